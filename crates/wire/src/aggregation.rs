@@ -1,0 +1,320 @@
+//! Messages between leader and helper that verify and aggregate reports (DAP "Verifying and Aggregating
+//! Reports").
+//!
+//! The contents of payloads are left to the VDAF.
+
+use crate::codec::{Decode, DecodeError, Encode, Reader, values_len};
+use crate::extensions::{ExtensionKind, ExtensionList, extension_value};
+use crate::hpke::HpkeCiphertext;
+use crate::ids::{BatchId, ReportId};
+use crate::opaque::{AggParam, Payload, PublicShare};
+use crate::report::{ReportError, ReportMetadata};
+
+/// A report as the helper sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportShare<'a> {
+    /// What everybody may see.
+    pub report_metadata: ReportMetadata<'a>,
+    /// The share that both aggregators see.
+    pub public_share: PublicShare<'a>,
+    /// The helper's input share.
+    pub encrypted_input_share: HpkeCiphertext<'a>,
+}
+
+impl Encode for ReportShare<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.report_metadata.encode(out);
+        self.public_share.encode(out);
+        self.encrypted_input_share.encode(out);
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.report_metadata.encoded_len()
+            + self.public_share.encoded_len()
+            + self.encrypted_input_share.encoded_len()
+    }
+}
+
+impl<'a> Decode<'a> for ReportShare<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            report_metadata: ReportMetadata::decode(reader)?,
+            public_share: PublicShare::decode(reader)?,
+            encrypted_input_share: HpkeCiphertext::decode(reader)?,
+        })
+    }
+}
+
+/// One report with the leader's first verification message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyInit<'a> {
+    /// The report.
+    pub report_share: ReportShare<'a>,
+    /// The leader's message.
+    pub payload: Payload<'a>,
+}
+
+impl Encode for VerifyInit<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.report_share.encode(out);
+        self.payload.encode(out);
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.report_share.encoded_len() + self.payload.encoded_len()
+    }
+}
+
+impl<'a> Decode<'a> for VerifyInit<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { report_share: ReportShare::decode(reader)?, payload: Payload::decode(reader)? })
+    }
+}
+
+/// An aggregation job extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AggregationJobExtension {
+    /// The batch that the reports of the job go into, in leader-selected mode.
+    LeaderSelectedBatchId(BatchId),
+    /// A type without a meaning here.
+    Unknown {
+        /// The code point.
+        extension_type: u16,
+        /// The data.
+        data: Vec<u8>,
+    },
+}
+
+/// The extensions of an aggregation job.
+pub type AggregationJobExtensions = ExtensionList<AggregationJobExtension>;
+
+const LEADER_SELECTED_BATCH_ID: u16 = 1;
+
+impl ExtensionKind for AggregationJobExtension {
+    fn extension_type(&self) -> u16 {
+        match self {
+            Self::LeaderSelectedBatchId(_) => LEADER_SELECTED_BATCH_ID,
+            Self::Unknown { extension_type, .. } => *extension_type,
+        }
+    }
+
+    fn encode_data(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::LeaderSelectedBatchId(batch_id) => batch_id.encode(out),
+            Self::Unknown { data, .. } => out.extend_from_slice(data),
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        match self {
+            Self::LeaderSelectedBatchId(_) => BatchId::LEN,
+            Self::Unknown { data, .. } => data.len(),
+        }
+    }
+
+    fn decode_data(extension_type: u16, data: &[u8]) -> Result<Self, DecodeError> {
+        match extension_type {
+            LEADER_SELECTED_BATCH_ID => {
+                Ok(Self::LeaderSelectedBatchId(extension_value(extension_type, data)?))
+            }
+            _ => Ok(Self::Unknown { extension_type, data: data.to_vec() }),
+        }
+    }
+}
+
+/// The leader's request to aggregate a set of reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AggregationJobInitReq<'a> {
+    /// Which of the task's verification keys the leader used.
+    pub verification_key_id: u8,
+    /// The aggregation parameter.
+    pub agg_param: AggParam<'a>,
+    /// Extensions of the job.
+    pub extensions: AggregationJobExtensions,
+    /// The reports.
+    pub verify_inits: Vec<VerifyInit<'a>>,
+}
+
+impl AggregationJobInitReq<'_> {
+    /// The batch that the reports go into, if the extensions name one.
+    pub fn batch_id(&self) -> Option<BatchId> {
+        self.extensions.iter().find_map(|extension| match extension {
+            AggregationJobExtension::LeaderSelectedBatchId(batch_id) => Some(*batch_id),
+            AggregationJobExtension::Unknown { .. } => None,
+        })
+    }
+
+    /// The first extension without a meaning here, if any.
+    pub fn unknown_extension(&self) -> Option<u16> {
+        self.extensions.iter().find_map(|extension| match extension {
+            AggregationJobExtension::LeaderSelectedBatchId(_) => None,
+            AggregationJobExtension::Unknown { extension_type, .. } => Some(*extension_type),
+        })
+    }
+}
+
+impl Encode for AggregationJobInitReq<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.verification_key_id);
+        self.agg_param.encode(out);
+        self.extensions.encode(out);
+        for verify_init in &self.verify_inits {
+            verify_init.encode(out);
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        1 + self.agg_param.encoded_len()
+            + self.extensions.encoded_len()
+            + values_len(&self.verify_inits)
+    }
+}
+
+impl<'a> Decode<'a> for AggregationJobInitReq<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            verification_key_id: reader.u8()?,
+            agg_param: AggParam::decode(reader)?,
+            extensions: AggregationJobExtensions::decode(reader)?,
+            verify_inits: reader.values_to_end()?,
+        })
+    }
+}
+
+/// The helper's answer for one report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyResp<'a> {
+    /// The report.
+    pub report_id: ReportId,
+    /// The answer.
+    pub kind: VerifyRespKind<'a>,
+}
+
+/// What the helper answers for one report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerifyRespKind<'a> {
+    /// A message for the leader. Prio3's helper answers this, although it is done itself.
+    Continue(Payload<'a>),
+    /// Done, without a message.
+    Finish,
+    /// The report is rejected.
+    Reject(ReportError),
+}
+
+impl Encode for VerifyResp<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.report_id.encode(out);
+        match &self.kind {
+            VerifyRespKind::Continue(payload) => {
+                out.push(0);
+                payload.encode(out);
+            }
+            VerifyRespKind::Finish => out.push(1),
+            VerifyRespKind::Reject(error) => {
+                out.push(2);
+                error.encode(out);
+            }
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        let answer_len = match &self.kind {
+            VerifyRespKind::Continue(payload) => payload.encoded_len(),
+            VerifyRespKind::Finish => 0,
+            VerifyRespKind::Reject(_) => 1,
+        };
+        ReportId::LEN + 1 + answer_len
+    }
+}
+
+impl<'a> Decode<'a> for VerifyResp<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let report_id = ReportId::decode(reader)?;
+        let kind = match reader.u8()? {
+            0 => VerifyRespKind::Continue(Payload::decode(reader)?),
+            1 => VerifyRespKind::Finish,
+            2 => VerifyRespKind::Reject(ReportError::decode(reader)?),
+            value => return Err(DecodeError::UnknownValue { field: "VerifyRespType", value }),
+        };
+        Ok(Self { report_id, kind })
+    }
+}
+
+/// The helper's answers, in the order of the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AggregationJobResp<'a> {
+    /// The answers.
+    pub verify_resps: Vec<VerifyResp<'a>>,
+}
+
+impl Encode for AggregationJobResp<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        for verify_resp in &self.verify_resps {
+            verify_resp.encode(out);
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        values_len(&self.verify_resps)
+    }
+}
+
+impl<'a> Decode<'a> for AggregationJobResp<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { verify_resps: reader.values_to_end()? })
+    }
+}
+
+/// One report with the leader's next verification message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyContinue<'a> {
+    /// The report.
+    pub report_id: ReportId,
+    /// The leader's message.
+    pub payload: Payload<'a>,
+}
+
+impl Encode for VerifyContinue<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.report_id.encode(out);
+        self.payload.encode(out);
+    }
+
+    fn encoded_len(&self) -> usize {
+        ReportId::LEN + self.payload.encoded_len()
+    }
+}
+
+impl<'a> Decode<'a> for VerifyContinue<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { report_id: ReportId::decode(reader)?, payload: Payload::decode(reader)? })
+    }
+}
+
+/// The leader's request to go on with a job, for VDAFs of more than one round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AggregationJobContinueReq<'a> {
+    /// The step that the leader is at; never 0 in a legal request.
+    pub step: u16,
+    /// The reports that go on.
+    pub verify_continues: Vec<VerifyContinue<'a>>,
+}
+
+impl Encode for AggregationJobContinueReq<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.step.to_be_bytes());
+        for verify_continue in &self.verify_continues {
+            verify_continue.encode(out);
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        2 + values_len(&self.verify_continues)
+    }
+}
+
+impl<'a> Decode<'a> for AggregationJobContinueReq<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { step: reader.u16()?, verify_continues: reader.values_to_end()? })
+    }
+}

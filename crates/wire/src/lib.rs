@@ -1,0 +1,66 @@
+//! DAP messages, identifiers and limits for Sotto.
+//!
+//! Every message of DAP and taskprov as a type that can only hold what the wire can carry. Large messages
+//! borrow from the received buffer. Nothing here does I/O, knows the time or holds randomness; what a message
+//! means is left to the layers above.
+//!
+//! ```
+//! use sotto_wire::{CollectionJobReq, Decode, Encode, Query};
+//!
+//! let request = CollectionJobReq::new(Query::LeaderSelected);
+//! let bytes = request.to_bytes();
+//! assert_eq!(bytes, [2, 0, 0, 0, 0, 0, 0, 0, 0]);
+//! assert_eq!(CollectionJobReq::from_bytes(&bytes)?, request);
+//! # Ok::<(), sotto_wire::DecodeError>(())
+//! ```
+
+mod aggregation;
+mod checksum;
+mod codec;
+mod collection;
+#[doc(hidden)]
+pub mod decoders;
+mod extensions;
+mod hpke;
+mod ids;
+pub mod labels;
+pub mod limits;
+mod media;
+mod opaque;
+mod problem;
+mod report;
+mod task;
+pub mod taskprov;
+mod time;
+
+pub use aggregation::{
+    AggregationJobContinueReq, AggregationJobExtension, AggregationJobExtensions,
+    AggregationJobInitReq, AggregationJobResp, ReportShare, VerifyContinue, VerifyInit, VerifyResp,
+    VerifyRespKind,
+};
+pub use checksum::ReportIdChecksum;
+pub use codec::{BoundsError, Decode, DecodeError, Encode, Reader};
+pub use collection::{
+    AggregateShare, AggregateShareAad, AggregateShareReq, BatchSelector, CollectionJobExtension,
+    CollectionJobExtensions, CollectionJobReq, CollectionJobResp, Query,
+};
+pub use extensions::{Extension, ExtensionIter, ExtensionKind, ExtensionList, Extensions};
+pub use hpke::{
+    HpkeAeadId, HpkeCiphertext, HpkeConfig, HpkeConfigId, HpkeConfigList, HpkeKdfId, HpkeKemId,
+};
+pub use ids::{
+    AggregateShareId, AggregationJobId, BatchId, CollectionJobId, ParseIdError, ReportId, TaskId,
+};
+pub use labels::DAP_TAG;
+pub use media::MediaType;
+pub use opaque::{AggParam, Opaque, Payload, PublicShare};
+pub use problem::{PROBLEM_MEDIA_TYPE, ProblemType, URN_PREFIX};
+pub use report::{
+    InputShareAad, PlaintextInputShare, Report, ReportError, ReportMetadata, ReportUploadStatus,
+    UploadErrors, UploadRequest,
+};
+pub use task::{
+    BatchMode, Role, TaskConfiguration, TaskExtension, TaskExtensions, TaskParameters, Url,
+    VdafType,
+};
+pub use time::{Duration, Interval, Time, TimePrecision};

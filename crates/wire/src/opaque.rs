@@ -1,0 +1,110 @@
+//! Byte strings with a 32-bit length: shares, payloads and aggregation parameters.
+//!
+//! What the bytes mean is left to the VDAF.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u32};
+
+/// An `opaque<MIN..2^32-1>`, borrowed from the received buffer or owned.
+///
+/// `Debug` tells the length only, for the bytes may be a share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Opaque<'a, const MIN: usize>(Cow<'a, [u8]>);
+
+/// The public share of a report, `opaque<0..2^32-1>`.
+pub type PublicShare<'a> = Opaque<'a, 0>;
+
+/// An aggregation parameter, `opaque<0..2^32-1>`. Empty for all Prio3 variants.
+pub type AggParam<'a> = Opaque<'a, 0>;
+
+/// An input share or a verification message, `opaque<1..2^32-1>`.
+pub type Payload<'a> = Opaque<'a, 1>;
+
+impl<'a, const MIN: usize> Opaque<'a, MIN> {
+    /// Checks the length of `bytes`.
+    pub fn new(bytes: impl Into<Cow<'a, [u8]>>) -> Result<Self, BoundsError> {
+        let bytes = bytes.into();
+        if bytes.len() < MIN || u32::try_from(bytes.len()).is_err() {
+            return Err(BoundsError::Length("opaque"));
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The bytes without their length.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes as a vector, copied if they were borrowed.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.0.into_owned()
+    }
+
+    /// The same bytes, independent of the received buffer.
+    pub fn into_owned(self) -> Opaque<'static, MIN> {
+        Opaque(Cow::Owned(self.0.into_owned()))
+    }
+}
+
+impl Default for Opaque<'_, 0> {
+    fn default() -> Self {
+        Self(Cow::Borrowed(&[]))
+    }
+}
+
+impl<const MIN: usize> Deref for Opaque<'_, MIN> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<const MIN: usize> AsRef<[u8]> for Opaque<'_, MIN> {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<const MIN: usize> fmt::Debug for Opaque<'_, MIN> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opaque({} bytes)", self.0.len())
+    }
+}
+
+impl<const MIN: usize> Encode for Opaque<'_, MIN> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_opaque_u32(out, &self.0);
+    }
+
+    fn encoded_len(&self) -> usize {
+        4 + self.0.len()
+    }
+}
+
+impl<'a, const MIN: usize> Decode<'a> for Opaque<'a, MIN> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self::new(reader.opaque_u32()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_payload_is_refused() {
+        assert!(Payload::new(Vec::new()).is_err());
+        assert!(Payload::from_bytes(&[0, 0, 0, 0]).is_err());
+        assert_eq!(PublicShare::from_bytes(&[0, 0, 0, 0]), Ok(PublicShare::default()));
+    }
+
+    #[test]
+    fn debug_hides_the_bytes() {
+        let payload = Payload::new(vec![0xab; 3]).unwrap();
+        assert_eq!(format!("{payload:?}"), "Opaque(3 bytes)");
+    }
+}

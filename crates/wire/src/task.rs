@@ -1,0 +1,373 @@
+//! Task configurations (DAP "Task Configuration").
+//!
+//! Their bytes are bound into every ciphertext of the task, so all parties must hold the same ones. Task ids
+//! and keys derived from them are in [`taskprov`](crate::taskprov); whether a configuration is acceptable is
+//! left to the protocol.
+
+use std::fmt;
+
+use crate::codec::{
+    BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u8, put_opaque_u16,
+};
+use crate::extensions::{ExtensionKind, ExtensionList, extension_value};
+use crate::time::{Interval, TimePrecision};
+
+/// A party of the protocol, as it appears in HPKE labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// Asks for aggregate results.
+    Collector = 0,
+    /// Makes reports.
+    Client = 1,
+    /// The aggregator that receives reports and drives the protocol.
+    Leader = 2,
+    /// The aggregator that answers the leader.
+    Helper = 3,
+}
+
+/// How the reports of a task are grouped into batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum BatchMode {
+    /// Batches are intervals of time, chosen by the collector.
+    TimeInterval = 1,
+    /// Batches are chosen by the leader, one after the other.
+    LeaderSelected = 2,
+}
+
+impl Encode for BatchMode {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn encoded_len(&self) -> usize {
+        1
+    }
+}
+
+impl Decode<'_> for BatchMode {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match reader.u8()? {
+            1 => Ok(Self::TimeInterval),
+            2 => Ok(Self::LeaderSelected),
+            value => Err(DecodeError::UnknownValue { field: "BatchMode", value }),
+        }
+    }
+}
+
+/// A code point of the VDAF registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VdafType(u32);
+
+impl VdafType {
+    /// Prio3Count.
+    pub const PRIO3_COUNT: Self = Self(1);
+    /// Prio3Sum.
+    pub const PRIO3_SUM: Self = Self(2);
+    /// Prio3SumVec.
+    pub const PRIO3_SUM_VEC: Self = Self(3);
+    /// Prio3Histogram.
+    pub const PRIO3_HISTOGRAM: Self = Self(4);
+    /// Prio3MultihotCountVec.
+    pub const PRIO3_MULTIHOT_COUNT_VEC: Self = Self(5);
+    /// Poplar1.
+    pub const POPLAR1: Self = Self(6);
+    /// Prio3L1BoundSum.
+    pub const PRIO3_L1_BOUND_SUM: Self = Self(7);
+
+    /// The VDAF with this code point.
+    pub const fn new(code_point: u32) -> Self {
+        Self(code_point)
+    }
+
+    /// The code point.
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+}
+
+/// The base URL of an aggregator: 1 to 2^16-1 bytes of visible ASCII.
+///
+/// Never normalised: another spelling of the same place is another task.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Url(String);
+
+impl Url {
+    /// Checks length and characters.
+    pub fn new(url: impl Into<String>) -> Result<Self, BoundsError> {
+        let url = url.into();
+        if url.is_empty() || u16::try_from(url.len()).is_err() {
+            return Err(BoundsError::Length("Url"));
+        }
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BoundsError::UrlCharacter);
+        }
+        Ok(Self(url))
+    }
+
+    /// The text as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for Url {
+    type Err = BoundsError;
+
+    fn from_str(url: &str) -> Result<Self, BoundsError> {
+        Self::new(url)
+    }
+}
+
+impl Encode for Url {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_opaque_u16(out, self.0.as_bytes());
+    }
+
+    fn encoded_len(&self) -> usize {
+        2 + self.0.len()
+    }
+}
+
+impl Decode<'_> for Url {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bytes = reader.opaque_u16()?;
+        let text = std::str::from_utf8(bytes).map_err(|_| BoundsError::UrlCharacter)?;
+        Ok(Self::new(text)?)
+    }
+}
+
+/// A task extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskExtension {
+    /// Reports are accepted only for times inside.
+    TaskInterval(Interval),
+    /// A type without a meaning here. Nobody may take part in such a task.
+    Unknown {
+        /// The code point.
+        extension_type: u16,
+        /// The data.
+        data: Vec<u8>,
+    },
+}
+
+/// The extensions of a task.
+pub type TaskExtensions = ExtensionList<TaskExtension>;
+
+const TASK_INTERVAL: u16 = 1;
+
+impl ExtensionKind for TaskExtension {
+    fn extension_type(&self) -> u16 {
+        match self {
+            Self::TaskInterval(_) => TASK_INTERVAL,
+            Self::Unknown { extension_type, .. } => *extension_type,
+        }
+    }
+
+    fn encode_data(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::TaskInterval(interval) => interval.encode(out),
+            Self::Unknown { data, .. } => out.extend_from_slice(data),
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        match self {
+            Self::TaskInterval(_) => Interval::LEN,
+            Self::Unknown { data, .. } => data.len(),
+        }
+    }
+
+    fn decode_data(extension_type: u16, data: &[u8]) -> Result<Self, DecodeError> {
+        match extension_type {
+            TASK_INTERVAL => Ok(Self::TaskInterval(extension_value(extension_type, data)?)),
+            _ => Ok(Self::Unknown { extension_type, data: data.to_vec() }),
+        }
+    }
+}
+
+/// What [`TaskConfiguration::new`] checks.
+#[derive(Clone, Debug)]
+pub struct TaskParameters {
+    /// Free bytes, 1 to 255. At least 16 random ones if the task id must not be guessable.
+    pub task_info: Vec<u8>,
+    /// Where the leader is.
+    pub leader_aggregator_endpoint: Url,
+    /// Where the helper is.
+    pub helper_aggregator_endpoint: Url,
+    /// The unit of all times.
+    pub time_precision: TimePrecision,
+    /// The least number of reports in a batch.
+    pub min_batch_size: u64,
+    /// How reports are grouped.
+    pub batch_mode: BatchMode,
+    /// Which VDAF.
+    pub vdaf_type: VdafType,
+    /// Its parameters, encoded, at most 2^16-1 bytes.
+    pub vdaf_configuration: Vec<u8>,
+    /// Extensions by increasing type.
+    pub extensions: Vec<TaskExtension>,
+}
+
+/// All that the parties of a task agree on, except keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskConfiguration {
+    task_info: Vec<u8>,
+    leader_aggregator_endpoint: Url,
+    helper_aggregator_endpoint: Url,
+    time_precision: TimePrecision,
+    min_batch_size: u64,
+    batch_mode: BatchMode,
+    vdaf_type: VdafType,
+    vdaf_configuration: Vec<u8>,
+    extensions: TaskExtensions,
+}
+
+impl TaskConfiguration {
+    /// Checks lengths and the order of extensions.
+    pub fn new(parameters: TaskParameters) -> Result<Self, BoundsError> {
+        let extensions = TaskExtensions::new(parameters.extensions)?;
+        if parameters.task_info.is_empty() || u8::try_from(parameters.task_info.len()).is_err() {
+            return Err(BoundsError::Length("task_info"));
+        }
+        if u16::try_from(parameters.vdaf_configuration.len()).is_err() {
+            return Err(BoundsError::Length("vdaf_configuration"));
+        }
+        Ok(Self {
+            task_info: parameters.task_info,
+            leader_aggregator_endpoint: parameters.leader_aggregator_endpoint,
+            helper_aggregator_endpoint: parameters.helper_aggregator_endpoint,
+            time_precision: parameters.time_precision,
+            min_batch_size: parameters.min_batch_size,
+            batch_mode: parameters.batch_mode,
+            vdaf_type: parameters.vdaf_type,
+            vdaf_configuration: parameters.vdaf_configuration,
+            extensions,
+        })
+    }
+
+    /// Free bytes.
+    pub fn task_info(&self) -> &[u8] {
+        &self.task_info
+    }
+
+    /// Where the leader is.
+    pub fn leader_aggregator_endpoint(&self) -> &Url {
+        &self.leader_aggregator_endpoint
+    }
+
+    /// Where the helper is.
+    pub fn helper_aggregator_endpoint(&self) -> &Url {
+        &self.helper_aggregator_endpoint
+    }
+
+    /// The unit of all times.
+    pub fn time_precision(&self) -> TimePrecision {
+        self.time_precision
+    }
+
+    /// The least number of reports in a batch.
+    pub fn min_batch_size(&self) -> u64 {
+        self.min_batch_size
+    }
+
+    /// How reports are grouped.
+    pub fn batch_mode(&self) -> BatchMode {
+        self.batch_mode
+    }
+
+    /// Which VDAF.
+    pub fn vdaf_type(&self) -> VdafType {
+        self.vdaf_type
+    }
+
+    /// The parameters of the VDAF, encoded.
+    pub fn vdaf_configuration(&self) -> &[u8] {
+        &self.vdaf_configuration
+    }
+
+    /// Extensions by increasing type.
+    pub fn extensions(&self) -> &TaskExtensions {
+        &self.extensions
+    }
+
+    /// The times for which reports are accepted, if the task bounds them.
+    pub fn task_interval(&self) -> Option<Interval> {
+        self.extensions.iter().find_map(|extension| match extension {
+            TaskExtension::TaskInterval(interval) => Some(*interval),
+            TaskExtension::Unknown { .. } => None,
+        })
+    }
+
+    /// The first extension without a meaning here, if any: a reason not to take part.
+    pub fn unknown_extension(&self) -> Option<u16> {
+        self.extensions.iter().find_map(|extension| match extension {
+            TaskExtension::TaskInterval(_) => None,
+            TaskExtension::Unknown { extension_type, .. } => Some(*extension_type),
+        })
+    }
+}
+
+impl Encode for TaskConfiguration {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_opaque_u8(out, &self.task_info);
+        self.leader_aggregator_endpoint.encode(out);
+        self.helper_aggregator_endpoint.encode(out);
+        out.extend_from_slice(&self.time_precision.as_seconds().to_be_bytes());
+        out.extend_from_slice(&self.min_batch_size.to_be_bytes());
+        self.batch_mode.encode(out);
+        put_opaque_u16(out, &[]);
+        out.extend_from_slice(&self.vdaf_type.0.to_be_bytes());
+        put_opaque_u16(out, &self.vdaf_configuration);
+        self.extensions.encode(out);
+    }
+
+    fn encoded_len(&self) -> usize {
+        // Lengths of task_info (1), batch_config (2) and vdaf_configuration (2); precision, batch size (16);
+        // batch mode (1); VDAF type (4).
+        26 + self.task_info.len()
+            + self.leader_aggregator_endpoint.encoded_len()
+            + self.helper_aggregator_endpoint.encoded_len()
+            + self.vdaf_configuration.len()
+            + self.extensions.encoded_len()
+    }
+}
+
+impl Decode<'_> for TaskConfiguration {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let task_info = reader.opaque_u8()?;
+        if task_info.is_empty() {
+            return Err(BoundsError::Length("task_info").into());
+        }
+        let leader_aggregator_endpoint = Url::decode(reader)?;
+        let helper_aggregator_endpoint = Url::decode(reader)?;
+        let time_precision = TimePrecision::from_seconds(reader.u64()?)?;
+        let min_batch_size = reader.u64()?;
+        let batch_mode = BatchMode::decode(reader)?;
+        // Neither batch mode has a configuration.
+        if !reader.opaque_u16()?.is_empty() {
+            return Err(BoundsError::Length("batch_config").into());
+        }
+        let vdaf_type = VdafType(reader.u32()?);
+        let vdaf_configuration = reader.opaque_u16()?;
+        let extensions = TaskExtensions::decode(reader)?;
+        Ok(Self {
+            task_info: task_info.to_vec(),
+            leader_aggregator_endpoint,
+            helper_aggregator_endpoint,
+            time_precision,
+            min_batch_size,
+            batch_mode,
+            vdaf_type,
+            vdaf_configuration: vdaf_configuration.to_vec(),
+            extensions,
+        })
+    }
+}

@@ -1,0 +1,26 @@
+//! Every decoder has a fuzz target, and every fuzz target a decoder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use sotto_wire::decoders::DECODERS;
+
+#[test]
+fn one_target_per_decoder() {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    let decoders: BTreeSet<_> = DECODERS.iter().map(|decoder| decoder.name.to_owned()).collect();
+    assert_eq!(decoders.len(), DECODERS.len(), "two decoders share a name");
+
+    for name in &decoders {
+        let target = fs::read_to_string(fuzz.join(format!("fuzz_targets/{name}.rs"))).unwrap();
+        assert!(target.contains(&format!("decoder_target!(\"{name}\")")), "{name}");
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name}");
+    }
+    let targets: BTreeSet<_> = fs::read_dir(fuzz.join("fuzz_targets"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(targets, decoders);
+}

@@ -1,0 +1,5 @@
+//! Fuzz target: the decoder `aggregation_job_init_req`.
+
+#![no_main]
+
+sotto_fuzz::decoder_target!("aggregation_job_init_req");

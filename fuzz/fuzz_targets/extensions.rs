@@ -1,0 +1,5 @@
+//! Fuzz target: the decoder `extensions`.
+
+#![no_main]
+
+sotto_fuzz::decoder_target!("extensions");

@@ -1,0 +1,5 @@
+//! Fuzz target: the decoder `task_configuration`.
+
+#![no_main]
+
+sotto_fuzz::decoder_target!("task_configuration");

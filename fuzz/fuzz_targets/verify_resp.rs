@@ -1,0 +1,5 @@
+//! Fuzz target: the decoder `verify_resp`.
+
+#![no_main]
+
+sotto_fuzz::decoder_target!("verify_resp");

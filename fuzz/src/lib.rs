@@ -1,0 +1,26 @@
+//! What all fuzz targets share: each feeds one entry of the table of decoders in `sotto-wire`.
+
+/// Makes the file that calls it the fuzz target of one decoder.
+#[macro_export]
+macro_rules! decoder_target {
+    ($name:literal) => {
+        ::libfuzzer_sys::fuzz_target!(
+            init: $crate::require($name),
+            |bytes: &[u8]| {
+                $crate::decode($name, bytes);
+            }
+        );
+    };
+}
+
+/// Stops at once if there is no decoder of this name.
+pub fn require(name: &str) {
+    assert!(sotto_wire::decoders::decoder(name).is_some(), "no decoder {name}");
+}
+
+/// Decodes; panics if what was decoded does not encode to the same bytes.
+pub fn decode(name: &str, bytes: &[u8]) {
+    if let Some(decoder) = sotto_wire::decoders::decoder(name) {
+        (decoder.decode)(bytes);
+    }
+}
