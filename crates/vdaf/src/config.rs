@@ -1,0 +1,453 @@
+//! Which aggregation function, with which parameters.
+//!
+//! The binary form is DAP's `vdaf_type` and `vdaf_configuration` (DAP, section "VDAF
+//! Configuration"; Prio3L1BoundSum from its own draft); the readable form is a JSON or TOML table
+//! `{"type": "Prio3Histogram", "length": 256}`.
+//!
+//! A value of [`VdafConfig`] may hold any numbers; [`VdafConfig::build`] is the one place that
+//! judges them.
+
+mod integer;
+mod serialization;
+
+use std::sync::Arc;
+
+use prio::field::{Field64, Field128, FieldElementWithInteger};
+use prio::flp::FlpError;
+use prio::flp::gadgets::{Mul, ParallelSum};
+use prio::flp::types::{Count, Histogram, L1BoundSum, MultihotCountVec, Sum, SumVec};
+use prio::vdaf::prio3::optimal_chunk_length;
+
+use crate::Vdaf;
+use crate::prio3::{Circuit, Prio3Adapter};
+
+pub(crate) use integer::integer_from_json;
+
+/// The longest encoded measurement, in field elements, that a task may have.
+///
+/// It bounds memory and time per report: at the limit a leader share has 4.3 MB, and verifying one
+/// report takes about 20 MB beside it and 45 ms. A histogram of 262,144 buckets, or 16-bit values
+/// in 16,384 positions, reaches it.
+pub const MAX_ENCODED_LENGTH: u64 = 1 << 18;
+
+/// A chunk length may be this many times the optimal one.
+const MAX_CHUNK_FACTOR: u64 = 4;
+
+/// A VDAF and its parameters.
+///
+/// `chunk_length` trades proof size against message size. Outside [optimal, 4 x optimal] it is a
+/// cost bomb (a histogram of 256 buckets with chunk length 2 takes fifty times the time to
+/// verify), so the constructors and the readable form compute it, and [`build`](Self::build)
+/// refuses others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum VdafConfig {
+    /// How many measurements are true.
+    Prio3Count,
+    /// The sum of integers.
+    Prio3Sum {
+        /// Largest measurement.
+        max_measurement: u64,
+    },
+    /// The sum of vectors of integers.
+    Prio3SumVec {
+        /// Elements per vector.
+        length: u32,
+        /// Largest element.
+        max_measurement: u64,
+        /// Elements per proof chunk.
+        chunk_length: u32,
+    },
+    /// How many measurements fall into each bucket.
+    Prio3Histogram {
+        /// Number of buckets.
+        length: u32,
+        /// Elements per proof chunk.
+        chunk_length: u32,
+    },
+    /// The sum of vectors of booleans, with at most `max_weight` true.
+    Prio3MultihotCountVec {
+        /// Elements per vector.
+        length: u32,
+        /// Elements per proof chunk.
+        chunk_length: u32,
+        /// Largest number of true elements.
+        max_weight: u64,
+    },
+    /// The sum of vectors of integers whose elements add up to at most `max_value`.
+    Prio3L1BoundSum {
+        /// Elements per vector.
+        length: u32,
+        /// Largest sum of a vector's elements.
+        max_value: u64,
+        /// Elements per proof chunk.
+        chunk_length: u32,
+    },
+}
+
+/// Why a configuration is not usable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No VDAF that is implemented here.
+    #[error("unknown VDAF type 0x{0:08x}")]
+    UnknownType(u32),
+    /// The configuration bytes do not have the length that the type has.
+    #[error("{name}: a configuration of {actual} bytes, expected {expected}")]
+    Length {
+        /// Name of the VDAF.
+        name: &'static str,
+        /// Bytes given.
+        actual: usize,
+        /// Bytes of this VDAF's configuration.
+        expected: usize,
+    },
+    /// A parameter is outside its range.
+    #[error("{name}: {parameter} must be in 1..={max}, not {actual}")]
+    Parameter {
+        /// Name of the VDAF.
+        name: &'static str,
+        /// Name of the parameter.
+        parameter: &'static str,
+        /// Value given.
+        actual: u64,
+        /// Largest value.
+        max: u64,
+    },
+    /// A measurement would be too long.
+    #[error(
+        "{name}: a measurement would be encoded in {actual} field elements, more than the limit of \
+         {MAX_ENCODED_LENGTH}; use fewer elements or smaller values"
+    )]
+    TooLong {
+        /// Name of the VDAF.
+        name: &'static str,
+        /// Field elements per measurement.
+        actual: u64,
+    },
+    /// The chunk length would make verification or messages needlessly expensive.
+    #[error(
+        "{name}: chunk_length {actual} is outside {optimal}..={max}; a smaller one makes \
+         verification many times slower, a larger one makes messages longer; leave it out to get \
+         {optimal}"
+    )]
+    ChunkLength {
+        /// Name of the VDAF.
+        name: &'static str,
+        /// Value given.
+        actual: u32,
+        /// The best value, and the smallest accepted.
+        optimal: u32,
+        /// The largest accepted.
+        max: u64,
+    },
+    /// The implementation refuses parameters that passed the checks above.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl VdafConfig {
+    /// Prio3Count.
+    pub fn count() -> Self {
+        Self::Prio3Count
+    }
+
+    /// Prio3Sum of integers up to `max_measurement`.
+    pub fn sum(max_measurement: u64) -> Self {
+        Self::Prio3Sum { max_measurement }
+    }
+
+    /// Prio3SumVec with the optimal chunk length.
+    pub fn sum_vec(length: u32, max_measurement: u64) -> Self {
+        Self::Prio3SumVec { length, max_measurement, chunk_length: 0 }.with_optimal_chunk_length()
+    }
+
+    /// Prio3Histogram with the optimal chunk length.
+    pub fn histogram(length: u32) -> Self {
+        Self::Prio3Histogram { length, chunk_length: 0 }.with_optimal_chunk_length()
+    }
+
+    /// Prio3MultihotCountVec with the optimal chunk length.
+    pub fn multihot_count_vec(length: u32, max_weight: u64) -> Self {
+        Self::Prio3MultihotCountVec { length, chunk_length: 0, max_weight }
+            .with_optimal_chunk_length()
+    }
+
+    /// Prio3L1BoundSum with the optimal chunk length.
+    pub fn l1_bound_sum(length: u32, max_value: u64) -> Self {
+        Self::Prio3L1BoundSum { length, max_value, chunk_length: 0 }.with_optimal_chunk_length()
+    }
+
+    /// The name that VDAF gives it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Prio3Count => "Prio3Count",
+            Self::Prio3Sum { .. } => "Prio3Sum",
+            Self::Prio3SumVec { .. } => "Prio3SumVec",
+            Self::Prio3Histogram { .. } => "Prio3Histogram",
+            Self::Prio3MultihotCountVec { .. } => "Prio3MultihotCountVec",
+            Self::Prio3L1BoundSum { .. } => "Prio3L1BoundSum",
+        }
+    }
+
+    /// The algorithm identifier: DAP's `vdaf_type`.
+    pub fn vdaf_type(&self) -> u32 {
+        match self {
+            Self::Prio3Count => 1,
+            Self::Prio3Sum { .. } => 2,
+            Self::Prio3SumVec { .. } => 3,
+            Self::Prio3Histogram { .. } => 4,
+            Self::Prio3MultihotCountVec { .. } => 5,
+            Self::Prio3L1BoundSum { .. } => 7,
+        }
+    }
+
+    /// The parameters as bytes: DAP's `vdaf_configuration`.
+    pub fn encode_configuration(&self) -> Vec<u8> {
+        match *self {
+            Self::Prio3Count => Vec::new(),
+            Self::Prio3Sum { max_measurement } => max_measurement.to_be_bytes().to_vec(),
+            Self::Prio3SumVec { length, max_measurement: max, chunk_length }
+            | Self::Prio3L1BoundSum { length, max_value: max, chunk_length } => {
+                [&length.to_be_bytes()[..], &max.to_be_bytes(), &chunk_length.to_be_bytes()]
+                    .concat()
+            }
+            Self::Prio3Histogram { length, chunk_length } => {
+                [length.to_be_bytes(), chunk_length.to_be_bytes()].concat()
+            }
+            Self::Prio3MultihotCountVec { length, chunk_length, max_weight } => {
+                [&length.to_be_bytes()[..], &chunk_length.to_be_bytes(), &max_weight.to_be_bytes()]
+                    .concat()
+            }
+        }
+    }
+
+    /// Reads what [`encode_configuration`](Self::encode_configuration) writes.
+    pub fn decode(vdaf_type: u32, configuration: &[u8]) -> Result<Self, ConfigError> {
+        let (name, expected) = match vdaf_type {
+            1 => ("Prio3Count", 0),
+            2 => ("Prio3Sum", 8),
+            3 => ("Prio3SumVec", 16),
+            4 => ("Prio3Histogram", 8),
+            5 => ("Prio3MultihotCountVec", 16),
+            7 => ("Prio3L1BoundSum", 16),
+            _ => return Err(ConfigError::UnknownType(vdaf_type)),
+        };
+        if configuration.len() != expected {
+            return Err(ConfigError::Length { name, actual: configuration.len(), expected });
+        }
+        let u32_at = |at: usize| be_integer(configuration, at, 4) as u32;
+        let u64_at = |at: usize| be_integer(configuration, at, 8);
+        Ok(match vdaf_type {
+            1 => Self::Prio3Count,
+            2 => Self::Prio3Sum { max_measurement: u64_at(0) },
+            3 => Self::Prio3SumVec {
+                length: u32_at(0),
+                max_measurement: u64_at(4),
+                chunk_length: u32_at(12),
+            },
+            4 => Self::Prio3Histogram { length: u32_at(0), chunk_length: u32_at(4) },
+            5 => Self::Prio3MultihotCountVec {
+                length: u32_at(0),
+                chunk_length: u32_at(4),
+                max_weight: u64_at(8),
+            },
+            _ => Self::Prio3L1BoundSum {
+                length: u32_at(0),
+                max_value: u64_at(4),
+                chunk_length: u32_at(12),
+            },
+        })
+    }
+
+    /// Checks the parameters and makes the aggregation function for two aggregators.
+    ///
+    /// Refused: parameters of zero, measurements longer than [`MAX_ENCODED_LENGTH`], and chunk
+    /// lengths outside [optimal, 4 x optimal].
+    pub fn build(&self) -> Result<Arc<dyn Vdaf>, ConfigError> {
+        self.check_parameters()?;
+        self.check_chunk_length()?;
+        self.with_circuit(Adapt(self))?
+    }
+
+    /// Checks the parameters, but not the chunk length, and makes the circuit.
+    pub(crate) fn with_circuit<U: UseCircuit>(&self, user: U) -> Result<U::Output, ConfigError> {
+        type Gadget = ParallelSum<Field128, Mul>;
+        self.check_parameters()?;
+        let refused = |e: FlpError| ConfigError::Refused(e.to_string());
+        Ok(match *self {
+            Self::Prio3Count => user.use_circuit(Count::<Field64>::new()),
+            Self::Prio3Sum { max_measurement } => {
+                user.use_circuit(Sum::<Field64>::new(max_measurement).map_err(refused)?)
+            }
+            Self::Prio3SumVec { length, max_measurement: max, chunk_length } => user.use_circuit(
+                SumVec::<_, Gadget>::new(max.into(), length as usize, chunk_length as usize)
+                    .map_err(refused)?,
+            ),
+            Self::Prio3Histogram { length, chunk_length } => user.use_circuit(
+                Histogram::<Field128, Gadget>::new(length as usize, chunk_length as usize)
+                    .map_err(refused)?,
+            ),
+            Self::Prio3MultihotCountVec { length, chunk_length, max_weight } => user.use_circuit(
+                MultihotCountVec::<Field128, Gadget>::new(
+                    length as usize,
+                    max_weight as usize,
+                    chunk_length as usize,
+                )
+                .map_err(refused)?,
+            ),
+            Self::Prio3L1BoundSum { length, max_value: max, chunk_length } => user.use_circuit(
+                L1BoundSum::<_, Gadget>::new(max.into(), length as usize, chunk_length as usize)
+                    .map_err(refused)?,
+            ),
+        })
+    }
+
+    /// Checks everything but the rule on chunk lengths.
+    pub(crate) fn check_parameters(&self) -> Result<(), ConfigError> {
+        let in_range = |parameter, actual: u64, max: u64| match actual {
+            1.. if actual <= max => Ok(()),
+            _ => Err(ConfigError::Parameter { name: self.name(), parameter, actual, max }),
+        };
+        if let Some(length) = self.length() {
+            in_range("length", length.into(), MAX_ENCODED_LENGTH)?;
+        }
+        match *self {
+            Self::Prio3Count | Self::Prio3Histogram { .. } => {}
+            Self::Prio3Sum { max_measurement } => {
+                in_range("max_measurement", max_measurement, Field64::modulus() - 1)?;
+            }
+            Self::Prio3SumVec { max_measurement, .. } => {
+                in_range("max_measurement", max_measurement, u64::MAX)?;
+            }
+            Self::Prio3MultihotCountVec { max_weight, length, .. } => {
+                in_range("max_weight", max_weight, length.into())?;
+            }
+            Self::Prio3L1BoundSum { max_value, .. } => {
+                in_range("max_value", max_value, u64::MAX)?;
+            }
+        }
+        let actual = self.encoded_length();
+        if actual > MAX_ENCODED_LENGTH {
+            return Err(ConfigError::TooLong { name: self.name(), actual });
+        }
+        if let Some(chunk_length) = self.chunk_length() {
+            in_range("chunk_length", chunk_length.into(), MAX_CHUNK_FACTOR * MAX_ENCODED_LENGTH)?;
+        }
+        Ok(())
+    }
+
+    /// The largest value that one measurement can add to one element of the result.
+    pub(crate) fn max_element(&self) -> u64 {
+        match *self {
+            Self::Prio3Sum { max_measurement } | Self::Prio3SumVec { max_measurement, .. } => {
+                max_measurement
+            }
+            Self::Prio3L1BoundSum { max_value, .. } => max_value,
+            Self::Prio3Count | Self::Prio3Histogram { .. } | Self::Prio3MultihotCountVec { .. } => {
+                1
+            }
+        }
+    }
+
+    fn check_chunk_length(&self) -> Result<(), ConfigError> {
+        let Some(actual) = self.chunk_length() else { return Ok(()) };
+        let optimal = self.optimal_chunk_length();
+        let max = MAX_CHUNK_FACTOR * u64::from(optimal);
+        if actual < optimal || u64::from(actual) > max {
+            return Err(ConfigError::ChunkLength { name: self.name(), actual, optimal, max });
+        }
+        Ok(())
+    }
+
+    fn length(&self) -> Option<u32> {
+        match *self {
+            Self::Prio3Count | Self::Prio3Sum { .. } => None,
+            Self::Prio3SumVec { length, .. }
+            | Self::Prio3Histogram { length, .. }
+            | Self::Prio3MultihotCountVec { length, .. }
+            | Self::Prio3L1BoundSum { length, .. } => Some(length),
+        }
+    }
+
+    fn chunk_length(&self) -> Option<u32> {
+        match *self {
+            Self::Prio3Count | Self::Prio3Sum { .. } => None,
+            Self::Prio3SumVec { chunk_length, .. }
+            | Self::Prio3Histogram { chunk_length, .. }
+            | Self::Prio3MultihotCountVec { chunk_length, .. }
+            | Self::Prio3L1BoundSum { chunk_length, .. } => Some(chunk_length),
+        }
+    }
+
+    /// Field elements per encoded measurement.
+    fn encoded_length(&self) -> u64 {
+        match *self {
+            Self::Prio3Count => 1,
+            Self::Prio3Sum { max_measurement } => bits(max_measurement),
+            Self::Prio3SumVec { length, max_measurement, .. } => {
+                u64::from(length) * bits(max_measurement)
+            }
+            Self::Prio3Histogram { length, .. } => length.into(),
+            Self::Prio3MultihotCountVec { length, max_weight, .. } => {
+                u64::from(length) + bits(max_weight)
+            }
+            Self::Prio3L1BoundSum { length, max_value, .. } => {
+                (u64::from(length) + 1) * bits(max_value)
+            }
+        }
+    }
+
+    fn optimal_chunk_length(&self) -> u32 {
+        // Longer measurements are refused anyway; the bound keeps the arithmetic in range.
+        optimal_chunk_length(self.encoded_length().min(MAX_ENCODED_LENGTH) as usize) as u32
+    }
+
+    fn with_optimal_chunk_length(mut self) -> Self {
+        let optimal = self.optimal_chunk_length();
+        if let Some(chunk_length) = self.chunk_length_mut() {
+            *chunk_length = optimal;
+        }
+        self
+    }
+
+    fn chunk_length_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Self::Prio3Count | Self::Prio3Sum { .. } => None,
+            Self::Prio3SumVec { chunk_length, .. }
+            | Self::Prio3Histogram { chunk_length, .. }
+            | Self::Prio3MultihotCountVec { chunk_length, .. }
+            | Self::Prio3L1BoundSum { chunk_length, .. } => Some(chunk_length),
+        }
+    }
+}
+
+/// What [`VdafConfig::with_circuit`] does with a circuit, whichever it is.
+pub(crate) trait UseCircuit {
+    type Output;
+    fn use_circuit<T: Circuit>(self, circuit: T) -> Self::Output;
+}
+
+struct Adapt<'a>(&'a VdafConfig);
+
+impl UseCircuit for Adapt<'_> {
+    type Output = Result<Arc<dyn Vdaf>, ConfigError>;
+
+    fn use_circuit<T: Circuit>(self, circuit: T) -> Self::Output {
+        match Prio3Adapter::new(self.0.clone(), circuit) {
+            Ok(adapter) => Ok(Arc::new(adapter)),
+            Err(e) => Err(ConfigError::Refused(e.to_string())),
+        }
+    }
+}
+
+/// Bits needed to write `value`.
+fn bits(value: u64) -> u64 {
+    u64::from(u64::BITS - value.leading_zeros())
+}
+
+/// The big-endian integer of `length` bytes at `at`; the caller has checked that it is there.
+fn be_integer(bytes: &[u8], at: usize, length: usize) -> u64 {
+    bytes.iter().skip(at).take(length).fold(0, |acc, byte| acc << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests;

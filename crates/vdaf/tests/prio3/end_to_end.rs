@@ -1,0 +1,174 @@
+//! shard -> leader_init -> helper_verify -> finish -> merge -> unshard.
+
+use std::convert::Infallible;
+
+use rand_chacha::rand_core::{TryCryptoRng, TryRng};
+use sotto_vdaf::{AggregateShare, Sizes, UnshardError, Vdaf, VdafConfig};
+
+use crate::exchange::{CTX, Case, PARAMS, TestReport, cases, rng};
+
+/// Verifies all reports as one batch; each goes to its bucket.
+fn aggregate(
+    vdaf: &dyn Vdaf,
+    reports: &[TestReport],
+    buckets: usize,
+) -> (Vec<AggregateShare>, Vec<AggregateShare>) {
+    let mut leader = vec![vdaf.zero_share(); buckets];
+    let mut helper = vec![vdaf.zero_share(); buckets];
+    let for_leader: Vec<_> = reports.iter().map(TestReport::for_leader).collect();
+    let pending = vdaf.leader_init(&PARAMS, &for_leader);
+    assert_eq!(pending.len(), reports.len());
+    let for_helper: Vec<_> = reports
+        .iter()
+        .enumerate()
+        .map(|(index, report)| report.for_helper(pending.outbound(index).unwrap()))
+        .collect();
+    let answers = vdaf.helper_verify(&PARAMS, &for_helper, &mut helper);
+    let inbound: Vec<_> = answers.iter().map(|answer| Some(answer.as_deref().unwrap())).collect();
+    let finished = pending.finish(&inbound, &mut leader);
+    assert!(finished.iter().all(Result::is_ok));
+    (leader, helper)
+}
+
+#[test]
+fn every_vdaf_gives_the_exact_result() {
+    for (seed, Case { config, measurements, result }) in (0..).zip(cases()) {
+        let vdaf = config.build().unwrap();
+        let mut rng = rng(seed);
+        let reports: Vec<_> =
+            measurements.iter().map(|m| TestReport::new(&*vdaf, m, &mut rng)).collect();
+        let (leader, helper) = aggregate(&*vdaf, &reports, 1);
+        let count = reports.len() as u64;
+        assert_eq!(vdaf.unshard(&leader[0], &helper[0], count).unwrap(), result, "{config:?}");
+    }
+}
+
+#[test]
+fn several_buckets_at_once_and_merged_later() {
+    for (seed, Case { config, measurements, result }) in (100..).zip(cases()) {
+        let vdaf = config.build().unwrap();
+        let mut rng = rng(seed);
+        let mut reports: Vec<_> =
+            measurements.iter().map(|m| TestReport::new(&*vdaf, m, &mut rng)).collect();
+        for (index, report) in reports.iter_mut().enumerate() {
+            report.bucket = reports_bucket(index);
+        }
+        let (leader, helper) = aggregate(&*vdaf, &reports, 4);
+
+        // Bucket 3 got nothing; bucket 1 got exactly the report with index 1.
+        assert_eq!(leader[3], vdaf.zero_share());
+        let (alone, _) = aggregate(&*vdaf, &[TestReport { bucket: 0, ..reports[1].clone() }], 1);
+        assert_eq!(leader[1], alone[0]);
+
+        let merged = |shares: &[AggregateShare]| {
+            let mut sum = vdaf.zero_share();
+            for share in shares {
+                // Through the store and over the wire.
+                let stored = AggregateShare::from_store_bytes(&share.to_store_bytes()).unwrap();
+                sum.merge(&vdaf.decode_aggregate_share(&stored.encode()).unwrap()).unwrap();
+            }
+            sum
+        };
+        let unsharded = vdaf.unshard(&merged(&leader), &merged(&helper), reports.len() as u64);
+        assert_eq!(unsharded.unwrap(), result, "{config:?}");
+    }
+}
+
+fn reports_bucket(index: usize) -> usize {
+    [0, 1, 2, 0][index % 4]
+}
+
+#[test]
+fn sizes_are_exact() {
+    for (seed, Case { config, measurements, .. }) in (200..).zip(cases()) {
+        let vdaf = config.build().unwrap();
+        let report = TestReport::new(&*vdaf, &measurements[0], &mut rng(seed));
+        let pending = vdaf.leader_init(&PARAMS, &[report.for_leader()]);
+        let outbound = pending.outbound(0).unwrap();
+        let mut helper = [vdaf.zero_share()];
+        let answers = vdaf.helper_verify(&PARAMS, &[report.for_helper(outbound)], &mut helper);
+        let seen = Sizes {
+            public_share: report.shares.public_share.len(),
+            leader_share: report.shares.leader.len(),
+            helper_share: report.shares.helper.len(),
+            leader_message: outbound.len(),
+            helper_message: answers[0].as_ref().unwrap().len(),
+            aggregate_share: helper[0].encode().len(),
+        };
+        assert_eq!(vdaf.sizes(), seen, "{config:?}");
+    }
+}
+
+#[test]
+fn sizes_of_common_tasks() {
+    let sizes = |config: VdafConfig| {
+        let s = config.build().unwrap().sizes();
+        let messages = (s.leader_message, s.helper_message, s.aggregate_share);
+        (s.public_share, s.leader_share, s.helper_share, messages)
+    };
+    assert_eq!(sizes(VdafConfig::count()), (0, 48, 32, (37, 5, 8)));
+    assert_eq!(sizes(VdafConfig::sum(255)), (0, 320, 32, (29, 5, 8)));
+    assert_eq!(sizes(VdafConfig::histogram(256)), (64, 5200, 64, (645, 37, 4096)));
+    assert_eq!(sizes(VdafConfig::sum_vec(1000, 1)), (64, 18096, 64, (1125, 37, 16000)));
+    assert_eq!(sizes(VdafConfig::sum_vec(1000, 255)), (64, 134128, 64, (2085, 37, 16000)));
+    let multihot = VdafConfig::multihot_count_vec(1000, 50);
+    assert_eq!(sizes(multihot), (64, 18192, 64, (1125, 37, 16000)));
+    assert_eq!(sizes(VdafConfig::l1_bound_sum(1000, 255)), (64, 134288, 64, (2117, 37, 16000)));
+}
+
+/// Counts what is drawn.
+struct CountingRng {
+    calls: usize,
+    bytes: usize,
+}
+
+impl TryRng for CountingRng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        panic!("not by words")
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        panic!("not by words")
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.calls += 1;
+        self.bytes += bytes.len();
+        bytes.fill(7);
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for CountingRng {}
+
+#[test]
+fn sharding_draws_exactly_its_randomness_from_the_rng() {
+    for Case { config, measurements, .. } in cases() {
+        let vdaf = config.build().unwrap();
+        let mut rng = CountingRng { calls: 0, bytes: 0 };
+        let first = vdaf.shard(CTX, &measurements[0], &[0; 16], &mut rng).unwrap();
+        let expected = if vdaf.sizes().public_share == 0 { 64 } else { 128 };
+        assert_eq!((rng.calls, rng.bytes), (1, expected), "{config:?}");
+        let again = vdaf.shard(CTX, &measurements[0], &[0; 16], &mut rng).unwrap();
+        assert_eq!(first.leader, again.leader, "all randomness comes from the argument");
+        assert_eq!(first.helper, again.helper);
+        assert_eq!(first.public_share, again.public_share);
+    }
+}
+
+#[test]
+fn a_sum_that_may_wrap_is_refused() {
+    // Two thirds of the field: one measurement fits, two do not.
+    let config = VdafConfig::sum(u64::MAX / 3 * 2);
+    let vdaf = config.build().unwrap();
+    let zero = vdaf.zero_share();
+    assert!(vdaf.unshard(&zero, &zero, 1).is_ok());
+    assert!(matches!(vdaf.unshard(&zero, &zero, 2), Err(UnshardError::MayWrap { count: 2, .. })));
+
+    let vdaf = VdafConfig::count().build().unwrap();
+    let zero = vdaf.zero_share();
+    assert!(vdaf.unshard(&zero, &zero, u64::from(u32::MAX)).is_ok());
+    assert!(vdaf.unshard(&zero, &zero, u64::MAX).is_err());
+}
