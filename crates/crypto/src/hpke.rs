@@ -1,0 +1,172 @@
+//! HPKE on every platform: RFC 9180 base mode, single shot, through the crate `hpke`.
+//!
+//! For the one suite that DAP makes mandatory. Servers open with `server_hpke`, which agrees with this
+//! module to the byte.
+
+use std::borrow::Cow;
+
+use ::hpke::aead::AesGcm128;
+use ::hpke::kdf::HkdfSha256;
+use ::hpke::kem::X25519HkdfSha256;
+use ::hpke::{
+    Deserializable, Kem, OpModeR, OpModeS, Serializable, single_shot_open,
+    single_shot_seal_with_rng,
+};
+use rand_core::CryptoRng;
+use sotto_wire::{HpkeAeadId, HpkeCiphertext, HpkeConfig, HpkeKdfId, HpkeKemId};
+use zeroize::Zeroizing;
+
+use crate::{HpkeError, HpkeKeypair};
+
+/// The longest `info` that is accepted. RFC 9180 §7.2.1 allows far more; DAP needs some twenty bytes.
+pub const MAX_INFO_LEN: usize = 1024;
+
+/// The length of an X25519 public key, and so of `enc` (RFC 9180 §7.1, Npk and Nenc).
+pub(crate) const PUBLIC_KEY_LEN: usize = 32;
+
+/// Whether reports can be sealed to `config`: the mandatory suite, and a public key of the right length.
+pub fn is_supported(config: &HpkeConfig) -> bool {
+    config.kem_id() == HpkeKemId::X25519_HKDF_SHA256
+        && config.kdf_id() == HpkeKdfId::HKDF_SHA256
+        && config.aead_id() == HpkeAeadId::AES_128_GCM
+        && config.public_key().len() == PUBLIC_KEY_LEN
+}
+
+/// `SealBase` (RFC 9180 §6.1): seals `plaintext` to the holder of `config`'s private key.
+///
+/// Takes 32 bytes of `rng` for the ephemeral key, which must never be used twice.
+pub fn seal(
+    config: &HpkeConfig,
+    info: &[u8],
+    aad: &[u8],
+    plaintext: &[u8],
+    rng: &mut dyn CryptoRng,
+) -> Result<HpkeCiphertext<'static>, HpkeError> {
+    check(config, info)?;
+    let public_key = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(config.public_key())
+        .map_err(|_| HpkeError::InvalidKey)?;
+    let mut rng = rng;
+    let (enc, payload) = single_shot_seal_with_rng::<AesGcm128, HkdfSha256, X25519HkdfSha256>(
+        &OpModeS::Base,
+        &public_key,
+        info,
+        plaintext,
+        aad,
+        &mut rng,
+    )
+    .map_err(|error| match error {
+        // The one way to get here is an all-zero shared secret: a public key of low order.
+        ::hpke::HpkeError::EncapError => HpkeError::InvalidKey,
+        _ => HpkeError::Encrypt,
+    })?;
+    ciphertext(config, &enc.to_bytes(), payload)
+}
+
+/// `OpenBase` (RFC 9180 §6.1): opens a ciphertext that was sealed to `key`.
+pub fn open(
+    key: &HpkeKeypair,
+    info: &[u8],
+    aad: &[u8],
+    ct: &HpkeCiphertext<'_>,
+) -> Result<Zeroizing<Vec<u8>>, HpkeError> {
+    check(key.config(), info)?;
+    if ct.config_id() != key.config().id() {
+        return Err(HpkeError::WrongConfigId);
+    }
+    let private_key = <X25519HkdfSha256 as Kem>::PrivateKey::from_bytes(key.private_key().expose())
+        .map_err(|_| HpkeError::InvalidKey)?;
+    let enc = <X25519HkdfSha256 as Kem>::EncappedKey::from_bytes(ct.enc())
+        .map_err(|_| HpkeError::Decrypt)?;
+    single_shot_open::<AesGcm128, HkdfSha256, X25519HkdfSha256>(
+        &OpModeR::Base,
+        &private_key,
+        &enc,
+        info,
+        ct.payload(),
+        aad,
+    )
+    .map(Zeroizing::new)
+    .map_err(|_| HpkeError::Decrypt)
+}
+
+/// What both implementations refuse before they touch a key.
+pub(crate) fn check(config: &HpkeConfig, info: &[u8]) -> Result<(), HpkeError> {
+    if !is_supported(config) {
+        return Err(HpkeError::UnsupportedSuite);
+    }
+    if info.len() > MAX_INFO_LEN {
+        return Err(HpkeError::InfoTooLong);
+    }
+    Ok(())
+}
+
+/// Wraps what was sealed to `config` as it travels.
+pub(crate) fn ciphertext(
+    config: &HpkeConfig,
+    enc: &[u8],
+    payload: Vec<u8>,
+) -> Result<HpkeCiphertext<'static>, HpkeError> {
+    HpkeCiphertext::new(config.id(), Cow::Owned(enc.to_vec()), Cow::Owned(payload))
+        .map_err(|_| HpkeError::Encrypt)
+}
+
+#[cfg(test)]
+mod tests {
+    use sotto_wire::HpkeConfigId;
+
+    use super::*;
+    use crate::rfc9180::{self, Fixed, array, bytes};
+
+    #[test]
+    fn rfc9180_vector_seals_and_opens() {
+        let sealed = seal(
+            receiver_config(),
+            &bytes(rfc9180::INFO),
+            b"Count-0",
+            &bytes(rfc9180::PLAINTEXT),
+            &mut Fixed(array(rfc9180::IKM_E)),
+        )
+        .unwrap();
+        assert_eq!(sealed, rfc9180::ciphertext(rfc9180::ENC, rfc9180::CIPHERTEXTS[0].1));
+        let opened = open(&rfc9180::receiver(), &bytes(rfc9180::INFO), b"Count-0", &sealed);
+        assert_eq!(opened.unwrap().as_slice(), bytes(rfc9180::PLAINTEXT));
+    }
+
+    #[test]
+    fn low_order_points_are_refused() {
+        for point in rfc9180::LOW_ORDER {
+            let ct = rfc9180::ciphertext(point, rfc9180::CIPHERTEXTS[0].1);
+            let opened = open(&rfc9180::receiver(), b"", b"", &ct);
+            assert_eq!(opened.unwrap_err(), HpkeError::Decrypt);
+            let sealed = seal(&rfc9180::config(point), b"", b"", b"x", &mut Fixed([9; 32]));
+            assert_eq!(sealed.unwrap_err(), HpkeError::InvalidKey);
+        }
+    }
+
+    #[test]
+    fn another_config_id_is_refused() {
+        let ct = HpkeCiphertext::new(
+            HpkeConfigId::new(8),
+            bytes(rfc9180::ENC),
+            bytes(rfc9180::CIPHERTEXTS[0].1),
+        )
+        .unwrap();
+        let opened = open(&rfc9180::receiver(), &bytes(rfc9180::INFO), b"Count-0", &ct);
+        assert_eq!(opened.unwrap_err(), HpkeError::WrongConfigId);
+    }
+
+    #[test]
+    fn long_info_is_an_error_and_no_panic() {
+        let info = vec![0; 1 << 17];
+        let sealed = seal(receiver_config(), &info, b"", b"x", &mut Fixed([9; 32]));
+        assert_eq!(sealed.unwrap_err(), HpkeError::InfoTooLong);
+        let ct = rfc9180::ciphertext(rfc9180::ENC, rfc9180::CIPHERTEXTS[0].1);
+        let opened = open(&rfc9180::receiver(), &info, b"", &ct);
+        assert_eq!(opened.unwrap_err(), HpkeError::InfoTooLong);
+    }
+
+    fn receiver_config() -> &'static HpkeConfig {
+        static CONFIG: std::sync::OnceLock<HpkeConfig> = std::sync::OnceLock::new();
+        CONFIG.get_or_init(|| rfc9180::config(rfc9180::PK_R))
+    }
+}

@@ -1,0 +1,23 @@
+//! Secrets and HPKE for Sotto.
+//!
+//! [`Secret`] wraps key material; [`HpkeKeypair`] is a receiver's key pair for the one suite that DAP
+//! makes mandatory (DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM; DAP, HPKE configuration).
+//! There are two implementations of RFC 9180 base mode behind it: [`hpke`], pure Rust, for devices and
+//! collectors, and, with the feature `server`, `server_hpke` on AWS-LC, which opens a share in less than
+//! half the time. Equal randomness gives equal ciphertexts in both.
+//!
+//! Labels and associated data belong to `sotto-wire` and `sotto-protocol`; which key to use, and for how
+//! long, to the caller.
+
+mod error;
+pub mod hpke;
+mod keypair;
+#[cfg(test)]
+mod rfc9180;
+mod secret;
+#[cfg(feature = "server")]
+pub mod server_hpke;
+
+pub use error::HpkeError;
+pub use keypair::HpkeKeypair;
+pub use secret::Secret;
