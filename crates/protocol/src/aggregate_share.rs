@@ -1,0 +1,62 @@
+//! What leader and helper do alike when a batch is collected: judge the collector's request and seal a
+//! share to the collector. DAP, sections "Collection Job Initialization" and "Aggregate Share Encryption".
+
+use rand_core::CryptoRng;
+use sotto_crypto::server_hpke;
+use sotto_vdaf::AggregateShare;
+use sotto_wire::labels::aggregate_share_info;
+use sotto_wire::{AggregateShareAad, CollectionJobReq, Encode, HpkeCiphertext, ProblemType, Role};
+use zeroize::Zeroizing;
+
+use crate::{Abort, AggregatorTask, Fault};
+
+/// The aggregation parameter is one of the VDAF. Prio3 has but one, so it is also the one that the reports
+/// were aggregated with.
+pub(crate) fn check_agg_param(
+    task: &AggregatorTask,
+    request: &CollectionJobReq,
+) -> Result<(), Abort> {
+    if task.task.vdaf().is_valid_agg_param(&request.agg_param) {
+        return Ok(());
+    }
+    Err(Abort::new(
+        ProblemType::InvalidAggregationParameter,
+        "the aggregation parameter is not one of the task's VDAF",
+    ))
+}
+
+/// No collection job extension is known, so none may be there.
+pub(crate) fn check_collection_extensions(request: &CollectionJobReq) -> Result<(), Abort> {
+    match request.extensions.iter().next() {
+        None => Ok(()),
+        Some(extension) => Err(Abort::new(
+            ProblemType::UnsupportedExtension,
+            format!("collection job extension {:#06x} is not known", extension.extension_type),
+        )),
+    }
+}
+
+/// Seals an aggregate share to the collector, bound to the task and to the collector's request.
+pub(crate) fn seal_aggregate_share(
+    task: &AggregatorTask,
+    role: Role,
+    collection_request: &[u8],
+    share: &AggregateShare,
+    rng: &mut dyn CryptoRng,
+) -> Result<HpkeCiphertext<'static>, Fault> {
+    let aad = AggregateShareAad {
+        task_id: *task.task.id(),
+        task_configuration: task.task.encoded_configuration(),
+        collection_job_req: collection_request,
+    }
+    .to_bytes();
+    let plaintext = Zeroizing::new(share.encode());
+    server_hpke::seal(
+        &task.collector_hpke_config,
+        &aggregate_share_info(role),
+        &aad,
+        &plaintext,
+        rng,
+    )
+    .map_err(|error| Fault(format!("the aggregate share cannot be sealed: {error}")))
+}

@@ -1,0 +1,117 @@
+//! The device: makes reports and reads what the aggregators tell it. DAP, section "Uploading Reports".
+//!
+//! Leaves to others: fetching HPKE configurations, sending, and whether to take part at all.
+
+use rand_core::CryptoRng;
+use sotto_crypto::{HpkeError, hpke};
+use sotto_vdaf::{Measurement, ShardError};
+use sotto_wire::labels::{input_share_info, vdaf_context};
+use sotto_wire::{
+    BoundsError, Decode, DecodeError, Encode, Extensions, HpkeCiphertext, HpkeConfig,
+    HpkeConfigList, InputShareAad, Payload, PlaintextInputShare, PublicShare, Report, ReportError,
+    ReportId, ReportMetadata, Role, Time, UploadErrors,
+};
+use zeroize::Zeroizing;
+
+use crate::Task;
+
+/// Why a report could not be made, or an answer not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The measurement does not fit the task.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
+    /// A share could not be sealed.
+    #[error(transparent)]
+    Hpke(#[from] HpkeError),
+    /// The aggregator's answer does not decode.
+    #[error("the aggregator's answer does not decode: {0}")]
+    Decode(#[from] DecodeError),
+    /// No listed HPKE configuration can be used.
+    #[error("the aggregator lists no HPKE configuration of a supported suite")]
+    NoSupportedHpkeConfig,
+    /// The aggregators would refuse the timestamp.
+    #[error("the time is outside the task's interval")]
+    OutsideTaskInterval,
+    /// Something is longer than its message allows.
+    #[error(transparent)]
+    Bounds(#[from] BoundsError),
+}
+
+/// Makes one report: shards the measurement and seals each share to its aggregator.
+///
+/// `time` is in units of the task's precision ([`Task::time`]). The report id is 16 fresh bytes of
+/// `rng`. Nothing goes into the public extensions: it would split the set of devices.
+pub fn produce_report(
+    task: &Task,
+    leader: &HpkeConfig,
+    helper: &HpkeConfig,
+    measurement: &Measurement,
+    time: Time,
+    rng: &mut dyn CryptoRng,
+) -> Result<Vec<u8>, ClientError> {
+    if task.check_interval(time).is_err() {
+        return Err(ClientError::OutsideTaskInterval);
+    }
+    let mut report_id = [0; ReportId::LEN];
+    rng.fill_bytes(&mut report_id);
+    let report_id = ReportId::new(report_id);
+    let context = vdaf_context(task.id());
+    let shares = task.vdaf().shard(&context, measurement, report_id.as_bytes(), rng)?;
+
+    let report_metadata =
+        ReportMetadata { report_id, time, public_extensions: Extensions::empty() };
+    let public_share = PublicShare::new(shares.public_share)?;
+    let aad = InputShareAad {
+        task_id: *task.id(),
+        task_configuration: task.encoded_configuration(),
+        report_metadata: &report_metadata,
+        public_share: &public_share,
+    }
+    .to_bytes();
+    let mut seal = |role, config, share: &[u8]| seal_input_share(role, config, &aad, share, rng);
+    let leader_encrypted_input_share = seal(Role::Leader, leader, &shares.leader)?;
+    let helper_encrypted_input_share = seal(Role::Helper, helper, &shares.helper)?;
+    let report = Report {
+        report_metadata,
+        public_share,
+        leader_encrypted_input_share,
+        helper_encrypted_input_share,
+    };
+    Ok(report.to_bytes())
+}
+
+/// Picks the configuration to seal to: the first supported one, for the list is in the aggregator's
+/// order of preference. DAP, section "HPKE Configuration Request".
+pub fn consume_hpke_config_list(bytes: &[u8]) -> Result<HpkeConfig, ClientError> {
+    HpkeConfigList::from_bytes(bytes)?
+        .iter()
+        .find(|config| hpke::is_supported(config))
+        .cloned()
+        .ok_or(ClientError::NoSupportedHpkeConfig)
+}
+
+/// Reads which reports of an upload the leader refused, in the order in which they were sent. An empty
+/// body says: none. DAP, section "Upload Request".
+pub fn consume_upload_errors(body: &[u8]) -> Result<Vec<(ReportId, ReportError)>, ClientError> {
+    let errors = UploadErrors::from_bytes(body)?;
+    Ok(errors.status.iter().map(|status| (status.report_id, status.error)).collect())
+}
+
+/// Seals one share with the (still empty) private extensions. DAP, section "Upload Request".
+fn seal_input_share(
+    role: Role,
+    config: &HpkeConfig,
+    aad: &[u8],
+    share: &[u8],
+    rng: &mut dyn CryptoRng,
+) -> Result<HpkeCiphertext<'static>, ClientError> {
+    let plaintext = PlaintextInputShare {
+        private_extensions: Extensions::empty(),
+        payload: Payload::new(share)?,
+    };
+    let mut encoded = Zeroizing::new(Vec::with_capacity(plaintext.encoded_len()));
+    plaintext.encode(&mut encoded);
+    Ok(hpke::seal(config, &input_share_info(role), aad, &encoded, rng)?)
+}

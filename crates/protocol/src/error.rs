@@ -1,0 +1,239 @@
+//! Three families of failure, by whose fault it is.
+//!
+//! - [`Rejection`]: one report is refused; counted by reason, never retried except when too early.
+//! - [`Abort`]: the peer's request is refused as a whole, with one DAP problem type. An aggregator
+//!   that aborts has committed nothing for that request.
+//! - [`Fault`]: our own trouble (store, pool, a bug): the peer may retry.
+//!
+//! Where a step can end in either of the last two it returns a [`Failure`]; what the leader cannot
+//! use of the helper's answers is a [`BadResponse`].
+
+use std::collections::BTreeMap;
+
+use sotto_vdaf::VerifyError;
+use sotto_wire::{DecodeError, ProblemType, ReportError, TaskId};
+
+/// Why one report was refused. DAP, section "Report Errors", plus where it was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// The bucket is closing or collected.
+    #[error("batch_collected")]
+    BatchCollected,
+    /// The report id was already taken in this bucket.
+    #[error("report_replayed")]
+    ReportReplayed,
+    /// The aggregator can no longer judge the report, or its task is gone.
+    #[error("report_dropped")]
+    ReportDropped,
+    /// The share does not open under the named key.
+    #[error("hpke_decrypt_error")]
+    HpkeDecryptError,
+    /// The VDAF refused the shares.
+    #[error("vdaf_verify_error")]
+    VdafVerifyError,
+    /// The timestamp is after the task's interval.
+    #[error("task_expired")]
+    TaskExpired,
+    /// The share does not decode, has the wrong size, or carries an extension that it must not.
+    #[error("invalid_message")]
+    InvalidMessage,
+    /// The timestamp is too far ahead of the clock. The only rejection after which a report may be
+    /// tried again.
+    #[error("report_too_early")]
+    ReportTooEarly,
+    /// The timestamp is before the task's interval.
+    #[error("task_not_started")]
+    TaskNotStarted,
+    /// The report names an HPKE key that the leader does not have (upload only).
+    #[error("outdated_config")]
+    OutdatedConfig,
+    /// The helper refused the whole aggregation job and had committed nothing.
+    #[error("job_abandoned")]
+    JobAbandoned,
+}
+
+impl Rejection {
+    /// Every reason, in the order of [`Self::code`].
+    pub const ALL: [Self; 11] = [
+        Self::BatchCollected,
+        Self::ReportReplayed,
+        Self::ReportDropped,
+        Self::HpkeDecryptError,
+        Self::VdafVerifyError,
+        Self::TaskExpired,
+        Self::InvalidMessage,
+        Self::ReportTooEarly,
+        Self::TaskNotStarted,
+        Self::OutdatedConfig,
+        Self::JobAbandoned,
+    ];
+
+    /// The name used in counters, metrics and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BatchCollected => "batch_collected",
+            Self::ReportReplayed => "report_replayed",
+            Self::ReportDropped => "report_dropped",
+            Self::HpkeDecryptError => "hpke_decrypt_error",
+            Self::VdafVerifyError => "vdaf_verify_error",
+            Self::TaskExpired => "task_expired",
+            Self::InvalidMessage => "invalid_message",
+            Self::ReportTooEarly => "report_too_early",
+            Self::TaskNotStarted => "task_not_started",
+            Self::OutdatedConfig => "outdated_config",
+            Self::JobAbandoned => "job_abandoned",
+        }
+    }
+
+    /// A stable number for stores.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::BatchCollected => 1,
+            Self::ReportReplayed => 2,
+            Self::ReportDropped => 3,
+            Self::HpkeDecryptError => 5,
+            Self::VdafVerifyError => 6,
+            Self::TaskExpired => 7,
+            Self::InvalidMessage => 8,
+            Self::ReportTooEarly => 9,
+            Self::TaskNotStarted => 10,
+            Self::OutdatedConfig => 11,
+            Self::JobAbandoned => 128,
+        }
+    }
+
+    /// The reason behind a stored number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.code() == code)
+    }
+}
+
+impl From<Rejection> for ReportError {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::BatchCollected => Self::BatchCollected,
+            Rejection::ReportReplayed => Self::ReportReplayed,
+            Rejection::ReportDropped | Rejection::JobAbandoned => Self::ReportDropped,
+            Rejection::HpkeDecryptError => Self::HpkeDecryptError,
+            Rejection::VdafVerifyError => Self::VdafVerifyError,
+            Rejection::TaskExpired => Self::TaskExpired,
+            Rejection::InvalidMessage => Self::InvalidMessage,
+            Rejection::ReportTooEarly => Self::ReportTooEarly,
+            Rejection::TaskNotStarted => Self::TaskNotStarted,
+            Rejection::OutdatedConfig => Self::OutdatedConfig,
+        }
+    }
+}
+
+/// How the helper's verdict on one report is counted by the leader.
+impl From<ReportError> for Rejection {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::BatchCollected => Self::BatchCollected,
+            ReportError::ReportReplayed => Self::ReportReplayed,
+            ReportError::HpkeUnknownConfigId | ReportError::HpkeDecryptError => {
+                Self::HpkeDecryptError
+            }
+            ReportError::VdafVerifyError => Self::VdafVerifyError,
+            ReportError::TaskExpired => Self::TaskExpired,
+            ReportError::InvalidMessage => Self::InvalidMessage,
+            ReportError::ReportTooEarly => Self::ReportTooEarly,
+            ReportError::TaskNotStarted => Self::TaskNotStarted,
+            ReportError::OutdatedConfig => Self::OutdatedConfig,
+            ReportError::Reserved | ReportError::ReportDropped => Self::ReportDropped,
+        }
+    }
+}
+
+/// Refused reports, counted by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rejections(BTreeMap<Rejection, u64>);
+
+impl Rejections {
+    /// Counts one more refused report.
+    pub fn add(&mut self, reason: Rejection) {
+        self.add_many(reason, 1);
+    }
+
+    /// Counts `count` more refused reports.
+    pub fn add_many(&mut self, reason: Rejection, count: u64) {
+        if count > 0 {
+            let entry = self.0.entry(reason).or_default();
+            *entry = entry.saturating_add(count);
+        }
+    }
+
+    /// Reasons with their counts, none of them zero.
+    pub fn iter(&self) -> impl Iterator<Item = (Rejection, u64)> + '_ {
+        self.0.iter().map(|(reason, count)| (*reason, *count))
+    }
+
+    /// How many reports in all.
+    pub fn total(&self) -> u64 {
+        self.0.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+/// A request refused as a whole: the peer's fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {detail}", .problem.token())]
+pub struct Abort {
+    /// The DAP problem type.
+    pub problem: ProblemType,
+    /// What was wrong, for people. Holds no secret, address or report id.
+    pub detail: String,
+    /// The task, where known.
+    pub task_id: Option<TaskId>,
+}
+
+impl Abort {
+    /// An abort that names the problem and says what was wrong.
+    pub fn new(problem: ProblemType, detail: impl Into<String>) -> Self {
+        Self { problem, detail: detail.into(), task_id: None }
+    }
+
+    /// The same, naming the task.
+    #[must_use]
+    pub fn for_task(mut self, task_id: TaskId) -> Self {
+        self.task_id = Some(task_id);
+        self
+    }
+}
+
+/// Our own trouble: nothing that the peer did.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Fault(pub String);
+
+/// A step that ended in an abort or in a fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The peer's fault.
+    #[error(transparent)]
+    Abort(#[from] Abort),
+    /// Ours.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// An answer of the helper that the leader cannot use.
+///
+/// Nothing was counted, and the helper may have committed: the job stays, and its retry sends the same
+/// bytes. A report that the leader dropped on its own after the helper had spoken would make the two
+/// sums differ for ever.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadResponse {
+    /// The bytes are not the message.
+    #[error("the helper's answer does not decode: {0}")]
+    Malformed(#[from] DecodeError),
+    /// Other reports than were asked about, or in another order.
+    #[error("the helper's answer is about other reports, or in another order")]
+    OtherReports,
+    /// `finish`, where the VDAF has the helper send a message.
+    #[error("the helper finished a report without a message")]
+    Finished,
+    /// A message with which the VDAF does not finish.
+    #[error("the helper's message does not verify: {0}")]
+    Verify(VerifyError),
+}

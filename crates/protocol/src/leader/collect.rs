@@ -1,0 +1,111 @@
+//! Collection jobs at the leader. DAP, section "Collecting Results", leader's side.
+//!
+//! Leaves to the store: that a bucket is collected once, and that a batch is closed and drained before the
+//! helper is asked for its share.
+
+use rand_core::CryptoRng;
+use sotto_wire::{
+    AggregateShare, AggregateShareReq, BatchSelector, CollectionJobReq, CollectionJobResp, Decode,
+    DecodeError, Duration, Encode, Interval, ProblemType, Query, Role,
+};
+
+use crate::aggregate_share::{check_agg_param, check_collection_extensions, seal_aggregate_share};
+use crate::{Abort, AggregatorTask, BucketAggregate, Fault};
+
+/// Judges a collector's request, in the order of DAP, section "Collection Job Initialization". Returns the
+/// query; whether its buckets were collected before is the store's to say (`batchOverlap`).
+pub fn consume_collection_job_req(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
+    judge(task, body).map_err(|abort| abort.for_task(*task.task.id()))
+}
+
+/// Writes the request for the helper's share of a drained batch. Deterministic: a retry sends the same
+/// bytes.
+pub fn produce_aggregate_share_req(
+    task: &AggregatorTask,
+    collection_request: &[u8],
+    selector: &BatchSelector,
+    aggregate: &BucketAggregate,
+) -> Result<Vec<u8>, Fault> {
+    check_minimum(task, aggregate)?;
+    let collection_job_req = CollectionJobReq::from_bytes(collection_request)
+        .map_err(|error| Fault(format!("the stored collection request: {error}")))?;
+    let request = AggregateShareReq {
+        collection_job_req,
+        batch_selector: *selector,
+        report_count: aggregate.count,
+        checksum: aggregate.checksum,
+    };
+    Ok(request.to_bytes())
+}
+
+/// Reads the helper's share (an encoded `AggregateShare`), seals the leader's, and writes the answer to the
+/// collector. Its interval is the smallest that covers the timestamps of the batch.
+pub fn produce_collection_job_resp(
+    task: &AggregatorTask,
+    collection_request: &[u8],
+    selector: &BatchSelector,
+    aggregate: &BucketAggregate,
+    helper_share: &[u8],
+    rng: &mut dyn CryptoRng,
+) -> Result<Vec<u8>, Fault> {
+    check_minimum(task, aggregate)?;
+    let interval = covering_interval(aggregate)?;
+    if let BatchSelector::TimeInterval(selected) = selector
+        && !selected.contains_interval(&interval)
+    {
+        return Err(Fault("the batch holds reports from outside its interval".into()));
+    }
+    let helper_share = AggregateShare::from_bytes(helper_share)
+        .map_err(|error| Fault(format!("the helper's aggregate share does not decode: {error}")))?;
+    let leader_share =
+        seal_aggregate_share(task, Role::Leader, collection_request, &aggregate.share, rng)?;
+    let response = CollectionJobResp {
+        report_count: aggregate.count,
+        interval,
+        leader_encrypted_agg_share: leader_share,
+        helper_encrypted_agg_share: helper_share.encrypted_aggregate_share,
+    };
+    Ok(response.to_bytes())
+}
+
+/// The checks of the section, in its order.
+fn judge(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
+    let request = CollectionJobReq::from_bytes(body).map_err(|error| {
+        let problem = match error {
+            DecodeError::ExtensionsOutOfOrder => ProblemType::InvalidExtension,
+            _ => ProblemType::InvalidMessage,
+        };
+        Abort::new(problem, format!("collection job request: {error}"))
+    })?;
+    if request.query.batch_mode() != task.task.configuration().batch_mode() {
+        return Err(Abort::new(
+            ProblemType::InvalidMessage,
+            "the query is not of the task's batch mode",
+        ));
+    }
+    check_agg_param(task, &request)?;
+    if let Query::TimeInterval(interval) = request.query
+        && interval.is_empty()
+    {
+        return Err(Abort::new(ProblemType::BatchInvalid, "the batch interval is empty"));
+    }
+    check_collection_extensions(&request)?;
+    Ok(request.query)
+}
+
+/// The store releases no smaller batch. Checked again before anything that depends on the count leaves.
+fn check_minimum(task: &AggregatorTask, aggregate: &BucketAggregate) -> Result<(), Fault> {
+    if aggregate.count < task.task.configuration().min_batch_size() {
+        return Err(Fault("the batch is below the task's minimum".into()));
+    }
+    Ok(())
+}
+
+/// The smallest interval that covers all timestamps.
+fn covering_interval(aggregate: &BucketAggregate) -> Result<Interval, Fault> {
+    let (first, last) = (aggregate.first.as_units(), aggregate.last.as_units());
+    last.checked_sub(first)
+        .and_then(|span| span.checked_add(1))
+        .and_then(|units| Interval::new(aggregate.first, Duration::new(units)).ok())
+        .ok_or_else(|| Fault("the timestamps of the batch make no interval".into()))
+}

@@ -1,0 +1,68 @@
+//! The parties of DAP as pure steps: state, message, time and randomness in; state and message out.
+//!
+//! Nothing here opens a socket or a file, reads a clock or draws from a global generator. A host
+//! (`sotto-server`, `sotto-client`, a test) loads, calls one function, commits what it returned and
+//! sends it. Functions come in pairs named for the message: `produce_<message>` on the sending side,
+//! `consume_<message>` on the receiving one.
+//!
+//! ```
+//! # use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
+//! use sotto_protocol::{Moment, Task, client};
+//! use sotto_vdaf::{Measurement, VdafConfig};
+//! use sotto_wire::{BatchMode, TaskConfiguration, TaskId, TaskParameters, TimePrecision, Url, VdafType};
+//! # use sotto_crypto::HpkeKeypair;
+//! # use sotto_wire::HpkeConfigId;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let mut rng = ChaCha20Rng::seed_from_u64(1);
+//! # let leader = HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng);
+//! # let helper = HpkeKeypair::generate(HpkeConfigId::new(2), &mut rng);
+//! let vdaf = VdafConfig::histogram(4);
+//! let configuration = TaskConfiguration::new(TaskParameters {
+//!     task_info: b"at least 16 random bytes".to_vec(),
+//!     leader_aggregator_endpoint: Url::new("https://leader.example/")?,
+//!     helper_aggregator_endpoint: Url::new("https://helper.example/")?,
+//!     time_precision: TimePrecision::from_seconds(3600)?,
+//!     min_batch_size: 100,
+//!     batch_mode: BatchMode::TimeInterval,
+//!     vdaf_type: VdafType::new(vdaf.vdaf_type()),
+//!     vdaf_configuration: vdaf.encode_configuration(),
+//!     extensions: vec![],
+//! })?;
+//! let task = Task::new(TaskId::new([7; 32]), configuration)?;
+//! let (now, measurement) = (Moment(1_700_000_000), Measurement::Histogram(2));
+//! let report = client::produce_report(
+//!     &task, leader.config(), helper.config(), &measurement, task.time(now), &mut rng,
+//! )?;
+//! # assert!(report.len() > 500);
+//! # Ok(()) }
+//! ```
+
+#[cfg(feature = "server")]
+mod aggregate_share;
+mod batch;
+pub mod client;
+pub mod collector;
+mod error;
+#[cfg(feature = "server")]
+pub mod helper;
+#[cfg(feature = "server")]
+mod input_share;
+#[cfg(feature = "server")]
+pub mod leader;
+#[cfg(feature = "server")]
+mod request;
+mod task;
+#[cfg(feature = "server")]
+pub mod taskprov;
+
+pub use batch::{Bucket, BucketAggregate, BucketAggregates, Digest};
+pub use error::{Abort, BadResponse, Failure, Fault, Rejection, Rejections};
+#[cfg(feature = "server")]
+pub use request::{RequestKind, request_digest};
+#[cfg(feature = "server")]
+pub use task::{AggregatorTask, HpkeKeyring};
+pub use task::{MAX_CLOCK_SKEW_S, Moment, Task, TaskError};
+
+/// The id of a task's only verification key. DAP lets a task have several; ours have one.
+#[cfg(feature = "server")]
+const VERIFICATION_KEY_ID: u8 = 0;

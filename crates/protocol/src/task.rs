@@ -1,0 +1,180 @@
+//! A task as each party holds it. DAP, section "Task Configuration".
+
+use std::sync::Arc;
+
+use sotto_vdaf::{Vdaf, VdafConfig};
+use sotto_wire::{Encode, Interval, TaskConfiguration, TaskExtension, TaskId, Time};
+
+use crate::Rejection;
+
+/// How far ahead of an aggregator's clock a timestamp may lie: the "few minutes" of DAP, section
+/// "Input Share Validation". The one place where clocks are given leeway.
+pub const MAX_CLOCK_SKEW_S: u64 = 300;
+
+/// A moment, in POSIX seconds. Hosts pass the operating system's; tests pass what they like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub u64);
+
+/// What all parties of a task must agree on, to the byte.
+#[derive(Clone, Debug)]
+pub struct Task {
+    id: TaskId,
+    configuration: TaskConfiguration,
+    encoded: Arc<[u8]>,
+    vdaf: Arc<dyn Vdaf>,
+    interval: Option<Interval>,
+}
+
+/// Why a task configuration cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaskError {
+    /// The VDAF or its parameters.
+    #[error("the VDAF cannot be used: {0}")]
+    Vdaf(String),
+    /// A task extension that must be understood and is not.
+    #[error("task extension {0:#06x} is not known")]
+    UnknownExtension(u16),
+    /// Something else that no party may accept.
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+impl Task {
+    /// Checks a configuration and builds its VDAF.
+    pub fn new(id: TaskId, configuration: TaskConfiguration) -> Result<Self, TaskError> {
+        let mut interval = None;
+        for extension in configuration.extensions().iter() {
+            match extension {
+                TaskExtension::TaskInterval(value) => interval = Some(*value),
+                TaskExtension::Unknown { extension_type, .. } => {
+                    return Err(TaskError::UnknownExtension(*extension_type));
+                }
+            }
+        }
+        if configuration.min_batch_size() == 0 {
+            return Err(TaskError::Invalid("the minimum batch size must be at least 1"));
+        }
+        let vdaf = VdafConfig::decode(
+            configuration.vdaf_type().value(),
+            configuration.vdaf_configuration(),
+        )
+        .and_then(|config| config.build())
+        .map_err(|error| TaskError::Vdaf(error.to_string()))?;
+        let encoded = configuration.to_bytes().into();
+        Ok(Self { id, configuration, encoded, vdaf, interval })
+    }
+
+    /// The task's id.
+    pub fn id(&self) -> &TaskId {
+        &self.id
+    }
+
+    /// The agreed configuration.
+    pub fn configuration(&self) -> &TaskConfiguration {
+        &self.configuration
+    }
+
+    /// The configuration as it stands in every HPKE AAD.
+    pub fn encoded_configuration(&self) -> &[u8] {
+        &self.encoded
+    }
+
+    /// The VDAF of the task.
+    pub fn vdaf(&self) -> &Arc<dyn Vdaf> {
+        &self.vdaf
+    }
+
+    /// The interval that timestamps must lie in, if the task has one.
+    pub fn interval(&self) -> Option<Interval> {
+        self.interval
+    }
+
+    /// The timestamp of a moment, in units of the task's precision.
+    pub fn time(&self, now: Moment) -> Time {
+        Time::from_posix_seconds(now.0, self.configuration.time_precision())
+    }
+
+    /// Whether a timestamp is not too far ahead of the clock. DAP, section "Input Share Validation".
+    pub fn check_clock(&self, time: Time, now: Moment) -> Result<(), Rejection> {
+        let start_s = time.start_seconds(self.configuration.time_precision());
+        if start_s > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
+            return Err(Rejection::ReportTooEarly);
+        }
+        Ok(())
+    }
+
+    /// Whether a timestamp lies in the task's interval. DAP, section "Input Share Validation".
+    pub fn check_interval(&self, time: Time) -> Result<(), Rejection> {
+        match self.interval {
+            Some(interval) if time < interval.start() => Err(Rejection::TaskNotStarted),
+            Some(interval) if time >= interval.end() => Err(Rejection::TaskExpired),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(feature = "server")]
+pub use aggregator::{AggregatorTask, HpkeKeyring};
+
+#[cfg(feature = "server")]
+mod aggregator {
+    use sotto_crypto::{HpkeKeypair, Secret, server_hpke::Opener};
+    use sotto_wire::{HpkeConfig, HpkeConfigId, HpkeConfigList, Role};
+
+    use super::Task;
+    use crate::Fault;
+
+    /// A task as one of its aggregators holds it.
+    #[derive(Debug)]
+    pub struct AggregatorTask {
+        /// What everybody knows of it.
+        pub task: Task,
+        /// Leader or helper.
+        pub role: Role,
+        /// Shared by the two aggregators, hidden from devices.
+        pub verify_key: Secret<[u8; 32]>,
+        /// To whom aggregate shares are sealed.
+        pub collector_hpke_config: HpkeConfig,
+        /// Whether peers are sent the `DAP-Taskprov` header.
+        pub taskprov: bool,
+    }
+
+    /// An aggregator's HPKE keys, the preferred one first.
+    #[derive(Debug)]
+    pub struct HpkeKeyring {
+        openers: Vec<Opener>,
+    }
+
+    impl HpkeKeyring {
+        /// A ring of at least one key, their ids distinct.
+        pub fn new(keys: &[HpkeKeypair]) -> Result<Self, Fault> {
+            if keys.is_empty() {
+                return Err(Fault("at least one HPKE key is needed".into()));
+            }
+            let mut openers: Vec<Opener> = Vec::with_capacity(keys.len());
+            for key in keys {
+                let id = key.config().id();
+                if openers.iter().any(|other| other.config().id() == id) {
+                    return Err(Fault("two HPKE keys have the same id".into()));
+                }
+                openers.push(Opener::new(key).map_err(|error| Fault(error.to_string()))?);
+            }
+            Ok(Self { openers })
+        }
+
+        /// The key with this id.
+        pub fn opener(&self, id: HpkeConfigId) -> Option<&Opener> {
+            self.openers.iter().find(|opener| opener.config().id() == id)
+        }
+
+        /// What `hpke_config` serves, most preferred first.
+        pub fn configs(&self) -> Vec<HpkeConfig> {
+            self.openers.iter().map(|opener| opener.config().clone()).collect()
+        }
+
+        /// The same as a wire message.
+        pub fn config_list(&self) -> Result<HpkeConfigList, Fault> {
+            HpkeConfigList::new(self.configs()).map_err(|error| Fault(error.to_string()))
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The device.
+
+use sotto_protocol::client::{ClientError, consume_hpke_config_list, produce_report};
+use sotto_vdaf::Measurement;
+use sotto_wire::{
+    Decode, Encode, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeConfigList, HpkeKdfId, HpkeKemId,
+    Report,
+};
+
+use crate::parties::{HELPER_KEY, LEADER_KEY, Parties, keypair, rng, unit};
+
+fn unsupported(id: u8) -> HpkeConfig {
+    HpkeConfig::new(
+        HpkeConfigId::new(id),
+        HpkeKemId::P256_HKDF_SHA256,
+        HpkeKdfId::HKDF_SHA256,
+        HpkeAeadId::AES_128_GCM,
+        vec![4; 65],
+    )
+    .unwrap()
+}
+
+#[test]
+fn the_first_supported_key_is_taken() {
+    let list = |configs| HpkeConfigList::new(configs).unwrap().to_bytes();
+    let (first, second) = (keypair(10).config().clone(), keypair(11).config().clone());
+    let bytes = list(vec![unsupported(1), first.clone(), second]);
+    assert_eq!(consume_hpke_config_list(&bytes).unwrap(), first);
+    let none = consume_hpke_config_list(&list(vec![unsupported(1)]));
+    assert!(matches!(none, Err(ClientError::NoSupportedHpkeConfig)));
+    for bad in [&bytes[1..], &[0, 0], b""] {
+        assert!(matches!(consume_hpke_config_list(bad), Err(ClientError::Decode(_))));
+    }
+}
+
+#[test]
+fn a_report_is_fresh_and_has_nothing_public_but_its_time() {
+    let mut parties = Parties::count();
+    let (a, b) = (parties.reports(1).remove(0), parties.reports(1).remove(0));
+    let (a, b) = (Report::from_bytes(&a).unwrap(), Report::from_bytes(&b).unwrap());
+    assert_ne!(a.report_metadata.report_id, b.report_metadata.report_id);
+    assert_eq!(a.report_metadata.time, unit(0));
+    assert!(a.report_metadata.public_extensions.is_empty());
+    assert_eq!(a.leader_encrypted_input_share.config_id().value(), LEADER_KEY);
+    assert_eq!(a.helper_encrypted_input_share.config_id().value(), HELPER_KEY);
+}
+
+#[test]
+fn what_the_task_does_not_allow_is_not_made() {
+    let parties = Parties::count_in_interval();
+    let make = |measurement: &Measurement, offset| {
+        let (leader, helper) = (keypair(LEADER_KEY), keypair(HELPER_KEY));
+        produce_report(
+            &parties.leader.task,
+            leader.config(),
+            helper.config(),
+            measurement,
+            unit(offset),
+            &mut rng(0),
+        )
+    };
+    assert!(make(&Measurement::Count(true), -5).is_ok());
+    for offset in [-6, 5] {
+        let made = make(&Measurement::Count(true), offset);
+        assert!(matches!(made, Err(ClientError::OutsideTaskInterval)));
+    }
+    assert!(matches!(make(&Measurement::Sum(1), 0), Err(ClientError::Shard(_))));
+}
+
+#[test]
+fn an_unsupported_key_is_not_sealed_to() {
+    let parties = Parties::count();
+    let leader = keypair(LEADER_KEY);
+    let made = produce_report(
+        &parties.leader.task,
+        leader.config(),
+        &unsupported(1),
+        &Measurement::Count(true),
+        unit(0),
+        &mut rng(0),
+    );
+    assert!(matches!(made, Err(ClientError::Hpke(_))));
+}

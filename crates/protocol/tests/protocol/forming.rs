@@ -1,0 +1,142 @@
+//! How the backlog becomes jobs.
+
+use sotto_protocol::Rejection;
+use sotto_protocol::leader::aggregate::{
+    BacklogReport, FormedBatch, FormedJobs, JobLimits, form_jobs,
+};
+use sotto_vdaf::{Measurement, VdafConfig};
+use sotto_wire::{BatchMode, Encode, TaskId};
+
+use crate::parties::{Craft, NOW, Parties, rng, unit};
+
+const UNLIMITED: JobLimits = JobLimits { max_job_reports: usize::MAX, max_job_bytes: usize::MAX };
+
+/// The tasks of a time-interval and a leader-selected world, and one that is not served.
+const TIMED: TaskId = TaskId::new([1; 32]);
+const SELECTED: TaskId = TaskId::new([2; 32]);
+const GONE: TaskId = TaskId::new([3; 32]);
+
+struct Backlog {
+    timed: Parties,
+    selected: Parties,
+    records: Vec<(TaskId, Vec<u8>)>,
+}
+
+impl Backlog {
+    fn new(vdaf: &VdafConfig) -> Self {
+        Self {
+            timed: Parties::new(vdaf, BatchMode::TimeInterval),
+            selected: Parties::new(vdaf, BatchMode::LeaderSelected),
+            records: Vec::new(),
+        }
+    }
+
+    fn count() -> Self {
+        Self::new(&VdafConfig::count())
+    }
+
+    fn push(&mut self, task_id: TaskId, measurement: &Measurement, offset: i64) {
+        let parties = if task_id == SELECTED { &mut self.selected } else { &mut self.timed };
+        let report = parties.report(measurement, unit(offset));
+        self.records.push((task_id, report));
+    }
+
+    fn form(&self, limits: JobLimits) -> FormedJobs {
+        let records: Vec<_> = self
+            .records
+            .iter()
+            .map(|(task_id, report)| BacklogReport { task_id: *task_id, report })
+            .collect();
+        let task = |task_id: &TaskId| match *task_id {
+            TIMED => Some(&self.timed.leader),
+            SELECTED => Some(&self.selected.leader),
+            _ => None,
+        };
+        form_jobs(&records, task, limits, NOW, &mut rng(5))
+    }
+}
+
+/// Which records are in which job.
+fn records(formed: &FormedJobs) -> Vec<Vec<usize>> {
+    let jobs = formed.jobs.iter();
+    jobs.map(|job| job.reports.iter().map(|report| report.record).collect()).collect()
+}
+
+#[test]
+fn records_are_grouped_by_task_in_order_of_arrival() {
+    let mut backlog = Backlog::count();
+    for task_id in [TIMED, SELECTED, TIMED, GONE, SELECTED, TIMED] {
+        backlog.push(task_id, &Measurement::Count(true), 0);
+    }
+    backlog.records.push((TIMED, b"no report".to_vec()));
+    let formed = backlog.form(UNLIMITED);
+    assert_eq!(records(&formed), [vec![0, 2, 5], vec![1, 4]]);
+    assert_eq!(
+        formed.rejections,
+        [(GONE, Rejection::ReportDropped), (TIMED, Rejection::InvalidMessage)]
+    );
+    let [timed, selected] = &formed.jobs[..] else { panic!() };
+    assert_eq!((timed.task_id, timed.batch, timed.now), (TIMED, FormedBatch::TimeInterval, NOW));
+    assert_eq!(selected.task_id, SELECTED);
+    assert!(matches!(selected.batch, FormedBatch::LeaderSelected { .. }));
+    assert_eq!(timed.reports[1].time, unit(0));
+}
+
+#[test]
+fn jobs_are_bounded_in_reports_and_bytes() {
+    let mut backlog = Backlog::count();
+    (0..5).for_each(|_| backlog.push(SELECTED, &Measurement::Count(true), 0));
+    let len = backlog.records[0].1.len();
+    let formed = backlog.form(JobLimits { max_job_reports: 2, ..UNLIMITED });
+    assert_eq!(records(&formed), [vec![0, 1], vec![2, 3], vec![4]]);
+    let batches: Vec<_> = formed.jobs.iter().map(|job| job.batch).collect();
+    assert!(batches.iter().all(|batch| *batch == batches[0]), "one new batch, not three");
+
+    let formed = backlog.form(JobLimits { max_job_bytes: 3 * len, ..UNLIMITED });
+    assert_eq!(records(&formed), [vec![0, 1, 2], vec![3, 4]]);
+    // A report larger than the limit has a job of its own.
+    let formed = backlog.form(JobLimits { max_job_bytes: 1, ..UNLIMITED });
+    assert_eq!(records(&formed), [[0], [1], [2], [3], [4]]);
+}
+
+#[test]
+fn every_bucket_of_a_job_counts_with_its_accumulator() {
+    let mut backlog = Backlog::new(&VdafConfig::histogram(100));
+    for offset in [0, 0, -1, -2, -2] {
+        backlog.push(TIMED, &Measurement::Histogram(1), offset);
+    }
+    let len = backlog.records[0].1.len();
+    let accumulator = 100 * 16;
+    let limits = |max_job_bytes| JobLimits { max_job_bytes, ..UNLIMITED };
+    let formed = backlog.form(limits(5 * len + 3 * accumulator));
+    assert_eq!(records(&formed), [[0, 1, 2, 3, 4]]);
+    let formed = backlog.form(limits(5 * len + 3 * accumulator - 1));
+    assert_eq!(records(&formed), [vec![0, 1, 2, 3], vec![4]]);
+    let formed = backlog.form(limits(2 * len + accumulator));
+    assert_eq!(records(&formed), [vec![0, 1], vec![2], vec![3, 4]]);
+
+    // Each job has accumulators of its own, also for a bucket that the job before it had.
+    backlog.records.clear();
+    (0..3).for_each(|_| backlog.push(TIMED, &Measurement::Histogram(1), 0));
+    let formed = backlog.form(limits(2 * len + accumulator - 1));
+    assert_eq!(records(&formed), [[0], [1], [2]]);
+}
+
+/// The helper refuses a whole job in which an id occurs twice.
+#[test]
+fn one_id_with_two_timestamps_does_not_spoil_the_job() {
+    let mut backlog = Backlog::count();
+    backlog.push(TIMED, &Measurement::Count(true), 0);
+    let mut craft = Craft::new(&mut backlog.timed, &Measurement::Count(true));
+    for offset in [0, -1] {
+        craft.time = unit(offset);
+        let report = craft.seal(&mut backlog.timed).to_bytes();
+        backlog.records.push((TIMED, report));
+    }
+    let formed = backlog.form(UNLIMITED);
+    assert_eq!(records(&formed), [[0, 1]]);
+    assert_eq!(formed.rejections, [(TIMED, Rejection::ReportReplayed)]);
+    // In another job it is the store's to judge.
+    let formed = backlog.form(JobLimits { max_job_reports: 2, ..UNLIMITED });
+    assert_eq!(records(&formed), [vec![0, 1], vec![2]]);
+}

@@ -1,0 +1,81 @@
+//! Tasks, keys, and the books of refused reports.
+
+use sotto_protocol::{HpkeKeyring, Moment, Rejection, Rejections, Task, TaskError};
+use sotto_vdaf::VdafConfig;
+use sotto_wire::{
+    BatchMode, Decode, Encode, HpkeConfigId, HpkeConfigList, ReportError, TaskConfiguration,
+    TaskExtension, TaskId, TaskParameters, Time, VdafType,
+};
+
+use crate::parties::{PRECISION_S, interval, keypair, keyring, parameters, unit};
+
+fn task(alter: fn(&mut TaskParameters)) -> Result<Task, TaskError> {
+    let mut parameters = parameters(&VdafConfig::sum(9), BatchMode::TimeInterval);
+    alter(&mut parameters);
+    Task::new(TaskId::new([1; 32]), TaskConfiguration::new(parameters).unwrap())
+}
+
+#[test]
+fn a_task_that_nobody_may_serve_is_refused() {
+    assert!(task(|_| {}).is_ok());
+    let unknown = task(|p| {
+        p.extensions.push(TaskExtension::Unknown { extension_type: 0xff01, data: vec![] });
+    });
+    assert_eq!(unknown.unwrap_err(), TaskError::UnknownExtension(0xff01));
+    let empty = task(|p| p.min_batch_size = 0);
+    assert!(matches!(empty, Err(TaskError::Invalid(_))));
+    let poplar = task(|p| p.vdaf_type = VdafType::POPLAR1);
+    assert!(matches!(poplar, Err(TaskError::Vdaf(_))));
+    let short = task(|p| p.vdaf_configuration.truncate(7));
+    assert!(matches!(short, Err(TaskError::Vdaf(_))));
+}
+
+#[test]
+fn times_are_in_units_of_the_precision() {
+    let task = task(|p| p.extensions = vec![TaskExtension::TaskInterval(interval(-1, 2))]).unwrap();
+    assert_eq!(task.time(Moment(3 * PRECISION_S - 1)), Time::new(2));
+    assert_eq!(task.interval(), Some(interval(-1, 2)));
+    assert_eq!(task.check_interval(unit(-2)), Err(Rejection::TaskNotStarted));
+    assert_eq!(task.check_interval(unit(-1)), Ok(()));
+    assert_eq!(task.check_interval(unit(0)), Ok(()));
+    assert_eq!(task.check_interval(unit(1)), Err(Rejection::TaskExpired));
+}
+
+#[test]
+fn a_keyring_has_a_key_and_no_id_twice() {
+    assert!(HpkeKeyring::new(&[]).is_err());
+    assert!(HpkeKeyring::new(&[keypair(1), keypair(2), keypair(1)]).is_err());
+    let ring = keyring(&[5, 3]);
+    let served = ring.config_list().unwrap().to_bytes();
+    let list = HpkeConfigList::from_bytes(&served).unwrap();
+    assert_eq!(list.as_slice(), [keypair(5).config().clone(), keypair(3).config().clone()]);
+    assert!(ring.opener(HpkeConfigId::new(3)).is_some());
+    assert!(ring.opener(HpkeConfigId::new(4)).is_none());
+}
+
+#[test]
+fn reasons_keep_their_numbers_and_names() {
+    for reason in Rejection::ALL {
+        assert_eq!(Rejection::from_code(reason.code()), Some(reason));
+        assert_eq!(reason.to_string(), reason.name());
+        let error = ReportError::from(reason);
+        if reason != Rejection::JobAbandoned {
+            assert_eq!(error.value(), reason.code(), "{reason}");
+            assert_eq!(Rejection::from(error), reason);
+            assert_eq!(error.name(), reason.name());
+        }
+    }
+    assert_eq!(Rejection::from_code(4), None);
+}
+
+#[test]
+fn refused_reports_are_counted_by_reason() {
+    let mut rejections = Rejections::default();
+    rejections.add(Rejection::VdafVerifyError);
+    rejections.add_many(Rejection::ReportReplayed, 2);
+    rejections.add_many(Rejection::ReportDropped, 0);
+    rejections.add(Rejection::VdafVerifyError);
+    let counts: Vec<_> = rejections.iter().collect();
+    assert_eq!(counts, [(Rejection::ReportReplayed, 2), (Rejection::VdafVerifyError, 2)]);
+    assert_eq!(rejections.total(), 4);
+}
