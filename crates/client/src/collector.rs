@@ -1,0 +1,287 @@
+//! The collector: asks the leader for batches and opens them (DAP "Collecting Results").
+//!
+//! A collection job is created once: asking again with the same query finds the same job, so that nothing
+//! is lost when the collector dies before it has stored a result. Hence in the leader-selected mode, where
+//! all queries are alike, the next batch comes only after the last job was [finished](Collector::finish).
+//!
+//! What the messages hold is `sotto_protocol::collector`'s.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand_core::CryptoRng;
+use sotto_crypto::HpkeKeypair;
+use sotto_protocol::Task;
+use sotto_protocol::collector::{
+    Collection, CollectorError, consume_collection_job_resp, produce_collection_job_req,
+};
+use sotto_wire::{MediaType, ProblemType, Query, limits};
+use zeroize::Zeroizing;
+
+use crate::auth::AuthToken;
+use crate::exchange::{Exchange, ExchangeError, expect_media_type, resource, retry_after};
+use crate::retry::RetryPolicy;
+use crate::transport::{HttpRequest, HttpResponse, Method, Transport};
+
+/// Between two polls when the leader does not say how long to wait.
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The shortest and the longest time between two polls, whatever the leader says.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The longest id of a collection job that is accepted.
+const MAX_JOB_ID_LEN: usize = 256;
+
+/// Collects the batches of one task.
+pub struct Collector {
+    task: Task,
+    key: HpkeKeypair,
+    auth: AuthToken,
+    exchange: Exchange,
+}
+
+/// A collection job at the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectionJob {
+    id: String,
+    request: Vec<u8>,
+}
+
+/// Whether a job is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Poll {
+    /// Not yet.
+    Pending {
+        /// How long the leader asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// Done.
+    Ready(Collection),
+}
+
+/// A collected batch, and the job that is to be [finished](Collector::finish) once it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collected {
+    /// The batch.
+    pub collection: Collection,
+    /// The job it came from.
+    pub job: CollectionJob,
+}
+
+/// How a collection is coming along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The leader has the job.
+    Created,
+    /// It is not done yet: the batch is too small, or still being summed.
+    Waiting {
+        /// Since the start.
+        elapsed: Duration,
+        /// Until the leader is asked again.
+        pause: Duration,
+    },
+    /// Both shares are here and opened.
+    Done,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectError {
+    /// The query is not one for this task, or the answer cannot be opened.
+    #[error(transparent)]
+    Collection(#[from] CollectorError),
+    /// The leader refused, or there is no answer.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    /// Not done in time. The job goes on: ask again with the same query.
+    #[error("the batch is not ready yet")]
+    NotReady {
+        /// The last reason that the leader gave, if it gave one.
+        reason: Option<ExchangeError>,
+    },
+}
+
+impl Collector {
+    /// A collector of `task` that opens with `key` and is known to the leader by `auth`.
+    pub fn new(
+        task: Task,
+        key: HpkeKeypair,
+        auth: AuthToken,
+        transport: Arc<dyn Transport>,
+    ) -> Self {
+        Self { task, key, auth, exchange: Exchange::new(transport) }
+    }
+
+    /// Repeats exchanges as `retry` says.
+    #[must_use]
+    pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
+        self.exchange.retry = retry;
+        self
+    }
+
+    /// Announces the task with every request, for leaders that learn of tasks in this way (taskprov).
+    #[must_use]
+    pub fn with_taskprov(mut self) -> Self {
+        self.exchange.announce(&self.task);
+        self
+    }
+
+    /// The task.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// Creates the job for `query`, or finds the one that was already made for it. The leader may have
+    /// the answer at once.
+    pub fn start(
+        &self,
+        query: &Query,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<(CollectionJob, Poll), CollectError> {
+        let body = produce_collection_job_req(&self.task, query)?;
+        let mut request = self.request(Method::Post, self.jobs_url());
+        let media_type = MediaType::CollectionJobReq.as_str().to_owned();
+        request.headers.push(("content-type", Zeroizing::new(media_type)));
+        request.body = &body;
+        let response = self.exchange.send(&request, rng)?.response;
+        let location = response.header("location");
+        let id = location.ok_or(ExchangeError::BadResponse("no location of the job"))?;
+        let job = CollectionJob { id: job_id(id)?, request: body };
+        let poll = self.consume(&job, &response)?;
+        Ok((job, poll))
+    }
+
+    /// The job with an id that was kept, made for `query`.
+    pub fn job(&self, id: &str, query: &Query) -> Result<CollectionJob, CollectError> {
+        let request = produce_collection_job_req(&self.task, query)?;
+        Ok(CollectionJob { id: job_id(id)?, request })
+    }
+
+    /// Asks whether `job` is done.
+    pub fn poll(&self, job: &CollectionJob, rng: &mut dyn CryptoRng) -> Result<Poll, CollectError> {
+        let request = self.request(Method::Get, self.job_url(job));
+        let response = self.exchange.send(&request, rng)?.response;
+        self.consume(job, &response)
+    }
+
+    /// Tells the leader that the result is stored, or no longer wanted. Only then does it give out the
+    /// next batch in the leader-selected mode. A job that is already gone is no error.
+    pub fn finish(&self, job: &CollectionJob, rng: &mut dyn CryptoRng) -> Result<(), CollectError> {
+        let request = self.request(Method::Delete, self.job_url(job));
+        match self.exchange.send(&request, rng) {
+            Ok(_) => Ok(()),
+            Err(ExchangeError::Problem(problem)) if matches!(problem.status, 404 | 410) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates the job for `query` and waits for its result, at most about `timeout`.
+    ///
+    /// Store the result, then [finish](Self::finish) the job. While the leader is away, or says that the
+    /// batch is too small, it is asked again.
+    pub fn collect(
+        &self,
+        query: &Query,
+        timeout: Duration,
+        progress: &mut dyn FnMut(Progress),
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Collected, CollectError> {
+        let started = Instant::now();
+        let mut job: Option<CollectionJob> = None;
+        loop {
+            let polled = match job.clone() {
+                Some(job) => self.poll(&job, rng).map(|poll| (job, poll)),
+                None => self.start(query, rng).inspect(|_| progress(Progress::Created)),
+            };
+            let (asked, reason) = match polled {
+                Ok((job, Poll::Ready(collection))) => {
+                    progress(Progress::Done);
+                    return Ok(Collected { collection, job });
+                }
+                Ok((same, Poll::Pending { retry_after })) => {
+                    job = Some(same);
+                    (retry_after, None)
+                }
+                Err(CollectError::Exchange(error)) if error.is_transient() => (None, Some(error)),
+                Err(CollectError::Exchange(error)) if is_too_small(&error) => {
+                    // The leader gave up on the job: make it anew.
+                    job = None;
+                    (None, Some(error))
+                }
+                Err(error) => return Err(error),
+            };
+            let elapsed = started.elapsed();
+            let Some(left) = timeout.checked_sub(elapsed).filter(|left| !left.is_zero()) else {
+                return Err(CollectError::NotReady { reason });
+            };
+            let pause = asked.unwrap_or(DEFAULT_POLL_INTERVAL);
+            let pause = pause.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL).min(left);
+            progress(Progress::Waiting { elapsed, pause });
+            self.exchange.retry.sleep(pause);
+        }
+    }
+
+    fn consume(&self, job: &CollectionJob, response: &HttpResponse) -> Result<Poll, CollectError> {
+        if response.body.is_empty() {
+            return Ok(Poll::Pending { retry_after: retry_after(response) });
+        }
+        expect_media_type(response, MediaType::CollectionJobResp)?;
+        let collection =
+            consume_collection_job_resp(&self.task, &self.key, &job.request, &response.body)?;
+        Ok(Poll::Ready(collection))
+    }
+
+    fn request(&self, method: Method, url: String) -> HttpRequest<'static> {
+        let mut request = self.exchange.request(method, url);
+        request.headers.push(self.auth.header());
+        request.response_limit = limits::MAX_COLLECTION_JOB_RESP_LEN;
+        request
+    }
+
+    fn jobs_url(&self) -> String {
+        let endpoint = self.task.configuration().leader_aggregator_endpoint();
+        resource(endpoint, &format!("tasks/{}/collection_jobs", self.task.id()))
+    }
+
+    fn job_url(&self, job: &CollectionJob) -> String {
+        format!("{}/{}", self.jobs_url(), job.id)
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector").field("task", self.task.id()).finish_non_exhaustive()
+    }
+}
+
+impl CollectionJob {
+    /// The leader's name for the job, as it stands in its URL.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// The id at the end of a job's location.
+///
+/// Only the id is taken: the job is at the leader, whatever host the location names, and the credential
+/// goes nowhere else.
+fn job_id(location: &str) -> Result<String, ExchangeError> {
+    let path = location.trim().split(['?', '#']).next().unwrap_or_default();
+    let id = path.rsplit('/').next().unwrap_or_default();
+    let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if id.is_empty() || id.len() > MAX_JOB_ID_LEN || !id.bytes().all(is_base64url) {
+        return Err(ExchangeError::BadResponse("the location of the job is not one"));
+    }
+    Ok(id.to_owned())
+}
+
+/// Whether the leader waits no longer for enough reports, so that it is on us to ask again.
+fn is_too_small(error: &ExchangeError) -> bool {
+    matches!(error, ExchangeError::Problem(problem) if problem.is(ProblemType::InvalidBatchSize))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! The device: HPKE keys in, reports out (DAP "Uploading Reports").
+//!
+//! What a report holds is `sotto_protocol::client`'s; whether to take part at all, when, and where to keep
+//! unsent reports is the application's.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rand_core::CryptoRng;
+use sotto_protocol::client::{
+    ClientError, consume_hpke_config_list, consume_upload_errors, produce_report,
+};
+use sotto_protocol::{Moment, Task};
+use sotto_vdaf::Measurement;
+use sotto_wire::{Decode, HpkeConfig, MediaType, Report, ReportError, ReportId, Url, limits};
+use zeroize::Zeroizing;
+
+use crate::exchange::{Answer, Exchange, ExchangeError, expect_media_type, resource};
+use crate::retry::RetryPolicy;
+use crate::transport::{Method, Transport};
+
+/// Makes and uploads the reports of one task. Shared by as many threads as you like.
+pub struct Device {
+    task: Task,
+    exchange: Exchange,
+    keys: KeySource,
+}
+
+/// A report that is ready to be sent, and to be sent again: the aggregators count it once.
+#[derive(Clone)]
+pub struct PreparedReport {
+    id: ReportId,
+    bytes: Vec<u8>,
+    /// Which keys it is sealed to; `None` if it was made elsewhere.
+    generation: Option<u64>,
+}
+
+/// What became of an uploaded report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadOutcome {
+    /// The leader has it.
+    Accepted,
+    /// The leader refused it, and will refuse it again; except that one that is
+    /// [too early](ReportError::ReportTooEarly) may be sent again later.
+    Rejected(ReportError),
+}
+
+/// Why there is no report, or no answer to an upload.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// An aggregator's HPKE keys could not be fetched.
+    #[error("the {role}'s HPKE keys: {error}")]
+    FetchKeys {
+        /// Whose keys.
+        role: AggregatorName,
+        /// What failed.
+        error: ExchangeError,
+    },
+    /// An aggregator's HPKE keys cannot be used.
+    #[error("the {role}'s HPKE keys: {error}")]
+    Keys {
+        /// Whose keys.
+        role: AggregatorName,
+        /// What is wrong with them.
+        error: ClientError,
+    },
+    /// The measurement could not be turned into a report.
+    #[error(transparent)]
+    Report(#[from] ClientError),
+    /// The upload was refused, or there is no answer. In the latter case the leader may have taken the
+    /// reports all the same: send the same ones again.
+    #[error("upload: {0}")]
+    Upload(#[from] ExchangeError),
+    /// The reports of one upload are longer than a leader must accept.
+    #[error("the upload has {0} bytes; send fewer reports at once")]
+    UploadTooLong(usize),
+}
+
+/// An aggregator, in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregatorName {
+    /// The leader.
+    Leader,
+    /// The helper.
+    Helper,
+}
+
+impl Device {
+    /// A device of `task` that fetches the aggregators' HPKE keys when it first needs them.
+    pub fn new(task: Task, transport: Arc<dyn Transport>) -> Self {
+        Self {
+            task,
+            exchange: Exchange::new(transport),
+            keys: KeySource::Fetched(Mutex::default()),
+        }
+    }
+
+    /// Repeats exchanges as `retry` says.
+    #[must_use]
+    pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
+        self.exchange.retry = retry;
+        self
+    }
+
+    /// Announces the task with every upload, for leaders that learn of tasks in this way (taskprov).
+    #[must_use]
+    pub fn with_taskprov(mut self) -> Self {
+        self.exchange.announce(&self.task);
+        self
+    }
+
+    /// Seals to these keys and never fetches any.
+    #[must_use]
+    pub fn with_hpke_configs(mut self, leader: HpkeConfig, helper: HpkeConfig) -> Self {
+        self.keys = KeySource::Pinned(Arc::new(Keys { leader, helper, generation: 0 }));
+        self
+    }
+
+    /// The task.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// Makes a report of `measurement`. Fetches the HPKE keys if there are none yet.
+    pub fn prepare(
+        &self,
+        measurement: &Measurement,
+        now: Moment,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<PreparedReport, DeviceError> {
+        let keys = self.keys(rng)?;
+        let time = self.task.time(now);
+        let bytes = produce_report(&self.task, &keys.leader, &keys.helper, measurement, time, rng)?;
+        PreparedReport::new(bytes, Some(keys.generation))
+    }
+
+    /// Sends `reports` in one request and tells what became of each, in their order.
+    ///
+    /// Passing failures are retried; a report that the leader already had from an attempt whose answer
+    /// was lost counts as accepted. After an
+    /// [outdated configuration](ReportError::OutdatedConfig) the next [`Self::prepare`] fetches new keys.
+    pub fn upload(
+        &self,
+        reports: &[PreparedReport],
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Vec<UploadOutcome>, DeviceError> {
+        if reports.is_empty() {
+            return Ok(Vec::new());
+        }
+        let body = reports.iter().map(PreparedReport::as_bytes).collect::<Vec<_>>().concat();
+        if body.len() > limits::MAX_UPLOAD_REQUEST_LEN {
+            return Err(DeviceError::UploadTooLong(body.len()));
+        }
+        let endpoint = self.task.configuration().leader_aggregator_endpoint();
+        let url = resource(endpoint, &format!("tasks/{}/reports", self.task.id()));
+        let mut request = self.exchange.request(Method::Post, url);
+        let media_type = MediaType::UploadReq.as_str().to_owned();
+        request.headers.push(("content-type", Zeroizing::new(media_type)));
+        request.body = &body;
+        request.response_limit =
+            limits::MAX_PROBLEM_DOCUMENT_LEN.max(limits::MAX_UPLOAD_ERRORS_LEN);
+        let answer = self.exchange.send(&request, rng)?;
+        let outcomes = consume_answer(reports, &answer)?;
+        for (report, outcome) in reports.iter().zip(&outcomes) {
+            if *outcome == UploadOutcome::Rejected(ReportError::OutdatedConfig) {
+                self.forget_keys(report.generation);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Makes and uploads one report; if the leader no longer has the key that it is sealed to, once more
+    /// with fresh keys and as a new report.
+    ///
+    /// After an error it is unknown whether the leader has the report. Where that matters,
+    /// [prepare](Self::prepare) and keep it, and [upload](Self::upload) the same one until there is an
+    /// answer.
+    pub fn send(
+        &self,
+        measurement: &Measurement,
+        now: Moment,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<UploadOutcome, DeviceError> {
+        let outcome = self.send_once(measurement, now, rng)?;
+        let outdated = outcome == UploadOutcome::Rejected(ReportError::OutdatedConfig);
+        match self.keys {
+            KeySource::Fetched(_) if outdated => self.send_once(measurement, now, rng),
+            _ => Ok(outcome),
+        }
+    }
+
+    fn send_once(
+        &self,
+        measurement: &Measurement,
+        now: Moment,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<UploadOutcome, DeviceError> {
+        let report = self.prepare(measurement, now, rng)?;
+        let outcomes = self.upload(&[report], rng)?;
+        // One report, one outcome.
+        outcomes.first().copied().ok_or(ExchangeError::BadResponse("no outcome").into())
+    }
+
+    /// The keys to seal to. One thread fetches, the others wait for it.
+    fn keys(&self, rng: &mut dyn CryptoRng) -> Result<Arc<Keys>, DeviceError> {
+        let cache = match &self.keys {
+            KeySource::Pinned(keys) => return Ok(keys.clone()),
+            KeySource::Fetched(cache) => cache,
+        };
+        let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = &cache.current {
+            return Ok(keys.clone());
+        }
+        let configuration = self.task.configuration();
+        let leader = configuration.leader_aggregator_endpoint();
+        let helper = configuration.helper_aggregator_endpoint();
+        let leader = self.fetch_hpke_config(AggregatorName::Leader, leader, rng)?;
+        let helper = self.fetch_hpke_config(AggregatorName::Helper, helper, rng)?;
+        cache.generation += 1;
+        let keys = Arc::new(Keys { leader, helper, generation: cache.generation });
+        cache.current = Some(keys.clone());
+        Ok(keys)
+    }
+
+    /// Forgets the keys of `generation`, unless another thread has already fetched newer ones.
+    fn forget_keys(&self, generation: Option<u64>) {
+        let KeySource::Fetched(cache) = &self.keys else { return };
+        let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if generation.is_none_or(|generation| generation == cache.generation) {
+            cache.current = None;
+        }
+    }
+
+    /// DAP "HPKE Configuration Request".
+    fn fetch_hpke_config(
+        &self,
+        role: AggregatorName,
+        endpoint: &Url,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<HpkeConfig, DeviceError> {
+        let mut request = self.exchange.request(Method::Get, resource(endpoint, "hpke_config"));
+        // The keys are the aggregator's, not the task's: whom to ask for them is all it needs to know.
+        request.headers.clear();
+        request.response_limit = limits::MAX_HPKE_CONFIG_LIST_LEN;
+        let fetched = self.exchange.send(&request, rng).and_then(|answer| {
+            expect_media_type(&answer.response, MediaType::HpkeConfigList)?;
+            Ok(answer.response.body)
+        });
+        let body = fetched.map_err(|error| DeviceError::FetchKeys { role, error })?;
+        consume_hpke_config_list(&body).map_err(|error| DeviceError::Keys { role, error })
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("task", self.task.id()).finish_non_exhaustive()
+    }
+}
+
+impl PreparedReport {
+    /// A report that was kept or made elsewhere, from its wire form.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, DeviceError> {
+        Self::new(bytes, None)
+    }
+
+    /// The wire form: sealed, fit to be kept anywhere.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn new(bytes: Vec<u8>, generation: Option<u64>) -> Result<Self, DeviceError> {
+        let id = Report::from_bytes(&bytes).map_err(ClientError::from)?.report_metadata.report_id;
+        Ok(Self { id, bytes, generation })
+    }
+}
+
+impl fmt::Debug for PreparedReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedReport").field("len", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for AggregatorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Leader => "leader",
+            Self::Helper => "helper",
+        })
+    }
+}
+
+/// Where the keys come from.
+enum KeySource {
+    Pinned(Arc<Keys>),
+    Fetched(Mutex<Cache>),
+}
+
+struct Keys {
+    leader: HpkeConfig,
+    helper: HpkeConfig,
+    generation: u64,
+}
+
+#[derive(Default)]
+struct Cache {
+    current: Option<Arc<Keys>>,
+    /// How often keys were fetched. Keys are forgotten by their number, so that a late answer about old
+    /// keys does not throw away new ones.
+    generation: u64,
+}
+
+/// Reads which reports were refused (DAP "Upload Request": only failures are listed).
+fn consume_answer(
+    reports: &[PreparedReport],
+    answer: &Answer,
+) -> Result<Vec<UploadOutcome>, DeviceError> {
+    let response = &answer.response;
+    let mut outcomes = vec![UploadOutcome::Accepted; reports.len()];
+    if response.body.is_empty() {
+        return Ok(outcomes);
+    }
+    expect_media_type(response, MediaType::UploadErrors)?;
+    let errors = consume_upload_errors(&response.body)
+        .map_err(|_| ExchangeError::BadResponse("the upload errors do not decode"))?;
+    // The same report may have been sent twice in one request: each error speaks of one of them.
+    let mut open: HashMap<ReportId, Vec<&mut UploadOutcome>> = HashMap::new();
+    for (report, outcome) in reports.iter().zip(&mut outcomes) {
+        open.entry(report.id).or_default().push(outcome);
+    }
+    for (id, error) in errors {
+        let outcome = open.get_mut(&id).and_then(Vec::pop);
+        let outcome = outcome.ok_or(ExchangeError::BadResponse("an error about no report"))?;
+        // The first attempt may have arrived, and only its answer was lost.
+        if !(answer.repeated && error == ReportError::ReportReplayed) {
+            *outcome = UploadOutcome::Rejected(error);
+        }
+    }
+    Ok(outcomes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! One exchange with an aggregator: addresses, headers, attempts, and the sorting of answers.
+//!
+//! Every request of a device or collector may be repeated: uploads, creations and deletions are
+//! idempotent (DAP "HTTPS Requests"), and a repeated request has the same bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_core::CryptoRng;
+use sotto_protocol::Task;
+use sotto_wire::{MediaType, Url, limits, taskprov};
+use zeroize::Zeroizing;
+
+use crate::problem::Problem;
+use crate::retry::RetryPolicy;
+use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
+
+/// Why an exchange with an aggregator failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// There was no answer, after all attempts.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The aggregator refused.
+    #[error("the aggregator refused: {0}")]
+    Problem(Problem),
+    /// The answer is not one that DAP allows.
+    #[error("the aggregator's answer is not valid: {0}")]
+    BadResponse(&'static str),
+}
+
+/// What device and collector have in common.
+#[derive(Clone)]
+pub(crate) struct Exchange {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) retry: RetryPolicy,
+    /// The value of the `DAP-Taskprov` header, if the task is announced with every request.
+    pub(crate) taskprov: Option<String>,
+}
+
+/// A successful answer, and whether the request was sent more than once.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) response: HttpResponse,
+    pub(crate) repeated: bool,
+}
+
+impl Exchange {
+    pub(crate) fn new(transport: Arc<dyn Transport>) -> Self {
+        Self { transport, retry: RetryPolicy::default(), taskprov: None }
+    }
+
+    pub(crate) fn announce(&mut self, task: &Task) {
+        self.taskprov = Some(taskprov::header_value(task.encoded_configuration()));
+    }
+
+    /// A request with what goes into all requests about a task.
+    pub(crate) fn request(&self, method: Method, url: String) -> HttpRequest<'static> {
+        let mut headers = Vec::new();
+        if let Some(value) = &self.taskprov {
+            headers.push((taskprov::HEADER, Zeroizing::new(value.clone())));
+        }
+        let response_limit = limits::MAX_PROBLEM_DOCUMENT_LEN;
+        HttpRequest { method, url, headers, body: &[], response_limit }
+    }
+
+    /// Sends until there is an answer that is not a passing failure, or patience ends.
+    pub(crate) fn send(
+        &self,
+        request: &HttpRequest<'_>,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer, ExchangeError> {
+        let mut attempt = 1;
+        loop {
+            let (error, retry_after) = match self.transport.send(request) {
+                Ok(response) if (200..300).contains(&response.status) => {
+                    return Ok(Answer { response, repeated: attempt > 1 });
+                }
+                Ok(response) => {
+                    let problem = Problem::from_response(&response);
+                    if !is_transient(response.status) {
+                        return Err(ExchangeError::Problem(problem));
+                    }
+                    (ExchangeError::Problem(problem), retry_after(&response))
+                }
+                Err(error) if error.is_transient() => (error.into(), None),
+                Err(error) => return Err(error.into()),
+            };
+            let Some(pause) = self.retry.pause(attempt, retry_after, rng) else {
+                return Err(error);
+            };
+            self.retry.sleep(pause);
+            attempt += 1;
+        }
+    }
+}
+
+impl ExchangeError {
+    /// Whether the same request may succeed later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Transport(error) => error.is_transient(),
+            Self::Problem(problem) => is_transient(problem.status),
+            Self::BadResponse(_) => false,
+        }
+    }
+}
+
+/// The URL of a resource below an aggregator's endpoint. The endpoint's spelling is part of the task; only
+/// a slash at its end is taken for the one that joins it to the resource.
+pub(crate) fn resource(endpoint: &Url, path: &str) -> String {
+    format!("{}/{path}", endpoint.as_str().trim_end_matches('/'))
+}
+
+/// The seconds of a `Retry-After` header (RFC 9110 §10.2.3). A date is ignored.
+pub(crate) fn retry_after(response: &HttpResponse) -> Option<Duration> {
+    let seconds = response.header("retry-after")?.trim();
+    seconds.parse().ok().map(Duration::from_secs)
+}
+
+/// Checks that a non-empty body is announced as what it should be.
+pub(crate) fn expect_media_type(
+    response: &HttpResponse,
+    expected: MediaType,
+) -> Result<(), ExchangeError> {
+    let content_type = response.header("content-type").unwrap_or_default();
+    if expected.matches(content_type) {
+        Ok(())
+    } else {
+        Err(ExchangeError::BadResponse("unexpected content type"))
+    }
+}
+
+/// Statuses after which the same request is sent again: overload, and the server's own trouble. Unknown
+/// ones count as the first of their class (RFC 9110 §15).
+fn is_transient(status: u16) -> bool {
+    match status {
+        501 | 505 => false,
+        408 | 425 | 429 | 500..=599 => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,47 @@
+//! The device and the collector of DAP over HTTP, blocking and small.
+//!
+//! [`Device`] fetches the aggregators' HPKE keys, turns measurements into reports and uploads them.
+//! [`Collector`] asks the leader for batches and opens them. Both speak through a [`Transport`], of which
+//! [`HttpTransport`] is the one that ships; a relay or a test brings its own. What the messages hold is
+//! decided in `sotto-protocol`; here is only the exchange: addresses, headers, retries, patience.
+//!
+//! There is no runtime and no background thread, and no cryptography provider for TLS: a host that talks
+//! `https` brings one (see [`HttpOptions::crypto_provider`]).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use sotto_client::{Device, HttpOptions, HttpTransport};
+//! use sotto_protocol::{Moment, Task};
+//! use sotto_vdaf::Measurement;
+//!
+//! # fn example(task: Task, rng: &mut dyn rand_core::CryptoRng) -> Result<(), Box<dyn std::error::Error>> {
+//! let transport = Arc::new(HttpTransport::new(HttpOptions::default())?);
+//! let device = Device::new(task, transport);
+//! let now = Moment(1_700_000_000); // from the clock
+//! let outcome = device.send(&Measurement::Histogram(3), now, rng)?;
+//! println!("{outcome:?}");
+//! # Ok(())
+//! # }
+//! ```
+
+mod auth;
+mod collector;
+mod device;
+mod exchange;
+mod http;
+mod problem;
+mod retry;
+#[cfg(test)]
+mod script;
+mod transport;
+
+pub use auth::AuthToken;
+pub use collector::{CollectError, Collected, CollectionJob, Collector, Poll, Progress};
+pub use device::{AggregatorName, Device, DeviceError, PreparedReport, UploadOutcome};
+pub use exchange::ExchangeError;
+pub use http::{HttpOptions, HttpTransport};
+pub use problem::Problem;
+pub use retry::RetryPolicy;
+pub use sotto_protocol::collector::Collection;
+pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};

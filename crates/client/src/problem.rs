@@ -1,0 +1,61 @@
+//! The problem documents that aggregators answer with (DAP "Errors", RFC 9457).
+
+use std::fmt;
+
+use serde::Deserialize;
+use sotto_wire::ProblemType;
+
+use crate::transport::HttpResponse;
+
+/// The longest part of a peer's text that is kept.
+const MAX_TEXT_CHARS: usize = 500;
+
+/// An aggregator's refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// The problem type, if it is one of DAP's.
+    pub problem_type: Option<ProblemType>,
+    /// What the aggregator says about it, without control characters. For people; not to be trusted.
+    pub detail: String,
+}
+
+impl Problem {
+    /// Reads the problem out of an answer with an error status. An answer without a problem document is a
+    /// problem of unknown type.
+    pub(crate) fn from_response(response: &HttpResponse) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Document {
+            r#type: String,
+            title: String,
+            detail: String,
+        }
+        let document: Document = serde_json::from_slice(&response.body).unwrap_or_default();
+        let text = if document.detail.is_empty() { &document.title } else { &document.detail };
+        Self {
+            status: response.status,
+            problem_type: ProblemType::from_urn(&document.r#type),
+            detail: text.chars().filter(|c| !c.is_control()).take(MAX_TEXT_CHARS).collect(),
+        }
+    }
+
+    /// Whether it is this one of DAP's problems.
+    pub fn is(&self, problem_type: ProblemType) -> bool {
+        self.problem_type == Some(problem_type)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HTTP status {}", self.status)?;
+        if let Some(problem_type) = self.problem_type {
+            write!(f, ", {}", problem_type.token())?;
+        }
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        Ok(())
+    }
+}

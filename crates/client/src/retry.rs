@@ -1,0 +1,123 @@
+//! When to try again, and how long to wait before.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_core::CryptoRng;
+
+/// How often an exchange is repeated that failed for a passing reason, and with what pauses.
+///
+/// The pauses double, up to a bound, and each is drawn at random below its bound, so that devices that
+/// failed together do not come back together. A `Retry-After` of the aggregator is obeyed; one beyond
+/// [`Self::max_delay`] ends the attempts.
+#[derive(Clone)]
+pub struct RetryPolicy {
+    /// How often in all. At least one attempt is made.
+    pub attempts: u32,
+    /// The bound of the first pause.
+    pub first_delay: Duration,
+    /// The bound of every pause.
+    pub max_delay: Duration,
+    sleep: Arc<dyn Fn(Duration) + Send + Sync>,
+}
+
+impl RetryPolicy {
+    /// One attempt and no more.
+    pub fn never() -> Self {
+        Self { attempts: 1, ..Self::default() }
+    }
+
+    /// Waits with `sleep` instead of [`std::thread::sleep`].
+    #[must_use]
+    pub fn with_sleep(mut self, sleep: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        self.sleep = Arc::new(sleep);
+        self
+    }
+
+    /// Waits.
+    pub(crate) fn sleep(&self, duration: Duration) {
+        (self.sleep)(duration);
+    }
+
+    /// The pause after attempt number `attempt`, counted from 1; `None` to give up.
+    pub(crate) fn pause(
+        &self,
+        attempt: u32,
+        retry_after: Option<Duration>,
+        rng: &mut dyn CryptoRng,
+    ) -> Option<Duration> {
+        let asked = retry_after.unwrap_or_default();
+        if attempt >= self.attempts || asked > self.max_delay {
+            return None;
+        }
+        let doubled = 2u32.checked_pow(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        let bound = self.first_delay.saturating_mul(doubled).min(self.max_delay);
+        Some(asked + below(bound, rng))
+    }
+}
+
+impl Default for RetryPolicy {
+    /// Five attempts, the first pause below half a second, none above a minute.
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            first_delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(60),
+            sleep: Arc::new(std::thread::sleep),
+        }
+    }
+}
+
+impl fmt::Debug for RetryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryPolicy")
+            .field("attempts", &self.attempts)
+            .field("first_delay", &self.first_delay)
+            .field("max_delay", &self.max_delay)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A duration drawn between zero and `bound`, in steps of a 2^32th.
+fn below(bound: Duration, rng: &mut dyn CryptoRng) -> Duration {
+    let fraction = f64::from(rng.next_u32()) / f64::from(u32::MAX);
+    bound.mul_f64(fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn pauses_are_jittered_and_bounded() {
+        let policy = RetryPolicy { attempts: 40, ..RetryPolicy::default() };
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut seen = Vec::new();
+        for attempt in 1..40 {
+            let bound = policy.first_delay.as_secs_f64() * 2f64.powi(attempt as i32 - 1);
+            let pause = policy.pause(attempt, None, &mut rng).unwrap();
+            assert!(pause.as_secs_f64() <= bound.min(60.0) + 1e-9, "attempt {attempt}: {pause:?}");
+            seen.push(pause);
+        }
+        // Late pauses have the same bound: they differ, and use most of it.
+        let late = &seen[10..];
+        assert!(late.iter().any(|pause| *pause < Duration::from_secs(20)));
+        assert!(late.iter().any(|pause| *pause > Duration::from_secs(40)));
+        assert_eq!(policy.pause(40, None, &mut rng), None);
+    }
+
+    #[test]
+    fn retry_after_is_obeyed_or_ends_it() {
+        let policy = RetryPolicy::default();
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let asked = Duration::from_secs(30);
+        let pause = policy.pause(1, Some(asked), &mut rng).unwrap();
+        assert!(pause >= asked && pause <= asked + policy.first_delay);
+        assert_eq!(policy.pause(1, Some(Duration::from_secs(61)), &mut rng), None);
+        assert_eq!(RetryPolicy::never().pause(1, None, &mut rng), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! How a request reaches an aggregator and its answer comes back.
+//!
+//! One blocking call per exchange, on plain structs, so that other ways (an oblivious relay, an
+//! application's own network stack, a script in a test) take the place of
+//! [`HttpTransport`](crate::HttpTransport). A transport does not retry, follow redirects or judge status
+//! codes: that is the caller's part.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// Carries one request to where its URL points, and brings back the answer.
+pub trait Transport: Send + Sync {
+    /// Sends `request` and waits for the whole answer. Any status is an answer.
+    fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError>;
+}
+
+/// The methods that DAP uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// GET.
+    Get,
+    /// POST.
+    Post,
+    /// DELETE.
+    Delete,
+}
+
+/// A request as a [`Transport`] gets it.
+pub struct HttpRequest<'a> {
+    /// The method.
+    pub method: Method,
+    /// The absolute URL.
+    pub url: String,
+    /// Header names, in lower case, and values. The values may be credentials: they are wiped on drop.
+    pub headers: Vec<(&'static str, Zeroizing<String>)>,
+    /// The body; empty except for POST.
+    pub body: &'a [u8],
+    /// The longest body of an answer that is read.
+    pub response_limit: usize,
+}
+
+/// Shows neither header values (they may be credentials) nor the body.
+impl fmt::Debug for HttpRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| *name).collect();
+        f.debug_struct("HttpRequest")
+            .field("method", &self.method)
+            .field("url", &self.url)
+            .field("headers", &names)
+            .field("body_len", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpResponse {
+    /// The status code.
+    pub status: u16,
+    /// Header names and values. Names are compared without regard to case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl HttpResponse {
+    /// The first header with this name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Why there is no answer. Holds no address and no credential.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The URL is not an absolute `http` or `https` one.
+    #[error("the URL is not an absolute http or https URL")]
+    InvalidUrl,
+    /// Plain `http` to something else than this machine.
+    #[error("refusing plain http to another machine: use https, or allow insecure_http")]
+    InsecureHttp,
+    /// `https`, but the host brought no cryptography provider.
+    #[error("https needs a cryptography provider, and none is installed")]
+    NoCryptoProvider,
+    /// The certificate authorities to trust could not be read.
+    #[error("no certificate could be read from the PEM file")]
+    InvalidCertificates,
+    /// TLS failed, for instance because the certificate is not trusted.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The exchange took too long. It may have taken place.
+    #[error("timed out")]
+    Timeout,
+    /// No connection, or it broke. The exchange may have taken place.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+    /// The answer is longer than the request allowed.
+    #[error("the answer is too long")]
+    ResponseTooLong,
+    /// The request could not be made.
+    #[error("the request could not be made: {0}")]
+    InvalidRequest(String),
+}
+
+impl TransportError {
+    /// Whether another attempt may fare better.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Timeout | Self::Unreachable(_))
+    }
+}
