@@ -1,0 +1,217 @@
+//! What the embedded store costs per report, in CPU time of its threads.
+//!
+//! `cargo run --release -p sotto-store --example cost -- [reports] [report bytes] [per upload]`
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use futures_executor::block_on;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, Moment, Rejections};
+use sotto_store::{
+    HelperCommit, HelperStore, JobCommit, LeaderStore, NewJob, NewJobBatch, NewJobReport,
+    NewReport, SqliteOptions, SqliteStore, TaskStore,
+};
+use sotto_vdaf::AggregateShare;
+use sotto_wire::{HpkeConfigId, ReportId, ReportIdChecksum, TaskId, Time};
+
+const TASK: TaskId = TaskId::new([1; 32]);
+const TIME: Time = Time::new(500_000);
+const JOB_REPORTS: usize = 500;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|a| a.parse().expect("a number"));
+    let reports: usize = arguments.next().unwrap_or(100_000);
+    let report_bytes: usize = arguments.next().unwrap_or(6_000);
+    let per_upload: usize = arguments.next().unwrap_or(16);
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let store = SqliteStore::open(dir.path(), SqliteOptions::default()).unwrap();
+    leader(&store, reports, report_bytes, per_upload);
+    drop(store);
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let store = SqliteStore::open(dir.path(), SqliteOptions::default()).unwrap();
+    helper(&store, reports);
+    let file = std::fs::metadata(dir.path().join("sotto.sqlite")).unwrap().len();
+    println!("database: {:.1} bytes per report", file as f64 / reports as f64);
+    println!("peak memory: {}", status("VmHWM"));
+}
+
+fn leader(store: &SqliteStore, reports: usize, report_bytes: usize, per_upload: usize) {
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let mut body = vec![0; report_bytes];
+    rng.fill_bytes(&mut body);
+    let mut totals = [Duration::ZERO; 5];
+    let started = Instant::now();
+    let mut done = 0;
+    while done < reports {
+        let chunk = 4_000.min(reports - done);
+        let (mut from, accepted) =
+            (0, measure(&mut totals[0], || accept(store, chunk, per_upload, &body)));
+        assert_eq!(accepted, chunk);
+        while from < chunk {
+            let backlog =
+                measure(&mut totals[1], || block_on(store.backlog(2_000, 64 << 20)).unwrap());
+            from += backlog.records.len();
+            let jobs: Vec<NewJob> = backlog
+                .records
+                .chunks(JOB_REPORTS)
+                .map(|records| NewJob {
+                    task_id: TASK,
+                    now: Moment(0),
+                    batch: NewJobBatch::TimeInterval,
+                    reports: records
+                        .iter()
+                        .map(|record| NewJobReport {
+                            place: record.place,
+                            report_id: report_id(&mut rng),
+                            time: TIME,
+                        })
+                        .collect(),
+                })
+                .collect();
+            measure(&mut totals[2], || {
+                block_on(store.fix_jobs(backlog.from, backlog.to, jobs, Vec::new())).unwrap()
+            });
+        }
+        loop {
+            let lease = Duration::from_secs(60);
+            let leased = measure(&mut totals[3], || block_on(store.lease_job(lease)).unwrap());
+            let Some(job) = leased else { break };
+            let commit = JobCommit {
+                buckets: buckets(job.records.len()),
+                rejections: Rejections::default(),
+                requeue: Vec::new(),
+            };
+            measure(&mut totals[4], || {
+                block_on(store.mark_sent(job.lease, [1; 32])).unwrap();
+                block_on(store.commit_job(job.lease, commit)).unwrap();
+            });
+        }
+        done += chunk;
+    }
+    println!(
+        "leader, {reports} reports of {report_bytes} bytes, {per_upload} per upload, wall {:.1?}",
+        started.elapsed()
+    );
+    for (name, total) in ["accept", "backlog", "fix", "lease", "mark+commit"].iter().zip(totals) {
+        println!(
+            "  {name:12} {:6.2} us CPU per report",
+            total.as_secs_f64() * 1e6 / reports as f64
+        );
+    }
+    let sum: Duration = totals.iter().sum();
+    println!("  {:12} {:6.2} us CPU per report", "sum", sum.as_secs_f64() * 1e6 / reports as f64);
+    println!("  {:?}", block_on(store.load()).unwrap());
+}
+
+fn helper(store: &SqliteStore, reports: usize) {
+    let mut rng = ChaCha20Rng::seed_from_u64(2);
+    let mut totals = [Duration::ZERO; 3];
+    let started = Instant::now();
+    for job in 0..reports / JOB_REPORTS {
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&job.to_le_bytes());
+        let ids: Vec<_> =
+            (0..JOB_REPORTS).map(|_| (Bucket::Time(TIME), report_id(&mut rng))).collect();
+        let asked = ids.clone();
+        measure(&mut totals[0], || {
+            assert!(block_on(store.response(TASK, digest)).unwrap().is_none());
+            block_on(store.spent_reports(TASK, asked)).unwrap()
+        });
+        let commit = HelperCommit {
+            reports: ids,
+            buckets: buckets(JOB_REPORTS),
+            rejections: Rejections::default(),
+            response: vec![7; 58 * JOB_REPORTS],
+        };
+        measure(&mut totals[1], || {
+            block_on(store.commit_helper_job(TASK, digest, commit)).unwrap()
+        });
+        measure(&mut totals[2], || block_on(store.forget_response(TASK, digest)).unwrap());
+    }
+    println!("helper, {reports} reports, wall {:.1?}", started.elapsed());
+    for (name, total) in ["spent", "commit", "forget"].iter().zip(totals) {
+        println!(
+            "  {name:12} {:6.2} us CPU per report",
+            total.as_secs_f64() * 1e6 / reports as f64
+        );
+    }
+    let sum: Duration = totals.iter().sum();
+    println!("  {:12} {:6.2} us CPU per report", "sum", sum.as_secs_f64() * 1e6 / reports as f64);
+}
+
+/// Uploads from eight threads, as a server would.
+fn accept(store: &SqliteStore, reports: usize, per_upload: usize, body: &[u8]) -> usize {
+    const THREADS: usize = 8;
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let uploads = reports / THREADS / per_upload;
+                for upload in 0..=uploads {
+                    let count =
+                        if upload < uploads { per_upload } else { reports / THREADS % per_upload };
+                    let new = |_| NewReport {
+                        task_id: TASK,
+                        bucket: Some(TIME),
+                        hpke_config_id: HpkeConfigId::new(1),
+                        report: body.to_vec(),
+                    };
+                    block_on(store.accept_reports((0..count).map(new).collect())).unwrap();
+                }
+            });
+        }
+    });
+    reports
+}
+
+fn buckets(count: usize) -> BucketAggregates {
+    // Histogram of 256: Field128.
+    let mut share = vec![0; 1 + 256 * 16];
+    share[0] = 2;
+    let aggregate = BucketAggregate {
+        share: AggregateShare::from_store_bytes(&share).unwrap(),
+        count: count as u64,
+        checksum: ReportIdChecksum::default(),
+        first: TIME,
+        last: TIME,
+    };
+    [(Bucket::Time(TIME), aggregate)].into()
+}
+
+fn report_id(rng: &mut ChaCha20Rng) -> ReportId {
+    let mut id = [0; 16];
+    rng.fill_bytes(&mut id);
+    ReportId::new(id)
+}
+
+/// Adds the CPU time of the store's threads during a call.
+fn measure<T>(total: &mut Duration, call: impl FnOnce() -> T) -> T {
+    let before = cpu_time();
+    let result = call();
+    *total += cpu_time().saturating_sub(before);
+    result
+}
+
+/// CPU time of the store's threads, from the scheduler's statistics.
+fn cpu_time() -> Duration {
+    let threads =
+        std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+    let is_ours = |thread: &PathBuf| {
+        std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.starts_with("sotto-"))
+    };
+    Duration::from_nanos(threads.filter(is_ours).map(on_cpu).sum())
+}
+
+fn on_cpu(thread: impl AsRef<Path>) -> u64 {
+    let stat = std::fs::read_to_string(thread.as_ref().join("schedstat")).unwrap_or_default();
+    stat.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).unwrap_or(0)
+}
+
+fn status(field: &str) -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+    line.split_once(':').map_or("", |(_, value)| value.trim()).to_owned()
+}

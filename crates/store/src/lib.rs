@@ -1,0 +1,19 @@
+//! What the aggregators commit.
+//!
+//! A store offers domain facts, not rows: each verb of [`LeaderStore`] and [`HelperStore`] is one
+//! atomic step of the protocol and says what is durable when its future resolves and what happens
+//! if it is called again. Back-ends ([`MemoryStore`], [`SqliteStore`]) share the conformance suite
+//! in `tests/conformance.rs`, not code.
+//!
+//! The futures need no particular runtime: work happens on the store's own threads.
+
+mod clock;
+mod collection_id;
+mod memory;
+mod sqlite;
+mod verbs;
+
+pub use clock::Clock;
+pub use memory::MemoryStore;
+pub use sqlite::{DiskFiles, SegmentFile, SegmentFiles, SqliteOptions, SqliteStore};
+pub use verbs::*;

@@ -1,0 +1,345 @@
+//! The store in memory: every verb in its plainest form, as the reference for the others.
+//!
+//! One lock around everything; nothing outlives the process. For tests.
+
+mod collections;
+mod helper;
+mod leader;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sotto_protocol::{Bucket, BucketAggregates, Digest, Moment, Rejection, Rejections};
+use sotto_wire::{
+    BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Interval, Query, ReportId, TaskId, Time,
+};
+
+use crate::clock::{milliseconds, monotonic};
+use crate::{
+    Clock, CollectionState, Counters, Lease, Load, NewJobReport, Result, StoreError, TaskStore,
+};
+
+/// A store that forgets everything when it is dropped.
+pub struct MemoryStore {
+    state: Mutex<State>,
+    clock: Clock,
+    max_backlog_bytes: u64,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::with_clock(monotonic())
+    }
+
+    /// An empty store whose leases run out by this clock.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self { state: Mutex::default(), clock, max_backlog_bytes: u64::MAX }
+    }
+
+    /// The same with a bound on what may wait for a job.
+    #[must_use]
+    pub fn with_max_backlog_bytes(mut self, max_backlog_bytes: u64) -> Self {
+        self.max_backlog_bytes = max_backlog_bytes;
+        self
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        (self.clock)()
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    provisioned: BTreeMap<TaskId, Vec<u8>>,
+    tasks: BTreeMap<TaskId, TaskState>,
+    /// Live records by their position.
+    records: BTreeMap<u64, StoredReport>,
+    /// The position of the next record.
+    end: u64,
+    /// Everything before it was taken or refused.
+    cursor: u64,
+    requeued: VecDeque<Requeued>,
+    next_requeued: u64,
+    jobs: BTreeMap<u64, Job>,
+    collections: BTreeMap<u64, Collection>,
+    next_job: u64,
+    next_fence: u64,
+}
+
+#[derive(Default)]
+struct TaskState {
+    counters: Counters,
+    /// By timestamp, or by nothing in leader-selected tasks.
+    report_ids: HashSet<(Option<Time>, ReportId)>,
+    buckets: BucketAggregates,
+    ranges: Vec<Range>,
+    batches: BTreeMap<BatchId, BatchState>,
+    /// How many jobs of each request were deleted.
+    deleted: HashMap<Vec<u8>, u64>,
+    responses: HashMap<Digest, Response>,
+}
+
+struct StoredReport {
+    task_id: TaskId,
+    hpke_config_id: HpkeConfigId,
+    report: Bytes,
+}
+
+struct Requeued {
+    number: u64,
+    position: u64,
+    task_id: TaskId,
+    time: Option<Time>,
+    due_ms: u64,
+}
+
+/// Closed times; reports that arrived before `position` still enter until they are collected.
+#[derive(Clone, Copy)]
+struct Range {
+    interval: Interval,
+    position: u64,
+    is_collected: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BatchState {
+    Open,
+    Closed,
+    Collected,
+}
+
+struct Response {
+    body: Vec<u8>,
+    buckets: Vec<Bucket>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Hold {
+    /// The fence of the lease that counts; 0 is none's.
+    fence: u64,
+    until_ms: u64,
+    due_ms: u64,
+}
+
+struct Job {
+    hold: Hold,
+    task_id: TaskId,
+    now: Moment,
+    batch_id: Option<BatchId>,
+    reports: Vec<NewJobReport>,
+    digest: Option<Digest>,
+}
+
+struct Collection {
+    hold: Hold,
+    task_id: TaskId,
+    id: CollectionJobId,
+    request: Vec<u8>,
+    query: Query,
+    /// Once it is closed.
+    batch: Option<BatchSelector>,
+    digest: Option<Digest>,
+    state: CollectionState,
+}
+
+impl State {
+    fn grant(&mut self, now_ms: u64, duration: Duration) -> Hold {
+        self.next_fence += 1;
+        let until_ms = now_ms.saturating_add(milliseconds(duration));
+        Hold { fence: self.next_fence, until_ms, due_ms: 0 }
+    }
+
+    fn next_job(&mut self) -> u64 {
+        self.next_job += 1;
+        self.next_job
+    }
+
+    fn held_job(&mut self, lease: Lease) -> Result<&mut Job> {
+        let job = self.jobs.get_mut(&lease.job).filter(|job| job.hold.is_held_by(lease));
+        job.ok_or(StoreError::Fenced)
+    }
+
+    fn held_collection(&mut self, lease: Lease) -> Result<&mut Collection> {
+        let collection = self.collections.get_mut(&lease.job);
+        collection.filter(|collection| collection.hold.is_held_by(lease)).ok_or(StoreError::Fenced)
+    }
+
+    /// What waits for a job: untaken records and requeued ones.
+    fn backlog_bytes(&self) -> u64 {
+        let untaken = self.records.range(self.cursor..).map(|(_, record)| record);
+        let requeued = self.requeued.iter().filter_map(|r| self.records.get(&r.position));
+        untaken.chain(requeued).map(|record| record.report.len() as u64).sum()
+    }
+}
+
+impl TaskState {
+    fn is_closed(&self, time: Time) -> bool {
+        self.ranges.iter().any(|range| range.interval.contains(time))
+    }
+
+    /// Whether a report that arrived at this position may enter a bucket.
+    fn admits(&self, time: Time, position: u64) -> bool {
+        let mut ranges = self.ranges.iter().filter(|range| range.interval.contains(time));
+        ranges.all(|range| !range.is_collected && position < range.position)
+    }
+
+    fn is_collected(&self, bucket: &Bucket) -> bool {
+        match bucket {
+            Bucket::Time(time) => {
+                self.ranges.iter().any(|range| range.is_collected && range.interval.contains(*time))
+            }
+            Bucket::Batch(batch_id) => self.batches.get(batch_id) == Some(&BatchState::Collected),
+        }
+    }
+
+    fn is_any_collected(&self, selector: &BatchSelector) -> bool {
+        match selector {
+            BatchSelector::TimeInterval(interval) => self
+                .ranges
+                .iter()
+                .any(|range| range.is_collected && range.interval.overlaps(interval)),
+            BatchSelector::LeaderSelected(id) => self.is_collected(&Bucket::Batch(*id)),
+        }
+    }
+
+    /// Adds to buckets and counts: all of it, or nothing if a share does not fit.
+    fn add(&mut self, added: &BucketAggregates) -> Result<()> {
+        let mut sums = BucketAggregates::new();
+        for (bucket, aggregate) in added {
+            let mut sum = aggregate.clone();
+            if let Some(stored) = self.buckets.get(bucket) {
+                sum.merge(stored).map_err(|fault| StoreError::Backend(fault.to_string()))?;
+            }
+            sums.insert(*bucket, sum);
+        }
+        self.buckets.extend(sums);
+        self.counters.aggregated += added.values().map(|aggregate| aggregate.count).sum::<u64>();
+        Ok(())
+    }
+
+    fn count_rejections(&mut self, rejections: &Rejections) {
+        for (reason, count) in rejections.iter() {
+            self.counters.rejections.add_many(reason, count);
+        }
+    }
+
+    fn batch(&self, selector: &BatchSelector) -> Result<Option<sotto_protocol::BucketAggregate>> {
+        let mut merged: Option<sotto_protocol::BucketAggregate> = None;
+        for (_, aggregate) in self.buckets.iter().filter(|(bucket, _)| is_in(bucket, selector)) {
+            match &mut merged {
+                Some(merged) => merged
+                    .merge(aggregate)
+                    .map_err(|fault| StoreError::Backend(fault.to_string()))?,
+                None => merged = Some(aggregate.clone()),
+            }
+        }
+        Ok(merged)
+    }
+
+    /// Marks a batch collected; its shares and, in time-interval tasks, its ids go.
+    fn collect(&mut self, selector: &BatchSelector) {
+        match *selector {
+            BatchSelector::TimeInterval(interval) => {
+                self.ranges.push(Range { interval, position: 0, is_collected: true });
+                self.report_ids.retain(|(time, _)| !time.is_some_and(|t| interval.contains(t)));
+            }
+            BatchSelector::LeaderSelected(batch_id) => {
+                self.batches.insert(batch_id, BatchState::Collected);
+            }
+        }
+        self.buckets.retain(|bucket, _| !is_in(bucket, selector));
+    }
+
+    /// Takes an id; whether it was free.
+    fn take_id(&mut self, bucket: &Bucket, report_id: ReportId) -> bool {
+        self.report_ids.insert((scope(bucket), report_id))
+    }
+}
+
+impl Hold {
+    fn is_held_by(&self, lease: Lease) -> bool {
+        self.fence != 0 && self.fence == lease.fence
+    }
+
+    fn is_free(&self, now_ms: u64) -> bool {
+        self.due_ms <= now_ms && (self.fence == 0 || self.until_ms <= now_ms)
+    }
+}
+
+/// Where a report's id must be new.
+fn scope(bucket: &Bucket) -> Option<Time> {
+    match bucket {
+        Bucket::Time(time) => Some(*time),
+        Bucket::Batch(_) => None,
+    }
+}
+
+fn is_in(bucket: &Bucket, selector: &BatchSelector) -> bool {
+    match (bucket, selector) {
+        (Bucket::Time(time), BatchSelector::TimeInterval(interval)) => interval.contains(*time),
+        (Bucket::Batch(id), BatchSelector::LeaderSelected(selected)) => id == selected,
+        _ => false,
+    }
+}
+
+#[async_trait]
+impl TaskStore for MemoryStore {
+    async fn put_task(&self, task_id: TaskId, configuration: Vec<u8>) -> Result<()> {
+        self.lock().provisioned.insert(task_id, configuration);
+        Ok(())
+    }
+
+    async fn tasks(&self) -> Result<Vec<(TaskId, Vec<u8>)>> {
+        Ok(self.lock().provisioned.clone().into_iter().collect())
+    }
+
+    async fn forget_task(&self, task_id: TaskId) -> Result<()> {
+        let mut state = self.lock();
+        state.provisioned.remove(&task_id);
+        state.tasks.remove(&task_id);
+        state.records.retain(|_, record| record.task_id != task_id);
+        state.requeued.retain(|requeued| requeued.task_id != task_id);
+        state.jobs.retain(|_, job| job.task_id != task_id);
+        state.collections.retain(|_, collection| collection.task_id != task_id);
+        Ok(())
+    }
+
+    async fn counters(&self, task_id: TaskId) -> Result<Counters> {
+        Ok(self.lock().tasks.get(&task_id).map(|task| task.counters.clone()).unwrap_or_default())
+    }
+
+    async fn load(&self) -> Result<Load> {
+        let state = self.lock();
+        let unfinished = |collection: &&Collection| collection.state == CollectionState::Pending;
+        Ok(Load {
+            backlog_bytes: state.backlog_bytes(),
+            segment_bytes: state.records.values().map(|record| record.report.len() as u64).sum(),
+            jobs: state.jobs.len() as u64,
+            collections: state.collections.values().filter(unfinished).count() as u64,
+        })
+    }
+}
+
+/// The verdicts of `accept_reports`.
+type Verdicts = Vec<std::result::Result<(), Rejection>>;

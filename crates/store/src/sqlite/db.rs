@@ -1,0 +1,292 @@
+//! The state of the thread that writes to the database, and what all its verbs share.
+//!
+//! Leases and pauses live in this thread's memory only. The embedded store serves one process, so
+//! opening it voids all leases by nature, and leasing costs no commit. Fences begin with the number
+//! of times that the store was opened, so a lease from before is never mistaken for a new one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use sotto_wire::{BatchId, TaskId};
+
+use super::frame::StoreId;
+use super::intervals::IntervalSet;
+use super::log::{Log, Position};
+use super::recovery::Known;
+use super::worker;
+use super::writer::Writer;
+use super::{ranges, tasks};
+use crate::clock::milliseconds;
+use crate::{Clock, Lease, Result, StoreError};
+
+/// Everything that the database thread owns.
+pub(super) struct Db {
+    pub(super) conn: Connection,
+    pub(super) log: Arc<Log>,
+    pub(super) writer: Writer,
+    pub(super) clock: Clock,
+    pub(super) gauges: Arc<Gauges>,
+    /// Aggregation jobs that are not committed.
+    pub(super) jobs: BTreeMap<u64, LiveJob>,
+    /// Collection jobs that are neither finished nor failed.
+    pub(super) collections: BTreeMap<u64, Hold>,
+    next_fence: u64,
+    is_purging: bool,
+}
+
+/// Numbers that anybody may read at any time.
+#[derive(Debug, Default)]
+pub(super) struct Gauges {
+    pub(super) jobs: AtomicU64,
+    pub(super) collections: AtomicU64,
+}
+
+/// Who may work on a job, and when the next one may.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hold {
+    /// The fence of the lease that counts; 0 is none's.
+    fence: u64,
+    until_ms: u64,
+    due_ms: u64,
+}
+
+/// A number that no task has.
+const NO_TASK: i64 = 0;
+
+/// What is kept in memory of an aggregation job.
+#[derive(Clone, Debug)]
+pub(super) struct LiveJob {
+    pub(super) hold: Hold,
+    pub(super) task: i64,
+    pub(super) report_count: u64,
+    pub(super) touches: Touches,
+    pub(super) segments: BTreeSet<u32>,
+}
+
+/// The buckets that a job may add to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Touches {
+    Times(BTreeSet<u64>),
+    Batch(BatchId),
+}
+
+/// What is read from the database before the log can be opened.
+pub(super) struct Loaded {
+    pub(super) known: Known,
+    pub(super) closed: HashMap<TaskId, IntervalSet>,
+    pub(super) live: Live,
+}
+
+/// What the database thread keeps in memory.
+pub(super) struct Live {
+    jobs: BTreeMap<u64, LiveJob>,
+    collections: BTreeMap<u64, Hold>,
+    epoch: u64,
+    /// Requeued reports: the number after the last one, and their bytes.
+    requeues: Option<(i64, u64)>,
+}
+
+/// Reads what opening needs, and begins a new epoch.
+pub(super) fn load(conn: &Connection) -> Result<Loaded> {
+    conn.execute("UPDATE store SET epoch = epoch + 1", [])?;
+    let (store_id, cursor, epoch): (StoreId, i64, i64) =
+        conn.query_row("SELECT store_id, cursor, epoch FROM store", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    let jobs = super::jobs::load(conn)?;
+    let mut refs = BTreeMap::new();
+    for number in jobs.values().flat_map(|job| &job.segments) {
+        *refs.entry(*number).or_insert(0) += 1;
+    }
+    let mut requeues = None;
+    let mut statement = conn.prepare("SELECT number, position, bytes FROM requeued")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (number, bytes): (i64, i64) = (row.get(0)?, row.get(2)?);
+        *refs.entry(Position::from_sql(row.get(1)?).segment()).or_insert(0) += 1;
+        let (below, sum) = requeues.unwrap_or((0, 0));
+        requeues = Some((number.max(below - 1) + 1, sum + bytes as u64));
+    }
+    let mut forgotten = HashMap::new();
+    let mut statement = conn.prepare("SELECT task_id, position FROM forgotten")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        forgotten.insert(TaskId::new(row.get(0)?), Position::from_sql(row.get(1)?));
+    }
+    let mut closed: HashMap<TaskId, IntervalSet> = HashMap::new();
+    for (task_id, interval) in ranges::closed(conn, None)? {
+        closed.entry(task_id).or_default().insert(interval);
+    }
+    let known = Known { store_id, cursor: Position::from_sql(cursor), refs, forgotten };
+    let collections = super::collections::load(conn)?;
+    Ok(Loaded { known, closed, live: Live { jobs, collections, epoch: epoch as u64, requeues } })
+}
+
+impl Db {
+    pub(super) fn new(
+        conn: Connection,
+        log: Arc<Log>,
+        writer: Writer,
+        clock: Clock,
+        gauges: Arc<Gauges>,
+        live: Live,
+    ) -> Self {
+        let Live { jobs, collections, epoch, requeues } = live;
+        if let Some((below, bytes)) = requeues {
+            log.requeued(below, 0, bytes);
+        }
+        let next_fence = (epoch << 32) + 1;
+        let db = Self {
+            conn,
+            log,
+            writer,
+            clock,
+            gauges,
+            jobs,
+            collections,
+            next_fence,
+            is_purging: true,
+        };
+        db.publish();
+        db
+    }
+
+    /// Begins a transaction that writes. Dropped without a commit, it leaves no trace.
+    pub(super) fn begin(conn: &mut Connection) -> Result<Transaction<'_>> {
+        Ok(conn.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    }
+
+    /// Ids were scheduled to go.
+    pub(super) fn start_purging(&mut self) {
+        self.is_purging = true;
+    }
+
+    /// A fresh fence and the moment until which it holds.
+    pub(super) fn grant(&mut self, duration: Duration) -> Hold {
+        let fence = self.next_fence;
+        self.next_fence += 1;
+        let until_ms = (self.clock)().saturating_add(milliseconds(duration));
+        Hold { fence, until_ms, due_ms: 0 }
+    }
+
+    /// The aggregation job that a lease is for.
+    pub(super) fn held_job(&self, lease: Lease) -> Result<&LiveJob> {
+        let job = self.jobs.get(&lease.job).filter(|job| job.hold.is_held_by(lease));
+        job.ok_or(StoreError::Fenced)
+    }
+
+    /// Fails unless a lease on a collection job counts.
+    pub(super) fn check_collection(&self, lease: Lease) -> Result<()> {
+        let hold = self.collections.get(&lease.job).filter(|hold| hold.is_held_by(lease));
+        hold.map(drop).ok_or(StoreError::Fenced)
+    }
+
+    /// Gives a lease of either kind back.
+    pub(super) fn release(&mut self, lease: Lease, pause: Duration) -> Result<()> {
+        let due_ms = (self.clock)().saturating_add(milliseconds(pause));
+        let job = self.jobs.get_mut(&lease.job).map(|job| &mut job.hold);
+        let hold = job.or_else(|| self.collections.get_mut(&lease.job));
+        let hold = hold.filter(|hold| hold.is_held_by(lease)).ok_or(StoreError::Fenced)?;
+        *hold = Hold { due_ms, ..Hold::default() };
+        Ok(())
+    }
+
+    /// After a commit: drops what a job needed, removes dead segments, publishes the gauges.
+    pub(super) fn settle(&mut self, ended: Option<&LiveJob>) {
+        for number in ended.iter().flat_map(|job| &job.segments) {
+            self.log.drop_ref(*number);
+        }
+        for (number, sealed) in self.log.dead() {
+            if sealed {
+                self.log.remove_dead(number);
+            } else if let Err(error) = self.writer.remove_dead(number) {
+                tracing::error!(segment = number, %error, "a dead segment could not be removed");
+            }
+        }
+        self.publish();
+    }
+
+    /// Remembers a task that was provisioned in band.
+    pub(super) fn put_task(&mut self, task_id: TaskId, configuration: &[u8]) -> Result<()> {
+        let tx = Self::begin(&mut self.conn)?;
+        tasks::put(&tx, &task_id, configuration)?;
+        Ok(tx.commit()?)
+    }
+
+    /// Deletes everything about a task. Its records stay in segments that others need, but are never
+    /// shown again.
+    pub(super) fn forget_task(&mut self, task_id: TaskId) -> Result<()> {
+        let end = self.writer.flush()?;
+        let tx = Self::begin(&mut self.conn)?;
+        let task = tasks::number(&tx, &task_id)?.unwrap_or(NO_TASK);
+        let requeued: Vec<(i64, i64)> = tx
+            .prepare_cached("SELECT position, bytes FROM requeued WHERE task = ?1")?
+            .query_map(params![task], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let collections: Vec<i64> = tx
+            .prepare_cached("SELECT job FROM collections WHERE task = ?1")?
+            .query_map(params![task], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let is_in_backlog = end > self.log.cursor();
+        if is_in_backlog {
+            tx.prepare_cached("INSERT OR REPLACE INTO forgotten VALUES (?1, ?2)")?
+                .execute(params![task_id.as_bytes(), end.to_sql()])?;
+        }
+        tasks::forget(&tx, task)?;
+        tx.commit()?;
+
+        if is_in_backlog {
+            self.log.forget(task_id, end);
+        }
+        for (position, bytes) in requeued {
+            self.log.requeues_taken(0, bytes as u64);
+            self.log.drop_ref(Position::from_sql(position).segment());
+        }
+        for job in collections {
+            self.collections.remove(&(job as u64));
+        }
+        for (_, job) in self.jobs.extract_if(.., |_, job| job.task == task) {
+            for number in job.segments {
+                self.log.drop_ref(number);
+            }
+        }
+        self.is_purging = true;
+        self.settle(None);
+        self.writer.set_closed(task_id, IntervalSet::default())
+    }
+
+    fn publish(&self) {
+        self.gauges.jobs.store(self.jobs.len() as u64, Ordering::Relaxed);
+        self.gauges.collections.store(self.collections.len() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Hold {
+    pub(super) fn is_held_by(&self, lease: Lease) -> bool {
+        self.fence != 0 && self.fence == lease.fence
+    }
+
+    /// Whether the job is due and in nobody's hands.
+    pub(super) fn is_free(&self, now_ms: u64) -> bool {
+        self.due_ms <= now_ms && (self.fence == 0 || self.until_ms <= now_ms)
+    }
+
+    pub(super) fn lease(&self, job: u64) -> Lease {
+        Lease { job, fence: self.fence }
+    }
+}
+
+impl worker::State for Db {
+    fn tidy(&mut self) -> bool {
+        if self.is_purging {
+            self.is_purging = tasks::purge(&mut self.conn).unwrap_or_else(|error| {
+                tracing::warn!(%error, "report ids could not be purged; tried again later");
+                false
+            });
+        }
+        self.is_purging
+    }
+}

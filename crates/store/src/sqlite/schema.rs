@@ -1,0 +1,205 @@
+//! The tables, and how the database is opened.
+//!
+//! SQLite is trusted to keep what it committed: WAL with `synchronous=FULL` syncs the WAL in every
+//! commit. `secure_delete` overwrites deleted shares, responses and ids in the file.
+//!
+//! Times are 64 bits unsigned on the wire and stored in SQLite's signed integers bit by bit;
+//! [`super::ranges::spans`] keeps comparisons right.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{Result, StoreError};
+
+/// Grows with every change to the tables.
+const VERSION: i64 = 1;
+
+/// Small, because report ids are random: each new one dirties a leaf of its own, and the bytes
+/// written per id are a page.
+const PAGE_BYTES: u32 = 4096;
+
+/// After how many bytes the WAL is written back. A longer WAL merges more writes to the same pages.
+const WAL_BYTES: u32 = 16 << 20;
+
+const TABLES: &str = "
+CREATE TABLE store (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 0),
+    store_id BLOB NOT NULL,      -- binds the segments to this database
+    cursor INTEGER NOT NULL,     -- everything in the log before it was taken or refused
+    next_job INTEGER NOT NULL,   -- one sequence for aggregation and collection jobs: leases name both
+    epoch INTEGER NOT NULL       -- how often the store was opened: fences of older leases are lower
+) STRICT;
+INSERT INTO store VALUES (0, randomblob(16), 0, 1, 0);
+
+CREATE TABLE tasks (
+    task INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused: ids are purged after the task is gone
+    task_id BLOB NOT NULL UNIQUE,
+    configuration BLOB           -- of tasks provisioned in band
+) STRICT;
+
+CREATE TABLE counters (
+    task INTEGER NOT NULL,
+    reason INTEGER NOT NULL,     -- a rejection's code, or 0: aggregated
+    count INTEGER NOT NULL,
+    PRIMARY KEY (task, reason)
+) STRICT, WITHOUT ROWID;
+
+-- One row per report: kept small.
+CREATE TABLE report_ids (
+    task INTEGER NOT NULL,
+    scope INTEGER NOT NULL,      -- the timestamp, or 0 in leader-selected tasks
+    report_id BLOB NOT NULL,
+    PRIMARY KEY (task, scope, report_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE purges (            -- ids that nobody needs, to be deleted bit by bit
+    purge INTEGER PRIMARY KEY,
+    task INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE buckets (
+    row INTEGER PRIMARY KEY,
+    task INTEGER NOT NULL,
+    bucket ANY NOT NULL,         -- a time or a batch id
+    count INTEGER NOT NULL,
+    checksum BLOB NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    share BLOB NOT NULL,
+    UNIQUE (task, bucket)
+) STRICT;
+
+CREATE TABLE ranges (            -- closed times
+    task INTEGER NOT NULL,
+    is_collected INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    position INTEGER NOT NULL,   -- while closing: reports before it still enter
+    PRIMARY KEY (task, is_collected, first, last)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE batches (           -- leader-selected
+    task INTEGER NOT NULL,
+    batch_id BLOB NOT NULL,
+    state INTEGER NOT NULL,      -- 0 open, 1 closed, 2 collected
+    PRIMARY KEY (task, batch_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    job INTEGER PRIMARY KEY,
+    task INTEGER NOT NULL,
+    now INTEGER NOT NULL,
+    batch_id BLOB,
+    digest BLOB,
+    report_count INTEGER NOT NULL,
+    segments BLOB NOT NULL,      -- distinct, u32 each
+    times BLOB NOT NULL,         -- distinct, u64 each; empty in leader-selected tasks
+    reports BLOB NOT NULL        -- position, time, report id of each; last, because it is long
+) STRICT;
+
+CREATE TABLE requeued (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    task INTEGER NOT NULL,
+    time INTEGER,                -- in time-interval tasks
+    position INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE forgotten (         -- records of a task before the position are passed over
+    task_id BLOB PRIMARY KEY,
+    position INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE collections (
+    job INTEGER PRIMARY KEY,
+    task INTEGER NOT NULL,
+    collection_id BLOB NOT NULL,
+    state INTEGER NOT NULL,      -- 0 pending, 1 closing, 2 finished, 3 failed
+    start INTEGER,               -- of the interval, in time-interval tasks
+    duration INTEGER,
+    batch_id BLOB,               -- once closing, in leader-selected tasks
+    digest BLOB,
+    problem TEXT,
+    detail TEXT,
+    request BLOB NOT NULL,
+    response BLOB,
+    UNIQUE (task, collection_id)
+) STRICT;
+
+CREATE TABLE ordinals (
+    task INTEGER NOT NULL,
+    request_hash BLOB NOT NULL,
+    deleted INTEGER NOT NULL,    -- how many jobs of this request were deleted
+    PRIMARY KEY (task, request_hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE responses (
+    response INTEGER PRIMARY KEY,
+    task INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    body BLOB NOT NULL,
+    UNIQUE (task, digest)
+) STRICT;
+
+CREATE TABLE response_buckets (  -- the buckets that a job's response is about
+    task INTEGER NOT NULL,
+    bucket ANY NOT NULL,
+    response INTEGER NOT NULL,
+    PRIMARY KEY (task, bucket, response)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX response_buckets_by_response ON response_buckets (response);
+";
+
+/// Opens the one connection that writes, and makes the tables if there are none.
+pub(super) fn open_writer(path: &Path, cache_bytes: u64) -> Result<Connection> {
+    let mut conn = Connection::open(path)?;
+    let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version != 0 && version != VERSION {
+        return Err(StoreError::Backend(format!(
+            "{} has schema version {version}, this program knows {VERSION}: open it with the \
+             program that wrote it, or start with an empty directory",
+            path.display()
+        )));
+    }
+    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    conn.pragma_update(None, "journal_mode", "WAL")?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.pragma_update(None, "secure_delete", "ON")?;
+    conn.pragma_update(None, "wal_autocheckpoint", WAL_BYTES / PAGE_BYTES)?;
+    conn.pragma_update(None, "journal_size_limit", i64::from(WAL_BYTES))?;
+    bound(&conn, cache_bytes)?;
+    if version == 0 {
+        let tx = conn.transaction()?;
+        tx.execute_batch(TABLES)?;
+        tx.pragma_update(None, "user_version", VERSION)?;
+        tx.commit()?;
+    }
+    Ok(conn)
+}
+
+/// Opens a connection that reads while the other one writes.
+pub(super) fn open_reader(path: &Path, cache_bytes: u64) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    bound(&conn, cache_bytes)?;
+    Ok(conn)
+}
+
+fn bound(conn: &Connection, cache_bytes: u64) -> Result<()> {
+    conn.busy_timeout(Duration::from_secs(10))?;
+    // Negative: in KiB.
+    conn.pragma_update(None, "cache_size", -i64::try_from(cache_bytes >> 10).unwrap_or(i64::MAX))?;
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    conn.set_prepared_statement_cache_capacity(128);
+    Ok(())
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Backend(format!("SQLite: {error}"))
+    }
+}

@@ -1,0 +1,235 @@
+//! Tasks, their totals and their report ids.
+//!
+//! **The scope of a report id** is (task, timestamp) in time-interval tasks and the task in
+//! leader-selected ones. The timestamp narrows it soundly: it is bound by the AAD of both encrypted
+//! shares, so a replayed report carries it unchanged, and both aggregators use the same scope, so
+//! they agree on what is a replay. It is what lets the ids of a collected bucket go: from then on the
+//! bucket itself refuses every report. In a leader-selected task a replay would go to whatever batch
+//! is open, so ids stay until the task is forgotten.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use sotto_protocol::{Bucket, Rejection, Rejections};
+use sotto_wire::{Interval, ReportId, TaskId};
+
+use super::ranges::spans;
+use crate::{Counters, Result, StoreError};
+
+/// The reason under which aggregated reports are counted; no rejection has this code.
+const AGGREGATED: i64 = 0;
+
+/// The scope of all ids of a leader-selected task.
+const WHOLE_TASK: i64 = 0;
+
+/// How many ids one purging transaction deletes: a few milliseconds of work.
+const PURGE_STEP: i64 = 4096;
+
+/// The number of a task, if the store has seen it.
+pub(super) fn number(conn: &Connection, task_id: &TaskId) -> Result<Option<i64>> {
+    let mut statement = conn.prepare_cached("SELECT task FROM tasks WHERE task_id = ?1")?;
+    Ok(statement.query_row(params![task_id.as_bytes()], |row| row.get(0)).optional()?)
+}
+
+/// The number of a task, given to it now if it has none.
+pub(super) fn ensure(conn: &Connection, task_id: &TaskId) -> Result<i64> {
+    if let Some(task) = number(conn, task_id)? {
+        return Ok(task);
+    }
+    conn.prepare_cached("INSERT INTO tasks (task_id) VALUES (?1)")?
+        .execute(params![task_id.as_bytes()])?;
+    Ok(conn.last_insert_rowid())
+}
+
+pub(super) fn task_id(conn: &Connection, task: i64) -> Result<TaskId> {
+    let mut statement = conn.prepare_cached("SELECT task_id FROM tasks WHERE task = ?1")?;
+    Ok(TaskId::new(statement.query_row(params![task], |row| row.get(0))?))
+}
+
+pub(super) fn put(conn: &Connection, task_id: &TaskId, configuration: &[u8]) -> Result<()> {
+    let task = ensure(conn, task_id)?;
+    conn.prepare_cached(
+        "UPDATE tasks SET configuration = ?2 WHERE task = ?1 AND configuration IS NOT ?2",
+    )?
+    .execute(params![task, configuration])?;
+    Ok(())
+}
+
+pub(super) fn provisioned(conn: &Connection) -> Result<Vec<(TaskId, Vec<u8>)>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT task_id, configuration FROM tasks WHERE configuration IS NOT NULL ORDER BY task",
+    )?;
+    let rows = statement
+        .query_map([], |row| Ok((TaskId::new(row.get::<_, [u8; 32]>(0)?), row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Deletes a task's rows, all but its ids, which are only scheduled to go.
+pub(super) fn forget(conn: &Connection, task: i64) -> Result<()> {
+    conn.execute(
+        "DELETE FROM response_buckets WHERE response IN
+         (SELECT response FROM responses WHERE task = ?1)",
+        params![task],
+    )?;
+    for table in [
+        "counters",
+        "buckets",
+        "ranges",
+        "batches",
+        "jobs",
+        "requeued",
+        "collections",
+        "ordinals",
+        "responses",
+        "tasks",
+    ] {
+        conn.execute(&format!("DELETE FROM {table} WHERE task = ?1"), params![task])?;
+    }
+    schedule_purge(conn, task, i64::MIN, i64::MAX)
+}
+
+pub(super) fn count_aggregated(conn: &Connection, task: i64, count: u64) -> Result<()> {
+    add_to_counter(conn, task, AGGREGATED, count)
+}
+
+pub(super) fn count_rejections(
+    conn: &Connection,
+    task: i64,
+    rejections: &Rejections,
+) -> Result<()> {
+    for (reason, count) in rejections.iter() {
+        add_to_counter(conn, task, reason.code().into(), count)?;
+    }
+    Ok(())
+}
+
+pub(super) fn counters(conn: &Connection, task_id: &TaskId) -> Result<Counters> {
+    let mut counters = Counters::default();
+    let Some(task) = number(conn, task_id)? else { return Ok(counters) };
+    let mut statement =
+        conn.prepare_cached("SELECT reason, count FROM counters WHERE task = ?1")?;
+    let mut rows = statement.query(params![task])?;
+    while let Some(row) = rows.next()? {
+        let (code, count) = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)? as u64);
+        if code == AGGREGATED {
+            counters.aggregated = count;
+            continue;
+        }
+        let reason = u8::try_from(code).ok().and_then(Rejection::from_code);
+        let reason = reason
+            .ok_or_else(|| StoreError::Backend(format!("rejection code {code} is not known")))?;
+        counters.rejections.add_many(reason, count);
+    }
+    Ok(counters)
+}
+
+/// The scope in which a report's id must be new.
+pub(super) fn scope(bucket: &Bucket) -> i64 {
+    match bucket {
+        Bucket::Time(time) => time.as_units() as i64,
+        Bucket::Batch(_) => WHOLE_TASK,
+    }
+}
+
+/// Takes an id. Returns whether it was free.
+pub(super) fn take_id(
+    conn: &Connection,
+    task: i64,
+    scope: i64,
+    report_id: &ReportId,
+) -> Result<bool> {
+    let mut statement =
+        conn.prepare_cached("INSERT OR IGNORE INTO report_ids VALUES (?1, ?2, ?3)")?;
+    Ok(statement.execute(params![task, scope, report_id.as_bytes()])? == 1)
+}
+
+pub(super) fn is_taken(
+    conn: &Connection,
+    task: i64,
+    scope: i64,
+    report_id: &ReportId,
+) -> Result<bool> {
+    let mut statement = conn.prepare_cached(
+        "SELECT 1 FROM report_ids WHERE task = ?1 AND scope = ?2 AND report_id = ?3",
+    )?;
+    Ok(statement.exists(params![task, scope, report_id.as_bytes()])?)
+}
+
+pub(super) fn release_id(
+    conn: &Connection,
+    task: i64,
+    scope: i64,
+    report_id: &ReportId,
+) -> Result<()> {
+    conn.prepare_cached(
+        "DELETE FROM report_ids WHERE task = ?1 AND scope = ?2 AND report_id = ?3",
+    )?
+    .execute(params![task, scope, report_id.as_bytes()])?;
+    Ok(())
+}
+
+/// Schedules the ids of a collected interval to go. They may be many, so they go bit by bit; until
+/// then they do no harm, for the interval refuses reports before their ids are looked at.
+pub(super) fn schedule_purge_of(conn: &Connection, task: i64, interval: Interval) -> Result<()> {
+    for (first, last) in spans(interval) {
+        schedule_purge(conn, task, first, last)?;
+    }
+    Ok(())
+}
+
+/// Deletes some ids that nobody needs. Returns whether there are more.
+pub(super) fn purge(conn: &mut Connection) -> Result<bool> {
+    let tx = conn.transaction()?;
+    let next = tx
+        .prepare_cached("SELECT purge, task, first, last FROM purges ORDER BY purge LIMIT 1")?
+        .query_row([], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get(3)?))
+        })
+        .optional()?;
+    let Some((purge, task, first, last)) = next else { return Ok(false) };
+    let (first, last): (i64, i64) = (first, last);
+    let step_end: Option<(i64, Vec<u8>)> = tx
+        .prepare_cached(
+            "SELECT scope, report_id FROM report_ids
+             WHERE task = ?1 AND scope BETWEEN ?2 AND ?3
+             ORDER BY task, scope, report_id LIMIT 1 OFFSET ?4",
+        )?
+        .query_row(params![task, first, last, PURGE_STEP], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match step_end {
+        Some((scope, report_id)) => {
+            tx.prepare_cached(
+                "DELETE FROM report_ids WHERE task = ?1 AND scope >= ?2 AND scope < ?3",
+            )?
+            .execute(params![task, first, scope])?;
+            tx.prepare_cached(
+                "DELETE FROM report_ids WHERE task = ?1 AND scope = ?2 AND report_id < ?3",
+            )?
+            .execute(params![task, scope, report_id])?;
+        }
+        None => {
+            tx.prepare_cached(
+                "DELETE FROM report_ids WHERE task = ?1 AND scope BETWEEN ?2 AND ?3",
+            )?
+            .execute(params![task, first, last])?;
+            tx.prepare_cached("DELETE FROM purges WHERE purge = ?1")?.execute(params![purge])?;
+        }
+    }
+    tx.commit()?;
+    Ok(true)
+}
+
+fn schedule_purge(conn: &Connection, task: i64, first: i64, last: i64) -> Result<()> {
+    conn.prepare_cached("INSERT INTO purges (task, first, last) VALUES (?1, ?2, ?3)")?
+        .execute(params![task, first, last])?;
+    Ok(())
+}
+
+fn add_to_counter(conn: &Connection, task: i64, reason: i64, count: u64) -> Result<()> {
+    if count > 0 {
+        conn.prepare_cached(
+            "INSERT INTO counters VALUES (?1, ?2, ?3)
+             ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count",
+        )?
+        .execute(params![task, reason, count as i64])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! The verbs: each goes to the thread that it concerns.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::params;
+use sotto_protocol::{Bucket, Digest, Rejection};
+use sotto_wire::{BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId};
+
+use super::log::{Position, Stretch};
+use super::{Reads, SqliteStore, collections, helper, reader, tasks};
+use crate::{
+    Backlog, Batch, Closing, CollectionCreated, CollectionDeleted, CollectionState, Committed,
+    Counters, Fixed, HelperCommit, HelperStore, JobCommit, LeaderStore, Lease, LeasedCollection,
+    LeasedJob, Load, NewJob, NewReport, Result, StoreError, TaskStore,
+};
+
+#[async_trait]
+impl TaskStore for SqliteStore {
+    async fn put_task(&self, task_id: TaskId, configuration: Vec<u8>) -> Result<()> {
+        self.db.run(move |db| db.put_task(task_id, &configuration)).await
+    }
+
+    async fn tasks(&self) -> Result<Vec<(TaskId, Vec<u8>)>> {
+        self.reads.run(|reads| tasks::provisioned(&reads.conn)).await
+    }
+
+    async fn forget_task(&self, task_id: TaskId) -> Result<()> {
+        self.db.run(move |db| db.forget_task(task_id)).await
+    }
+
+    async fn counters(&self, task_id: TaskId) -> Result<Counters> {
+        self.reads.run(move |reads| tasks::counters(&reads.conn, &task_id)).await
+    }
+
+    async fn load(&self) -> Result<Load> {
+        Ok(Load {
+            backlog_bytes: self.log.backlog_bytes(),
+            segment_bytes: self.log.segment_bytes(),
+            jobs: self.gauges.jobs.load(Ordering::Relaxed),
+            collections: self.gauges.collections.load(Ordering::Relaxed),
+        })
+    }
+}
+
+#[async_trait]
+impl LeaderStore for SqliteStore {
+    async fn accept_reports(
+        &self,
+        reports: Vec<NewReport>,
+    ) -> Result<Vec<std::result::Result<(), Rejection>>> {
+        match &self.writer {
+            _ if reports.is_empty() => Ok(Vec::new()),
+            Some(writer) => writer.append(reports).await,
+            None => Err(StoreError::Backend("the store has stopped".into())),
+        }
+    }
+
+    async fn backlog(&self, max_reports: usize, max_bytes: usize) -> Result<Backlog> {
+        self.reads.run(move |reads| reads.backlog(max_reports, max_bytes)).await
+    }
+
+    async fn fix_jobs(
+        &self,
+        from: u64,
+        to: u64,
+        jobs: Vec<NewJob>,
+        rejections: Vec<(TaskId, Rejection)>,
+    ) -> Result<Fixed> {
+        self.db.run(move |db| db.fix_jobs(from, to, &jobs, &rejections)).await
+    }
+
+    async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>> {
+        loop {
+            let picked = self.db.run(move |db| db.pick_job(duration)).await?;
+            let Some((mut job, positions)) = picked else { return Ok(None) };
+            let read = self.reads.run(move |reads| reader::read_records(&reads.log, &positions));
+            match read.await {
+                Ok(records) => {
+                    job.records = records;
+                    return Ok(Some(job));
+                }
+                Err(error) => {
+                    // Its task may have been forgotten meanwhile, and its segment with it.
+                    let lease = job.lease;
+                    if self.db.run(move |db| Ok(db.held_job(lease).is_ok())).await? {
+                        tracing::error!(%error, "the records of a job cannot be read");
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()> {
+        self.db.run(move |db| db.mark_sent(lease, digest)).await
+    }
+
+    async fn commit_job(&self, lease: Lease, commit: JobCommit) -> Result<()> {
+        self.db.run(move |db| db.commit_job(lease, &commit)).await
+    }
+
+    async fn release(&self, lease: Lease, pause: Duration) -> Result<()> {
+        self.db.run(move |db| db.release(lease, pause)).await
+    }
+
+    async fn abandon_job(&self, lease: Lease) -> Result<()> {
+        self.db.run(move |db| db.abandon_job(lease)).await
+    }
+
+    async fn create_collection(
+        &self,
+        task_id: TaskId,
+        request: Vec<u8>,
+        query: Query,
+    ) -> Result<CollectionCreated> {
+        self.db.run(move |db| db.create_collection(task_id, &request, query)).await
+    }
+
+    async fn collection(
+        &self,
+        task_id: TaskId,
+        id: CollectionJobId,
+    ) -> Result<Option<CollectionState>> {
+        self.reads.run(move |reads| collections::state(&reads.conn, &task_id, &id)).await
+    }
+
+    async fn delete_collection(
+        &self,
+        task_id: TaskId,
+        id: CollectionJobId,
+    ) -> Result<CollectionDeleted> {
+        self.db.run(move |db| db.delete_collection(&task_id, &id)).await
+    }
+
+    async fn lease_collection(&self, duration: Duration) -> Result<Option<LeasedCollection>> {
+        self.db.run(move |db| db.lease_collection(duration)).await
+    }
+
+    async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing> {
+        self.db.run(move |db| db.close_batch(lease, min_batch_size)).await
+    }
+
+    async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()> {
+        self.db.run(move |db| db.finish_collection(lease, &response)).await
+    }
+
+    async fn fail_collection(&self, lease: Lease, problem: String, detail: String) -> Result<()> {
+        self.db.run(move |db| db.fail_collection(lease, &problem, &detail)).await
+    }
+
+    async fn live_hpke_configs(&self) -> Result<Vec<HpkeConfigId>> {
+        Ok(self.log.configs().iter().collect())
+    }
+}
+
+#[async_trait]
+impl HelperStore for SqliteStore {
+    async fn response(&self, task_id: TaskId, digest: Digest) -> Result<Option<Vec<u8>>> {
+        self.reads.run(move |reads| helper::response(&reads.conn, &task_id, &digest)).await
+    }
+
+    async fn spent_reports(
+        &self,
+        task_id: TaskId,
+        reports: Vec<(Bucket, ReportId)>,
+    ) -> Result<Vec<Option<Rejection>>> {
+        self.reads.run(move |reads| helper::spent_reports(&reads.conn, &task_id, &reports)).await
+    }
+
+    async fn commit_helper_job(
+        &self,
+        task_id: TaskId,
+        digest: Digest,
+        commit: HelperCommit,
+    ) -> Result<Committed> {
+        self.db.run(move |db| db.commit_helper_job(&task_id, &digest, &commit)).await
+    }
+
+    async fn forget_response(&self, task_id: TaskId, digest: Digest) -> Result<()> {
+        self.db.run(move |db| db.forget_response(&task_id, &digest)).await
+    }
+
+    async fn batch(&self, task_id: TaskId, selector: BatchSelector) -> Result<Batch> {
+        self.reads.run(move |reads| helper::batch(&reads.conn, &task_id, &selector)).await
+    }
+
+    async fn collect_batch(
+        &self,
+        task_id: TaskId,
+        selector: BatchSelector,
+        expected: (u64, [u8; 32]),
+        digest: Digest,
+        response: Vec<u8>,
+    ) -> Result<Committed> {
+        self.db
+            .run(move |db| db.collect_batch(&task_id, &selector, expected, &digest, &response))
+            .await
+    }
+}
+
+impl Reads {
+    fn backlog(&mut self, max_reports: usize, max_bytes: usize) -> Result<Backlog> {
+        if let Some(below) = self.log.requeues_due((self.clock)())
+            && let Some(backlog) = self.requeued(below, max_reports)?
+        {
+            return Ok(backlog);
+        }
+        reader::read_backlog(&self.log, max_reports, max_bytes)
+    }
+
+    /// Requeued reports with numbers below `below`.
+    fn requeued(&mut self, below: i64, max_reports: usize) -> Result<Option<Backlog>> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT number, position FROM requeued WHERE number < ?1 ORDER BY number LIMIT ?2",
+        )?;
+        let limit = i64::try_from(max_reports.max(1)).unwrap_or(i64::MAX);
+        let rows: Vec<(i64, i64)> = statement
+            .query_map(params![below, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let (Some((from, _)), Some((last, _))) = (rows.first(), rows.last()) else {
+            // Forgotten with their task.
+            self.log.requeues_taken(below, 0);
+            return Ok(None);
+        };
+        let (from, to) = Stretch::Requeued { from: *from, to: last + 1 }.tokens();
+        let positions: Vec<Position> =
+            rows.iter().map(|(_, position)| Position::from_sql(*position)).collect();
+        match reader::read_records(&self.log, &positions) {
+            Ok(records) => Ok(Some(Backlog { from, to, records })),
+            // Somebody else took them meanwhile, and their segment is gone.
+            Err(_) if self.log.requeues_due((self.clock)()) != Some(below) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! The verbs and the facts that they take and return.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sotto_protocol::{
+    Bucket, BucketAggregate, BucketAggregates, Digest, Moment, Rejection, Rejections,
+};
+use sotto_wire::{
+    BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId, Time,
+};
+
+/// Why a verb did nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The lease has run out and somebody else may hold the work now: drop what you computed.
+    #[error("the lease is no longer ours")]
+    Fenced,
+    /// A retry computed other bytes than those already sent. Nothing is sent; an operator must look.
+    #[error("the request differs from the one already sent")]
+    RequestDiffers,
+    /// The backlog is full; try again later.
+    #[error("the backlog is full")]
+    Full,
+    /// The back-end failed. Nothing of the verb is visible, or the verb may be repeated.
+    #[error("the store failed: {0}")]
+    Backend(String),
+}
+
+/// The result of a verb.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// The right to work on one job for a while. Verbs that change the job carry it; once another lease
+/// on the same job was given out, they answer [`StoreError::Fenced`] and change nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The aggregation or collection job, by the store's own number.
+    pub job: u64,
+    /// Grows with every lease given out.
+    pub fence: u64,
+}
+
+/// A report on its way into the backlog. The leader has judged it (`leader::upload`).
+#[derive(Clone, Debug)]
+pub struct NewReport {
+    /// Its task.
+    pub task_id: TaskId,
+    /// Its timestamp, by which a closing bucket refuses it; `None` in leader-selected tasks.
+    pub bucket: Option<Time>,
+    /// The leader's HPKE key that the report names: the key must live until the record is dead.
+    pub hpke_config_id: HpkeConfigId,
+    /// The encoded `Report`.
+    pub report: Vec<u8>,
+}
+
+/// How long a report that the helper found too early waits, by the store's clock, before
+/// [`LeaderStore::backlog`] offers it again: the helper's clock has to move on first.
+pub const REQUEUE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where a record lies. Opaque outside the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordPlace {
+    /// Segment number.
+    pub segment: u64,
+    /// Offset of the frame in the segment.
+    pub offset: u64,
+}
+
+/// An accepted report, read back.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Where it lies.
+    pub place: RecordPlace,
+    /// Its task.
+    pub task_id: TaskId,
+    /// The encoded `Report`.
+    pub report: Bytes,
+}
+
+/// A stretch of the backlog that no job has taken yet. There is nothing to do only if `from` equals
+/// `to`: a stretch may hold no record and still have to be taken (reports of a forgotten task).
+#[derive(Clone, Debug, Default)]
+pub struct Backlog {
+    /// Where the stretch begins: [`LeaderStore::fix_jobs`] goes through only if this is still so.
+    /// Opaque, as is `to`.
+    pub from: u64,
+    /// Where it ends.
+    pub to: u64,
+    /// Its records, in order of arrival.
+    pub records: Vec<Record>,
+}
+
+/// The bucket that a new job's reports go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewJobBatch {
+    /// time_interval: each report's own timestamp.
+    TimeInterval,
+    /// leader_selected: the task's open batch, or a new one of this id if none is open.
+    LeaderSelected {
+        /// Fresh and random.
+        if_none_open: BatchId,
+    },
+}
+
+/// One report of a new job.
+#[derive(Clone, Copy, Debug)]
+pub struct NewJobReport {
+    /// The record.
+    pub place: RecordPlace,
+    /// The report's id.
+    pub report_id: ReportId,
+    /// The report's timestamp.
+    pub time: Time,
+}
+
+/// An aggregation job to be fixed.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    /// The task.
+    pub task_id: TaskId,
+    /// The clock that every judgement of this job uses, now and in each retry.
+    pub now: Moment,
+    /// Where the output shares go.
+    pub batch: NewJobBatch,
+    /// The reports, in order.
+    pub reports: Vec<NewJobReport>,
+}
+
+/// What [`LeaderStore::fix_jobs`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fixed {
+    /// Committed: this many jobs exist now, and these reports were refused.
+    Committed {
+        /// Jobs with at least one report.
+        jobs: usize,
+        /// Refused inside the transaction: replayed, or the bucket is closed.
+        rejections: Rejections,
+    },
+    /// Somebody else took the stretch first. Read the backlog again.
+    Moved,
+}
+
+/// A job in the hands of a worker.
+#[derive(Clone, Debug)]
+pub struct LeasedJob {
+    /// The right to work on it.
+    pub lease: Lease,
+    /// The task.
+    pub task_id: TaskId,
+    /// The clock fixed with the set.
+    pub now: Moment,
+    /// The batch, in leader-selected tasks.
+    pub batch_id: Option<BatchId>,
+    /// The records in their fixed order.
+    pub records: Vec<Record>,
+    /// The digest of the request, if one may have been sent before.
+    pub request_digest: Option<Digest>,
+}
+
+/// The outcome of an aggregation job at the leader.
+#[derive(Clone, Debug, Default)]
+pub struct JobCommit {
+    /// What is added to which bucket.
+    pub buckets: BucketAggregates,
+    /// Reports refused by the leader or the helper.
+    pub rejections: Rejections,
+    /// Indices of records that the helper found too early: back into the backlog, ids released.
+    pub requeue: Vec<usize>,
+}
+
+/// The answer to a collector that asks for a collection job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectionCreated {
+    /// A new job.
+    Created(CollectionJobId),
+    /// The same request made this job before, and it was not deleted.
+    Existing(CollectionJobId),
+    /// Part of the interval is collected, or another unfinished job covers part of it.
+    Overlap,
+}
+
+/// How far a collection job is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CollectionState {
+    /// Not finished; the collector learns nothing more.
+    Pending,
+    /// The encoded `CollectionJobResp`.
+    Finished(Vec<u8>),
+    /// Given up, with the URN of the DAP problem type and a sentence.
+    Failed {
+        /// `urn:ietf:params:ppm:dap:error:...`
+        problem: String,
+        /// For people.
+        detail: String,
+    },
+}
+
+/// The answer to a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectionDeleted {
+    /// Gone, now or earlier.
+    Deleted,
+    /// Its batch is closing: it must finish first, or the batch would be lost.
+    UnderWay,
+}
+
+/// A collection job in the hands of a worker.
+#[derive(Clone, Debug)]
+pub struct LeasedCollection {
+    /// The right to work on it.
+    pub lease: Lease,
+    /// The task.
+    pub task_id: TaskId,
+    /// The collector's name for it.
+    pub id: CollectionJobId,
+    /// The collector's request, byte for byte.
+    pub request: Vec<u8>,
+    /// The digest of the aggregate-share request, if one may have been sent before.
+    pub request_digest: Option<Digest>,
+}
+
+/// How far the closing of a batch is.
+#[derive(Clone, Debug)]
+pub enum Closing {
+    /// Fewer than the minimum so far; the batch stays open.
+    TooFew,
+    /// Closed to new reports; reports accepted before are still on their way.
+    Draining,
+    /// Complete.
+    Drained {
+        /// The batch as the helper is asked for it.
+        selector: BatchSelector,
+        /// The leader's aggregate.
+        aggregate: BucketAggregate,
+    },
+}
+
+/// The helper's commit of one aggregation job.
+#[derive(Clone, Debug)]
+pub struct HelperCommit {
+    /// The reports whose output shares are in `buckets`.
+    pub reports: Vec<(Bucket, ReportId)>,
+    /// What is added to which bucket.
+    pub buckets: BucketAggregates,
+    /// Refused reports.
+    pub rejections: Rejections,
+    /// The encoded response, given again to the same request.
+    pub response: Vec<u8>,
+}
+
+/// What became of a helper's commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// Done.
+    Done,
+    /// The same request was answered before, with these bytes; nothing was added.
+    Already(Vec<u8>),
+    /// Since the state was loaded, a report was spent, a bucket collected or its contents changed.
+    /// Nothing was added: load again and recompute.
+    Conflict,
+}
+
+/// A batch as an aggregator holds it.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Merged over its buckets; `None` if nothing is in it.
+    pub aggregate: Option<BucketAggregate>,
+    /// Whether any of its buckets was collected.
+    pub collected: bool,
+}
+
+/// Totals of one task since it began, for operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reports whose output shares are in a bucket, collected or not.
+    pub aggregated: u64,
+    /// Reports refused after they were acknowledged (leader), or in a job (helper).
+    pub rejections: Rejections,
+}
+
+/// How much waits, for back-pressure and metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Bytes of reports accepted and not yet in a job, with the store's own framing.
+    pub backlog_bytes: u64,
+    /// Bytes of all segments on disk.
+    pub segment_bytes: u64,
+    /// Aggregation jobs not yet committed.
+    pub jobs: u64,
+    /// Collection jobs not yet finished.
+    pub collections: u64,
+}
+
+/// What both roles need.
+#[async_trait]
+pub trait TaskStore: Send + Sync + 'static {
+    /// Remembers a task that was provisioned in band (taskprov), by its encoded configuration.
+    /// Durable on return; repeating it changes nothing.
+    async fn put_task(&self, task_id: TaskId, configuration: Vec<u8>) -> Result<()>;
+
+    /// The tasks remembered by [`Self::put_task`].
+    async fn tasks(&self) -> Result<Vec<(TaskId, Vec<u8>)>>;
+
+    /// Deletes everything about a task: reports, jobs, buckets, ids, counters. Repeating it changes
+    /// nothing. For tasks whose interval, and the collector's grace after it, are over.
+    async fn forget_task(&self, task_id: TaskId) -> Result<()>;
+
+    /// Totals of a task.
+    async fn counters(&self, task_id: TaskId) -> Result<Counters>;
+
+    /// How much waits.
+    async fn load(&self) -> Result<Load>;
+}
+
+/// The leader's verbs.
+#[async_trait]
+pub trait LeaderStore: TaskStore {
+    /// Appends reports to the backlog. When the future resolves, each accepted one is durable (one
+    /// group commit serves all callers of the moment) and may be acknowledged. A report for a
+    /// closing or collected bucket is refused; no acknowledged report ever is for that reason.
+    /// Not idempotent: a report appended twice is refused as replayed when jobs are fixed.
+    async fn accept_reports(
+        &self,
+        reports: Vec<NewReport>,
+    ) -> Result<Vec<std::result::Result<(), Rejection>>>;
+
+    /// Reads the beginning of the backlog, at most so many reports and about so many bytes: reports
+    /// to be tried again first, once they have waited for [`REQUEUE_PAUSE`], then new ones.
+    async fn backlog(&self, max_reports: usize, max_bytes: usize) -> Result<Backlog>;
+
+    /// Takes a stretch of the backlog and fixes the sets of new jobs, in one durable transaction.
+    /// Whatever could make the leader refuse a report later is decided here: an id already taken in
+    /// its bucket or a closed bucket strikes the report from its job and counts it; the others' ids
+    /// are reserved. Goes through only if the backlog still begins at `from`.
+    async fn fix_jobs(
+        &self,
+        from: u64,
+        to: u64,
+        jobs: Vec<NewJob>,
+        rejections: Vec<(TaskId, Rejection)>,
+    ) -> Result<Fixed>;
+
+    /// Leases a job that is due and in nobody's hands, the oldest first, by the store's clock.
+    async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>>;
+
+    /// Makes the digest of the job's request durable, before its first byte is sent. The same digest
+    /// again changes nothing; another one is [`StoreError::RequestDiffers`]. For both kinds of job.
+    async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()>;
+
+    /// Commits a job: bucket contents, counters, requeued records and the death of its records in
+    /// one transaction; segments without live records are unlinked right after it. A repeated commit
+    /// is [`StoreError::Fenced`] and changes nothing. Each report of the job is in a bucket of the
+    /// job, or refused, or requeued: a commit that does not add up is [`StoreError::Backend`].
+    async fn commit_job(&self, lease: Lease, commit: JobCommit) -> Result<()>;
+
+    /// Gives a lease back; the job is due again after `pause` by the store's clock. Both kinds of job.
+    async fn release(&self, lease: Lease, pause: Duration) -> Result<()>;
+
+    /// Drops a job whose request the helper refused without committing anything. Its reports count
+    /// as [`Rejection::JobAbandoned`], their records die, their ids stay reserved.
+    async fn abandon_job(&self, lease: Lease) -> Result<()>;
+
+    /// Creates a collection job, or finds the one that the same request made. The id is
+    /// SHA-256(task, request, ordinal), the ordinal counting deleted jobs of the same request.
+    async fn create_collection(
+        &self,
+        task_id: TaskId,
+        request: Vec<u8>,
+        query: Query,
+    ) -> Result<CollectionCreated>;
+
+    /// How far a collection job is; `None` if there is no such job.
+    async fn collection(
+        &self,
+        task_id: TaskId,
+        id: CollectionJobId,
+    ) -> Result<Option<CollectionState>>;
+
+    /// Deletes a collection job that has not begun to close its batch, or has finished or failed.
+    /// Deleting it again changes nothing, also when the same request has made a new job since.
+    async fn delete_collection(
+        &self,
+        task_id: TaskId,
+        id: CollectionJobId,
+    ) -> Result<CollectionDeleted>;
+
+    /// Leases a collection job that is due, by the store's clock.
+    async fn lease_collection(&self, duration: Duration) -> Result<Option<LeasedCollection>>;
+
+    /// Closes the batch of a collection job once it holds at least `min_batch_size` committed
+    /// reports, then tells how far it has drained: reports accepted before the closing still enter,
+    /// none accepted after it does. Durable; repeat it until `Drained`, which then stays the same.
+    async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing>;
+
+    /// Stores the response, marks the batch collected for ever and deletes its shares and, in
+    /// time-interval tasks, its report ids. A repeated call is [`StoreError::Fenced`].
+    async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()>;
+
+    /// Ends a collection job without a result. A batch that was closed stays closed.
+    async fn fail_collection(&self, lease: Lease, problem: String, detail: String) -> Result<()>;
+
+    /// HPKE keys that live records name, and perhaps more (a store may keep count by segment).
+    async fn live_hpke_configs(&self) -> Result<Vec<HpkeConfigId>>;
+}
+
+/// The helper's verbs.
+#[async_trait]
+pub trait HelperStore: TaskStore {
+    /// The stored response to a request with this digest.
+    async fn response(&self, task_id: TaskId, digest: Digest) -> Result<Option<Vec<u8>>>;
+
+    /// Why each report could not be committed now: its id is spent or its bucket collected.
+    async fn spent_reports(
+        &self,
+        task_id: TaskId,
+        reports: Vec<(Bucket, ReportId)>,
+    ) -> Result<Vec<Option<Rejection>>>;
+
+    /// Commits a job: spent ids, buckets, counters and the response, in one durable transaction.
+    /// The same digest again adds nothing and returns the stored response.
+    async fn commit_helper_job(
+        &self,
+        task_id: TaskId,
+        digest: Digest,
+        commit: HelperCommit,
+    ) -> Result<Committed>;
+
+    /// Forgets a stored response, because the leader has committed. Ids stay spent.
+    async fn forget_response(&self, task_id: TaskId, digest: Digest) -> Result<()>;
+
+    /// The batch that a selector names.
+    async fn batch(&self, task_id: TaskId, selector: BatchSelector) -> Result<Batch>;
+
+    /// Marks a batch collected for ever, stores the response, deletes the shares, the stored
+    /// responses of its jobs and, in time-interval tasks, its report ids; all if the batch still has
+    /// this count and checksum and nothing of it was collected, else [`Committed::Conflict`].
+    async fn collect_batch(
+        &self,
+        task_id: TaskId,
+        selector: BatchSelector,
+        expected: (u64, [u8; 32]),
+        digest: Digest,
+        response: Vec<u8>,
+    ) -> Result<Committed>;
+}

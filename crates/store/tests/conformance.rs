@@ -1,0 +1,27 @@
+//! One suite for every store: what the verbs promise, tried on each back-end, and on the SQLite store
+//! over files that forget what was not synced.
+//!
+//! `futures_executor` runs it: the futures need no runtime.
+
+#[cfg(test)]
+mod conformance {
+    mod bench;
+    mod forgetful;
+    mod reports;
+
+    mod driver;
+
+    mod collections;
+    mod drains;
+    mod durable;
+    mod fencing;
+    mod helper;
+    mod helper_batches;
+    mod jobs;
+    mod leader_selected;
+    mod model;
+    mod replays;
+    mod requeues;
+    mod tasks;
+    mod uploads;
+}

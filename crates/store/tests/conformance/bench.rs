@@ -1,0 +1,234 @@
+//! The back-ends, under a clock that the test moves.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sotto_store::{
+    Clock, HelperStore, LeaderStore, MemoryStore, Result, SqliteOptions, SqliteStore,
+};
+use tempfile::TempDir;
+
+use super::forgetful::ForgetfulFiles;
+
+/// How long the tests lease for.
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+
+/// Short, so that a few reports fill several.
+const SEGMENT_BYTES: u64 = 1_000;
+
+/// A store of both roles.
+pub(crate) trait Store: LeaderStore + HelperStore {}
+impl<S: LeaderStore + HelperStore> Store for S {}
+
+/// Which store, and what [`Bench::restart`] does to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Cannot be restarted: only its leases run out.
+    Memory,
+    /// The same: what is kept in memory must stay right.
+    Sqlite,
+    /// The process is killed: whatever was written is there, synced or not.
+    SqliteKilled,
+    /// The power fails: of the segments, only what was synced is there.
+    SqlitePowerless,
+}
+
+/// One store in a test's hands.
+pub(crate) struct Bench {
+    kind: Kind,
+    max_backlog_bytes: u64,
+    clock_ms: Arc<AtomicU64>,
+    fresh: AtomicU64,
+    // Before its directory, which is removed when dropped.
+    store: Option<Arc<dyn Store>>,
+    dir: Option<TempDir>,
+    files: ForgetfulFiles,
+}
+
+/// Makes a test of each case for each store.
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => {
+        $crate::conformance::bench::on_store!(memory, Memory, $($case),+);
+        $crate::conformance::bench::on_store!(sqlite, Sqlite, $($case),+);
+        $crate::conformance::bench::on_store!(sqlite_killed, SqliteKilled, $($case),+);
+        $crate::conformance::bench::on_store!(sqlite_powerless, SqlitePowerless, $($case),+);
+    };
+}
+pub(crate) use on_every_store;
+
+macro_rules! on_store {
+    ($module:ident, $kind:ident, $($case:ident),+) => {
+        mod $module {
+            use $crate::conformance::bench::{Bench, Kind};
+            $(
+                #[test]
+                fn $case() {
+                    super::$case(&mut Bench::new(Kind::$kind));
+                }
+            )+
+        }
+    };
+}
+pub(crate) use on_store;
+
+impl Bench {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self::seeded(kind, 1)
+    }
+
+    /// A store whose power failures follow this seed.
+    pub(crate) fn seeded(kind: Kind, seed: u64) -> Self {
+        Self::with(kind, seed, u64::MAX)
+    }
+
+    /// The same kind of store, empty, that takes no reports beyond this backlog.
+    pub(crate) fn bounded(&self, max_backlog_bytes: u64) -> Self {
+        Self::with(self.kind, 1, max_backlog_bytes)
+    }
+
+    fn with(kind: Kind, seed: u64, max_backlog_bytes: u64) -> Self {
+        let mut bench = Self {
+            kind,
+            max_backlog_bytes,
+            // Not zero, so that a moment in the past can be told from no moment.
+            clock_ms: Arc::new(AtomicU64::new(1_000_000)),
+            fresh: AtomicU64::new(0),
+            store: None,
+            dir: (kind != Kind::Memory).then(temporary_dir),
+            files: ForgetfulFiles::new(seed),
+        };
+        bench.store = Some(bench.open());
+        bench
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        self.store.as_ref().unwrap()
+    }
+
+    /// Where a durable store lies.
+    pub(crate) fn dir(&self) -> Option<&Path> {
+        self.dir.as_ref().map(TempDir::path)
+    }
+
+    /// The segments of [`Kind::SqlitePowerless`].
+    pub(crate) fn files(&self) -> &ForgetfulFiles {
+        &self.files
+    }
+
+    /// Bytes that this bench has not given out before.
+    pub(crate) fn fresh_bytes(&self) -> [u8; 32] {
+        let mut bytes = [0xee; 32];
+        bytes[..8].copy_from_slice(&self.fresh.fetch_add(1, Ordering::SeqCst).to_be_bytes());
+        bytes
+    }
+
+    pub(crate) fn advance(&self, time: Duration) {
+        let time_ms = u64::try_from(time.as_millis()).unwrap();
+        self.clock_ms.fetch_add(time_ms, Ordering::SeqCst);
+    }
+
+    /// Ends the store without warning and opens it again, where it can be; in any case every lease
+    /// and pause is over.
+    pub(crate) fn restart(&mut self) {
+        match self.kind {
+            Kind::Memory | Kind::Sqlite => self.advance(LEASE),
+            Kind::SqliteKilled | Kind::SqlitePowerless => self.crash(),
+        }
+    }
+
+    /// The same, but the power goes again after so many changes to the segments, which may be before
+    /// the store is open: then it is opened once more. Returns whether the power is still to go.
+    pub(crate) fn restart_interrupted(&mut self, operations: u64) -> bool {
+        self.crash_disk(self.files.restart());
+        self.files.cut_power_after(operations);
+        match self.try_open() {
+            Ok(store) => {
+                self.store = Some(store);
+                true
+            }
+            Err(_) => {
+                self.crash();
+                false
+            }
+        }
+    }
+
+    /// Only the process of a [`Kind::SqlitePowerless`] ends: what it wrote is there, but not synced.
+    pub(crate) fn restart_process(&mut self) {
+        self.crash_disk(self.files.restart_process());
+        self.store = Some(self.open());
+    }
+
+    fn crash(&mut self) {
+        self.crash_disk(self.files.restart());
+        self.store = Some(self.open());
+    }
+
+    /// What is on the disk now becomes another directory; the old one ends in its own time.
+    fn crash_disk(&mut self, files: ForgetfulFiles) {
+        let image = temporary_dir();
+        let dir = self.dir.as_ref().unwrap().path();
+        self.files = files;
+        // Segments first: what the database says to be dead may be gone, not the other way round.
+        for folder in ["segments", ""] {
+            copy_files(&dir.join(folder), &image.path().join(folder));
+        }
+        self.store = None;
+        self.dir = Some(image);
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        self.try_open().unwrap()
+    }
+
+    fn try_open(&self) -> Result<Arc<dyn Store>> {
+        let reader = Arc::clone(&self.clock_ms);
+        let clock: Clock = Arc::new(move || reader.load(Ordering::SeqCst));
+        let options = SqliteOptions {
+            max_backlog_bytes: self.max_backlog_bytes,
+            segment_bytes: SEGMENT_BYTES,
+            cache_bytes: 1 << 20,
+            clock: Some(Arc::clone(&clock)),
+        };
+        match (self.kind, self.dir()) {
+            (Kind::Sqlite | Kind::SqliteKilled, Some(dir)) => {
+                Ok(Arc::new(SqliteStore::open(dir, options)?))
+            }
+            (Kind::SqlitePowerless, Some(dir)) => {
+                let files = Arc::new(self.files.clone());
+                Ok(Arc::new(SqliteStore::open_with_files(dir, options, files)?))
+            }
+            _ => {
+                let store = MemoryStore::with_clock(clock);
+                Ok(Arc::new(store.with_max_backlog_bytes(self.max_backlog_bytes)))
+            }
+        }
+    }
+}
+
+/// A directory in memory where there is such a thing: the crashes are played, so nothing is proved by
+/// a real disk, and each test commits often.
+fn temporary_dir() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let in_memory = memory.is_dir().then(|| TempDir::new_in(memory).ok()).flatten();
+    in_memory.unwrap_or_else(|| TempDir::new().unwrap())
+}
+
+/// Copies the files of a folder, which need not exist. SQLite's index of its log is left out: it is
+/// built anew.
+fn copy_files(from: &Path, to: &Path) {
+    let Ok(entries) = std::fs::read_dir(from) else { return };
+    std::fs::create_dir_all(to).unwrap();
+    for entry in entries {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        if entry.file_type().unwrap().is_file() && !name.to_string_lossy().ends_with("-shm") {
+            // Read and written, not `fs::copy`: a segment that goes meanwhile is dead.
+            if let Ok(bytes) = std::fs::read(entry.path()) {
+                std::fs::write(to.join(name), bytes).unwrap();
+            }
+        }
+    }
+}
