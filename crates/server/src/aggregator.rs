@@ -1,0 +1,219 @@
+//! What leader and helper have in common: keys, tasks, bodies, the pool, and who may ask.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, HeaderValue};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sotto_protocol::{Abort, Fault, HpkeKeyring, Moment};
+use sotto_store::{StoreError, TaskStore};
+use sotto_wire::{Encode, MediaType, ProblemType, Role, TaskId};
+
+use crate::auth::AuthToken;
+use crate::config::{BodyLimits, ServerConfig};
+use crate::error::BindError;
+use crate::health::{Concern, Health};
+use crate::http::{self, BodyReader};
+use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::pool::CpuPool;
+use crate::problem::Failure;
+use crate::provision::Provisioner;
+use crate::tasks::{ServedTask, TaskRegistry};
+
+/// Shared by all requests and loops of one server.
+#[derive(Debug)]
+pub(crate) struct Aggregator {
+    pub(crate) keys: Arc<HpkeKeyring>,
+    pub(crate) tasks: Arc<TaskRegistry>,
+    pub(crate) pool: CpuPool,
+    pub(crate) cpu_threads: usize,
+    pub(crate) bodies: BodyReader,
+    pub(crate) body_limits: BodyLimits,
+    pub(crate) health: Arc<Health>,
+    pub(crate) metrics: Arc<MetricsRegistry>,
+    pub(crate) base_path: String,
+    pub(crate) retention_grace: Duration,
+    pub(crate) drain_deadline: Duration,
+    provisioner: Option<Provisioner>,
+    hpke_config_list: Bytes,
+    hpke_cache_control: HeaderValue,
+    hpke_config_route: RouteMetrics,
+}
+
+impl Aggregator {
+    /// Checks the configuration and loads the tasks that the store remembers.
+    pub(crate) async fn new(
+        role: Role,
+        config: ServerConfig,
+        store: Arc<dyn TaskStore>,
+    ) -> Result<Self, BindError> {
+        let keys = HpkeKeyring::new(&config.hpke_keys)?;
+        let hpke_config_list = keys.config_list()?.to_bytes().into();
+        let tasks =
+            Arc::new(TaskRegistry::new(role, config.insecure_plain_tasks, config.insecure_http));
+        for task in config.tasks {
+            tasks.add(task)?;
+        }
+        let provisioner = match config.taskprov {
+            Some(_) if !config.insecure_plain_tasks => {
+                return Err(BindError::Config(
+                    "taskprov announces plain DAP tasks, which need insecure_plain_tasks".into(),
+                ));
+            }
+            Some(taskprov) => Some(Provisioner::load(role, taskprov, &tasks, store).await?),
+            None if !store.tasks().await?.is_empty() => {
+                return Err(BindError::Config(
+                    "the store holds tasks that were announced by taskprov, and taskprov is not \
+                     configured any more: their reports would be lost"
+                        .into(),
+                ));
+            }
+            None => None,
+        };
+        let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
+        let pool = CpuPool::new(config.cpu_threads, config.cpu_queue).map_err(threads)?;
+        let metrics = Arc::new(MetricsRegistry::new()?);
+        let max_age = format!("max-age={}", config.hpke_config_max_age.as_secs());
+        Ok(Self {
+            keys: Arc::new(keys),
+            tasks,
+            pool,
+            cpu_threads: config.cpu_threads.max(1),
+            bodies: BodyReader::new(config.bodies.max_memory, config.bodies.timeout),
+            body_limits: config.bodies,
+            health: Arc::default(),
+            hpke_config_route: metrics.route("hpke_config"),
+            metrics,
+            base_path: base_path(&config.base_path)?,
+            retention_grace: config.retention_grace,
+            drain_deadline: config.drain_deadline,
+            provisioner,
+            hpke_config_list,
+            hpke_cache_control: HeaderValue::try_from(max_age)
+                .unwrap_or(HeaderValue::from_static("no-cache")),
+        })
+    }
+
+    /// The task of a URL, provisioned first if the request announces it.
+    pub(crate) async fn task(
+        &self,
+        task_id: &str,
+        headers: &HeaderMap,
+    ) -> Result<Arc<ServedTask>, Failure> {
+        let task_id = http::parse_task_id(task_id)?;
+        match (self.tasks.task(&task_id), &self.provisioner) {
+            // Its ids and buckets are being forgotten, and with them what was counted.
+            (Some(task), _) if self.is_over(&task) => Err(unrecognized_task(task_id)),
+            (Some(task), _) => Ok(task),
+            (None, Some(provisioner)) => {
+                provisioner.provision(task_id, headers, &self.tasks, now()).await
+            }
+            (None, None) => Err(unrecognized_task(task_id)),
+        }
+    }
+
+    /// The same for a request that must show a token.
+    pub(crate) async fn authenticated_task(
+        &self,
+        task_id: &str,
+        headers: &HeaderMap,
+        peer: Peer,
+    ) -> Result<Arc<ServedTask>, Failure> {
+        let known = self.tasks.task(&http::parse_task_id(task_id)?);
+        if known.is_none()
+            && let Some(provisioner) = &self.provisioner
+        {
+            // A stranger must not make us remember a task.
+            provisioner.check(peer, headers)?;
+        }
+        let task = self.task(task_id, headers).await?;
+        peer.token(&task).ok_or(Failure::Forbidden)?.check(headers)?;
+        Ok(task)
+    }
+
+    /// Whether a task's interval, and the collector's grace after it, have passed.
+    pub(crate) fn is_over(&self, task: &ServedTask) -> bool {
+        let task = &task.aggregator().task;
+        let precision = task.configuration().time_precision();
+        task.interval().is_some_and(|interval| {
+            let end = interval.end().start_seconds(precision);
+            end.saturating_add(self.retention_grace.as_secs()) <= now().0
+        })
+    }
+
+    /// The path of a resource of a task, for `Location`.
+    pub(crate) fn path(&self, task: &ServedTask, resource: &str) -> String {
+        format!("{}/tasks/{}/{resource}", self.base_path, task.id())
+    }
+
+    /// Notes that the store failed one of the loops.
+    pub(crate) fn store_failed(&self, error: &StoreError) {
+        tracing::error!(%error, "the store failed");
+        self.store_in_trouble();
+    }
+
+    /// Notes that the store failed a request, whose answer is logged elsewhere.
+    pub(crate) fn store_in_trouble(&self) {
+        self.health.raise(Concern::Store, "the last write or read failed; see the log");
+    }
+}
+
+/// Who sends a request that needs a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Leader,
+    Collector,
+}
+
+impl Peer {
+    fn token(self, task: &ServedTask) -> Option<&AuthToken> {
+        match self {
+            Self::Leader => Some(task.leader_token()),
+            Self::Collector => task.collector_token(),
+        }
+    }
+}
+
+/// Serves `hpke_config`. DAP, section "HPKE Configuration Request".
+pub(crate) async fn hpke_config(State(aggregator): State<Arc<Aggregator>>) -> Response {
+    let body = aggregator.hpke_config_list.clone();
+    let mut response = http::message(StatusCode::OK, MediaType::HpkeConfigList, body);
+    response.headers_mut().insert(CACHE_CONTROL, aggregator.hpke_cache_control.clone());
+    aggregator.hpke_config_route.observe(200, 0.0);
+    response
+}
+
+/// The operating system's clock.
+pub(crate) fn now() -> Moment {
+    Moment(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// A generator seeded by the operating system.
+pub(crate) fn rng() -> Result<ChaCha20Rng, Fault> {
+    let mut seed = [0; 32];
+    aws_lc_rs::rand::fill(&mut seed)
+        .map_err(|_| Fault("the operating system gives no randomness".into()))?;
+    Ok(ChaCha20Rng::from_seed(seed))
+}
+
+pub(crate) fn unrecognized_task(task_id: TaskId) -> Failure {
+    let detail = "This aggregator does not serve the task.";
+    Abort::new(ProblemType::UnrecognizedTask, detail).for_task(task_id).into()
+}
+
+/// A base path begins with a slash and does not end with one; the empty one is fine.
+fn base_path(configured: &str) -> Result<String, BindError> {
+    let path = configured.trim_end_matches('/');
+    let fine = path.is_empty() || path.starts_with('/');
+    let literal = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?#%".contains(&byte));
+    if fine && literal {
+        Ok(path.to_owned())
+    } else {
+        Err(BindError::Config(format!("the base path {configured:?} is not a path of a URL")))
+    }
+}

@@ -1,0 +1,98 @@
+//! Why a server does not start, or ended.
+
+use std::io;
+use std::net::SocketAddr;
+
+use sotto_protocol::{Fault, TaskError};
+use sotto_store::StoreError;
+use sotto_wire::TaskId;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// A setting that cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// Plain HTTP would leave the machine.
+    #[error(
+        "plain HTTP at {address} would be readable by others: configure certificates, listen on \
+         loopback, or set insecure_http"
+    )]
+    PlainHttp {
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The certificate or its key.
+    #[error("the TLS certificate or key cannot be used: {0}")]
+    Certificate(String),
+    /// A task that this server does not serve.
+    #[error(transparent)]
+    Task(#[from] TaskRefused),
+    /// Stored reports name keys that are not configured: they could never be opened.
+    #[error(
+        "stored reports need the HPKE keys with ids {0:?}, which are not configured: keep old keys \
+         until their reports are aggregated"
+    )]
+    MissingKeys(Vec<u8>),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A key, a thread.
+    #[error("{0}")]
+    Fault(#[from] Fault),
+}
+
+/// Why a task is not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaskRefused {
+    /// There is no recipe behind it.
+    #[error(
+        "task {0} is a plain DAP task: devices cannot check what they take part in. \
+         Set insecure_plain_tasks to serve it all the same"
+    )]
+    Plain(TaskId),
+    /// It is for the other aggregator.
+    #[error("task {0} is configured for the other role")]
+    OtherRole(TaskId),
+    /// A task of this id is served already.
+    #[error("task {0} is served already")]
+    Exists(TaskId),
+    /// The helper's URL cannot be used.
+    #[error("task {task_id} names a helper that cannot be asked: {reason}")]
+    HelperUrl {
+        /// The task.
+        task_id: TaskId,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The leader needs a token for collectors.
+    #[error("task {0} has no token for its collector")]
+    NoCollectorToken(TaskId),
+    /// Its stored configuration cannot be used any more.
+    #[error("the stored task {task_id} cannot be served: {error}")]
+    Stored {
+        /// The task.
+        task_id: TaskId,
+        /// Why.
+        error: TaskError,
+    },
+}
+
+/// Why a running server ended by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// A loop that must run for ever has panicked.
+    #[error("a loop of the server has panicked")]
+    Panicked,
+    /// A loop that must run for ever has ended.
+    #[error("the {0} loop has ended")]
+    Ended(&'static str),
+}

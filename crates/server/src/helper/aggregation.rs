@@ -1,0 +1,210 @@
+//! `tasks/{task-id}/aggregation_jobs`. DAP, section "Aggregate Initialization" and following.
+//!
+//! A job's id is the digest of the request that created it, so that creation is idempotent.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use sotto_protocol::helper::{
+    HelperOutcome, consume_aggregation_job_continue_req, consume_aggregation_job_init_req,
+    parse_aggregation_job_init_req,
+};
+use sotto_protocol::{Abort, Digest, Rejection, RequestKind, request_digest};
+use sotto_store::{Committed, HelperCommit};
+use sotto_wire::{AggregationJobId, MediaType, ProblemType};
+
+use super::{HelperState, MAX_CONFLICTS};
+use crate::aggregator::{Peer, now};
+use crate::http::{self, ReadBody};
+use crate::problem::Failure;
+use crate::service::answer;
+use crate::tasks::ServedTask;
+
+pub(super) async fn post(
+    State(helper): State<Arc<HelperState>>,
+    Path(task_id): Path<String>,
+    request: Request,
+) -> Response {
+    answer(&helper.metrics.job_post, create(&helper, &task_id, request)).await
+}
+
+pub(super) async fn get(
+    State(helper): State<Arc<HelperState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let query = query.unwrap_or_default();
+    answer(&helper.metrics.job_get, poll(&helper, &task_id, &id, &query, &headers)).await
+}
+
+pub(super) async fn resume(
+    State(helper): State<Arc<HelperState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    answer(&helper.metrics.job_continue, continue_job(&helper, &task_id, &id, request)).await
+}
+
+pub(super) async fn delete(
+    State(helper): State<Arc<HelperState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    answer(&helper.metrics.job_delete, remove(&helper, &task_id, &id, &headers)).await
+}
+
+async fn create(
+    helper: &HelperState,
+    task_id: &str,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let aggregator = &helper.aggregator;
+    let task = aggregator.authenticated_task(task_id, &parts.headers, Peer::Leader).await?;
+    http::expect_media_type(&parts.headers, MediaType::AggregationJobInitReq)?;
+    let body = aggregator.bodies.read(body, aggregator.body_limits.max_aggregation_job).await?;
+    let body = Arc::new(body);
+    let digest = digest(helper, &task, &body).await?;
+    let response = match helper.store.response(*task.id(), digest).await? {
+        Some(stored) => {
+            helper.metrics.jobs.replayed.increment(1);
+            stored
+        }
+        None => aggregate(helper, &task, &body, digest).await?,
+    };
+    let id = AggregationJobId::new(digest);
+    let location = aggregator.path(&task, &format!("aggregation_jobs/{id}?step=0"));
+    let message = http::message(StatusCode::CREATED, MediaType::AggregationJobResp, response);
+    Ok(http::at(message, &location))
+}
+
+/// Judges, sums and commits a job, again from the start if the state changed meanwhile.
+async fn aggregate(
+    helper: &HelperState,
+    task: &Arc<ServedTask>,
+    body: &Arc<ReadBody>,
+    digest: Digest,
+) -> Result<Vec<u8>, Failure> {
+    let reports = parse_aggregation_job_init_req(task.aggregator(), body.bytes())?.reports();
+    for _ in 0..MAX_CONFLICTS {
+        let spent = helper.store.spent_reports(*task.id(), reports.clone()).await?;
+        let outcome = verify(helper, task, body, spent).await?;
+        let aggregated = outcome.reports.len() as u64;
+        let (rejections, response) = (outcome.rejections.clone(), outcome.response.clone());
+        let commit = HelperCommit {
+            reports: outcome.reports,
+            buckets: outcome.buckets,
+            rejections: outcome.rejections,
+            response: outcome.response,
+        };
+        match helper.store.commit_helper_job(*task.id(), digest, commit).await? {
+            Committed::Done => {
+                helper.metrics.jobs.committed.increment(1);
+                helper.metrics.reports_aggregated.increment(aggregated);
+                helper.metrics.reports_dropped.add_all(&rejections);
+                return Ok(response);
+            }
+            Committed::Already(stored) => {
+                helper.metrics.jobs.replayed.increment(1);
+                return Ok(stored);
+            }
+            Committed::Conflict => helper.metrics.jobs.conflicted.increment(1),
+        }
+    }
+    Err(Failure::Contended)
+}
+
+async fn verify(
+    helper: &HelperState,
+    task: &Arc<ServedTask>,
+    body: &Arc<ReadBody>,
+    spent: Vec<Option<Rejection>>,
+) -> Result<HelperOutcome, Failure> {
+    let (task, body) = (Arc::clone(task), Arc::clone(body));
+    let keys = Arc::clone(&helper.aggregator.keys);
+    let verified = helper.aggregator.pool.try_run(move || {
+        // Parsing again is cheap beside opening and verifying.
+        let parsed = parse_aggregation_job_init_req(task.aggregator(), body.bytes())?;
+        let outcome =
+            consume_aggregation_job_init_req(task.aggregator(), &keys, parsed, &spent, now())?;
+        Ok::<_, Failure>(outcome)
+    });
+    verified.await?
+}
+
+/// The digest of a request, on the pool: a large one takes milliseconds to hash.
+async fn digest(
+    helper: &HelperState,
+    task: &ServedTask,
+    body: &Arc<ReadBody>,
+) -> Result<Digest, Failure> {
+    let (task_id, body) = (*task.id(), Arc::clone(body));
+    let hash = move || request_digest(&task_id, RequestKind::AggregationJobInit, body.bytes());
+    Ok(helper.aggregator.pool.try_run(hash).await?)
+}
+
+async fn poll(
+    helper: &HelperState,
+    task_id: &str,
+    id: &str,
+    query: &str,
+    headers: &HeaderMap,
+) -> Result<Response, Failure> {
+    let task = helper.aggregator.authenticated_task(task_id, headers, Peer::Leader).await?;
+    let stored = match parse_id(id) {
+        Some(id) => helper.store.response(*task.id(), *id.as_bytes()).await?,
+        None => None,
+    };
+    let abort =
+        |problem, detail: &str| Failure::from(Abort::new(problem, detail).for_task(*task.id()));
+    let response = stored.ok_or_else(|| {
+        abort(ProblemType::UnrecognizedAggregationJob, "There is no such aggregation job.")
+    })?;
+    match step(query) {
+        Some(0) => Ok(http::message(StatusCode::OK, MediaType::AggregationJobResp, response)),
+        Some(_) => Err(abort(ProblemType::StepMismatch, "The job is finished after step 0.")),
+        None => Err(abort(ProblemType::InvalidMessage, "The query names no step.")),
+    }
+}
+
+async fn continue_job(
+    helper: &HelperState,
+    task_id: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let aggregator = &helper.aggregator;
+    let task = aggregator.authenticated_task(task_id, &parts.headers, Peer::Leader).await?;
+    http::expect_media_type(&parts.headers, MediaType::AggregationJobContinueReq)?;
+    let body = aggregator.bodies.read(body, aggregator.body_limits.max_aggregation_job).await?;
+    let known = match parse_id(id) {
+        Some(id) => helper.store.response(*task.id(), *id.as_bytes()).await?.is_some(),
+        None => false,
+    };
+    Err(consume_aggregation_job_continue_req(task.aggregator(), body.bytes(), known).into())
+}
+
+async fn remove(
+    helper: &HelperState,
+    task_id: &str,
+    id: &str,
+    headers: &HeaderMap,
+) -> Result<Response, Failure> {
+    let task = helper.aggregator.authenticated_task(task_id, headers, Peer::Leader).await?;
+    if let Some(id) = parse_id(id) {
+        helper.store.forget_response(*task.id(), *id.as_bytes()).await?;
+    }
+    Ok(http::empty(StatusCode::NO_CONTENT))
+}
+
+fn parse_id(text: &str) -> Option<AggregationJobId> {
+    text.parse().ok()
+}
+
+fn step(query: &str) -> Option<u16> {
+    query.split('&').find_map(|pair| pair.strip_prefix("step="))?.parse().ok()
+}

@@ -1,0 +1,88 @@
+//! What a helper counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::Counter;
+
+use super::HelperState;
+use crate::health::Concern;
+use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
+use crate::shutdown::Shutdown;
+
+/// How often the store is asked whether it still answers.
+const CHECK_PAUSE: Duration = Duration::from_secs(5);
+
+pub(super) struct HelperMetrics {
+    pub(super) job_post: RouteMetrics,
+    pub(super) job_get: RouteMetrics,
+    pub(super) job_continue: RouteMetrics,
+    pub(super) job_delete: RouteMetrics,
+    pub(super) share_post: RouteMetrics,
+    pub(super) share_get: RouteMetrics,
+    pub(super) share_delete: RouteMetrics,
+    pub(super) reports_aggregated: Counter,
+    pub(super) reports_dropped: RejectionCounters,
+    pub(super) jobs: JobCounters,
+    pub(super) shares: ShareCounters,
+}
+
+pub(super) struct JobCounters {
+    pub(super) committed: Counter,
+    pub(super) replayed: Counter,
+    pub(super) conflicted: Counter,
+}
+
+pub(super) struct ShareCounters {
+    pub(super) collected: Counter,
+    pub(super) replayed: Counter,
+    pub(super) conflicted: Counter,
+}
+
+impl HelperMetrics {
+    pub(super) fn new(registry: &MetricsRegistry) -> Self {
+        let [committed, replayed, conflicted] = registry.counters(
+            "sotto_aggregation_jobs_total",
+            "Aggregation jobs by what became of them.",
+            "outcome",
+            ["committed", "replayed", "conflicted"],
+        );
+        let jobs = JobCounters { committed, replayed, conflicted };
+        let [collected, replayed, conflicted] = registry.counters(
+            "sotto_aggregate_shares_total",
+            "Aggregate shares by what became of them.",
+            "outcome",
+            ["collected", "replayed", "conflicted"],
+        );
+        Self {
+            job_post: registry.route("aggregation_job_post"),
+            job_get: registry.route("aggregation_job_get"),
+            job_continue: registry.route("aggregation_job_continue"),
+            job_delete: registry.route("aggregation_job_delete"),
+            share_post: registry.route("aggregate_share_post"),
+            share_get: registry.route("aggregate_share_get"),
+            share_delete: registry.route("aggregate_share_delete"),
+            reports_aggregated: registry
+                .counter("sotto_reports_aggregated_total", "Reports counted in a batch."),
+            reports_dropped: registry
+                .rejections("sotto_reports_dropped_total", "Reports refused in a job."),
+            jobs,
+            shares: ShareCounters { collected, replayed, conflicted },
+        }
+    }
+}
+
+/// Notices whether the store still answers.
+pub(super) async fn run(helper: Arc<HelperState>, mut shutdown: Shutdown) {
+    loop {
+        match helper.store.load().await {
+            Ok(_) => helper.aggregator.health.clear(Concern::Store),
+            Err(error) => helper.aggregator.store_failed(&error),
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(CHECK_PAUSE) => {}
+        }
+    }
+}

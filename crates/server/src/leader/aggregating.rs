@@ -1,0 +1,174 @@
+//! Works off aggregation jobs: open and begin to verify, ask the helper, finish, commit.
+//!
+//! A retry recomputes the request from the fixed set and must arrive at the same digest. A job is
+//! abandoned only if this was the first send ever and the helper's answer guarantees that it
+//! committed nothing; in every other case it stays until it is committed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sotto_protocol::Rejection;
+use sotto_protocol::leader::aggregate::{
+    JobInput, LeaderJob, LeaderOutcome, consume_aggregation_job_resp,
+    produce_aggregation_job_init_req,
+};
+use sotto_store::{JobCommit, Lease, LeasedJob};
+
+use super::LeaderState;
+use super::pacing::JobKind;
+use super::setback::Setback;
+use crate::peer::{Created, PeerError, Resource, refuses_for_good};
+use crate::shutdown::Shutdown;
+use crate::tasks::ServedTask;
+
+/// How long an idle worker waits before it asks for jobs whose pause is over.
+const IDLE_PAUSE: Duration = Duration::from_millis(250);
+
+pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => return,
+            () = gates(&leader) => {}
+        }
+        // Not within the select: a lease that nobody heard of would keep the job from others.
+        match leader.store.lease_job(leader.config.lease).await {
+            Ok(Some(job)) => {
+                // There may be more where this one came from.
+                leader.jobs_ready.notify_one();
+                let lease = job.lease;
+                tokio::select! {
+                    biased;
+                    () = shutdown.begun() => leader.give_back(lease, Duration::ZERO).await,
+                    () = work(&leader, job) => {}
+                }
+                continue;
+            }
+            Ok(None) => {}
+            Err(error) => leader.aggregator.store_failed(&error),
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => return,
+            _ = tokio::time::timeout(IDLE_PAUSE, leader.jobs_ready.notified()) => {}
+        }
+    }
+}
+
+/// Resolves when any helper may be asked.
+async fn gates(leader: &LeaderState) {
+    while let Some(pause) = leader.pacing.pause_of_all(|| leader.aggregator.tasks.all()) {
+        let _ = tokio::time::timeout(pause, leader.pacing.opened()).await;
+    }
+}
+
+async fn work(leader: &Arc<LeaderState>, job: LeasedJob) {
+    let lease = job.lease;
+    leader.pacing.resume(JobKind::Aggregation, lease.job);
+    match attempt(leader, job).await {
+        Ok(()) => leader.job_ended.notify_one(),
+        Err(setback) => leader.set_back(JobKind::Aggregation, lease, setback).await,
+    }
+}
+
+async fn attempt(leader: &Arc<LeaderState>, job: LeasedJob) -> Result<(), Setback> {
+    let lease = job.lease;
+    let task =
+        leader.aggregator.tasks.task(&job.task_id).ok_or_else(|| {
+            Setback::Stop(format!("task {} is not configured any more", job.task_id))
+        })?;
+    if let Err(pause) = leader.pacing.admit(&task) {
+        return Err(Setback::Wait(leader.pacing.park(lease.job, pause)));
+    }
+    let (first_send, reports) = (job.request_digest.is_none(), job.records.len());
+    let mut prepared = prepare(leader, &task, job).await?;
+    if prepared.is_empty() {
+        let outcome = finish(leader, prepared, Bytes::new()).await?;
+        return commit(leader, lease, outcome).await;
+    }
+    leader.store.mark_sent(lease, prepared.digest).await?;
+    let request = Bytes::from(std::mem::take(&mut prepared.request));
+    let created = match leader.helper.create(&task, Resource::AggregationJob, request).await {
+        Ok(created) => created,
+        Err(error) => {
+            give_up_or_wait(leader, &task, lease, &error, first_send).await?;
+            leader.metrics.reports_dropped.add_many(Rejection::JobAbandoned, reports as u64);
+            return Ok(());
+        }
+    };
+    leader.pacing.succeeded(&task);
+    let Created { body, location } = created;
+    let outcome = finish(leader, prepared, body).await?;
+    commit(leader, lease, outcome).await?;
+    leader.delete_at_helper(task, location);
+    Ok(())
+}
+
+async fn prepare(
+    leader: &Arc<LeaderState>,
+    task: &Arc<ServedTask>,
+    job: LeasedJob,
+) -> Result<LeaderJob, Setback> {
+    let (task, keys) = (Arc::clone(task), Arc::clone(&leader.aggregator.keys));
+    let prepared = leader.aggregator.pool.run(move || {
+        let reports: Vec<&[u8]> = job.records.iter().map(|record| &*record.report).collect();
+        let input = JobInput { reports: &reports, now: job.now, batch_id: job.batch_id };
+        produce_aggregation_job_init_req(task.aggregator(), &keys, &input)
+    });
+    Ok(prepared.await??)
+}
+
+async fn finish(
+    leader: &LeaderState,
+    prepared: LeaderJob,
+    answer: Bytes,
+) -> Result<LeaderOutcome, Setback> {
+    let pool = &leader.aggregator.pool;
+    Ok(pool.run(move || consume_aggregation_job_resp(prepared, &answer)).await??)
+}
+
+async fn commit(leader: &LeaderState, lease: Lease, outcome: LeaderOutcome) -> Result<(), Setback> {
+    let LeaderOutcome { buckets, rejections, requeue } = outcome;
+    let aggregated = buckets.values().map(|bucket| bucket.count).sum();
+    let requeued = requeue.len() as u64;
+    let dropped = rejections.clone();
+    leader.store.commit_job(lease, JobCommit { buckets, rejections, requeue }).await?;
+    leader.metrics.jobs.committed.increment(1);
+    leader.metrics.reports_aggregated.increment(aggregated);
+    leader.metrics.reports_dropped.add_all(&dropped);
+    leader.intake.requeue(requeued);
+    Ok(())
+}
+
+/// The helper did not answer with a result. `Ok` means that the job was abandoned.
+async fn give_up_or_wait(
+    leader: &LeaderState,
+    task: &ServedTask,
+    lease: Lease,
+    error: &PeerError,
+    first_send: bool,
+) -> Result<(), Setback> {
+    leader.metrics.helper_failed(error);
+    if !refuses_for_good(error) {
+        let pause = leader.pacing.failed(task, error);
+        tracing::warn!(
+            reason = error.reason(),
+            "the helper did not answer a job; it is tried again"
+        );
+        return Err(Setback::Wait(leader.pacing.park(lease.job, pause)));
+    }
+    // It is there and speaks DAP.
+    leader.pacing.succeeded(task);
+    if !first_send {
+        let reason = format!(
+            "the helper refuses ({}) a request that it may have committed before",
+            error.reason()
+        );
+        return Err(Setback::Stop(reason));
+    }
+    leader.store.abandon_job(lease).await?;
+    tracing::error!(reason = error.reason(), "the helper refused a job; its reports are dropped");
+    leader.metrics.jobs.abandoned.increment(1);
+    Ok(())
+}

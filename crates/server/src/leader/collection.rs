@@ -1,0 +1,134 @@
+//! `tasks/{task-id}/collection_jobs`. DAP, section "Collection Job Initialization" and following.
+//!
+//! The collector learns nothing before its batch is complete, not even how many reports there are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use sotto_protocol::Abort;
+use sotto_protocol::leader::collect::consume_collection_job_req;
+use sotto_store::{CollectionCreated, CollectionDeleted, CollectionState};
+use sotto_wire::limits::MAX_COLLECTION_JOB_REQ_LEN;
+use sotto_wire::{CollectionJobId, MediaType, ProblemType, TaskId};
+
+use super::LeaderState;
+use crate::aggregator::Peer;
+use crate::http;
+use crate::problem::Failure;
+use crate::service::answer;
+
+/// When a collector is asked to come again.
+const POLL_PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) async fn post(
+    State(leader): State<Arc<LeaderState>>,
+    Path(task_id): Path<String>,
+    request: Request,
+) -> Response {
+    answer(&leader.metrics.collection_post, create(&leader, &task_id, request)).await
+}
+
+pub(super) async fn get(
+    State(leader): State<Arc<LeaderState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    answer(&leader.metrics.collection_get, poll(&leader, &task_id, &id, &headers)).await
+}
+
+pub(super) async fn delete(
+    State(leader): State<Arc<LeaderState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    answer(&leader.metrics.collection_delete, remove(&leader, &task_id, &id, &headers)).await
+}
+
+async fn create(
+    leader: &LeaderState,
+    task_id: &str,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let aggregator = &leader.aggregator;
+    let task = aggregator.authenticated_task(task_id, &parts.headers, Peer::Collector).await?;
+    http::expect_media_type(&parts.headers, MediaType::CollectionJobReq)?;
+    let body = aggregator.bodies.read(body, MAX_COLLECTION_JOB_REQ_LEN).await?;
+    let query = consume_collection_job_req(task.aggregator(), body.bytes())?;
+    let created = leader.store.create_collection(*task.id(), body.bytes().to_vec(), query).await?;
+    let id = match created {
+        CollectionCreated::Created(id) => {
+            leader.metrics.collections.created.increment(1);
+            leader.collections_ready.notify_one();
+            id
+        }
+        CollectionCreated::Existing(id) => id,
+        CollectionCreated::Overlap => {
+            let detail = "Part of the batch is collected, or another collection job covers it.";
+            let abort = Abort::new(ProblemType::BatchOverlap, detail).for_task(*task.id());
+            return Err(abort.into());
+        }
+    };
+    let location = aggregator.path(&task, &format!("collection_jobs/{id}"));
+    let answer = match leader.store.collection(*task.id(), id).await? {
+        Some(state) => state_answer(state, StatusCode::CREATED, *task.id())
+            .unwrap_or_else(Failure::into_response),
+        None => http::not_ready(StatusCode::CREATED, POLL_PAUSE),
+    };
+    Ok(http::at(answer, &location))
+}
+
+async fn poll(
+    leader: &LeaderState,
+    task_id: &str,
+    id: &str,
+    headers: &HeaderMap,
+) -> Result<Response, Failure> {
+    let task = leader.aggregator.authenticated_task(task_id, headers, Peer::Collector).await?;
+    let id = parse_id(id)?;
+    let state = leader.store.collection(*task.id(), id).await?.ok_or(Failure::NotFound)?;
+    state_answer(state, StatusCode::ACCEPTED, *task.id())
+}
+
+async fn remove(
+    leader: &LeaderState,
+    task_id: &str,
+    id: &str,
+    headers: &HeaderMap,
+) -> Result<Response, Failure> {
+    let task = leader.aggregator.authenticated_task(task_id, headers, Peer::Collector).await?;
+    match leader.store.delete_collection(*task.id(), parse_id(id)?).await? {
+        CollectionDeleted::Deleted => {
+            leader.metrics.collections.deleted.increment(1);
+            Ok(http::empty(StatusCode::NO_CONTENT))
+        }
+        CollectionDeleted::UnderWay => Err(Failure::Conflict(
+            "The batch is being closed: the job must finish first, or the batch would be lost.",
+        )),
+    }
+}
+
+/// `pending` is the status of a job that is not finished.
+fn state_answer(
+    state: CollectionState,
+    pending: StatusCode,
+    task_id: TaskId,
+) -> Result<Response, Failure> {
+    match state {
+        CollectionState::Pending => Ok(http::not_ready(pending, POLL_PAUSE)),
+        CollectionState::Finished(response) => {
+            Ok(http::message(StatusCode::OK, MediaType::CollectionJobResp, response))
+        }
+        CollectionState::Failed { problem, detail } => {
+            Err(Failure::Stored { problem, detail, task_id })
+        }
+    }
+}
+
+fn parse_id(text: &str) -> Result<CollectionJobId, Failure> {
+    // An id that we cannot have given out names nothing.
+    text.parse().map_err(|_| Failure::NotFound)
+}

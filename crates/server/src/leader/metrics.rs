@@ -1,0 +1,165 @@
+//! What a leader counts, and the loop that looks at how much waits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Unit};
+use sotto_store::Load;
+use sotto_wire::ProblemType;
+
+use super::LeaderState;
+use crate::health::Concern;
+use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
+use crate::peer::PeerError;
+use crate::shutdown::Shutdown;
+
+/// How often the load is looked at.
+const LOAD_PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct LeaderMetrics {
+    pub(super) upload: RouteMetrics,
+    pub(super) collection_post: RouteMetrics,
+    pub(super) collection_get: RouteMetrics,
+    pub(super) collection_delete: RouteMetrics,
+    pub(super) reports_accepted: Counter,
+    pub(super) reports_rejected: RejectionCounters,
+    pub(super) uploads_throttled: Counter,
+    pub(super) reports_aggregated: Counter,
+    pub(super) reports_dropped: RejectionCounters,
+    pub(super) jobs: JobCounters,
+    pub(super) collections: CollectionCounters,
+    helper_errors: Vec<(&'static str, Counter)>,
+    load: LoadGauges,
+}
+
+pub(super) struct JobCounters {
+    pub(super) formed: Counter,
+    pub(super) committed: Counter,
+    pub(super) abandoned: Counter,
+    pub(super) stopped: Counter,
+}
+
+pub(super) struct CollectionCounters {
+    pub(super) created: Counter,
+    pub(super) finished: Counter,
+    pub(super) failed: Counter,
+    pub(super) deleted: Counter,
+    pub(super) stopped: Counter,
+}
+
+struct LoadGauges {
+    backlog: Gauge,
+    segments: Gauge,
+    jobs: Gauge,
+    waiting_jobs: Gauge,
+    collections: Gauge,
+}
+
+impl LeaderMetrics {
+    pub(super) fn new(registry: &MetricsRegistry) -> Self {
+        let [formed, committed, abandoned, stopped] = registry.counters(
+            "sotto_aggregation_jobs_total",
+            "Aggregation jobs by what became of them.",
+            "outcome",
+            ["formed", "committed", "abandoned", "stopped"],
+        );
+        let [created, finished, failed, deleted, collections_stopped] = registry.counters(
+            "sotto_collection_jobs_total",
+            "Collection jobs by what became of them.",
+            "outcome",
+            ["created", "finished", "failed", "deleted", "stopped"],
+        );
+        let problems = ProblemType::ALL.map(ProblemType::token);
+        let reasons = PeerError::REASONS.into_iter().chain(problems).collect();
+        let bytes = |name, help| registry.gauge(name, Some(Unit::Bytes), help);
+        Self {
+            upload: registry.route("upload"),
+            collection_post: registry.route("collection_post"),
+            collection_get: registry.route("collection_get"),
+            collection_delete: registry.route("collection_delete"),
+            reports_accepted: registry
+                .counter("sotto_reports_accepted_total", "Reports acknowledged to devices."),
+            reports_rejected: registry
+                .rejections("sotto_reports_rejected_total", "Reports refused at upload."),
+            uploads_throttled: registry
+                .counter("sotto_uploads_throttled_total", "Uploads turned away because of load."),
+            reports_aggregated: registry
+                .counter("sotto_reports_aggregated_total", "Reports counted in a batch."),
+            reports_dropped: registry
+                .rejections("sotto_reports_dropped_total", "Acknowledged reports not counted."),
+            jobs: JobCounters { formed, committed, abandoned, stopped },
+            collections: CollectionCounters {
+                created,
+                finished,
+                failed,
+                deleted,
+                stopped: collections_stopped,
+            },
+            helper_errors: registry.counter_of_each(
+                "sotto_helper_request_errors_total",
+                "Requests that the helper did not answer with a result.",
+                "reason",
+                reasons,
+            ),
+            load: LoadGauges {
+                backlog: bytes("sotto_backlog_bytes", "Reports not yet in a job."),
+                segments: bytes("sotto_segment_bytes", "Reports on disk."),
+                jobs: registry.gauge("sotto_aggregation_jobs_open", None, "Jobs not committed."),
+                waiting_jobs: registry.gauge(
+                    "sotto_aggregation_jobs_waiting",
+                    None,
+                    "Jobs that wait for a helper or an operator.",
+                ),
+                collections: registry.gauge(
+                    "sotto_collection_jobs_open",
+                    None,
+                    "Collections not finished.",
+                ),
+            },
+        }
+    }
+
+    pub(super) fn helper_failed(&self, error: &PeerError) {
+        let reason = error.reason();
+        if let Some((_, counter)) = self.helper_errors.iter().find(|(known, _)| *known == reason) {
+            counter.increment(1);
+        }
+    }
+
+    fn set_load(&self, load: Load, waiting_jobs: u64) {
+        self.load.backlog.set(load.backlog_bytes as f64);
+        self.load.segments.set(load.segment_bytes as f64);
+        self.load.jobs.set(load.jobs as f64);
+        self.load.waiting_jobs.set(waiting_jobs as f64);
+        self.load.collections.set(load.collections as f64);
+    }
+}
+
+/// Watches the load, turns uploads away while the disk holds too much, and gives reports that came too
+/// early another chance.
+pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
+    loop {
+        leader.intake.return_requeued();
+        match leader.store.load().await {
+            Ok(load) => {
+                leader.aggregator.health.clear(Concern::Store);
+                leader.metrics.set_load(load, leader.pacing.waiting_jobs());
+                let full = load.segment_bytes >= leader.config.max_segment_bytes;
+                leader.uploads_paused.store(full, Ordering::Relaxed);
+                if full {
+                    let detail = "reports on disk have reached the limit";
+                    leader.aggregator.health.raise(Concern::BacklogFull, detail);
+                } else {
+                    leader.aggregator.health.clear(Concern::BacklogFull);
+                }
+            }
+            Err(error) => leader.aggregator.store_failed(&error),
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(LOAD_PAUSE) => {}
+        }
+    }
+}

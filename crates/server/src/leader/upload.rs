@@ -1,0 +1,106 @@
+//! `POST tasks/{task-id}/reports`. DAP, section "Upload Request".
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use sotto_protocol::leader::upload::{UploadVerdict, consume_upload_req, produce_upload_errors};
+use sotto_store::{NewReport, StoreError};
+use sotto_wire::{MediaType, TaskId};
+
+use super::LeaderState;
+use crate::aggregator::now;
+use crate::health::Concern;
+use crate::http;
+use crate::problem::Failure;
+use crate::service::answer;
+
+pub(super) async fn post(
+    State(leader): State<Arc<LeaderState>>,
+    Path(task_id): Path<String>,
+    request: Request,
+) -> Response {
+    answer(&leader.metrics.upload, upload(&leader, &task_id, request)).await
+}
+
+/// Every report that is acknowledged here is durable.
+async fn upload(
+    leader: &LeaderState,
+    task_id: &str,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    http::expect_media_type(&parts.headers, MediaType::UploadReq)?;
+    let aggregator = &leader.aggregator;
+    let task = aggregator.task(task_id, &parts.headers).await?;
+    let body = aggregator.bodies.read(body, aggregator.body_limits.max_upload).await?;
+    let mut verdicts =
+        consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now())?;
+    accept(leader, *task.id(), &mut verdicts).await?;
+
+    let failures = verdicts.iter().filter_map(|verdict| {
+        let rejection = *verdict.outcome.as_ref().err()?;
+        leader.metrics.reports_rejected.add(rejection);
+        Some((verdict.report_id, rejection))
+    });
+    Ok(match produce_upload_errors(failures) {
+        None => http::empty(StatusCode::OK),
+        Some(errors) => http::message(StatusCode::OK, MediaType::UploadErrors, errors),
+    })
+}
+
+/// Stores what may be stored, and notes what the store refused.
+async fn accept(
+    leader: &LeaderState,
+    task_id: TaskId,
+    verdicts: &mut [UploadVerdict<'_>],
+) -> Result<(), Failure> {
+    let mut bytes = 0;
+    let reports: Vec<_> = verdicts
+        .iter()
+        .filter_map(|verdict| verdict.outcome.as_ref().ok())
+        .map(|accepted| {
+            bytes += accepted.raw.len() as u64;
+            NewReport {
+                task_id,
+                bucket: accepted.bucket,
+                hpke_config_id: accepted.hpke_config_id,
+                report: accepted.raw.to_vec(),
+            }
+        })
+        .collect();
+    if reports.is_empty() {
+        return Ok(());
+    }
+    if leader.uploads_paused.load(Ordering::Relaxed) {
+        return Err(throttled(leader).into());
+    }
+    let count = reports.len();
+    let outcomes = leader.store.accept_reports(reports).await.inspect_err(|error| match error {
+        StoreError::Full => drop(throttled(leader)),
+        _ => leader.aggregator.store_in_trouble(),
+    })?;
+    let judged = verdicts.iter_mut().filter(|verdict| verdict.outcome.is_ok());
+    let mut refused = 0;
+    for (verdict, outcome) in judged.zip(outcomes) {
+        if let Err(rejection) = outcome {
+            verdict.outcome = Err(rejection);
+            refused += 1;
+        }
+    }
+    let accepted = (count - refused) as u64;
+    if accepted > 0 {
+        leader.metrics.reports_accepted.increment(accepted);
+        leader.intake.add(accepted, bytes);
+    }
+    Ok(())
+}
+
+/// Notes that an upload is turned away.
+fn throttled(leader: &LeaderState) -> StoreError {
+    leader.metrics.uploads_throttled.increment(1);
+    leader.aggregator.health.raise(Concern::BacklogFull, "uploads are turned away");
+    StoreError::Full
+}

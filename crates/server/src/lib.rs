@@ -1,0 +1,38 @@
+//! Sotto's leader and helper over HTTP.
+//!
+//! [`Leader`] and [`Helper`] are servers around the pure steps of `sotto_protocol` and the verbs of
+//! `sotto_store`: a handler decodes, loads, calls one function, commits and encodes. Both are bound
+//! first, which checks everything that can be checked, and then run until they are told to end.
+//!
+//! Left to others: reading configuration files and catching signals (the program), what a message
+//! means (`sotto_protocol`), what is durable when (`sotto_store`).
+
+mod admin;
+mod aggregator;
+mod auth;
+mod config;
+mod error;
+mod health;
+mod helper;
+mod http;
+mod leader;
+mod listener;
+mod metrics;
+mod peer;
+mod pool;
+mod problem;
+mod provision;
+mod service;
+mod shutdown;
+mod tasks;
+mod upkeep;
+
+pub use auth::{AuthScheme, AuthToken, InvalidToken};
+pub use config::{
+    AggregationConfig, BodyLimits, ConnectionLimits, HelperConfig, LeaderConfig, ServerConfig,
+    TaskprovConfig, TlsConfig,
+};
+pub use error::{BindError, RunError, TaskRefused};
+pub use helper::Helper;
+pub use leader::Leader;
+pub use tasks::{ServedTask, TaskRegistry};

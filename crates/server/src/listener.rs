@@ -1,0 +1,194 @@
+//! Sockets: accepts connections, speaks TLS where certificates are configured, and drains.
+//!
+//! Every wait on a peer has an end (handshake, request head, answer not taken off our hands), and
+//! connections are bounded: a peer that dawdles costs a place for a while, never memory or a thread.
+
+mod stall;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use self::stall::StallGuard;
+use crate::config::{ConnectionLimits, TlsConfig};
+use crate::error::BindError;
+use crate::shutdown::Shutdown;
+
+/// How long to wait after the operating system refused us a connection (out of descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The request bytes that a connection may buffer before the handler asks for them.
+const CONNECTION_BUFFER: usize = 64 * 1024;
+
+/// Requests at once on one HTTP/2 connection.
+const STREAMS_PER_CONNECTION: u32 = 64;
+
+/// A bound socket, not yet serving.
+pub(crate) struct Listener {
+    tcp: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    limits: ConnectionLimits,
+}
+
+impl Listener {
+    /// Binds. Plain HTTP away from loopback needs `insecure_http`.
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        tls: Option<&TlsConfig>,
+        insecure_http: bool,
+        limits: ConnectionLimits,
+    ) -> Result<Self, BindError> {
+        if tls.is_none() && !insecure_http && !address.ip().is_loopback() {
+            return Err(BindError::PlainHttp { address });
+        }
+        let tls = tls.map(acceptor).transpose()?;
+        let listen = |source| BindError::Listen { address, source };
+        let tcp = TcpListener::bind(address).await.map_err(listen)?;
+        let address = tcp.local_addr().map_err(listen)?;
+        Ok(Self { tcp, address, tls, limits })
+    }
+
+    /// Where it listens, with the port that the operating system chose for port 0.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the shutdown begins, then finishes the requests in flight within `drain`.
+    pub(crate) async fn serve(self, router: Router, mut shutdown: Shutdown, drain: Duration) {
+        let connection = Arc::new(ConnectionBuilder::new(&self.limits, self.tls, router));
+        let places = Arc::new(Semaphore::new(self.limits.max_connections.max(1)));
+        let graceful = GracefulShutdown::new();
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.begun() => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = accept(&self.tcp, &places) => accepted,
+            };
+            let (stream, place) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(error = %error.kind(), "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let (connection, watcher) = (Arc::clone(&connection), graceful.watcher());
+            connections.spawn(async move {
+                connection.serve(stream, watcher).await;
+                drop(place);
+            });
+        }
+        drop(self.tcp);
+        if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+            tracing::warn!("some requests were cut off: the drain took too long");
+        }
+        connections.shutdown().await;
+    }
+}
+
+async fn accept(
+    tcp: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    // Without a place, connections wait in the operating system's queue.
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = tcp.accept().await?;
+    // Answers are single small writes: waiting to fill a packet would only delay them.
+    stream.set_nodelay(true)?;
+    Ok((stream, place))
+}
+
+/// What all connections of a listener share.
+struct ConnectionBuilder {
+    http1: auto::Builder<TokioExecutor>,
+    http2: auto::Builder<TokioExecutor>,
+    tls: Option<TlsAcceptor>,
+    handshake_timeout: Duration,
+    write_timeout: Duration,
+    service: TowerToHyperService<Router>,
+}
+
+impl ConnectionBuilder {
+    fn new(limits: &ConnectionLimits, tls: Option<TlsAcceptor>, router: Router) -> Self {
+        // The version comes from TLS, not from the first bytes: waiting for those has no timeout.
+        let mut http1 = auto::Builder::new(TokioExecutor::new()).http1_only();
+        http1
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_timeout)
+            .max_buf_size(CONNECTION_BUFFER);
+        let mut http2 = auto::Builder::new(TokioExecutor::new()).http2_only();
+        http2
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(limits.header_timeout)
+            .keep_alive_timeout(limits.header_timeout)
+            .max_concurrent_streams(STREAMS_PER_CONNECTION)
+            .initial_stream_window_size(256 * 1024)
+            .initial_connection_window_size(1024 * 1024);
+        Self {
+            http1,
+            http2,
+            tls,
+            handshake_timeout: limits.header_timeout,
+            write_timeout: limits.write_timeout,
+            service: TowerToHyperService::new(router),
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream, watcher: Watcher) {
+        let Some(acceptor) = &self.tls else {
+            return self.speak(&self.http1, stream, watcher).await;
+        };
+        let handshake = tokio::time::timeout(self.handshake_timeout, acceptor.accept(stream));
+        let Ok(Ok(stream)) = handshake.await else { return };
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let builder = if http2 { &self.http2 } else { &self.http1 };
+        self.speak(builder, stream, watcher).await;
+    }
+
+    async fn speak<S>(&self, builder: &auto::Builder<TokioExecutor>, stream: S, watcher: Watcher)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let io = TokioIo::new(StallGuard::new(stream, self.write_timeout));
+        let connection = builder.serve_connection(io, self.service.clone());
+        // An error here is the peer's: it went away, dawdled or did not speak HTTP.
+        let _ = watcher.watch(connection).await;
+    }
+}
+
+fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, BindError> {
+    let certificates = CertificateDer::pem_slice_iter(&config.certificate_chain)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| BindError::Certificate(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(BindError::Certificate("there is no certificate in the chain".into()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(config.private_key.expose())
+        .map_err(|_| BindError::Certificate("the private key is not a PEM key".into()))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut server = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
+        .map_err(|error| BindError::Certificate(error.to_string()))?;
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(server)))
+}

@@ -1,0 +1,194 @@
+//! Numbers for operators, in Prometheus' format.
+//!
+//! Each server has its own recorder, so that several roles can live in one process. Handles are
+//! made once: counting on the hot path is one atomic addition. No label names a task or a peer.
+
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use sotto_protocol::{Fault, Rejection, Rejections};
+
+const METADATA: Metadata<'static> =
+    Metadata::new("sotto_server", Level::INFO, Some(module_path!()));
+
+/// Upper bounds of the buckets of durations, in seconds.
+const DURATIONS: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+/// Makes handles and renders what they counted.
+pub(crate) struct MetricsRegistry {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+}
+
+impl MetricsRegistry {
+    pub(crate) fn new() -> Result<Self, Fault> {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets(DURATIONS)
+            .map_err(|error| Fault(error.to_string()))?
+            .build_recorder();
+        let handle = recorder.handle();
+        Ok(Self { recorder, handle })
+    }
+
+    /// The text of `/metrics`.
+    pub(crate) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Folds samples of histograms together; without it they would pile up until the next scrape.
+    pub(crate) fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
+    pub(crate) fn counter(&self, name: &'static str, help: &'static str) -> Counter {
+        self.recorder.describe_counter(name.into(), None, help.into());
+        self.recorder.register_counter(&Key::from_static_name(name), &METADATA)
+    }
+
+    pub(crate) fn gauge(
+        &self,
+        name: &'static str,
+        unit: Option<Unit>,
+        help: &'static str,
+    ) -> Gauge {
+        self.recorder.describe_gauge(name.into(), unit, help.into());
+        self.recorder.register_gauge(&Key::from_static_name(name), &METADATA)
+    }
+
+    fn labelled_counter(
+        &self,
+        name: &'static str,
+        labels: &[(&'static str, &'static str)],
+    ) -> Counter {
+        self.recorder.register_counter(&key(name, labels), &METADATA)
+    }
+
+    /// One counter for each value of a label.
+    pub(crate) fn counters<const N: usize>(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        values: [&'static str; N],
+    ) -> [Counter; N] {
+        self.recorder.describe_counter(name.into(), None, help.into());
+        values.map(|value| self.labelled_counter(name, &[(label, value)]))
+    }
+
+    /// The same for values that are not known by number.
+    pub(crate) fn counter_of_each(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        values: Vec<&'static str>,
+    ) -> Vec<(&'static str, Counter)> {
+        self.recorder.describe_counter(name.into(), None, help.into());
+        let counter = |value| (value, self.labelled_counter(name, &[(label, value)]));
+        values.into_iter().map(counter).collect()
+    }
+
+    /// A counter for each reason to refuse a report.
+    pub(crate) fn rejections(&self, name: &'static str, help: &'static str) -> RejectionCounters {
+        RejectionCounters(self.counters(name, help, "reason", Rejection::ALL.map(Rejection::name)))
+    }
+
+    /// What is measured of the requests to one resource.
+    pub(crate) fn route(&self, route: &'static str) -> RouteMetrics {
+        const REQUESTS: &str = "sotto_http_requests_total";
+        const DURATION: &str = "sotto_http_request_duration_seconds";
+        self.recorder.describe_counter(REQUESTS.into(), None, "Answered requests.".into());
+        self.recorder.describe_histogram(
+            DURATION.into(),
+            Some(Unit::Seconds),
+            "Time from the head of a request to its answer.".into(),
+        );
+        let class = |class| self.labelled_counter(REQUESTS, &[("route", route), ("status", class)]);
+        RouteMetrics {
+            classes: ["2xx", "4xx", "5xx"].map(class),
+            duration: self
+                .recorder
+                .register_histogram(&key(DURATION, &[("route", route)]), &METADATA),
+        }
+    }
+}
+
+impl std::fmt::Debug for MetricsRegistry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MetricsRegistry").finish_non_exhaustive()
+    }
+}
+
+fn key(name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
+    let labels: Vec<_> =
+        labels.iter().map(|(key, value)| Label::from_static_parts(key, value)).collect();
+    Key::from_parts(name, labels)
+}
+
+/// Refused reports by reason.
+#[derive(Debug)]
+pub(crate) struct RejectionCounters([Counter; Rejection::ALL.len()]);
+
+impl RejectionCounters {
+    pub(crate) fn add(&self, reason: Rejection) {
+        self.add_many(reason, 1);
+    }
+
+    pub(crate) fn add_all(&self, rejections: &Rejections) {
+        for (reason, count) in rejections.iter() {
+            self.add_many(reason, count);
+        }
+    }
+
+    pub(crate) fn add_many(&self, reason: Rejection, count: u64) {
+        for (known, counter) in Rejection::ALL.into_iter().zip(&self.0) {
+            if known == reason {
+                counter.increment(count);
+            }
+        }
+    }
+}
+
+/// What is measured of the requests to one resource.
+#[derive(Debug)]
+pub(crate) struct RouteMetrics {
+    classes: [Counter; 3],
+    duration: Histogram,
+}
+
+impl RouteMetrics {
+    pub(crate) fn observe(&self, status: u16, seconds: f64) {
+        let [success, refused, failed] = &self.classes;
+        match status {
+            ..400 => success,
+            400..500 => refused,
+            500.. => failed,
+        }
+        .increment(1);
+        self.duration.record(seconds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registries_are_apart_and_render_what_was_counted() {
+        let (one, other) = (MetricsRegistry::new().unwrap(), MetricsRegistry::new().unwrap());
+        let counter = one.counter("sotto_things_total", "Things.");
+        counter.increment(3);
+        one.rejections("sotto_refused_total", "Refused.").add(Rejection::ReportReplayed);
+        one.route("upload").observe(204, 0.002);
+        one.upkeep();
+        let text = one.render();
+        assert!(text.contains("sotto_things_total 3"), "{text}");
+        assert!(text.contains(r#"sotto_refused_total{reason="report_replayed"} 1"#), "{text}");
+        assert!(text.contains(r#"sotto_http_requests_total{route="upload",status="2xx"} 1"#));
+        assert!(
+            text.contains(r#"duration_seconds_bucket{route="upload",le="0.0025"} 1"#),
+            "{text}"
+        );
+        assert!(!other.render().contains("things"));
+    }
+}

@@ -1,0 +1,368 @@
+//! The leader's side of the conversation with a helper, over HTTP (DAP, "Aggregating Reports" and
+//! "Collecting Results", as far as requests and answers go).
+//!
+//! What an answer means for a job is the driver's part. Redirects are not followed and no proxy of
+//! the environment is used: tokens go where the task says.
+
+use std::time::{Duration, Instant};
+
+use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use axum::http::{HeaderMap, Method, StatusCode};
+use bytes::Bytes;
+use reqwest::{Certificate, Client, Response, Url};
+use serde_json::Value;
+use sotto_protocol::Fault;
+use sotto_wire::limits::{
+    MAX_AGGREGATE_SHARE_LEN, MAX_AGGREGATION_JOB_LEN, MAX_PROBLEM_DOCUMENT_LEN,
+};
+use sotto_wire::{MediaType, ProblemType, taskprov};
+
+use crate::tasks::{HelperEndpoint, ServedTask};
+
+/// The pause between two questions whether an asynchronous helper is done, unless it names one.
+const POLL_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause that a helper may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Which resource of the helper is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource {
+    AggregationJob,
+    AggregateShare,
+}
+
+impl Resource {
+    fn url(self, endpoint: &HelperEndpoint) -> &Url {
+        match self {
+            Self::AggregationJob => &endpoint.aggregation_jobs,
+            Self::AggregateShare => &endpoint.aggregate_shares,
+        }
+    }
+
+    fn request(self) -> MediaType {
+        match self {
+            Self::AggregationJob => MediaType::AggregationJobInitReq,
+            Self::AggregateShare => MediaType::AggregateShareReq,
+        }
+    }
+
+    fn answer(self) -> MediaType {
+        match self {
+            Self::AggregationJob => MediaType::AggregationJobResp,
+            Self::AggregateShare => MediaType::AggregateShare,
+        }
+    }
+
+    fn max_answer(self) -> usize {
+        match self {
+            Self::AggregationJob => MAX_AGGREGATION_JOB_LEN,
+            Self::AggregateShare => MAX_AGGREGATE_SHARE_LEN,
+        }
+    }
+}
+
+/// A resource that the helper created, with its content.
+#[derive(Debug)]
+pub(crate) struct Created {
+    /// The message.
+    pub(crate) body: Bytes,
+    /// Where it lies, if the helper said so.
+    pub(crate) location: Option<Url>,
+}
+
+/// Why there is no answer. Unless [`PeerError::Refused`] says otherwise, the helper may have
+/// committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PeerError {
+    /// No connection, no answer in time, or one that is not the helper's.
+    Unreachable(&'static str),
+    /// A problem, by its status and its DAP type if it has one.
+    Refused { status: u16, problem: Option<ProblemType>, retry_after: Option<Duration> },
+}
+
+impl PeerError {
+    /// A word for logs and metrics.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Unreachable(reason) => reason,
+            Self::Refused { problem: Some(problem), .. } => problem.token(),
+            Self::Refused { status: 401 | 403, .. } => "unauthorized",
+            Self::Refused { status: 429, .. } => "busy",
+            Self::Refused { status: 500.., .. } => "server_error",
+            Self::Refused { .. } => "refused",
+        }
+    }
+
+    /// Every word that [`Self::reason`] may use, beside the tokens of DAP's problem types.
+    pub(crate) const REASONS: [&'static str; 8] = [
+        "connect",
+        "timeout",
+        "broken_answer",
+        "foreign_answer",
+        "unauthorized",
+        "busy",
+        "server_error",
+        "refused",
+    ];
+}
+
+/// Asks helpers.
+#[derive(Debug)]
+pub(crate) struct HelperClient {
+    http: Client,
+    timeout: Duration,
+}
+
+impl HelperClient {
+    /// `certificates` (PEM) may vouch for helpers beside those of the operating system.
+    pub(crate) fn new(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
+        // Idle connections end before a server of ours ends them, so that no request is lost to
+        // a connection that is just being closed.
+        let builder = || {
+            Client::builder()
+                .connect_timeout(timeout.min(Duration::from_secs(5)))
+                .pool_idle_timeout(Duration::from_secs(15))
+                .redirect(reqwest::redirect::Policy::none())
+                .no_proxy()
+        };
+        let certificates = match certificates {
+            Some(pem) => Certificate::from_pem_bundle(pem)
+                .map_err(|_| Fault("the helper's certificates are not PEM certificates".into()))?,
+            None => Vec::new(),
+        };
+        let http = builder().tls_certs_merge(certificates).build().or_else(|_| {
+            tracing::warn!("the operating system has no root certificates: no HTTPS to helpers");
+            builder().tls_certs_only([]).build()
+        });
+        Ok(Self { http: http.map_err(|error| Fault(error.to_string()))?, timeout })
+    }
+
+    /// Creates a resource and returns its content, waiting for it if the helper is asynchronous.
+    /// Repeating it with the same bytes is safe (DAP, "Resource Creation").
+    pub(crate) async fn create(
+        &self,
+        task: &ServedTask,
+        resource: Resource,
+        body: Bytes,
+    ) -> Result<Created, PeerError> {
+        let endpoint = task.helper_endpoint().ok_or(PeerError::Unreachable("connect"))?;
+        let deadline = Instant::now() + self.timeout;
+        let url = resource.url(endpoint);
+        let request = self.request(Method::POST, url.clone(), task, endpoint);
+        let request = request.header(CONTENT_TYPE, resource.request().as_str()).body(body);
+        let mut answer = self.send(request, resource, deadline).await?;
+        let location = answer.location(url);
+        while answer.body.is_empty() {
+            let Some(location) = location.clone() else {
+                return Err(PeerError::Unreachable("foreign_answer"));
+            };
+            let pause = answer.retry_after.unwrap_or(POLL_PAUSE);
+            if Instant::now() + pause >= deadline {
+                return Err(PeerError::Unreachable("timeout"));
+            }
+            tokio::time::sleep(pause).await;
+            let poll = self.request(Method::GET, with_step(location, resource), task, endpoint);
+            answer = self.send(poll, resource, deadline).await?;
+        }
+        Ok(Created { body: answer.body, location })
+    }
+
+    /// Tells the helper that a resource is not needed any more. The answer does not matter.
+    pub(crate) async fn delete(&self, task: &ServedTask, location: Url) {
+        if let Some(endpoint) = task.helper_endpoint() {
+            let request = self.request(Method::DELETE, location, task, endpoint);
+            let _ = request.timeout(self.timeout).send().await;
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        url: Url,
+        task: &ServedTask,
+        endpoint: &HelperEndpoint,
+    ) -> reqwest::RequestBuilder {
+        let mut request = self.http.request(method, url);
+        if let Ok((name, value)) = task.leader_token().header() {
+            request = request.header(name, value);
+        }
+        if let Some(value) = &endpoint.taskprov {
+            request = request.header(taskprov::HEADER, value.clone());
+        }
+        request
+    }
+
+    async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+        resource: Resource,
+        deadline: Instant,
+    ) -> Result<Answer, PeerError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let response = request.timeout(left).send().await.map_err(transport)?;
+        let status = response.status();
+        let headers = response.headers().clone();
+        let retry_after = retry_after(&headers);
+        if !status.is_success() {
+            let problem = problem(response).await;
+            return Err(PeerError::Refused { status: status.as_u16(), problem, retry_after });
+        }
+        let body = read(response, resource.max_answer()).await?;
+        let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if !body.is_empty() && !media_type.is_some_and(|named| resource.answer().matches(named)) {
+            return Err(PeerError::Unreachable("foreign_answer"));
+        }
+        Ok(Answer { headers, retry_after, body })
+    }
+}
+
+/// A 2xx answer. An empty body means "not ready" (DAP, "Asynchronous Request Handling").
+struct Answer {
+    headers: HeaderMap,
+    retry_after: Option<Duration>,
+    body: Bytes,
+}
+
+impl Answer {
+    /// The `Location`, if it lies on the server that was asked: our token goes nowhere else.
+    fn location(&self, asked: &Url) -> Option<Url> {
+        let location = self.headers.get(LOCATION)?.to_str().ok()?;
+        asked.join(location).ok().filter(|url| url.origin() == asked.origin())
+    }
+}
+
+/// A poll for an aggregation job names the step; Prio3 has only the first.
+fn with_step(mut url: Url, resource: Resource) -> Url {
+    let named = url.query_pairs().any(|(key, _)| key == "step");
+    if resource == Resource::AggregationJob && !named {
+        url.query_pairs_mut().append_pair("step", "0");
+    }
+    url
+}
+
+async fn read(mut response: Response, limit: usize) -> Result<Bytes, PeerError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(transport)? {
+        if body.len() + chunk.len() > limit {
+            return Err(PeerError::Unreachable("broken_answer"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.into())
+}
+
+/// The DAP type of a problem document.
+async fn problem(response: Response) -> Option<ProblemType> {
+    let body = read(response, MAX_PROBLEM_DOCUMENT_LEN).await.ok()?;
+    let document: Value = serde_json::from_slice(&body).ok()?;
+    ProblemType::from_urn(document.get("type")?.as_str()?)
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+}
+
+/// The error itself may hold the helper's address: only its kind goes further.
+fn transport(error: reqwest::Error) -> PeerError {
+    PeerError::Unreachable(if error.is_timeout() {
+        "timeout"
+    } else if error.is_connect() {
+        "connect"
+    } else {
+        "broken_answer"
+    })
+}
+
+/// Whether the helper's refusal of a first request guarantees that it committed nothing: DAP has it
+/// check these before anything else, and they cannot become right by themselves.
+pub(crate) fn refuses_for_good(error: &PeerError) -> bool {
+    let PeerError::Refused { status, problem: Some(problem), .. } = error else { return false };
+    StatusCode::from_u16(*status).is_ok_and(|status| status.is_client_error())
+        && match problem {
+            ProblemType::InvalidMessage
+            | ProblemType::UnsupportedExtension
+            | ProblemType::InvalidExtension
+            | ProblemType::InvalidAggregationParameter => true,
+            ProblemType::UnrecognizedTask
+            | ProblemType::UnrecognizedAggregationJob
+            | ProblemType::BatchInvalid
+            | ProblemType::InvalidBatchSize
+            | ProblemType::BatchMismatch
+            | ProblemType::StepMismatch
+            | ProblemType::BatchOverlap
+            | ProblemType::InvalidTask => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(name: &'static str, value: &str) -> Answer {
+        let headers = [(axum::http::HeaderName::from_static(name), value.parse().unwrap())];
+        let headers: HeaderMap = headers.into_iter().collect();
+        Answer { retry_after: retry_after(&headers), headers, body: Bytes::new() }
+    }
+
+    #[test]
+    fn a_location_leads_nowhere_else() {
+        let asked = Url::parse("https://helper.example/dap/tasks/x/aggregation_jobs").unwrap();
+        for (location, url) in [
+            ("/dap/tasks/x/aggregation_jobs/1?step=0", "/dap/tasks/x/aggregation_jobs/1?step=0"),
+            ("aggregation_jobs/1", "/dap/tasks/x/aggregation_jobs/1"),
+            ("https://helper.example/elsewhere", "/elsewhere"),
+        ] {
+            let found = answer("location", location).location(&asked).unwrap();
+            assert_eq!(found.as_str(), format!("https://helper.example{url}"));
+        }
+        for foreign in ["https://evil.example/", "//evil.example/", "http://helper.example/x"] {
+            assert_eq!(answer("location", foreign).location(&asked), None, "{foreign}");
+        }
+        let url = Url::parse("https://helper.example/1").unwrap();
+        let polled = with_step(url.clone(), Resource::AggregationJob);
+        assert_eq!(polled.query(), Some("step=0"));
+        assert_eq!(with_step(polled.clone(), Resource::AggregationJob), polled);
+        assert_eq!(with_step(url.clone(), Resource::AggregateShare), url);
+    }
+
+    #[test]
+    fn pauses_that_a_helper_names_are_bounded() {
+        assert_eq!(answer("retry-after", "3").retry_after, Some(Duration::from_secs(3)));
+        assert_eq!(answer("retry-after", "999999").retry_after, Some(MAX_RETRY_AFTER));
+        assert_eq!(answer("retry-after", "soon").retry_after, None);
+    }
+
+    #[test]
+    fn only_certain_refusals_are_for_good() {
+        let refused = |status, problem| PeerError::Refused { status, problem, retry_after: None };
+        assert!(refuses_for_good(&refused(400, Some(ProblemType::InvalidMessage))));
+        for passing in [
+            PeerError::Unreachable("timeout"),
+            refused(400, None),
+            refused(403, None),
+            refused(404, Some(ProblemType::UnrecognizedTask)),
+            refused(500, Some(ProblemType::InvalidMessage)),
+        ] {
+            assert!(!refuses_for_good(&passing), "{passing:?}");
+        }
+    }
+
+    #[test]
+    fn every_reason_has_a_counter() {
+        let problems = ProblemType::ALL.map(ProblemType::token);
+        let refused = |status, problem| PeerError::Refused { status, problem, retry_after: None };
+        for error in [
+            PeerError::Unreachable("connect"),
+            PeerError::Unreachable("foreign_answer"),
+            refused(401, None),
+            refused(404, Some(ProblemType::UnrecognizedTask)),
+            refused(418, None),
+            refused(429, None),
+            refused(503, None),
+        ] {
+            let reason = error.reason();
+            assert!(PeerError::REASONS.contains(&reason) || problems.contains(&reason));
+        }
+    }
+}

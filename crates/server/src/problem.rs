@@ -1,0 +1,217 @@
+//! The one place where failures become HTTP answers (DAP, "Errors"; RFC 9457).
+//!
+//! A refusal names what the peer did wrong. Trouble of our own is logged and answered without a
+//! word about its inside.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+use sotto_protocol::{Abort, Fault};
+use sotto_store::StoreError;
+use sotto_wire::{MediaType, PROBLEM_MEDIA_TYPE, ProblemType, TaskId};
+
+use crate::pool::PoolError;
+
+/// Why a request was not served. Whatever it is, nothing was committed for the request.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The protocol refuses the request.
+    Abort(Abort),
+    /// A bug or a broken key: ours.
+    Fault(Fault),
+    /// The store did nothing.
+    Store(StoreError),
+    /// The CPU pool did nothing.
+    Pool(PoolError),
+    /// No credentials where they are needed.
+    Unauthenticated,
+    /// Credentials that are not the right ones.
+    Forbidden,
+    /// The body is not said to be the message that the resource takes.
+    UnexpectedMediaType(MediaType),
+    /// The body is longer than the limit, in bytes.
+    TooLong(usize),
+    /// The body did not arrive in time, or broke off.
+    Incomplete,
+    /// Bodies in flight fill the memory set aside for them.
+    OutOfMemory,
+    /// No such resource.
+    NotFound,
+    /// The method is not one of the resource's.
+    MethodNotAllowed,
+    /// The resource cannot be changed now.
+    Conflict(&'static str),
+    /// The state kept changing under the request.
+    Contended,
+    /// A stored problem, given again.
+    Stored {
+        /// The `type` member.
+        problem: String,
+        /// The `detail` member.
+        detail: String,
+        /// The task.
+        task_id: TaskId,
+    },
+}
+
+/// How long a peer is asked to wait when we are full or in trouble.
+pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
+
+impl Failure {
+    /// The answer.
+    pub(crate) fn into_response(self) -> Response {
+        match self {
+            Self::Abort(abort) => abort_response(abort),
+            Self::Fault(fault) => {
+                tracing::error!(error = %fault, "a request failed inside");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "The server has trouble of its own.")
+            }
+            Self::Store(error) => store_response(&error),
+            Self::Pool(PoolError::Busy) => too_busy("All workers are busy."),
+            Self::Pool(PoolError::Panicked) => {
+                tracing::error!("work in the CPU pool panicked");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "The server has trouble of its own.")
+            }
+            Self::Unauthenticated => {
+                let mut response = plain(
+                    StatusCode::UNAUTHORIZED,
+                    "The resource needs a bearer token or a DAP-Auth-Token header.",
+                );
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                response
+            }
+            Self::Forbidden => {
+                plain(StatusCode::FORBIDDEN, "The credentials are not the right ones.")
+            }
+            Self::UnexpectedMediaType(expected) => plain(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                &format!("The resource takes a body of Content-Type {}.", expected.as_str()),
+            ),
+            Self::TooLong(limit) => plain(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                &format!("The body may have at most {limit} bytes."),
+            ),
+            Self::Incomplete => {
+                plain(StatusCode::REQUEST_TIMEOUT, "The body did not arrive in time.")
+            }
+            Self::OutOfMemory => too_busy("Too many large requests at once."),
+            Self::NotFound => plain(StatusCode::NOT_FOUND, "There is no such resource."),
+            Self::MethodNotAllowed => {
+                plain(StatusCode::METHOD_NOT_ALLOWED, "The resource has no such method.")
+            }
+            Self::Conflict(detail) => plain(StatusCode::CONFLICT, detail),
+            Self::Contended => unavailable("The batch is being changed by others."),
+            Self::Stored { problem, detail, task_id } => stored_response(problem, &detail, task_id),
+        }
+    }
+}
+
+impl From<Abort> for Failure {
+    fn from(abort: Abort) -> Self {
+        Self::Abort(abort)
+    }
+}
+
+impl From<sotto_protocol::Failure> for Failure {
+    fn from(failure: sotto_protocol::Failure) -> Self {
+        match failure {
+            sotto_protocol::Failure::Abort(abort) => Self::Abort(abort),
+            sotto_protocol::Failure::Fault(fault) => Self::Fault(fault),
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        Self::Pool(error)
+    }
+}
+
+fn store_response(error: &StoreError) -> Response {
+    match error {
+        StoreError::Full => too_busy("The backlog of reports is full."),
+        StoreError::Fenced => unavailable("The work has passed to another worker."),
+        StoreError::RequestDiffers | StoreError::Backend(_) => {
+            tracing::error!(%error, "the store failed");
+            unavailable("The server has trouble of its own.")
+        }
+    }
+}
+
+fn abort_response(abort: Abort) -> Response {
+    let status = StatusCode::from_u16(abort.problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let mut document = dap_document(abort.problem, status, &abort.detail);
+    if let Some(task_id) = abort.task_id {
+        document.insert("taskid".into(), task_id.to_string().into());
+    }
+    respond(status, document)
+}
+
+fn stored_response(problem: String, detail: &str, task_id: TaskId) -> Response {
+    let status = ProblemType::from_urn(&problem)
+        .and_then(|problem| StatusCode::from_u16(problem.status()).ok())
+        .unwrap_or(StatusCode::BAD_REQUEST);
+    let title = ProblemType::from_urn(&problem).map(ProblemType::title);
+    let mut document = document(&problem, title.unwrap_or_default(), status, detail);
+    document.insert("taskid".into(), task_id.to_string().into());
+    respond(status, document)
+}
+
+/// A problem that DAP has no type for: its namespace is not ours to add to.
+fn plain(status: StatusCode, detail: &str) -> Response {
+    respond(
+        status,
+        document("about:blank", status.canonical_reason().unwrap_or(""), status, detail),
+    )
+}
+
+fn too_busy(detail: &str) -> Response {
+    retry(plain(StatusCode::TOO_MANY_REQUESTS, detail))
+}
+
+fn unavailable(detail: &str) -> Response {
+    retry(plain(StatusCode::SERVICE_UNAVAILABLE, detail))
+}
+
+fn retry(mut response: Response) -> Response {
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_SOON.as_secs()));
+    response
+}
+
+fn dap_document(problem: ProblemType, status: StatusCode, detail: &str) -> Map<String, Value> {
+    document(&problem.urn(), problem.title(), status, detail)
+}
+
+fn document(kind: &str, title: &str, status: StatusCode, detail: &str) -> Map<String, Value> {
+    let mut members = Map::new();
+    members.insert("type".into(), kind.into());
+    members.insert("title".into(), title.into());
+    members.insert("status".into(), json!(status.as_u16()));
+    if !detail.is_empty() {
+        members.insert("detail".into(), detail.into());
+    }
+    members
+}
+
+fn respond(status: StatusCode, document: Map<String, Value>) -> Response {
+    let mut response = Response::new(Body::from(Value::Object(document).to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_MEDIA_TYPE));
+    response
+}

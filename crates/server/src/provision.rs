@@ -1,0 +1,110 @@
+//! Tasks that a request announces in its `DAP-Taskprov` header. Taskprov, "Opting into a Task".
+//!
+//! Whether to join is `sotto_protocol::taskprov`'s to say. Here a joined task is made durable before
+//! the request that announced it is served, and the number of such tasks is bounded: anybody can
+//! announce one with an upload.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use sotto_protocol::taskprov::{opt_in, restore};
+use sotto_protocol::{Abort, AggregatorTask, Moment, TaskError};
+use sotto_store::TaskStore;
+use sotto_wire::{Decode, ProblemType, Role, TaskConfiguration, TaskId, taskprov};
+use tokio::sync::Mutex;
+
+use crate::aggregator::{Peer, unrecognized_task};
+use crate::config::TaskprovConfig;
+use crate::error::{BindError, TaskRefused};
+use crate::problem::Failure;
+use crate::tasks::{ServedTask, TaskRegistry};
+
+/// Joins announced tasks.
+pub(crate) struct Provisioner {
+    role: Role,
+    config: TaskprovConfig,
+    store: Arc<dyn TaskStore>,
+    /// One at a time, so that the bound holds.
+    joining: Mutex<()>,
+}
+
+impl Provisioner {
+    /// Serves the tasks that were joined before, in this process or an earlier one.
+    pub(crate) async fn load(
+        role: Role,
+        config: TaskprovConfig,
+        tasks: &TaskRegistry,
+        store: Arc<dyn TaskStore>,
+    ) -> Result<Self, BindError> {
+        if config.policy.role != role {
+            return Err(BindError::Config("the taskprov policy is for the other role".into()));
+        }
+        let stored = store.tasks().await?;
+        let provisioner = Self { role, config, store, joining: Mutex::default() };
+        for (task_id, configuration) in stored {
+            let refused = |error| TaskRefused::Stored { task_id, error };
+            let configuration = TaskConfiguration::from_bytes(&configuration)
+                .map_err(|_| refused(TaskError::Invalid("its configuration does not decode")))?;
+            // Once joined, a task is not left: the policy is not asked again.
+            let task = restore(&task_id, configuration, &provisioner.config.policy);
+            tasks.add(provisioner.served(task.map_err(refused)?)?)?;
+        }
+        Ok(provisioner)
+    }
+
+    /// Lets a request pass that shows the token which every announced task has.
+    pub(crate) fn check(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
+        let token = match peer {
+            Peer::Leader => Some(&self.config.leader_token),
+            Peer::Collector => self.config.collector_token.as_ref(),
+        };
+        token.ok_or(Failure::Forbidden)?.check(headers)
+    }
+
+    /// Joins the task that a request announces, durably.
+    pub(crate) async fn provision(
+        &self,
+        task_id: TaskId,
+        headers: &HeaderMap,
+        tasks: &TaskRegistry,
+        now: Moment,
+    ) -> Result<Arc<ServedTask>, Failure> {
+        // A header that is no byte sequence is ignored, as if it were absent.
+        let announced = headers
+            .get(taskprov::HEADER)
+            .and_then(|value| taskprov::parse_header(value.to_str().ok()?).ok())
+            .ok_or_else(|| unrecognized_task(task_id))?;
+        let _turn = self.joining.lock().await;
+        if let Some(task) = tasks.task(&task_id) {
+            return Ok(task);
+        }
+        let task = opt_in(&task_id, &announced, &self.config.policy, now)?;
+        let opt_out = |detail: &str| Abort::new(ProblemType::InvalidTask, detail).for_task(task_id);
+        let joined = tasks.all().iter().filter(|task| task.aggregator().taskprov).count();
+        if joined >= self.config.max_tasks {
+            return Err(opt_out("This aggregator takes part in no more tasks.").into());
+        }
+        let task = self.served(task).map_err(|refused| opt_out(&refused.to_string()))?;
+        self.store.put_task(task_id, announced).await?;
+        tasks.add(task).map_err(|refused| opt_out(&refused.to_string()))?;
+        tracing::info!(task = %task_id, "joined a task that was announced in band");
+        tasks.task(&task_id).ok_or_else(|| unrecognized_task(task_id))
+    }
+
+    fn served(&self, task: AggregatorTask) -> Result<ServedTask, TaskRefused> {
+        let leader_token = Arc::clone(&self.config.leader_token);
+        match (self.role, &self.config.collector_token) {
+            (Role::Leader, Some(collector_token)) => {
+                ServedTask::leader(task, leader_token, Arc::clone(collector_token))
+            }
+            (Role::Leader, None) => Err(TaskRefused::NoCollectorToken(*task.task.id())),
+            _ => ServedTask::helper(task, leader_token),
+        }
+    }
+}
+
+impl std::fmt::Debug for Provisioner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Provisioner").field("role", &self.role).finish_non_exhaustive()
+    }
+}

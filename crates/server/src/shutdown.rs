@@ -1,0 +1,36 @@
+//! The signal by which loops and listeners learn that the server is to end.
+
+use tokio::sync::watch;
+
+/// Sets off the shutdown. Dropping it does the same.
+#[derive(Debug)]
+pub(crate) struct ShutdownTrigger(watch::Sender<bool>);
+
+/// Learns of the shutdown.
+#[derive(Clone, Debug)]
+pub(crate) struct Shutdown(watch::Receiver<bool>);
+
+pub(crate) fn channel() -> (ShutdownTrigger, Shutdown) {
+    let (sender, receiver) = watch::channel(false);
+    (ShutdownTrigger(sender), Shutdown(receiver))
+}
+
+impl ShutdownTrigger {
+    /// Begins the shutdown.
+    pub(crate) fn begin(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Shutdown {
+    /// Whether it has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Resolves once it has begun.
+    pub(crate) async fn begun(&mut self) {
+        // An error means that the trigger is gone.
+        let _ = self.0.wait_for(|begun| *begun).await;
+    }
+}

@@ -1,0 +1,265 @@
+//! The tasks that a server takes part in, and what it needs to talk about them with its peers.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::http::HeaderValue;
+use reqwest::Url;
+use sotto_protocol::AggregatorTask;
+use sotto_wire::{Role, TaskId, taskprov};
+
+use crate::auth::AuthToken;
+use crate::error::TaskRefused;
+
+/// A task with the tokens of its parties.
+#[derive(Debug)]
+pub struct ServedTask {
+    aggregator: AggregatorTask,
+    leader_token: Arc<AuthToken>,
+    collector_token: Option<Arc<AuthToken>>,
+    helper: Option<HelperEndpoint>,
+}
+
+impl ServedTask {
+    /// A task as its leader holds it. The leader shows `leader_token` to the helper and expects
+    /// `collector_token` from the collector.
+    pub fn leader(
+        aggregator: AggregatorTask,
+        leader_token: Arc<AuthToken>,
+        collector_token: Arc<AuthToken>,
+    ) -> Result<Self, TaskRefused> {
+        let task_id = *aggregator.task.id();
+        if aggregator.role != Role::Leader {
+            return Err(TaskRefused::OtherRole(task_id));
+        }
+        let helper = HelperEndpoint::new(&aggregator)
+            .map_err(|reason| TaskRefused::HelperUrl { task_id, reason })?;
+        Ok(Self {
+            aggregator,
+            leader_token,
+            collector_token: Some(collector_token),
+            helper: Some(helper),
+        })
+    }
+
+    /// A task as its helper holds it. The helper expects `leader_token` from the leader.
+    pub fn helper(
+        aggregator: AggregatorTask,
+        leader_token: Arc<AuthToken>,
+    ) -> Result<Self, TaskRefused> {
+        if aggregator.role != Role::Helper {
+            return Err(TaskRefused::OtherRole(*aggregator.task.id()));
+        }
+        Ok(Self { aggregator, leader_token, collector_token: None, helper: None })
+    }
+
+    /// The task's id.
+    pub fn id(&self) -> &TaskId {
+        self.aggregator.task.id()
+    }
+
+    /// The task itself.
+    pub fn aggregator(&self) -> &AggregatorTask {
+        &self.aggregator
+    }
+
+    /// Between leader and helper.
+    pub(crate) fn leader_token(&self) -> &AuthToken {
+        &self.leader_token
+    }
+
+    /// Between collector and leader; none at the helper.
+    pub(crate) fn collector_token(&self) -> Option<&AuthToken> {
+        self.collector_token.as_deref()
+    }
+
+    /// Where the leader finds the helper; none at the helper.
+    pub(crate) fn helper_endpoint(&self) -> Option<&HelperEndpoint> {
+        self.helper.as_ref()
+    }
+}
+
+/// Where the leader of a task finds its helper.
+#[derive(Debug)]
+pub(crate) struct HelperEndpoint {
+    /// The helper's base URL as the task spells it: tasks with the same one share its fate.
+    pub(crate) base: Arc<str>,
+    pub(crate) aggregation_jobs: Url,
+    pub(crate) aggregate_shares: Url,
+    /// The `DAP-Taskprov` header of tasks that were provisioned in band.
+    pub(crate) taskprov: Option<HeaderValue>,
+}
+
+impl HelperEndpoint {
+    fn new(task: &AggregatorTask) -> Result<Self, &'static str> {
+        let base = task.task.configuration().helper_aggregator_endpoint().as_str();
+        let resource = |name: &str| {
+            let base = base.trim_end_matches('/');
+            Url::parse(&format!("{base}/tasks/{}/{name}", task.task.id()))
+                .map_err(|_| "its URL does not parse")
+        };
+        let aggregation_jobs = resource("aggregation_jobs")?;
+        if !matches!(aggregation_jobs.scheme(), "http" | "https") {
+            return Err("its URL is not one of HTTP");
+        }
+        if aggregation_jobs.query().is_some() || aggregation_jobs.fragment().is_some() {
+            return Err("its URL has a query or fragment");
+        }
+        let taskprov = task
+            .taskprov
+            .then(|| taskprov::header_value(task.task.encoded_configuration()))
+            .map(|value| HeaderValue::try_from(value).map_err(|_| "its task is too long"))
+            .transpose()?;
+        Ok(Self {
+            base: base.into(),
+            aggregation_jobs,
+            aggregate_shares: resource("aggregate_shares")?,
+            taskprov,
+        })
+    }
+
+    /// Whether what is sent there leaves the machine unencrypted.
+    fn is_exposed(&self) -> bool {
+        let host = self.aggregation_jobs.host_str().unwrap_or_default();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let loopback = address.map_or(host == "localhost", |address| address.is_loopback());
+        self.aggregation_jobs.scheme() == "http" && !loopback
+    }
+}
+
+/// All tasks of a server. Tasks can be added while it runs.
+#[derive(Debug)]
+pub struct TaskRegistry {
+    role: Role,
+    insecure_plain_tasks: bool,
+    insecure_http: bool,
+    tasks: RwLock<HashMap<TaskId, Arc<ServedTask>>>,
+}
+
+impl TaskRegistry {
+    pub(crate) fn new(role: Role, insecure_plain_tasks: bool, insecure_http: bool) -> Self {
+        Self { role, insecure_plain_tasks, insecure_http, tasks: RwLock::default() }
+    }
+
+    /// Serves a task from now on. It is not remembered over a restart.
+    pub fn add(&self, task: ServedTask) -> Result<(), TaskRefused> {
+        let id = *task.id();
+        if task.aggregator.role != self.role {
+            return Err(TaskRefused::OtherRole(id));
+        }
+        if !self.insecure_plain_tasks {
+            return Err(TaskRefused::Plain(id));
+        }
+        if self.role == Role::Leader && task.collector_token.is_none() {
+            return Err(TaskRefused::NoCollectorToken(id));
+        }
+        if !self.insecure_http && task.helper.as_ref().is_some_and(HelperEndpoint::is_exposed) {
+            let reason = "its URL is plain HTTP away from loopback, which needs insecure_http";
+            return Err(TaskRefused::HelperUrl { task_id: id, reason });
+        }
+        let mut tasks = self.tasks.write().unwrap_or_else(PoisonError::into_inner);
+        if tasks.contains_key(&id) {
+            return Err(TaskRefused::Exists(id));
+        }
+        tasks.insert(id, Arc::new(task));
+        Ok(())
+    }
+
+    /// The task with this id.
+    pub fn task(&self, id: &TaskId) -> Option<Arc<ServedTask>> {
+        self.tasks.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// All tasks, in no order.
+    pub fn all(&self) -> Vec<Arc<ServedTask>> {
+        self.tasks.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(crate) fn remove(&self, id: &TaskId) {
+        self.tasks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use sotto_crypto::{HpkeKeypair, Secret};
+    use sotto_protocol::Task;
+    use sotto_vdaf::VdafConfig;
+    use sotto_wire::{
+        BatchMode, HpkeConfigId, TaskConfiguration, TaskParameters, TimePrecision, Url as WireUrl,
+        VdafType,
+    };
+
+    use super::*;
+
+    /// A leader's task with this id and helper.
+    pub(crate) fn leader_task(id: u8, helper: &str) -> Result<ServedTask, TaskRefused> {
+        let vdaf = VdafConfig::count();
+        let configuration = TaskConfiguration::new(TaskParameters {
+            task_info: vec![id],
+            leader_aggregator_endpoint: WireUrl::new("https://leader.example/").unwrap(),
+            helper_aggregator_endpoint: WireUrl::new(helper).unwrap(),
+            time_precision: TimePrecision::from_seconds(60).unwrap(),
+            min_batch_size: 1,
+            batch_mode: BatchMode::TimeInterval,
+            vdaf_type: VdafType::new(vdaf.vdaf_type()),
+            vdaf_configuration: vdaf.encode_configuration(),
+            extensions: Vec::new(),
+        })
+        .unwrap();
+        let mut rng = crate::aggregator::rng().unwrap();
+        let aggregator = AggregatorTask {
+            task: Task::new(TaskId::new([id; 32]), configuration).unwrap(),
+            role: Role::Leader,
+            verify_key: Secret::new([0; 32]),
+            collector_hpke_config: HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng)
+                .config()
+                .clone(),
+            taskprov: false,
+        };
+        let token = Arc::new(AuthToken::bearer("token").unwrap());
+        ServedTask::leader(aggregator, Arc::clone(&token), token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::leader_task;
+    use super::*;
+
+    #[test]
+    fn resources_lie_below_the_helper_as_it_is_spelled() {
+        let id = TaskId::new([1; 32]);
+        for base in ["https://helper.example/dap/", "https://helper.example/dap"] {
+            let task = leader_task(1, base).unwrap();
+            let endpoint = task.helper_endpoint().unwrap();
+            let expected = format!("https://helper.example/dap/tasks/{id}/aggregate_shares");
+            assert_eq!(endpoint.aggregate_shares.as_str(), expected);
+        }
+        for bad in ["helper.example", "ftp://helper.example/", "https://helper.example/?a=b"] {
+            let refused = leader_task(1, bad).unwrap_err();
+            assert!(matches!(refused, TaskRefused::HelperUrl { .. }), "{bad}");
+        }
+    }
+
+    #[test]
+    fn plain_http_is_for_loopback() {
+        let registry = TaskRegistry::new(Role::Leader, true, false);
+        for (id, (helper, fine)) in [
+            ("https://helper.example/", true),
+            ("http://127.0.0.1:8080/", true),
+            ("http://[::1]:8080/", true),
+            ("http://localhost/", true),
+            ("http://helper.example/", false),
+            ("http://192.0.2.1/", false),
+            ("http://localhost.example/", false),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let task = leader_task(id as u8, helper).unwrap();
+            assert_eq!(registry.add(task).is_ok(), fine, "{helper}");
+        }
+    }
+}

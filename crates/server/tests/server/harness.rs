@@ -1,0 +1,371 @@
+//! A leader and a helper on loopback, with a device and a collector in hand.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use reqwest::{Certificate, Client, Method, Response, StatusCode};
+use serde_json::Value;
+use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::client::produce_report;
+use sotto_protocol::collector::{
+    Collection, consume_collection_job_resp, produce_collection_job_req,
+};
+use sotto_protocol::{AggregatorTask, HpkeKeyring, Moment, Task};
+use sotto_server::{
+    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RunError, ServedTask, TaskRegistry,
+};
+use sotto_store::{HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore};
+use sotto_vdaf::{AggregateResult, Measurement, VdafConfig};
+use sotto_wire::{
+    BatchMode, Duration as Units, HpkeConfigId, Interval, MediaType, Query, Role,
+    TaskConfiguration, TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
+};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub(crate) const LEADER_TOKEN: &str = "token-between-leader-and-helper";
+pub(crate) const COLLECTOR_TOKEN: &str = "token-of-the-collector";
+pub(crate) const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+/// Seconds in a unit of time.
+pub(crate) const PRECISION: u64 = 3600;
+/// How long anything may take before a test fails. Only a bound: nothing is measured.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+static SEED: AtomicU64 = AtomicU64::new(1);
+
+/// What a test varies.
+pub(crate) struct Setup {
+    pub(crate) vdaf: VdafConfig,
+    pub(crate) mode: BatchMode,
+    pub(crate) min_batch_size: u64,
+    pub(crate) interval: Option<Interval>,
+    pub(crate) leader: LeaderConfig,
+    pub(crate) helper: HelperConfig,
+    pub(crate) leader_store: Arc<dyn LeaderStore>,
+    pub(crate) helper_store: Arc<dyn HelperStore>,
+    /// Where the leader finds the helper, given where it is.
+    pub(crate) helper_url: Box<dyn FnOnce(SocketAddr) -> String>,
+    pub(crate) scheme: &'static str,
+    pub(crate) folder: Option<tempfile::TempDir>,
+}
+
+impl Setup {
+    pub(crate) fn new(mode: BatchMode) -> Self {
+        let mut leader = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
+        leader.aggregation.job_delay = Duration::from_millis(20);
+        let mut helper = HelperConfig::new(LOOPBACK, vec![keypair(2)]);
+        for server in [&mut leader.server, &mut helper.server] {
+            server.insecure_plain_tasks = true;
+            server.admin_listen = Some(LOOPBACK);
+        }
+        Self {
+            vdaf: VdafConfig::histogram(4),
+            mode,
+            min_batch_size: 5,
+            interval: None,
+            leader,
+            helper,
+            leader_store: Arc::new(MemoryStore::new()),
+            helper_store: Arc::new(MemoryStore::new()),
+            helper_url: Box::new(|address| format!("http://{address}/")),
+            scheme: "http",
+            folder: None,
+        }
+    }
+
+    /// On disk instead of in memory.
+    pub(crate) fn on_disk(mut self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let store = SqliteStore::open(&folder.path().join(name), SqliteOptions::default());
+            Arc::new(store.unwrap())
+        };
+        self.leader_store = open("leader");
+        self.helper_store = open("helper");
+        self.folder = Some(folder);
+        self
+    }
+
+    pub(crate) async fn start(self) -> Pair {
+        let leader_keys = HpkeKeyring::new(&self.leader.server.hpke_keys).unwrap();
+        let helper_keys = HpkeKeyring::new(&self.helper.server.hpke_keys).unwrap();
+        let leader_path = self.leader.server.base_path.clone();
+        let helper = Helper::bind(self.helper, Arc::clone(&self.helper_store)).await.unwrap();
+        let leader = Leader::bind(self.leader, Arc::clone(&self.leader_store)).await.unwrap();
+        let leader_url = format!("{}://{}{leader_path}/", self.scheme, leader.addr());
+        let helper_url = (self.helper_url)(helper.addr());
+        let configuration = TaskConfiguration::new(TaskParameters {
+            task_info: b"server test".to_vec(),
+            leader_aggregator_endpoint: Url::new(leader_url.clone()).unwrap(),
+            helper_aggregator_endpoint: Url::new(helper_url.clone()).unwrap(),
+            time_precision: TimePrecision::from_seconds(PRECISION).unwrap(),
+            min_batch_size: self.min_batch_size,
+            batch_mode: self.mode,
+            vdaf_type: VdafType::new(self.vdaf.vdaf_type()),
+            vdaf_configuration: self.vdaf.encode_configuration(),
+            extensions: self.interval.map(TaskExtension::TaskInterval).into_iter().collect(),
+        })
+        .unwrap();
+        let task = Task::new(TaskId::new([9; 32]), configuration).unwrap();
+        let (leader_tasks, helper_tasks) = (leader.tasks(), helper.tasks());
+        let collector = keypair(3);
+        leader_tasks.add(served(&task, Role::Leader, &collector)).unwrap();
+        helper_tasks.add(served(&task, Role::Helper, &collector)).unwrap();
+        let helper_base = format!("{}://{}", self.scheme, helper.addr());
+        Pair {
+            leader: Server::new(leader_url, leader.admin_addr(), |stop| leader.run(stop)),
+            helper: Server::new(helper_base, helper.admin_addr(), |stop| helper.run(stop)),
+            task,
+            collector,
+            leader_keys,
+            helper_keys,
+            leader_tasks,
+            helper_tasks,
+            leader_store: self.leader_store,
+            helper_store: self.helper_store,
+            http: client(None),
+            rng: ChaCha20Rng::seed_from_u64(SEED.fetch_add(1, Ordering::Relaxed)),
+            _folder: self.folder,
+        }
+    }
+}
+
+/// A server that runs in the background.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) stop: Option<oneshot::Sender<()>>,
+    pub(crate) running: JoinHandle<Result<(), RunError>>,
+}
+
+impl Server {
+    pub(crate) fn new<F>(
+        url: String,
+        admin: Option<SocketAddr>,
+        run: impl FnOnce(Stop) -> F,
+    ) -> Self
+    where
+        F: Future<Output = Result<(), RunError>> + Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let stop: Stop = Box::pin(async {
+            let _ = receiver.await;
+        });
+        let running = tokio::spawn(run(stop));
+        Self { url, admin, stop: Some(sender), running }
+    }
+
+    pub(crate) fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub(crate) async fn stopped(mut self) {
+        self.begin_stop();
+        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
+    }
+
+    pub(crate) async fn admin_get(&self, path: &str) -> (StatusCode, String) {
+        let url = format!("http://{}{path}", self.admin.unwrap());
+        let response = client(None).get(url).send().await.unwrap();
+        (response.status(), response.text().await.unwrap())
+    }
+
+    pub(crate) async fn readyz(&self) -> (StatusCode, Value) {
+        let (status, text) = self.admin_get("/readyz").await;
+        (status, serde_json::from_str(&text).unwrap())
+    }
+
+    /// A counter or gauge of `/metrics`, by its whole name with labels.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let (_, text) = self.admin_get("/metrics").await;
+        let line = text
+            .lines()
+            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+            .unwrap_or_else(|| panic!("no {name} in {text}"))
+    }
+}
+
+pub(crate) type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Both aggregators, and what devices and collectors know.
+pub(crate) struct Pair {
+    pub(crate) leader: Server,
+    pub(crate) helper: Server,
+    pub(crate) task: Task,
+    pub(crate) collector: HpkeKeypair,
+    pub(crate) leader_keys: HpkeKeyring,
+    pub(crate) helper_keys: HpkeKeyring,
+    pub(crate) leader_tasks: Arc<TaskRegistry>,
+    pub(crate) helper_tasks: Arc<TaskRegistry>,
+    pub(crate) leader_store: Arc<dyn LeaderStore>,
+    pub(crate) helper_store: Arc<dyn HelperStore>,
+    pub(crate) http: Client,
+    pub(crate) rng: ChaCha20Rng,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Pair {
+    /// A report for histogram bucket `index`.
+    pub(crate) fn report(&mut self, index: u32) -> Vec<u8> {
+        self.report_at(index, self.now())
+    }
+
+    pub(crate) fn report_at(&mut self, index: u32, time: Time) -> Vec<u8> {
+        let (leader, helper) = (&self.leader_keys.configs()[0], &self.helper_keys.configs()[0]);
+        let measurement = Measurement::Histogram(index);
+        produce_report(&self.task, leader, helper, &measurement, time, &mut self.rng).unwrap()
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.task.time(moment())
+    }
+
+    /// Uploads one report per bucket index, one request each, and expects all to be accepted.
+    pub(crate) async fn upload_all(&mut self, indices: impl IntoIterator<Item = u32>) {
+        for index in indices {
+            let report = self.report(index);
+            let response = self.upload(report).await;
+            assert_eq!(response.status(), StatusCode::OK);
+            assert_eq!(response.bytes().await.unwrap().as_ref(), b"");
+        }
+    }
+
+    pub(crate) async fn upload(&self, body: Vec<u8>) -> Response {
+        self.http
+            .post(self.leader_resource("reports"))
+            .header("content-type", MediaType::UploadReq.as_str())
+            .body(body)
+            .send()
+            .await
+            .unwrap()
+    }
+
+    pub(crate) fn leader_resource(&self, name: &str) -> String {
+        format!("{}tasks/{}/{name}", self.leader.url, self.task.id())
+    }
+
+    pub(crate) fn helper_resource(&self, name: &str) -> String {
+        format!("{}/tasks/{}/{name}", self.helper.url, self.task.id())
+    }
+
+    /// All times that tests use.
+    pub(crate) fn everything(&self) -> Query {
+        let start = Time::new(self.now().as_units() - 2);
+        Query::TimeInterval(Interval::new(start, Units::new(4)).unwrap())
+    }
+
+    pub(crate) fn collection_request(&self, query: &Query) -> Vec<u8> {
+        produce_collection_job_req(&self.task, query).unwrap()
+    }
+
+    /// Asks for a batch. Returns the job's URL.
+    pub(crate) async fn ask(&self, query: &Query) -> (StatusCode, Option<String>) {
+        let response = self
+            .http
+            .post(self.leader_resource("collection_jobs"))
+            .bearer_auth(COLLECTOR_TOKEN)
+            .header("content-type", MediaType::CollectionJobReq.as_str())
+            .body(self.collection_request(query))
+            .send()
+            .await
+            .unwrap();
+        let location = response
+            .headers()
+            .get("location")
+            .map(|value| response.url().join(value.to_str().unwrap()).unwrap().to_string());
+        (response.status(), location)
+    }
+
+    pub(crate) async fn collector_request(&self, method: Method, url: &str) -> Response {
+        self.http.request(method, url).bearer_auth(COLLECTOR_TOKEN).send().await.unwrap()
+    }
+
+    /// Waits for a collection job and opens its result.
+    pub(crate) async fn wait(&self, location: &str, query: &Query) -> Collection {
+        let body = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let response = self.collector_request(Method::GET, location).await;
+                assert!(response.status().is_success(), "{}", response.text().await.unwrap());
+                let body = response.bytes().await.unwrap();
+                if !body.is_empty() {
+                    return body;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
+        .unwrap();
+        let request = self.collection_request(query);
+        consume_collection_job_resp(&self.task, &self.collector, &request, &body).unwrap()
+    }
+
+    pub(crate) async fn collect(&self, query: &Query) -> Collection {
+        let (status, location) = self.ask(query).await;
+        assert!(status.is_success(), "{status}");
+        self.wait(&location.unwrap(), query).await
+    }
+
+    pub(crate) async fn stop(self) {
+        self.leader.stopped().await;
+        self.helper.stopped().await;
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "never happened: {what}");
+}
+
+pub(crate) fn histogram(counts: &[u128]) -> AggregateResult {
+    AggregateResult::Vector(counts.to_vec())
+}
+
+pub(crate) fn keypair(id: u8) -> HpkeKeypair {
+    let mut rng = ChaCha20Rng::seed_from_u64(u64::from(id));
+    HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng)
+}
+
+pub(crate) fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> AggregatorTask {
+    AggregatorTask {
+        task: task.clone(),
+        role,
+        verify_key: Secret::new([5; 32]),
+        collector_hpke_config: collector.config().clone(),
+        taskprov: false,
+    }
+}
+
+pub(crate) fn served(task: &Task, role: Role, collector: &HpkeKeypair) -> ServedTask {
+    let task = aggregator_task(task, role, collector);
+    let leader_token = token(LEADER_TOKEN);
+    match role {
+        Role::Leader => ServedTask::leader(task, leader_token, token(COLLECTOR_TOKEN)).unwrap(),
+        _ => ServedTask::helper(task, leader_token).unwrap(),
+    }
+}
+
+pub(crate) fn token(text: &str) -> Arc<AuthToken> {
+    Arc::new(AuthToken::bearer(text).unwrap())
+}
+
+pub(crate) fn moment() -> Moment {
+    Moment(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
+}
+
+/// A client that trusts this certificate (PEM) and no other.
+pub(crate) fn client(certificate: Option<&str>) -> Client {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let certificate = certificate.map(|pem| Certificate::from_pem(pem.as_bytes()).unwrap());
+    Client::builder().no_proxy().tls_certs_only(certificate).build().unwrap()
+}

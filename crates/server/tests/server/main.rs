@@ -1,0 +1,15 @@
+//! Leader and helper over real HTTP on loopback.
+
+// Clippy takes only functions with the test attribute for tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod collection;
+mod harness;
+mod helper;
+mod requests;
+mod retention;
+mod secrecy;
+mod taskprov;
+mod transport;
+mod trouble;
+mod walk;

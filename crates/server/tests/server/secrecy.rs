@@ -1,0 +1,99 @@
+//! Nothing that could identify a device or let somebody in reaches logs or metrics.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use reqwest::StatusCode;
+use sotto_wire::BatchMode;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
+
+use crate::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, eventually, histogram};
+use crate::trouble::{Fate, start};
+
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn logs_and_metrics_keep_quiet() {
+    let captured = Captured::default();
+    let writer = captured.clone();
+    let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
+    let filter = EnvFilter::new("debug,sotto_server=trace,sotto_store=trace");
+    let subscriber = tracing_subscriber::registry().with(layer.with_filter(filter));
+    // For the whole process: what other tests log is captured too, and must be as quiet.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+
+    // Some trouble, so that there is something to log.
+    let (mut pair, _proxy) =
+        start(BatchMode::TimeInterval, &[Fate::BadGateway, Fate::LoseAnswer]).await;
+    let mut ids = Vec::new();
+    for index in [0, 1, 2, 3, 3] {
+        let report = pair.report(index);
+        ids.push(report[..16].to_vec());
+        assert_eq!(pair.upload(report).await.status(), StatusCode::OK);
+    }
+    // A report whose leader share is damaged, one that does not decode, a wrong token.
+    let mut damaged = pair.report(0);
+    let last = damaged.len() - 200;
+    damaged[last] ^= 1;
+    ids.push(damaged[..16].to_vec());
+    pair.upload(damaged.clone()).await;
+    damaged.truncate(300);
+    pair.upload(damaged).await;
+    let url = pair.leader_resource("collection_jobs");
+    pair.http.post(url).bearer_auth("wrong-token-of-a-stranger").send().await.unwrap();
+    let everything = pair.everything();
+    assert_eq!(pair.collect(&everything).await.result, histogram(&[1, 1, 1, 2]));
+    let (leader, helper) = (&pair.leader, &pair.helper);
+    eventually("the damaged report is dropped", || async {
+        let (_, text) = leader.admin_get("/metrics").await;
+        text.lines()
+            .any(|line| line.starts_with("sotto_reports_dropped_total") && line.ends_with(" 1"))
+    })
+    .await;
+    let metrics = [leader.admin_get("/metrics").await.1, helper.admin_get("/metrics").await.1];
+    let task_id = pair.task.id().to_string();
+    let ports: Vec<_> = [&leader.url, &helper.url]
+        .map(|url| url.trim_start_matches("http://").trim_end_matches('/').to_owned())
+        .into();
+    pair.stop().await;
+
+    let log = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("sotto_server"), "nothing was captured: the test would prove nothing");
+    let metrics = metrics.concat();
+    for text in [&log, &metrics] {
+        for secret in [LEADER_TOKEN, COLLECTOR_TOKEN, "wrong-token-of-a-stranger"] {
+            assert!(!text.contains(secret), "a token in {text}");
+        }
+        for id in &ids {
+            for shown in spellings(id) {
+                assert!(!text.contains(&shown), "a report id in {text}");
+            }
+        }
+    }
+    assert!(!metrics.contains(&task_id), "a task in a label");
+    let ours = log.lines().filter(|line| line.contains("sotto_"));
+    for line in ours {
+        assert!(!ports.iter().any(|address| line.contains(address.as_str())), "{line}");
+    }
+}
+
+/// The ways in which bytes are usually printed.
+fn spellings(id: &[u8]) -> [String; 4] {
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id: [u8; 16] = id.try_into().unwrap();
+    let base64 = sotto_wire::ReportId::new(id).to_string();
+    [hex.to_uppercase(), hex, base64, format!("{id:?}")]
+}
