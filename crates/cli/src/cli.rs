@@ -1,0 +1,85 @@
+//! The command line: all commands in one table, from which help, completions and man pages come.
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::output::{Outcome, Output};
+use crate::{
+    collect::CollectArgs,
+    completions::{CompletionsArgs, ManArgs},
+    demo::DemoArgs,
+    interop::InteropArgs,
+    keys::KeysArgs,
+    serve::ServeArgs,
+    task::TaskArgs,
+    upload::UploadArgs,
+    vectors::VectorsArgs,
+};
+
+/// Private statistics over many devices: sums and histograms that no single server can take apart.
+#[derive(Debug, Parser)]
+#[command(name = "sotto", version, max_term_width = 100)]
+#[command(after_help = "Start here: sotto demo")]
+pub(crate) struct Cli {
+    /// Print one JSON value to stdout, also for errors.
+    #[arg(long, global = true, display_order = 1000)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything in one process: devices, leader, helper, collector, and a result.
+    Demo(DemoArgs),
+    /// Run an aggregator.
+    Serve(ServeArgs),
+    /// Make and look at tasks.
+    Task(TaskArgs),
+    /// Make keys.
+    Keys(KeysArgs),
+    /// Upload measurements to a task, as devices do.
+    Upload(UploadArgs),
+    /// Collect the result of a batch.
+    Collect(CollectArgs),
+    /// Serve the interoperability test API, for other implementations to drive.
+    Interop(InteropArgs),
+    /// Check VDAF test vectors.
+    Vectors(VectorsArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Write man pages.
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+impl Cli {
+    /// Runs the command.
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        match self.command {
+            Command::Demo(args) => args.run(output),
+            Command::Serve(args) => args.run(output),
+            Command::Task(args) => args.run(output),
+            Command::Keys(args) => args.run(output),
+            Command::Upload(args) => args.run(output),
+            Command::Collect(args) => args.run(output),
+            Command::Interop(args) => args.run(output),
+            Command::Vectors(args) => args.run(output),
+            Command::Completions(args) => args.run(output),
+            Command::Man(args) => args.run(output),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,48 @@
+//! `sotto completions` and `sotto man`: generated from the command table.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::output::{Outcome, Output};
+
+/// Prints a completion script.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: sotto completions bash > ~/.local/share/bash-completion/completions/sotto"
+)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
+
+impl CompletionsArgs {
+    pub(crate) fn run(self, _output: &Output) -> Result<Outcome> {
+        // In memory first: the generator panics on a closed pipe.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "sotto", &mut script);
+        io::stdout().lock().write_all(&script)?;
+        Ok(Outcome::Yes)
+    }
+}
+
+/// Writes one man page per command.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The folder to write to.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+impl ManArgs {
+    pub(crate) fn run(self, _output: &Output) -> Result<Outcome> {
+        std::fs::create_dir_all(&self.out)
+            .and_then(|()| clap_mangen::generate_to(Cli::command(), &self.out))
+            .with_context(|| format!("cannot write man pages to {}", self.out.display()))?;
+        Ok(Outcome::Yes)
+    }
+}

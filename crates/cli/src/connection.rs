@@ -1,0 +1,48 @@
+//! How devices and collectors reach the aggregators: options that their commands share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use sotto_client::{HttpOptions, HttpTransport, RetryPolicy};
+
+/// Options of commands that talk to aggregators.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConnectionArgs {
+    /// Trust the authorities in this PEM file, in place of the public ones.
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Allow plain http to other machines. Others can then read tokens and replace keys.
+    #[arg(long, help_heading = "Connection")]
+    pub(crate) insecure_http: bool,
+}
+
+impl ConnectionArgs {
+    /// A transport that keeps up to `connections` connections alive.
+    pub(crate) fn transport(&self, connections: usize) -> Result<Arc<HttpTransport>> {
+        let ca_certificates_pem = match &self.ca {
+            Some(path) => Some(
+                std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+            ),
+            None => None,
+        };
+        Ok(Arc::new(HttpTransport::new(HttpOptions {
+            max_idle_connections: connections.max(1),
+            // A loaded aggregator answers late; a lost connection is noticed all the same.
+            request_timeout: Duration::from_secs(120),
+            insecure_http: self.insecure_http,
+            ca_certificates_pem,
+            crypto_provider: Some(Arc::new(rustls::crypto::aws_lc_rs::default_provider())),
+            ..HttpOptions::default()
+        })?))
+    }
+}
+
+/// Tries each exchange so often, with the usual pauses.
+pub(crate) fn retry(attempts: u32) -> RetryPolicy {
+    let mut policy = RetryPolicy::default();
+    policy.attempts = attempts.max(1);
+    policy
+}

@@ -1,0 +1,210 @@
+//! The demo of plain DAP: every device takes part, nothing is added, the result is exact.
+//!
+//! Its contract stays as it is, whatever the demo without `--exact` grows into: no coin, noise, token
+//! or relay; `true` = `estimate` = both ends of the interval.
+
+mod parties;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use indicatif::HumanBytes;
+use sotto_client::{Collected, Collector, Device, UploadOutcome};
+use sotto_protocol::Moment;
+use sotto_vdaf::Measurement;
+use sotto_wire::{Interval, Query};
+
+use self::parties::Parties;
+use super::Plan;
+use super::result::{DemoBatch, DemoBucket, DemoInterval, DemoReports, DemoResult};
+use crate::output::Output;
+use crate::random;
+use crate::time_text::now;
+use crate::workers::{lock, work};
+
+/// Devices that talk to the leader at the same time.
+const DEVICES_AT_ONCE: usize = 16;
+
+/// How long the servers may make no progress before the demo gives up. Far beyond what any machine
+/// needs, so that load alone never ends it.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What the result does not say.
+#[derive(Debug)]
+pub(crate) struct Story {
+    /// Who, and what they saw.
+    pub(crate) saw: Vec<(&'static str, String)>,
+    /// What is not private about it.
+    pub(crate) caveats: &'static [&'static str],
+}
+
+const CAVEATS: &[&str] = &[
+    "The counts are exact. No noise hides a device that is alone with its word.",
+    "Every device takes part, and the leader sees its address: no sampling, no relay.",
+    "Nothing keeps a device from reporting twice: no tokens.",
+    "Here all parties share one process. Leader and helper must be two operators who do not collude.",
+];
+
+/// What became of the uploads.
+#[derive(Debug, Default)]
+struct Uploads {
+    accepted: u64,
+    bytes: u64,
+    rejected: BTreeMap<String, u64>,
+}
+
+/// Runs the demo.
+pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
+    let started = Instant::now();
+    let parties = Parties::start(plan).context("the servers do not start")?;
+    // One moment for all, so that the hour does not turn between two devices.
+    let moment = now()?;
+    let uploads = upload(plan, &parties, moment, output)?;
+    wait_until_summed(&parties, &uploads, output)?;
+    let collected = collect(&parties, moment, output)?;
+    let mut rejected = uploads.rejected;
+    for (reason, count) in parties.leader_counters()?.rejections.iter() {
+        *rejected.entry(reason.name().to_owned()).or_default() += count;
+    }
+    let result = DemoResult {
+        devices: plan.held.len() as u64,
+        participated: plan.held.len() as u64,
+        min_batch: plan.min_batch_size,
+        batches: vec![batch(&parties, &collected)],
+        buckets: buckets(plan, &collected)?,
+        reports: DemoReports { accepted: collected.collection.report_count, rejected },
+        elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
+    };
+    let story = Story { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };
+    parties.stop();
+    Ok((result, story))
+}
+
+/// Each device makes its report and uploads it.
+fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Result<Uploads> {
+    let device = Device::new(parties.task().clone(), parties.transport());
+    let uploads = Mutex::new(Uploads::default());
+    let bar = output.bar("devices", plan.held.len() as u64);
+    let measurements = plan.held.iter().map(|bucket| Ok(Measurement::Histogram(*bucket)));
+    work(measurements, DEVICES_AT_ONCE, &bar, |measurement, rng| {
+        let report = device.prepare(&measurement, moment, rng)?;
+        let outcomes = device.upload(std::slice::from_ref(&report), rng)?;
+        let mut uploads = lock(&uploads);
+        uploads.bytes += report.as_bytes().len() as u64;
+        for outcome in outcomes {
+            match outcome {
+                UploadOutcome::Accepted => uploads.accepted += 1,
+                UploadOutcome::Rejected(error) => {
+                    *uploads.rejected.entry(error.name().to_owned()).or_default() += 1;
+                }
+            }
+        }
+        Ok(())
+    })
+    .context("the devices could not upload")?;
+    bar.finish();
+    Ok(uploads.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// Shows how leader and helper work through the reports.
+fn wait_until_summed(parties: &Parties, uploads: &Uploads, output: &Output) -> Result<()> {
+    let bar = output.bar("summed", uploads.accepted);
+    let (mut done, mut since) = (0, Instant::now());
+    while done < uploads.accepted {
+        let counters = parties.leader_counters()?;
+        let now_done = counters.aggregated + counters.rejections.total();
+        if now_done > done {
+            (done, since) = (now_done, Instant::now());
+            bar.set_position(done);
+        }
+        ensure!(since.elapsed() < PATIENCE, "the aggregation makes no progress");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bar.finish();
+    Ok(())
+}
+
+/// The collector asks for the one unit of time in which all reports are.
+fn collect(parties: &Parties, moment: Moment, output: &Output) -> Result<Collected> {
+    let collector: Collector = parties.collector()?;
+    let query = Query::TimeInterval(Interval::bucket(parties.task().time(moment))?);
+    let spinner = output.spinner("collecting");
+    let collected = collector.collect(&query, PATIENCE, &mut |_| (), &mut random::system());
+    spinner.finish_and_clear();
+    collected.context("the collector got no result")
+}
+
+fn batch(parties: &Parties, collected: &Collected) -> DemoBatch {
+    let precision = parties.task().configuration().time_precision();
+    let interval = collected.collection.interval;
+    DemoBatch {
+        interval: DemoInterval {
+            start: interval.start().start_seconds(precision),
+            duration: interval.duration().as_seconds(precision),
+        },
+        count: collected.collection.report_count,
+    }
+}
+
+fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<DemoBucket>> {
+    let mut truth = vec![0; plan.words.labels().len()];
+    for bucket in &plan.held {
+        if let Some(count) = truth.get_mut(*bucket as usize) {
+            *count += 1;
+        }
+    }
+    let values = collected.collection.result.as_slice();
+    ensure!(values.len() == truth.len(), "the result has {} buckets", values.len());
+    let bucket = |((label, truth), value): ((&&'static str, u64), &u128)| -> Result<DemoBucket> {
+        let value = u64::try_from(*value).context("a count is out of range")?;
+        Ok(DemoBucket::exact(label, truth, value))
+    };
+    plan.words.labels().iter().zip(truth).zip(values).map(bucket).collect()
+}
+
+/// One line for each party, from what was measured.
+fn saw(
+    plan: &Plan,
+    parties: &Parties,
+    result: &DemoResult,
+    bytes: u64,
+) -> Result<Vec<(&'static str, String)>> {
+    let reports = result.devices;
+    let helper = parties.helper_counters()?;
+    let sizes = parties.task().vdaf().sizes();
+    Ok(vec![
+        (
+            "device",
+            format!(
+                "its own word. Its report, {} bytes, is as long as everybody's",
+                bytes.checked_div(reports).unwrap_or(0)
+            ),
+        ),
+        (
+            "leader",
+            format!(
+                "{reports} reports, {}: half of each, random numbers without the other half, and the \
+                 addresses they came from",
+                HumanBytes(bytes)
+            ),
+        ),
+        (
+            "helper",
+            format!(
+                "{} shares of {} bytes, from the leader alone: the other half",
+                helper.aggregated, sizes.helper_share
+            ),
+        ),
+        (
+            "collector",
+            format!(
+                "two sealed sums of {} numbers over {} reports; under {} reports, nothing at all",
+                plan.words.labels().len(),
+                result.reports.accepted,
+                plan.min_batch_size
+            ),
+        ),
+    ])
+}

@@ -1,0 +1,166 @@
+//! The parties of the demo: two servers with their stores, and what devices and collector need.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sotto_client::{AuthToken, Collector, HttpTransport};
+use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::Task;
+use sotto_server::{
+    AuthScheme, Helper, HelperConfig, Leader, LeaderConfig, RunError, ServerConfig,
+};
+use sotto_store::{Counters, SqliteOptions, SqliteStore, TaskStore};
+use sotto_vdaf::VdafConfig;
+use sotto_wire::BatchMode;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::connection::ConnectionArgs;
+use crate::demo::Plan;
+use crate::serve::served;
+use crate::task::{NewTask, new_task};
+use crate::task_file::{CollectorPart, TaskFields};
+use crate::{keys, random};
+
+/// One hour: long enough that the demo falls into one unit.
+const TIME_PRECISION_S: u64 = 3_600;
+
+/// Everything that runs. Fields are dropped in order: servers, stores, then the folder.
+pub(super) struct Parties {
+    runtime: Runtime,
+    servers: Vec<Server>,
+    leader_store: Arc<SqliteStore>,
+    helper_store: Arc<SqliteStore>,
+    collector: CollectorPart,
+    transport: Arc<HttpTransport>,
+    _folder: TempDir,
+}
+
+struct Server {
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), RunError>>,
+}
+
+impl Parties {
+    /// Starts leader and helper on ports that the system chooses, and gives them their task.
+    pub(super) fn start(plan: &Plan) -> Result<Self> {
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let leader_store = open(&folder.path().join("leader"))?;
+        let helper_store = open(&folder.path().join("helper"))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let (servers, collector) = runtime.block_on(async {
+            let leader =
+                LeaderConfig { server: server()?, ..LeaderConfig::new(loopback(), Vec::new()) };
+            let leader = Leader::bind(leader, leader_store.clone()).await?;
+            let helper = HelperConfig { server: server()? };
+            let helper = Helper::bind(helper, helper_store.clone()).await?;
+            let task = task(plan, leader.addr(), helper.addr())?;
+            leader.tasks().add(served(task.leader, AuthScheme::Bearer)?)?;
+            helper.tasks().add(served(task.helper, AuthScheme::Bearer)?)?;
+            let servers = vec![
+                Server::spawn(|stop| leader.run(stop)),
+                Server::spawn(|stop| helper.run(stop)),
+            ];
+            anyhow::Ok((servers, task.collector))
+        })?;
+        let transport = ConnectionArgs::default().transport(super::DEVICES_AT_ONCE)?;
+        Ok(Self {
+            runtime,
+            servers,
+            leader_store,
+            helper_store,
+            collector,
+            transport,
+            _folder: folder,
+        })
+    }
+
+    /// The task that all take part in.
+    pub(super) fn task(&self) -> &Task {
+        &self.collector.task
+    }
+
+    /// How devices and collector reach the servers.
+    pub(super) fn transport(&self) -> Arc<HttpTransport> {
+        self.transport.clone()
+    }
+
+    /// The collector.
+    pub(super) fn collector(&self) -> Result<Collector> {
+        let CollectorPart { task, token, key } = &self.collector;
+        let token = AuthToken::Bearer(Secret::new(token.expose().clone()));
+        let private_key = Secret::new(*key.private_key().expose());
+        let key = HpkeKeypair::from_parts(key.config().clone(), private_key)?;
+        Ok(Collector::new(task.clone(), key, token, self.transport()))
+    }
+
+    /// What the leader's operator sees.
+    pub(super) fn leader_counters(&self) -> Result<Counters> {
+        Ok(self.runtime.block_on(self.leader_store.counters(*self.task().id()))?)
+    }
+
+    /// What the helper's operator sees.
+    pub(super) fn helper_counters(&self) -> Result<Counters> {
+        Ok(self.runtime.block_on(self.helper_store.counters(*self.task().id()))?)
+    }
+
+    /// Ends the servers in good order.
+    pub(super) fn stop(mut self) {
+        for server in self.servers.drain(..) {
+            // A server that has ended by itself needs no telling.
+            let _ = server.stop.send(());
+            let _ = self.runtime.block_on(server.running);
+        }
+    }
+}
+
+impl Server {
+    fn spawn<F>(run: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) -> F) -> Self
+    where
+        F: Future<Output = Result<(), RunError>> + Send + 'static,
+    {
+        let (stop, stopped) = oneshot::channel();
+        let stopped = Box::pin(async move {
+            let _ = stopped.await;
+        });
+        Self { stop, running: tokio::spawn(run(stopped)) }
+    }
+}
+
+fn open(folder: &Path) -> Result<Arc<SqliteStore>> {
+    std::fs::create_dir_all(folder)?;
+    Ok(Arc::new(SqliteStore::open(folder, SqliteOptions::default())?))
+}
+
+fn server() -> Result<ServerConfig> {
+    let mut server = ServerConfig::new(loopback(), vec![keys::generate(1)]);
+    server.insecure_plain_tasks = true;
+    Ok(server)
+}
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn task(plan: &Plan, leader: SocketAddr, helper: SocketAddr) -> Result<NewTask> {
+    let fields = TaskFields {
+        leader: format!("http://{leader}/"),
+        helper: format!("http://{helper}/"),
+        vdaf: VdafConfig::histogram(u32::try_from(plan.words.labels().len())?),
+        batch_mode: BatchMode::TimeInterval,
+        min_batch_size: plan.min_batch_size,
+        time_precision: TIME_PRECISION_S,
+        task_start: None,
+        task_end: None,
+        task_info: URL_SAFE_NO_PAD.encode(random::bytes::<16>()),
+        encoded: String::new(),
+    };
+    new_task(fields.configuration()?)
+}

@@ -1,0 +1,111 @@
+//! What a demo run found: the object that `--json` prints and the tables are made of.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+/// One run. The keys are a contract with whoever reads the JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct DemoResult {
+    /// Simulated devices.
+    pub(crate) devices: u64,
+    /// Devices that sent a report.
+    pub(crate) participated: u64,
+    /// Nothing is released over fewer reports than this.
+    pub(crate) min_batch: u64,
+    /// What was collected.
+    pub(crate) batches: Vec<DemoBatch>,
+    /// One for each word.
+    pub(crate) buckets: Vec<DemoBucket>,
+    /// What became of the reports.
+    pub(crate) reports: DemoReports,
+    /// Wall-clock seconds.
+    pub(crate) elapsed_s: f64,
+}
+
+/// A collected batch, named by its interval.
+#[derive(Debug, Serialize)]
+pub(crate) struct DemoBatch {
+    pub(crate) interval: DemoInterval,
+    pub(crate) count: u64,
+}
+
+/// POSIX seconds, half-open.
+#[derive(Debug, Serialize)]
+pub(crate) struct DemoInterval {
+    pub(crate) start: u64,
+    pub(crate) duration: u64,
+}
+
+/// A word: how many devices really hold it, and what the analyst learns.
+#[derive(Debug, Serialize)]
+pub(crate) struct DemoBucket {
+    pub(crate) label: &'static str,
+    /// Known to the demo alone, which plays all parts.
+    #[serde(rename = "true")]
+    pub(crate) truth: u64,
+    #[serde(serialize_with = "number")]
+    pub(crate) estimate: f64,
+    #[serde(serialize_with = "number")]
+    pub(crate) stderr: f64,
+    #[serde(serialize_with = "number")]
+    pub(crate) lo95: f64,
+    #[serde(serialize_with = "number")]
+    pub(crate) hi95: f64,
+}
+
+/// Counts of reports.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct DemoReports {
+    /// In the result.
+    pub(crate) accepted: u64,
+    /// Refused, by reason.
+    pub(crate) rejected: BTreeMap<String, u64>,
+}
+
+impl DemoBucket {
+    /// A bucket whose value is known exactly.
+    pub(crate) fn exact(label: &'static str, truth: u64, value: u64) -> Self {
+        let value = value as f64;
+        Self { label, truth, estimate: value, stderr: 0.0, lo95: value, hi95: value }
+    }
+}
+
+/// Whole numbers without a fraction: `75`, not `75.0`.
+fn number<S: Serializer>(value: &f64, s: S) -> Result<S::Ok, S::Error> {
+    let whole = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
+    if whole { s.serialize_i64(*value as i64) } else { s.serialize_f64(*value) }
+}
+
+#[cfg(test)]
+pub(super) fn sample() -> DemoResult {
+    DemoResult {
+        devices: 30,
+        participated: 30,
+        min_batch: 10,
+        batches: vec![DemoBatch {
+            interval: DemoInterval { start: 86_400, duration: 86_400 },
+            count: 30,
+        }],
+        buckets: vec![DemoBucket::exact("queen", 20, 20), DemoBucket::exact("dodo", 10, 10)],
+        reports: DemoReports { accepted: 30, rejected: BTreeMap::new() },
+        elapsed_s: 0.5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_has_exactly_the_agreed_keys() {
+        insta::assert_snapshot!(serde_json::to_string(&sample()).unwrap(), @r#"{"devices":30,"participated":30,"min_batch":10,"batches":[{"interval":{"start":86400,"duration":86400},"count":30}],"buckets":[{"label":"queen","true":20,"estimate":20,"stderr":0,"lo95":20,"hi95":20},{"label":"dodo","true":10,"estimate":10,"stderr":0,"lo95":10,"hi95":10}],"reports":{"accepted":30,"rejected":{}},"elapsed_s":0.5}"#);
+    }
+
+    #[test]
+    fn fractions_stay_fractions() {
+        let bucket = DemoBucket { estimate: 19.25, lo95: -0.5, ..DemoBucket::exact("a", 20, 20) };
+        let json = serde_json::to_string(&bucket).unwrap();
+        assert!(json.contains("\"estimate\":19.25") && json.contains("\"lo95\":-0.5"), "{json}");
+    }
+}

@@ -1,0 +1,89 @@
+//! `sotto interop`: the interoperability test API, by which other implementations drive ours.
+//!
+//! One party per process: client, aggregator (leader or helper, by task) or collector. Every call is a
+//! POST of JSON below `/internal/test/` and is answered with status 200 and a `status` field, also
+//! when the DAP operation failed. For tests only: whoever reaches the port controls the party.
+
+mod aggregator;
+mod api;
+mod client;
+mod collector;
+mod forward;
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::output::{Outcome, Output, WithHint};
+
+/// Serves the interoperability test API.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "For tests only: whoever reaches the port controls the party, and plain http is \
+    used throughout.\n\nThe task's task_info is \"task-info\", and tokens travel in DAP-Auth-Token, as \
+    other implementations have it."
+)]
+pub(crate) struct InteropArgs {
+    /// Which party.
+    #[arg(value_enum)]
+    party: InteropParty,
+    /// The port; 0 lets the system choose. The address is printed once it serves.
+    #[arg(long, default_value_t = 8080)]
+    port: u16,
+    /// The address to listen at; 0.0.0.0 opens it to other machines.
+    #[arg(long, default_value = "127.0.0.1")]
+    host: IpAddr,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum InteropParty {
+    /// Uploads reports.
+    Client,
+    /// Leader or helper, as each task says.
+    Aggregator,
+    /// Collects batches.
+    Collector,
+}
+
+impl InteropArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        crate::log::start();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let outcome = runtime.block_on(self.serve(output));
+        runtime.shutdown_background();
+        outcome
+    }
+
+    async fn serve(&self, output: &Output) -> Result<Outcome> {
+        let address = SocketAddr::new(self.host, self.port);
+        let listener = tokio::net::TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen at {address}"))
+            .hint("choose another --port, or 0")?;
+        let router = self.router().await?;
+        let address = listener.local_addr()?;
+        if output.json() {
+            output.value(&json!({ "listen": address, "port": address.port() }))?;
+        } else {
+            output.line(format!("listening at http://{address}/"))?;
+        }
+        let (first, _second) = crate::signals::pair()?;
+        // Not drained: a test that ends us has seen what it wanted.
+        tokio::select! {
+            served = async { axum::serve(listener, router).await } => served?,
+            () = first => {}
+        }
+        Ok(Outcome::Yes)
+    }
+
+    async fn router(&self) -> Result<Router> {
+        Ok(match self.party {
+            InteropParty::Client => client::router()?,
+            InteropParty::Aggregator => aggregator::router().await?,
+            InteropParty::Collector => collector::router()?,
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! `sotto keys`: HPKE key pairs and their files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::json;
+use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_wire::{Encode, HpkeConfigId};
+
+use crate::output::{Outcome, Output};
+use crate::task_file::{self, key_lines};
+use crate::{private_file, random, toml_text};
+
+/// Makes keys.
+#[derive(Debug, Args)]
+pub(crate) struct KeysArgs {
+    #[command(subcommand)]
+    command: KeysCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeysCommand {
+    /// Make an HPKE key pair for an aggregator.
+    New(NewArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "List the file under `hpke_keys` in the server's configuration. A new key goes \
+    first; an old one stays listed until devices have stopped using it, at least twice as long as \
+    they may cache it."
+)]
+struct NewArgs {
+    /// The key's id, 0 to 255: different from the server's other keys.
+    #[arg(long, default_value_t = 1)]
+    id: u8,
+    /// The file to write, readable by its owner alone.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Replace an existing file. Reports sealed to its key can then no longer be opened.
+    #[arg(long)]
+    force: bool,
+}
+
+impl KeysArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        let KeysCommand::New(args) = self.command;
+        let key = generate(args.id);
+        write(&args.out, &key, args.force)?;
+        let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
+        if output.json() {
+            output.value(&json!({ "file": args.out, "id": args.id, "hpke_config": config }))?;
+        } else {
+            output.line(config)?;
+            output
+                .remark(format!("wrote {} (secret); above is its public half", args.out.display()));
+        }
+        Ok(Outcome::Yes)
+    }
+}
+
+/// A new key pair.
+pub(crate) fn generate(id: u8) -> HpkeKeypair {
+    HpkeKeypair::generate(HpkeConfigId::new(id), &mut random::system())
+}
+
+/// Reads a key file.
+pub(crate) fn read(path: &Path) -> Result<HpkeKeypair> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct KeyFile {
+        hpke_config: String,
+        #[serde(deserialize_with = "task_file::secret")]
+        hpke_private_key: Secret<String>,
+    }
+    let file: KeyFile = toml_text::read(path)?;
+    let key = task_file::hpke_config(&file.hpke_config).and_then(|config| {
+        let private_key = task_file::secret_array(&file.hpke_private_key)?;
+        Ok(HpkeKeypair::from_parts(config, private_key)?)
+    });
+    key.with_context(|| format!("{} is no HPKE key file", path.display()))
+}
+
+/// Writes a key file.
+pub(crate) fn write(path: &Path, key: &HpkeKeypair, force: bool) -> Result<()> {
+    let mut text = key_lines(key);
+    text.insert_str(0, "# An HPKE key pair. SECRET: who has it can open shares sealed to it.\n");
+    private_file::write(path, &text, force)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_files_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.toml");
+        let key = generate(17);
+        write(&path, &key, false).unwrap();
+        let back = read(&path).unwrap();
+        assert_eq!(back.config(), key.config());
+        assert_eq!(back.private_key(), key.private_key());
+        let other = key_lines(&generate(17));
+        let mixed = format!("{}\n{}\n", line(&key_lines(&key), 0), line(&other, 1));
+        std::fs::write(&path, mixed).unwrap();
+        assert!(read(&path).is_err());
+    }
+
+    #[test]
+    fn a_key_is_not_replaced_by_accident() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.toml");
+        write(&path, &generate(1), false).unwrap();
+        assert!(write(&path, &generate(2), false).is_err());
+        assert_eq!(read(&path).unwrap().config().id().value(), 1);
+        write(&path, &generate(2), true).unwrap();
+        assert_eq!(read(&path).unwrap().config().id().value(), 2);
+    }
+
+    fn line(text: &str, number: usize) -> &str {
+        text.lines().nth(number).unwrap()
+    }
+}

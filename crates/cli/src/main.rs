@@ -1,0 +1,69 @@
+//! The binary `sotto`: every role of the protocol and the tools around it.
+//!
+//! One file per command; each has its arguments and a `run`. What commands print and how they end is
+//! in [`output`]. Cryptography, protocol and servers live in the crates below.
+
+mod cli;
+mod collect;
+mod completions;
+mod connection;
+mod demo;
+mod interop;
+mod keys;
+mod log;
+mod output;
+mod private_file;
+mod random;
+mod serve;
+mod signals;
+mod task;
+mod task_file;
+mod time_text;
+mod toml_text;
+mod upload;
+mod vectors;
+mod workers;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::output::{Outcome, Output};
+
+/// Exit code of a usage error or a failure, as opposed to a check that says no.
+const EXIT_ERROR: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let output = Output::new(cli.json);
+    match cli.run(&output) {
+        Ok(Outcome::Yes) => ExitCode::SUCCESS,
+        Ok(Outcome::No) => ExitCode::FAILURE,
+        // Whoever read our output has seen enough.
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output.failure(&error);
+            ExitCode::from(EXIT_ERROR)
+        }
+    }
+}
+
+/// Help and version go to stdout, mistakes to stderr; with `--json` a mistake is JSON on stdout.
+fn usage(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if json && error.use_stderr() {
+        let text = error.to_string();
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Output::new(true).failure(&anyhow::anyhow!("{message}"));
+    } else {
+        // Nothing is left to tell if the terminal is gone.
+        let _ = error.print();
+        let _ = std::io::stdout().flush();
+    }
+    if error.use_stderr() { ExitCode::from(EXIT_ERROR) } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,197 @@
+//! What the commands print, and how they end.
+//!
+//! Data goes to stdout, progress and remarks to stderr. With `--json` stdout carries exactly one JSON
+//! value, also when the command fails. Colour and progress bars appear on terminals only.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use serde_json::json;
+
+/// How a command ended, when nothing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Exit code 0.
+    Yes,
+    /// Exit code 1: the check failed, some reports were refused, the batch is not there yet.
+    No,
+}
+
+/// Where and how to print.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    json: bool,
+    colour: bool,
+}
+
+impl Output {
+    /// Looks at the terminal and the environment (`NO_COLOR`, `TERM`).
+    pub(crate) fn new(json: bool) -> Self {
+        let colour = !json
+            && io::stdout().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        Self { json, colour }
+    }
+
+    /// Whether `--json` was given.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints a line of data.
+    pub(crate) fn line(&self, text: impl fmt::Display) -> Result<()> {
+        writeln!(io::stdout().lock(), "{text}")?;
+        Ok(())
+    }
+
+    /// Prints the one JSON value of the command.
+    pub(crate) fn value(&self, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string_pretty(value)?;
+        self.line(text)
+    }
+
+    /// Prints a remark to stderr; silent with `--json`. A closed stderr is nobody's concern.
+    pub(crate) fn remark(&self, text: impl fmt::Display) {
+        if !self.json {
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// Heading.
+    pub(crate) fn bold(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A bar over `length` steps, drawn on stderr if that is a terminal.
+    pub(crate) fn bar(&self, name: &'static str, length: u64) -> ProgressBar {
+        let bar = ProgressBar::with_draw_target(Some(length), self.draw_target());
+        let template = "  {prefix:<10} {bar:32} {human_pos:>7}/{human_len} {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("━╸·"));
+        }
+        bar.set_prefix(name);
+        bar
+    }
+
+    /// A spinner for a wait of unknown length.
+    pub(crate) fn spinner(&self, message: impl Into<String>) -> ProgressBar {
+        let spinner = ProgressBar::with_draw_target(None, self.draw_target());
+        if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg} ({elapsed})") {
+            spinner.set_style(style);
+        }
+        spinner.set_message(message.into());
+        spinner.enable_steady_tick(Duration::from_millis(120));
+        spinner
+    }
+
+    /// `indicatif` itself stays silent when stderr is no terminal.
+    fn draw_target(&self) -> ProgressDrawTarget {
+        if self.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
+    }
+
+    /// Prints why a command failed: to stdout as `{"error": ...}` with `--json`, else to stderr.
+    pub(crate) fn failure(&self, error: &anyhow::Error) {
+        let message = message(error);
+        let hint = hint_of(error);
+        if self.json {
+            let mut value = json!({ "error": message });
+            if let Some(hint) = hint {
+                value["hint"] = hint.into();
+            }
+            let _ = self.value(&value);
+            return;
+        }
+        let mut stderr = io::stderr().lock();
+        let _ = writeln!(stderr, "error: {message}");
+        if let Some(hint) = hint {
+            let _ = writeln!(stderr, " hint: {hint}");
+        }
+    }
+}
+
+/// Adds to an error what the reader can do about it.
+pub(crate) trait WithHint<T> {
+    /// The same result, its error carrying `hint`.
+    fn hint(self, hint: impl Into<String>) -> Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> WithHint<T> for std::result::Result<T, E> {
+    fn hint(self, hint: impl Into<String>) -> Result<T> {
+        self.map_err(|error| anyhow::Error::new(Hinted { error: error.into(), hint: hint.into() }))
+    }
+}
+
+/// Whether the reader of our output went away (`sotto ... | head`), which is no failure to report.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// The error and its causes in one line; a cause that its parent already quotes is not repeated.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let part = cause.to_string();
+        if text.is_empty() {
+            text = part;
+        } else if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+    }
+    text
+}
+
+/// The innermost hint: the nearer to the cause, the more it knows.
+fn hint_of(error: &anyhow::Error) -> Option<&str> {
+    error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()).last().map(|h| h.hint.as_str())
+}
+
+#[derive(Debug)]
+struct Hinted {
+    error: anyhow::Error,
+    hint: String,
+}
+
+impl fmt::Display for Hinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Hinted {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.chain().nth(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line_with_causes() {
+        let error = anyhow!("no such file").context("cannot read a.toml");
+        assert_eq!(message(&error), "cannot read a.toml: no such file");
+        let quoting = anyhow!("no such file").context("cannot read: no such file");
+        assert_eq!(message(&quoting), "cannot read: no such file");
+    }
+
+    #[test]
+    fn the_innermost_hint_wins_and_survives_context() {
+        let inner: Result<()> = Err(anyhow!("denied").context("cannot open"));
+        let error = inner.hint("run as root").context("cannot start").hint("look it up");
+        let error = error.unwrap_err();
+        assert_eq!(hint_of(&error), Some("run as root"));
+        assert_eq!(message(&error), "cannot start: cannot open: denied");
+        assert_eq!(hint_of(&anyhow!("plain")), None);
+    }
+}

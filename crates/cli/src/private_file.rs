@@ -1,0 +1,77 @@
+//! Files that hold secrets: readable by their owner alone, never overwritten by accident.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use zeroize::Zeroizing;
+
+use crate::output::WithHint;
+
+/// Writes a new file that only its owner can read (mode 0600). An existing one is replaced with
+/// `force`, else it is an error.
+///
+/// The text reaches its name only when it is complete and on disk: half a key file would look like
+/// a lost key.
+pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
+    if !force && path.symlink_metadata().is_ok() {
+        return Err(anyhow!("{} exists already", path.display()))
+            .hint("choose another place, or give --force to replace it");
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let failed = || format!("cannot write {}", path.display());
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(failed);
+        }
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&temporary).with_context(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(failed)?;
+    fs::rename(&temporary, path).with_context(failed)
+}
+
+/// Makes a folder that only its owner can enter, and those above it. An existing one stays as it is.
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Reads a file that may hold secrets; the text is wiped when it is dropped.
+pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>> {
+    let text = fs::read_to_string(path);
+    text.map(Zeroizing::new).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_private_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.toml");
+        write(&path, "one", false).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let error = write(&path, "two", false).unwrap_err();
+        assert!(error.to_string().contains("exists already"));
+        assert_eq!(read(&path).unwrap().as_str(), "one");
+        write(&path, "two", true).unwrap();
+        assert_eq!(read(&path).unwrap().as_str(), "two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

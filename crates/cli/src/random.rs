@@ -1,0 +1,19 @@
+//! The operating system's randomness, where layers below take an rng as an argument.
+
+use getrandom::SysRng;
+use rand_core::{Rng, UnwrapErr};
+
+/// The operating system's generator.
+///
+/// It panics if the system has no randomness: there is nothing sensible to go on with, and the
+/// kernels we run on do not fail once they are up.
+pub(crate) fn system() -> UnwrapErr<SysRng> {
+    UnwrapErr(SysRng)
+}
+
+/// Fresh random bytes.
+pub(crate) fn bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    system().fill_bytes(&mut bytes);
+    bytes
+}

@@ -1,0 +1,211 @@
+//! `sotto serve`: runs a leader or a helper until it is told to end.
+
+mod config;
+mod keyring;
+mod tasks;
+mod template;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use sotto_server::{
+    BindError, Helper, HelperConfig, Leader, LeaderConfig, ServerConfig, TaskRefused,
+};
+use sotto_store::{SqliteOptions, SqliteStore};
+use sotto_wire::Role;
+
+use self::config::Settings;
+pub(crate) use self::tasks::served;
+use crate::output::{Outcome, Output, WithHint};
+use crate::private_file;
+
+/// Runs an aggregator.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "SIGTERM and SIGINT end it: requests in flight are finished first; a second signal \
+    ends it at once, which loses nothing that was acknowledged.\n\nEnvironment: SOTTO_LISTEN, \
+    SOTTO_ADMIN_LISTEN and SOTTO_DATA_DIR override the configuration; SOTTO_LOG sets the log level \
+    (error, warn, info, debug).\n\nA configuration to start from: sotto serve leader --print-config"
+)]
+pub(crate) struct ServeArgs {
+    /// Which aggregator.
+    #[arg(value_enum)]
+    role: RoleName,
+    /// The configuration, TOML.
+    #[arg(long, value_name = "FILE", required_unless_present = "print_config")]
+    config: Option<PathBuf>,
+    /// Allow plain http to and from other machines. Others can then read tokens.
+    #[arg(long)]
+    insecure_http: bool,
+    /// Once serving, write the bound addresses to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+    /// Print a configuration with every setting at its default, and end.
+    #[arg(long)]
+    print_config: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RoleName {
+    /// Takes uploads, drives the aggregation, answers the collector.
+    Leader,
+    /// Answers the leader.
+    Helper,
+}
+
+/// What a started server says about itself.
+#[derive(Debug, Serialize)]
+struct Ready {
+    role: &'static str,
+    listen: SocketAddr,
+    admin_listen: Option<SocketAddr>,
+    pid: u32,
+    tasks: usize,
+}
+
+impl RoleName {
+    fn role(self) -> Role {
+        match self {
+            Self::Leader => Role::Leader,
+            Self::Helper => Role::Helper,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Helper => "helper",
+        }
+    }
+}
+
+impl ServeArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        let Some(path) = self.config.as_deref().filter(|_| !self.print_config) else {
+            output.line(template::text(self.role.role()).trim_end())?;
+            return Ok(Outcome::Yes);
+        };
+        if let Some(ready_file) = &self.ready_file {
+            // A file from an earlier run must not tell of addresses that are not there yet.
+            let _ = std::fs::remove_file(ready_file);
+        }
+        let settings = Settings::read(path, self.role.role())?;
+        crate::log::start();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let outcome = runtime.block_on(self.serve(&settings, output));
+        runtime.shutdown_background();
+        outcome
+    }
+
+    async fn serve(&self, settings: &Settings, output: &Output) -> Result<Outcome> {
+        let data_dir = settings.data_dir();
+        let store = open_store(&data_dir)?;
+        let mut server = settings.server()?;
+        server.hpke_keys = keyring::load(settings, &data_dir)?;
+        server.tasks = tasks::load(settings, self.role.role())?;
+        server.insecure_http = self.insecure_http;
+        let tasks = server.tasks.len();
+        if tasks == 0 && server.taskprov.is_none() {
+            tracing::warn!("no task is configured: list task files under `tasks`");
+        }
+        match self.role {
+            RoleName::Leader => {
+                let config = LeaderConfig {
+                    server,
+                    aggregation: settings.aggregation(),
+                    helper_certificates: settings.peer_certificates()?,
+                };
+                let leader = Leader::bind(config, Arc::new(store)).await.or_else(explain)?;
+                self.announce(output, leader.addr(), leader.admin_addr(), tasks)?;
+                until_signalled(|stop| leader.run(stop)).await
+            }
+            RoleName::Helper => {
+                let helper = Helper::bind(HelperConfig { server }, Arc::new(store))
+                    .await
+                    .or_else(explain)?;
+                self.announce(output, helper.addr(), helper.admin_addr(), tasks)?;
+                until_signalled(|stop| helper.run(stop)).await
+            }
+        }
+    }
+
+    /// Tells people and programs where the server listens.
+    fn announce(
+        &self,
+        output: &Output,
+        listen: SocketAddr,
+        admin_listen: Option<SocketAddr>,
+        tasks: usize,
+    ) -> Result<()> {
+        let role = self.role.name();
+        let ready = Ready { role, listen, admin_listen, pid: std::process::id(), tasks };
+        if let Some(path) = &self.ready_file {
+            private_file::write(path, &serde_json::to_string(&ready)?, true)?;
+        }
+        if output.json() {
+            return output.value(&ready);
+        }
+        let admin_listen = admin_listen.map(tracing::field::display);
+        tracing::info!(%listen, admin_listen, tasks, "{role} is serving");
+        Ok(())
+    }
+}
+
+fn open_store(data_dir: &Path) -> Result<SqliteStore> {
+    private_file::make_folder(data_dir)?;
+    SqliteStore::open(data_dir, SqliteOptions::default())
+        .with_context(|| format!("cannot open the store in {}", data_dir.display()))
+        .hint("is another server running on this folder, or does it belong to another user?")
+}
+
+/// Runs until a signal, then drains; a second signal drops everything.
+async fn until_signalled<F, E>(
+    run: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) -> F,
+) -> Result<Outcome>
+where
+    F: Future<Output = std::result::Result<(), E>>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let (first, second) = crate::signals::pair()?;
+    let stop = Box::pin(async move {
+        first.await;
+        tracing::info!("ending: requests in flight are finished first; signal again to end now");
+    });
+    tokio::select! {
+        ended = run(stop) => {
+            ended?;
+            Ok(Outcome::Yes)
+        }
+        () = second => Ok(Outcome::No),
+    }
+}
+
+/// Adds what to do to the mistakes that operators make.
+fn explain<T>(error: BindError) -> Result<T> {
+    let hint = match &error {
+        BindError::PlainHttp { .. } => Some("configure [tls], or start with --insecure-http"),
+        BindError::Task(TaskRefused::Plain(_)) => {
+            Some("set `insecure_plain_tasks = true` in the configuration if that is what you want")
+        }
+        BindError::Task(TaskRefused::HelperUrl { .. }) => {
+            Some("use https, or start with --insecure-http")
+        }
+        BindError::Listen { .. } => Some("is something else listening there? change `listen`"),
+        BindError::MissingKeys(_) => Some("list the old key files under `hpke_keys` again"),
+        _ => None,
+    };
+    match hint {
+        Some(hint) => Err(anyhow!(error)).hint(hint),
+        None => Err(anyhow!(error)),
+    }
+}
+
+/// What both roles' settings come to, for [`ServerConfig`]'s defaults.
+fn default_server() -> ServerConfig {
+    ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), Vec::new())
+}

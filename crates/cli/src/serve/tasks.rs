@@ -1,0 +1,76 @@
+//! The tasks of a server: files, or folders of files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use sotto_protocol::AggregatorTask;
+use sotto_server::{AuthScheme, AuthToken, ServedTask};
+use sotto_wire::Role;
+
+use super::config::Settings;
+use crate::output::WithHint;
+use crate::task_file::{AggregatorPart, Party, TaskFile};
+
+/// Loads all configured tasks. A file must be this role's; in a folder, other parties' are skipped.
+pub(super) fn load(settings: &Settings, role: Role) -> Result<Vec<ServedTask>> {
+    let mut tasks = Vec::new();
+    for path in settings.file.tasks.iter().map(|path| settings.path(path)) {
+        if !path.is_dir() {
+            tasks.push(read(&path, role)?);
+            continue;
+        }
+        for file in task_files(&path)? {
+            let (task, _) = TaskFile::read(&file)?;
+            if is_party(task.party, role) {
+                tasks.push(read(&file, role)?);
+            } else {
+                let party = task.party.name();
+                tracing::info!(file = %file.display(), party, "skipped another party's task file");
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+/// An aggregator's part of a task, as its server holds it.
+pub(crate) fn served(part: AggregatorPart, scheme: AuthScheme) -> Result<ServedTask> {
+    let token = |token: &str| AuthToken::new(scheme, token).map(Arc::new);
+    let leader_token = token(part.leader_token.expose())?;
+    let task = AggregatorTask {
+        task: part.task,
+        role: part.role,
+        verify_key: part.verify_key,
+        collector_hpke_config: part.collector_hpke_config,
+        taskprov: false,
+    };
+    Ok(match part.collector_token {
+        Some(collector) => ServedTask::leader(task, leader_token, token(collector.expose())?)?,
+        None => ServedTask::helper(task, leader_token)?,
+    })
+}
+
+fn read(path: &Path, role: Role) -> Result<ServedTask> {
+    let part = TaskFile::read_aggregator(path)?;
+    if part.role != role {
+        return Err(anyhow!("{} is the other aggregator's", path.display()))
+            .hint("leader and helper each have their own file of a task");
+    }
+    served(part, AuthScheme::Bearer).with_context(|| format!("{} cannot be used", path.display()))
+}
+
+fn is_party(party: Party, role: Role) -> bool {
+    matches!((party, role), (Party::Leader, Role::Leader) | (Party::Helper, Role::Helper))
+}
+
+fn task_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)
+        .and_then(|entries| {
+            entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()
+        })
+        .with_context(|| format!("cannot read {}", folder.display()))?;
+    let is_task = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    let mut files: Vec<PathBuf> = entries.into_iter().filter(is_task).collect();
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,66 @@
+//! The signals that end a server.
+
+use std::future::Future;
+
+use anyhow::Result;
+use tokio::sync::oneshot;
+
+/// Resolve at the first and at the second SIGTERM or SIGINT.
+pub(crate) fn pair()
+-> Result<(impl Future<Output = ()> + Send + 'static, impl Future<Output = ()> + Send + 'static)> {
+    let mut signals = Signals::new()?;
+    let (first_sender, first) = oneshot::channel();
+    let (second_sender, second) = oneshot::channel();
+    tokio::spawn(async move {
+        for sender in [first_sender, second_sender] {
+            signals.next().await;
+            // Whoever waited has ended: then there is nothing left to end.
+            let _ = sender.send(());
+        }
+    });
+    let resolved = |receiver: oneshot::Receiver<()>| async move {
+        if receiver.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    Ok((resolved(first), resolved(second)))
+}
+
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        // An error means that the console is gone.
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}

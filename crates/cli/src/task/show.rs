@@ -1,0 +1,107 @@
+//! `sotto task show`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+use sotto_protocol::Moment;
+use sotto_wire::taskprov;
+
+use crate::output::{Outcome, Output};
+use crate::task_file::{TaskFile, batch_mode_text};
+use crate::time_text::{show_moment, show_seconds};
+
+/// What a report has besides its shares: id, time, lengths, and two HPKE ciphertexts around them.
+const REPORT_OVERHEAD: usize = 152;
+
+const REDACTED: &str = "[redacted]";
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// A task file of any party.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl ShowArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let (file, task) = TaskFile::read(&self.file)?;
+        let derived = *task.id() == taskprov::task_id(task.encoded_configuration());
+        if output.json() {
+            output.value(&as_json(&file, derived))?;
+            return Ok(Outcome::Yes);
+        }
+        let fields = &file.task;
+        let row = |name: &str, value: &str| output.line(format!("{name:<16} {value}"));
+        row("task", &file.task_id)?;
+        row("party", file.party.name())?;
+        row("leader", &fields.leader)?;
+        row("helper", &fields.helper)?;
+        row("vdaf", &vdaf_text(&serde_json::to_value(&fields.vdaf)?))?;
+        row("batch mode", batch_mode_text(fields.batch_mode))?;
+        row("min batch size", &fields.min_batch_size.to_string())?;
+        row("time precision", &show_seconds(fields.time_precision))?;
+        if let (Some(start), Some(end)) = (fields.task_start, fields.task_end) {
+            let interval =
+                format!("{} to {}", show_moment(Moment(start)), show_moment(Moment(end)));
+            row("task interval", &interval)?;
+        }
+        row("task info", &fields.task_info)?;
+        if !derived {
+            row("note", "the task id is not derived from the configuration")?;
+        }
+        let sizes = task.vdaf().sizes();
+        let shares = sizes.public_share + sizes.leader_share + sizes.helper_share;
+        row("report", &format!("{} bytes", shares + REPORT_OVERHEAD))?;
+        match (&file.aggregator, &file.collector) {
+            (None, None) => row("secrets", "none")?,
+            _ => row("secrets", REDACTED)?,
+        }
+        Ok(Outcome::Yes)
+    }
+}
+
+fn as_json(file: &TaskFile, derived: bool) -> Value {
+    let mut value = json!({
+        "party": file.party,
+        "task_id": file.task_id,
+        "task_id_derived": derived,
+        "task": file.task,
+    });
+    if let Some(aggregator) = &file.aggregator {
+        value["aggregator"] = json!({
+            "vdaf_verify_key": REDACTED,
+            "leader_authentication_token": REDACTED,
+            "collector_hpke_config": aggregator.collector_hpke_config,
+        });
+        if aggregator.collector_authentication_token.is_some() {
+            value["aggregator"]["collector_authentication_token"] = REDACTED.into();
+        }
+    }
+    if let Some(collector) = &file.collector {
+        value["collector"] = json!({
+            "authentication_token": REDACTED,
+            "hpke_config": collector.hpke_config,
+            "hpke_private_key": REDACTED,
+        });
+    }
+    value
+}
+
+/// `Prio3Histogram (chunk_length 5, length 16)`.
+fn vdaf_text(vdaf: &Value) -> String {
+    let name = vdaf["type"].as_str().unwrap_or_default();
+    let parameters: Vec<String> = vdaf
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "type")
+        .map(|(key, value)| format!("{key} {}", value.as_str().unwrap_or(&value.to_string())))
+        .collect();
+    if parameters.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name} ({})", parameters.join(", "))
+    }
+}

@@ -1,0 +1,326 @@
+//! Task files: what one party needs to take part in a task, as TOML.
+//!
+//! All four files of a task hold the same `[task]` table. Because every byte of the encoded
+//! `TaskConfiguration` is bound into the ciphertexts, the encoded form stands beside the fields as a
+//! check: an edited URL is noticed here, not as an HPKE failure hours later.
+//! The aggregators' files add `[aggregator]`, the collector's `[collector]`; these are secret.
+
+mod text;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Deserializer, Serialize};
+use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::Task;
+use sotto_vdaf::VdafConfig;
+use sotto_wire::{
+    BatchMode, Decode, Duration, Encode, HpkeConfig, Interval, Role, TaskConfiguration,
+    TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
+};
+use zeroize::Zeroizing;
+
+use crate::output::WithHint;
+use crate::toml_text;
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Party {
+    Leader,
+    Helper,
+    Client,
+    Collector,
+}
+
+/// A task file as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TaskFile {
+    pub(crate) party: Party,
+    pub(crate) task_id: String,
+    pub(crate) task: TaskFields,
+    pub(crate) aggregator: Option<AggregatorFields>,
+    pub(crate) collector: Option<CollectorFields>,
+}
+
+/// The table `[task]`: the fields of the `TaskConfiguration`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TaskFields {
+    pub(crate) leader: String,
+    pub(crate) helper: String,
+    pub(crate) vdaf: VdafConfig,
+    #[serde(with = "batch_mode_name")]
+    pub(crate) batch_mode: BatchMode,
+    pub(crate) min_batch_size: u64,
+    /// Seconds.
+    pub(crate) time_precision: u64,
+    /// POSIX seconds; multiples of the precision; both or neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task_start: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task_end: Option<u64>,
+    pub(crate) task_info: String,
+    /// The encoded `TaskConfiguration`.
+    pub(crate) encoded: String,
+}
+
+/// The table `[aggregator]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AggregatorFields {
+    #[serde(deserialize_with = "secret")]
+    pub(crate) vdaf_verify_key: Secret<String>,
+    #[serde(deserialize_with = "secret")]
+    pub(crate) leader_authentication_token: Secret<String>,
+    #[serde(default, deserialize_with = "optional_secret")]
+    pub(crate) collector_authentication_token: Option<Secret<String>>,
+    pub(crate) collector_hpke_config: String,
+}
+
+/// The table `[collector]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CollectorFields {
+    #[serde(deserialize_with = "secret")]
+    pub(crate) authentication_token: Secret<String>,
+    pub(crate) hpke_config: String,
+    #[serde(deserialize_with = "secret")]
+    pub(crate) hpke_private_key: Secret<String>,
+}
+
+/// What an aggregator knows of a task.
+#[derive(Debug)]
+pub(crate) struct AggregatorPart {
+    pub(crate) task: Task,
+    pub(crate) role: Role,
+    pub(crate) verify_key: Secret<[u8; 32]>,
+    /// The leader proves itself to the helper with it.
+    pub(crate) leader_token: Secret<String>,
+    /// The collector proves itself to the leader with it; only the leader has it.
+    pub(crate) collector_token: Option<Secret<String>>,
+    pub(crate) collector_hpke_config: HpkeConfig,
+}
+
+/// What the collector knows of a task.
+#[derive(Debug)]
+pub(crate) struct CollectorPart {
+    pub(crate) task: Task,
+    pub(crate) token: Secret<String>,
+    pub(crate) key: HpkeKeypair,
+}
+
+impl TaskFile {
+    /// Reads a task file of any party and checks its `[task]` table.
+    pub(crate) fn read(path: &Path) -> Result<(Self, Task)> {
+        let file: Self = toml_text::read(path)?;
+        let task = file.task().with_context(|| format!("{} cannot be used", path.display()))?;
+        Ok((file, task))
+    }
+
+    /// The public part, from whichever file.
+    pub(crate) fn read_task(path: &Path) -> Result<Task> {
+        Self::read(path).map(|(_, task)| task)
+    }
+
+    /// The part of the leader or the helper.
+    pub(crate) fn read_aggregator(path: &Path) -> Result<AggregatorPart> {
+        let (file, task) = Self::read(path)?;
+        let role = match file.party {
+            Party::Leader => Role::Leader,
+            Party::Helper => Role::Helper,
+            Party::Client | Party::Collector => return Err(file.wrong_party(path, "an aggregator")),
+        };
+        file.aggregator(task, role).with_context(|| format!("{} cannot be used", path.display()))
+    }
+
+    /// The collector's part.
+    pub(crate) fn read_collector(path: &Path) -> Result<CollectorPart> {
+        let (file, task) = Self::read(path)?;
+        if file.party != Party::Collector {
+            return Err(file.wrong_party(path, "the collector"));
+        }
+        file.collector(task).with_context(|| format!("{} cannot be used", path.display()))
+    }
+
+    fn task(&self) -> Result<Task> {
+        let id: TaskId = self.task_id.parse().map_err(|error| anyhow!("task_id: {error}"))?;
+        let configuration = self.task.configuration()?;
+        let encoded = URL_SAFE_NO_PAD.encode(configuration.to_bytes());
+        if encoded != self.task.encoded {
+            return Err(anyhow!("the fields of [task] do not match `encoded`")).hint(
+                "a task cannot be edited: all parties must hold the same bytes; make a new one with \
+                 `sotto task new`",
+            );
+        }
+        Ok(Task::new(id, configuration)?)
+    }
+
+    fn aggregator(self, task: Task, role: Role) -> Result<AggregatorPart> {
+        let fields = self.aggregator.ok_or_else(|| anyhow!("the table [aggregator] is missing"))?;
+        ensure!(
+            fields.collector_authentication_token.is_some() == (role == Role::Leader),
+            "collector_authentication_token belongs in the leader's file and in no other",
+        );
+        Ok(AggregatorPart {
+            task,
+            role,
+            verify_key: secret_array(&fields.vdaf_verify_key).context("vdaf_verify_key")?,
+            leader_token: fields.leader_authentication_token,
+            collector_token: fields.collector_authentication_token,
+            collector_hpke_config: hpke_config(&fields.collector_hpke_config)
+                .context("collector_hpke_config")?,
+        })
+    }
+
+    fn collector(self, task: Task) -> Result<CollectorPart> {
+        let fields = self.collector.ok_or_else(|| anyhow!("the table [collector] is missing"))?;
+        let config = hpke_config(&fields.hpke_config).context("hpke_config")?;
+        let private_key = secret_array(&fields.hpke_private_key).context("hpke_private_key")?;
+        Ok(CollectorPart {
+            task,
+            token: fields.authentication_token,
+            key: HpkeKeypair::from_parts(config, private_key)?,
+        })
+    }
+
+    fn wrong_party(&self, path: &Path, wanted: &str) -> anyhow::Error {
+        anyhow!("{} is the {}'s file, not that of {wanted}", path.display(), self.party.name())
+    }
+}
+
+impl Party {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Helper => "helper",
+            Self::Client => "client",
+            Self::Collector => "collector",
+        }
+    }
+}
+
+impl TaskFields {
+    /// The fields of an existing configuration.
+    pub(crate) fn new(configuration: &TaskConfiguration) -> Result<Self> {
+        let precision = configuration.time_precision();
+        let interval = configuration.task_interval();
+        Ok(Self {
+            leader: configuration.leader_aggregator_endpoint().to_string(),
+            helper: configuration.helper_aggregator_endpoint().to_string(),
+            vdaf: VdafConfig::decode(
+                configuration.vdaf_type().value(),
+                configuration.vdaf_configuration(),
+            )?,
+            batch_mode: configuration.batch_mode(),
+            min_batch_size: configuration.min_batch_size(),
+            time_precision: precision.as_seconds(),
+            task_start: interval.map(|interval| interval.start().start_seconds(precision)),
+            task_end: interval.map(|interval| interval.end().start_seconds(precision)),
+            task_info: URL_SAFE_NO_PAD.encode(configuration.task_info()),
+            encoded: URL_SAFE_NO_PAD.encode(configuration.to_bytes()),
+        })
+    }
+
+    /// The configuration that the fields describe; `encoded` is not looked at.
+    pub(crate) fn configuration(&self) -> Result<TaskConfiguration> {
+        let time_precision = TimePrecision::from_seconds(self.time_precision)?;
+        let interval = task_interval(time_precision, self.task_start, self.task_end)?;
+        Ok(TaskConfiguration::new(TaskParameters {
+            task_info: URL_SAFE_NO_PAD.decode(&self.task_info).context("task_info")?,
+            leader_aggregator_endpoint: Url::new(&*self.leader).context("leader")?,
+            helper_aggregator_endpoint: Url::new(&*self.helper).context("helper")?,
+            time_precision,
+            min_batch_size: self.min_batch_size,
+            batch_mode: self.batch_mode,
+            vdaf_type: VdafType::new(self.vdaf.vdaf_type()),
+            vdaf_configuration: self.vdaf.encode_configuration(),
+            extensions: interval.map(TaskExtension::TaskInterval).into_iter().collect(),
+        })?)
+    }
+}
+
+/// The task interval between two POSIX times, which must lie on the grid of the precision.
+pub(crate) fn task_interval(
+    precision: TimePrecision,
+    start: Option<u64>,
+    end: Option<u64>,
+) -> Result<Option<Interval>> {
+    let (start, end) = match (start, end) {
+        (None, None) => return Ok(None),
+        (Some(start), Some(end)) => (start, end),
+        _ => bail!("task_start and task_end belong together"),
+    };
+    ensure!(start < end, "task_start must be before task_end");
+    let unit = precision.as_seconds();
+    if !start.is_multiple_of(unit) || !end.is_multiple_of(unit) {
+        return Err(anyhow!("task_start and task_end must be multiples of the time precision"))
+            .hint(format!("use {} and {}", start - start % unit, end - end % unit));
+    }
+    Ok(Some(Interval::new(Time::new(start / unit), Duration::new((end - start) / unit))?))
+}
+
+/// Decodes an encoded `HpkeConfig`.
+pub(crate) fn hpke_config(text: &str) -> Result<HpkeConfig> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).context("not unpadded base64url")?;
+    Ok(HpkeConfig::from_bytes(&bytes)?)
+}
+
+/// Decodes 32 secret bytes.
+pub(crate) fn secret_array(text: &Secret<String>) -> Result<Secret<[u8; 32]>> {
+    let bytes = URL_SAFE_NO_PAD
+        .decode(text.expose())
+        .map(Zeroizing::new)
+        .map_err(|_| anyhow!("not unpadded base64url"))?;
+    let array = <[u8; 32]>::try_from(bytes.as_slice())
+        .map_err(|_| anyhow!("{} bytes, expected 32", bytes.len()))?;
+    Ok(Secret::new(array))
+}
+
+/// For `#[serde(deserialize_with)]`.
+pub(crate) fn secret<'de, D: Deserializer<'de>>(d: D) -> Result<Secret<String>, D::Error> {
+    String::deserialize(d).map(Secret::new)
+}
+
+/// For `#[serde(deserialize_with)]`.
+pub(crate) fn optional_secret<'de, D: Deserializer<'de>>(
+    d: D,
+) -> Result<Option<Secret<String>>, D::Error> {
+    Ok(Option::<String>::deserialize(d)?.map(Secret::new))
+}
+
+mod batch_mode_name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use sotto_wire::BatchMode;
+
+    const NAMES: [&str; 2] = ["time-interval", "leader-selected"];
+
+    pub(super) fn serialize<S: Serializer>(mode: &BatchMode, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(super::batch_mode_text(*mode))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<BatchMode, D::Error> {
+        let name = String::deserialize(d)?;
+        match name.as_str() {
+            "time-interval" => Ok(BatchMode::TimeInterval),
+            "leader-selected" => Ok(BatchMode::LeaderSelected),
+            _ => Err(D::Error::unknown_variant(&name, &NAMES)),
+        }
+    }
+}
+
+/// The batch mode as files and options spell it.
+pub(crate) fn batch_mode_text(mode: BatchMode) -> &'static str {
+    match mode {
+        BatchMode::TimeInterval => "time-interval",
+        BatchMode::LeaderSelected => "leader-selected",
+    }
+}
+
+pub(crate) use text::{aggregator_text, client_text, collector_text, key_lines};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Reading TOML that people write: a key that nobody knows is an error with a suggestion.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use serde::de::DeserializeOwned;
+
+use crate::output::WithHint;
+use crate::private_file;
+
+/// Reads a TOML file. `T` denies unknown fields.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = private_file::read(path)?;
+    parse(&text).with_context(|| format!("{} cannot be used", path.display()))
+}
+
+/// Parses TOML text. Errors name the line and the problem, never the line's contents: it may hold a
+/// secret.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
+    toml::from_str(text).or_else(|error| {
+        let line = error
+            .span()
+            .map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
+        let message = error.message();
+        let described = match line {
+            Some(line) => anyhow!("line {line}: {message}"),
+            None => anyhow!("{message}"),
+        };
+        match suggestion(message) {
+            Some(name) => Err(described).hint(format!("did you mean `{name}`?")),
+            None => Err(described),
+        }
+    })
+}
+
+/// From serde's "unknown field `lisen`, expected one of `listen`, ...": the nearest known name.
+fn suggestion(message: &str) -> Option<&str> {
+    let mut quoted = message.strip_prefix("unknown ")?.split('`').skip(1).step_by(2);
+    let unknown = quoted.next()?;
+    let (distance, name) =
+        quoted.map(|name| (edit_distance(unknown, name), name)).min_by_key(|(d, _)| *d)?;
+    (distance <= 1 + unknown.len() / 3).then_some(name)
+}
+
+/// Insertions, deletions and substitutions from one text to the other.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (y, cell) in b.iter().zip(row.iter_mut().skip(1)) {
+            let above = *cell;
+            *cell = (diagonal + usize::from(x != *y)).min(above + 1).min(left + 1);
+            diagonal = above;
+            left = *cell;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Settings {
+        #[allow(dead_code)]
+        listen: Option<String>,
+        #[allow(dead_code)]
+        data_dir: Option<String>,
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, distance) in [
+            ("", "", 0),
+            ("abc", "abc", 0),
+            ("abc", "", 3),
+            ("listen", "lisen", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(edit_distance(a, b), distance, "{a} {b}");
+            assert_eq!(edit_distance(b, a), distance, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_get_a_suggestion() {
+        let message = "unknown field `lisen`, expected `listen` or `data_dir`";
+        assert_eq!(suggestion(message), Some("listen"));
+        assert_eq!(suggestion("unknown field `qqqqqqq`, expected `listen` or `data_dir`"), None);
+        let error = parse::<Settings>("data_dir = \"a\"\ndata_dri = \"b\"\n").unwrap_err();
+        let shown = format!("{error:#}");
+        assert!(shown.starts_with("line 2: unknown field `data_dri`"), "{shown}");
+    }
+
+    #[test]
+    fn errors_do_not_quote_the_file() {
+        let error = parse::<Settings>("listen = \"s3cret\" x\n").unwrap_err();
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+}

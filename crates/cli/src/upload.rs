@@ -1,0 +1,234 @@
+//! `sotto upload`: makes reports of measurements and sends them, as devices do.
+
+mod prepared;
+mod source;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::slice;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use indicatif::ProgressBar;
+use rand_core::CryptoRng;
+use serde_json::json;
+use sotto_client::{Device, DeviceError, PreparedReport, UploadOutcome};
+use sotto_protocol::{Moment, Task};
+use sotto_vdaf::Measurement;
+use sotto_wire::ReportError;
+
+use self::prepared::{PreparedReader, PreparedWriter};
+use self::source::Source;
+use crate::connection::{ConnectionArgs, retry};
+use crate::output::{Outcome, Output, WithHint};
+use crate::task_file::TaskFile;
+use crate::time_text::{now, parse_moment};
+use crate::workers::{lock, work};
+
+/// Uploads measurements.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A measurement is a number (sum, histogram), true or false (count), or a JSON list \
+    (vectors), by the task's VDAF.\n\nExamples:\n  \
+    sotto upload --task client.toml --measurement 3 --measurement 5\n  \
+    seq 0 15 | sotto upload --task client.toml --file -\n\nExit code 1: some reports were refused."
+)]
+pub(crate) struct UploadArgs {
+    /// A task file; the client's is enough.
+    #[arg(long, value_name = "FILE")]
+    task: PathBuf,
+    /// A measurement; may be given several times.
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    measurement: Vec<String>,
+    /// A file with one measurement per line; - for stdin.
+    #[arg(long, value_name = "FILE", conflicts_with = "measurement")]
+    file: Option<PathBuf>,
+    /// The time of the measurements: POSIX seconds or 2026-11-15T08:00:00Z.
+    #[arg(long, value_name = "TIME", default_value = "now")]
+    time: String,
+    /// Reports in flight at once, each on its own connection.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: u16,
+    /// How often a request is tried.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    attempts: u32,
+    /// Only make the reports, and write them to --out: each its length in 4 bytes, big-endian, then
+    /// its bytes.
+    #[arg(long, requires = "out")]
+    prepare_only: bool,
+    /// The file for --prepare-only.
+    #[arg(long, value_name = "FILE", requires = "prepare_only")]
+    out: Option<PathBuf>,
+    /// Upload the reports of a file that --prepare-only wrote.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["measurement", "file", "prepare_only"])]
+    prepared: Option<PathBuf>,
+    /// Announce the task in every request (taskprov).
+    #[arg(long)]
+    taskprov: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// The leader no longer has the key that the report is sealed to.
+const OUTDATED: UploadOutcome = UploadOutcome::Rejected(ReportError::OutdatedConfig);
+
+/// What became of the reports so far.
+#[derive(Debug, Default)]
+struct Tally {
+    accepted: u64,
+    rejected: BTreeMap<String, u64>,
+    bytes: u64,
+}
+
+impl UploadArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        let task = TaskFile::read_task(&self.task)?;
+        let device = self.device(task)?;
+        if let Some(path) = &self.prepared {
+            let reader = PreparedReader::open(path)?;
+            let length = reader.expected();
+            return self.upload(output, &device, length, reader, |_, report, _| {
+                PreparedReport::from_bytes(report.clone()).context("a damaged report")
+            });
+        }
+        let moment = parse_moment(&self.time)?;
+        let source = self.source(device.task())?;
+        let length = source.expected();
+        let prepare = |device: &Device, measurement: &Measurement, rng: &mut dyn CryptoRng| {
+            device.prepare(measurement, self.moment(moment)?, rng).or_else(explain)
+        };
+        match &self.out {
+            Some(path) => {
+                let writer = Mutex::new(PreparedWriter::create(path)?);
+                self.prepare(output, &device, source, &writer, prepare)
+            }
+            None => self.upload(output, &device, length, source, prepare),
+        }
+    }
+
+    fn device(&self, task: Task) -> Result<Device> {
+        let transport = self.connection.transport(self.concurrency.into())?;
+        let device = Device::new(task, transport).with_retry(retry(self.attempts));
+        Ok(if self.taskprov { device.with_taskprov() } else { device })
+    }
+
+    /// `now` is the moment of each report, any other time the same for all.
+    fn moment(&self, fixed: Moment) -> Result<Moment> {
+        if self.time == "now" { now() } else { Ok(fixed) }
+    }
+
+    fn source(&self, task: &Task) -> Result<Source> {
+        let config = task.vdaf().config().clone();
+        match &self.file {
+            Some(path) => Source::lines(config, path),
+            None if self.measurement.is_empty() => {
+                Err(anyhow!("nothing to upload")).hint("give --measurement VALUE or --file FILE")
+            }
+            None => Ok(Source::values(config, self.measurement.clone())),
+        }
+    }
+
+    fn upload<T: Send>(
+        &self,
+        output: &Output,
+        device: &Device,
+        length: Option<u64>,
+        source: impl Iterator<Item = Result<T>> + Send,
+        prepare: impl Fn(&Device, &T, &mut dyn CryptoRng) -> Result<PreparedReport> + Sync,
+    ) -> Result<Outcome> {
+        let started = Instant::now();
+        let tally = Mutex::new(Tally::default());
+        let bar = bar(output, "uploading", length);
+        let worked = work(source, self.concurrency.into(), &bar, |item, rng| {
+            let mut report = prepare(device, &item, rng)?;
+            let mut outcomes = device.upload(slice::from_ref(&report), rng)?;
+            // The keys are other ones now. A report of old keys stays one: it is not made anew.
+            if self.prepared.is_none() && outcomes == [OUTDATED] {
+                report = prepare(device, &item, rng)?;
+                outcomes = device.upload(slice::from_ref(&report), rng)?;
+            }
+            let mut tally = lock(&tally);
+            tally.bytes += report.as_bytes().len() as u64;
+            for outcome in outcomes {
+                tally.add(outcome);
+            }
+            Ok(())
+        });
+        bar.finish_and_clear();
+        let tally = tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        worked.with_context(|| format!("stopped after {} accepted reports", tally.accepted))?;
+        tally.print(output, started.elapsed().as_secs_f64())
+    }
+
+    fn prepare(
+        &self,
+        output: &Output,
+        device: &Device,
+        source: Source,
+        writer: &Mutex<PreparedWriter>,
+        prepare: impl Fn(&Device, &Measurement, &mut dyn CryptoRng) -> Result<PreparedReport> + Sync,
+    ) -> Result<Outcome> {
+        let bar = bar(output, "preparing", source.expected());
+        work(source, self.concurrency.into(), &bar, |measurement, rng| {
+            let report = prepare(device, &measurement, rng)?;
+            lock(writer).write(report.as_bytes())
+        })?;
+        bar.finish_and_clear();
+        let (reports, bytes) = lock(writer).finish()?;
+        if output.json() {
+            output.value(&json!({ "prepared": reports, "bytes": bytes }))?;
+        } else {
+            output.line(format!("prepared {reports} reports, {bytes} bytes"))?;
+        }
+        Ok(Outcome::Yes)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, outcome: UploadOutcome) {
+        match outcome {
+            UploadOutcome::Accepted => self.accepted += 1,
+            UploadOutcome::Rejected(error) => {
+                let reason = error.name().to_owned();
+                *self.rejected.entry(reason).or_default() += 1;
+            }
+        }
+    }
+
+    fn print(&self, output: &Output, elapsed_s: f64) -> Result<Outcome> {
+        let refused: u64 = self.rejected.values().sum();
+        if output.json() {
+            output.value(&json!({
+                "accepted": self.accepted,
+                "rejected": self.rejected,
+                "bytes": self.bytes,
+                "elapsed_s": elapsed_s,
+            }))?;
+        } else {
+            output.line(format!("{} accepted, {refused} rejected", self.accepted))?;
+            for (reason, count) in &self.rejected {
+                output.line(format!("  {reason} {count}"))?;
+            }
+            output.remark(format!("{} bytes in {elapsed_s:.1} s", self.bytes));
+        }
+        Ok(if refused == 0 { Outcome::Yes } else { Outcome::No })
+    }
+}
+
+/// Adds what to do to the failures that devices meet.
+fn explain<T>(error: DeviceError) -> Result<T> {
+    match error {
+        DeviceError::FetchKeys { .. } => Err(error)
+            .hint("HPKE keys come from the aggregators: are both up, at the URLs of the task?"),
+        _ => Err(error.into()),
+    }
+}
+
+fn bar(output: &Output, name: &'static str, length: Option<u64>) -> ProgressBar {
+    match length {
+        Some(length) => output.bar(name, length),
+        None => output.spinner(name),
+    }
+}

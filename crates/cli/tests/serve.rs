@@ -1,0 +1,287 @@
+//! Leader and helper as two processes over TLS, devices and collector as others.
+
+// Helpers of tests stop at the first surprise.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Beyond what any machine needs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn sotto(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sotto")).args(arguments).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// A server in its own process.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    /// Starts it and waits until it serves.
+    fn start(folder: &Path, role: &str) -> Self {
+        let ready = folder.join(format!("{role}.ready"));
+        let _ = fs::remove_file(&ready);
+        let config = folder.join(format!("{role}.toml"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sotto"))
+            .args(["serve", role, "--config", text(&config), "--ready-file", text(&ready)])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while !ready.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "{role} ended");
+            assert!(Instant::now() < deadline, "{role} does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let ready: Value = serde_json::from_slice(&fs::read(&ready).unwrap()).unwrap();
+        assert_eq!((&ready["role"], &ready["tasks"]), (&role.into(), &1.into()));
+        let address = ready["listen"].as_str().unwrap().to_owned();
+        Self { process: child, address }
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits until it has ended, and gives its exit code.
+    #[cfg(unix)]
+    fn wait(mut self) -> Option<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Asks it to end, as an operator does.
+    #[cfg(unix)]
+    fn stop(self) -> Option<i32> {
+        self.signal("-TERM");
+        self.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A folder with certificate, task and configurations of a pair on free ports.
+struct Pair {
+    folder: tempfile::TempDir,
+}
+
+impl Pair {
+    fn new(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        fs::write(folder.path().join("cert.pem"), certified.cert.pem()).unwrap();
+        fs::write(folder.path().join("key.pem"), certified.signing_key.serialize_pem()).unwrap();
+        // Held together, so that they differ; free again before the servers want them.
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [leader, helper] = listeners.map(|listener| listener.local_addr().unwrap().port());
+        let (leader_url, helper_url) =
+            (format!("https://localhost:{leader}/dap"), format!("https://localhost:{helper}/"));
+        let task = folder.path().join("task");
+        let mut arguments = vec!["task", "new", "--out", text(&task)];
+        arguments.extend(["--leader", &leader_url, "--helper", &helper_url]);
+        arguments.extend(options);
+        let made = sotto(&arguments);
+        assert_eq!(made.status.code(), Some(0), "{made:?}");
+        let tls = "[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\nca = \"cert.pem\"\n";
+        for (role, port, url) in [("leader", leader, leader_url), ("helper", helper, helper_url)] {
+            let config = format!(
+                "listen = \"127.0.0.1:{port}\"\npublic_url = \"{url}\"\ndata_dir = \"{role}-data\"\n\
+                 tasks = [\"task/{role}.toml\"]\ninsecure_plain_tasks = true\n{tls}"
+            );
+            fs::write(folder.path().join(format!("{role}.toml")), config).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn upload(&self, value: &str) -> Output {
+        let (task, ca) = (self.path("task/client.toml"), self.path("cert.pem"));
+        sotto(&[
+            "upload",
+            "--task",
+            text(&task),
+            "--ca",
+            text(&ca),
+            "--json",
+            "--measurement",
+            value,
+        ])
+    }
+
+    fn collect(&self, options: &[&str]) -> Output {
+        let (task, ca) = (self.path("task/collector.toml"), self.path("cert.pem"));
+        let mut arguments = vec!["collect", "--task", text(&task), "--ca", text(&ca), "--json"];
+        arguments.extend(options);
+        sotto(&arguments)
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn batches_come_one_after_the_other_over_tls_and_restarts() {
+    let pair = Pair::new(&[
+        "--vdaf",
+        "sum",
+        "--max-measurement",
+        "100",
+        "--min-batch-size",
+        "2",
+        "--batch-mode",
+        "leader-selected",
+    ]);
+    let leader = Server::start(pair.folder.path(), "leader");
+    let helper = Server::start(pair.folder.path(), "helper");
+    let early = pair.collect(&["--deadline", "0"]);
+    assert_eq!(early.status.code(), Some(1), "{early:?}");
+    assert_eq!(json(&early)["ready"], false);
+    for value in ["40", "2"] {
+        let uploaded = pair.upload(value);
+        assert_eq!(uploaded.status.code(), Some(0), "{uploaded:?}");
+        assert_eq!(json(&uploaded)["accepted"], 1);
+    }
+    // The same batch again, until the job is deleted.
+    for options in [&["--keep"][..], &[]] {
+        let collected = json(&pair.collect(options));
+        assert_eq!((&collected["result"], &collected["report_count"]), (&42.into(), &2.into()));
+    }
+    assert_eq!(leader.stop(), Some(0));
+    assert_eq!(helper.stop(), Some(0));
+    let _leader = Server::start(pair.folder.path(), "leader");
+    let _helper = Server::start(pair.folder.path(), "helper");
+    for value in ["100", "1", "0"] {
+        assert_eq!(pair.upload(value).status.code(), Some(0));
+    }
+    // Two or three reports, by when the batch closed.
+    let collected = json(&pair.collect(&[]));
+    assert!(collected["report_count"].as_u64().unwrap() >= 2, "{collected}");
+}
+
+#[test]
+fn prepared_reports_are_kept_and_sent_later() {
+    let pair = Pair::new(&[
+        "--vdaf",
+        "histogram",
+        "--length",
+        "5",
+        "--min-batch-size",
+        "3",
+        "--time-precision",
+        "52w",
+    ]);
+    let _leader = Server::start(pair.folder.path(), "leader");
+    let _helper = Server::start(pair.folder.path(), "helper");
+    let (task, ca) = (pair.path("task/client.toml"), pair.path("cert.pem"));
+    let (lines, reports) = (pair.path("lines"), pair.path("reports"));
+    fs::write(&lines, "0\n4\n4\n\n2\n").unwrap();
+    let prepared = sotto(&[
+        "upload",
+        "--task",
+        text(&task),
+        "--ca",
+        text(&ca),
+        "--json",
+        "--file",
+        text(&lines),
+        "--prepare-only",
+        "--out",
+        text(&reports),
+    ]);
+    assert_eq!(json(&prepared)["prepared"], 4);
+    let arguments = [
+        "upload",
+        "--task",
+        text(&task),
+        "--ca",
+        text(&ca),
+        "--json",
+        "--prepared",
+        text(&reports),
+    ];
+    assert_eq!(json(&sotto(&arguments))["accepted"], 4);
+    let collected = json(&pair.collect(&["--current"]));
+    assert_eq!(collected["result"], serde_json::json!([1, 0, 1, 0, 2]));
+    // What was counted is not counted again.
+    let again = sotto(&arguments);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    assert_eq!(json(&again)["accepted"], 0);
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
+    let _leader = Server::start(pair.folder.path(), "leader");
+    let task = pair.path("task/client.toml");
+    let refused = sotto(&[
+        "upload",
+        "--task",
+        text(&task),
+        "--json",
+        "--measurement",
+        "1",
+        "--attempts",
+        "1",
+    ]);
+    assert_eq!(refused.status.code(), Some(2));
+    let error = json(&refused)["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("TLS"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_signal_does_not_wait_for_requests() {
+    let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
+    // Plain, and with more patience than this test has.
+    let config = "listen = \"127.0.0.1:0\"\ntasks = [\"task/leader.toml\"]\n\
+        insecure_plain_tasks = true\n[limits]\ndrain_deadline_s = 3600\nbody_timeout_s = 3600\n";
+    fs::write(pair.path("leader.toml"), config).unwrap();
+    let leader = Server::start(pair.folder.path(), "leader");
+    let shown = json(&sotto(&["task", "show", text(&pair.path("task/client.toml")), "--json"]));
+    let mut upload = TcpStream::connect(&leader.address).unwrap();
+    write!(
+        upload,
+        "POST /tasks/{}/reports HTTP/1.1\r\nhost: leader\r\nexpect: 100-continue\r\n\
+         content-type: application/ppm-dap;message=upload-req\r\ncontent-length: 100\r\n\r\n",
+        shown["task_id"].as_str().unwrap()
+    )
+    .unwrap();
+    // The request is being handled once the server asks for its body.
+    let mut line = String::new();
+    BufReader::new(&upload).read_line(&mut line).unwrap();
+    assert!(line.contains("100"), "{line}");
+    leader.signal("-TERM");
+    leader.signal("-INT");
+    assert_eq!(leader.wait(), Some(1));
+}
