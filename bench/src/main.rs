@@ -1,0 +1,120 @@
+//! Benchmarks of the binary `sotto`: `cargo xtask bench aggregate | scale`.
+//!
+//! [`setup`] keeps tasks and prepared reports from run to run, [`run`] measures one run, [`floor`]
+//! what the cryptography alone costs, [`table`] prints.
+#![allow(clippy::print_stdout)] // a program for people at a terminal
+
+mod floor;
+mod load;
+mod prepare;
+mod proxy;
+mod run;
+mod setup;
+mod table;
+mod workload;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use serde_json::json;
+use sotto_wire::BatchMode;
+
+use crate::proxy::Traffic;
+use crate::run::Measured;
+use crate::setup::{PORTS, Setup};
+use crate::workload::Workload;
+
+/// Benchmarks of the release binary.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench")]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Debug, Subcommand)]
+enum Benchmark {
+    /// What a report costs leader and helper, beside what its cryptography alone costs.
+    Aggregate {
+        #[command(flatten)]
+        options: Options,
+        /// Batches that the leader fills, instead of an interval of time.
+        #[arg(long)]
+        leader_selected: bool,
+    },
+    /// Whether time grows linearly and memory not at all, from 10,000 to 1,000,000 reports.
+    Scale {
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Options {
+    /// Fewer reports: to see that it works, not to quote.
+    #[arg(long)]
+    quick: bool,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> Result<()> {
+    let benchmark = Arguments::parse().benchmark;
+    let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let traffic = proxy::start(address(PORTS.helper_public), address(PORTS.helper))?;
+    match benchmark {
+        Benchmark::Aggregate { options, leader_selected } => {
+            aggregate(options, leader_selected, &traffic)
+        }
+        Benchmark::Scale { options } => scale(options, &traffic),
+    }
+}
+
+fn aggregate(options: Options, leader_selected: bool, traffic: &Traffic) -> Result<()> {
+    let count = if options.quick { 2_000 } else { 50_000 };
+    let mode = if leader_selected { BatchMode::LeaderSelected } else { BatchMode::TimeInterval };
+    let mut objects = Vec::new();
+    for workload in [Workload::Histogram256, Workload::SumVec1000] {
+        let setup = Setup::new(workload, count, mode)?;
+        let floor = floor::measure(workload, setup.files.task(), &setup.files.verify_key()?)?;
+        let measured = measure(&setup, count, options, traffic)?;
+        if options.json {
+            objects.push(table::aggregate_json(workload, &measured, floor));
+        } else {
+            table::print_aggregate(workload, &measured, floor);
+        }
+    }
+    if options.json {
+        println!("{:#}", json!({ "benchmark": "aggregate", "runs": objects }));
+    }
+    Ok(())
+}
+
+fn scale(options: Options, traffic: &Traffic) -> Result<()> {
+    let counts: &[u64] =
+        if options.quick { &[1_000, 10_000] } else { &[10_000, 100_000, 1_000_000] };
+    let mut runs = Vec::new();
+    for &count in counts {
+        let setup = Setup::new(Workload::Count, count, BatchMode::TimeInterval)?;
+        runs.push(measure(&setup, count, options, traffic)?);
+    }
+    if options.json {
+        println!("{:#}", json!({ "benchmark": "scale", "runs": runs }));
+    } else {
+        table::print_scale(&runs);
+    }
+    Ok(())
+}
+
+/// Prepares what is missing, then runs.
+fn measure(setup: &Setup, count: u64, options: Options, traffic: &Traffic) -> Result<Measured> {
+    let begin = Instant::now();
+    let reports = setup.reports(count)?;
+    if !options.json && begin.elapsed().as_secs() > 0 {
+        println!("prepared {count} reports in {:.0} s", begin.elapsed().as_secs_f64());
+    }
+    run::run(setup, &reports, traffic)
+}

@@ -1,0 +1,15 @@
+//! End-to-end tests of the binary `sotto`: leader and helper as operating-system processes on loopback,
+//! devices and collector beside them.
+//!
+//! [`process`] finds and starts the binary, [`pair`] runs a leader and a helper, [`task`] reads what
+//! `sotto task new` wrote, [`cli`] uploads and collects through the binary, [`devices`] upload from this
+//! process, [`http`] is the plainest possible client. [`crash`] is the
+//! crash campaign, of which the tests run a slice.
+
+pub mod cli;
+pub mod crash;
+pub mod devices;
+pub mod http;
+pub mod pair;
+pub mod process;
+pub mod task;

@@ -1,0 +1,277 @@
+//! A leader and a helper as two processes on loopback, each with its own folder.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use sotto_wire::{HpkeConfig, Role};
+use tempfile::TempDir;
+use toml::{Table, Value};
+
+use crate::http::{Connection, Response, head};
+use crate::process::{Process, free_port};
+use crate::task::TaskFiles;
+
+/// Longer than any start takes, also on a loaded machine.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Both aggregators. Dropping it kills them and removes their folders.
+#[derive(Debug)]
+pub struct Pair {
+    /// Takes uploads and drives.
+    pub leader: Aggregator,
+    /// Answers the leader.
+    pub helper: Aggregator,
+    folder: PathBuf,
+    // Removed when dropped; last, after the processes.
+    _temporary: Option<TempDir>,
+}
+
+/// The places that two aggregators listen at.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// The leader's.
+    pub leader: u16,
+    /// The leader's, for operators.
+    pub leader_admin: u16,
+    /// The helper's.
+    pub helper: u16,
+    /// The helper's, for operators.
+    pub helper_admin: u16,
+    /// The port in the helper's URL, where something in between may listen.
+    pub helper_public: u16,
+}
+
+impl Ports {
+    /// Ports that nobody listens at now.
+    pub fn free() -> Result<Self> {
+        let helper = free_port()?;
+        Ok(Self {
+            leader: free_port()?,
+            leader_admin: free_port()?,
+            helper,
+            helper_admin: free_port()?,
+            helper_public: helper,
+        })
+    }
+}
+
+impl Pair {
+    /// In a temporary folder and at free ports. Nothing runs yet.
+    pub fn new() -> Result<Self> {
+        let temporary = TempDir::with_prefix("sotto-test-")?;
+        let folder = temporary.path().to_path_buf();
+        Self::make(folder, Ports::free()?, Some(temporary))
+    }
+
+    /// In this folder and at these ports.
+    pub fn at(folder: &Path, ports: Ports) -> Result<Self> {
+        Self::make(folder.to_path_buf(), ports, None)
+    }
+
+    fn make(folder: PathBuf, ports: Ports, temporary: Option<TempDir>) -> Result<Self> {
+        let leader = Aggregator::new(&folder, Role::Leader, ports.leader, ports.leader_admin);
+        let mut helper = Aggregator::new(&folder, Role::Helper, ports.helper, ports.helper_admin);
+        helper.url = format!("http://127.0.0.1:{}/", ports.helper_public);
+        fs::create_dir_all(&folder)?;
+        Ok(Self { leader, helper, folder, _temporary: temporary })
+    }
+
+    /// Makes a task and gives both aggregators their parts.
+    pub fn add_task(&mut self, name: &str, options: &[&str]) -> Result<TaskFiles> {
+        let folder = self.folder.join("tasks").join(name);
+        let files = TaskFiles::make(&folder, &self.leader.url, &self.helper.url, options)?;
+        self.serve_task(&files);
+        Ok(files)
+    }
+
+    /// Gives both aggregators their parts of a task that was made before.
+    pub fn serve_task(&mut self, files: &TaskFiles) {
+        self.leader.tasks.push(files.path("leader"));
+        self.helper.tasks.push(files.path("helper"));
+    }
+
+    /// Starts both and waits until they serve.
+    pub fn start(&mut self) -> Result<()> {
+        self.helper.spawn()?;
+        self.leader.spawn()?;
+        self.helper.wait_until_ready()?;
+        self.leader.wait_until_ready()
+    }
+
+    /// The folder that both live in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The aggregator of a role.
+    pub fn aggregator(&mut self, role: Role) -> &mut Aggregator {
+        if role == Role::Leader { &mut self.leader } else { &mut self.helper }
+    }
+}
+
+/// One aggregator: its configuration, and its process while it runs.
+#[derive(Debug)]
+pub struct Aggregator {
+    /// The base URL that tasks name.
+    pub url: String,
+    /// How much it logs (`SOTTO_LOG`).
+    pub log_level: &'static str,
+    settings: Table,
+    name: &'static str,
+    folder: PathBuf,
+    listen: SocketAddr,
+    admin: SocketAddr,
+    tasks: Vec<PathBuf>,
+    process: Option<Process>,
+}
+
+impl Aggregator {
+    fn new(folder: &Path, role: Role, port: u16, admin_port: u16) -> Self {
+        Self {
+            url: format!("http://127.0.0.1:{port}/"),
+            log_level: "info",
+            settings: Table::new(),
+            name: if role == Role::Leader { "leader" } else { "helper" },
+            folder: folder.to_path_buf(),
+            listen: (Ipv4Addr::LOCALHOST, port).into(),
+            admin: (Ipv4Addr::LOCALHOST, admin_port).into(),
+            tasks: Vec::new(),
+            process: None,
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Where its store lies.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.join(format!("{}-data", self.name))
+    }
+
+    /// Adds settings to its configuration file, for the next start.
+    pub fn configure(&mut self, settings: &str) -> Result<()> {
+        self.settings.extend(settings.parse::<Table>()?);
+        Ok(())
+    }
+
+    /// Starts it and waits until it serves.
+    pub fn start(&mut self) -> Result<()> {
+        self.spawn()?;
+        self.wait_until_ready()
+    }
+
+    /// Starts it.
+    pub fn spawn(&mut self) -> Result<()> {
+        let config = self.folder.join(format!("{}.toml", self.name));
+        fs::write(&config, toml::to_string(&self.configuration())?)?;
+        let _ = fs::remove_file(self.ready_file());
+        let (config, ready) = (config.into_os_string(), self.ready_file().into_os_string());
+        let mut arguments = vec!["serve".into(), self.name.into(), "--config".into(), config];
+        arguments.extend(["--ready-file".into(), ready]);
+        self.process = Some(Process::start(arguments, &self.log(), self.log_level)?);
+        Ok(())
+    }
+
+    /// Waits until it serves.
+    pub fn wait_until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_PATIENCE;
+        while !self.ready_file().exists() {
+            if !self.process_mut()?.is_running()? {
+                bail!("the {} did not start: {}", self.name, fs::read_to_string(self.log())?);
+            }
+            if Instant::now() > deadline {
+                bail!("the {} did not start in time", self.name);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process_mut()?.kill()?;
+        self.process = None;
+        Ok(())
+    }
+
+    /// SIGTERM, and waits until it has drained. Returns whether it ended well.
+    pub fn stop(&mut self) -> Result<bool> {
+        let ended_well = self.process_mut()?.terminate(START_PATIENCE)?;
+        self.process = None;
+        Ok(ended_well)
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Result<&Process> {
+        self.process.as_ref().with_context(|| format!("the {} does not run", self.name))
+    }
+
+    fn process_mut(&mut self) -> Result<&mut Process> {
+        self.process.as_mut().with_context(|| format!("the {} does not run", self.name))
+    }
+
+    /// The HPKE configuration that it serves.
+    pub fn hpke_config(&self) -> Result<HpkeConfig> {
+        let response = get(self.listen, "/hpke_config")?;
+        Ok(sotto_protocol::client::consume_hpke_config_list(&response.body)?)
+    }
+
+    /// A number of its `/metrics`; 0 if it is not there. A metric with labels is named with them.
+    pub fn metric(&self, name: &str) -> Result<f64> {
+        metric(self.admin, name)
+    }
+
+    /// Where operators ask.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// What it printed so far.
+    pub fn log_text(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    fn configuration(&self) -> Table {
+        let mut table = Table::new();
+        table.insert("listen".into(), self.listen.to_string().into());
+        table.insert("admin_listen".into(), self.admin.to_string().into());
+        table.insert("data_dir".into(), shown(&self.data_dir()));
+        table.insert("insecure_plain_tasks".into(), true.into());
+        let tasks = self.tasks.iter().map(|path| shown(path)).collect();
+        table.insert("tasks".into(), Value::Array(tasks));
+        table.extend(self.settings.clone());
+        table
+    }
+
+    fn ready_file(&self) -> PathBuf {
+        self.folder.join(format!("{}.ready", self.name))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join(format!("{}.log", self.name))
+    }
+}
+
+/// A path as a TOML value.
+pub fn shown(path: &Path) -> Value {
+    path.to_string_lossy().into_owned().into()
+}
+
+/// GET over plain HTTP.
+pub fn get(address: SocketAddr, path: &str) -> Result<Response> {
+    Ok(Connection::open(address)?.exchange(&head("GET", path, &[], 0), &[])?)
+}
+
+/// A number of an admin listener's `/metrics`; 0 if it is not there.
+pub fn metric(admin: SocketAddr, name: &str) -> Result<f64> {
+    let response = get(admin, "/metrics")?;
+    let text = String::from_utf8(response.body)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(value.map_or(Ok(0.0), str::parse)?)
+}

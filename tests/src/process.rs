@@ -1,0 +1,173 @@
+//! The binary `sotto` as an operating-system process, and what the system says about it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Where the binary is: `SOTTO_BIN`, or built now in the profile of this program.
+pub fn sotto() -> Result<&'static Path> {
+    static BINARY: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    match BINARY.get_or_init(|| locate().map_err(|error| format!("{error:#}"))) {
+        Ok(path) => Ok(path),
+        Err(error) => bail!("{error}"),
+    }
+}
+
+fn locate() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("SOTTO_BIN") {
+        return Ok(path.into());
+    }
+    // .../target/<profile>/deps/<test> or .../target/<profile>/<program>
+    let program = std::env::current_exe()?;
+    let folder = program
+        .ancestors()
+        .skip(1)
+        .find(|folder| !folder.ends_with("deps"))
+        .context("this program lies nowhere")?;
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--quiet", "-p", "sotto", "--bin", "sotto"]);
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().context("cargo build")?;
+    if !status.success() {
+        bail!("the binary sotto does not build");
+    }
+    Ok(folder.join("sotto"))
+}
+
+/// Runs a command of the binary to its end.
+pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<Output> {
+    let mut command = Command::new(sotto()?);
+    command.args(arguments).stdin(Stdio::null());
+    command.output().context("cannot start sotto")
+}
+
+/// Runs a command of the binary that must succeed, and reads its one JSON value.
+pub fn run_json<S: AsRef<OsStr>>(
+    arguments: impl IntoIterator<Item = S>,
+) -> Result<serde_json::Value> {
+    let output = run(arguments)?;
+    if !output.status.success() {
+        bail!("sotto failed ({}): {}", output.status, shown(&output));
+    }
+    serde_json::from_slice(&output.stdout).with_context(|| shown(&output))
+}
+
+/// What a command printed, for messages.
+pub fn shown(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+/// A server process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts a command of the binary, its output going to a file; `log_level` is `SOTTO_LOG`.
+    pub fn start<S: AsRef<OsStr>>(
+        arguments: impl IntoIterator<Item = S>,
+        log: &Path,
+        log_level: &str,
+    ) -> Result<Self> {
+        let log = fs::OpenOptions::new().create(true).append(true).open(log)?;
+        let mut command = Command::new(sotto()?);
+        command.args(arguments).env("SOTTO_LOG", log_level).stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log);
+        Ok(Self { child: command.spawn().context("cannot start sotto")? })
+    }
+
+    /// `kill -9`: no chance to save anything.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM, then waits until it has drained. Returns whether it ended with success.
+    pub fn terminate(&mut self, patience: Duration) -> Result<bool> {
+        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
+        if !status.success() {
+            bail!("cannot signal the process");
+        }
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.success());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        bail!("the process did not end in {patience:?}")
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// User and system time since it began, ended threads included. In steps of 10 ms.
+    pub fn cpu(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name in parentheses may hold anything; the numbers begin behind it.
+        let (_, numbers) = stat.rsplit_once(')').context("/proc/<pid>/stat")?;
+        let ticks: u64 = numbers
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|number| number.parse::<u64>().unwrap_or(0))
+            .sum();
+        Ok(Duration::from_millis(ticks * 10))
+    }
+
+    /// The most memory that it had resident at once, in bytes.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024)
+    }
+
+    /// Bytes that it caused to be written to storage.
+    pub fn written(&self) -> Result<u64> {
+        let io = fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+        Ok(line.context("write_bytes")?.trim().parse()?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port of the loopback interface that nobody listens on, below the range that the system gives to
+/// outgoing connections: a killed server must find its port free again.
+pub fn free_port() -> Result<u16> {
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 20_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Programs that run at the same time begin at different places.
+    let begin = (std::process::id() as u16).wrapping_mul(97) % COUNT;
+    for _ in 0..COUNT {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + (begin + step % COUNT) % COUNT;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port")
+}

@@ -1,0 +1,156 @@
+//! Which crate may depend on which. The table is the shape of the project (see ARCHITECTURE.md): a
+//! change of shape is a change here.
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Dependency, DependencyKind, Metadata, Package};
+
+use crate::workspace::{cargo, metadata};
+
+/// Each crate of the workspace with the crates of the workspace that it may name.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("sotto-wire", &[]),
+    ("sotto-vdaf", &[]),
+    ("sotto-crypto", &["sotto-wire"]),
+    ("sotto-protocol", &["sotto-wire", "sotto-vdaf", "sotto-crypto"]),
+    ("sotto-store", &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol"]),
+    (
+        "sotto-server",
+        &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-store"],
+    ),
+    ("sotto-client", &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol"]),
+    (
+        "sotto",
+        &[
+            "sotto-wire",
+            "sotto-vdaf",
+            "sotto-crypto",
+            "sotto-protocol",
+            "sotto-store",
+            "sotto-server",
+            "sotto-client",
+        ],
+    ),
+    // They drive the binary from outside, as a device and a collector would.
+    (
+        "sotto-tests",
+        &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-client"],
+    ),
+    ("sotto-bench", &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-tests"]),
+    ("xtask", &[]),
+];
+
+/// Third-party crates that only these crates of the workspace may name.
+const RESERVED: [(&str, &[&str]); 8] = [
+    // The VDAFs of `prio` stay behind our own trait.
+    ("prio", &["sotto-vdaf"]),
+    // SQL stays behind the store's verbs; the crash campaign and the benchmarks look behind them.
+    ("rusqlite", &["sotto-store", "sotto-tests", "sotto-bench"]),
+    // Layers 1 and 2 and the device do without a runtime.
+    ("tokio", &["sotto-server", "sotto"]),
+    ("axum", &["sotto-server", "sotto"]),
+    ("hyper", &["sotto-server"]),
+    ("reqwest", &["sotto-server"]),
+    // C code; devices do without.
+    ("aws-lc-rs", &["sotto-crypto", "sotto-server", "sotto"]),
+    // Libraries have errors with names.
+    ("anyhow", &["sotto", "sotto-tests", "sotto-bench", "xtask"]),
+];
+
+/// What the device must not link, by the beginning of the crate's name.
+const NOT_ON_DEVICES: [&str; 5] = ["tokio", "aws-lc-", "axum", "hyper", "rusqlite"];
+
+/// Checks the arrows between our crates, the reserved crates and the device's tree.
+pub(crate) fn check() -> Result<()> {
+    let metadata = metadata()?;
+    let mut faults = Vec::new();
+    for package in metadata.workspace_packages() {
+        arrows(package, &mut faults);
+        reserved(package, &mut faults);
+    }
+    client_tree(&mut faults)?;
+    prio_test_util(&metadata, &mut faults);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", faults.join("\n"))
+}
+
+/// Our crates point only downwards. Development dependencies too, or the tests of a lower crate
+/// would lean on a higher one.
+fn arrows(package: &Package, faults: &mut Vec<String>) {
+    let name = package.name.as_str();
+    let Some((_, allowed)) = ARROWS.iter().find(|(crate_name, _)| *crate_name == name) else {
+        faults.push(format!("{name} is not in the table of xtask/src/layers.rs"));
+        return;
+    };
+    for dependency in &package.dependencies {
+        let other = dependency.name.as_str();
+        // A crate may name itself, to test with its own features on.
+        let ours = ARROWS.iter().any(|(crate_name, _)| *crate_name == other) && other != name;
+        if ours && !allowed.contains(&other) {
+            faults.push(format!("{name} must not depend on {other}"));
+        }
+    }
+}
+
+fn reserved(package: &Package, faults: &mut Vec<String>) {
+    let name = package.name.as_str();
+    for dependency in &package.dependencies {
+        let reservation = RESERVED.iter().find(|(other, _)| *other == dependency.name);
+        let Some((other, allowed)) = reservation else { continue };
+        if dependency.kind != DependencyKind::Development && !allowed.contains(&name) {
+            faults.push(format!("{name} must not depend on {other}"));
+        }
+    }
+}
+
+/// The tree that an application gets with `sotto-client` at its default features. `cargo metadata`
+/// cannot tell, because it unites the features of the whole workspace.
+fn client_tree(faults: &mut Vec<String>) -> Result<()> {
+    let mut command = cargo(["tree", "-p", "sotto-client", "-e", "normal", "--prefix", "none"]);
+    let output = command.args(["--format", "{p}", "--locked"]).output().context("cargo tree")?;
+    if !output.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let tree = String::from_utf8_lossy(&output.stdout);
+    if !tree.lines().any(|line| line.starts_with("sotto-protocol ")) {
+        bail!("cargo tree answered something unexpected");
+    }
+    let mut found: Vec<&str> = tree
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| NOT_ON_DEVICES.iter().any(|prefix| name.starts_with(prefix)))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    faults.extend(found.iter().map(|name| format!("sotto-client links {name}")));
+    Ok(())
+}
+
+/// `prio`'s `test-util` shards from a given random-number generator. `sotto-vdaf` needs that and
+/// nobody else may ask for it.
+fn prio_test_util(metadata: &Metadata, faults: &mut Vec<String>) {
+    for package in &metadata.packages {
+        let asks = |dependency: &Dependency| {
+            dependency.name == "prio" && dependency.features.iter().any(|name| name == "test-util")
+        };
+        if package.name.as_str() != "sotto-vdaf" && package.dependencies.iter().any(asks) {
+            faults.push(format!("{} must not enable prio's test-util", package.name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ARROWS;
+
+    #[test]
+    fn the_table_points_only_downwards() {
+        for (index, (name, allowed)) in ARROWS.iter().enumerate() {
+            for other in *allowed {
+                let place = ARROWS.iter().position(|(crate_name, _)| crate_name == other);
+                assert!(place.is_some_and(|place| place < index), "{name} -> {other}");
+            }
+        }
+    }
+}

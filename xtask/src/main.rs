@@ -1,0 +1,79 @@
+//! The chores of the project: `cargo xtask test | campaign | bench | man`.
+//!
+//! `test` is the one test command. What it runs is written in [`test`], step by step; the checks that
+//! are ours alone are [`layers`], [`licences`] and [`tidy`]. Campaigns and benchmarks live in the
+//! crates `sotto-tests` and `sotto-bench`; here they are only built in release mode and started.
+#![allow(clippy::print_stdout)] // a program for people at a terminal
+
+mod layers;
+mod licences;
+mod run;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// The chores of the project.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Formatting, lints, layers, licences, house rules, then every test. What CI runs.
+    Test {
+        /// Run this step alone, for instance `lints`; may be repeated.
+        #[arg(long, value_name = "STEP")]
+        only: Vec<String>,
+    },
+    /// The long form of a check of which `test` runs a short slice.
+    Campaign {
+        /// Which one.
+        #[arg(value_enum)]
+        campaign: Campaign,
+        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash, default 300).
+        #[arg(long)]
+        count: Option<u64>,
+        /// Where the pseudo-random choices begin.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// A benchmark of the release build. `--quick` and `--json` work with every one.
+    Bench {
+        /// The benchmark and its options; `--help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Writes the man pages.
+    Man {
+        /// The folder to write to.
+        #[arg(long)]
+        out: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Campaign {
+    /// Mutated messages against every decoder.
+    Fuzz,
+    /// `kill -9` of leader or helper at many moments.
+    Crash,
+}
+
+fn main() -> Result<ExitCode> {
+    match Arguments::parse().chore {
+        Chore::Test { only } => test::run(&only),
+        Chore::Campaign { campaign: Campaign::Fuzz, count, seed } => run::fuzz(count, seed),
+        Chore::Campaign { campaign: Campaign::Crash, count, seed } => run::crash(count, seed),
+        Chore::Bench { arguments } => run::bench(&arguments),
+        Chore::Man { out } => run::man(&out),
+    }
+}

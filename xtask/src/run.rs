@@ -1,0 +1,67 @@
+//! Chores that build something in release mode and start it.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::workspace::{cargo, succeed, target};
+
+/// What `cargo xtask campaign fuzz` runs unless told otherwise.
+const FUZZ_MUTATIONS: u64 = 1_000_000;
+/// What `cargo xtask campaign crash` runs unless told otherwise.
+const CRASH_KILLS: u64 = 300;
+
+/// The mutation tests of the decoders, at full length.
+pub(crate) fn fuzz(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    let count = count.unwrap_or(FUZZ_MUTATIONS).to_string();
+    println!("{count} mutated messages per decoder, seed {seed}");
+    let mut command = cargo([
+        "test",
+        "--release",
+        "-p",
+        "sotto-wire",
+        "--test",
+        "mutations",
+        "--",
+        "--nocapture",
+    ]);
+    command.env("SOTTO_MUTATIONS", count).env("SOTTO_MUTATION_SEED", seed.to_string());
+    status(&mut command)
+}
+
+/// The crash campaign, on the release binary.
+pub(crate) fn crash(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    let count = count.unwrap_or(CRASH_KILLS).to_string();
+    let release = built(&["sotto", "sotto-tests"])?;
+    let mut command = Command::new(release.join("crash-campaign"));
+    command.args(["--count", &count, "--seed", &seed.to_string()]);
+    status(command.env("SOTTO_BIN", release.join("sotto")))
+}
+
+/// A benchmark, on the release binary.
+pub(crate) fn bench(arguments: &[String]) -> Result<ExitCode> {
+    let release = built(&["sotto", "sotto-bench"])?;
+    let mut command = Command::new(release.join("sotto-bench"));
+    command.args(arguments).env("SOTTO_BIN", release.join("sotto"));
+    status(&mut command)
+}
+
+/// The man pages, from the same definitions as the command line.
+pub(crate) fn man(out: &Path) -> Result<ExitCode> {
+    let release = built(&["sotto"])?;
+    status(Command::new(release.join("sotto")).arg("man").arg("--out").arg(out))
+}
+
+/// Builds packages in release mode and says where the results are.
+fn built(packages: &[&str]) -> Result<std::path::PathBuf> {
+    let mut arguments = vec!["build", "--release", "--quiet", "--bins"];
+    arguments.extend(packages.iter().flat_map(|package| ["-p", package]));
+    succeed(&mut cargo(arguments))?;
+    target("release")
+}
+
+/// Runs a command and passes its verdict on.
+fn status(command: &mut Command) -> Result<ExitCode> {
+    Ok(if command.status()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

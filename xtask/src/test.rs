@@ -1,0 +1,156 @@
+//! `cargo xtask test`: every check of the project, in order, stopping at the first that fails.
+//!
+//! Long campaigns run a short seeded slice here, as tests: the mutations of the decoders
+//! (`SOTTO_MUTATIONS`, in `sotto-wire`) and the crash campaign (`SOTTO_CRASHES`, in `sotto-tests`).
+//! `cargo xtask campaign` runs them at full length.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{cargo, shown, succeed, target};
+use crate::{layers, licences, tidy};
+
+/// Kills in the slice of the crash campaign.
+const CRASH_SLICE: &str = "20";
+/// Mutated messages per decoder in the slice of the fuzz campaign.
+const MUTATION_SLICE: &str = "20000";
+
+/// A check; it adds to the tally what it counted.
+type Step = fn(&mut Tally) -> Result<()>;
+
+const STEPS: [(&str, Step); 9] = [
+    ("tools", tools),
+    ("format", |_| succeed(&mut cargo(["fmt", "--all", "--check"]))),
+    ("house rules", |_| tidy::check()),
+    ("layers", |_| layers::check()),
+    ("licences", |_| licences::check()),
+    ("lints", lints),
+    ("documentation", documentation),
+    ("build", |_| succeed(&mut cargo(["build", "--workspace", "--all-features", "--bins"]))),
+    ("tests", tests),
+];
+
+/// Runs all steps, or `only` those named. The last line printed is `N passed, N failed`.
+pub(crate) fn run(only: &[String]) -> Result<ExitCode> {
+    if let Some(name) = only.iter().find(|name| !STEPS.iter().any(|(step, _)| step == name)) {
+        bail!("no step `{name}`; there are: {}", STEPS.map(|(step, _)| step).join(", "));
+    }
+    let chosen = |name: &str| only.is_empty() || only.iter().any(|step| step == name);
+    let mut tally = Tally::default();
+    let begin = Instant::now();
+    for (name, step) in STEPS.into_iter().filter(|(name, _)| chosen(name)) {
+        println!("== {name}");
+        let step_begin = Instant::now();
+        let outcome = step(&mut tally);
+        println!("== {name}: {:.1} s", step_begin.elapsed().as_secs_f64());
+        if let Err(error) = outcome {
+            println!("== {name} FAILED: {error:#}");
+            // Also a step that counts no tests must show in the last line.
+            tally.failed = tally.failed.max(1);
+            break;
+        }
+    }
+    println!("== all: {:.1} s", begin.elapsed().as_secs_f64());
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The runner's counts, summed over all test programs.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+}
+
+impl Tally {
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...`; others add nothing.
+    fn add_line(&mut self, line: &str) {
+        let Some((_, counts)) =
+            line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for count in counts.split(';') {
+            match count.trim().split_once(' ') {
+                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// rustfmt and clippy may be missing from a minimal toolchain; nothing else is needed beyond it.
+fn tools(_: &mut Tally) -> Result<()> {
+    for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        let mut probe = cargo([subcommand, "--version"]);
+        if probe.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+            continue;
+        }
+        println!("installing {component}");
+        succeed(Command::new("rustup").args(["component", "add", component])).with_context(
+            || {
+                format!(
+                    "{component} is missing: install it with `rustup component add {component}`"
+                )
+            },
+        )?;
+    }
+    Ok(())
+}
+
+fn lints(_: &mut Tally) -> Result<()> {
+    let arguments =
+        ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    succeed(&mut cargo(arguments))
+}
+
+/// Links inside the documentation of the code must resolve.
+fn documentation(_: &mut Tally) -> Result<()> {
+    let mut command = cargo(["doc", "--workspace", "--all-features", "--no-deps", "--quiet"]);
+    succeed(command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))
+}
+
+/// Unit, integration, end-to-end and doc tests.
+fn tests(tally: &mut Tally) -> Result<()> {
+    let mut command = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    command.env("SOTTO_BIN", target("debug")?.join("sotto"));
+    for (name, slice) in [("SOTTO_CRASHES", CRASH_SLICE), ("SOTTO_MUTATIONS", MUTATION_SLICE)] {
+        if std::env::var_os(name).is_none() {
+            command.env(name, slice);
+        }
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().context("the test runner has no output")?;
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        println!("{line}");
+        tally.add_line(&line);
+    }
+    if !child.wait()?.success() || tally.failed > 0 {
+        bail!("{} failed", shown(&command));
+    }
+    if tally.passed == 0 {
+        bail!("no test ran");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tally;
+
+    #[test]
+    fn the_runners_counts_are_summed() {
+        let mut tally = Tally::default();
+        tally.add_line("test leader::upload::tests::replayed ... ok");
+        tally.add_line(
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out",
+        );
+        tally.add_line("test result: FAILED. 3 passed; 2 failed; 0 ignored; finished in 0.05s");
+        assert_eq!(tally, Tally { passed: 15, failed: 2 });
+    }
+}
