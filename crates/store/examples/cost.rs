@@ -1,10 +1,12 @@
 //! What the embedded store costs per report, in CPU time of its threads.
 //!
-//! `cargo run --release -p sotto-store --example cost -- [reports] [report bytes] [per upload]`
+//! `cargo run --release -p sotto-store --example cost -- [reports] [report bytes] [per upload] [connections]`
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
@@ -12,11 +14,11 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, Moment, Rejections};
 use sotto_store::{
-    HelperCommit, HelperStore, JobCommit, LeaderStore, NewJob, NewJobBatch, NewJobReport,
-    NewReport, SqliteOptions, SqliteStore, TaskStore,
+    Committed, HelperCommit, HelperStore, JobCommit, LeaderStore, NewJob, NewJobBatch,
+    NewJobReport, NewReport, Record, SqliteOptions, SqliteStore, TaskStore,
 };
 use sotto_vdaf::AggregateShare;
-use sotto_wire::{HpkeConfigId, ReportId, ReportIdChecksum, TaskId, Time};
+use sotto_wire::{BatchSelector, HpkeConfigId, Interval, ReportId, ReportIdChecksum, TaskId, Time};
 
 const TASK: TaskId = TaskId::new([1; 32]);
 const TIME: Time = Time::new(500_000);
@@ -26,20 +28,30 @@ fn main() {
     let mut arguments = std::env::args().skip(1).map(|a| a.parse().expect("a number"));
     let reports: usize = arguments.next().unwrap_or(100_000);
     let report_bytes: usize = arguments.next().unwrap_or(6_000);
-    let per_upload: usize = arguments.next().unwrap_or(16);
+    let uploads = Uploads {
+        reports_each: arguments.next().unwrap_or(1),
+        connections: arguments.next().unwrap_or(64),
+    };
     let dir = tempfile::tempdir_in(".").unwrap();
     let store = SqliteStore::open(dir.path(), SqliteOptions::default()).unwrap();
-    leader(&store, reports, report_bytes, per_upload);
+    leader(&store, reports, report_bytes, uploads);
     drop(store);
     let dir = tempfile::tempdir_in(".").unwrap();
     let store = SqliteStore::open(dir.path(), SqliteOptions::default()).unwrap();
     helper(&store, reports);
     let file = std::fs::metadata(dir.path().join("sotto.sqlite")).unwrap().len();
     println!("database: {:.1} bytes per report", file as f64 / reports as f64);
-    println!("peak memory: {}", status("VmHWM"));
+    println!("peak memory: {}", field("/proc/self/status", "VmHWM"));
 }
 
-fn leader(store: &SqliteStore, reports: usize, report_bytes: usize, per_upload: usize) {
+/// How devices send.
+#[derive(Clone, Copy)]
+struct Uploads {
+    reports_each: usize,
+    connections: usize,
+}
+
+fn leader(store: &SqliteStore, reports: usize, report_bytes: usize, uploads: Uploads) {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut body = vec![0; report_bytes];
     rng.fill_bytes(&mut body);
@@ -47,69 +59,52 @@ fn leader(store: &SqliteStore, reports: usize, report_bytes: usize, per_upload: 
     let started = Instant::now();
     let mut done = 0;
     while done < reports {
-        let chunk = 4_000.min(reports - done);
-        let (mut from, accepted) =
-            (0, measure(&mut totals[0], || accept(store, chunk, per_upload, &body)));
-        assert_eq!(accepted, chunk);
-        while from < chunk {
+        let round = 4_000.min(reports - done);
+        measure(&mut totals[0], || accept(store, round, uploads, &body));
+        loop {
             let backlog =
                 measure(&mut totals[1], || block_on(store.backlog(2_000, 64 << 20)).unwrap());
-            from += backlog.records.len();
-            let jobs: Vec<NewJob> = backlog
-                .records
-                .chunks(JOB_REPORTS)
-                .map(|records| NewJob {
-                    task_id: TASK,
-                    now: Moment(0),
-                    batch: NewJobBatch::TimeInterval,
-                    reports: records
-                        .iter()
-                        .map(|record| NewJobReport {
-                            place: record.place,
-                            report_id: report_id(&mut rng),
-                            time: TIME,
-                        })
-                        .collect(),
-                })
-                .collect();
+            if backlog.from == backlog.to {
+                break;
+            }
+            done += backlog.records.len();
+            let jobs = backlog.records.chunks(JOB_REPORTS).map(|r| job(r, &mut rng)).collect();
+            let (from, to) = (backlog.from, backlog.to);
             measure(&mut totals[2], || {
-                block_on(store.fix_jobs(backlog.from, backlog.to, jobs, Vec::new())).unwrap()
+                block_on(store.fix_jobs(from, to, jobs, Vec::new())).unwrap()
             });
         }
         loop {
             let lease = Duration::from_secs(60);
             let leased = measure(&mut totals[3], || block_on(store.lease_job(lease)).unwrap());
             let Some(job) = leased else { break };
-            let commit = JobCommit {
-                buckets: buckets(job.records.len()),
-                rejections: Rejections::default(),
-                requeue: Vec::new(),
-            };
+            let commit = JobCommit { buckets: buckets(job.records.len()), ..JobCommit::default() };
             measure(&mut totals[4], || {
                 block_on(store.mark_sent(job.lease, [1; 32])).unwrap();
                 block_on(store.commit_job(job.lease, commit)).unwrap();
             });
         }
-        done += chunk;
     }
-    println!(
-        "leader, {reports} reports of {report_bytes} bytes, {per_upload} per upload, wall {:.1?}",
-        started.elapsed()
-    );
-    for (name, total) in ["accept", "backlog", "fix", "lease", "mark+commit"].iter().zip(totals) {
-        println!(
-            "  {name:12} {:6.2} us CPU per report",
-            total.as_secs_f64() * 1e6 / reports as f64
-        );
-    }
-    let sum: Duration = totals.iter().sum();
-    println!("  {:12} {:6.2} us CPU per report", "sum", sum.as_secs_f64() * 1e6 / reports as f64);
-    println!("  {:?}", block_on(store.load()).unwrap());
+    let Uploads { reports_each, connections } = uploads;
+    println!("leader: {reports} reports of {report_bytes} bytes, {reports_each} per upload,");
+    println!("  {connections} connections, {:.1?}", started.elapsed());
+    print_costs(&["accept", "backlog", "fix", "lease", "mark + commit"], &totals, reports);
+    assert_eq!(block_on(store.load()).unwrap().segment_bytes, 0);
+}
+
+fn job(records: &[Record], rng: &mut ChaCha20Rng) -> NewJob {
+    let reports = records.iter().map(|record| NewJobReport {
+        place: record.place,
+        report_id: report_id(rng),
+        time: TIME,
+    });
+    let reports = reports.collect();
+    NewJob { task_id: TASK, now: Moment(0), batch: NewJobBatch::TimeInterval, reports }
 }
 
 fn helper(store: &SqliteStore, reports: usize) {
     let mut rng = ChaCha20Rng::seed_from_u64(2);
-    let mut totals = [Duration::ZERO; 3];
+    let mut totals = [Duration::ZERO; 4];
     let started = Instant::now();
     for job in 0..reports / JOB_REPORTS {
         let mut digest = [0; 32];
@@ -132,39 +127,50 @@ fn helper(store: &SqliteStore, reports: usize) {
         });
         measure(&mut totals[2], || block_on(store.forget_response(TASK, digest)).unwrap());
     }
-    println!("helper, {reports} reports, wall {:.1?}", started.elapsed());
-    for (name, total) in ["spent", "commit", "forget"].iter().zip(totals) {
-        println!(
-            "  {name:12} {:6.2} us CPU per report",
-            total.as_secs_f64() * 1e6 / reports as f64
-        );
-    }
-    let sum: Duration = totals.iter().sum();
-    println!("  {:12} {:6.2} us CPU per report", "sum", sum.as_secs_f64() * 1e6 / reports as f64);
+    let batch = BatchSelector::TimeInterval(Interval::bucket(TIME).unwrap());
+    let expected = (reports as u64 / JOB_REPORTS as u64 * JOB_REPORTS as u64, [0; 32]);
+    measure(&mut totals[3], || {
+        let collected = store.collect_batch(TASK, batch, expected, [9; 32], Vec::new());
+        assert_eq!(block_on(collected).unwrap(), Committed::Done);
+        while block_on(store.report_ids()).unwrap() > 0 {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    });
+    println!("helper: {reports} reports, {:.1?}", started.elapsed());
+    print_costs(&["spent", "commit", "forget", "collect"], &totals, reports);
 }
 
-/// Uploads from eight threads, as a server would.
-fn accept(store: &SqliteStore, reports: usize, per_upload: usize, body: &[u8]) -> usize {
-    const THREADS: usize = 8;
+fn print_costs(names: &[&str], totals: &[Duration], reports: usize) {
+    let per_report = |total: Duration| total.as_secs_f64() * 1e6 / reports as f64;
+    for (name, total) in names.iter().zip(totals) {
+        println!("  {name:14}{:7.2} us CPU per report", per_report(*total));
+    }
+    let written: f64 = field("/proc/self/io", "wchar").parse().unwrap();
+    println!("  {:14}{:7.0} bytes per report since the start", "written", written / reports as f64);
+    println!("  {:14}{:7.2} us CPU per report", "sum", per_report(totals.iter().sum()));
+}
+
+/// Uploads on several connections at once; each waits for its answer before it goes on.
+fn accept(store: &SqliteStore, reports: usize, uploads: Uploads, body: &[u8]) {
+    let left = AtomicUsize::new(reports);
     std::thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..uploads.connections {
             scope.spawn(|| {
-                let uploads = reports / THREADS / per_upload;
-                for upload in 0..=uploads {
-                    let count =
-                        if upload < uploads { per_upload } else { reports / THREADS % per_upload };
+                let each = uploads.reports_each;
+                let take = |left: usize| Some(left.saturating_sub(each));
+                while let Ok(before @ 1..) = left.fetch_update(Relaxed, Relaxed, take) {
                     let new = |_| NewReport {
                         task_id: TASK,
                         bucket: Some(TIME),
                         hpke_config_id: HpkeConfigId::new(1),
                         report: body.to_vec(),
                     };
-                    block_on(store.accept_reports((0..count).map(new).collect())).unwrap();
+                    let reports = (0..each.min(before)).map(new).collect();
+                    block_on(store.accept_reports(reports)).unwrap();
                 }
             });
         }
     });
-    reports
 }
 
 fn buckets(count: usize) -> BucketAggregates {
@@ -210,8 +216,8 @@ fn on_cpu(thread: impl AsRef<Path>) -> u64 {
     stat.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).unwrap_or(0)
 }
 
-fn status(field: &str) -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+fn field(file: &str, field: &str) -> String {
+    let status = std::fs::read_to_string(file).unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
     line.split_once(':').map_or("", |(_, value)| value.trim()).to_owned()
 }

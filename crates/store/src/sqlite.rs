@@ -20,7 +20,9 @@ mod buckets;
 mod chunks;
 mod collections;
 mod db;
+mod entries;
 mod files;
+mod fixing;
 mod frame;
 mod helper;
 mod intervals;
@@ -116,7 +118,7 @@ impl SqliteStore {
     ///
     /// Before it returns, all leases of earlier processes are void, torn tails are cut and dead
     /// segments removed. A directory that is in use, damaged, or of another version is an error
-    /// that says so, and is left as it was.
+    /// that says so, and nothing in it that may be needed is changed.
     pub fn open(dir: &Path, options: SqliteOptions) -> Result<Self> {
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -187,9 +189,9 @@ impl fmt::Debug for SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // Who sends to whom ends first.
-        self.db.stop();
+        // The connection that writes closes last and puts its WAL away; then whom it sends to.
         self.reads.stop();
+        self.db.stop();
         self.writer = None;
         if let Some(thread) = self.writer_thread.take() {
             // A thread that panicked has said so.

@@ -15,7 +15,7 @@ use super::files::SegmentFile;
 pub(super) const CHUNK_LEN: usize = 1 << 20;
 
 /// Chunks that wait for use; more go back to the system.
-const MAX_SPARE_CHUNKS: usize = 8;
+const MAX_SPARE_CHUNKS: usize = 16;
 
 /// Spare chunks.
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ const VERSION: i64 = 1;
 
 /// Small, because report ids are random: each new one dirties a leaf of its own, and the bytes
 /// written per id are a page.
-const PAGE_BYTES: u32 = 4096;
+const PAGE_BYTES: u32 = 2048;
 
 /// After how many bytes the WAL is written back. A longer WAL merges more writes to the same pages.
 const WAL_BYTES: u32 = 16 << 20;
@@ -201,5 +201,44 @@ fn bound(conn: &Connection, cache_bytes: u64) -> Result<()> {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Backend(format!("SQLite: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let version = |conn: &Connection| -> i64 {
+            conn.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+        };
+        let conn = open_writer(&path, 1 << 20).unwrap();
+        assert_eq!(version(&conn), VERSION);
+        conn.pragma_update(None, "user_version", VERSION + 1).unwrap();
+        drop(conn);
+        let Err(StoreError::Backend(why)) = open_writer(&path, 1 << 20) else {
+            panic!("a database of the future was opened");
+        };
+        assert!(why.contains("schema version 2") && why.contains("knows 1"), "{why}");
+        assert_eq!(version(&Connection::open(&path).unwrap()), VERSION + 1);
+    }
+
+    #[test]
+    fn the_database_is_durable_and_forgets_for_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let conn = open_writer(&path, 1 << 20).unwrap();
+        let number =
+            |name: &str| -> i64 { conn.pragma_query_value(None, name, |row| row.get(0)).unwrap() };
+        let text: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        assert_eq!(text, "wal");
+        assert_eq!(number("synchronous"), 2); // FULL
+        assert_eq!(number("secure_delete"), 1);
+        assert_eq!(number("page_size"), i64::from(PAGE_BYTES));
+        let reader = open_reader(&path, 1 << 20).unwrap();
+        assert!(reader.execute("DELETE FROM store", []).is_err());
     }
 }

@@ -132,9 +132,11 @@ struct Group {
 const HEAD_LEN: usize = HEADER_LEN + MARK_LEN;
 
 impl Group {
-    fn new() -> Self {
-        let (appends, positions) = (Vec::new(), Vec::new());
-        Self { buffer: vec![0; HEAD_LEN], configs: ConfigSet::default(), appends, positions }
+    /// An empty group, in memory that was used before.
+    fn new(mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        buffer.resize(HEAD_LEN, 0);
+        Self { buffer, configs: ConfigSet::default(), appends: Vec::new(), positions: Vec::new() }
     }
 
     fn frame_bytes(&self) -> usize {
@@ -146,10 +148,7 @@ impl Appender {
     fn run(mut self, queue: &Receiver<Command>) {
         let mut spare = Vec::new();
         while let Ok(first) = queue.recv() {
-            let mut group = Group::new();
-            std::mem::swap(&mut group.buffer, &mut spare);
-            group.buffer.clear();
-            group.buffer.resize(HEAD_LEN, 0);
+            let mut group = Group::new(spare);
             let mut removals = Vec::new();
             let mut next = Some(first);
             while let Some(command) = next {
@@ -358,3 +357,6 @@ fn end_offset(start: u32, len: usize) -> io::Result<u32> {
 fn stopped() -> StoreError {
     StoreError::Backend("the store has stopped".into())
 }
+
+#[cfg(test)]
+mod tests;

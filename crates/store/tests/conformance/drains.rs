@@ -8,8 +8,8 @@ use sotto_store::{Closing, StoreError};
 use sotto_wire::{BatchSelector, Query};
 
 use super::bench::{Bench, on_every_store};
-use super::driver::{counted, digest, request, run};
-use super::reports::{assert_holds, interval, interval_task, report, reports};
+use super::driver::{counted, digest, rejected, request, run};
+use super::reports::{assert_holds, batch_id, interval, interval_task, report, reports};
 
 on_every_store!(
     a_batch_stays_open_while_it_has_too_few,
@@ -26,21 +26,14 @@ on_every_store!(
     uploads_race_with_a_closing,
 );
 
-const TEN: Query = Query::TimeInterval(match_interval(10, 10));
-
-const fn match_interval(start: u64, duration: u64) -> sotto_wire::Interval {
-    match sotto_wire::Interval::new(
-        sotto_wire::Time::new(start),
-        sotto_wire::Duration::new(duration),
-    ) {
-        Ok(interval) => interval,
-        Err(_) => panic!("an interval without end"),
-    }
+/// Ten buckets from time 10 on.
+fn ten() -> Query {
+    Query::TimeInterval(interval(10, 10))
 }
 
 fn a_batch_stays_open_while_it_has_too_few(bench: &mut Bench) {
     let task = interval_task(1);
-    bench.create(task, TEN);
+    bench.create(task, ten());
     assert!(matches!(bench.close(1), Closing::TooFew));
     bench.aggregate(&reports(task, 0..4, 12));
     assert!(matches!(bench.close(5), Closing::TooFew));
@@ -59,7 +52,7 @@ fn only_committed_reports_count_as_enough(bench: &mut Bench) {
     let task = interval_task(1);
     bench.aggregate(&reports(task, 0..2, 10));
     bench.accept(&reports(task, 2..5, 10));
-    bench.create(task, TEN);
+    bench.create(task, ten());
     assert!(matches!(bench.close(5), Closing::TooFew));
     bench.form();
     assert!(matches!(bench.close(5), Closing::TooFew));
@@ -76,12 +69,12 @@ fn a_closing_batch_drains_the_backlog(bench: &mut Bench) {
     let all = reports(task, 0..6, 15);
     bench.aggregate(&all[..2]);
     bench.accept(&all[2..]);
-    bench.create(task, TEN);
+    bench.create(task, ten());
     assert!(matches!(bench.close(2), Closing::Draining));
     let late = report(task, 9, 15);
     assert_eq!(bench.offer(&[late]), [Err(Rejection::BatchCollected)]);
     // Acknowledged before the closing, so never refused because of it.
-    assert_eq!(bench.form_with(2, super::reports::batch_id(1)), (2, Default::default()));
+    assert_eq!(bench.form_with(2, batch_id(1)), (2, Default::default()));
     assert!(matches!(bench.close(2), Closing::Draining));
     assert_eq!(bench.offer(&[late]), [Err(Rejection::BatchCollected)]);
     bench.work();
@@ -99,8 +92,8 @@ fn a_closing_batch_waits_for_its_jobs(bench: &mut Bench) {
     let all = reports(task, 0..5, 15);
     bench.aggregate(&all[..2]);
     bench.accept(&all[2..]);
-    bench.form_with(1, super::reports::batch_id(1));
-    bench.create(task, TEN);
+    bench.form_with(1, batch_id(1));
+    bench.create(task, ten());
     for left in (0..3).rev() {
         assert!(matches!(bench.close(2), Closing::Draining));
         let job = bench.lease_job();
@@ -118,7 +111,7 @@ fn other_intervals_do_not_hold_up_a_drain(bench: &mut Bench) {
     bench.aggregate(&inside);
     bench.accept(&[report(task, 5, 9), report(task, 6, 20), report(other, 7, 15)]);
     bench.form();
-    bench.create(task, TEN);
+    bench.create(task, ten());
     let (_, aggregate) = bench.drained();
     assert_holds(&aggregate, &inside);
     // Nor does what arrives later.
@@ -136,7 +129,7 @@ fn other_intervals_do_not_hold_up_a_drain(bench: &mut Bench) {
 fn empty_buckets_of_an_interval_close_too(bench: &mut Bench) {
     let task = interval_task(1);
     bench.aggregate(&reports(task, 0..2, 15));
-    bench.create(task, TEN);
+    bench.create(task, ten());
     bench.drained();
     let offers =
         [report(task, 3, 10), report(task, 4, 19), report(task, 5, 9), report(task, 6, 20)];
@@ -154,7 +147,7 @@ fn a_drained_batch_stays_the_same(bench: &mut Bench) {
     let task = interval_task(1);
     let all = reports(task, 0..3, 15);
     bench.aggregate(&all);
-    bench.create(task, TEN);
+    bench.create(task, ten());
     for round in 0..4 {
         let (selector, aggregate) = bench.drained();
         assert_eq!(selector, BatchSelector::TimeInterval(interval(10, 10)));
@@ -170,7 +163,7 @@ fn an_undrained_batch_is_not_finished(bench: &mut Bench) {
     let task = interval_task(1);
     let all = reports(task, 0..3, 15);
     bench.aggregate(&all[..1]);
-    bench.create(task, TEN);
+    bench.create(task, ten());
     let finish = |bench: &Bench| {
         let job = bench.lease_collection();
         let early = block_on(bench.store().finish_collection(job.lease, b"early".to_vec()));
@@ -192,7 +185,7 @@ fn an_undrained_batch_is_not_finished(bench: &mut Bench) {
 fn nothing_enters_a_collected_bucket(bench: &mut Bench) {
     let task = interval_task(1);
     bench.aggregate(&reports(task, 0..3, 15));
-    bench.collect(task, TEN);
+    bench.collect(task, ten());
     assert_eq!(
         bench.offer(&[report(task, 4, 15), report(task, 5, 11)]),
         [Err(Rejection::BatchCollected); 2]
@@ -202,7 +195,7 @@ fn nothing_enters_a_collected_bucket(bench: &mut Bench) {
     upload.bucket = None;
     run(bench.store().accept_reports(vec![upload]));
     bench.restart();
-    let refused = super::driver::rejected(Rejection::BatchCollected, 1);
+    let refused = rejected(Rejection::BatchCollected, 1);
     assert_eq!(bench.form(), (0, refused.clone()));
     assert_eq!(bench.counters(task).aggregated, 3);
     assert_eq!(bench.counters(task).rejections, refused);
@@ -229,7 +222,7 @@ fn a_failed_collection_leaves_its_batch_closed(bench: &mut Bench) {
     let task = interval_task(1);
     let all = reports(task, 0..3, 15);
     bench.aggregate(&all);
-    let id = bench.create(task, TEN);
+    let id = bench.create(task, ten());
     bench.drained();
     let job = bench.lease_collection();
     run(bench.store().mark_sent(job.lease, digest("request")));
@@ -248,7 +241,7 @@ fn a_failed_collection_leaves_its_batch_closed(bench: &mut Bench) {
     run(bench.store().delete_collection(task, id));
     bench.restart();
     let wider = Query::TimeInterval(interval(5, 20));
-    assert_ne!(request(&wider), request(&TEN));
+    assert_ne!(request(&wider), request(&ten()));
     let (.., aggregate) = bench.collect(task, wider);
     assert_holds(&aggregate, &all);
 }
@@ -256,7 +249,7 @@ fn a_failed_collection_leaves_its_batch_closed(bench: &mut Bench) {
 fn uploads_race_with_a_closing(bench: &mut Bench) {
     let task = interval_task(1);
     bench.aggregate(&reports(task, 0..1, 15));
-    bench.create(task, TEN);
+    bench.create(task, ten());
     let job = bench.lease_collection();
     let accepted = std::thread::scope(|scope| {
         let uploaders: Vec<_> = (0..3u8)

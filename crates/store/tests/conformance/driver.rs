@@ -113,7 +113,7 @@ impl Bench {
     /// The same with at most so many reports at a time, and the id of a batch to open.
     pub(crate) fn form_with(&mut self, at_once: usize, new_batch: BatchId) -> (usize, Rejections) {
         let mut formed = (0, Rejections::default());
-        loop {
+        for _ in 0..1_000 {
             let backlog = run(self.store().backlog(at_once, usize::MAX));
             if backlog.from == backlog.to {
                 return formed;
@@ -128,6 +128,7 @@ impl Bench {
             }
             self.restart();
         }
+        panic!("the backlog has no end");
     }
 
     pub(crate) fn try_lease_job(&self) -> Option<LeasedJob> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_executor::block_on;
 use sotto_protocol::{Bucket, Rejection};
-use sotto_store::{JobCommit, StoreError};
+use sotto_store::{JobCommit, Lease, StoreError};
 use sotto_wire::{Query, Time};
 
 use super::bench::{Bench, LEASE, on_every_store};
@@ -85,7 +85,7 @@ fn a_sent_request_stays_the_same(bench: &mut Bench) {
     run(bench.store().mark_sent(job.lease, digest("one")));
     run(bench.store().mark_sent(job.lease, digest("one")));
     for _ in 0..2 {
-        let other = block_on(bench.store().mark_sent(bench_lease(bench), digest("two")));
+        let other = block_on(bench.store().mark_sent(lease_again(bench), digest("two")));
         assert_eq!(other, Err(StoreError::RequestDiffers));
         bench.restart();
     }
@@ -97,7 +97,7 @@ fn a_sent_request_stays_the_same(bench: &mut Bench) {
 }
 
 /// A lease on the only job, whoever had one before.
-fn bench_lease(bench: &Bench) -> sotto_store::Lease {
+fn lease_again(bench: &Bench) -> Lease {
     bench.advance(LEASE);
     bench.lease_job().lease
 }

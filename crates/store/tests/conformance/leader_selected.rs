@@ -5,8 +5,8 @@ use sotto_store::{Closing, CollectionCreated, CollectionDeleted, CollectionState
 use sotto_wire::{BatchSelector, Query};
 
 use super::bench::{Bench, on_every_store};
-use super::driver::{counted, run};
-use super::reports::{assert_holds, batch_id, batch_task, report, reports};
+use super::driver::{counted, jobs_of, run};
+use super::reports::{Report, assert_holds, batch_id, batch_task, report, reports};
 
 on_every_store!(
     jobs_share_the_open_batch,
@@ -22,7 +22,7 @@ on_every_store!(
 const ANY: Query = Query::LeaderSelected;
 
 /// Accepts reports and counts them, in a batch of this number if none is open.
-fn aggregate(bench: &mut Bench, reports: &[super::reports::Report], batch: u8) {
+fn aggregate(bench: &mut Bench, reports: &[Report], batch: u8) {
     bench.accept(reports);
     bench.form_with(usize::MAX, batch_id(batch));
     bench.work();
@@ -141,7 +141,7 @@ fn a_collected_batch_takes_no_jobs(bench: &mut Bench) {
     bench.collect(task, ANY);
     bench.accept(&reports(task, 2..3, 10));
     let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
-    let jobs = super::driver::jobs_of(&backlog.records, batch_id(1));
+    let jobs = jobs_of(&backlog.records, batch_id(1));
     // An id that is not fresh is the caller's fault, and nothing is taken.
     let stale = block_on(bench.store().fix_jobs(backlog.from, backlog.to, jobs, Vec::new()));
     assert!(matches!(stale, Err(StoreError::Backend(_))), "{stale:?}");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use sotto_protocol::Rejection;
-use sotto_store::{Closing, REQUEUE_PAUSE};
+use sotto_store::{Closing, Fixed, REQUEUE_PAUSE};
 use sotto_wire::{BatchSelector, Query};
 
 use super::bench::{Bench, on_every_store};
-use super::driver::{Verdict, decoded, judged, rejected, run};
+use super::driver::{Verdict, decoded, jobs_of, judged, rejected, run};
 use super::reports::{
     Report, assert_holds, batch_id, batch_task, interval, interval_task, report, reports,
 };
@@ -116,12 +116,12 @@ fn a_copy_may_overtake_a_requeued_report(bench: &mut Bench) {
     bench.form();
     bench.accept(&[report]);
     let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
-    let jobs = super::driver::jobs_of(&backlog.records, batch_id(1));
+    let jobs = jobs_of(&backlog.records, batch_id(1));
     let job = bench.lease_job();
     run(bench.store().commit_job(job.lease, judged(&job, |_| Verdict::Requeue)));
     // Its id is free, so the copy takes it; the requeued one comes second.
     let taken = run(bench.store().fix_jobs(backlog.from, backlog.to, jobs, Vec::new()));
-    assert!(matches!(taken, sotto_store::Fixed::Committed { jobs: 1, .. }), "{taken:?}");
+    assert!(matches!(taken, Fixed::Committed { jobs: 1, .. }), "{taken:?}");
     bench.restart();
     bench.advance(REQUEUE_PAUSE);
     assert_eq!(bench.form(), (0, rejected(Rejection::ReportReplayed, 1)));
