@@ -89,6 +89,10 @@ async fn form(leader: &Arc<LeaderState>) -> Result<(), StoreError> {
             leader.jobs_ready.notify_one();
             if read.0 >= max_reports || read.1 >= max_bytes {
                 leader.intake.hurry();
+            } else if leader.store.load().await?.backlog_bytes > 0 {
+                // What was read may have been accepted by an earlier process and never counted
+                // here; then newer reports lost their count to it.
+                leader.intake.count_at_least_one();
             }
         }
         Fixed::Moved => leader.intake.hurry(),

@@ -75,6 +75,13 @@ impl Intake {
         let _ = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, take(bytes));
     }
 
+    /// The store knows that something waits, whatever was counted.
+    pub(crate) fn count_at_least_one(&self) {
+        if self.reports.fetch_max(1, Ordering::AcqRel) == 0 {
+            self.changed.notify_one();
+        }
+    }
+
     /// A closing batch waits for what has been accepted: form it now.
     pub(crate) fn hurry(&self) {
         self.hurry.store(true, Ordering::Release);
@@ -133,6 +140,16 @@ mod tests {
         intake.take((1, 1000));
         intake.hurry();
         assert!(waited(&intake).await < DELAY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_count_that_was_lost_is_found_again() {
+        let intake = Intake::new(10, 1000);
+        // New reports arrive while ones of an earlier process are formed, and their count is taken.
+        intake.add(5, 50);
+        intake.take((7, 70));
+        intake.count_at_least_one();
+        assert!((DELAY..2 * DELAY).contains(&waited(&intake).await));
     }
 
     #[tokio::test(start_paused = true)]
