@@ -35,7 +35,17 @@ const ARROWS: [(&str, &[&str]); 11] = [
         "sotto-tests",
         &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-client"],
     ),
-    ("sotto-bench", &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-tests"]),
+    (
+        "sotto-bench",
+        &[
+            "sotto-wire",
+            "sotto-vdaf",
+            "sotto-crypto",
+            "sotto-protocol",
+            "sotto-client",
+            "sotto-tests",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,6 +1,6 @@
 //! The chores of the project: `cargo xtask test | campaign | bench | man`.
 //!
-//! `test` is the one test command. What it runs is written in [`test`], step by step; the checks that
+//! `test` is the one test command. What it runs is written in [`mod@test`], step by step; the checks that
 //! are ours alone are [`layers`], [`licences`] and [`tidy`]. Campaigns and benchmarks live in the
 //! crates `sotto-tests` and `sotto-bench`; here they are only built in release mode and started.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
