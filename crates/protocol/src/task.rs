@@ -34,6 +34,18 @@ pub enum TaskError {
     /// A task extension that must be understood and is not.
     #[error("task extension {0:#06x} is not known")]
     UnknownExtension(u16),
+    /// The smallest batch is already so large that its sum might wrap around the VDAF's field: no
+    /// collector could ever be told a result.
+    #[error(
+        "the minimum batch size of {min_batch_size} is too large: sums of more than {max_reports} of \
+         this VDAF's measurements may wrap around its field"
+    )]
+    MayWrap {
+        /// What the task asks for.
+        min_batch_size: u64,
+        /// The most reports whose sum is certain.
+        max_reports: u64,
+    },
     /// Something else that no party may accept.
     #[error("{0}")]
     Invalid(&'static str),
@@ -60,6 +72,10 @@ impl Task {
         )
         .and_then(|config| config.build())
         .map_err(|error| TaskError::Vdaf(error.to_string()))?;
+        let (min_batch_size, max_reports) = (configuration.min_batch_size(), vdaf.max_reports());
+        if min_batch_size > max_reports {
+            return Err(TaskError::MayWrap { min_batch_size, max_reports });
+        }
         let encoded = configuration.to_bytes().into();
         Ok(Self { id, configuration, encoded, vdaf, interval })
     }

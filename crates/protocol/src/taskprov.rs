@@ -26,8 +26,8 @@ pub struct TaskprovPolicy {
     pub helper_endpoint: Url,
     /// The smallest minimum batch size.
     pub min_batch_size: u64,
-    /// The longest task interval, in seconds. Tasks without an interval are not joined: their report ids
-    /// would have to be kept for ever.
+    /// The longest task interval, in seconds, and how far ahead it may end. Tasks without an interval are
+    /// not joined: their report ids would have to be kept for ever.
     pub max_lifetime_s: u64,
 }
 
@@ -97,6 +97,11 @@ fn judge(
     }
     if interval.duration().as_seconds(precision) > policy.max_lifetime_s {
         return Err(opt_out("the task's interval is too long"));
+    }
+    // A short task in the far future would hold its place among the joined tasks until then: anybody
+    // could fill all places with such tasks, for good.
+    if interval.end().start_seconds(precision) > now.0.saturating_add(policy.max_lifetime_s) {
+        return Err(opt_out("the task ends too far in the future"));
     }
     Ok(task)
 }

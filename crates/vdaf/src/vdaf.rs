@@ -69,6 +69,9 @@ pub trait Vdaf: Send + Sync + fmt::Debug {
     /// Decodes an aggregate share from its wire bytes: exact length, canonical elements.
     fn decode_aggregate_share(&self, bytes: &[u8]) -> Result<AggregateShare, AggregateShareError>;
 
+    /// How many reports a batch may have before its sum might wrap around the field.
+    fn max_reports(&self) -> u64;
+
     /// Collector: combines the two aggregate shares of a batch of `count` reports.
     fn unshard(
         &self,

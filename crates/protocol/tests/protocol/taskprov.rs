@@ -6,7 +6,7 @@ use sotto_protocol::taskprov::{TaskprovPolicy, opt_in, restore};
 use sotto_vdaf::VdafConfig;
 use sotto_wire::{
     BatchMode, Decode, Encode, ProblemType, Role, TaskConfiguration, TaskExtension, TaskId,
-    TaskParameters, Url, VdafType, taskprov,
+    TaskParameters, TimePrecision, Url, VdafType, taskprov,
 };
 
 use crate::parties::{COLLECTOR_KEY, NOW, PRECISION_S, interval, keypair, parameters};
@@ -95,6 +95,30 @@ fn each_reason_to_opt_out() {
 
 fn set_interval(parameters: &mut TaskParameters, start: i64, units: u64) {
     parameters.extensions = vec![TaskExtension::TaskInterval(interval(start, units))];
+}
+
+#[test]
+fn a_task_that_begins_in_a_thousand_years_is_not_joined() {
+    let mut parameters = parameters(&VdafConfig::histogram(4), BatchMode::LeaderSelected);
+    let units = 1000 * 365 * 24 * 3600 / PRECISION_S as i64;
+    parameters.extensions.push(TaskExtension::TaskInterval(interval(units, 1)));
+    let configuration = encoded(parameters);
+    let task_id = taskprov::task_id(&configuration);
+    let abort = opt_in(&task_id, &configuration, &policy(), NOW).unwrap_err();
+    assert_eq!(abort.problem, ProblemType::InvalidTask, "{abort}");
+}
+
+#[test]
+fn a_task_may_end_as_far_ahead_as_it_may_be_long() {
+    let mut parameters = advertised();
+    set_interval(&mut parameters, 8, 2);
+    let configuration = encoded(parameters);
+    let task_id = taskprov::task_id(&configuration);
+    let end = interval(8, 2).end().start_seconds(TimePrecision::from_seconds(PRECISION_S).unwrap());
+    let earliest = end - policy().max_lifetime_s;
+    assert!(opt_in(&task_id, &configuration, &policy(), Moment(earliest)).is_ok());
+    let abort = opt_in(&task_id, &configuration, &policy(), Moment(earliest - 1)).unwrap_err();
+    assert_eq!(abort.problem, ProblemType::InvalidTask, "{abort}");
 }
 
 #[test]

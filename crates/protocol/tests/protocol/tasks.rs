@@ -31,6 +31,21 @@ fn a_task_that_nobody_may_serve_is_refused() {
 }
 
 #[test]
+fn a_task_whose_smallest_batch_may_wrap_is_refused() {
+    let sum = |max, min_batch_size| {
+        let mut parameters = parameters(&VdafConfig::sum(max), BatchMode::TimeInterval);
+        parameters.min_batch_size = min_batch_size;
+        Task::new(TaskId::new([1; 32]), TaskConfiguration::new(parameters).unwrap())
+    };
+    // Field64 has a little less than 2^64 elements.
+    assert!(sum(1 << 62, 3).is_ok());
+    let error = sum(1 << 62, 4).unwrap_err();
+    assert_eq!(error, TaskError::MayWrap { min_batch_size: 4, max_reports: 3 });
+    let shown = error.to_string();
+    assert!(shown.contains("batch size of 4") && shown.contains("more than 3"), "{shown}");
+}
+
+#[test]
 fn times_are_in_units_of_the_precision() {
     let task = task(|p| p.extensions = vec![TaskExtension::TaskInterval(interval(-1, 2))]).unwrap();
     assert_eq!(task.time(Moment(3 * PRECISION_S - 1)), Time::new(2));

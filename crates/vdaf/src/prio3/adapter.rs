@@ -238,17 +238,21 @@ impl<T: Circuit> Vdaf for Prio3Adapter<T> {
         AggregateShare::decode::<T::Field>(bytes, self.instance.output_len())
     }
 
+    fn max_reports(&self) -> u64 {
+        let modulus: u128 = T::Field::modulus().into();
+        // Parameters are checked to be at least 1; `max` is there because a division must not panic.
+        let largest = (modulus - 1) / u128::from(self.config.max_element().max(1));
+        u64::try_from(largest).unwrap_or(u64::MAX)
+    }
+
     fn unshard(
         &self,
         leader: &AggregateShare,
         helper: &AggregateShare,
         count: u64,
     ) -> Result<AggregateResult, UnshardError> {
-        let max = self.config.max_element();
-        let modulus: u128 = T::Field::modulus().into();
-        // Both factors are below 2^64, so the product fits.
-        if u128::from(max) * u128::from(count) >= modulus {
-            return Err(UnshardError::MayWrap { count, max });
+        if count > self.max_reports() {
+            return Err(UnshardError::MayWrap { count, max: self.config.max_element() });
         }
         let length = self.instance.output_len();
         let shares = [

@@ -164,6 +164,7 @@ fn a_sum_that_may_wrap_is_refused() {
     let config = VdafConfig::sum(u64::MAX / 3 * 2);
     let vdaf = config.build().unwrap();
     let zero = vdaf.zero_share();
+    assert_eq!(vdaf.max_reports(), 1);
     assert!(vdaf.unshard(&zero, &zero, 1).is_ok());
     assert!(matches!(vdaf.unshard(&zero, &zero, 2), Err(UnshardError::MayWrap { count: 2, .. })));
 
@@ -171,4 +172,13 @@ fn a_sum_that_may_wrap_is_refused() {
     let zero = vdaf.zero_share();
     assert!(vdaf.unshard(&zero, &zero, u64::from(u32::MAX)).is_ok());
     assert!(vdaf.unshard(&zero, &zero, u64::MAX).is_err());
+    // One report less than the field has elements.
+    let most = vdaf.max_reports();
+    assert_eq!(most, 0xffff_ffff_0000_0000);
+    assert!(vdaf.unshard(&zero, &zero, most).is_ok());
+    assert!(vdaf.unshard(&zero, &zero, most + 1).is_err());
+
+    // The large field holds more than can be counted, until measurements are large too.
+    assert_eq!(VdafConfig::histogram(4).build().unwrap().max_reports(), u64::MAX);
+    assert!(VdafConfig::sum_vec(1, u64::MAX).build().unwrap().max_reports() >= 1 << 63);
 }
