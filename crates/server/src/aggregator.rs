@@ -17,7 +17,7 @@ use sotto_wire::{Encode, MediaType, ProblemType, Role, TaskId};
 use crate::auth::AuthToken;
 use crate::config::{BodyLimits, ServerConfig};
 use crate::error::BindError;
-use crate::health::{Concern, Health};
+use crate::health::{Health, StoreWork};
 use crate::http::{self, BodyReader};
 use crate::metrics::{MetricsRegistry, RouteMetrics};
 use crate::pool::CpuPool;
@@ -152,15 +152,33 @@ impl Aggregator {
     }
 
     /// Notes that the store failed one of the loops.
-    pub(crate) fn store_failed(&self, error: &StoreError) {
+    pub(crate) fn store_failed(&self, work: StoreWork, error: &StoreError) {
         tracing::error!(%error, "the store failed");
-        self.store_in_trouble();
+        self.health.store_failed(work);
     }
 
-    /// Notes that the store failed a request, whose answer is logged elsewhere.
-    pub(crate) fn store_in_trouble(&self) {
-        self.health.raise(Concern::Store, "the last write or read failed; see the log");
+    /// Notes whether the store failed a request, whose answer is logged elsewhere.
+    pub(crate) fn note_failure(&self, work: StoreWork, failure: &Failure) {
+        if let Failure::Store(StoreError::Backend(_)) = failure {
+            self.health.store_failed(work);
+        }
     }
+}
+
+/// Deletes the tasks that the operator wants forgotten. None of them, if one is to be served.
+pub(crate) async fn forget_tasks(
+    config: &ServerConfig,
+    store: &dyn TaskStore,
+) -> Result<(), BindError> {
+    let served = |id: &&TaskId| config.tasks.iter().any(|task| task.id() == *id);
+    if let Some(task_id) = config.forget_tasks.iter().find(served) {
+        return Err(BindError::ForgetServed(*task_id));
+    }
+    for task_id in &config.forget_tasks {
+        store.forget_task(*task_id).await?;
+        tracing::info!(task = %task_id, "the data of a task under forget_tasks is deleted");
+    }
+    Ok(())
 }
 
 /// Who sends a request that needs a token.

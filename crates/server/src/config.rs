@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::taskprov::TaskprovPolicy;
+use sotto_wire::TaskId;
 use sotto_wire::limits::{MAX_AGGREGATION_JOB_LEN, MAX_UPLOAD_REQUEST_LEN};
 
 use crate::auth::AuthToken;
@@ -59,8 +60,8 @@ pub struct ServerConfig {
     pub base_path: String,
     /// Certificates. Without them the listener speaks plain HTTP.
     pub tls: Option<TlsConfig>,
-    /// Allows plain HTTP away from loopback, also to a helper. Tokens and shares' sizes then travel
-    /// in the clear.
+    /// Allows plain HTTP away from loopback: of either listener, and to a helper. Tokens and shares'
+    /// sizes then travel in the clear.
     pub insecure_http: bool,
     /// Where `/livez`, `/readyz` and `/metrics` are served, in plain HTTP.
     pub admin_listen: Option<SocketAddr>,
@@ -68,6 +69,10 @@ pub struct ServerConfig {
     pub hpke_keys: Vec<HpkeKeypair>,
     /// Tasks served from the start.
     pub tasks: Vec<ServedTask>,
+    /// Tasks whose data is deleted at the start: reports, jobs, batches, report ids. For tasks that
+    /// are not configured any more; it cannot be undone, and a task that was forgotten must not be
+    /// served again, because its reports could count twice.
+    pub forget_tasks: Vec<TaskId>,
     /// Takes part in tasks that peers announce in the `DAP-Taskprov` header.
     pub taskprov: Option<TaskprovConfig>,
     /// Serves plain DAP tasks, with no recipe behind them: devices then cannot check what they take
@@ -101,6 +106,7 @@ impl ServerConfig {
             admin_listen: None,
             hpke_keys,
             tasks: Vec::new(),
+            forget_tasks: Vec::new(),
             taskprov: None,
             insecure_plain_tasks: false,
             cpu_threads,
@@ -147,9 +153,9 @@ impl Default for ConnectionLimits {
 /// Bounds of request bodies.
 #[derive(Clone, Debug)]
 pub struct BodyLimits {
-    /// How long a body may take to arrive.
+    /// How long a body may take to arrive. One that trickles is given up earlier.
     pub timeout: Duration,
-    /// Bytes that all large bodies in flight may hold together.
+    /// Bytes that all bodies in flight may hold together.
     pub max_memory: usize,
     /// Bytes of one upload.
     pub max_upload: usize,

@@ -22,6 +22,15 @@ pub enum BindError {
         /// Where it was to listen.
         address: SocketAddr,
     },
+    /// The operator's listener, which has no certificates, would be readable by others.
+    #[error(
+        "admin_listen {address} speaks plain HTTP that would be readable by others: listen on \
+         loopback, or set insecure_http"
+    )]
+    PlainAdmin {
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {source}")]
     Listen {
@@ -36,6 +45,9 @@ pub enum BindError {
     /// A task that this server does not serve.
     #[error(transparent)]
     Task(#[from] TaskRefused),
+    /// A task that is to be forgotten and to be served.
+    #[error("task {0} is listed under forget_tasks and configured: forgetting deletes its data")]
+    ForgetServed(TaskId),
     /// Stored reports name keys that are not configured: they could never be opened.
     #[error(
         "stored reports need the HPKE keys with ids {0:?}, which are not configured: keep old keys \

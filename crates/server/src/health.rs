@@ -5,7 +5,9 @@
 //! acknowledging reports.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -22,6 +24,8 @@ pub(crate) enum Concern {
     HelperUnreachable,
     /// The helper refuses the requests of a task.
     HelperRefuses,
+    /// The backlog begins with a report of a task that is not configured.
+    UnknownTask,
     /// Jobs were stopped because going on could count reports twice or not at all.
     JobsStopped,
 }
@@ -34,23 +38,74 @@ impl Concern {
             Self::BacklogFull => "backlog_full",
             Self::HelperUnreachable => "helper_unreachable",
             Self::HelperRefuses => "helper_refuses",
+            Self::UnknownTask => "unknown_task",
             Self::JobsStopped => "jobs_stopped",
         }
     }
+}
 
-    fn is_blocking(self) -> bool {
-        matches!(self, Self::Draining | Self::Store | Self::BacklogFull)
+/// What the store does for a server. Each kind of work fails and recovers by itself: a store that
+/// still reads may be unable to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreWork {
+    /// Tells how much waits.
+    Load,
+    /// Accepts reports.
+    Accept,
+    /// Turns the backlog into jobs.
+    Form,
+    /// Gives jobs out.
+    Lease,
+    /// Commits aggregation jobs.
+    Commit,
+    /// Closes and collects batches.
+    Collect,
+    /// Deletes tasks.
+    Forget,
+}
+
+impl StoreWork {
+    fn bit(self) -> u32 {
+        1 << self as u32
     }
 }
 
+/// How long after its last failure a store turns requests away. Later they may come again, for only
+/// work that succeeds shows that it has recovered; until then the reason stays.
+const STORE_HOLD: Duration = Duration::from_secs(15);
+
 /// The present reasons.
 #[derive(Debug, Default)]
-pub(crate) struct Health(Mutex<BTreeMap<Concern, String>>);
+pub(crate) struct Health {
+    reasons: Mutex<BTreeMap<Concern, Reason>>,
+    /// The kinds of [`StoreWork`] that failed last time. Changed only under the lock.
+    failing_work: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Reason {
+    detail: String,
+    raised: Instant,
+}
+
+impl Reason {
+    fn is_blocking(&self, concern: Concern) -> bool {
+        match concern {
+            Concern::Draining | Concern::BacklogFull => true,
+            Concern::Store => self.raised.elapsed() < STORE_HOLD,
+            _ => false,
+        }
+    }
+}
 
 impl Health {
-    /// Sets or replaces a reason.
-    pub(crate) fn raise(&self, concern: Concern, detail: impl Into<String>) {
-        self.lock().insert(concern, detail.into());
+    /// Sets or replaces a reason. Whether it says anything new.
+    pub(crate) fn raise(&self, concern: Concern, detail: impl Into<String>) -> bool {
+        let reason = Reason { detail: detail.into(), raised: Instant::now() };
+        let mut reasons = self.lock();
+        let is_new = reasons.get(&concern).is_none_or(|before| before.detail != reason.detail);
+        reasons.insert(concern, reason);
+        is_new
     }
 
     /// Takes a reason back.
@@ -58,10 +113,31 @@ impl Health {
         self.lock().remove(&concern);
     }
 
+    /// The store failed at some work.
+    pub(crate) fn store_failed(&self, work: StoreWork) {
+        let mut reasons = self.lock();
+        self.failing_work.fetch_or(work.bit(), Ordering::Relaxed);
+        let detail = "the last write or read failed; see the log".to_owned();
+        reasons.insert(Concern::Store, Reason { detail, raised: Instant::now() });
+    }
+
+    /// The store succeeded at some work.
+    pub(crate) fn store_worked(&self, work: StoreWork) {
+        // Every upload comes by here.
+        if self.failing_work.load(Ordering::Relaxed) & work.bit() == 0 {
+            return;
+        }
+        let mut reasons = self.lock();
+        let before = self.failing_work.fetch_and(!work.bit(), Ordering::Relaxed);
+        if before & !work.bit() == 0 {
+            reasons.remove(&Concern::Store);
+        }
+    }
+
     /// Whether requests should come here, and the document that says why.
     pub(crate) fn report(&self) -> (bool, Value) {
         let reasons = self.lock();
-        let ready = !reasons.keys().any(|concern| concern.is_blocking());
+        let ready = !reasons.iter().any(|(concern, reason)| reason.is_blocking(*concern));
         let status = match (ready, reasons.is_empty()) {
             (true, true) => "ready",
             (true, false) => "degraded",
@@ -69,19 +145,19 @@ impl Health {
         };
         let reasons: Vec<_> = reasons
             .iter()
-            .map(|(concern, detail)| {
+            .map(|(concern, reason)| {
                 json!({
                     "name": concern.name(),
-                    "blocking": concern.is_blocking(),
-                    "detail": detail,
+                    "blocking": reason.is_blocking(*concern),
+                    "detail": reason.detail,
                 })
             })
             .collect();
         (ready, json!({ "status": status, "reasons": reasons }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Concern, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Concern, Reason>> {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,5 +179,29 @@ mod tests {
         health.clear(Concern::Draining);
         health.clear(Concern::HelperUnreachable);
         assert_eq!(health.report().1["status"], "ready");
+    }
+
+    #[test]
+    fn the_store_recovers_by_the_work_that_failed() {
+        let health = Health::default();
+        health.store_failed(StoreWork::Accept);
+        health.store_failed(StoreWork::Commit);
+        for other in [StoreWork::Load, StoreWork::Form, StoreWork::Commit] {
+            health.store_worked(other);
+            assert!(!health.report().0);
+        }
+        health.store_worked(StoreWork::Accept);
+        assert_eq!(health.report().1["status"], "ready");
+    }
+
+    #[test]
+    fn requests_come_again_before_the_store_has_shown_that_it_works() {
+        let health = Health::default();
+        health.store_failed(StoreWork::Accept);
+        let long_ago = Instant::now().checked_sub(STORE_HOLD).unwrap();
+        health.lock().get_mut(&Concern::Store).unwrap().raised = long_ago;
+        let (ready, document) = health.report();
+        assert!(ready);
+        assert_eq!(document["reasons"][0]["name"], "store");
     }
 }

@@ -17,7 +17,7 @@ use sotto_store::HelperStore;
 use sotto_wire::Role;
 
 use self::metrics::HelperMetrics;
-use crate::aggregator::{Aggregator, hpke_config};
+use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
 use crate::config::HelperConfig;
 use crate::error::{BindError, RunError};
 use crate::problem::Failure;
@@ -41,6 +41,7 @@ impl Helper {
         store: Arc<dyn HelperStore>,
     ) -> Result<Self, BindError> {
         let sockets = Sockets::bind(&config.server).await?;
+        forget_tasks(&config.server, &*store).await?;
         let tasks = Arc::clone(&store);
         let aggregator = Arc::new(Aggregator::new(Role::Helper, config.server, tasks).await?);
         let metrics = HelperMetrics::new(&aggregator.metrics);

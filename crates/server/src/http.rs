@@ -9,25 +9,26 @@ use axum::body::{Body, HttpBody};
 use axum::http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use sotto_protocol::Abort;
 use sotto_wire::{MediaType, ProblemType, TaskId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::problem::Failure;
-
-/// Bodies up to this length need no share of the memory budget: connections are bounded, and so is
-/// the sum of such bodies.
-const SMALL_BODY: usize = 16 * 1024;
 
 /// The unit in which the memory budget is counted.
 const BUDGET_UNIT: usize = 1024;
 
-/// How much of a body is reserved on the peer's word alone.
-const FIRST_RESERVATION: usize = 64 * 1024;
+/// After [`RATE_GRACE`], a body must have arrived at so many bytes per second on average.
+const MIN_RATE: u64 = 1024;
+const RATE_GRACE: Duration = Duration::from_secs(5);
 
-/// Reads bodies: each below its limit, all large ones together below a budget, none for ever.
+/// Reads bodies: each below its limit, all together below a budget, none for ever.
+///
+/// The budget is taken for bytes that have arrived, never on the peer's word, and a body that trickles
+/// is given up: to hold the budget, a peer must keep sending.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     budget: Arc<Semaphore>,
@@ -38,7 +39,7 @@ pub(crate) struct BodyReader {
 #[derive(Debug)]
 pub(crate) struct ReadBody {
     bytes: Bytes,
-    _share: Option<OwnedSemaphorePermit>,
+    _share: Share,
 }
 
 impl ReadBody {
@@ -55,47 +56,72 @@ impl BodyReader {
     }
 
     /// Reads a whole body of at most `limit` bytes.
-    pub(crate) async fn read(&self, body: Body, limit: usize) -> Result<ReadBody, Failure> {
+    pub(crate) async fn read(&self, mut body: Body, limit: usize) -> Result<ReadBody, Failure> {
         let hint = body.size_hint();
         if hint.lower() > limit as u64 {
             return Err(Failure::TooLong(limit));
         }
-        // An unknown length counts as the longest one.
         let expected = hint.upper().map_or(limit, |upper| (upper as usize).min(limit));
-        let share = if expected > SMALL_BODY {
-            let units = u32::try_from(expected.div_ceil(BUDGET_UNIT)).unwrap_or(u32::MAX);
-            let share = Arc::clone(&self.budget).try_acquire_many_owned(units);
-            Some(share.map_err(|_| Failure::OutOfMemory)?)
-        } else {
-            None
-        };
-        let bytes = tokio::time::timeout(self.timeout, collect(body, limit, expected))
-            .await
-            .map_err(|_| Failure::Incomplete)??;
+        let start = Instant::now();
+        let mut share = Share::default();
+        let mut first = Bytes::new();
+        let mut gathered = Vec::new();
+        loop {
+            let len = first.len() + gathered.len();
+            // The timer is armed only if nothing is there yet.
+            let frame = tokio::time::timeout_at(start + self.patience(len), body.frame());
+            let Some(frame) = frame.await.map_err(|_| Failure::Incomplete)? else { break };
+            let Ok(data) = frame.map_err(|_| Failure::Incomplete)?.into_data() else { continue };
+            if len + data.len() > limit {
+                return Err(Failure::TooLong(limit));
+            }
+            // Most uploads arrive in one frame and are not copied.
+            if len == 0 {
+                share.grow(&self.budget, data.len())?;
+                first = data;
+                continue;
+            }
+            let needed = len + data.len();
+            if needed > gathered.capacity() {
+                let capacity = needed.max((2 * gathered.capacity()).min(expected));
+                share.grow(&self.budget, capacity)?;
+                gathered.reserve_exact(capacity - gathered.len());
+            }
+            gathered.extend_from_slice(&std::mem::take(&mut first));
+            gathered.extend_from_slice(&data);
+        }
+        let bytes = if gathered.is_empty() { first } else { gathered.into() };
         Ok(ReadBody { bytes, _share: share })
+    }
+
+    /// How long after its beginning a body of which so much has arrived is still waited for.
+    fn patience(&self, arrived: usize) -> Duration {
+        let earned = Duration::from_millis(arrived as u64 * 1000 / MIN_RATE);
+        self.timeout.min(RATE_GRACE + earned)
     }
 }
 
-async fn collect(mut body: Body, limit: usize, expected: usize) -> Result<Bytes, Failure> {
-    let mut first = Bytes::new();
-    let mut gathered = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| Failure::Incomplete)?.into_data() else { continue };
-        if first.len() + gathered.len() + data.len() > limit {
-            return Err(Failure::TooLong(limit));
+/// A share of the budget.
+#[derive(Debug, Default)]
+struct Share(Option<OwnedSemaphorePermit>);
+
+impl Share {
+    /// Makes it cover so many bytes.
+    fn grow(&mut self, budget: &Arc<Semaphore>, bytes: usize) -> Result<(), Failure> {
+        let held = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = bytes.div_ceil(BUDGET_UNIT).saturating_sub(held);
+        if more == 0 {
+            return Ok(());
         }
-        // Most uploads arrive in one frame and are not copied.
-        if first.is_empty() && gathered.is_empty() {
-            first = data;
-            continue;
+        let more = u32::try_from(more).map_err(|_| Failure::OutOfMemory)?;
+        let more = Arc::clone(budget).try_acquire_many_owned(more);
+        let more = more.map_err(|_| Failure::OutOfMemory)?;
+        match &mut self.0 {
+            Some(held) => held.merge(more),
+            none => *none = Some(more),
         }
-        if gathered.is_empty() {
-            gathered.reserve(expected.min(FIRST_RESERVATION).max(first.len() + data.len()));
-            gathered.extend_from_slice(&std::mem::take(&mut first));
-        }
-        gathered.extend_from_slice(&data);
+        Ok(())
     }
-    Ok(if gathered.is_empty() { first } else { gathered.freeze() })
 }
 
 /// Lets a request pass whose `Content-Type` names the message that the resource takes.
@@ -177,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_bodies_share_a_budget() {
+    async fn bodies_share_a_budget() {
         let reader = reader(64 * 1024);
         let large = || Body::from(vec![0; 40 * 1024]);
         let first = reader.read(large(), 1 << 20).await.unwrap();
@@ -191,6 +217,74 @@ mod tests {
     async fn a_body_that_never_comes_is_given_up() {
         let read = reader(1 << 20).read(Body::new(Never), 100).await;
         assert!(matches!(read, Err(Failure::Incomplete)));
+    }
+
+    #[tokio::test]
+    async fn small_bodies_count_as_well() {
+        let reader = reader(2 * BUDGET_UNIT);
+        let small = || Body::from(vec![0; 100]);
+        let _one = reader.read(small(), 1 << 20).await.unwrap();
+        let two = reader.read(small(), 1 << 20).await.unwrap();
+        assert!(matches!(reader.read(small(), 1 << 20).await, Err(Failure::OutOfMemory)));
+        drop(two);
+        assert!(reader.read(small(), 1 << 20).await.is_ok());
+        // One that comes in pieces, too.
+        let pieces = reader.read(Body::new(Chunks(200)), 1 << 20).await;
+        assert!(matches!(pieces, Err(Failure::OutOfMemory)));
+    }
+
+    #[tokio::test]
+    async fn a_body_takes_budget_only_as_it_arrives() {
+        let reader = Arc::new(BodyReader::new(4 * BUDGET_UNIT, Duration::from_secs(30)));
+        let announced = 1 << 20;
+        let slow = tokio::spawn({
+            let reader = Arc::clone(&reader);
+            let body = Body::new(Trickle { left: announced, wait: Duration::MAX, timer: None });
+            async move { reader.read(body, announced).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(reader.read(Body::from(vec![0; 2 * BUDGET_UNIT]), 1 << 20).await.is_ok());
+        slow.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_is_given_up_early() {
+        let reader = BodyReader::new(1 << 20, Duration::from_secs(600));
+        let start = Instant::now();
+        let trickle = |wait| Body::new(Trickle { left: 100 * 512, wait, timer: None });
+        let slow = reader.read(trickle(Duration::from_secs(1)), 1 << 20).await;
+        assert!(matches!(slow, Err(Failure::Incomplete)));
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        let steady = reader.read(trickle(Duration::from_millis(400)), 1 << 20).await.unwrap();
+        assert_eq!(steady.bytes().len(), 100 * 512);
+    }
+
+    /// Half a KiB at a time, with a pause after each; the length is announced.
+    struct Trickle {
+        left: usize,
+        wait: Duration,
+        timer: Option<Pin<Box<tokio::time::Sleep>>>,
+    }
+
+    impl HttpBody for Trickle {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> FramePoll {
+            if let Some(timer) = &mut self.timer
+                && timer.as_mut().poll(cx).is_pending()
+            {
+                return Poll::Pending;
+            }
+            self.timer = Some(Box::pin(tokio::time::sleep(self.wait)));
+            let len = self.left.min(512);
+            self.left -= len;
+            Poll::Ready((len > 0).then(|| Ok(Frame::data(Bytes::from(vec![0; len])))))
+        }
+
+        fn size_hint(&self) -> hyper::body::SizeHint {
+            hyper::body::SizeHint::with_exact(self.left as u64)
+        }
     }
 
     /// So many chunks of ten bytes, the length unknown.

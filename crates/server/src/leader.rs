@@ -28,7 +28,7 @@ use tokio::sync::{Notify, mpsc};
 use self::intake::Intake;
 use self::metrics::LeaderMetrics;
 use self::pacing::Pacing;
-use crate::aggregator::{Aggregator, hpke_config};
+use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
 use crate::config::{AggregationConfig, LeaderConfig};
 use crate::error::{BindError, RunError};
 use crate::peer::HelperClient;
@@ -58,11 +58,13 @@ impl Leader {
         store: Arc<dyn LeaderStore>,
     ) -> Result<Self, BindError> {
         let LeaderConfig { server, aggregation, helper_certificates } = config;
-        check_keys(&server.hpke_keys, &*store).await?;
         // Another part of the process may have chosen one; ours are given their provider by hand.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let helper = HelperClient::new(aggregation.helper_timeout, helper_certificates.as_deref())?;
         let sockets = Sockets::bind(&server).await?;
+        // Before the keys are checked: those of forgotten reports are not needed any more.
+        forget_tasks(&server, &*store).await?;
+        check_keys(&server.hpke_keys, &*store).await?;
         let tasks = Arc::clone(&store);
         let aggregator = Arc::new(Aggregator::new(Role::Leader, server, tasks).await?);
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);

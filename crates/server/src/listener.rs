@@ -2,6 +2,7 @@
 //!
 //! Every wait on a peer has an end (handshake, request head, answer not taken off our hands), and
 //! connections are bounded: a peer that dawdles costs a place for a while, never memory or a thread.
+//! HTTP/1.1 only: one request at a time on a connection, so that bounding connections bounds requests.
 
 mod stall;
 
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
@@ -33,9 +34,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The request bytes that a connection may buffer before the handler asks for them.
 const CONNECTION_BUFFER: usize = 64 * 1024;
-
-/// Requests at once on one HTTP/2 connection.
-const STREAMS_PER_CONNECTION: u32 = 64;
 
 /// A bound socket, not yet serving.
 pub(crate) struct Listener {
@@ -117,8 +115,7 @@ async fn accept(
 
 /// What all connections of a listener share.
 struct ConnectionBuilder {
-    http1: auto::Builder<TokioExecutor>,
-    http2: auto::Builder<TokioExecutor>,
+    http1: http1::Builder,
     tls: Option<TlsAcceptor>,
     handshake_timeout: Duration,
     write_timeout: Duration,
@@ -127,25 +124,13 @@ struct ConnectionBuilder {
 
 impl ConnectionBuilder {
     fn new(limits: &ConnectionLimits, tls: Option<TlsAcceptor>, router: Router) -> Self {
-        // The version comes from TLS, not from the first bytes: waiting for those has no timeout.
-        let mut http1 = auto::Builder::new(TokioExecutor::new()).http1_only();
+        let mut http1 = http1::Builder::new();
         http1
-            .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.header_timeout)
             .max_buf_size(CONNECTION_BUFFER);
-        let mut http2 = auto::Builder::new(TokioExecutor::new()).http2_only();
-        http2
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(limits.header_timeout)
-            .keep_alive_timeout(limits.header_timeout)
-            .max_concurrent_streams(STREAMS_PER_CONNECTION)
-            .initial_stream_window_size(256 * 1024)
-            .initial_connection_window_size(1024 * 1024);
         Self {
             http1,
-            http2,
             tls,
             handshake_timeout: limits.header_timeout,
             write_timeout: limits.write_timeout,
@@ -155,21 +140,19 @@ impl ConnectionBuilder {
 
     async fn serve(&self, stream: TcpStream, watcher: Watcher) {
         let Some(acceptor) = &self.tls else {
-            return self.speak(&self.http1, stream, watcher).await;
+            return self.speak(stream, watcher).await;
         };
         let handshake = tokio::time::timeout(self.handshake_timeout, acceptor.accept(stream));
         let Ok(Ok(stream)) = handshake.await else { return };
-        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let builder = if http2 { &self.http2 } else { &self.http1 };
-        self.speak(builder, stream, watcher).await;
+        self.speak(stream, watcher).await;
     }
 
-    async fn speak<S>(&self, builder: &auto::Builder<TokioExecutor>, stream: S, watcher: Watcher)
+    async fn speak<S>(&self, stream: S, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(StallGuard::new(stream, self.write_timeout));
-        let connection = builder.serve_connection(io, self.service.clone());
+        let connection = self.http1.serve_connection(io, self.service.clone());
         // An error here is the peer's: it went away, dawdled or did not speak HTTP.
         let _ = watcher.watch(connection).await;
     }
@@ -189,6 +172,6 @@ fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, BindError> {
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
         .map_err(|error| BindError::Certificate(error.to_string()))?;
-    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    server.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
 }

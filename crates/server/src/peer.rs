@@ -77,7 +77,13 @@ pub(crate) enum PeerError {
     /// No connection, no answer in time, or one that is not the helper's.
     Unreachable(&'static str),
     /// A problem, by its status and its DAP type if it has one.
-    Refused { status: u16, problem: Option<ProblemType>, retry_after: Option<Duration> },
+    Refused {
+        status: u16,
+        problem: Option<ProblemType>,
+        retry_after: Option<Duration>,
+        /// The helper took the request itself; the question whether it is done was refused.
+        polled: bool,
+    },
 }
 
 impl PeerError {
@@ -91,6 +97,14 @@ impl PeerError {
             Self::Refused { status: 500.., .. } => "server_error",
             Self::Refused { .. } => "refused",
         }
+    }
+
+    /// The same failure, of a poll.
+    fn of_poll(mut self) -> Self {
+        if let Self::Refused { polled, .. } = &mut self {
+            *polled = true;
+        }
+        self
     }
 
     /// Every word that [`Self::reason`] may use, beside the tokens of DAP's problem types.
@@ -162,7 +176,7 @@ impl HelperClient {
             }
             tokio::time::sleep(pause).await;
             let poll = self.request(Method::GET, with_step(location, resource), task, endpoint);
-            answer = self.send(poll, resource, deadline).await?;
+            answer = self.send(poll, resource, deadline).await.map_err(PeerError::of_poll)?;
         }
         Ok(Created { body: answer.body, location })
     }
@@ -205,7 +219,8 @@ impl HelperClient {
         let retry_after = retry_after(&headers);
         if !status.is_success() {
             let problem = problem(response).await;
-            return Err(PeerError::Refused { status: status.as_u16(), problem, retry_after });
+            let (status, polled) = (status.as_u16(), false);
+            return Err(PeerError::Refused { status, problem, retry_after, polled });
         }
         let body = read(response, resource.max_answer()).await?;
         let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -275,9 +290,12 @@ fn transport(error: reqwest::Error) -> PeerError {
 }
 
 /// Whether the helper's refusal of a first request guarantees that it committed nothing: DAP has it
-/// check these before anything else, and they cannot become right by themselves.
+/// check these before anything else, and they cannot become right by themselves. The refusal of a
+/// poll guarantees nothing: the helper took the request before.
 pub(crate) fn refuses_for_good(error: &PeerError) -> bool {
-    let PeerError::Refused { status, problem: Some(problem), .. } = error else { return false };
+    let PeerError::Refused { status, problem: Some(problem), polled: false, .. } = error else {
+        return false;
+    };
     StatusCode::from_u16(*status).is_ok_and(|status| status.is_client_error())
         && match problem {
             ProblemType::InvalidMessage
@@ -333,10 +351,15 @@ mod tests {
         assert_eq!(answer("retry-after", "soon").retry_after, None);
     }
 
+    fn refused(status: u16, problem: Option<ProblemType>) -> PeerError {
+        PeerError::Refused { status, problem, retry_after: None, polled: false }
+    }
+
     #[test]
     fn only_certain_refusals_are_for_good() {
-        let refused = |status, problem| PeerError::Refused { status, problem, retry_after: None };
-        assert!(refuses_for_good(&refused(400, Some(ProblemType::InvalidMessage))));
+        let invalid = refused(400, Some(ProblemType::InvalidMessage));
+        assert!(refuses_for_good(&invalid));
+        assert!(!refuses_for_good(&invalid.of_poll()));
         for passing in [
             PeerError::Unreachable("timeout"),
             refused(400, None),
@@ -351,7 +374,6 @@ mod tests {
     #[test]
     fn every_reason_has_a_counter() {
         let problems = ProblemType::ALL.map(ProblemType::token);
-        let refused = |status, problem| PeerError::Refused { status, problem, retry_after: None };
         for error in [
             PeerError::Unreachable("connect"),
             PeerError::Unreachable("foreign_answer"),

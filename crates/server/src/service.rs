@@ -38,7 +38,10 @@ impl Sockets {
         )
         .await?;
         let admin = match config.admin_listen {
-            // Counts and reasons only; whoever may reach the port may see them.
+            // Counts and reasons only, but nothing that others should read on the way.
+            Some(address) if !config.insecure_http && !address.ip().is_loopback() => {
+                return Err(BindError::PlainAdmin { address });
+            }
             Some(address) => Some(Listener::bind(address, None, true, limits.clone()).await?),
             None => None,
         };

@@ -1,6 +1,6 @@
 //! The tasks that a server takes part in, and what it needs to talk about them with its peers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -135,11 +135,19 @@ pub struct TaskRegistry {
     insecure_plain_tasks: bool,
     insecure_http: bool,
     tasks: RwLock<HashMap<TaskId, Arc<ServedTask>>>,
+    /// Ids of tasks that are over: an upload under way may still put a report of theirs into the store.
+    forgotten: RwLock<HashSet<TaskId>>,
 }
 
 impl TaskRegistry {
     pub(crate) fn new(role: Role, insecure_plain_tasks: bool, insecure_http: bool) -> Self {
-        Self { role, insecure_plain_tasks, insecure_http, tasks: RwLock::default() }
+        Self {
+            role,
+            insecure_plain_tasks,
+            insecure_http,
+            tasks: RwLock::default(),
+            forgotten: RwLock::default(),
+        }
     }
 
     /// Serves a task from now on. It is not remembered over a restart.
@@ -176,8 +184,15 @@ impl TaskRegistry {
         self.tasks.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    pub(crate) fn remove(&self, id: &TaskId) {
+    /// Serves a task no more, because it is over.
+    pub(crate) fn forget(&self, id: &TaskId) {
+        self.forgotten.write().unwrap_or_else(PoisonError::into_inner).insert(*id);
         self.tasks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Whether a task was served by this process until it was over.
+    pub(crate) fn is_forgotten(&self, id: &TaskId) -> bool {
+        self.forgotten.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 }
 

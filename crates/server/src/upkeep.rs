@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use sotto_store::TaskStore;
 
 use crate::aggregator::Aggregator;
+use crate::health::StoreWork;
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
 
@@ -56,13 +57,14 @@ async fn forget(aggregator: &Aggregator, store: &dyn TaskStore, task: &ServedTas
     match store.forget_task(*task.id()).await {
         Ok(()) => {
             tracing::info!(task = %task.id(), "a task is over; its data is deleted");
+            aggregator.health.store_worked(StoreWork::Forget);
             if task.aggregator().taskprov {
-                aggregator.tasks.remove(task.id());
+                aggregator.tasks.forget(task.id());
             }
             true
         }
         Err(error) => {
-            aggregator.store_failed(&error);
+            aggregator.store_failed(StoreWork::Forget, &error);
             false
         }
     }

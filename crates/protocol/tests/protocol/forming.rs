@@ -65,21 +65,36 @@ fn records(formed: &FormedJobs) -> Vec<Vec<usize>> {
 #[test]
 fn records_are_grouped_by_task_in_order_of_arrival() {
     let mut backlog = Backlog::count();
-    for task_id in [TIMED, SELECTED, TIMED, GONE, SELECTED, TIMED] {
+    for task_id in [TIMED, SELECTED, TIMED, SELECTED, TIMED] {
         backlog.push(task_id, &Measurement::Count(true), 0);
     }
     backlog.records.push((TIMED, b"no report".to_vec()));
     let formed = backlog.form(UNLIMITED);
-    assert_eq!(records(&formed), [vec![0, 2, 5], vec![1, 4]]);
-    assert_eq!(
-        formed.rejections,
-        [(GONE, Rejection::ReportDropped), (TIMED, Rejection::InvalidMessage)]
-    );
+    assert_eq!(records(&formed), [vec![0, 2, 4], vec![1, 3]]);
+    assert_eq!(formed.rejections, [(TIMED, Rejection::InvalidMessage)]);
+    assert_eq!(formed.stopped_at, None);
     let [timed, selected] = &formed.jobs[..] else { panic!() };
     assert_eq!((timed.task_id, timed.batch, timed.now), (TIMED, FormedBatch::TimeInterval, NOW));
     assert_eq!(selected.task_id, SELECTED);
     assert!(matches!(selected.batch, FormedBatch::LeaderSelected { .. }));
     assert_eq!(timed.reports[1].time, unit(0));
+}
+
+/// A task that is missing by mistake must not cost its reports.
+#[test]
+fn a_record_of_an_unknown_task_stops_the_forming() {
+    let mut backlog = Backlog::count();
+    for task_id in [TIMED, SELECTED, GONE, TIMED] {
+        backlog.push(task_id, &Measurement::Count(true), 0);
+    }
+    backlog.records.push((TIMED, b"no report".to_vec()));
+    let formed = backlog.form(UNLIMITED);
+    assert_eq!(formed.stopped_at, Some(2));
+    assert_eq!(records(&formed), [[0], [1]]);
+    assert_eq!(formed.rejections, []);
+    backlog.records.drain(..2);
+    let formed = backlog.form(UNLIMITED);
+    assert_eq!(formed, FormedJobs { stopped_at: Some(0), ..FormedJobs::default() });
 }
 
 #[test]

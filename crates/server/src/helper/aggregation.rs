@@ -17,6 +17,7 @@ use sotto_wire::{AggregationJobId, MediaType, ProblemType};
 
 use super::{HelperState, MAX_CONFLICTS};
 use crate::aggregator::{Peer, now};
+use crate::health::StoreWork;
 use crate::http::{self, ReadBody};
 use crate::problem::Failure;
 use crate::service::answer;
@@ -27,7 +28,11 @@ pub(super) async fn post(
     Path(task_id): Path<String>,
     request: Request,
 ) -> Response {
-    answer(&helper.metrics.job_post, create(&helper, &task_id, request)).await
+    let created = async {
+        let created = create(&helper, &task_id, request).await;
+        created.inspect_err(|failure| helper.aggregator.note_failure(StoreWork::Commit, failure))
+    };
+    answer(&helper.metrics.job_post, created).await
 }
 
 pub(super) async fn get(
@@ -100,7 +105,9 @@ async fn aggregate(
             rejections: outcome.rejections,
             response: outcome.response,
         };
-        match helper.store.commit_helper_job(*task.id(), digest, commit).await? {
+        let committed = helper.store.commit_helper_job(*task.id(), digest, commit).await?;
+        helper.aggregator.health.store_worked(StoreWork::Commit);
+        match committed {
             Committed::Done => {
                 helper.metrics.jobs.committed.increment(1);
                 helper.metrics.reports_aggregated.increment(aggregated);

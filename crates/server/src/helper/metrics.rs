@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::Counter;
 
 use super::HelperState;
-use crate::health::Concern;
+use crate::health::StoreWork;
 use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
 use crate::shutdown::Shutdown;
 
@@ -76,8 +76,8 @@ impl HelperMetrics {
 pub(super) async fn run(helper: Arc<HelperState>, mut shutdown: Shutdown) {
     loop {
         match helper.store.load().await {
-            Ok(_) => helper.aggregator.health.clear(Concern::Store),
-            Err(error) => helper.aggregator.store_failed(&error),
+            Ok(_) => helper.aggregator.health.store_worked(StoreWork::Load),
+            Err(error) => helper.aggregator.store_failed(StoreWork::Load, &error),
         }
         tokio::select! {
             biased;

@@ -15,6 +15,7 @@ use sotto_wire::{AggregateShareId, MediaType};
 
 use super::{HelperState, MAX_CONFLICTS};
 use crate::aggregator::{Peer, rng};
+use crate::health::StoreWork;
 use crate::http;
 use crate::problem::Failure;
 use crate::service::answer;
@@ -25,7 +26,11 @@ pub(super) async fn post(
     Path(task_id): Path<String>,
     request: Request,
 ) -> Response {
-    answer(&helper.metrics.share_post, create(&helper, &task_id, request)).await
+    let created = async {
+        let created = create(&helper, &task_id, request).await;
+        created.inspect_err(|failure| helper.aggregator.note_failure(StoreWork::Collect, failure))
+    };
+    answer(&helper.metrics.share_post, created).await
 }
 
 pub(super) async fn get(
@@ -93,7 +98,10 @@ async fn collect(
         });
         let response = sealed.await??;
         let stored = response.clone();
-        match helper.store.collect_batch(*task.id(), selector, expected, digest, stored).await? {
+        let collected =
+            helper.store.collect_batch(*task.id(), selector, expected, digest, stored).await?;
+        helper.aggregator.health.store_worked(StoreWork::Collect);
+        match collected {
             Committed::Done => {
                 helper.metrics.shares.collected.increment(1);
                 return Ok(response);

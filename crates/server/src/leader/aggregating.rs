@@ -1,7 +1,7 @@
 //! Works off aggregation jobs: open and begin to verify, ask the helper, finish, commit.
 //!
 //! A retry recomputes the request from the fixed set and must arrive at the same digest. A job is
-//! abandoned only if this was the first send ever and the helper's answer guarantees that it
+//! abandoned only if this was the first send ever and the helper's answer to it guarantees that it
 //! committed nothing; in every other case it stays until it is committed.
 
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use sotto_store::{JobCommit, Lease, LeasedJob};
 use super::LeaderState;
 use super::pacing::JobKind;
 use super::setback::Setback;
+use crate::health::StoreWork;
 use crate::peer::{Created, PeerError, Resource, refuses_for_good};
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
@@ -35,18 +36,19 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
         // Not within the select: a lease that nobody heard of would keep the job from others.
         match leader.store.lease_job(leader.config.lease).await {
             Ok(Some(job)) => {
+                leader.aggregator.health.store_worked(StoreWork::Lease);
                 // There may be more where this one came from.
                 leader.jobs_ready.notify_one();
                 let lease = job.lease;
                 tokio::select! {
                     biased;
-                    () = shutdown.begun() => leader.give_back(lease, Duration::ZERO).await,
+                    () = shutdown.begun() => leader.give_back(JobKind::Aggregation, lease, Duration::ZERO).await,
                     () = work(&leader, job) => {}
                 }
                 continue;
             }
-            Ok(None) => {}
-            Err(error) => leader.aggregator.store_failed(&error),
+            Ok(None) => leader.aggregator.health.store_worked(StoreWork::Lease),
+            Err(error) => leader.aggregator.store_failed(StoreWork::Lease, &error),
         }
         tokio::select! {
             biased;
@@ -131,13 +133,16 @@ async fn finish(
 async fn commit(leader: &LeaderState, lease: Lease, outcome: LeaderOutcome) -> Result<(), Setback> {
     let LeaderOutcome { buckets, rejections, requeue } = outcome;
     let aggregated = buckets.values().map(|bucket| bucket.count).sum();
-    let requeued = requeue.len() as u64;
+    let requeued = !requeue.is_empty();
     let dropped = rejections.clone();
     leader.store.commit_job(lease, JobCommit { buckets, rejections, requeue }).await?;
+    leader.aggregator.health.store_worked(StoreWork::Commit);
     leader.metrics.jobs.committed.increment(1);
     leader.metrics.reports_aggregated.increment(aggregated);
     leader.metrics.reports_dropped.add_all(&dropped);
-    leader.intake.requeue(requeued);
+    if requeued {
+        leader.intake.count_at_least_one();
+    }
     Ok(())
 }
 
@@ -168,6 +173,7 @@ async fn give_up_or_wait(
         return Err(Setback::Stop(reason));
     }
     leader.store.abandon_job(lease).await?;
+    leader.aggregator.health.store_worked(StoreWork::Commit);
     tracing::error!(reason = error.reason(), "the helper refused a job; its reports are dropped");
     leader.metrics.jobs.abandoned.increment(1);
     Ok(())

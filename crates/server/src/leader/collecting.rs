@@ -15,6 +15,7 @@ use super::LeaderState;
 use super::pacing::JobKind;
 use super::setback::Setback;
 use crate::aggregator::rng;
+use crate::health::StoreWork;
 use crate::peer::{PeerError, Resource};
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
@@ -31,17 +32,18 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     while !shutdown.has_begun() {
         match leader.store.lease_collection(leader.config.lease).await {
             Ok(Some(job)) => {
+                leader.aggregator.health.store_worked(StoreWork::Lease);
                 leader.collections_ready.notify_one();
                 let lease = job.lease;
                 tokio::select! {
                     biased;
-                    () = shutdown.begun() => leader.give_back(lease, Duration::ZERO).await,
+                    () = shutdown.begun() => leader.give_back(JobKind::Collection, lease, Duration::ZERO).await,
                     () = work(&leader, job, &mut waits) => {}
                 }
                 continue;
             }
-            Ok(None) => {}
-            Err(error) => leader.aggregator.store_failed(&error),
+            Ok(None) => leader.aggregator.health.store_worked(StoreWork::Lease),
+            Err(error) => leader.aggregator.store_failed(StoreWork::Lease, &error),
         }
         let created = leader.collections_ready.notified();
         tokio::select! {
@@ -56,7 +58,10 @@ async fn work(leader: &Arc<LeaderState>, job: LeasedCollection, waits: &mut Wait
     let lease = job.lease;
     leader.pacing.resume(JobKind::Collection, lease.job);
     match attempt(leader, job, waits).await {
-        Ok(()) => waits.end(lease),
+        Ok(()) => {
+            leader.aggregator.health.store_worked(StoreWork::Collect);
+            waits.end(lease);
+        }
         Err(setback) => leader.set_back(JobKind::Collection, lease, setback).await,
     }
 }
@@ -121,7 +126,8 @@ async fn collect(
     Ok(())
 }
 
-/// The helper gave no share. What it says about the batch is final; everything else may pass.
+/// The helper gave no share. What it says about the batch is final; everything else may pass, also
+/// the refusal of a poll: the helper took the request, and has perhaps collected the batch.
 async fn refused(
     leader: &LeaderState,
     task: &ServedTask,
@@ -142,7 +148,8 @@ async fn refused(
 }
 
 fn final_problem(error: &PeerError) -> Option<ProblemType> {
-    let PeerError::Refused { status: 400..=499, problem: Some(problem), .. } = error else {
+    let PeerError::Refused { status: 400..=499, problem: Some(problem), polled: false, .. } = error
+    else {
         return None;
     };
     match problem {

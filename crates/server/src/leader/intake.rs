@@ -16,7 +16,6 @@ pub(crate) struct Intake {
     job_bytes: u64,
     reports: AtomicU64,
     bytes: AtomicU64,
-    requeued: AtomicU64,
     hurry: AtomicBool,
     changed: Notify,
 }
@@ -29,7 +28,6 @@ impl Intake {
             job_bytes: job_bytes as u64,
             reports: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            requeued: AtomicU64::new(0),
             hurry: AtomicBool::new(false),
             changed: Notify::new(),
         }
@@ -45,20 +43,6 @@ impl Intake {
             || filled(bytes_before, bytes, self.job_bytes)
         {
             self.changed.notify_one();
-        }
-    }
-
-    /// The helper found reports too early. They are in the store again, and count as arrived with
-    /// the next [`Self::return_requeued`]: to try them at once would only hear the same.
-    pub(crate) fn requeue(&self, reports: u64) {
-        self.requeued.fetch_add(reports, Ordering::AcqRel);
-    }
-
-    /// Lets requeued reports count as arrived.
-    pub(crate) fn return_requeued(&self) {
-        match self.requeued.swap(0, Ordering::AcqRel) {
-            0 => {}
-            reports => self.add(reports, 0),
         }
     }
 

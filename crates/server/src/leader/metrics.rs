@@ -9,7 +9,7 @@ use sotto_store::Load;
 use sotto_wire::ProblemType;
 
 use super::LeaderState;
-use crate::health::Concern;
+use crate::health::{Concern, StoreWork};
 use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
 use crate::peer::PeerError;
 use crate::shutdown::Shutdown;
@@ -136,14 +136,12 @@ impl LeaderMetrics {
     }
 }
 
-/// Watches the load, turns uploads away while the disk holds too much, and gives reports that came too
-/// early another chance.
+/// Watches the load, and turns uploads away while the disk holds too much.
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
-        leader.intake.return_requeued();
         match leader.store.load().await {
             Ok(load) => {
-                leader.aggregator.health.clear(Concern::Store);
+                leader.aggregator.health.store_worked(StoreWork::Load);
                 leader.metrics.set_load(load, leader.pacing.waiting_jobs());
                 let full = load.segment_bytes >= leader.config.max_segment_bytes;
                 leader.uploads_paused.store(full, Ordering::Relaxed);
@@ -154,7 +152,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
                     leader.aggregator.health.clear(Concern::BacklogFull);
                 }
             }
-            Err(error) => leader.aggregator.store_failed(&error),
+            Err(error) => leader.aggregator.store_failed(StoreWork::Load, &error),
         }
         tokio::select! {
             biased;

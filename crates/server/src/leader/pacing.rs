@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sotto_wire::TaskId;
 use tokio::sync::Notify;
 
-use crate::health::{Concern, Health};
+use crate::health::{Concern, Health, StoreWork};
 use crate::peer::PeerError;
 use crate::tasks::ServedTask;
 
@@ -42,6 +42,16 @@ struct PacingState {
 pub(crate) enum JobKind {
     Aggregation,
     Collection,
+}
+
+impl JobKind {
+    /// The store's part in such a job.
+    pub(crate) fn store_work(self) -> StoreWork {
+        match self {
+            Self::Aggregation => StoreWork::Commit,
+            Self::Collection => StoreWork::Collect,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -181,7 +191,9 @@ impl Pacing {
     fn report_stopped(&self, state: &PacingState) {
         match state.stopped.len() {
             0 => self.health.clear(Concern::JobsStopped),
-            jobs => self.health.raise(Concern::JobsStopped, format!("{jobs} jobs; see the log")),
+            jobs => {
+                self.health.raise(Concern::JobsStopped, format!("{jobs} jobs; see the log"));
+            }
         }
     }
 
@@ -238,7 +250,7 @@ mod tests {
 
     const AWAY: PeerError = PeerError::Unreachable("connect");
     const FORBIDDEN: PeerError =
-        PeerError::Refused { status: 403, problem: None, retry_after: None };
+        PeerError::Refused { status: 403, problem: None, retry_after: None, polled: false };
     const LONG: Duration = Duration::from_secs(1000);
 
     fn pacing() -> (Pacing, Arc<Health>) {
@@ -291,7 +303,12 @@ mod tests {
         assert_eq!(pacing.failed(&task, &AWAY), Duration::ZERO);
         assert_eq!(pacing.admit(&task), Ok(()));
         assert!(pacing.admit(&task).is_err(), "the first has not come back");
-        let busy = PeerError::Refused { status: 429, problem: None, retry_after: Some(LONG) };
+        let busy = PeerError::Refused {
+            status: 429,
+            problem: None,
+            retry_after: Some(LONG),
+            polled: false,
+        };
         assert!(pacing.failed(&task, &busy) >= LONG, "the helper named a pause");
     }
 

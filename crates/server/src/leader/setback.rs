@@ -71,18 +71,18 @@ impl LeaderState {
                 return;
             }
             Setback::Store(error) => {
-                self.aggregator.store_failed(&error);
+                self.aggregator.store_failed(kind.store_work(), &error);
                 STORE_PAUSE
             }
         };
-        self.give_back(lease, pause).await;
+        self.give_back(kind, lease, pause).await;
     }
 
     /// Gives a lease back. If that fails, the lease runs out by itself.
-    pub(super) async fn give_back(&self, lease: Lease, pause: Duration) {
+    pub(super) async fn give_back(&self, kind: JobKind, lease: Lease, pause: Duration) {
         match self.store.release(lease, pause).await {
             Ok(()) | Err(StoreError::Fenced) => {}
-            Err(error) => self.aggregator.store_failed(&error),
+            Err(error) => self.aggregator.store_failed(kind.store_work(), &error),
         }
     }
 }

@@ -12,7 +12,7 @@ use sotto_wire::{MediaType, TaskId};
 
 use super::LeaderState;
 use crate::aggregator::now;
-use crate::health::Concern;
+use crate::health::{Concern, StoreWork};
 use crate::http;
 use crate::problem::Failure;
 use crate::service::answer;
@@ -80,8 +80,9 @@ async fn accept(
     let count = reports.len();
     let outcomes = leader.store.accept_reports(reports).await.inspect_err(|error| match error {
         StoreError::Full => drop(throttled(leader)),
-        _ => leader.aggregator.store_in_trouble(),
+        _ => leader.aggregator.health.store_failed(StoreWork::Accept),
     })?;
+    leader.aggregator.health.store_worked(StoreWork::Accept);
     let judged = verdicts.iter_mut().filter(|verdict| verdict.outcome.is_ok());
     let mut refused = 0;
     for (verdict, outcome) in judged.zip(outcomes) {

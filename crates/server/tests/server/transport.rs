@@ -42,7 +42,7 @@ async fn everything_over_tls() {
 
     pair.http = client(Some(&pem));
     let served = pair.http.get(&config).send().await.unwrap();
-    assert_eq!(served.version(), reqwest::Version::HTTP_2);
+    assert_eq!(served.version(), reqwest::Version::HTTP_11);
     pair.upload_all([0, 1, 2, 3, 3]).await;
     let everything = pair.everything();
     assert_eq!(pair.collect(&everything).await.result, histogram(&[1, 1, 1, 2]));
@@ -56,6 +56,15 @@ async fn plain_http_and_plain_tasks_need_to_be_asked_for() {
     let error = bind(LeaderConfig::new(everywhere, vec![keypair(1)])).await.unwrap_err();
     assert!(matches!(error, BindError::PlainHttp { .. }), "{error}");
     let mut config = LeaderConfig::new(everywhere, vec![keypair(1)]);
+    config.server.insecure_http = true;
+    assert!(bind(config).await.is_ok());
+    // The operator's listener as well.
+    let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
+    config.server.admin_listen = Some(everywhere);
+    let error = bind(config).await.unwrap_err();
+    assert!(matches!(error, BindError::PlainAdmin { .. }), "{error}");
+    let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
+    config.server.admin_listen = Some(everywhere);
     config.server.insecure_http = true;
     assert!(bind(config).await.is_ok());
 
@@ -144,6 +153,53 @@ async fn dawdling_peers_are_cut_off() {
     stuck.write_all(head.as_bytes()).await.unwrap();
     let answer = rest(&mut stuck).await;
     assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    pair.stop().await;
+}
+
+/// Each announces as much as an upload may have, and sends next to nothing.
+#[tokio::test]
+async fn a_few_slow_bodies_do_not_shut_out_uploads() {
+    let mut setup = Setup::new(BatchMode::TimeInterval);
+    setup.leader.server.bodies.max_memory = 256 * 1024;
+    let mut pair = setup.start().await;
+    let mut slow = Vec::new();
+    for _ in 0..16 {
+        let mut stream = connect(&pair.leader).await;
+        let head = format!(
+            "POST /tasks/{}/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {}\r\ncontent-length: 8388608\r\nexpect: 100-continue\r\n\r\n",
+            pair.task.id(),
+            MediaType::UploadReq.as_str()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The handler asks for the body.
+        let mut go_on = [0; 25];
+        stream.read_exact(&mut go_on).await.unwrap();
+        assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream.write_all(b"x").await.unwrap();
+        slow.push(stream);
+    }
+    let body: Vec<u8> = (0..100).flat_map(|index| pair.report(index % 4)).collect();
+    assert!(body.len() > 32 * 1024);
+    assert_eq!(pair.upload(body).await.status(), StatusCode::OK);
+    drop(slow);
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_gives_its_place_up() {
+    let (pem, tls, _) = certificate();
+    let mut setup = Setup::new(BatchMode::TimeInterval);
+    setup.scheme = "https";
+    setup.leader.server.tls = Some(tls);
+    setup.leader.server.connections.max_connections = 1;
+    setup.leader.server.connections.header_timeout = Duration::from_millis(300);
+    let pair = setup.start().await;
+    let url = format!("{}hpke_config", pair.leader.url);
+    let idle = client(Some(&pem));
+    assert_eq!(idle.get(&url).send().await.unwrap().status(), StatusCode::OK);
+    let other = client(Some(&pem)).get(&url).timeout(PATIENCE).send().await.unwrap();
+    assert_eq!(other.status(), StatusCode::OK);
+    drop(idle);
     pair.stop().await;
 }
 

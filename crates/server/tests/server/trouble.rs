@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,14 +11,18 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use reqwest::{Client, StatusCode};
+use sotto_protocol::{RequestKind, request_digest};
 use sotto_server::{Helper, HelperConfig, ServedTask};
 use sotto_store::MemoryStore;
-use sotto_wire::{BatchMode, Role};
+use sotto_wire::{
+    AggregationJobInitReq, AggregationJobResp, BatchMode, Decode, Encode, MediaType, ReportError,
+    Role, VerifyResp, VerifyRespKind,
+};
 use tokio::net::TcpListener;
 
 use crate::harness::{
-    LOOPBACK, Pair, Server, Setup, aggregator_task, client, eventually, histogram, keypair, served,
-    token,
+    LEADER_TOKEN, LOOPBACK, Pair, Server, Setup, aggregator_task, client, eventually, histogram,
+    keypair, served, token,
 };
 
 /// What the proxy does with a request.
@@ -31,6 +36,8 @@ pub(crate) enum Fate {
     BadGateway,
     /// Forwards it, says "not ready" and lets the answer be asked for.
     Later,
+    /// Does not forward it: the helper's clock is behind.
+    TooEarly,
     /// Does not forward it.
     Refuse(&'static str),
     /// Does not answer at all.
@@ -43,6 +50,7 @@ pub(crate) struct Proxy {
     helper: Arc<Mutex<Option<SocketAddr>>>,
     fates: Arc<Mutex<VecDeque<Fate>>>,
     seen: Arc<Mutex<Vec<Vec<u8>>>>,
+    refuse_polls: Arc<AtomicBool>,
     http: Client,
 }
 
@@ -52,6 +60,7 @@ impl Proxy {
             helper: Arc::default(),
             fates: Arc::new(Mutex::new(fates.iter().copied().collect())),
             seen: Arc::default(),
+            refuse_polls: Arc::default(),
             http: client(None),
         };
         let listener = TcpListener::bind(LOOPBACK).await.unwrap();
@@ -74,6 +83,11 @@ async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
     let fate = fate.unwrap_or(Fate::Pass);
     if post {
         proxy.seen.lock().unwrap().push(body.to_vec());
+    }
+    let refused_poll = parts.method == "GET" && proxy.refuse_polls.load(Ordering::SeqCst);
+    let fate = if refused_poll { Fate::Refuse(INVALID) } else { fate };
+    if fate == Fate::TooEarly {
+        return too_early(&body);
     }
     if let Fate::Refuse(problem) = fate {
         let document = format!(r#"{{"type":"{problem}","status":400}}"#);
@@ -116,8 +130,22 @@ async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
                 .body(Body::empty())
                 .unwrap()
         }
-        Fate::Refuse(_) | Fate::Hang => unreachable!(),
+        Fate::TooEarly | Fate::Refuse(_) | Fate::Hang => unreachable!(),
     }
+}
+
+/// The answer of a helper to which every report is from the future.
+fn too_early(request: &[u8]) -> Response {
+    let request = AggregationJobInitReq::from_bytes(request).unwrap();
+    let reports =
+        request.verify_inits.iter().map(|init| init.report_share.report_metadata.report_id);
+    let kind = || VerifyRespKind::Reject(ReportError::ReportTooEarly);
+    let verify_resps = reports.map(|report_id| VerifyResp { report_id, kind: kind() }).collect();
+    Response::builder()
+        .status(201)
+        .header("content-type", MediaType::AggregationJobResp.as_str())
+        .body(Body::from(AggregationJobResp { verify_resps }.to_bytes()))
+        .unwrap()
 }
 
 /// A body that breaks off.
@@ -140,8 +168,11 @@ impl hyper::body::Body for Broken {
 
 /// A pair with a proxy in between.
 pub(crate) async fn start(mode: BatchMode, fates: &[Fate]) -> (Pair, Proxy) {
+    start_with(Setup::new(mode), fates).await
+}
+
+pub(crate) async fn start_with(mut setup: Setup, fates: &[Fate]) -> (Pair, Proxy) {
     let (proxy, address) = Proxy::start(fates).await;
-    let mut setup = Setup::new(mode);
     let helper = Arc::clone(&proxy.helper);
     setup.helper_url = Box::new(move |real| {
         *helper.lock().unwrap() = Some(real);
@@ -190,6 +221,86 @@ async fn an_asynchronous_helper_is_polled() {
     assert_eq!(proxy.fates_left(), 0);
     let errors = r#"sotto_helper_request_errors_total{reason="foreign_answer"}"#;
     assert_eq!(pair.leader.metric(errors).await, 0.0);
+    pair.stop().await;
+}
+
+/// The helper took the job, or the batch: what a poll says does not undo that.
+#[tokio::test]
+async fn a_refused_poll_ends_nothing() {
+    let (mut pair, proxy) = start(BatchMode::TimeInterval, &[Fate::Later, Fate::Later]).await;
+    proxy.refuse_polls.store(true, Ordering::SeqCst);
+    pair.upload_all([0, 1, 2, 3, 3]).await;
+    let leader = &pair.leader;
+    let refused = r#"sotto_helper_request_errors_total{reason="invalidMessage"}"#;
+    eventually("the poll is refused", || async { leader.metric(refused).await >= 1.0 }).await;
+    proxy.refuse_polls.store(false, Ordering::SeqCst);
+    eventually("the job is committed", || async {
+        leader.metric("sotto_reports_aggregated_total").await == 5.0
+    })
+    .await;
+    assert_eq!(pair.helper.metric("sotto_reports_aggregated_total").await, 5.0);
+    let abandoned = r#"sotto_aggregation_jobs_total{outcome="abandoned"}"#;
+    assert_eq!(leader.metric(abandoned).await, 0.0);
+
+    // The same of a collection.
+    let before = leader.metric(refused).await;
+    proxy.fates.lock().unwrap().extend([Fate::Later]);
+    proxy.refuse_polls.store(true, Ordering::SeqCst);
+    let everything = pair.everything();
+    let (_, location) = pair.ask(&everything).await;
+    eventually("the poll is refused", || async { leader.metric(refused).await > before }).await;
+    proxy.refuse_polls.store(false, Ordering::SeqCst);
+    let collection = pair.wait(&location.unwrap(), &everything).await;
+    assert_eq!(collection.result, histogram(&[1, 1, 1, 2]));
+    pair.stop().await;
+}
+
+/// Nothing else arrives that would bring the leader to look again.
+#[tokio::test]
+async fn reports_that_came_too_early_are_tried_again() {
+    for on_disk in [false, true] {
+        let setup = Setup::new(BatchMode::TimeInterval);
+        let setup = if on_disk { setup.on_disk() } else { setup };
+        let (mut pair, _proxy) = start_with(setup, &[Fate::TooEarly, Fate::TooEarly]).await;
+        let body: Vec<u8> = (0..5).flat_map(|index| pair.report(index % 4)).collect();
+        assert_eq!(pair.upload(body).await.status(), StatusCode::OK);
+        eventually("the reports are counted", || async {
+            pair.leader.metric("sotto_reports_aggregated_total").await == 5.0
+        })
+        .await;
+        pair.stop().await;
+    }
+}
+
+/// The helper keeps its answer only until the leader has committed.
+#[tokio::test]
+async fn a_committed_job_is_deleted_at_the_helper() {
+    let (mut pair, proxy) = start(BatchMode::TimeInterval, &[]).await;
+    pair.upload_all([0, 1, 2]).await;
+    eventually("the reports are counted", || async {
+        pair.leader.metric("sotto_reports_aggregated_total").await == 3.0
+    })
+    .await;
+    let requests = proxy.seen.lock().unwrap().clone();
+    let (task_id, store) = (*pair.task.id(), Arc::clone(&pair.helper_store));
+    let digest =
+        |request: &[u8]| request_digest(&task_id, RequestKind::AggregationJobInit, request);
+    for request in &requests {
+        eventually("the answer is gone", || async {
+            store.response(task_id, digest(request)).await.unwrap().is_none()
+        })
+        .await;
+    }
+    // It was there under this name: asked once more, the helper stores an answer again.
+    let again = pair
+        .http
+        .post(pair.helper_resource("aggregation_jobs"))
+        .bearer_auth(LEADER_TOKEN)
+        .header("content-type", MediaType::AggregationJobInitReq.as_str())
+        .body(requests[0].clone());
+    assert_eq!(again.send().await.unwrap().status(), StatusCode::CREATED);
+    assert!(store.response(task_id, digest(&requests[0])).await.unwrap().is_some());
+    assert_eq!(pair.helper.metric("sotto_reports_aggregated_total").await, 3.0);
     pair.stop().await;
 }
 

@@ -72,9 +72,15 @@ pub struct FormedJobs {
     pub jobs: Vec<FormedJob>,
     /// Records that go into no job.
     pub rejections: Vec<(TaskId, Rejection)>,
+    /// The first record whose task is unknown. Neither it nor any record after it was looked at: the
+    /// stretch may be taken only up to it.
+    pub stopped_at: Option<usize>,
 }
 
-/// Sorts records by task into jobs within the limits. `task` finds a task that is still served.
+/// Sorts records by task into jobs within the limits. `task` finds a task that is served.
+///
+/// Stops at a record whose task is unknown: its reports were acknowledged, and a task that is missing
+/// from the configuration by mistake must not cost them.
 ///
 /// `rng` names the batches of leader-selected tasks.
 pub fn form_jobs<T: Borrow<AggregatorTask>>(
@@ -91,8 +97,8 @@ pub fn form_jobs<T: Borrow<AggregatorTask>>(
             .entry(*task_id)
             .or_insert_with(|| task(task_id).map(|task| OpenTask::new(task.borrow(), rng)));
         let Some(open_task) = entry else {
-            formed.rejections.push((*task_id, Rejection::ReportDropped));
-            continue;
+            formed.stopped_at = Some(record);
+            break;
         };
         let Ok(decoded) = Report::from_bytes(report) else {
             formed.rejections.push((*task_id, Rejection::InvalidMessage));

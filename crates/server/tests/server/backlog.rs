@@ -1,0 +1,196 @@
+//! Reports that an earlier process accepted, for tasks that are served or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use sotto_server::{BindError, Leader, LeaderConfig};
+use sotto_store::{Counters, JobCommit, LeaderStore, NewJob, NewJobBatch, NewJobReport, NewReport};
+use sotto_wire::{BatchMode, HpkeConfigId, ReportId, Role};
+
+use crate::harness::{LOOPBACK, Pair, Server, Setup, eventually, keypair, moment, served};
+
+const AGGREGATED: &str = "sotto_reports_aggregated_total";
+
+/// Ends the leader and returns reports of the task that it served.
+async fn end_leader(pair: &mut Pair, reports: u32) -> Vec<Vec<u8>> {
+    let reports = (0..reports).map(|index| pair.report(index % 4)).collect();
+    let unused = Server::new(String::new(), None, async |_| Ok(()));
+    std::mem::replace(&mut pair.leader, unused).stopped().await;
+    reports
+}
+
+async fn accept(pair: &Pair, report: Vec<u8>) {
+    let report = NewReport {
+        task_id: *pair.task.id(),
+        bucket: Some(pair.now()),
+        hpke_config_id: HpkeConfigId::new(1),
+        report,
+    };
+    assert_eq!(pair.leader_store.accept_reports(vec![report]).await.unwrap(), [Ok(())]);
+}
+
+fn leader_config() -> LeaderConfig {
+    let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
+    config.aggregation.job_delay = Duration::from_millis(20);
+    config.server.insecure_plain_tasks = true;
+    config.server.admin_listen = Some(LOOPBACK);
+    config
+}
+
+/// A leader over the same store, which serves the pair's task only once it is added.
+async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
+    let leader = Leader::bind(config, Arc::clone(&pair.leader_store)).await.unwrap();
+    let url = format!("http://{}/", leader.addr());
+    pair.leader_tasks = leader.tasks();
+    pair.leader = Server::new(url, leader.admin_addr(), |stop| leader.run(stop));
+}
+
+fn serve_task(pair: &Pair) {
+    pair.leader_tasks.add(served(&pair.task, Role::Leader, &pair.collector)).unwrap();
+}
+
+async fn all_are_counted(leader: &Server, reports: f64) {
+    eventually("the backlog is worked off", || async {
+        leader.metric(AGGREGATED).await == reports
+    })
+    .await;
+}
+
+/// It is more than one round of forming takes.
+#[tokio::test]
+async fn the_backlog_of_an_earlier_process_is_worked_off() {
+    let mut pair = Setup::new(BatchMode::TimeInterval).on_disk().start().await;
+    for report in end_leader(&mut pair, 200).await {
+        accept(&pair, report).await;
+    }
+    let mut config = leader_config();
+    config.aggregation.max_job_bytes = 8_000;
+    config.server.tasks.push(served(&pair.task, Role::Leader, &pair.collector));
+    start_leader(&mut pair, config).await;
+    all_are_counted(&pair.leader, 200.0).await;
+    pair.stop().await;
+}
+
+/// The store offers reports that are to be tried again by themselves, before the others.
+#[tokio::test]
+async fn a_requeued_report_does_not_hide_the_backlog() {
+    let mut pair = Setup::new(BatchMode::TimeInterval).on_disk().start().await;
+    let mut reports = end_leader(&mut pair, 6).await.into_iter();
+    let first = reports.next().unwrap();
+    let report_id = ReportId::new(first[..16].try_into().unwrap());
+    accept(&pair, first).await;
+    let store = Arc::clone(&pair.leader_store);
+    let backlog = store.backlog(10, 100_000).await.unwrap();
+    let (place, time) = (backlog.records[0].place, pair.now());
+    let job = NewJob {
+        task_id: *pair.task.id(),
+        now: moment(),
+        batch: NewJobBatch::TimeInterval,
+        reports: vec![NewJobReport { place, report_id, time }],
+    };
+    store.fix_jobs(backlog.from, backlog.to, vec![job], vec![]).await.unwrap();
+    let leased = store.lease_job(Duration::from_secs(60)).await.unwrap().unwrap();
+    let commit = JobCommit { requeue: vec![0], ..JobCommit::default() };
+    store.commit_job(leased.lease, commit).await.unwrap();
+    for report in reports {
+        accept(&pair, report).await;
+    }
+    let mut config = leader_config();
+    config.server.tasks.push(served(&pair.task, Role::Leader, &pair.collector));
+    start_leader(&mut pair, config).await;
+    all_are_counted(&pair.leader, 6.0).await;
+    pair.stop().await;
+}
+
+async fn waits_for_the_task(leader: &Server) {
+    eventually("the leader says so", || async {
+        leader.readyz().await.1["reasons"][0]["name"] == "unknown_task"
+    })
+    .await;
+}
+
+/// A leader that is started without one of its tasks must not throw that task's reports away.
+#[tokio::test]
+async fn reports_of_a_task_that_is_not_configured_wait_for_it() {
+    for on_disk in [false, true] {
+        let setup = Setup::new(BatchMode::TimeInterval);
+        let mut pair = if on_disk { setup.on_disk() } else { setup }.start().await;
+        for report in end_leader(&mut pair, 6).await {
+            accept(&pair, report).await;
+        }
+        start_leader(&mut pair, leader_config()).await;
+        waits_for_the_task(&pair.leader).await;
+        let (status, ready) = pair.leader.readyz().await;
+        assert_eq!(status, StatusCode::OK, "uploads of other tasks go on");
+        let detail = ready["reasons"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains(&pair.task.id().to_string()), "{detail}");
+        assert!(detail.contains("forget_tasks"), "{detail}");
+        let counters = pair.leader_store.counters(*pair.task.id()).await.unwrap();
+        assert_eq!(counters, Counters::default());
+
+        serve_task(&pair);
+        all_are_counted(&pair.leader, 6.0).await;
+        let leader = &pair.leader;
+        eventually("all is well", || async { leader.readyz().await.1["status"] == "ready" }).await;
+        pair.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_lies_before_an_unknown_task_is_formed() {
+    for on_disk in [false, true] {
+        let setup = Setup::new(BatchMode::TimeInterval);
+        let mut pair = if on_disk { setup.on_disk() } else { setup }.start().await;
+        let mut reports = end_leader(&mut pair, 7).await.into_iter();
+        for report in reports.by_ref().take(4) {
+            accept(&pair, report).await;
+        }
+        let unknown = sotto_wire::TaskId::new([8; 32]);
+        let foreign = NewReport {
+            task_id: unknown,
+            bucket: None,
+            hpke_config_id: HpkeConfigId::new(1),
+            report: vec![7; 100],
+        };
+        pair.leader_store.accept_reports(vec![foreign]).await.unwrap();
+        for report in reports {
+            accept(&pair, report).await;
+        }
+        let mut config = leader_config();
+        config.server.tasks.push(served(&pair.task, Role::Leader, &pair.collector));
+        start_leader(&mut pair, config).await;
+        all_are_counted(&pair.leader, 4.0).await;
+        waits_for_the_task(&pair.leader).await;
+
+        // The operator's word lets the others through.
+        let unused = Server::new(String::new(), None, async |_| Ok(()));
+        std::mem::replace(&mut pair.leader, unused).stopped().await;
+        let mut config = leader_config();
+        config.server.tasks.push(served(&pair.task, Role::Leader, &pair.collector));
+        config.server.forget_tasks.push(unknown);
+        start_leader(&mut pair, config).await;
+        all_are_counted(&pair.leader, 3.0).await;
+        assert_eq!(pair.leader_store.counters(unknown).await.unwrap(), Counters::default());
+        pair.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_served_or_forgotten_not_both() {
+    let mut pair = Setup::new(BatchMode::TimeInterval).start().await;
+    for report in end_leader(&mut pair, 2).await {
+        accept(&pair, report).await;
+    }
+    let store: Arc<dyn LeaderStore> = Arc::clone(&pair.leader_store);
+    let mut config = leader_config();
+    config.server.tasks.push(served(&pair.task, Role::Leader, &pair.collector));
+    config.server.forget_tasks.push(*pair.task.id());
+    let error = Leader::bind(config, Arc::clone(&store)).await.unwrap_err();
+    assert!(matches!(error, BindError::ForgetServed(id) if id == *pair.task.id()), "{error}");
+    assert!(store.load().await.unwrap().backlog_bytes > 0);
+    let mut config = leader_config();
+    config.server.forget_tasks.push(*pair.task.id());
+    Leader::bind(config, Arc::clone(&store)).await.unwrap();
+    assert_eq!(store.load().await.unwrap().backlog_bytes, 0);
+}
