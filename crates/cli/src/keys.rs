@@ -35,9 +35,9 @@ enum KeysCommand {
     they may cache it."
 )]
 struct NewArgs {
-    /// The key's id, 0 to 255: different from the server's other keys.
-    #[arg(long, default_value_t = 1)]
-    id: u8,
+    /// The key's id, 0 to 255: one that no key of the server had before [default: a random one]
+    #[arg(long)]
+    id: Option<u8>,
     /// The file to write, readable by its owner alone.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -49,15 +49,23 @@ struct NewArgs {
 impl KeysArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
         let KeysCommand::New(args) = self.command;
-        let key = generate(args.id);
+        // Random, so that a key that replaces another does not take over its id: devices cache keys
+        // under their ids.
+        let id = args.id.unwrap_or_else(|| {
+            let [id] = random::bytes();
+            id
+        });
+        let key = generate(id);
         write(&args.out, &key, args.force)?;
         let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
         if output.json() {
-            output.value(&json!({ "file": args.out, "id": args.id, "hpke_config": config }))?;
+            output.value(&json!({ "file": args.out, "id": id, "hpke_config": config }))?;
         } else {
             output.line(config)?;
-            output
-                .remark(format!("wrote {} (secret); above is its public half", args.out.display()));
+            output.remark(format!(
+                "wrote {} (secret), key id {id}; above is its public half",
+                args.out.display()
+            ));
         }
         Ok(Outcome::Yes)
     }

@@ -35,7 +35,20 @@ pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&temporary).with_context(failed)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(failed)?;
-    fs::rename(&temporary, path).with_context(failed)
+    fs::rename(&temporary, path).and_then(|()| sync_folder(path)).with_context(failed)
+}
+
+/// Makes the name of a file as durable as its contents.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Folders can be synced on Unix only.
+#[cfg(not(unix))]
+fn sync_folder(_path: &Path) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Makes a folder that only its owner can enter, and those above it. An existing one stays as it is.

@@ -1,6 +1,7 @@
 //! `sotto serve`: runs a leader or a helper until it is told to end.
 
 mod config;
+mod key_history;
 mod keyring;
 mod tasks;
 mod template;
@@ -196,6 +197,7 @@ fn explain<T>(error: BindError) -> Result<T> {
             Some("use https, or start with --insecure-http")
         }
         BindError::Listen { .. } => Some("is something else listening there? change `listen`"),
+        BindError::ForgetServed(_) => Some("take it out of `tasks` or out of `forget_tasks`"),
         BindError::MissingKeys(_) => Some("list the old key files under `hpke_keys` again"),
         _ => None,
     };

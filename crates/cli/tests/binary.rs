@@ -198,6 +198,17 @@ fn keys_are_written_once() {
 }
 
 #[test]
+fn keys_get_different_ids_by_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("key.toml");
+    let id =
+        |_| json(&sotto(&["keys", "new", "--force", "--out", text(&path), "--json"]))["id"].clone();
+    let ids: Vec<Value> = (0..9).map(id).collect();
+    // By chance they are all the same once in 2^64 runs.
+    assert!(ids.iter().any(|id| *id != ids[0]), "{ids:?}");
+}
+
+#[test]
 fn vectors_pass_or_say_where_they_differ() {
     let folder = tempfile::tempdir().unwrap();
     let good = vector();

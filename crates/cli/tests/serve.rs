@@ -285,3 +285,29 @@ fn a_second_signal_does_not_wait_for_requests() {
     leader.signal("-INT");
     assert_eq!(leader.wait(), Some(1));
 }
+
+#[cfg(unix)]
+#[test]
+fn a_key_that_takes_over_an_id_is_refused() {
+    let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
+    let config = fs::read_to_string(pair.path("helper.toml")).unwrap();
+    fs::write(pair.path("helper.toml"), format!("hpke_keys = [\"key.toml\"]\n{config}")).unwrap();
+    let new_key = |id: &str| {
+        let path = pair.path("key.toml");
+        let made = sotto(&["keys", "new", "--force", "--id", id, "--out", text(&path)]);
+        assert_eq!(made.status.code(), Some(0), "{made:?}");
+    };
+    new_key("5");
+    assert_eq!(Server::start(pair.folder.path(), "helper").stop(), Some(0));
+    assert_eq!(Server::start(pair.folder.path(), "helper").stop(), Some(0));
+
+    new_key("5");
+    let refused = sotto(&["serve", "helper", "--config", text(&pair.path("helper.toml"))]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(message.contains("id 5") && message.contains("sotto keys new --id "), "{message}");
+    assert!(message.contains("hpke_keys_seen.toml"), "{message}");
+
+    new_key("6");
+    assert_eq!(Server::start(pair.folder.path(), "helper").stop(), Some(0));
+}

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use sotto_crypto::Secret;
 use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_server::{AggregationConfig, AuthToken, ServerConfig, TaskprovConfig, TlsConfig};
-use sotto_wire::{Role, Url};
+use sotto_wire::{Role, TaskId, Url};
 
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, optional_secret, secret, secret_array};
@@ -36,6 +36,7 @@ pub(super) struct ConfigFile {
     pub(super) data_dir: Option<PathBuf>,
     pub(super) hpke_keys: Vec<PathBuf>,
     pub(super) tasks: Vec<PathBuf>,
+    pub(super) forget_tasks: Vec<String>,
     pub(super) insecure_plain_tasks: bool,
     pub(super) tls: TlsTable,
     pub(super) limits: LimitsTable,
@@ -159,6 +160,7 @@ impl Settings {
         set_seconds(&mut server.retention_grace, limits.retention_grace_s);
         set_seconds(&mut server.hpke_config_max_age, limits.hpke_config_max_age_s);
         server.taskprov = self.taskprov()?;
+        server.forget_tasks = self.forget_tasks()?;
         Ok(server)
     }
 
@@ -182,6 +184,16 @@ impl Settings {
     /// The authorities that may vouch for the peer.
     pub(super) fn peer_certificates(&self) -> Result<Option<Vec<u8>>> {
         self.file.tls.ca.as_deref().map(|path| self.bytes(path)).transpose()
+    }
+
+    /// The tasks whose data is to be deleted.
+    fn forget_tasks(&self) -> Result<Vec<TaskId>> {
+        let id = |text: &String| {
+            text.parse()
+                .with_context(|| format!("forget_tasks: {text:?} is no task id"))
+                .hint("`sotto task show FILE` shows the id of a task")
+        };
+        self.file.forget_tasks.iter().map(id).collect()
     }
 
     fn tls(&self) -> Result<Option<TlsConfig>> {
@@ -315,6 +327,16 @@ mod tests {
         assert_eq!(aggregation.job_delay, Duration::from_millis(5));
         assert_eq!(aggregation.workers, Some(2));
         assert_eq!(aggregation.max_segment_bytes, 9);
+    }
+
+    #[test]
+    fn tasks_to_forget_are_ids() {
+        let id = TaskId::new([7; 32]);
+        let listed = settings(&format!("forget_tasks = [\"{id}\"]"), Role::Leader).unwrap();
+        assert_eq!(listed.server().unwrap().forget_tasks, [id]);
+        let wrong = settings("forget_tasks = [\"commute\"]", Role::Leader).unwrap();
+        let error = format!("{:#}", wrong.server().unwrap_err());
+        assert!(error.contains("\"commute\" is no task id"), "{error}");
     }
 
     #[test]

@@ -40,11 +40,16 @@ fn general(text: &mut String, role: Role) {
 # data_dir = "{data_dir}"
 
 # HPKE key files (`sotto keys new`), the preferred one first. Without any, a key is made in data_dir
-# at the first start. Keep an old key listed at least twice as long as hpke_config_max_age_s.
+# at the first start. Keep an old key listed at least twice as long as hpke_config_max_age_s. An id never
+# comes back with another key: data_dir/hpke_keys_seen.toml says which were used.
 # hpke_keys = []
 
 # Task files of this {role}, or folders of them (`sotto task new`).
 # tasks = []
+
+# Ids of tasks that are no longer configured and whose data is to be deleted, for good. Without this a
+# leader holds their waiting reports, and all behind them, until the task is configured again.
+# forget_tasks = []
 
 # Plain DAP tasks have no recipe that devices could check. Serving them needs this to be true.
 # insecure_plain_tasks = false

@@ -146,10 +146,15 @@ impl NewArgs {
             let secrecy = if *name == "client" { "public" } else { "secret" };
             output.remark(format!("  {name:<9} {} ({secrecy})", path.display()));
         }
+        // A task that is collected by time needs to be told which.
+        let which = match self.batch_mode {
+            BatchModeName::TimeInterval => " --current",
+            BatchModeName::LeaderSelected => "",
+        };
         output.remark(format!(
             "next: give each party its file, then `sotto serve leader`, `sotto serve helper`,\n      \
              sotto upload --task {0}/client.toml --measurement ...\n      \
-             sotto collect --task {0}/collector.toml",
+             sotto collect --task {0}/collector.toml{which}",
             self.out.display()
         ));
         Ok(Outcome::Yes)
