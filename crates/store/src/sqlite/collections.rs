@@ -203,7 +203,7 @@ impl Db {
             .execute(params![lease.job as i64, FINISHED, response])?;
         tx.commit()?;
         self.collections.remove(&lease.job);
-        self.start_purging();
+        self.purge();
         self.settle(None);
         Ok(())
     }

@@ -18,7 +18,7 @@ use super::log::{Log, Position};
 use super::recovery::Known;
 use super::worker;
 use super::writer::Writer;
-use super::{ranges, tasks};
+use super::{ranges, schema, tasks};
 use crate::clock::milliseconds;
 use crate::{Clock, Lease, Result, StoreError};
 
@@ -159,9 +159,12 @@ impl Db {
         Ok(conn.transaction_with_behavior(TransactionBehavior::Immediate)?)
     }
 
-    /// Ids were scheduled to go.
-    pub(super) fn start_purging(&mut self) {
+    /// After a commit that deleted shares and scheduled ids to go.
+    pub(super) fn purge(&mut self) {
         self.is_purging = true;
+        if let Err(error) = schema::empty_wal(&self.conn) {
+            tracing::warn!(%error, "deleted shares are still in the WAL");
+        }
     }
 
     /// A fresh fence and the moment until which it holds.
@@ -253,7 +256,7 @@ impl Db {
                 self.log.drop_ref(number);
             }
         }
-        self.is_purging = true;
+        self.purge();
         self.settle(None);
         self.writer.set_closed(task_id, IntervalSet::default())
     }
@@ -281,12 +284,16 @@ impl Hold {
 
 impl worker::State for Db {
     fn tidy(&mut self) -> bool {
-        if self.is_purging {
-            self.is_purging = tasks::purge(&mut self.conn).unwrap_or_else(|error| {
-                tracing::warn!(%error, "report ids could not be purged; tried again later");
-                false
-            });
+        if !self.is_purging {
+            return false;
         }
+        self.is_purging = tasks::purge(&mut self.conn).unwrap_or_else(|error| {
+            tracing::warn!(%error, "report ids could not be purged; tried again later");
+            false
+        });
         self.is_purging
     }
 }
+
+#[cfg(test)]
+mod tests;

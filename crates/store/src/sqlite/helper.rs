@@ -148,7 +148,7 @@ impl Db {
         }
         store_response(&tx, task, digest, response)?;
         tx.commit()?;
-        self.start_purging();
+        self.purge();
         Ok(Committed::Done)
     }
 }

@@ -1,7 +1,8 @@
 //! The tables, and how the database is opened.
 //!
 //! SQLite is trusted to keep what it committed: WAL with `synchronous=FULL` syncs the WAL in every
-//! commit. `secure_delete` overwrites deleted shares, responses and ids in the file.
+//! commit. `secure_delete` overwrites deleted shares, responses and ids in the file, and after a
+//! collection the WAL is emptied.
 //!
 //! Times are 64 bits unsigned on the wire and stored in SQLite's signed integers bit by bit;
 //! [`super::ranges::spans`] keeps comparisons right.
@@ -187,6 +188,11 @@ pub(super) fn open_reader(path: &Path, cache_bytes: u64) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     bound(&conn, cache_bytes)?;
     Ok(conn)
+}
+
+/// Writes the WAL back and empties it, so that no deleted share or id is left in its file either.
+pub(super) fn empty_wal(conn: &Connection) -> Result<()> {
+    Ok(conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
 fn bound(conn: &Connection, cache_bytes: u64) -> Result<()> {
