@@ -104,6 +104,8 @@ impl ServeArgs {
     }
 
     async fn serve(&self, settings: &Settings, output: &Output) -> Result<Outcome> {
+        // Before anybody can know that it serves: whoever reads the ready file may signal at once.
+        let signals = crate::signals::pair()?;
         let data_dir = settings.data_dir();
         let store = open_store(&data_dir)?;
         let mut server = settings.server()?;
@@ -123,14 +125,14 @@ impl ServeArgs {
                 };
                 let leader = Leader::bind(config, Arc::new(store)).await.or_else(explain)?;
                 self.announce(output, leader.addr(), leader.admin_addr(), tasks)?;
-                until_signalled(|stop| leader.run(stop)).await
+                until_signalled(signals, |stop| leader.run(stop)).await
             }
             RoleName::Helper => {
                 let helper = Helper::bind(HelperConfig { server }, Arc::new(store))
                     .await
                     .or_else(explain)?;
                 self.announce(output, helper.addr(), helper.admin_addr(), tasks)?;
-                until_signalled(|stop| helper.run(stop)).await
+                until_signalled(signals, |stop| helper.run(stop)).await
             }
         }
     }
@@ -166,13 +168,16 @@ fn open_store(data_dir: &Path) -> Result<SqliteStore> {
 
 /// Runs until a signal, then drains; a second signal drops everything.
 async fn until_signalled<F, E>(
+    (first, second): (
+        impl Future<Output = ()> + Send + 'static,
+        impl Future<Output = ()> + Send + 'static,
+    ),
     run: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) -> F,
 ) -> Result<Outcome>
 where
     F: Future<Output = std::result::Result<(), E>>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let (first, second) = crate::signals::pair()?;
     let stop = Box::pin(async move {
         first.await;
         tracing::info!("ending: requests in flight are finished first; signal again to end now");
