@@ -48,6 +48,9 @@ enum Benchmark {
     Scale {
         #[command(flatten)]
         options: Options,
+        /// Other numbers of reports; may be repeated.
+        #[arg(long, value_name = "N")]
+        reports: Vec<u64>,
     },
 }
 
@@ -69,7 +72,7 @@ fn main() -> Result<()> {
         Benchmark::Aggregate { options, leader_selected } => {
             aggregate(options, leader_selected, &traffic)
         }
-        Benchmark::Scale { options } => scale(options, &traffic),
+        Benchmark::Scale { options, reports } => scale(options, &reports, &traffic),
     }
 }
 
@@ -93,9 +96,12 @@ fn aggregate(options: Options, leader_selected: bool, traffic: &Traffic) -> Resu
     Ok(())
 }
 
-fn scale(options: Options, traffic: &Traffic) -> Result<()> {
-    let counts: &[u64] =
-        if options.quick { &[1_000, 10_000] } else { &[10_000, 100_000, 1_000_000] };
+fn scale(options: Options, reports: &[u64], traffic: &Traffic) -> Result<()> {
+    let counts = match (reports, options.quick) {
+        ([], true) => &[1_000, 10_000][..],
+        ([], false) => &[10_000, 100_000, 1_000_000],
+        (reports, _) => reports,
+    };
     let mut runs = Vec::new();
     for &count in counts {
         let setup = Setup::new(Workload::Count, count, BatchMode::TimeInterval)?;
