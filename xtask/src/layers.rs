@@ -7,9 +7,10 @@ use cargo_metadata::{Dependency, DependencyKind, Metadata, Package};
 use crate::workspace::{cargo, metadata};
 
 /// Each crate of the workspace with the crates of the workspace that it may name.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("sotto-wire", &[]),
     ("sotto-vdaf", &[]),
+    ("sotto-dp", &[]),
     ("sotto-crypto", &["sotto-wire"]),
     ("sotto-protocol", &["sotto-wire", "sotto-vdaf", "sotto-crypto"]),
     ("sotto-store", &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol"]),
@@ -23,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         &[
             "sotto-wire",
             "sotto-vdaf",
+            "sotto-dp",
             "sotto-crypto",
             "sotto-protocol",
             "sotto-store",
@@ -40,6 +42,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         &[
             "sotto-wire",
             "sotto-vdaf",
+            "sotto-dp",
             "sotto-crypto",
             "sotto-protocol",
             "sotto-client",

@@ -1,0 +1,131 @@
+//! One question, one answer: the least of all valid upper bounds, with a certified lower end.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{self, non_negative};
+use crate::math::search::crossing;
+use crate::math::{exp, up};
+use crate::{Adjacency, Bracket, Error, Event, Shape, pld, rdp};
+
+/// How events are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accountant {
+    /// Renyi divergences, at the best order.
+    Rdp,
+    /// The privacy loss distribution.
+    Pld,
+    /// The least of all bounds that hold, closed forms included.
+    Best,
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// What happened.
+    pub event: &'a Event,
+    /// Which inputs are neighbours.
+    pub adjacency: Adjacency,
+    /// The shape of one contribution, which matters under replacement.
+    pub shape: Shape,
+    /// How to count.
+    pub accountant: Accountant,
+}
+
+/// An epsilon and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Answer {
+    /// The truth lies between its ends; the upper one is the guarantee.
+    pub epsilon: Bracket,
+    /// Whose bound the upper end is; `Best` stands for closed forms and exact sums.
+    pub accountant: Accountant,
+    /// The method of the upper end, in words.
+    pub method: &'static str,
+}
+
+impl Question<'_> {
+    /// The epsilon at `delta`, with both ends.
+    pub fn epsilon(&self, delta: f64) -> Result<Answer, Error> {
+        error::delta(delta)?;
+        self.event.check()?;
+        match self.accountant {
+            Accountant::Rdp => self.by_rdp(delta),
+            Accountant::Pld => self.by_pld(delta),
+            Accountant::Best => {
+                let pld = self.by_pld(delta);
+                match (self.by_rdp(delta), pld) {
+                    (Ok(a), Ok(b)) => {
+                        let epsilon = a.epsilon.and(b.epsilon);
+                        let winner = if a.epsilon.upper < b.epsilon.upper { a } else { b };
+                        Ok(Answer { epsilon, ..winner })
+                    }
+                    (Err(_), only) | (only, Err(_)) => only,
+                }
+            }
+        }
+    }
+
+    /// The upper end alone, faster.
+    pub fn epsilon_upper(&self, delta: f64) -> Result<f64, Error> {
+        error::delta(delta)?;
+        self.event.check()?;
+        let rdp = || rdp::epsilon(self.event, self.adjacency, self.shape, delta).map(|a| a.epsilon);
+        let pld = || pld::event_epsilon_upper(self.event, self.adjacency, self.shape, delta);
+        match self.accountant {
+            Accountant::Rdp => rdp(),
+            Accountant::Pld => pld(),
+            Accountant::Best => match (pld(), rdp()) {
+                (Ok(a), Ok(b)) => Ok(a.min(b)),
+                (Err(_), only) | (only, Err(_)) => only,
+            },
+        }
+    }
+
+    /// The smallest delta (to 1e-9 relative, rounded up) at which `epsilon` holds; an error if that is not below 1.
+    pub fn delta(&self, epsilon: f64) -> Result<f64, Error> {
+        non_negative("epsilon", epsilon)?;
+        self.event.check()?;
+        let excess = |ln_delta: f64| match self.epsilon_upper(exp(ln_delta)) {
+            Ok(found) => found - epsilon,
+            Err(_) => f64::INFINITY,
+        };
+        let unreachable =
+            Error::Unreachable { name: "delta", hint: "this event is not private at this epsilon" };
+        // The first call tells of events that nobody can count.
+        self.epsilon_upper(0.5)?;
+        let (mut high, mut low) = (-1e-9, -2.0);
+        if excess(high) > 0.0 {
+            return Err(unreachable);
+        }
+        while excess(low) <= 0.0 {
+            high = low;
+            low *= 2.0;
+            if low < -690.0 {
+                return Ok(exp(high));
+            }
+        }
+        let found = crossing(excess, (low, 1.0), (high, -1.0), 0.0, 1e-9);
+        Ok(up(exp(found.high), 1e-12))
+    }
+
+    fn by_rdp(&self, delta: f64) -> Result<Answer, Error> {
+        let found = rdp::epsilon(self.event, self.adjacency, self.shape, delta)?;
+        let epsilon = Bracket { lower: 0.0, upper: found.epsilon };
+        Ok(Answer { epsilon, accountant: Accountant::Rdp, method: "Renyi divergence, best order" })
+    }
+
+    fn by_pld(&self, delta: f64) -> Result<Answer, Error> {
+        let (epsilon, method) = pld::event_epsilon(self.event, self.adjacency, self.shape, delta)?;
+        let accountant = if method == pld::COMPOSED { Accountant::Pld } else { Accountant::Best };
+        Ok(Answer { epsilon, accountant, method })
+    }
+}
+
+/// An epsilon as recipes publish it: in millionths, rounded up.
+pub fn published(epsilon: f64) -> Result<u64, Error> {
+    let micro = (non_negative("epsilon", epsilon)? * 1e6).ceil();
+    if micro >= 9_007_199_254_740_992.0 {
+        return Err(Error::OutOfRange { name: "epsilon", value: epsilon, range: "below 9e9" });
+    }
+    Ok(micro as u64)
+}

@@ -1,0 +1,63 @@
+//! Sampling and composition of `(epsilon, delta)` pairs.
+
+use super::ROUNDING;
+use crate::error::{Error, at_least_one, delta as target, non_negative, rate as probability};
+use crate::math::{exp, expm1, ln, ln_sampled, sqrt, up};
+
+/// Amplification by Poisson sampling: an `(epsilon, delta)` mechanism that each device joins with probability
+/// `rate`, in secret, is `(ln(1 + rate (e^epsilon - 1)), rate delta)`.
+///
+/// Add/remove (or zero-out) neighbours; the adversary sees neither the members nor their number (Li, Qardaji,
+/// Su 2012; Balle, Barthe, Gaboardi 2018, Theorem 8). `delta` may be 0.
+pub fn sampled(epsilon: f64, delta: f64, rate: f64) -> Result<(f64, f64), Error> {
+    non_negative("epsilon", epsilon)?;
+    probability("delta", delta)?;
+    probability("rate", rate)?;
+    if rate == 0.0 {
+        return Ok((0.0, 0.0));
+    }
+    let amplified = ln_sampled(rate, epsilon);
+    // Above 700 the answer is a difference of numbers of the size of epsilon.
+    let slack = if epsilon > 700.0 { epsilon } else { amplified } * ROUNDING;
+    let product = if delta == 0.0 { 0.0 } else { (rate * delta).next_up().min(delta) };
+    Ok(((amplified + slack).clamp(0.0, epsilon), product))
+}
+
+/// Advanced composition: `times` adaptive uses of `(epsilon, delta)` mechanisms are together
+/// `(epsilon sqrt(2 times ln(1/slack)) + times epsilon (e^epsilon - 1), times delta + slack)`.
+///
+/// Dwork, Rothblum, Vadhan 2010, Theorem III.3, for any adjacency (the same for all uses). The result is the
+/// theorem's, even where adding up the epsilons is better.
+pub fn advanced_composition(
+    epsilon: f64,
+    delta: f64,
+    times: u64,
+    slack: f64,
+) -> Result<(f64, f64), Error> {
+    non_negative("epsilon", epsilon)?;
+    probability("delta", delta)?;
+    at_least_one("times", times)?;
+    if target(slack).is_err() {
+        return Err(Error::OutOfRange {
+            name: "slack",
+            value: slack,
+            range: "above 0 and below 1",
+        });
+    }
+    let times = times as f64;
+    let total = epsilon * sqrt(2.0 * times * -ln(slack)) + times * epsilon * expm1(epsilon);
+    if !total.is_finite() {
+        return Err(Error::OutOfRange {
+            name: "epsilon",
+            value: epsilon,
+            range: "small enough that e^epsilon is a number (else add the epsilons up)",
+        });
+    }
+    let delta = up(times * delta + slack, ROUNDING).min(1.0);
+    Ok((up(total, 2.0 * ROUNDING), delta))
+}
+
+/// `e^x` rounded up, never 0: a probability that exists is never reported as impossible.
+pub(super) fn exp_up(x: f64) -> f64 {
+    up(exp(x), ROUNDING).next_up().min(1.0)
+}

@@ -1,0 +1,259 @@
+//! What happened. An event says nothing about how it is counted: that is the accountants' part.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Shape;
+use crate::error::{Error, at_least_one, non_negative, positive, rate};
+
+/// One release, or several. The JSON form carries the kind in the field `event`:
+/// `{"event":"poisson_sampled","rate":0.02,"of":{"event":"gaussian","sigma":5.1}}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Event {
+    /// A sum plus Gaussian noise.
+    Gaussian {
+        /// Standard deviation of the noise.
+        sigma: f64,
+        /// Norm of one contribution.
+        #[serde(default = "one")]
+        sensitivity: f64,
+    },
+    /// An integer sum plus discrete Gaussian noise.
+    DiscreteGaussian {
+        /// The parameter sigma of the noise (for large values its standard deviation).
+        sigma: f64,
+        /// Norm of one contribution, in integer units.
+        #[serde(default = "one_unit")]
+        sensitivity: u64,
+    },
+    /// An integer sum in which each of `parties` contributions carries its own discrete Gaussian noise.
+    DistributedDiscreteGaussian {
+        /// The parameter sigma of each party's noise, in integer units.
+        sigma: f64,
+        /// How many parties add noise.
+        parties: u64,
+        /// Coordinates of the sum.
+        #[serde(default = "one_unit")]
+        dimension: u64,
+        /// Norm of one contribution, in integer units.
+        #[serde(default = "one")]
+        sensitivity: f64,
+    },
+    /// A sum plus Laplace noise.
+    Laplace {
+        /// Scale of the noise.
+        scale: f64,
+        /// Norm (L1) of one contribution.
+        #[serde(default = "one")]
+        sensitivity: f64,
+    },
+    /// k-ary randomized response: the true symbol with probability `e^epsilon0 / (e^epsilon0 + k - 1)`, else
+    /// another one.
+    RandomizedResponse {
+        /// The local epsilon, under replacement.
+        epsilon0: f64,
+        /// Number of symbols.
+        k: u64,
+    },
+    /// Anything that is `epsilon`-differentially private.
+    PureDp {
+        /// Its epsilon.
+        epsilon: f64,
+    },
+    /// Anything that is `(epsilon, delta)`-differentially private.
+    ApproximateDp {
+        /// Its epsilon.
+        epsilon: f64,
+        /// Its delta.
+        delta: f64,
+    },
+    /// Anything that is `rho`-zero-concentrated differentially private.
+    Zcdp {
+        /// Its rho.
+        rho: f64,
+    },
+    /// Each device takes part with probability `rate`, independently and in secret.
+    PoissonSampled {
+        /// The probability.
+        rate: f64,
+        /// What is done with those that take part.
+        of: Box<Event>,
+    },
+    /// A secret uniform subset of fixed size takes part.
+    SampledWithoutReplacement {
+        /// How many devices there are.
+        population: u64,
+        /// How many take part.
+        sample: u64,
+        /// What is done with them.
+        of: Box<Event>,
+    },
+    /// Poisson sampling by a leader that stops at `max_batch` contributions (a uniform subset of those that came).
+    TruncatedPoisson {
+        /// The probability to take part.
+        rate: f64,
+        /// How many *other* devices there are.
+        population: u64,
+        /// Where the leader stops.
+        max_batch: u64,
+        /// Standard deviation of the Gaussian noise, in units of the clip.
+        sigma: f64,
+        /// Shape of one contribution.
+        #[serde(default)]
+        shape: Shape,
+    },
+    /// Poisson sampling where the adversary sees, beside the noisy sum, exactly how many took part.
+    SampledCountSeen {
+        /// The probability to take part.
+        rate: f64,
+        /// How many *other* devices there are.
+        population: u64,
+        /// The probability that a device that does not take part sends a dummy.
+        #[serde(default)]
+        dummy_rate: f64,
+        /// Standard deviation of the Gaussian noise, in units of the clip.
+        sigma: f64,
+        /// Shape of one contribution.
+        #[serde(default)]
+        shape: Shape,
+    },
+    /// Reports of a local randomizer in an order that says nothing.
+    Shuffled {
+        /// How many reports there are, the device's own included.
+        n: u64,
+        /// The local randomizer: `pure_dp` (any one with that *replacement* epsilon) or `randomized_response`.
+        of: Box<Event>,
+    },
+    /// Each device takes part in exactly one of `slots` releases, chosen uniformly and in secret.
+    RandomAllocation {
+        /// How many releases.
+        slots: u64,
+        /// Each release.
+        of: Box<Event>,
+    },
+    /// Several events, in whatever order, each free to depend on what the earlier ones gave.
+    Composed {
+        /// The events.
+        of: Vec<Event>,
+    },
+    /// The same event several times.
+    Repeated {
+        /// How often.
+        times: u64,
+        /// The event.
+        of: Box<Event>,
+    },
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn one_unit() -> u64 {
+    1
+}
+
+impl Event {
+    /// Refuses nonsense: negative or infinite noise, rates above 1, nothing out of something.
+    pub fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::Gaussian { sigma, sensitivity } => {
+                positive("sigma", *sigma)?;
+                positive("sensitivity", *sensitivity)?;
+            }
+            Self::DiscreteGaussian { sigma, sensitivity } => {
+                positive("sigma", *sigma)?;
+                at_least_one("sensitivity", *sensitivity)?;
+            }
+            Self::DistributedDiscreteGaussian { sigma, parties, dimension, sensitivity } => {
+                positive("sigma", *sigma)?;
+                at_least_one("parties", *parties)?;
+                at_least_one("dimension", *dimension)?;
+                positive("sensitivity", *sensitivity)?;
+            }
+            Self::Laplace { scale, sensitivity } => {
+                positive("scale", *scale)?;
+                positive("sensitivity", *sensitivity)?;
+            }
+            Self::RandomizedResponse { epsilon0, k } => {
+                positive("epsilon0", *epsilon0)?;
+                two_symbols(*k)?;
+            }
+            Self::PureDp { epsilon } => {
+                non_negative("epsilon", *epsilon)?;
+            }
+            Self::ApproximateDp { epsilon, delta } => {
+                non_negative("epsilon", *epsilon)?;
+                rate("delta", *delta)?;
+            }
+            Self::Zcdp { rho } => {
+                non_negative("rho", *rho)?;
+            }
+            Self::TruncatedPoisson { rate: q, population, max_batch, sigma, .. } => {
+                rate("rate", *q)?;
+                at_least_one("population", *population)?;
+                at_least_one("max_batch", *max_batch)?;
+                positive("sigma", *sigma)?;
+            }
+            Self::SampledCountSeen { rate: q, population, dummy_rate, sigma, .. } => {
+                rate("rate", *q)?;
+                at_least_one("population", *population)?;
+                rate("dummy_rate", *dummy_rate)?;
+                positive("sigma", *sigma)?;
+            }
+            Self::PoissonSampled { .. }
+            | Self::SampledWithoutReplacement { .. }
+            | Self::Shuffled { .. }
+            | Self::RandomAllocation { .. }
+            | Self::Composed { .. }
+            | Self::Repeated { .. } => self.check_wrapper()?,
+        }
+        Ok(())
+    }
+
+    fn check_wrapper(&self) -> Result<(), Error> {
+        match self {
+            Self::PoissonSampled { rate: q, of } => {
+                rate("rate", *q)?;
+                of.check()
+            }
+            Self::SampledWithoutReplacement { population, sample, of } => {
+                at_least_one("population", *population)?;
+                at_least_one("sample", *sample)?;
+                if sample > population {
+                    return Err(Error::OutOfRange {
+                        name: "sample",
+                        value: *sample as f64,
+                        range: "at most the population",
+                    });
+                }
+                of.check()
+            }
+            Self::Shuffled { n, of } => {
+                at_least_one("n", *n)?;
+                of.check()
+            }
+            Self::RandomAllocation { slots, of } => {
+                at_least_one("slots", *slots)?;
+                of.check()
+            }
+            Self::Composed { of } => of.iter().try_for_each(Self::check),
+            Self::Repeated { times, of } => {
+                at_least_one("times", *times)?;
+                of.check()
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn two_symbols(k: u64) -> Result<(), Error> {
+    if k < 2 {
+        return Err(Error::OutOfRange {
+            name: "k",
+            value: k as f64,
+            range: "a whole number, 2 or more",
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! The ledger's privacy filter: may a device afford one more event, chosen after seeing what the earlier ones
+//! gave?
+//!
+//! **Guarantee.** Within one period, everything that a [`Filter`] admits is together
+//! `(epsilon, delta)`-differentially private for its [`Budget`], whoever chooses the events and however the
+//! choice depends on earlier results (Feldman, Zrnic, "Individual privacy accounting via a Renyi filter", 2021;
+//! Lecuyer, "Practical privacy filters and odometers with Renyi differential privacy", 2021). Over several
+//! periods the budgets add up.
+//!
+//! **Why.** For one order `a` fixed in advance, a process that stops before the sum of its divergences of order
+//! `a` exceeds a bound `r_a` has divergence `r_a` of order `a` at most (the Renyi filter), hence is
+//! `(epsilon, d)`-DP for the `d` that the conversion at `a` says. Here each order of the grid [`ORDERS`] has
+//! its own such bound, and an event is admitted if *some* order stays within its own. Sums never fall, so an
+//! order that is within its bound at the end always was: the final transcripts split into sets `E_a` (the first
+//! order that is within its bound), and on `E_a` the process has the same law as the process that stops by
+//! order `a`. The hockey-stick divergence adds up over disjoint sets, so it is at most the sum over the orders
+//! of `d`: with `d = (delta / 2) / (number of finite orders)` each, `delta / 2` in all. The infinite order
+//! (pure epsilons that add up) needs no delta.
+//!
+//! **Black boxes** known only by `(epsilon, delta)` are, with probability `1 - delta`, pure (see
+//! [`crate::rdp`]). Their deltas add up; the sum may reach the other `delta / 2`. The chance that any of them
+//! shows its bad part is at most that sum, and on the rest both neighbours carry the same weights
+//! `1 - delta_i`, which only shrink the hockey stick.
+//!
+//! **Arithmetic.** Charges are rounded up to whole units ([`RDP_UNIT`], [`DELTA_UNIT`]) and added as integers,
+//! so that the state does not depend on the order of the charges, nor on the platform, and cannot drift; a sum
+//! that is too large stays at the largest number, which nothing affords.
+
+mod charge;
+mod stored;
+
+pub use charge::{Charge, DELTA_UNIT, ORDERS, RDP_UNIT};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{delta as check_delta, positive};
+use crate::math::up;
+use crate::{Adjacency, Error, closed};
+use charge::{delta_of, rdp_of};
+
+/// How many orders of the grid are finite: the last one is not.
+const FINITE: usize = ORDERS.len() - 1;
+
+/// The rounding of the conversion, relatively.
+const MARGIN: f64 = 1e-12;
+
+/// What may be spent in one period.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// The epsilon of a period.
+    pub epsilon: f64,
+    /// The delta of a period: half of it for the conversion, half for black boxes.
+    pub delta: f64,
+    /// Whose neighbours are protected: all charges must be for these.
+    pub adjacency: Adjacency,
+}
+
+impl Budget {
+    /// Refuses an epsilon that is not above 0 and a delta outside of (0, 1).
+    pub fn check(&self) -> Result<(), Error> {
+        positive("epsilon", self.epsilon)?;
+        check_delta(self.delta)?;
+        Ok(())
+    }
+}
+
+/// What the filter would say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// It is affordable.
+    Affordable {
+        /// The epsilon spent in this period once it is charged.
+        spent: f64,
+        /// What is left of the period's epsilon then.
+        left: f64,
+    },
+    /// It is not.
+    Refused(Refused),
+}
+
+/// Why a charge was refused. The state is as before.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// It would exceed the period's epsilon.
+    #[error("it would take epsilon from {spent} to {would_be}, above the budget of {budget}")]
+    Epsilon {
+        /// Spent so far.
+        spent: f64,
+        /// Spent afterwards (infinite if black boxes and conversions leave no bound).
+        would_be: f64,
+        /// The budget.
+        budget: f64,
+    },
+    /// The deltas of black boxes would exceed their half.
+    #[error("it would take the deltas of black boxes to {would_be}, above their share of {share}")]
+    Delta {
+        /// The sum afterwards.
+        would_be: f64,
+        /// Half of the budget's delta.
+        share: f64,
+    },
+    /// The charge was computed for other neighbours than the budget.
+    #[error("the charge is for {charge} neighbours, the budget for {budget}")]
+    Adjacency {
+        /// The charge's.
+        charge: Adjacency,
+        /// The budget's.
+        budget: Adjacency,
+    },
+    /// The period is over: a later one has begun.
+    #[error("period {asked} is over: the ledger is in period {current}")]
+    Past {
+        /// The period asked for.
+        asked: u64,
+        /// The ledger's period.
+        current: u64,
+    },
+}
+
+/// What has been spent in the current period. Its serialized form is versioned and checked when read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "stored::Stored", into = "stored::Stored")]
+pub struct Filter {
+    budget: Budget,
+    period: u64,
+    spent: Spent,
+}
+
+/// Sums, in whole units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Spent {
+    rdp: [u64; ORDERS.len()],
+    delta: u64,
+}
+
+impl Spent {
+    const NOTHING: Self = Self { rdp: [0; ORDERS.len()], delta: 0 };
+
+    fn plus(&self, charge: &Charge) -> Self {
+        let mut sum = self.clone();
+        for (total, more) in sum.rdp.iter_mut().zip(charge.rdp) {
+            *total = total.saturating_add(more);
+        }
+        sum.delta = sum.delta.saturating_add(charge.delta);
+        sum
+    }
+
+    /// The smallest epsilon whose filter would have admitted all this, with `share` for the conversion.
+    fn epsilon(&self, share: f64) -> Result<f64, Error> {
+        if *self == Self::NOTHING {
+            return Ok(0.0);
+        }
+        let each = share / FINITE as f64;
+        let mut best = f64::INFINITY;
+        for (order, units) in ORDERS.into_iter().zip(self.rdp) {
+            let rdp = rdp_of(units);
+            let epsilon = if order == f64::INFINITY {
+                rdp
+            } else {
+                up(closed::rdp_to_epsilon(order, rdp, each)?, MARGIN)
+            };
+            best = best.min(epsilon);
+        }
+        Ok(best)
+    }
+}
+
+impl Filter {
+    /// A ledger with nothing spent.
+    pub fn new(budget: Budget, period: u64) -> Result<Self, Error> {
+        budget.check()?;
+        Ok(Self { budget, period, spent: Spent::NOTHING })
+    }
+
+    /// The budget.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// The current period: the latest that anything was charged in.
+    pub fn period(&self) -> u64 {
+        self.period
+    }
+
+    /// Whether `charge` could be charged in `period`, and what would remain.
+    pub fn may_afford(&self, period: u64, charge: &Charge) -> Verdict {
+        match self.after(period, charge) {
+            Ok((_, spent)) => {
+                Verdict::Affordable { spent, left: (self.budget.epsilon - spent).max(0.0) }
+            }
+            Err(refused) => Verdict::Refused(refused),
+        }
+    }
+
+    /// Charges all of `charge`, or nothing. The first charge of a later period starts that period with nothing
+    /// spent; an earlier period is refused.
+    pub fn charge(&mut self, period: u64, charge: &Charge) -> Result<(), Refused> {
+        let (spent, _) = self.after(period, charge)?;
+        self.period = period;
+        self.spent = spent;
+        Ok(())
+    }
+
+    /// The smallest epsilon of a filter at `delta` that would have admitted what this period has spent;
+    /// infinite if the deltas of black boxes exceed half of `delta`. For display: the guarantee is the
+    /// budget's, since an epsilon that is read off afterwards is itself a result.
+    pub fn epsilon_spent(&self, delta: f64) -> Result<f64, Error> {
+        check_delta(delta)?;
+        let share = 0.5 * delta;
+        if delta_of(self.spent.delta) > share {
+            return Ok(f64::INFINITY);
+        }
+        self.spent.epsilon(share)
+    }
+
+    /// The sum of the deltas of the black boxes of this period.
+    pub fn delta_spent(&self) -> f64 {
+        delta_of(self.spent.delta)
+    }
+
+    /// The state after a charge, and its epsilon; or why not.
+    fn after(&self, period: u64, charge: &Charge) -> Result<(Spent, f64), Refused> {
+        if period < self.period {
+            return Err(Refused::Past { asked: period, current: self.period });
+        }
+        if charge.adjacency != self.budget.adjacency {
+            return Err(Refused::Adjacency {
+                charge: charge.adjacency,
+                budget: self.budget.adjacency,
+            });
+        }
+        let before = if period > self.period { &Spent::NOTHING } else { &self.spent };
+        let after = before.plus(charge);
+        let share = 0.5 * self.budget.delta;
+        let sum = delta_of(after.delta);
+        if sum > share {
+            return Err(Refused::Delta { would_be: sum, share });
+        }
+        // The budget has been checked, so the conversion cannot fail; if it did, nothing would be affordable.
+        let would_be = after.epsilon(share).unwrap_or(f64::INFINITY);
+        if would_be > self.budget.epsilon {
+            let spent = before.epsilon(share).unwrap_or(f64::INFINITY);
+            return Err(Refused::Epsilon { spent, would_be, budget: self.budget.epsilon });
+        }
+        Ok((after, would_be))
+    }
+}

@@ -1,0 +1,145 @@
+//! The serialized forms of charges and of the ledger.
+//!
+//! What is read must be what was written: unknown versions and fields, another number of orders, budgets out of
+//! range and negative or fractional sums are refused, and a checksum over all fields refuses the rest of what
+//! accident can do, so that a damaged state never reads as a cheaper one. (It is no protection against somebody
+//! who writes the state on purpose.)
+
+use serde::{Deserialize, Serialize};
+
+use super::{Budget, Charge, Filter, ORDERS, Spent};
+use crate::{Adjacency, Error};
+
+/// The version of the stored forms, and of the grid and the units in them.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stored {
+    version: u32,
+    budget: Budget,
+    period: u64,
+    rdp: Vec<u64>,
+    delta: u64,
+    checksum: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoredCharge {
+    version: u32,
+    adjacency: Adjacency,
+    rdp: Vec<u64>,
+    delta: u64,
+    checksum: u64,
+}
+
+/// Why a stored form was not read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Damaged {
+    #[error("version {0} of the stored ledger is not known (this is version {VERSION})")]
+    Version(u32),
+    #[error("the stored ledger has {0} orders instead of {count}", count = ORDERS.len())]
+    Orders(usize),
+    #[error("the stored ledger's checksum is wrong: it has been damaged")]
+    Checksum,
+    #[error("the stored ledger's budget: {0}")]
+    Budget(#[from] Error),
+}
+
+impl From<Filter> for Stored {
+    fn from(filter: Filter) -> Self {
+        let Filter { budget, period, spent } = filter;
+        let mut stored = Self {
+            version: VERSION,
+            budget,
+            period,
+            rdp: spent.rdp.to_vec(),
+            delta: spent.delta,
+            checksum: 0,
+        };
+        stored.checksum = stored.sum();
+        stored
+    }
+}
+
+impl TryFrom<Stored> for Filter {
+    type Error = Damaged;
+
+    fn try_from(stored: Stored) -> Result<Self, Damaged> {
+        if stored.version != VERSION {
+            return Err(Damaged::Version(stored.version));
+        }
+        stored.budget.check()?;
+        let rdp = grid(&stored.rdp)?;
+        if stored.sum() != stored.checksum {
+            return Err(Damaged::Checksum);
+        }
+        Ok(Self {
+            budget: stored.budget,
+            period: stored.period,
+            spent: Spent { rdp, delta: stored.delta },
+        })
+    }
+}
+
+impl Stored {
+    fn sum(&self) -> u64 {
+        let head = [
+            u64::from(self.version),
+            self.budget.epsilon.to_bits(),
+            self.budget.delta.to_bits(),
+            self.budget.adjacency as u64,
+            self.period,
+            self.delta,
+        ];
+        checksum(head.into_iter().chain(self.rdp.iter().copied()))
+    }
+}
+
+impl From<Charge> for StoredCharge {
+    fn from(charge: Charge) -> Self {
+        let mut stored = Self {
+            version: VERSION,
+            adjacency: charge.adjacency,
+            rdp: charge.rdp.to_vec(),
+            delta: charge.delta,
+            checksum: 0,
+        };
+        stored.checksum = stored.sum();
+        stored
+    }
+}
+
+impl TryFrom<StoredCharge> for Charge {
+    type Error = Damaged;
+
+    fn try_from(stored: StoredCharge) -> Result<Self, Damaged> {
+        if stored.version != VERSION {
+            return Err(Damaged::Version(stored.version));
+        }
+        let rdp = grid(&stored.rdp)?;
+        if stored.sum() != stored.checksum {
+            return Err(Damaged::Checksum);
+        }
+        Ok(Self { adjacency: stored.adjacency, rdp, delta: stored.delta })
+    }
+}
+
+impl StoredCharge {
+    fn sum(&self) -> u64 {
+        let head = [u64::from(self.version), self.adjacency as u64, self.delta];
+        checksum(head.into_iter().chain(self.rdp.iter().copied()))
+    }
+}
+
+fn grid(rdp: &[u64]) -> Result<[u64; ORDERS.len()], Damaged> {
+    rdp.try_into().map_err(|_| Damaged::Orders(rdp.len()))
+}
+
+/// FNV-1a over the bytes of the words.
+fn checksum(words: impl Iterator<Item = u64>) -> u64 {
+    words.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

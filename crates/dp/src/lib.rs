@@ -1,0 +1,33 @@
+//! The privacy accountant.
+//!
+//! *Events* say what happened ([`Event`]); *accountants* say what it cost. Every epsilon that leaves this crate
+//! is an upper bound on the true one, for the adjacency that it names; where a method can also say how far
+//! below the truth may be, the answer is a [`Bracket`]. `docs/privacy-accounting.md` lists each theorem with its
+//! assumptions.
+//!
+//! No I/O, no clock, no randomness; all transcendental functions come from the crate `libm`, so results do
+//! not depend on the platform.
+
+// `!(a > b)` is meant: what is not a number must fall on the side that claims less.
+#![allow(clippy::neg_cmp_op_on_partial_ord)]
+
+mod error;
+mod event;
+mod math;
+mod notion;
+mod pld;
+
+pub mod account;
+pub mod allocation;
+pub mod calibrate;
+pub mod closed;
+pub mod discrete;
+pub mod filter;
+pub mod rdp;
+pub mod recipe;
+pub mod shuffle;
+
+pub use account::{Accountant, Answer, Question, published};
+pub use error::Error;
+pub use event::Event;
+pub use notion::{Adjacency, Bracket, Count, Shape};

@@ -1,0 +1,41 @@
+//! The Renyi accountant (Mironov, "Renyi differential privacy", 2017).
+//!
+//! [`of_event`] gives the Renyi divergence of an event at one order, [`epsilon`] the best epsilon over all
+//! orders. Renyi divergences of one order add up under composition, also when each event is chosen after seeing
+//! what the earlier ones gave.
+//!
+//! Black boxes known only by an `(epsilon, delta)` enter as *approximate* Renyi DP. Any pair of
+//! `(epsilon, delta)`-close laws is `P = (1-delta) P' + delta P''`, `Q = (1-delta) Q' + delta Q''` with `P'`,
+//! `Q'` `epsilon`-close without a delta (Kairouz, Oh, Viswanath 2015; Murtagh, Vadhan 2016), so the divergence
+//! of the pure part composes as usual and the deltas add up beside it ([`Loss::delta`]); in the end
+//! `delta = (that of the conversion) + (the sum of the parts)`.
+
+mod curve;
+mod log_sum;
+pub(crate) mod rounding;
+mod sampled_gaussian;
+mod search;
+mod without_replacement;
+
+pub use curve::of_event;
+pub use sampled_gaussian::sampled_gaussian;
+pub use search::{RdpAnswer, epsilon};
+
+use crate::Error;
+
+/// What an event costs at one order.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// The Renyi divergence, an upper bound; infinite where there is none.
+    pub rdp: f64,
+    /// The sum of the deltas of the black boxes in it.
+    pub delta: f64,
+}
+
+/// An order of a Renyi divergence: a finite number above 1.
+fn order_above_one(order: f64) -> Result<f64, Error> {
+    if order > 1.0 && order.is_finite() {
+        return Ok(order);
+    }
+    Err(Error::OutOfRange { name: "order", value: order, range: "a finite number above 1" })
+}

@@ -1,0 +1,327 @@
+//! The rule by which a recipe is judged: half of the others honest, the count seen, the worst population.
+//!
+//! A device does not know how many others there are, and the author's word for it must never lower epsilon. What it
+//! knows is that nothing is released below the minimum batch `B`. With at most half of the contributions from
+//! liars, a release has at least `B/2` honest ones; the liars' noise and coins are known to the adversary, so the
+//! noise that counts has half of the variance and the crowd that counts half of the size.
+//!
+//! **Gaussian.** Let `n` be the largest number of other honest devices for which a release, the device included, has
+//! probability at most `eta`. With fewer others, nothing but the word "nothing" is seen except with probability `eta`:
+//! that is (0, eta)-DP. With more, the view is a post-processing of the view with exactly `n` others and no minimum
+//! at all: toss the coins of the rest and add them to count and sum, and withhold the result where it is below the
+//! minimum. So one pair, count seen with `n` others, bounds every population at once, also one that changes from
+//! round to round, at the price of `eta` for each round.
+//!
+//! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform subset of the `n`
+//! honest devices: sampling without replacement at the rate `k/n`, then a shuffle of `k` reports, which is no worse than
+//! one of `B/2`. By Chernoff's bound `k/n` exceeds `x` with probability at most `e^(-n KL(x || q))`. For the `x > q` with
+//! `(B/2) KL(x || q) / x = ln 1/eta`: if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
+//! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except with probability `eta` either
+//! nothing is released or the rate is at most `x`, whatever `n` is.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::account::{Accountant, Question};
+use crate::calibrate::smallest_crowd;
+use crate::error::{self, at_least_one, non_negative, positive, rate};
+use crate::math::search::crossing;
+use crate::math::{binomial, down, ln, log1p, sqrt, up};
+use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
+
+/// The part of the others that is honest.
+pub const HONEST: f64 = 0.5;
+
+/// The part of delta that pays for populations in which a release is improbable.
+const IMPROBABLE: f64 = 1e-3;
+
+/// What one contribution goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Mechanism {
+    /// The exact value: no privacy but that of the sum.
+    None,
+    /// Gaussian noise, each device its part.
+    Gaussian {
+        /// Standard deviation of the noise of `B` contributions together, in units of the clip.
+        sigma: f64,
+        /// Shape of one contribution.
+        shape: Shape,
+    },
+    /// k-ary randomized response.
+    RandomizedResponse {
+        /// The local epsilon, under replacement.
+        epsilon0: f64,
+        /// Number of symbols.
+        k: u64,
+    },
+}
+
+/// What decides the privacy of a recipe.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    /// What one contribution goes through.
+    pub mechanism: Mechanism,
+    /// The probability to take part in one round.
+    pub rate: f64,
+    /// The probability to send a dummy if not taking part.
+    pub dummy_rate: f64,
+    /// Nothing is released below this many contributions.
+    pub min_batch: u64,
+    /// Rounds that all use these terms.
+    pub rounds: u64,
+}
+
+/// What a device makes of a recipe.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Holds at `delta` for every population; infinite if nothing does.
+    pub epsilon: f64,
+    /// The delta asked for.
+    pub delta: f64,
+    /// Add/remove for Gaussian noise, replacement for randomized response.
+    pub adjacency: Adjacency,
+    /// Always [`HONEST`].
+    pub honest: f64,
+    /// Always seen.
+    pub count: Count,
+    /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch` contributions.
+    pub paper_epsilon: f64,
+    /// The guarantee of the randomizer alone, if both aggregators and all other devices are against one.
+    pub local_epsilon: Option<f64>,
+}
+
+impl Terms {
+    fn check(&self) -> Result<(), Error> {
+        rate("rate", self.rate)?;
+        rate("dummy_rate", self.dummy_rate)?;
+        at_least_one("min_batch", self.min_batch)?;
+        at_least_one("rounds", self.rounds)?;
+        match self.mechanism {
+            Mechanism::None => {}
+            Mechanism::Gaussian { sigma, .. } => {
+                positive("sigma", sigma)?;
+            }
+            Mechanism::RandomizedResponse { epsilon0, k } => {
+                Event::RandomizedResponse { epsilon0, k }.check()?;
+                if self.dummy_rate > 0.0 {
+                    return Err(DUMMIES);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Honest contributions in the smallest batch that is released.
+    fn honest_batch(&self) -> u64 {
+        (self.min_batch as f64 * HONEST).ceil() as u64
+    }
+}
+
+/// Judges a recipe at `delta`, for all of its rounds together.
+pub fn judge(terms: &Terms, delta: f64) -> Result<Judgement, Error> {
+    terms.check()?;
+    error::delta(delta)?;
+    let blank = Judgement {
+        epsilon: f64::INFINITY,
+        delta,
+        adjacency: Adjacency::AddRemove,
+        honest: HONEST,
+        count: Count::Seen,
+        paper_epsilon: f64::INFINITY,
+        local_epsilon: None,
+    };
+    match terms.mechanism {
+        Mechanism::None => Ok(blank),
+        Mechanism::Gaussian { sigma, shape } => Ok(Judgement {
+            epsilon: gaussian(terms, sigma, shape, delta)?,
+            paper_epsilon: paper_gaussian(terms, sigma, delta)?,
+            ..blank
+        }),
+        Mechanism::RandomizedResponse { epsilon0, k } => Ok(Judgement {
+            epsilon: response(terms, epsilon0, k, delta)?,
+            adjacency: Adjacency::Replace,
+            paper_epsilon: paper_response(terms, epsilon0, k, delta)?,
+            local_epsilon: Some(epsilon0),
+            ..blank
+        }),
+    }
+}
+
+/// The smallest minimum batch with which the recipe has at most `epsilon`.
+pub fn min_batch(terms: &Terms, epsilon: f64, delta: f64) -> Result<u64, Error> {
+    non_negative("epsilon", epsilon)?;
+    judge(terms, delta)?;
+    smallest_crowd("min_batch", |min_batch| {
+        judge(&Terms { min_batch, ..*terms }, delta).is_ok_and(|found| found.epsilon <= epsilon)
+    })
+}
+
+fn gaussian(terms: &Terms, sigma: f64, shape: Shape, delta: f64) -> Result<f64, Error> {
+    let improbable = IMPROBABLE * delta / terms.rounds as f64;
+    let sending = terms.rate + (1.0 - terms.rate) * terms.dummy_rate;
+    let Some(population) = silent_population(sending, terms.honest_batch(), improbable) else {
+        return Ok(f64::INFINITY);
+    };
+    let event = Event::Repeated {
+        times: terms.rounds,
+        of: Box::new(Event::SampledCountSeen {
+            rate: terms.rate,
+            population,
+            dummy_rate: terms.dummy_rate,
+            sigma: down(sigma * sqrt(HONEST), 4.0 * f64::EPSILON),
+            shape,
+        }),
+    };
+    best(&event, Adjacency::AddRemove, shape, delta * (1.0 - IMPROBABLE))
+}
+
+/// The largest number of other honest devices for which `least` contributions come, the device's own included, with
+/// probability at most `improbable`. `None`: already without any others they come.
+fn silent_population(sending: f64, least: u64, improbable: f64) -> Option<u64> {
+    // The tail is computed to 1e-12; the hundredth that is left out covers it.
+    let silent = |n: u64| binomial::upper_tail(n, sending, least - 1) <= 0.99 * improbable;
+    if sending <= 0.0 || !silent(0) {
+        return (sending <= 0.0).then_some(1);
+    }
+    let (mut low, mut high) = (0u64, ((least as f64 / sending) as u64).clamp(1, 1 << 52));
+    if silent(high) {
+        return Some(high.max(1));
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        *(if silent(middle) { &mut low } else { &mut high }) = middle;
+    }
+    (low > 0).then_some(low)
+}
+
+fn response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Error> {
+    let rounds = terms.rounds as f64;
+    // The deltas of the rounds add up; each pays for improbable counts first.
+    let each = if terms.rounds == 1 { delta } else { 0.5 * delta / rounds };
+    let improbable = IMPROBABLE * each;
+    let crowd = terms.honest_batch();
+    let rate = largest_rate(terms.rate, crowd, improbable);
+    let own = (each - improbable) / rate;
+    if own >= 1.0 && terms.rounds == 1 {
+        return Ok(0.0);
+    }
+    let own = own.min(0.5);
+    let shuffled = shuffle::krr_epsilon(epsilon0, k, crowd, own)?.upper;
+    let epsilon = up(crate::math::ln_sampled(rate, shuffled), 1e-12);
+    if terms.rounds == 1 {
+        return Ok(epsilon);
+    }
+    let round = Event::ApproximateDp { epsilon, delta: (rate * own + improbable).min(each) };
+    let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
+    best(&event, Adjacency::Replace, Shape::OneHot, delta)
+}
+
+/// The `x` above `q` with `crowd KL(x || q) / x = ln 1/improbable`, rounded up; at most 1.
+fn largest_rate(q: f64, crowd: u64, improbable: f64) -> f64 {
+    if q <= 0.0 || q >= 1.0 {
+        return q;
+    }
+    let needed = -ln(improbable) / crowd as f64;
+    // KL(x || q) = x ln(x/q) + (1-x) ln((1-x)/(1-q)).
+    let missing = |x: f64| {
+        let rest = if x < 1.0 { (1.0 - x) * (log1p(-x) - log1p(-q)) } else { 0.0 };
+        needed - (x * ln(x / q) + rest) / x
+    };
+    if missing(1.0) > 0.0 {
+        return 1.0;
+    }
+    up(crossing(missing, (q, needed), (1.0, missing(1.0)), 1e-9, 0.0).high, 1e-9).min(1.0)
+}
+
+fn paper_gaussian(terms: &Terms, sigma: f64, delta: f64) -> Result<f64, Error> {
+    let of = Box::new(Event::Gaussian { sigma, sensitivity: 1.0 });
+    let round = Event::PoissonSampled { rate: terms.rate, of };
+    let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
+    best(&event, Adjacency::AddRemove, Shape::Vector, delta)
+}
+
+fn paper_response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Error> {
+    let each = if terms.rounds == 1 { delta } else { 0.5 * delta / terms.rounds as f64 };
+    let own = (each / terms.rate.max(1e-300)).min(0.5);
+    let shuffled = shuffle::krr_epsilon(epsilon0, k, terms.min_batch, own)?.upper;
+    let (epsilon, delta_each) = closed::sampled(shuffled, own, terms.rate)?;
+    if terms.rounds == 1 {
+        return Ok(epsilon);
+    }
+    let round = Event::ApproximateDp { epsilon, delta: delta_each };
+    let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
+    best(&event, Adjacency::Replace, Shape::OneHot, delta)
+}
+
+fn best(event: &Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result<f64, Error> {
+    let accountant = Accountant::Best;
+    Question { event, adjacency, shape, accountant }.epsilon_upper(delta)
+}
+
+const DUMMIES: Error = Error::Unsupported {
+    what: "dummies with randomized response",
+    hint: "set the dummy rate to 0",
+};
+
+/// Judgements by terms: what depends on the recipe alone is computed once.
+#[derive(Clone, Debug, Default)]
+pub struct Memo {
+    known: HashMap<[u64; 8], Judgement>,
+}
+
+/// A memo that is full is emptied: recipes come one at a time, and a judgement can be made again.
+const MEMO_SIZE: usize = 4_096;
+
+impl Memo {
+    /// The judgement of `terms` at `delta`, made now or before.
+    pub fn judge(&mut self, terms: &Terms, delta: f64) -> Result<Judgement, Error> {
+        let key = key(terms, delta);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(*known);
+        }
+        let judgement = judge(terms, delta)?;
+        if self.known.len() >= MEMO_SIZE {
+            self.known.clear();
+        }
+        self.known.insert(key, judgement);
+        Ok(judgement)
+    }
+}
+
+fn key(terms: &Terms, delta: f64) -> [u64; 8] {
+    let (kind, a, b) = match terms.mechanism {
+        Mechanism::None => (0, 0, 0),
+        Mechanism::Gaussian { sigma, shape } => (1, sigma.to_bits(), shape as u64),
+        Mechanism::RandomizedResponse { epsilon0, k } => (2, epsilon0.to_bits(), k),
+    };
+    let (rate, dummies) = (terms.rate.to_bits(), terms.dummy_rate.to_bits());
+    [kind, a, b, rate, dummies, terms.min_batch, terms.rounds, delta.to_bits()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_rate_is_above_the_rate_and_falls_with_the_crowd() {
+        let mut last = 1.0;
+        for crowd in [50, 500, 5_000, 50_000] {
+            let rate = largest_rate(0.02, crowd, 1e-9);
+            assert!(rate > 0.02 && rate < last, "{crowd} {rate}");
+            last = rate;
+        }
+        assert!(last < 0.0206);
+    }
+
+    #[test]
+    fn the_silent_population_is_the_edge() {
+        for (q, least) in [(0.01, 500u64), (0.5, 40), (1e-4, 2_000)] {
+            let n = silent_population(q, least, 1e-9).expect("there is one");
+            assert!(binomial::upper_tail(n, q, least - 1) <= 1e-9);
+            assert!(binomial::upper_tail(n + 1, q, least - 1) > 0.98e-9);
+            assert!((n as f64) * q < least as f64);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Random allocation and donation time: against the reference, closed forms and brute force.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::Value;
+use sotto_dp::allocation::{donation, gaussian};
+use sotto_dp::closed;
+
+/// P(Z > x).
+fn tail(x: f64) -> f64 {
+    0.5 * erfc(x / 2f64.sqrt())
+}
+
+/// The complementary error function, by Simpson's rule on `2/sqrt(pi) e^(-x^2) \int_0^inf e^(-t^2 - 2xt) dt`
+/// for `x >= 0`: nothing is shared with the crate.
+fn erfc(x: f64) -> f64 {
+    if x < 0.0 {
+        return 2.0 - erfc(-x);
+    }
+    let (n, end) = (600, 6.5 / (1.0 + x / 3.0));
+    let f = |t: f64| (-t * t - 2.0 * x * t).exp();
+    let h = end / f64::from(n);
+    let sum: f64 = (0..=n)
+        .map(|j| {
+            let weight = if j == 0 || j == n {
+                1.0
+            } else if j % 2 == 1 {
+                4.0
+            } else {
+                2.0
+            };
+            weight * f(f64::from(j) * h)
+        })
+        .sum();
+    2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp() * sum * h / 3.0
+}
+
+/// Two slots: the larger of the two divergences at epsilon, by conditioning on the first ratio.
+fn two_slots(sigma: f64, epsilon: f64) -> f64 {
+    let a = epsilon.exp();
+    // E(Y - k)_+ and E(k - Y)_+ of one lognormal ratio.
+    let call = |k: f64| {
+        if k <= 0.0 {
+            return 1.0 - k;
+        }
+        let z = k.ln() * sigma + 0.5 / sigma;
+        tail(z - 1.0 / sigma) - k * tail(z)
+    };
+    let put = |k: f64| {
+        if k <= 0.0 {
+            return 0.0;
+        }
+        let z = k.ln() * sigma + 0.5 / sigma;
+        k * tail(-z) - tail(1.0 / sigma - z)
+    };
+    let (low, high, n) = (-9.0, 9.0 + 1.0 / sigma, 3_000);
+    let h = (high - low) / f64::from(n);
+    let (mut forth, mut back) = (0.0, 0.0);
+    for j in 0..=n {
+        let z = low + f64::from(j) * h;
+        let weight = if j == 0 || j == n { 0.5 } else { 1.0 } * h;
+        let density = (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt();
+        let y = ((z - 0.5 / sigma) / sigma).exp();
+        forth += weight * density * 0.5 * call(2.0 * a - y);
+        back += weight * density * 0.5 * a * put(2.0 / a - y);
+    }
+    forth.max(back)
+}
+
+#[test]
+fn two_slots_by_quadrature_lie_inside() {
+    for (sigma, delta) in
+        [(5.0, 1e-5), (2.0, 1e-8), (1.0, 1e-4), (0.6, 1e-7), (0.4, 1e-2), (30.0, 1e-3)]
+    {
+        let found = gaussian(2, sigma, delta).unwrap();
+        let (below, above) = (two_slots(sigma, found.lower), two_slots(sigma, found.upper));
+        // The quadrature is good to 1e-9 or so; the bracket is far wider.
+        assert!(
+            below >= delta * (1.0 - 1e-7),
+            "{sigma} {delta}: {below} at the lower end {found:?}"
+        );
+        assert!(
+            above <= delta * (1.0 + 1e-7),
+            "{sigma} {delta}: {above} at the upper end {found:?}"
+        );
+        assert!(found.upper <= found.lower * (1.0 + 1e-3), "{sigma} {delta}: {found:?}");
+    }
+}
+
+fn number(row: &Value, part: &str, key: &str) -> Option<f64> {
+    row[part][key].as_f64()
+}
+
+fn close(found: f64, expected: f64, relative: f64) -> bool {
+    (found - expected).abs() <= relative * expected.abs()
+}
+
+#[test]
+fn donation_times_are_those_of_the_reference() {
+    let text = include_str!("reference/g_donation_time.json");
+    let rows: Vec<Value> = serde_json::from_str(text).unwrap();
+    assert_eq!(rows.len(), 32);
+    let mut allocations = 0;
+    for row in &rows {
+        let input = |key| number(row, "inputs", key).unwrap();
+        let expected = |key| number(row, "expected", key);
+        let (epsilon, delta, m) = (input("epsilon"), input("delta"), input("m"));
+        let found = donation(epsilon, delta, m as u64).unwrap();
+        let case = format!("epsilon {epsilon}, delta {delta:e}, m {m}: {found:?}");
+        assert!(close(found.formula, expected("eps_paper").unwrap(), 1e-12), "{case}");
+        assert!(close(found.formula_delta, expected("delta_paper").unwrap(), 1e-12), "{case}");
+        assert!(close(found.delta, expected("delta_tight").unwrap(), 1e-12), "{case}");
+        assert!(
+            close(found.participation, expected("participation_prob").unwrap(), 1e-12),
+            "{case}"
+        );
+        assert!(close(found.sigma, expected("gaussian_sigma_for_round").unwrap(), 1e-10), "{case}");
+        if let Some(renyi) = expected("eps_numeric_rdp_poisson_1_over_m") {
+            assert!(found.poisson.upper <= renyi * (1.0 + 1e-6), "{case}");
+        }
+        if let Some(pld) = expected("eps_numeric_pld_poisson_1_over_m") {
+            // An upper bound with an additive error of 1e-3, except where its lattice was too coarse.
+            let tolerance = 1e-3 + 5e-3 * pld;
+            assert!(found.poisson.upper <= pld + tolerance, "{case}");
+            let coarse = pld < 0.1 && m >= 1000.0;
+            assert!(coarse || found.poisson.upper >= pld - tolerance, "{case}");
+        }
+        let allocation = found.random_allocation.unwrap();
+        assert!(allocation.lower <= allocation.upper, "{case}");
+        if let Some(upper) = expected("eps_random_allocation_upper") {
+            let lower = expected("eps_random_allocation_lower").unwrap();
+            assert!(allocation.upper >= lower && allocation.lower <= upper, "{case}");
+            assert!(allocation.upper <= upper * (1.0 + 1e-3), "{case}");
+            allocations += 1;
+        }
+        assert!(found.best.lower <= found.best.upper, "{case}");
+        for bound in [found.formula, found.poisson.upper, allocation.upper] {
+            assert!(found.best.upper <= bound, "{case}");
+        }
+    }
+    assert_eq!(allocations, 17);
+}
+
+#[test]
+fn the_paper_s_example_is_a_third_of_no_amplification() {
+    let found = donation(1.0, 1e-8, 10).unwrap();
+    assert!(found.best.upper < 0.301 && found.best.upper > 0.287, "{found:?}");
+    assert_eq!(found.method, "random allocation");
+}
+
+#[test]
+fn one_slot_is_the_plain_gaussian() {
+    for (sigma, delta) in [(5.1, 1e-8), (0.3, 1e-5), (0.01, 1e-3), (1e6, 1e-9), (3.0, 1e-290)] {
+        assert_eq!(gaussian(1, sigma, delta), closed::gaussian_epsilon(sigma, delta));
+    }
+    let one = donation(1.0, 1e-8, 1).unwrap();
+    let plain = closed::gaussian_epsilon(one.sigma, 2e-8).unwrap();
+    assert_eq!((one.best, one.poisson, one.participation), (plain, plain, 1.0));
+}
+
+/// A bracket's ends may wobble with the grid, but no lower end may be above the upper end of something worse.
+#[test]
+fn more_noise_more_slots_and_more_delta_are_better() {
+    for slots in [2, 17, 4_095] {
+        for (sigma, delta) in [(0.5, 1e-6), (1.0, 1e-8), (40.0, 1e-7)] {
+            let here = gaussian(slots, sigma, delta).unwrap();
+            let better = [
+                gaussian(slots, sigma * 1.05, delta).unwrap(),
+                gaussian(slots, sigma, delta * 1.5).unwrap(),
+                gaussian(slots + slots.div_ceil(20), sigma, delta).unwrap(),
+            ];
+            for other in better {
+                assert!(other.lower < here.upper, "{slots} {sigma} {delta}: {here:?} {other:?}");
+                assert!(other.upper < here.upper, "{slots} {sigma} {delta}: {here:?} {other:?}");
+                assert!(other.lower < here.lower, "{slots} {sigma} {delta}: {here:?} {other:?}");
+            }
+            assert!(here.upper <= here.lower * 1.01, "{slots} {sigma} {delta}: {here:?}");
+            let plain = closed::gaussian_epsilon(sigma, delta).unwrap();
+            assert!(here.upper < plain.upper, "{slots} {sigma} {delta}");
+        }
+    }
+}
+
+/// For many slots the mean ratio is nearly normal with variance `(e^(1/sigma^2) - 1)/slots`: one Gaussian
+/// release.
+#[test]
+fn many_slots_are_nearly_one_gaussian() {
+    for (slots, sigma) in [(1_000_000u64, 5.1f64), (1_000_000, 20.0), (1 << 30, 3.0)] {
+        let delta = 1e-8;
+        let limit = ((slots as f64) / (sigma.powi(-2)).exp_m1()).sqrt();
+        let expected = closed::gaussian_epsilon(limit, delta).unwrap().upper;
+        let found = gaussian(slots, sigma, delta).unwrap();
+        assert!(close(found.upper, expected, 0.02), "{slots} {sigma}: {found:?} {expected}");
+    }
+}
+
+/// The Poisson bound and the allocation bound are both above the schedule's own lower end.
+#[test]
+fn the_schedule_s_lower_end_is_below_all_bounds() {
+    for (epsilon, slots) in [(1.0, 2), (1.0, 50), (4.0, 10), (8.0, 100)] {
+        let found = donation(epsilon, 1e-7, slots).unwrap();
+        assert!(found.best.lower > 0.2 * found.best.upper, "{found:?}");
+        assert!(found.best.lower <= found.poisson.upper, "{found:?}");
+    }
+}
+
+#[test]
+fn nothing_breaks_at_the_ends_of_the_ranges() {
+    for slots in [2, 1_000, u64::MAX] {
+        for sigma in [1e-150, 1e-3, 0.05, 1.0, 1e9, 1e300] {
+            for delta in [5e-324, 1e-100, 1e-12, 1.0 - 1e-16] {
+                let found = gaussian(slots, sigma, delta).unwrap();
+                let sound = 0.0 <= found.lower && found.lower <= found.upper;
+                assert!(sound, "{slots} {sigma} {delta}: {found:?}");
+            }
+        }
+    }
+    for (epsilon, delta, slots) in [(1e-9, 1e-6, 100), (700.0, 1e-300, u64::MAX), (1e300, 1e-8, 5)]
+    {
+        let found = donation(epsilon, delta, slots).unwrap();
+        assert!(found.best.lower <= found.best.upper && found.best.upper <= epsilon, "{found:?}");
+    }
+    assert!(gaussian(0, 1.0, 1e-6).is_err());
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(gaussian(3, bad, 1e-6).is_err());
+        assert!(gaussian(3, 1.0, bad).is_err());
+        assert!(donation(bad, 1e-6, 3).is_err());
+        assert!(donation(1.0, bad, 3).is_err());
+    }
+    assert!(donation(1.0, 0.5, 3).is_err());
+    assert!(donation(1.0, 1e-6, 0).is_err());
+}

@@ -1,0 +1,212 @@
+//! How a recipe is judged.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use sotto_dp::account::{Accountant, Question};
+use sotto_dp::recipe::{HONEST, Judgement, Mechanism, Memo, Terms, judge};
+use sotto_dp::{Adjacency, Count, Error, Event, Shape};
+
+fn gaussian(sigma: f64, shape: Shape) -> Mechanism {
+    Mechanism::Gaussian { sigma, shape }
+}
+
+fn response(epsilon0: f64, k: u64) -> Mechanism {
+    Mechanism::RandomizedResponse { epsilon0, k }
+}
+
+fn terms(mechanism: Mechanism, rate: f64, min_batch: u64, rounds: u64) -> Terms {
+    Terms { mechanism, rate, dummy_rate: 0.0, min_batch, rounds }
+}
+
+fn recipes() -> Vec<Terms> {
+    let one_hot = |sigma| gaussian(sigma, Shape::OneHot);
+    vec![
+        terms(one_hot(5.1), 0.02, 10_000, 1),
+        terms(gaussian(5.1, Shape::Vector), 0.02, 10_000, 1),
+        terms(one_hot(2.0), 0.01, 500, 1),
+        terms(one_hot(10.0), 0.1, 2_000, 20),
+        Terms { dummy_rate: 0.05, ..terms(one_hot(4.0), 0.02, 1_000, 1) },
+        terms(response(4.0, 16), 0.02, 10_000, 1),
+        terms(response(2.0, 2), 0.3, 400, 1),
+        terms(response(3.0, 8), 0.01, 2_000, 5),
+    ]
+}
+
+/// The count hidden, all honest: what the same terms cost in the paper's model. For the Gaussian from the event, here.
+fn hidden(terms: &Terms, sigma: f64, delta: f64) -> f64 {
+    let of = Box::new(Event::Gaussian { sigma, sensitivity: 1.0 });
+    let of = Box::new(Event::PoissonSampled { rate: terms.rate, of });
+    let event = Event::Repeated { times: terms.rounds, of };
+    let (adjacency, shape) = (Adjacency::AddRemove, Shape::Vector);
+    let accountant = Accountant::Best;
+    Question { event: &event, adjacency, shape, accountant }.epsilon_upper(delta).unwrap()
+}
+
+#[test]
+fn the_judged_epsilon_is_never_below_the_papers() {
+    for terms in recipes() {
+        for delta in [1e-5, 1e-8] {
+            let found = judge(&terms, delta).unwrap();
+            assert!(found.epsilon.is_finite(), "{terms:?}: {found:?}");
+            assert!(found.epsilon >= found.paper_epsilon, "{terms:?}: {found:?}");
+            assert!(found.paper_epsilon > 0.0, "{terms:?}: {found:?}");
+            assert!(found.delta == delta && found.honest == HONEST && found.count == Count::Seen);
+            match terms.mechanism {
+                Mechanism::Gaussian { sigma, .. } => {
+                    assert_eq!(found.adjacency, Adjacency::AddRemove);
+                    assert_eq!(found.local_epsilon, None);
+                    assert!(found.epsilon >= hidden(&terms, sigma, delta), "{terms:?}: {found:?}");
+                    // Half of the noise, hidden count: still less than what is judged.
+                    let half = hidden(&terms, sigma * HONEST.sqrt(), delta);
+                    assert!(found.epsilon >= half * (1.0 - 1e-3), "{terms:?}: {found:?} {half}");
+                }
+                Mechanism::RandomizedResponse { epsilon0, .. } => {
+                    assert_eq!(found.adjacency, Adjacency::Replace);
+                    assert_eq!(found.local_epsilon, Some(epsilon0));
+                    let rounds = terms.rounds as f64;
+                    assert!(found.epsilon <= rounds * epsilon0, "{terms:?}: {found:?}");
+                }
+                Mechanism::None => panic!("not among them"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_figure_of_the_paper() {
+    // One round of the paper's example: 0.0263 (tight) in its model, with all that is asked of a device more.
+    let found = judge(&terms(gaussian(5.1, Shape::Vector), 0.02, 10_000, 1), 1e-8).unwrap();
+    assert!((found.paper_epsilon - 0.026_275_6).abs() < 1e-6, "{found:?}");
+    assert!(found.epsilon > 2.0 * found.paper_epsilon, "{found:?}");
+}
+
+/// No population enters: the terms have no field for it, so no word of the author can lower epsilon.
+#[test]
+fn the_terms_know_no_population() {
+    for terms in recipes() {
+        let Value::Object(json) = serde_json::to_value(terms).unwrap() else { panic!("an object") };
+        let names: BTreeSet<_> = json.keys().map(String::as_str).collect();
+        let expected = ["dummy_rate", "mechanism", "min_batch", "rate", "rounds"];
+        assert_eq!(names, BTreeSet::from(expected));
+        let back: Terms = serde_json::from_value(Value::Object(json)).unwrap();
+        assert_eq!(back, terms);
+        let found = judge(&terms, 1e-6).unwrap();
+        assert_eq!(judge(&back, 1e-6).unwrap(), found);
+        let text = serde_json::to_string(&found).unwrap();
+        let read: Judgement = serde_json::from_str(&text).unwrap();
+        // The parser of numbers may be off in the last digit.
+        let close = |a: f64, b: f64| (a - b).abs() <= 1e-15 * b;
+        assert!(
+            close(read.epsilon, found.epsilon) && close(read.paper_epsilon, found.paper_epsilon)
+        );
+        let (epsilon, paper_epsilon) = (found.epsilon, found.paper_epsilon);
+        assert_eq!(Judgement { epsilon, paper_epsilon, ..read }, found);
+    }
+}
+
+/// The wider the batch, the less is known of each in it (1e-6: the grids of two answers are not the same).
+#[test]
+fn epsilon_falls_with_the_minimum_batch() {
+    for terms in recipes() {
+        let mut last = f64::INFINITY;
+        let mut failed = Vec::new();
+        for min_batch in [1, 2, 5, 20, 60, 200, 1_000, 5_000, 20_000, 100_000] {
+            let found = judge(&Terms { min_batch, ..terms }, 1e-6).unwrap().epsilon;
+            if found.is_nan() || found > last * (1.0 + 1e-6) {
+                failed.push(format!("{min_batch}: {found} after {last}"));
+            }
+            last = found;
+        }
+        assert!(failed.is_empty() && last.is_finite(), "{terms:?}: {failed:?}");
+    }
+}
+
+#[test]
+fn more_rounds_more_rate_and_less_delta_cost_more() {
+    let more = |what: &str, low: Terms, high: Terms| {
+        let (a, b) = (judge(&low, 1e-6).unwrap().epsilon, judge(&high, 1e-6).unwrap().epsilon);
+        assert!(a <= b * (1.0 + 1e-6), "{what} {low:?} {high:?}: {a} {b}");
+    };
+    for terms in recipes() {
+        more("rounds", terms, Terms { rounds: terms.rounds * 2, ..terms });
+        more("rate", terms, Terms { rate: terms.rate * 1.5, ..terms });
+        let (tight, loose) = (judge(&terms, 1e-9).unwrap(), judge(&terms, 1e-5).unwrap());
+        assert!(tight.epsilon >= loose.epsilon && tight.paper_epsilon >= loose.paper_epsilon);
+    }
+}
+
+#[test]
+fn without_a_mechanism_nothing_is_private() {
+    let found = judge(&terms(Mechanism::None, 0.01, 1_000_000, 1), 1e-6).unwrap();
+    assert!(found.epsilon == f64::INFINITY && found.paper_epsilon == f64::INFINITY);
+    assert_eq!(found.local_epsilon, None);
+}
+
+#[test]
+fn a_memo_answers_the_same() {
+    let mut memo = Memo::default();
+    let fresh: Vec<_> = recipes().iter().map(|terms| judge(terms, 1e-7).unwrap()).collect();
+    for _ in 0..3 {
+        for (terms, fresh) in recipes().iter().zip(&fresh) {
+            assert_eq!(memo.judge(terms, 1e-7).unwrap(), *fresh);
+        }
+    }
+    // Another delta, another shape, another batch: another answer.
+    let one = terms(gaussian(5.1, Shape::OneHot), 0.02, 1_000, 1);
+    let others = [
+        (one, 1e-6),
+        (Terms { mechanism: gaussian(5.1, Shape::Vector), ..one }, 1e-7),
+        (Terms { min_batch: 2_000, ..one }, 1e-7),
+        (Terms { rounds: 2, ..one }, 1e-7),
+        (Terms { rate: 0.03, ..one }, 1e-7),
+        (Terms { dummy_rate: 0.5, ..one }, 1e-7),
+    ];
+    let first = memo.judge(&one, 1e-7).unwrap();
+    for (terms, delta) in others {
+        let found = memo.judge(&terms, delta).unwrap();
+        assert_eq!(found, judge(&terms, delta).unwrap());
+        assert!(found.epsilon != first.epsilon, "{terms:?} {delta:e}");
+    }
+    assert_eq!(memo.judge(&one, 1e-7).unwrap(), first);
+    assert!(memo.judge(&one, 0.0).is_err());
+}
+
+#[test]
+fn a_memo_that_is_full_forgets_and_still_answers() {
+    let mut memo = Memo::default();
+    let one = |j: u64| terms(response(1.0, 2), 0.5, 2, 1 + j % 2);
+    for j in 0..5_000u64 {
+        let delta = 1e-6 * (1.0 + j as f64 * 1e-6);
+        let found = memo.judge(&one(0), delta).unwrap();
+        assert!(found.delta == delta && found.epsilon > 0.0);
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let good = terms(gaussian(1.0, Shape::Vector), 0.1, 100, 1);
+    let refused = |terms: Terms, delta: f64, expected: &str| {
+        let found = judge(&terms, delta);
+        let Err(Error::OutOfRange { name, .. }) = found else { panic!("{terms:?}: {found:?}") };
+        assert_eq!(name, expected);
+    };
+    for bad in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+        refused(Terms { rate: bad, ..good }, 1e-6, "rate");
+        refused(Terms { dummy_rate: bad, ..good }, 1e-6, "dummy_rate");
+    }
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        refused(Terms { mechanism: gaussian(bad, Shape::OneHot), ..good }, 1e-6, "sigma");
+        refused(Terms { mechanism: response(bad, 4), ..good }, 1e-6, "epsilon0");
+    }
+    refused(Terms { mechanism: response(1.0, 1), ..good }, 1e-6, "k");
+    refused(Terms { min_batch: 0, ..good }, 1e-6, "min_batch");
+    refused(Terms { rounds: 0, ..good }, 1e-6, "rounds");
+    for delta in [0.0, 1.0, -1.0, f64::NAN] {
+        refused(good, delta, "delta");
+    }
+    let dummies = Terms { mechanism: response(1.0, 4), dummy_rate: 0.1, ..good };
+    assert!(matches!(judge(&dummies, 1e-6), Err(Error::Unsupported { .. })));
+}

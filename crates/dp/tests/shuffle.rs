@@ -1,0 +1,389 @@
+//! Shuffling against reference values and against brute force.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod brute {
+    //! The exact law of the histogram of a few shuffled reports, by convolution over the devices: nothing here
+    //! is shared with the crate.
+
+    use std::collections::BTreeMap;
+
+    /// The probability of each histogram; counts are packed, 8 bits a symbol.
+    pub(crate) type Law = BTreeMap<u64, f64>;
+
+    pub(crate) fn nothing() -> Law {
+        Law::from([(0, 1.0)])
+    }
+
+    pub(crate) fn with(law: &Law, row: &[f64]) -> Law {
+        let mut sum = Law::new();
+        for (histogram, weight) in law {
+            for (symbol, p) in row.iter().enumerate() {
+                *sum.entry(histogram + (1 << (8 * symbol))).or_insert(0.0) += weight * p;
+            }
+        }
+        sum
+    }
+
+    pub(crate) fn all(rows: &[Vec<f64>], inputs: &[usize]) -> Law {
+        inputs.iter().fold(nothing(), |law, input| with(&law, &rows[*input]))
+    }
+
+    /// The larger hockey-stick divergence of the two directions.
+    pub(crate) fn divergence(p: &Law, q: &Law, epsilon: f64) -> f64 {
+        let grown = epsilon.exp();
+        let at = |law: &Law, key: &u64| law.get(key).copied().unwrap_or(0.0);
+        let forth: f64 = p.iter().map(|(key, x)| (x - grown * at(q, key)).max(0.0)).sum();
+        let back: f64 = q.iter().map(|(key, x)| (x - grown * at(p, key)).max(0.0)).sum();
+        forth.max(back)
+    }
+
+    /// k-ary randomized response, a row for each input.
+    pub(crate) fn krr(epsilon0: f64, k: usize) -> Vec<Vec<f64>> {
+        let p = 1.0 / (epsilon0.exp() + k as f64 - 1.0);
+        let row = |x| (0..k).map(|y| if x == y { epsilon0.exp() * p } else { p }).collect();
+        (0..k).map(row).collect()
+    }
+
+    /// All multisets of `size` inputs out of `k`.
+    pub(crate) fn multisets(k: usize, size: usize) -> Vec<Vec<usize>> {
+        let mut sets = vec![vec![]];
+        for _ in 0..size {
+            let longer = |set: &Vec<usize>| {
+                let from = set.last().copied().unwrap_or(0);
+                let set = set.clone();
+                (from..k).map(move |x| [set.clone(), vec![x]].concat()).collect::<Vec<_>>()
+            };
+            sets = sets.iter().flat_map(longer).collect();
+        }
+        sets
+    }
+}
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use serde_json::Value;
+use sotto_dp::{Error, shuffle};
+
+/// Room for the rounding of the brute-force sums (absolute: they have some hundred terms below 1).
+const SLACK: f64 = 1e-14;
+
+/// A fixed stream of numbers: the property tests below are the same on every run, and the bounds they check are
+/// theorems, so they have no false alarms.
+struct Stream(ChaCha8Rng);
+
+impl Stream {
+    fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.0.next_u64() % n as u64) as usize
+    }
+}
+
+fn reference() -> Vec<Value> {
+    let text = include_str!("reference/d_shuffling.json");
+    serde_json::from_str(text).unwrap()
+}
+
+fn inputs(row: &Value) -> (f64, u64, f64) {
+    let inputs = &row["inputs"];
+    let number = |name: &str| inputs[name].as_f64().unwrap();
+    (number("eps0"), inputs["n"].as_u64().unwrap(), number("delta"))
+}
+
+#[test]
+fn the_generic_bound_is_the_exact_sum() {
+    let rows = reference();
+    assert!(rows.len() >= 58);
+    for row in &rows {
+        let (epsilon0, n, delta) = inputs(row);
+        let expected = row["expected"]["eps_fmt23_exact"].as_f64().unwrap();
+        let found = shuffle::generic_epsilon(epsilon0, n, delta).unwrap();
+        // Issue: within 1e-6. The reference is good to 1e-8 or better, and ours is on the safe side of it.
+        let relative = found.upper / expected - 1.0;
+        assert!((-1e-9..1e-8).contains(&relative), "{row}: {found:?}, off by {relative:e}");
+        assert!(found.lower <= found.upper && found.lower >= 0.0, "{row}: {found:?}");
+        assert!(found.lower > 0.5 * found.upper, "{row}: {found:?} says little");
+        assert!(shuffle::generic_delta(epsilon0, n, found.upper) <= delta * (1.0 + 1e-8), "{row}");
+        let below = shuffle::generic_delta(epsilon0, n, found.upper * (1.0 - 1e-7));
+        assert!(below > delta, "{row}: {below:e}");
+    }
+}
+
+#[test]
+fn the_closed_form_is_the_papers_and_errs_where_it_is_not_valid() {
+    let (mut valid, mut invalid) = (0, 0);
+    for row in reference() {
+        let (epsilon0, n, delta) = inputs(&row);
+        let expected = &row["expected"];
+        let found = shuffle::closed_form_epsilon(epsilon0, n, delta);
+        if expected["paper_footnote_valid"].as_bool().unwrap() {
+            valid += 1;
+            let found = found.unwrap();
+            let formula = expected["paper_footnote_closed_form"].as_f64().unwrap();
+            assert!((found / formula - 1.0).abs() < 1e-9, "{row}: {found}");
+            assert!(shuffle::generic_epsilon(epsilon0, n, delta).unwrap().upper <= found);
+        } else {
+            invalid += 1;
+            assert!(
+                matches!(found, Err(Error::OutOfRange { name: "epsilon0", .. })),
+                "{row}: {found:?}"
+            );
+        }
+    }
+    assert!(valid > 20 && invalid > 10);
+}
+
+/// 500 random crowds of k-ary randomized response, with random or constant inputs of the others: the exact
+/// delta is never above ours, nor ours above the generic one.
+#[test]
+fn no_inputs_of_the_others_exceed_the_bound() {
+    let mut random = Stream::new(1);
+    for case in 0..500 {
+        let n = 2 + random.below(6);
+        let k = 2 + random.below(4);
+        let large = random.between(5.0, 45.0);
+        let epsilon0 = if case % 5 == 4 { large } else { random.between(0.1, 5.0) };
+        let same = random.below(k);
+        let others: Vec<usize> =
+            (1..n).map(|_| if case % 2 == 0 { same } else { random.below(k) }).collect();
+        let rows = brute::krr(epsilon0, k);
+        let crowd = brute::all(&rows, &others);
+        let (p, q) = (brute::with(&crowd, &rows[0]), brute::with(&crowd, &rows[1]));
+        for epsilon in [0.0, epsilon0 * random.unit(), epsilon0 * random.unit()] {
+            let truth = brute::divergence(&p, &q, epsilon);
+            let ours = shuffle::krr_delta(epsilon0, k as u64, n as u64, epsilon);
+            let generic = shuffle::generic_delta(epsilon0, n as u64, epsilon);
+            let what = format!("n {n} k {k} epsilon0 {epsilon0} epsilon {epsilon} {others:?}");
+            assert!(truth <= ours + SLACK, "{what}: {truth:e} > {ours:e}");
+            assert!(ours <= generic * (1.0 + 1e-9), "{what}: {ours:e} > {generic:e}");
+        }
+    }
+}
+
+/// 100 small crowds: the blanket's delta is what its definition says, the average over how many of the others sent
+/// a uniform symbol.
+#[test]
+fn the_blanket_is_the_average_over_the_uniform_reports() {
+    let mut random = Stream::new(4);
+    for _ in 0..100 {
+        let n = 2 + random.below(5);
+        let k = 3 + random.below(3);
+        let epsilon0 = random.between(0.1, 5.0);
+        let epsilon = epsilon0 * random.unit();
+        let rows = brute::krr(epsilon0, k);
+        let uniform = k as f64 * rows[0][1];
+        let mut crowd = brute::nothing();
+        let mut weight = (1.0 - uniform).powi(n as i32 - 1);
+        let mut sum = 0.0;
+        for m in 0..n {
+            let (p, q) = (brute::with(&crowd, &rows[0]), brute::with(&crowd, &rows[1]));
+            sum += weight * brute::divergence(&p, &q, epsilon);
+            weight *= (n - 1 - m) as f64 / (m + 1) as f64 * uniform / (1.0 - uniform);
+            crowd = brute::with(&crowd, &vec![1.0 / k as f64; k]);
+        }
+        let expected = sum.min(shuffle::generic_delta(epsilon0, n as u64, epsilon));
+        let found = shuffle::krr_delta(epsilon0, k as u64, n as u64, epsilon);
+        let what = format!("n {n} k {k} epsilon0 {epsilon0} epsilon {epsilon}");
+        assert!((found - expected).abs() <= 1e-9 * expected + SLACK, "{what}: {found} {expected}");
+    }
+}
+
+/// 250 small crowds, all inputs of the others enumerated: the bracket holds the epsilon of the worst ones.
+#[test]
+fn the_bracket_holds_the_worst_inputs() {
+    let mut random = Stream::new(2);
+    let (mut tight, cases) = (0, 250);
+    for _ in 0..cases {
+        let n = 2 + random.below(4);
+        let k = 2 + random.below(4);
+        let epsilon0 = random.between(0.1, 5.0);
+        let delta = 10f64.powf(random.between(-6.0, -1.0));
+        let rows = brute::krr(epsilon0, k);
+        // Symbols may be renamed, so the device's two are 0 and 1.
+        let pairs: Vec<_> = brute::multisets(k, n - 1)
+            .iter()
+            .map(|others| {
+                let crowd = brute::all(&rows, others);
+                (brute::with(&crowd, &rows[0]), brute::with(&crowd, &rows[1]))
+            })
+            .collect();
+        let worst = |epsilon: f64| {
+            let each = pairs.iter().map(|(p, q)| brute::divergence(p, q, epsilon));
+            each.fold(0.0, f64::max)
+        };
+        let found = shuffle::krr_epsilon(epsilon0, k as u64, n as u64, delta).unwrap();
+        let what = format!("n {n} k {k} epsilon0 {epsilon0} delta {delta:e}: {found:?}");
+        assert!(worst(found.upper) <= delta + SLACK, "{what}");
+        assert!(found.lower <= found.upper, "{what}");
+        assert!(found.lower == 0.0 || worst(found.lower) >= delta - SLACK, "{what}");
+        tight += usize::from(found.lower > 0.99 * found.upper);
+        let generic = shuffle::generic_epsilon(epsilon0, n as u64, delta).unwrap();
+        assert!(found.upper <= generic.upper, "{what} {generic:?}");
+    }
+    assert!(tight > cases / 4, "only {tight} brackets within 1 %");
+}
+
+/// 200 random randomizers of other kinds, with random inputs: the generic bound, at the replacement epsilon
+/// that the randomizer really has, is never below the exact delta.
+#[test]
+fn no_randomizer_exceeds_the_generic_bound() {
+    let mut random = Stream::new(3);
+    for case in 0..200 {
+        let (inputs, outputs) = (2 + random.below(3), 2 + random.below(4));
+        let scale = random.between(0.1, 4.0);
+        let base: Vec<f64> = (0..outputs).map(|_| random.between(0.05, 1.0)).collect();
+        let rows: Vec<Vec<f64>> = (0..inputs)
+            .map(|_| {
+                // Extreme points (each output likely or not) in every other case, else anything.
+                let tilt = |u: f64| if case % 2 == 0 { u.round() } else { u };
+                let row = base.iter().map(|b| b * (scale * tilt(random.unit())).exp());
+                let row: Vec<f64> = row.collect();
+                let sum: f64 = row.iter().sum();
+                row.iter().map(|x| x / sum).collect()
+            })
+            .collect();
+        let ratio = |y: usize| {
+            let column = rows.iter().map(|row| row[y]);
+            column.clone().fold(0.0, f64::max) / column.fold(1.0, f64::min)
+        };
+        let epsilon0 = (0..outputs).map(ratio).fold(1.0, f64::max).ln() * (1.0 + 1e-12);
+        let n = 2 + random.below(5);
+        let others: Vec<usize> = (1..n).map(|_| random.below(inputs)).collect();
+        let crowd = brute::all(&rows, &others);
+        let (p, q) = (brute::with(&crowd, &rows[0]), brute::with(&crowd, &rows[1]));
+        for epsilon in [0.0, epsilon0 * random.unit()] {
+            let truth = brute::divergence(&p, &q, epsilon);
+            let ours = shuffle::generic_delta(epsilon0, n as u64, epsilon);
+            assert!(truth <= ours + SLACK, "{rows:?} {others:?} {epsilon}: {truth:e} > {ours:e}");
+        }
+    }
+}
+
+/// The search is exact to 1e-10.
+const STEP: f64 = 1e-9;
+
+#[test]
+fn epsilon_falls_with_the_crowd_and_delta_and_grows_with_epsilon0() {
+    let both = |epsilon0: f64, n: u64, delta: f64| {
+        let generic = shuffle::generic_epsilon(epsilon0, n, delta).unwrap();
+        let krr = shuffle::krr_epsilon(epsilon0, 5, n, delta).unwrap();
+        assert!(krr.upper <= generic.upper && krr.lower <= krr.upper, "{epsilon0} {n} {delta}");
+        [generic.upper, krr.upper]
+    };
+    let falls = |values: &[[f64; 2]]| {
+        for pair in values.windows(2) {
+            // Groups of the blanket cost up to 1e-4.
+            assert!(pair[1][0] <= pair[0][0] * (1.0 + STEP), "{values:?}");
+            assert!(pair[1][1] <= pair[0][1] * (1.0 + 1e-4), "{values:?}");
+        }
+    };
+    for (epsilon0, delta) in [(0.3, 1e-6), (2.0, 1e-3), (4.0, 1e-10), (9.0, 1e-8)] {
+        let crowds = [1, 2, 3, 5, 17, 100, 101, 1_000, 12_345, 100_000];
+        falls(&crowds.map(|n| both(epsilon0, n, delta)));
+    }
+    for (epsilon0, n) in [(1.0, 10), (4.0, 10_000)] {
+        falls(&[1e-200, 1e-30, 1e-15, 1e-10, 1e-6, 1e-3, 0.1, 0.9].map(|d| both(epsilon0, n, d)));
+    }
+    for (n, delta) in [(50, 1e-4), (20_000, 1e-9)] {
+        falls(&[60.0, 12.0, 8.0, 4.0, 3.99, 1.0, 0.1, 1e-3].map(|e| both(e, n, delta)));
+    }
+}
+
+#[test]
+fn extremes_are_answered() {
+    for (epsilon0, n, delta) in [
+        (0.0, 10, 1e-6),
+        (1e-300, u64::MAX, 1e-6),
+        (1e-12, u64::MAX, 1e-300),
+        (1.0, 1, 1e-6),
+        (1.0, 1_000_000_000_000, 1e-12),
+        (30.0, 1_000_000_000_000_000, 1e-12),
+        (99.0, u64::MAX, 1e-300),
+        (1e5, u64::MAX, 1e-9),
+        (1e300, 5, 0.5),
+        (5.0, 300, f64::MIN_POSITIVE),
+        (5.0, 300, 1.0 - 1e-16),
+    ] {
+        for k in [2, 3, 1_000, u64::MAX] {
+            let found = shuffle::krr_epsilon(epsilon0, k, n, delta).unwrap();
+            assert!((0.0..=epsilon0).contains(&found.upper), "{epsilon0} {n} {delta} {found:?}");
+            assert!((0.0..=found.upper).contains(&found.lower), "{epsilon0} {n} {delta} {found:?}");
+        }
+        let delta = shuffle::krr_delta(epsilon0, 4, n, 0.3 * epsilon0);
+        assert!((0.0..=1.0).contains(&delta));
+    }
+    let alone = shuffle::generic_epsilon(1.7, 1, 1e-3).unwrap();
+    assert!(alone.upper == 1.7 && alone.lower > 1.698, "{alone:?}");
+    // Hardly a clone in the crowd: what is left is the randomizer's own delta.
+    let own = -f64::exp_m1(38.0 - 40.0);
+    assert!((shuffle::generic_delta(40.0, 1_000, 38.0) / own - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_larger_alphabet_hides_better_than_the_generic_bound_knows() {
+    let generic = shuffle::generic_epsilon(4.0, 10_000, 1e-10).unwrap();
+    let krr = shuffle::krr_epsilon(4.0, 100, 10_000, 1e-10).unwrap();
+    assert!(krr.upper < 0.8 * generic.upper, "{krr:?} {generic:?}");
+    assert!(krr.lower > 0.9 * krr.upper, "{krr:?}");
+}
+
+/// In large crowds the worst inputs are known well: the two ends, computed apart, almost meet.
+#[test]
+fn the_ends_meet_in_large_crowds() {
+    for (epsilon0, k, n, delta) in [
+        (4.0, 10, 1_000_000, 1e-10),
+        (1.0, 4, 100_000, 1e-8),
+        (0.5, 3, 10_000_000, 1e-12),
+        (6.0, 1_000, 200_000, 1e-9),
+    ] {
+        let found = shuffle::krr_epsilon(epsilon0, k, n, delta).unwrap();
+        let gap = 1.0 - found.lower / found.upper;
+        assert!((0.0..2e-4).contains(&gap), "{epsilon0} {k} {n} {delta:e}: {found:?}");
+    }
+}
+
+#[test]
+fn nonsense_is_named() {
+    let name = |result: Result<sotto_dp::Bracket, Error>| match result {
+        Err(Error::OutOfRange { name, .. }) => name,
+        other => panic!("{other:?}"),
+    };
+    for bad in [f64::NAN, f64::INFINITY, -1.0] {
+        assert_eq!(name(shuffle::generic_epsilon(bad, 10, 1e-6)), "epsilon0");
+        assert_eq!(name(shuffle::krr_epsilon(bad, 3, 10, 1e-6)), "epsilon0");
+        assert_eq!(shuffle::krr_delta(bad, 3, 10, 0.1), 1.0);
+    }
+    for bad in [f64::NAN, 0.0, 1.0, -0.5, 2.0] {
+        assert_eq!(name(shuffle::generic_epsilon(1.0, 10, bad)), "delta");
+        assert_eq!(name(shuffle::krr_epsilon(1.0, 3, 10, bad)), "delta");
+        assert!(shuffle::closed_form_epsilon(1.0, 10, bad).is_err());
+    }
+    assert_eq!(name(shuffle::generic_epsilon(1.0, 0, 1e-6)), "n");
+    assert_eq!(name(shuffle::krr_epsilon(1.0, 1, 10, 1e-6)), "k");
+    assert_eq!(shuffle::generic_delta(1.0, 10, f64::NAN), 1.0);
+    assert_eq!(shuffle::generic_delta(1.0, 10, -0.1), 1.0);
+}
+
+#[test]
+fn the_honest_crowd_counts_the_device_itself() {
+    assert_eq!(shuffle::honest_crowd(10_001, 0.5), 5_001);
+    assert_eq!(shuffle::honest_crowd(10, 0.5), 5);
+    assert_eq!(shuffle::honest_crowd(10, 1.0), 10);
+    assert_eq!(shuffle::honest_crowd(10, 0.0), 1);
+    assert_eq!(shuffle::honest_crowd(10, 7.0), 10);
+    assert_eq!(shuffle::honest_crowd(10, f64::NAN), 1);
+    assert_eq!(shuffle::honest_crowd(1, 0.5), 1);
+    assert_eq!(shuffle::honest_crowd(0, 0.5), 0);
+    assert_eq!(shuffle::honest_crowd(u64::MAX, 1.0), u64::MAX);
+}
