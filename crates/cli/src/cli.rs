@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 
 use crate::output::{Outcome, Output};
 use crate::{
+    account::AccountArgs,
     collect::CollectArgs,
     completions::{CompletionsArgs, ManArgs},
     demo::DemoArgs,
@@ -43,6 +44,8 @@ enum Command {
     Upload(UploadArgs),
     /// Collect the result of a batch.
     Collect(CollectArgs),
+    /// Tell what a release costs in privacy, or what a privacy budget asks for.
+    Account(AccountArgs),
     /// Serve the interoperability test API, for other implementations to drive.
     Interop(InteropArgs),
     /// Check VDAF test vectors.
@@ -64,6 +67,7 @@ impl Cli {
             Command::Keys(args) => args.run(output),
             Command::Upload(args) => args.run(output),
             Command::Collect(args) => args.run(output),
+            Command::Account(args) => args.run(output),
             Command::Interop(args) => args.run(output),
             Command::Vectors(args) => args.run(output),
             Command::Completions(args) => args.run(output),

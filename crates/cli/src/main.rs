@@ -3,6 +3,7 @@
 //! One file per command; each has its arguments and a `run`. What commands print and how they end is
 //! in [`output`]. Cryptography, protocol and servers live in the crates below.
 
+mod account;
 mod cli;
 mod collect;
 mod completions;

@@ -1,0 +1,67 @@
+//! `sotto account`: what a release costs, and how much noise, sampling or crowd a budget asks for.
+//!
+//! One file per question. Each takes all of its parameters but one, checks them under the names of
+//! their flags ([`flags`]), asks the crate `sotto-dp`, and hands over a [`report::Report`], which prints.
+//! No mathematics here, only the choice of what to ask.
+
+mod compose;
+mod donation;
+mod flags;
+mod gaussian;
+mod number;
+mod report;
+mod sample;
+mod sampled_gaussian;
+mod shuffle;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::output::{Outcome, Output};
+
+/// Accounts for privacy.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Leave out the parameter that you want to know. Every epsilon is an upper bound; where a \
+    method knows how far below it the truth can be, both ends are printed. docs/privacy-accounting.md has \
+    the theorems and what they assume.\n\nExample:\n  \
+    sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8"
+)]
+pub(crate) struct AccountArgs {
+    #[command(subcommand)]
+    command: AccountCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AccountCommand {
+    /// A sum with Gaussian noise.
+    Gaussian(gaussian::GaussianArgs),
+    /// Sums with Gaussian noise over secret random samples, again and again.
+    SampledGaussian(sampled_gaussian::SampledGaussianArgs),
+    /// An integer sum with discrete Gaussian noise.
+    DiscreteGaussian(gaussian::DiscreteGaussianArgs),
+    /// Randomized reports in an order that says nothing.
+    Shuffle(shuffle::ShuffleArgs),
+    /// Anything that is (epsilon, delta) private, over a secret random sample.
+    Sample(sample::SampleArgs),
+    /// One release out of many slots, at a secret random time.
+    Donation(donation::DonationArgs),
+    /// Several releases together, from a file of events.
+    Compose(compose::ComposeArgs),
+}
+
+impl AccountArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        let report = match self.command {
+            AccountCommand::Gaussian(args) => args.report()?,
+            AccountCommand::SampledGaussian(args) => args.report(output)?,
+            AccountCommand::DiscreteGaussian(args) => args.report()?,
+            AccountCommand::Shuffle(args) => args.report()?,
+            AccountCommand::Sample(args) => args.report()?,
+            AccountCommand::Donation(args) => args.report()?,
+            AccountCommand::Compose(args) => args.report()?,
+        };
+        report.print(output)?;
+        Ok(Outcome::Yes)
+    }
+}

@@ -1,0 +1,295 @@
+//! Flags that several questions share, and mistakes in the words of the command line.
+
+use std::convert::Infallible;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use sotto_dp::account::Accountant;
+use sotto_dp::{Adjacency, Count, Error, Shape, shuffle};
+
+use super::number::exact;
+use crate::output::WithHint;
+
+/// A few roundings: of a square root, a product and a quotient.
+const ROUNDING: f64 = 4.0 * f64::EPSILON;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum AdjacencyName {
+    /// A device is there or not.
+    AddRemove,
+    /// A device holds one value or another.
+    Replace,
+    /// A device contributes its value or the zero vector.
+    ZeroOut,
+}
+
+impl From<AdjacencyName> for Adjacency {
+    fn from(name: AdjacencyName) -> Self {
+        match name {
+            AdjacencyName::AddRemove => Self::AddRemove,
+            AdjacencyName::Replace => Self::Replace,
+            AdjacencyName::ZeroOut => Self::ZeroOut,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum CountName {
+    /// Only the sum is seen: the paper's model.
+    Hidden,
+    /// The number of devices is seen too, as aggregators do.
+    Seen,
+}
+
+impl From<CountName> for Count {
+    fn from(name: CountName) -> Self {
+        match name {
+            CountName::Hidden => Self::Hidden,
+            CountName::Seen => Self::Seen,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ShapeName {
+    /// One coordinate is 1: two contributions are sqrt 2 apart.
+    OneHot,
+    /// Any vector of norm 1: two contributions are 2 apart.
+    Vector,
+}
+
+impl From<ShapeName> for Shape {
+    fn from(name: ShapeName) -> Self {
+        match name {
+            ShapeName::OneHot => Self::OneHot,
+            ShapeName::Vector => Self::Vector,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum AccountantName {
+    /// Renyi divergences.
+    Rdp,
+    /// The privacy loss distribution.
+    Pld,
+    /// The least of all bounds that hold.
+    Best,
+}
+
+impl From<AccountantName> for Accountant {
+    fn from(name: AccountantName) -> Self {
+        match name {
+            AccountantName::Rdp => Self::Rdp,
+            AccountantName::Pld => Self::Pld,
+            AccountantName::Best => Self::Best,
+        }
+    }
+}
+
+/// The part of the others that one may rely on.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Honest {
+    /// The fraction of devices that add their noise and keep their reports secret.
+    #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
+    honest: f64,
+}
+
+impl Honest {
+    pub(super) fn fraction(self) -> Result<f64> {
+        within(
+            "--honest",
+            self.honest,
+            self.honest > 0.0 && self.honest <= 1.0,
+            "above 0 and at most 1",
+        )
+    }
+
+    /// The noise that the honest part adds, rounded down: variances add up, so `sigma sqrt(F)`.
+    pub(super) fn noise(self, sigma: f64) -> f64 {
+        if self.honest >= 1.0 { sigma } else { sigma * self.honest.sqrt() * (1.0 - ROUNDING) }
+    }
+
+    /// How much noise all must add for the honest part to add `sigma`, rounded up.
+    pub(super) fn noise_of_all(self, sigma: f64) -> f64 {
+        if self.honest >= 1.0 { sigma } else { sigma / self.honest.sqrt() * (1.0 + 2.0 * ROUNDING) }
+    }
+
+    /// The crowd that remains of `n` reports, the device's own included.
+    pub(super) fn crowd(self, n: u64) -> u64 {
+        shuffle::honest_crowd(n, self.honest)
+    }
+
+    /// How many of `population` other devices remain.
+    pub(super) fn others(self, population: u64) -> u64 {
+        self.crowd(population.saturating_add(1)).saturating_sub(1).min(population)
+    }
+
+    /// What the sentence says of the others, if there are any.
+    pub(super) fn note(self, of_what: &str) -> Option<String> {
+        let part = exact(self.honest);
+        (self.honest < 1.0).then(|| {
+            format!(
+                "Only a fraction of {part} of {of_what} is relied on: the rest may be malicious."
+            )
+        })
+    }
+}
+
+/// `numerator / denominator`, rounded down.
+pub(super) fn quotient_down(numerator: f64, denominator: f64) -> f64 {
+    if denominator == 1.0 { numerator } else { numerator / denominator * (1.0 - ROUNDING) }
+}
+
+/// `a b`, rounded up.
+pub(super) fn product_up(a: f64, b: f64) -> f64 {
+    if b == 1.0 { a } else { a * b * (1.0 + ROUNDING) }
+}
+
+/// Reads a whole number, also in the form 1e6.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
+    let digits = text.replace('_', "");
+    if let Ok(number) = digits.parse() {
+        return Ok(number);
+    }
+    match digits.parse::<f64>() {
+        // Above 2^53 the floating-point number may not be the one that was written.
+        Ok(number)
+            if number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number) =>
+        {
+            Ok(number as u64)
+        }
+        _ => Err("it must be a whole number, 1 or more".to_owned()),
+    }
+}
+
+pub(super) fn positive(flag: &str, value: f64) -> Result<f64> {
+    within(flag, value, value > 0.0 && value.is_finite(), "a finite number above 0")
+}
+
+pub(super) fn non_negative(flag: &str, value: f64) -> Result<f64> {
+    within(flag, value, value >= 0.0 && value.is_finite(), "a finite number, 0 or more")
+}
+
+pub(super) fn delta(value: f64) -> Result<f64> {
+    within("--delta", value, value > 0.0 && value < 1.0, "above 0 and below 1")
+}
+
+pub(super) fn rate(value: f64) -> Result<f64> {
+    within("--rate", value, (0.0..=1.0).contains(&value), "between 0 and 1")
+}
+
+pub(super) fn at_least(flag: &str, value: u64, least: u64) -> Result<u64> {
+    if value >= least {
+        return Ok(value);
+    }
+    Err(anyhow!("{flag} is {value}: it must be a whole number, {least} or more"))
+}
+
+fn within(flag: &str, value: f64, holds: bool, range: &str) -> Result<f64> {
+    if holds { Ok(value) } else { Err(anyhow!("{flag} is {}: it must be {range}", exact(value))) }
+}
+
+/// Exactly one parameter must be left out, and it was not so. `given` says of each flag whether it was
+/// given.
+pub(super) fn not_one_left_out(given: &[(&str, bool)]) -> anyhow::Error {
+    let list = |wanted: bool| -> Vec<&str> {
+        given.iter().filter(|(_, there)| *there == wanted).map(|(flag, _)| *flag).collect()
+    };
+    match list(false).as_slice() {
+        [] => hinted(
+            anyhow!("{} are all given: nothing is left to compute", enumeration(&list(true))),
+            "leave out the one that you want to know",
+        ),
+        [wanted, others @ ..] => hinted(
+            anyhow!("{} are missing: only one can be computed", enumeration(&list(false))),
+            &format!("to compute {wanted}, give {}", enumeration(others)),
+        ),
+    }
+}
+
+fn enumeration(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// An error of the accountant in the words of the command line.
+pub(super) fn explain(error: Error) -> anyhow::Error {
+    match error {
+        Error::OutOfRange { name, value, range } => {
+            anyhow!("{} is {}: it must be {range}", flag(name), exact(value))
+        }
+        Error::Unsupported { what, hint } => {
+            let hint = hint.replace("the accountant ", "--accountant ");
+            let hint = hint.replace("use adjacency ", "give --adjacency ");
+            hinted(anyhow!("no accounting for {what}"), &hint)
+        }
+        Error::Unreachable { name, hint } => {
+            hinted(anyhow!("no {} meets the target", flag(name)), hint)
+        }
+    }
+}
+
+/// The error with a hint.
+pub(super) fn hinted(error: anyhow::Error, hint: &str) -> anyhow::Error {
+    match Err::<Infallible, _>(error).hint(hint) {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
+}
+
+/// How the accountant's parameters are called on the command line.
+fn flag(name: &str) -> String {
+    match name {
+        "times" | "steps" => "--steps".to_owned(),
+        "sigma" | "epsilon" | "delta" | "rate" | "n" | "epsilon0" | "k" | "population"
+        | "slots" | "sensitivity" => format!("--{name}"),
+        other => other.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_may_have_an_exponent() {
+        assert_eq!(whole("2500"), Ok(2500));
+        assert_eq!(whole("1e6"), Ok(1_000_000));
+        assert_eq!(whole("1_000"), Ok(1000));
+        assert_eq!(whole("18446744073709551615"), Ok(u64::MAX));
+        for bad in ["-1", "1.5", "1e300", "nan", "many", ""] {
+            assert!(whole(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_honest_part_is_never_overstated() {
+        let half = Honest { honest: 0.5 };
+        assert!(half.noise(2.0) < 2.0_f64.sqrt());
+        assert!(half.noise(2.0) > 1.4);
+        for sigma in [1e-9, 0.7764, 1.0, 5.1, 1e9] {
+            assert!(half.noise(half.noise_of_all(sigma)) >= sigma);
+        }
+        assert_eq!(half.others(1001), 500);
+        assert_eq!(half.crowd(10_001), 5001);
+        let all = Honest { honest: 1.0 };
+        assert_eq!((all.noise(5.1), all.others(7), all.crowd(7)), (5.1, 7, 7));
+    }
+
+    #[test]
+    fn what_is_missing_or_too_much_is_named() {
+        let message = |given: &[(&str, bool)]| not_one_left_out(given).to_string();
+        assert_eq!(
+            message(&[("--a", true), ("--b", true)]),
+            "--a and --b are all given: nothing is left to compute"
+        );
+        assert_eq!(
+            message(&[("--a", false), ("--b", false), ("--c", true)]),
+            "--a and --b are missing: only one can be computed"
+        );
+    }
+}

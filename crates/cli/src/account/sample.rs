@@ -1,0 +1,63 @@
+//! `sotto account sample`: amplification of any guarantee by secret sampling.
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use sotto_dp::{Adjacency, Count, closed};
+
+use super::flags::{AdjacencyName, delta, explain, non_negative, rate};
+use super::number::exact;
+use super::report::{Detail, Report};
+use crate::output::WithHint;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: sotto account sample --epsilon 1 --delta 1e-8 --rate 0.02\n\n\
+    This knows nothing of the mechanism but its guarantee. `sotto account \
+    sampled-gaussian` knows more, and gives less epsilon.")]
+pub(super) struct SampleArgs {
+    /// What holds for those that take part.
+    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
+    epsilon: f64,
+    /// The probability with which that may fail.
+    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
+    delta: f64,
+    /// The probability to take part.
+    #[arg(long, value_name = "Q", allow_negative_numbers = true)]
+    rate: f64,
+    /// Which inputs are neighbours.
+    #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
+    adjacency: AdjacencyName,
+}
+
+impl SampleArgs {
+    pub(super) fn report(self) -> Result<Report> {
+        let base = (non_negative("--epsilon", self.epsilon)?, delta(self.delta)?);
+        let rate = rate(self.rate)?;
+        let adjacency = Adjacency::from(self.adjacency);
+        if adjacency == Adjacency::Replace {
+            return Err(anyhow!(
+                "--adjacency replace: this theorem is about devices that are there or not"
+            ))
+            .hint("leave it out, or describe the events for `sotto account compose`");
+        }
+        let (epsilon, delta) = closed::sampled(base.0, base.1, rate).map_err(explain)?;
+        let note = "Nobody may see who took part, nor how many: this is the paper's model.";
+        Ok(Report {
+            epsilon,
+            epsilon_lower: None,
+            delta,
+            sigma: None,
+            adjacency,
+            accountant: "closed-form",
+            method: "amplification by Poisson sampling".to_owned(),
+            honest: None,
+            count: Some(Count::Hidden),
+            computed: &["epsilon", "delta"],
+            details: vec![
+                Detail::number("rate", rate),
+                Detail::text("unsampled_epsilon", base.0.into(), exact(base.0)),
+                Detail::text("unsampled_delta", base.1.into(), exact(base.1)),
+            ],
+            notes: vec![note.to_owned()],
+        })
+    }
+}

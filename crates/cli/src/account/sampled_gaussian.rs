@@ -1,0 +1,302 @@
+//! `sotto account sampled-gaussian`: noisy sums over secret random samples, as in private training.
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use serde_json::{Map, json};
+use sotto_dp::account::{Accountant, Question};
+use sotto_dp::calibrate::{self, Target};
+use sotto_dp::{Adjacency, Count, Event, Shape};
+
+use super::flags::{
+    AccountantName, AdjacencyName, CountName, Honest, ShapeName, at_least, delta, explain,
+    non_negative, not_one_left_out, positive, quotient_down, rate, whole,
+};
+use super::number::{down, exact, up};
+use super::report::{Detail, Report, accountant};
+use crate::output::{Output, WithHint};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Give all but one of --rate, --steps, --sigma, --epsilon and --delta.\n\n\
+    Examples:\n  \
+    sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \
+    sotto account sampled-gaussian --rate 0.01 --steps 1 --sigma 0.7764 --delta 1e-6 \\\n    \
+    --count seen --population 1e6 --shape one-hot\n\n\
+    Aggregators see how many devices took part: whatever is to hold against them needs --count seen.")]
+pub(super) struct SampledGaussianArgs {
+    /// The probability to take part in a step.
+    #[arg(long, value_name = "Q", allow_negative_numbers = true)]
+    rate: Option<f64>,
+    /// How many sums there are, each over a fresh sample.
+    #[arg(long, value_name = "T", value_parser = whole, allow_negative_numbers = true)]
+    steps: Option<u64>,
+    /// Standard deviation of the noise of each sum.
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    sigma: Option<f64>,
+    /// The privacy loss: odds change by a factor of e^epsilon at most.
+    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
+    epsilon: Option<f64>,
+    /// The probability with which that may fail.
+    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
+    delta: Option<f64>,
+    /// The largest norm of one contribution.
+    #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
+    sensitivity: f64,
+    /// How to count.
+    #[arg(long, value_enum, default_value_t = AccountantName::Best)]
+    accountant: AccountantName,
+    /// Which inputs are neighbours.
+    #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
+    adjacency: AdjacencyName,
+    /// Whether the number of devices that took part is seen.
+    #[arg(long, value_enum, default_value_t = CountName::Hidden)]
+    count: CountName,
+    /// How many other devices toss the same coin.
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    population: Option<u64>,
+    /// How far apart two contributions are, where that matters [default: vector].
+    #[arg(long, value_enum)]
+    shape: Option<ShapeName>,
+    #[command(flatten)]
+    honest: Honest,
+}
+
+/// What is done, apart from how often and with which rate and noise.
+#[derive(Clone, Copy)]
+struct Plan {
+    honest: Honest,
+    sensitivity: f64,
+    adjacency: Adjacency,
+    accountant: Accountant,
+    shape: Shape,
+    /// The honest others, where the count is seen.
+    seen: Option<u64>,
+}
+
+/// All five.
+#[derive(Clone, Copy)]
+struct Solved {
+    computed: &'static [&'static str],
+    rate: f64,
+    steps: u64,
+    sigma: f64,
+    /// As given.
+    epsilon: Option<f64>,
+    delta: f64,
+}
+
+impl Plan {
+    fn event(self, rate: f64, steps: u64, sigma: f64) -> Event {
+        let noise = self.honest.noise(sigma);
+        let once = match self.seen {
+            Some(population) => Event::SampledCountSeen {
+                rate,
+                population,
+                dummy_rate: 0.0,
+                sigma: quotient_down(noise, self.sensitivity),
+                shape: self.shape,
+            },
+            None => {
+                let of = Event::Gaussian { sigma: noise, sensitivity: self.sensitivity };
+                Event::PoissonSampled { rate, of: Box::new(of) }
+            }
+        };
+        Event::Repeated { times: steps, of: Box::new(once) }
+    }
+
+    fn target(self, epsilon: f64, delta: f64) -> Target {
+        let Self { adjacency, shape, accountant, .. } = self;
+        Target { epsilon, delta, adjacency, shape, accountant }
+    }
+
+    fn question(self, event: &Event) -> Question<'_> {
+        let Self { adjacency, shape, accountant, .. } = self;
+        Question { event, adjacency, shape, accountant }
+    }
+}
+
+impl SampledGaussianArgs {
+    pub(super) fn report(self, output: &Output) -> Result<Report> {
+        let plan = self.plan()?;
+        let solved = self.solve(plan)?;
+        let event = plan.event(solved.rate, solved.steps, solved.sigma);
+        // Of a delta of 1 nobody has to ask.
+        let at = solved.delta.min(1.0 - f64::EPSILON);
+        let answer = plan.question(&event).epsilon(at).map_err(explain)?;
+        let epsilon = solved.epsilon.unwrap_or(answer.epsilon.upper);
+        let mut details = self.details(plan, solved);
+        let mut notes: Vec<String> =
+            plan.honest.note("the noise and the crowd").into_iter().collect();
+        if plan.seen.is_none() {
+            notes.push(
+                "Nobody may see how many devices took part: this is the paper's model.".to_owned(),
+            );
+            if let Some(population) = self.population {
+                let (detail, note) = self.if_seen(plan, solved, population, output);
+                details.push(detail);
+                notes.push(note);
+            }
+        }
+        Ok(Report {
+            epsilon,
+            epsilon_lower: Some(answer.epsilon.lower.min(epsilon)),
+            delta: solved.delta,
+            sigma: Some(solved.sigma),
+            adjacency: plan.adjacency,
+            accountant: accountant(&answer),
+            method: answer.method.to_owned(),
+            honest: Some(plan.honest.fraction()?),
+            count: Some(Count::from(self.count)),
+            computed: solved.computed,
+            details,
+            notes,
+        })
+    }
+
+    /// The flags that describe the situation, checked.
+    fn plan(&self) -> Result<Plan> {
+        self.honest.fraction()?;
+        let adjacency = Adjacency::from(self.adjacency);
+        let population =
+            self.population.map(|value| at_least("--population", value, 1)).transpose()?;
+        if population.is_some() && adjacency != Adjacency::AddRemove {
+            return Err(anyhow!("--population has no meaning with --adjacency {adjacency}"))
+                .hint("leave out one of them: the count tells of a device that is there or not");
+        }
+        let seen = match (self.count, population) {
+            (CountName::Hidden, _) => None,
+            (CountName::Seen, Some(population)) => Some(self.others(population)?),
+            (CountName::Seen, None) => {
+                return Err(anyhow!("--count seen needs --population"))
+                    .hint("how many other devices toss the same coin");
+            }
+        };
+        if self.shape.is_some() && population.is_none() && adjacency != Adjacency::Replace {
+            return Err(anyhow!("--shape has no meaning while the count is hidden"))
+                .hint("leave it out, or give --count seen and --population");
+        }
+        Ok(Plan {
+            honest: self.honest,
+            sensitivity: positive("--sensitivity", self.sensitivity)?,
+            adjacency,
+            accountant: self.accountant.into(),
+            shape: self.shape.map_or(Shape::default(), Shape::from),
+            seen,
+        })
+    }
+
+    /// The honest part of the population.
+    fn others(&self, population: u64) -> Result<u64> {
+        match self.honest.others(population) {
+            0 => Err(anyhow!("--population is {population}: with --honest, nobody is left of it")),
+            others => Ok(others),
+        }
+    }
+
+    fn solve(&self, plan: Plan) -> Result<Solved> {
+        let q = self.rate.map(rate).transpose()?;
+        let steps = self.steps.map(|value| at_least("--steps", value, 1)).transpose()?;
+        let sigma = self.sigma.map(|value| positive("--sigma", value)).transpose()?;
+        let epsilon = self.epsilon.map(|value| non_negative("--epsilon", value)).transpose()?;
+        let delta = self.delta.map(delta).transpose()?;
+        Ok(match (q, steps, sigma, epsilon, delta) {
+            (Some(rate), Some(steps), Some(sigma), None, Some(delta)) => {
+                Solved { computed: &["epsilon"], rate, steps, sigma, epsilon, delta }
+            }
+            (Some(rate), Some(steps), Some(sigma), Some(at), None) => {
+                let event = plan.event(rate, steps, sigma);
+                let delta = plan.question(&event).delta(at).map_err(explain)?;
+                Solved { computed: &["delta"], rate, steps, sigma, epsilon, delta }
+            }
+            (Some(rate), Some(steps), None, Some(at), Some(delta)) => {
+                let make = |sigma: f64| plan.event(rate, steps, sigma);
+                let sigma = calibrate::sigma(plan.target(at, delta), make).map_err(explain)?;
+                Solved { computed: &["sigma"], rate, steps, sigma, epsilon, delta }
+            }
+            (None, Some(steps), Some(sigma), Some(at), Some(delta)) => {
+                let make = |rate: f64| plan.event(rate, steps, sigma);
+                let rate = calibrate::rate(plan.target(at, delta), make).map_err(explain)?;
+                Solved { computed: &["rate"], rate, steps, sigma, epsilon, delta }
+            }
+            (Some(rate), None, Some(sigma), Some(at), Some(delta)) => {
+                let make = |steps: u64| plan.event(rate, steps, sigma);
+                let steps = calibrate::times(plan.target(at, delta), make).map_err(explain)?;
+                Solved { computed: &["steps"], rate, steps, sigma, epsilon, delta }
+            }
+            _ => {
+                let given = [
+                    ("--epsilon", epsilon.is_some()),
+                    ("--delta", delta.is_some()),
+                    ("--sigma", sigma.is_some()),
+                    ("--rate", q.is_some()),
+                    ("--steps", steps.is_some()),
+                ];
+                return Err(not_one_left_out(&given));
+            }
+        })
+    }
+
+    fn details(&self, plan: Plan, solved: Solved) -> Vec<Detail> {
+        let shown =
+            if solved.computed == ["rate"] { down(solved.rate) } else { exact(solved.rate) };
+        let mut details = vec![
+            Detail::text("rate", solved.rate.into(), shown),
+            Detail::whole("steps", solved.steps),
+            Detail::number("sensitivity", plan.sensitivity),
+        ];
+        if let Some(population) = self.population {
+            let others = format!("{population} others");
+            details.push(Detail::text("population", population.into(), others));
+        }
+        if plan.seen.is_some() || plan.adjacency == Adjacency::Replace {
+            details.push(Detail::text("shape", json!(plan.shape), name(plan.shape)));
+        }
+        details
+    }
+
+    /// What the same costs if the count is seen, for the shape asked or for both.
+    fn if_seen(
+        &self,
+        plan: Plan,
+        solved: Solved,
+        population: u64,
+        output: &Output,
+    ) -> (Detail, String) {
+        const NAME: &str = "count_seen";
+        let shapes = match self.shape {
+            Some(shape) => vec![Shape::from(shape)],
+            None => vec![Shape::OneHot, Shape::Vector],
+        };
+        let mut values = Map::new();
+        let mut texts = Vec::new();
+        for shape in shapes {
+            let answer = self.others(population).and_then(|others| {
+                let plan = Plan { shape, seen: Some(others), accountant: Accountant::Best, ..plan };
+                let event = plan.event(solved.rate, solved.steps, solved.sigma);
+                plan.question(&event).epsilon_upper(solved.delta).map_err(explain)
+            });
+            match answer {
+                Ok(epsilon) => {
+                    values.insert(name(shape).to_owned(), json!(epsilon));
+                    texts.push(format!("{} ({})", up(epsilon), name(shape)));
+                }
+                Err(error) => output.remark(format!("With the count seen: {error}.")),
+            }
+        }
+        if texts.is_empty() {
+            let note = "What it costs if the count is seen cannot be told here.";
+            return (Detail::text(NAME, json!(null), "no answer"), note.to_owned());
+        }
+        let text = texts.join(", ");
+        let note = format!(
+            "Aggregators do see it: for them, among {population} others, epsilon is {text}."
+        );
+        (Detail::text(NAME, values.into(), format!("epsilon {text}")), note)
+    }
+}
+
+fn name(shape: Shape) -> &'static str {
+    match shape {
+        Shape::OneHot => "one-hot",
+        Shape::Vector => "vector",
+    }
+}
