@@ -1,9 +1,10 @@
-//! Benchmarks of the binary `sotto`: `cargo xtask bench aggregate | scale`.
+//! Benchmarks: `cargo xtask bench aggregate | scale | account`.
 //!
-//! [`setup`] keeps tasks and prepared reports from run to run, [`run`] measures one run, [`floor`]
-//! what the cryptography alone costs, [`table`] prints.
+//! The first two run the binary `sotto`: [`setup`] keeps tasks and prepared reports from run to run, [`run`] measures one run, [`floor`]
+//! what the cryptography alone costs, [`table`] prints. [`account`] runs the privacy accountant beside its peer.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
 
+mod account;
 mod floor;
 mod load;
 mod prepare;
@@ -14,6 +15,7 @@ mod table;
 mod workload;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -26,7 +28,7 @@ use crate::run::Measured;
 use crate::setup::{PORTS, Setup};
 use crate::workload::Workload;
 
-/// Benchmarks of the release binary.
+/// Benchmarks of the release build.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench")]
 struct Arguments {
@@ -52,6 +54,11 @@ enum Benchmark {
         #[arg(long, value_name = "N")]
         reports: Vec<u64>,
     },
+    /// The privacy accountant against `dp-accounting`, in the same run.
+    Account {
+        #[command(flatten)]
+        options: account::Options,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -65,15 +72,19 @@ struct Options {
 }
 
 fn main() -> Result<()> {
-    let benchmark = Arguments::parse().benchmark;
-    let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let traffic = proxy::start(address(PORTS.helper_public), address(PORTS.helper))?;
-    match benchmark {
+    match Arguments::parse().benchmark {
         Benchmark::Aggregate { options, leader_selected } => {
-            aggregate(options, leader_selected, &traffic)
+            aggregate(options, leader_selected, counted()?.as_ref())
         }
-        Benchmark::Scale { options, reports } => scale(options, &reports, &traffic),
+        Benchmark::Scale { options, reports } => scale(options, &reports, counted()?.as_ref()),
+        Benchmark::Account { options } => account::run(&options),
     }
+}
+
+/// The pipe between leader and helper.
+fn counted() -> Result<Arc<Traffic>> {
+    let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    proxy::start(address(PORTS.helper_public), address(PORTS.helper))
 }
 
 fn aggregate(options: Options, leader_selected: bool, traffic: &Traffic) -> Result<()> {
