@@ -13,6 +13,7 @@ mod report;
 mod sample;
 mod sampled_gaussian;
 mod shuffle;
+mod wrap;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -23,9 +24,15 @@ use crate::output::{Outcome, Output};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Leave out the parameter that you want to know. Every epsilon is an upper bound; where a \
-    method knows how far below it the truth can be, both ends are printed. docs/privacy-accounting.md has \
-    the theorems and what they assume.\n\nExample:\n  \
-    sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8"
+    method knows how far below it the truth can be, both ends are printed.\n\n\
+    (epsilon, delta): whatever is concluded from the result is at most e^epsilon times as likely with a \
+    given device as without it, plus delta. --adjacency, --count and --honest say for whom and against \
+    whom. Sotto judges every recipe with the count seen and half of the devices honest.\n\n\
+    Examples:\n  \
+    sotto account gaussian --epsilon 1 --delta 1e-8           how much noise for epsilon 1\n  \
+    sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \
+    sotto account shuffle --epsilon0 4 --n 10000 --delta 1e-10\n\n\
+    docs/privacy-accounting.md has the theorems, what they assume, and the fields of --json."
 )]
 pub(crate) struct AccountArgs {
     #[command(subcommand)]

@@ -47,13 +47,19 @@ fn answer(line: &str) -> Value {
         assert!(value.get(key).is_some(), "{line}: no {key}");
     }
     if let Some(lower) = value["epsilon_lower"].as_f64() {
-        assert!(lower <= number(&value, "epsilon"), "{line}: {value}");
+        let upper = value["epsilon"].as_f64().unwrap_or(f64::INFINITY);
+        assert!(lower <= upper, "{line}: {value}");
     }
     value
 }
 
 fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_else(|| panic!("{key}: {value}"))
+}
+
+/// A sentence without its line breaks.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// `found` is `truth` or above it by a part of `slack` at most.
@@ -138,7 +144,7 @@ fn sampled_gaussian_is_bracketed() {
     let text = shown(line);
     assert!(row(&text, "epsilon").starts_with("1.02"), "{text}");
     assert!(row(&text, "between").ends_with("(certified)"), "{text}");
-    assert!(text.contains("a factor of 2.78 (e^epsilon), except with probability 1e-8."), "{text}");
+    assert!(text.contains("at most 2.78 times (e^epsilon) as likely"), "{text}");
     assert!(text.contains("the paper's model"), "{text}");
     // Everybody, once: no sampling.
     let all = answer("sampled-gaussian --rate 1 --steps 1 --sigma 5.1 --delta 1e-8");
@@ -177,17 +183,21 @@ fn the_count_matters() {
     just_above(number(&hidden, "epsilon"), 1.0, 1e-3);
     just_above(number(&hidden["count_seen"], "one-hot"), 3.32, 3e-3);
     just_above(number(&hidden["count_seen"], "vector"), 7.675, 1e-3);
-    let text = shown(line);
+    let text = words(&shown(line));
     assert!(text.contains("this is the paper's model. Aggregators do see it"), "{text}");
     for (shape, epsilon) in [("one-hot", 3.32), ("vector", 7.675)] {
         let seen = answer(&format!("{line} --count seen --shape {shape}"));
         just_above(number(&seen, "epsilon"), epsilon, 3e-3);
         assert_eq!((&seen["count"], &seen["shape"]), (&"seen".into(), &shape.into()));
-        assert!(seen["meaning"].as_str().unwrap().contains("and how many devices took part"));
+        assert!(seen["meaning"].as_str().unwrap().contains("the number of devices in it"));
+        assert!(!shown(&format!("{line} --count seen --shape {shape}")).contains("Sotto's own"));
     }
     // Fewer honest devices hide less.
     let half = answer(&format!("{line} --count seen --shape one-hot --honest 0.5"));
     assert!(number(&half, "epsilon") > 3.4, "{half}");
+    assert_eq!(half["honest_population"], 500_000);
+    let text = shown(&format!("{line} --count seen --shape one-hot --honest 0.5"));
+    assert_eq!(row(&text, "population"), "1000000 others, 500000 honest");
 }
 
 #[test]
@@ -215,10 +225,15 @@ fn shuffle_any_one_of_four() {
     assert_eq!(value["adjacency"], "replace");
     // The paper's own example is outside of the closed form.
     assert_eq!(value["closed_form"], Value::Null);
+    assert_eq!(value["closed_form_valid"], false);
+    assert!(value["closed_form_reason"].as_str().unwrap().ends_with("= 3.94546"), "{value}");
+    // The attacks that are known do not reach the bound.
+    assert_eq!(value["accountant"], "bound");
     let text = shown("shuffle --epsilon0 4 --n 10000 --delta 1e-10");
     assert!(row(&text, "closed form").starts_with("not valid"), "{text}");
     let closed = answer("shuffle --epsilon0 4 --n 20000 --delta 1e-10");
     just_above(number(&closed, "closed_form"), 0.888_448_675_552_366_2, 1e-9);
+    assert_eq!(closed["closed_form_valid"], true);
 
     let local = number(&answer("shuffle --epsilon 0.5 --n 10000 --delta 1e-10"), "epsilon0");
     let back = answer(&format!("shuffle --epsilon0 {local} --n 10000 --delta 1e-10"));
@@ -240,6 +255,8 @@ fn shuffle_knows_the_mechanism_and_the_honest_crowd() {
     assert!(krr < generic, "{krr} {generic}");
     let half = epsilon("shuffle --epsilon0 4 --n 10001 --delta 1e-10 --honest 0.5");
     assert_eq!(half, epsilon("shuffle --epsilon0 4 --n 5001 --delta 1e-10"));
+    let text = words(&shown("shuffle --epsilon0 4 --n 10001 --delta 1e-10 --honest 0.5"));
+    assert!(text.contains("of the crowd, 5001 of 10001, is relied on"), "{text}");
 }
 
 #[test]
@@ -265,9 +282,17 @@ fn donation_gives_all_bounds_and_the_best() {
         .fold(f64::INFINITY, f64::min);
     assert_eq!(number(&value, "best"), least);
     assert_eq!(value["best"], value["epsilon"]);
+    for name in ["poisson", "random_allocation"] {
+        let lower = number(&value, &format!("{name}_lower"));
+        assert!(lower > 0.0 && lower <= number(&value, name), "{value}");
+    }
     let text = shown("donation --epsilon 1 --delta 1e-8 --slots 100");
     assert!(row(&text, "random allocation").ends_with("(certified)"), "{text}");
+    // The bracket is there once.
+    assert!(!text.contains("best"), "{text}");
+    let text = words(&text);
     assert!(text.contains("63.4 % find a slot"), "{text}");
+    assert!(text.contains("whether or not it found a slot"), "{text}");
 }
 
 fn write(folder: &Path, text: &str) -> String {
@@ -310,6 +335,117 @@ fn compose_reads_stdin() {
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     // Four times with twice the noise is once.
     just_above(number(&value, "epsilon"), 1.000_063_849_958_526, 1e-6);
+}
+
+#[test]
+fn the_sentence_is_about_being_there() {
+    let meaning = |line: &str| answer(line)["meaning"].as_str().unwrap().to_owned();
+    let plain = meaning("gaussian --sigma 5.1 --delta 1e-8");
+    assert!(plain.contains("with a given device as without it"), "{plain}");
+    assert!(plain.contains("plus 1e-8 (delta)"), "{plain}");
+    assert!(plain.contains("if it is seen, use --adjacency replace"), "{plain}");
+    let line = "sampled-gaussian --rate 0.02 --steps 25 --sigma 5.1 --delta 1e-8";
+    let sampled = meaning(line);
+    assert!(sampled.contains("among those that may be sampled as without it"), "{sampled}");
+    assert!(sampled.contains("whether or not it was sampled"), "{sampled}");
+    let advice = "add --count seen --population N, and --honest 0.5 as every recipe is judged.";
+    assert!(words(&shown(line)).contains(advice));
+    let replaced = meaning("gaussian --sigma 5.1 --delta 1e-8 --adjacency replace --count seen");
+    assert!(replaced.contains("with one value of a given device as with another"), "{replaced}");
+    assert!(replaced.contains("the result and the number of devices in it"), "{replaced}");
+    let zero = meaning("gaussian --sigma 5.1 --delta 1e-8 --adjacency zero-out");
+    assert!(zero.contains("as with the null value in its place"), "{zero}");
+    let hopeless = meaning("gaussian --sigma 0.1 --delta 1e-8");
+    assert!(hopeless.contains("That protects hardly anybody."), "{hopeless}");
+    for text in [shown(line), shown("donation --epsilon 1 --delta 1e-8 --slots 100")] {
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+}
+
+#[test]
+fn the_count_seen_under_zero_out() {
+    let line = "sampled-gaussian --rate 0.01 --steps 1 --sigma 0.7764 --delta 1e-6 \
+                --adjacency zero-out --population 1e6";
+    let hidden = answer(line);
+    let seen = answer(&format!("{line} --count seen"));
+    // It tells next to nothing there.
+    just_above(number(&seen, "epsilon"), number(&hidden, "epsilon"), 1e-2);
+    assert_eq!(hidden["count_seen"]["any"], seen["epsilon"]);
+    assert_eq!(seen.get("shape"), None);
+}
+
+#[test]
+fn a_search_that_ends_at_a_limit_says_so() {
+    let line = "sampled-gaussian --steps 1 --sigma 50 --delta 1e-6 --epsilon 1";
+    let value = answer(line);
+    assert_eq!(number(&value, "rate"), 1.0);
+    assert!((0.07..0.072).contains(&number(&value, "epsilon_reached")), "{value}");
+    assert_eq!(row(&shown(line), "reached"), "0.0709607 (epsilon)");
+    let line = "sampled-gaussian --rate 1e-9 --sigma 50 --delta 1e-6 --epsilon 5";
+    let value = answer(line);
+    assert_eq!((&value["steps"], &value["steps_at_least"]), (&(1_u64 << 39).into(), &true.into()));
+    assert_eq!(row(&shown(line), "steps"), "at least 549755813888");
+    // A target that is met closely needs no more words.
+    let text = shown("sampled-gaussian --rate 0.02 --steps 100 --epsilon 1 --delta 1e-8");
+    assert!(!text.contains("reached"), "{text}");
+}
+
+#[test]
+fn compose_tells_what_it_counted_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = r#"{"event":"sampled_count_seen","rate":0.01,"population":1000000,"sigma":0.7764}"#;
+    let path = write(folder.path(), seen);
+    let line = format!("compose --events {path} --delta 1e-6");
+    just_above(number(&answer(&line), "epsilon"), 7.675, 3e-3);
+    let one_hot = answer(&format!("{line} --shape one-hot"));
+    just_above(number(&one_hot, "epsilon"), 3.32, 3e-3);
+    assert_eq!((&one_hot["shape"], &one_hot["count"]), (&"one-hot".into(), &"seen".into()));
+    assert_eq!(row(&shown(&line), "events"), "1 release from 1 event");
+
+    let both = format!(r#"{{"event":"composed","of":[{seen},{{"event":"gaussian","sigma":5}}]}}"#);
+    let path = write(folder.path(), &both);
+    let line = format!("compose --events {path} --delta 1e-6");
+    assert_eq!(answer(&line)["count"], "mixed");
+    assert_eq!(row(&shown(&line), "count"), "mixed");
+
+    let path = write(folder.path(), r#"{"event":"gaussian","sigma":5.1}"#);
+    let line = format!("compose --events {path} --delta 1e-8");
+    let text = words(&shown(&line));
+    assert!(text.contains("must be hidden: if it is seen, use --adjacency replace"), "{text}");
+    let replaced = shown(&format!("{line} --adjacency replace"));
+    assert_eq!(row(&replaced, "shape"), "vector");
+    refused(&format!("{line} --shape one-hot"), &["--shape has no meaning: no event leaves"]);
+}
+
+#[test]
+fn infinity_is_no_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), r#"{"event":"approximate_dp","epsilon":1,"delta":0.1}"#);
+    let line = format!("compose --events {path} --delta 1e-6");
+    assert_eq!(answer(&line)["epsilon"], "inf");
+    assert_eq!(row(&shown(&line), "epsilon"), "unbounded");
+}
+
+#[test]
+fn the_documentation_is_what_is_printed() {
+    let page = include_str!("../../../docs/privacy-accounting.md");
+    let first = "sampled-gaussian --rate 0.02 --sigma 5.1 --steps 2500 --delta 1e-8";
+    let block = format!("$ sotto account {first}\n{}```", shown(first));
+    assert!(page.contains(&block), "{block}");
+    let folder = tempfile::tempdir().unwrap();
+    let files: Vec<&str> =
+        page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let flags = ["training.json --delta 1e-8", "shuffle.json --delta 1e-10 --adjacency replace"];
+    assert_eq!(files.len(), flags.len());
+    for (text, flags) in files.into_iter().zip(flags) {
+        let (name, others) = flags.split_once(' ').unwrap();
+        std::fs::write(folder.path().join(name), text).unwrap();
+        let path = folder.path().join(name);
+        let shown = shown(&format!("compose --events {} {others}", path.display()));
+        let claim =
+            format!("`sotto account compose --events {flags}`, epsilon {}", row(&shown, "epsilon"));
+        assert!(page.contains(&claim), "{claim}");
+    }
 }
 
 /// Exit code 2, the same words for people and for programs, and every part of `parts` in them.
@@ -385,7 +521,27 @@ fn nonsense_is_named() {
         ),
         (
             "sampled-gaussian --rate 0.1 --steps 1 --sigma 1 --delta 1e-8 --count seen --population 9 --adjacency replace",
+            &["--count seen is not covered with --adjacency replace", "zero-out"],
+        ),
+        (
+            "sampled-gaussian --rate 0.1 --steps 1 --sigma 1 --delta 1e-8 --population 9 --adjacency replace",
             &["--population has no meaning with --adjacency replace", "leave out one"],
+        ),
+        (
+            "sampled-gaussian --rate 0.1 --steps 1 --sigma 1 --delta 1e-8 --shape vector --adjacency zero-out",
+            &["--shape has no meaning with --adjacency zero-out"],
+        ),
+        (
+            "sampled-gaussian --rate 0.1 --steps 1e16 --sigma 1 --delta 1e-8",
+            &["at most 9007199254740992 (2^53)"],
+        ),
+        (
+            "gaussian --sigma 5 --delta 1e-8 --count seen",
+            &["--count seen: the number", "if it is seen, use --adjacency replace"],
+        ),
+        (
+            "discrete-gaussian --sigma 5 --delta 1e-8 --count seen",
+            &["--count seen: the number", "if it is seen, use --adjacency replace"],
         ),
         (
             "sampled-gaussian --rate 0.1 --steps 1 --sigma 1 --delta 1e-8 --shape vector",
@@ -439,12 +595,20 @@ fn mistakes_in_events_are_found() {
     let folder = tempfile::tempdir().unwrap();
     for (text, part) in [
         ("{\"event\":", "not JSON: EOF while parsing a value at line 1 column 9"),
-        (r#"{"event":"gauss","sigma":1}"#, "at $: unknown variant `gauss`"),
+        (
+            r#"{"event":"gauss","sigma":1}"#,
+            "$.event: there is no event `gauss`; did you mean `gaussian`?",
+        ),
+        (r#"{"event":"gaussian","sigma":"5"}"#, "$.sigma must be a number"),
+        (r#"{"event":"gaussian","sigma":5,"sigma":9}"#, "$.sigma is written twice at line 1"),
         (
             r#"{"event":"composed","of":[{"event":"gaussian","sigma":-1}]}"#,
-            "at $.of[0].sigma: it is -1",
+            "$.of[0].sigma is -1: it must be",
         ),
-        (r#"{"event":"repeated","times":2,"of":{"event":"zcdp"}}"#, "at $.of: missing field `rho`"),
+        (
+            r#"{"event":"repeated","times":2,"of":{"event":"zcdp"}}"#,
+            "$.of.rho is missing: zcdp needs it",
+        ),
     ] {
         let path = write(folder.path(), text);
         refused(&format!("compose --events {path} --delta 1e-8"), &["--events: ", &path, part]);

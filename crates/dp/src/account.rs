@@ -59,6 +59,7 @@ impl Question<'_> {
                         let winner = if a.epsilon.upper < b.epsilon.upper { a } else { b };
                         Ok(Answer { epsilon, ..winner })
                     }
+                    (Err(a), Err(b)) => Err(more_telling(a, b)),
                     (Err(_), only) | (only, Err(_)) => only,
                 }
             }
@@ -76,12 +77,13 @@ impl Question<'_> {
             Accountant::Pld => pld(),
             Accountant::Best => match (pld(), rdp()) {
                 (Ok(a), Ok(b)) => Ok(a.min(b)),
+                (Err(a), Err(b)) => Err(more_telling(b, a)),
                 (Err(_), only) | (only, Err(_)) => only,
             },
         }
     }
 
-    /// The smallest delta (to 1e-9 relative, rounded up) at which `epsilon` holds; an error if that is not below 1.
+    /// The smallest delta (to 1e-6 relative, rounded up) at which `epsilon` holds; an error if that is not below 1.
     pub fn delta(&self, epsilon: f64) -> Result<f64, Error> {
         non_negative("epsilon", epsilon)?;
         self.event.check()?;
@@ -104,7 +106,7 @@ impl Question<'_> {
                 return Ok(exp(high));
             }
         }
-        let found = crossing(excess, (low, 1.0), (high, -1.0), 0.0, 1e-9);
+        let found = crossing(excess, (low, 1.0), (high, -1.0), 0.0, 1e-6);
         Ok(up(exp(found.high), 1e-12))
     }
 
@@ -118,6 +120,14 @@ impl Question<'_> {
         let (epsilon, method) = pld::event_epsilon(self.event, self.adjacency, self.shape, delta)?;
         let accountant = if method == pld::COMPOSED { Accountant::Pld } else { Accountant::Best };
         Ok(Answer { epsilon, accountant, method })
+    }
+}
+
+/// Of the two accountants' errors the one about the event itself, not about the other accountant.
+fn more_telling(rdp: Error, pld: Error) -> Error {
+    match (&rdp, &pld) {
+        (Error::Unsupported { .. }, _) => pld,
+        _ => rdp,
     }
 }
 

@@ -67,3 +67,12 @@ fn in_range(
 ) -> Result<f64, Error> {
     if holds { Ok(value) } else { Err(Error::OutOfRange { name, value, range }) }
 }
+
+/// A number of things that must not be more than `most`, which is 2^40.
+pub(crate) fn at_most(name: &'static str, value: u64, most: u64) -> Result<u64, Error> {
+    if value > most {
+        let range = "at most 2^40 (about 1e12)";
+        return Err(Error::OutOfRange { name, value: value as f64, range });
+    }
+    Ok(value)
+}

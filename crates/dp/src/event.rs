@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Shape;
-use crate::error::{Error, at_least_one, non_negative, positive, rate};
+use crate::error::{Error, at_least_one, at_most, non_negative, positive, rate};
 
 /// One release, or several. The JSON form carries the kind in the field `event`:
 /// `{"event":"poisson_sampled","rate":0.02,"of":{"event":"gaussian","sigma":5.1}}`.
@@ -18,15 +18,16 @@ pub enum Event {
         #[serde(default = "one")]
         sensitivity: f64,
     },
-    /// An integer sum plus discrete Gaussian noise.
+    /// One whole number plus discrete Gaussian noise. (Vectors: `distributed_discrete_gaussian`, with one party if need
+    /// be. No direction is known to be the worst one there, so a number of the same norm is not a bound.)
     DiscreteGaussian {
         /// The parameter sigma of the noise (for large values its standard deviation).
         sigma: f64,
-        /// Norm of one contribution, in integer units.
+        /// The largest contribution to that number.
         #[serde(default = "one_unit")]
         sensitivity: u64,
     },
-    /// An integer sum in which each of `parties` contributions carries its own discrete Gaussian noise.
+    /// An integer vector in which each of `parties` contributions carries its own discrete Gaussian noise.
     DistributedDiscreteGaussian {
         /// The parameter sigma of each party's noise, in integer units.
         sigma: f64,
@@ -88,7 +89,8 @@ pub enum Event {
         /// What is done with them.
         of: Box<Event>,
     },
-    /// Poisson sampling by a leader that stops at `max_batch` contributions (a uniform subset of those that came).
+    /// Poisson sampling by a leader that stops at `max_batch` contributions (a uniform subset of those that came). Only
+    /// the sum is seen, not the count.
     TruncatedPoisson {
         /// The probability to take part.
         rate: f64,
@@ -192,6 +194,7 @@ impl Event {
             Self::TruncatedPoisson { rate: q, population, max_batch, sigma, .. } => {
                 rate("rate", *q)?;
                 at_least_one("population", *population)?;
+                at_most("population", *population, LARGEST_POPULATION)?;
                 at_least_one("max_batch", *max_batch)?;
                 positive("sigma", *sigma)?;
             }
@@ -209,6 +212,18 @@ impl Event {
             | Self::Repeated { .. } => self.check_wrapper()?,
         }
         Ok(())
+    }
+
+    /// The event inside of compositions of one and repetitions of one.
+    pub(crate) fn unwrapped(&self) -> &Self {
+        match self {
+            Self::Composed { of } => match &of[..] {
+                [only] => only.unwrapped(),
+                _ => self,
+            },
+            Self::Repeated { times: 1, of } => of.unwrapped(),
+            _ => self,
+        }
     }
 
     fn check_wrapper(&self) -> Result<(), Error> {
@@ -246,6 +261,9 @@ impl Event {
         }
     }
 }
+
+/// The largest population whose counts are looked at one by one.
+const LARGEST_POPULATION: u64 = 1 << 40;
 
 fn two_symbols(k: u64) -> Result<(), Error> {
     if k < 2 {

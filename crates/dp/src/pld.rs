@@ -28,6 +28,9 @@ use crate::{Adjacency, Bracket, Error, Event, Shape, closed, discrete};
 /// The method of composed events; single ones have closed forms or exact sums.
 pub(crate) const COMPOSED: &str = "privacy loss distribution, connect-the-dots";
 
+/// The method of single releases whose worst pair is known.
+const EXACT: &str = "exact hockey-stick divergence";
+
 /// The epsilon of an event, and the method in words.
 pub(crate) fn event_epsilon(
     event: &Event,
@@ -48,9 +51,16 @@ pub(crate) fn event_epsilon(
         match leaf {
             Event::DiscreteGaussian { sigma, sensitivity } if adjacency != Adjacency::Replace => {
                 let epsilon = discrete::epsilon(*sigma, *sensitivity, delta)?;
-                return Ok((epsilon, "exact hockey-stick divergence"));
+                return Ok((epsilon, EXACT));
             }
             Event::Shuffled { .. } => return Ok((context.black_box(leaf)?.0, "shuffle bound")),
+            Event::PoissonSampled { rate, of } if adjacency == Adjacency::Replace => {
+                // Only a shuffle has a bound of its own here.
+                if let Event::Shuffled { .. } = of.unwrapped() {
+                    let bound = context.without_replacement(*rate, of.unwrapped(), delta)?;
+                    return Ok((bound.0, "amplification by sampling"));
+                }
+            }
             Event::RandomAllocation { .. } => {
                 return Ok((context.black_box(leaf)?.0, "random allocation, exact law of the sum"));
             }
@@ -60,7 +70,7 @@ pub(crate) fn event_epsilon(
             _ => {}
         }
     }
-    let replaced = |event: &Event| matches!(event, Event::PoissonSampled { of, .. } if !matches!(**of, Event::Shuffled { .. }));
+    let replaced = |event: &Event| matches!(event, Event::PoissonSampled { of, .. } if !matches!(of.unwrapped(), Event::Shuffled { .. }));
     if adjacency == Adjacency::Replace && leaves.iter().any(|(leaf, _)| replaced(leaf)) {
         return two_steps(event, &leaves, shape, delta);
     }
@@ -69,8 +79,13 @@ pub(crate) fn event_epsilon(
     let outside: f64 =
         pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
     let rest = delta - outside;
+    if !(rest > 0.0) {
+        return Ok((Bracket { lower: 0.0, upper: f64::INFINITY }, COMPOSED));
+    }
     if let ([pair], [(_, 1)]) = (&pairs[..], &leaves[..]) {
-        return Ok((single(pair, rest, delta), "exact hockey-stick divergence"));
+        let exact = pair.attained && pair.lower.is_none();
+        let method = if exact { EXACT } else { "hockey-stick divergence of a dominating pair" };
+        return Ok((single(pair, rest, delta), method));
     }
     let attained = pairs.iter().all(|pair| pair.attained);
     let one_law = attained && pairs.iter().all(|pair| pair.lower.is_none());
@@ -116,6 +131,9 @@ pub(crate) fn event_epsilon_upper(
     let outside: f64 =
         pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
     let rest = delta - outside;
+    if !(rest > 0.0) {
+        return Ok(f64::INFINITY);
+    }
     let forward = epsilon_upper(&parts(&pairs, &leaves, 0, false), rest);
     Ok(forward.max(epsilon_upper_beside(forward, &parts(&pairs, &leaves, 1, false), rest)))
 }
@@ -132,7 +150,7 @@ fn two_steps(
         Event::Gaussian { .. } | Event::DiscreteGaussian { .. } | Event::Laplace { .. } => true,
         Event::PoissonSampled { of, .. } => {
             matches!(
-                **of,
+                of.unwrapped(),
                 Event::Gaussian { .. } | Event::DiscreteGaussian { .. } | Event::Laplace { .. }
             )
         }

@@ -5,11 +5,16 @@
 //! liars, a release has at least `B/2` honest ones; the liars' noise and coins are known to the adversary, so the
 //! noise that counts has half of the variance and the crowd that counts half of the size.
 //!
+//! **What is assumed.** Below the minimum batch nobody learns anything, the count included. An aggregator that breaks this
+//! rule, or is broken into, sees the count of a batch that is never released; among very few devices that count says
+//! who is there. The rule does not cover that.
+//!
 //! **Gaussian.** Let `n` be the largest number of other honest devices for which a release, the device included, has
 //! probability at most `eta`. With fewer others, nothing but the word "nothing" is seen except with probability `eta`:
 //! that is (0, eta)-DP. With more, the view is a post-processing of the view with exactly `n` others and no minimum
-//! at all: toss the coins of the rest and add them to count and sum, and withhold the result where it is below the
-//! minimum. So one pair, count seen with `n` others, bounds every population at once, also one that changes from
+//! at all and the least noise: toss the coins of the rest, add them to count and sum, add the noise that is missing (there
+//! is never less than half of the variance in a release), and withhold the result where it is below the minimum. So one
+//! pair, count seen with `n` others, bounds every population at once, also one that changes from
 //! round to round, at the price of `eta` for each round.
 //!
 //! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform subset of the `n`
@@ -25,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{Accountant, Question};
 use crate::calibrate::smallest_crowd;
-use crate::error::{self, at_least_one, non_negative, positive, rate};
+use crate::error::{self, at_least_one, at_most, non_negative, positive, rate};
 use crate::math::search::crossing;
 use crate::math::{binomial, down, ln, log1p, sqrt, up};
 use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
@@ -97,6 +102,7 @@ impl Terms {
         rate("rate", self.rate)?;
         rate("dummy_rate", self.dummy_rate)?;
         at_least_one("min_batch", self.min_batch)?;
+        at_most("min_batch", self.min_batch, 1 << 40)?;
         at_least_one("rounds", self.rounds)?;
         match self.mechanism {
             Mechanism::None => {}
@@ -209,7 +215,7 @@ fn response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Err
     }
     let own = own.min(0.5);
     let shuffled = shuffle::krr_epsilon(epsilon0, k, crowd, own)?.upper;
-    let epsilon = up(crate::math::ln_sampled(rate, shuffled), 1e-12);
+    let epsilon = up(crate::math::ln_sampled(rate, shuffled), 1e-12).min(epsilon0);
     if terms.rounds == 1 {
         return Ok(epsilon);
     }

@@ -1,20 +1,23 @@
 //! `sotto account compose`: several releases, described in a file.
 
 mod events;
+mod fields;
+mod json;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use serde_json::json;
 use sotto_dp::account::Question;
-use sotto_dp::{Adjacency, Count, Shape};
+use sotto_dp::{Adjacency, Shape};
 
 use super::flags::{
-    AccountantName, AdjacencyName, Honest, ShapeName, delta, explain, non_negative,
+    AccountantName, AdjacencyName, Honest, ShapeName, counted, delta, explain_event, non_negative,
     not_one_left_out,
 };
-use super::report::{Detail, Report, accountant};
+use super::report::{Among, Detail, Report, accountant};
+use crate::output::WithHint;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Give one of --epsilon and --delta.\n\nExample of a file:\n  \
@@ -30,15 +33,16 @@ use super::report::{Detail, Report, accountant};
     truncated_poisson rate population max_batch sigma shape=vector\n  \
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
     shuffled n of                                   random_allocation slots of\n  \
-    composed of                                     repeated times of")]
+    composed of                                     repeated times of\n\n\
+    docs/privacy-accounting.md has the units, the ranges and what may be inside of what.")]
 pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     events: PathBuf,
-    /// The privacy loss: odds change by a factor of e^epsilon at most.
+    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// The probability with which that may fail.
+    /// What is added to that.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
     /// How to count.
@@ -47,7 +51,8 @@ pub(super) struct ComposeArgs {
     /// Which inputs are neighbours.
     #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
     adjacency: AdjacencyName,
-    /// How far apart two contributions are, where that matters [default: vector].
+    /// How far apart two contributions are: with --adjacency replace, and for events that have a shape and do
+    /// not say which [default: vector].
     #[arg(long, value_enum)]
     shape: Option<ShapeName>,
     #[command(flatten)]
@@ -59,48 +64,55 @@ impl ComposeArgs {
         let honest = self.honest.fraction()?;
         let epsilon = self.epsilon.map(|value| non_negative("--epsilon", value)).transpose()?;
         let given = self.delta.map(delta).transpose()?;
-        let written = events::read(&self.events)?;
-        let event = events::honest_part(written, self.honest)?;
+        let adjacency = Adjacency::from(self.adjacency);
+        let written = events::read(&self.events, self.shape)?;
+        if self.shape.is_some() && written.shaped == 0 && adjacency != Adjacency::Replace {
+            return Err(anyhow!("--shape has no meaning: no event leaves its shape open"))
+                .hint("leave it out, or give --adjacency replace");
+        }
+        let event = events::honest_part(written.event, self.honest)?;
         let question = Question {
             event: &event,
-            adjacency: self.adjacency.into(),
+            adjacency,
             shape: self.shape.map_or(Shape::default(), Shape::from),
             accountant: self.accountant.into(),
         };
         let (computed, delta): (&[&str], f64) = match (given, epsilon) {
             (Some(delta), None) => (&["epsilon"], delta),
-            (None, Some(epsilon)) => (&["delta"], question.delta(epsilon).map_err(explain)?),
+            (None, Some(epsilon)) => (&["delta"], question.delta(epsilon).map_err(explain_event)?),
             (delta, epsilon) => {
                 let given = [("--epsilon", epsilon.is_some()), ("--delta", delta.is_some())];
                 return Err(not_one_left_out(&given));
             }
         };
         // Of a delta of 1 nobody has to ask.
-        let answer = question.epsilon(delta.min(1.0 - f64::EPSILON)).map_err(explain)?;
+        let answer = question.epsilon(delta.min(1.0 - f64::EPSILON)).map_err(explain_event)?;
         let epsilon = epsilon.unwrap_or(answer.epsilon.upper);
-        let (kinds, releases) = events::size(&event);
-        let text = format!("{releases} releases of {kinds} kinds");
-        let count = events::count(&event);
-        let mut notes: Vec<String> =
-            self.honest.note("the noise and the crowds").into_iter().collect();
-        if count == Some(Count::Hidden) {
-            let note = "Where devices are sampled, nobody may see how many took part: this is the \
-                        paper's model.";
-            notes.push(note.to_owned());
+        let (entries, releases) = events::size(&event);
+        let text = format!("{} from {}", counted(releases, "release"), counted(entries, "event"));
+        let mut details = vec![Detail::text("events", json!(releases), text)];
+        if adjacency == Adjacency::Replace || self.shape.is_some() {
+            let shape = self.shape.unwrap_or(ShapeName::Vector).name();
+            details.push(Detail::text("shape", shape.into(), shape));
         }
+        let counts = events::Counts::of(&event, adjacency);
+        let note = self.honest.note("the noise and the crowds");
         Ok(Report {
             epsilon,
             epsilon_lower: Some(answer.epsilon.lower.min(epsilon)),
+            reached: None,
             delta,
             sigma: None,
-            adjacency: Adjacency::from(self.adjacency),
+            adjacency,
+            among: if events::sampled(&event) { Among::Sampled } else { Among::All },
             accountant: accountant(&answer),
             method: answer.method.to_owned(),
             honest: Some(honest),
-            count,
+            count: counts.view(),
             computed,
-            details: vec![Detail::text("events", json!(releases), text)],
-            notes,
+            details,
+            notes: note.into_iter().chain(counts.notes()).collect(),
+            advice: None,
         })
     }
 }

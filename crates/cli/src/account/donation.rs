@@ -3,11 +3,11 @@
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use sotto_dp::{Adjacency, Bracket, Count, allocation};
+use sotto_dp::{Adjacency, allocation};
 
 use super::flags::{at_least, delta, explain, positive, whole};
 use super::number::{down, exact, up};
-use super::report::{Detail, Report};
+use super::report::{Among, Detail, Report, View, bracket, number};
 
 #[derive(Debug, Args)]
 #[command(
@@ -17,10 +17,10 @@ use super::report::{Detail, Report};
     Example: sotto account donation --epsilon 1 --delta 1e-8 --slots 100"
 )]
 pub(super) struct DonationArgs {
-    /// What holds for one slot.
+    /// The epsilon that holds for one slot.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: f64,
-    /// The probability with which that may fail.
+    /// The delta that holds for one slot.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: f64,
     /// How many slots there are to choose from.
@@ -40,40 +40,44 @@ impl DonationArgs {
             Detail::whole("slots", slots),
             Detail::text("slot_epsilon", epsilon.into(), exact(epsilon)),
             Detail::text("slot_delta", delta.into(), exact(delta)),
-            Detail::text("formula", found.formula.into(), up(found.formula)),
+            Detail::text("formula", number(found.formula), up(found.formula)),
             Detail::text("formula_delta", found.formula_delta.into(), stated),
-            Detail::text("poisson", found.poisson.upper.into(), bracket(found.poisson)),
+            Detail::text("poisson", number(found.poisson.upper), bracket(found.poisson)),
+            Detail::silent("poisson_lower", number(found.poisson.lower)),
             Detail::text(
                 "random_allocation",
-                json!(allocated.map(|bound| bound.upper)),
+                json!(allocated.map(|bound| number(bound.upper))),
                 allocated.map_or("too many slots for it".to_owned(), bracket),
             ),
-            Detail::text("best", found.best.upper.into(), bracket(found.best)),
+            Detail::silent(
+                "random_allocation_lower",
+                json!(allocated.map(|bound| number(bound.lower))),
+            ),
+            Detail::silent("best", number(found.best.upper)),
             Detail::text("participation", found.participation.into(), down(found.participation)),
         ];
         let share = 100.0 * found.participation;
         let note = format!(
             "Of the willing devices {share:.1} % find a slot, the others stay silent. Nobody may see \
-             who took part, nor how many: this is the paper's model. What a slot asks must not depend \
-             on the results of earlier ones; if it does, poisson and formula still hold."
+             who found which, nor how many did: this is the paper's model. What a slot asks must not \
+             depend on the results of earlier ones; if it does, poisson and formula still hold."
         );
         Ok(Report {
             epsilon: found.best.upper,
             epsilon_lower: Some(found.best.lower),
+            reached: None,
             delta: found.delta,
             sigma: Some(found.sigma),
             adjacency: Adjacency::AddRemove,
+            among: Among::Willing,
             accountant: "best",
             method: found.method.to_owned(),
             honest: None,
-            count: Some(Count::Hidden),
+            count: Some(View::Hidden),
             computed: &["epsilon", "delta", "sigma"],
             details,
             notes: vec![note],
+            advice: None,
         })
     }
-}
-
-fn bracket(bound: Bracket) -> String {
-    format!("{} .. {} (certified)", down(bound.lower), up(bound.upper))
 }

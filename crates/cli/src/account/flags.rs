@@ -58,6 +58,15 @@ pub(super) enum ShapeName {
     Vector,
 }
 
+impl ShapeName {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::OneHot => "one-hot",
+            Self::Vector => "vector",
+        }
+    }
+}
+
 impl From<ShapeName> for Shape {
     fn from(name: ShapeName) -> Self {
         match name {
@@ -90,7 +99,7 @@ impl From<AccountantName> for Accountant {
 /// The part of the others that one may rely on.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Honest {
-    /// The fraction of devices that add their noise and keep their reports secret.
+    /// The fraction of devices that add their noise and keep their reports secret; recipes are judged with 0.5.
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     honest: f64,
 }
@@ -136,6 +145,11 @@ impl Honest {
     }
 }
 
+/// `1 device`, `2 devices`.
+pub(super) fn counted(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
 /// `numerator / denominator`, rounded down.
 pub(super) fn quotient_down(numerator: f64, denominator: f64) -> f64 {
     if denominator == 1.0 { numerator } else { numerator / denominator * (1.0 - ROUNDING) }
@@ -158,6 +172,12 @@ pub(super) fn whole(text: &str) -> Result<u64, String> {
             if number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number) =>
         {
             Ok(number as u64)
+        }
+        Ok(number) if number > 9_007_199_254_740_992.0 && digits.contains(['e', 'E', '.']) => {
+            Err("with an exponent, it must be at most 9007199254740992 (2^53)".to_owned())
+        }
+        Ok(number) if number > 9_007_199_254_740_992.0 => {
+            Err(format!("it must be at most {}", u64::MAX))
         }
         _ => Err("it must be a whole number, 1 or more".to_owned()),
     }
@@ -197,6 +217,10 @@ pub(super) fn not_one_left_out(given: &[(&str, bool)]) -> anyhow::Error {
         given.iter().filter(|(_, there)| *there == wanted).map(|(flag, _)| *flag).collect()
     };
     match list(false).as_slice() {
+        [] if given.len() == 2 => hinted(
+            anyhow!("{} are both given: nothing is left to compute", enumeration(&list(true))),
+            "leave out the one that you want to know",
+        ),
         [] => hinted(
             anyhow!("{} are all given: nothing is left to compute", enumeration(&list(true))),
             "leave out the one that you want to know",
@@ -218,8 +242,22 @@ fn enumeration(names: &[&str]) -> String {
 
 /// An error of the accountant in the words of the command line.
 pub(super) fn explain(error: Error) -> anyhow::Error {
+    explain_as(flag, error)
+}
+
+/// The same where all but epsilon and delta are fields of events.
+pub(super) fn explain_event(error: Error) -> anyhow::Error {
+    let name = |name: &str| match name {
+        "epsilon" | "delta" => flag(name),
+        field => format!("the field {field}"),
+    };
+    explain_as(name, error)
+}
+
+fn explain_as(flag: impl Fn(&str) -> String, error: Error) -> anyhow::Error {
     match error {
         Error::OutOfRange { name, value, range } => {
+            let range = range.replace("2^40", "1099511627776 (2^40)");
             anyhow!("{} is {}: it must be {range}", flag(name), exact(value))
         }
         Error::Unsupported { what, hint } => {
@@ -264,6 +302,9 @@ mod tests {
         for bad in ["-1", "1.5", "1e300", "nan", "many", ""] {
             assert!(whole(bad).is_err(), "{bad}");
         }
+        // What is too large learns what is not.
+        assert!(whole("1e20").unwrap_err().contains("9007199254740992"));
+        assert!(whole("18446744073709551616").unwrap_err().contains("18446744073709551615"));
     }
 
     #[test]
@@ -285,7 +326,7 @@ mod tests {
         let message = |given: &[(&str, bool)]| not_one_left_out(given).to_string();
         assert_eq!(
             message(&[("--a", true), ("--b", true)]),
-            "--a and --b are all given: nothing is left to compute"
+            "--a and --b are both given: nothing is left to compute"
         );
         assert_eq!(
             message(&[("--a", false), ("--b", false), ("--c", true)]),

@@ -7,10 +7,10 @@ use sotto_dp::calibrate::{self, Target};
 use sotto_dp::{Adjacency, Bracket, Count, Event, Shape, closed, discrete};
 
 use super::flags::{
-    AdjacencyName, Honest, ShapeName, at_least, delta, explain, non_negative, not_one_left_out,
-    positive, product_up, quotient_down, whole,
+    AdjacencyName, CountName, Honest, ShapeName, at_least, delta, explain, non_negative,
+    not_one_left_out, positive, product_up, quotient_down, whole,
 };
-use super::report::{Detail, Report};
+use super::report::{Among, Detail, Report, View, precision};
 use crate::output::WithHint;
 
 #[derive(Debug, Args)]
@@ -18,21 +18,24 @@ use crate::output::WithHint;
     sotto account gaussian --sigma 5.1 --delta 1e-8\n  \
     sotto account gaussian --epsilon 1 --delta 1e-8")]
 pub(super) struct GaussianArgs {
-    /// Standard deviation of the noise.
+    /// Standard deviation of the noise, in units of the sum.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     sigma: Option<f64>,
-    /// The privacy loss: odds change by a factor of e^epsilon at most.
+    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// The probability with which that may fail.
+    /// What is added to that.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
-    /// The largest norm of one contribution.
+    /// The largest norm of one contribution, in the same units: only sigma / sensitivity matters.
     #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
     sensitivity: f64,
     /// Which inputs are neighbours.
     #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
     adjacency: AdjacencyName,
+    /// Whether the number of devices is seen [default: hidden, where that matters].
+    #[arg(long, value_enum)]
+    count: Option<CountName>,
     /// How far apart two contributions are, with --adjacency replace [default: vector].
     #[arg(long, value_enum)]
     shape: Option<ShapeName>,
@@ -49,6 +52,7 @@ impl GaussianArgs {
             return Err(anyhow!("--shape has no meaning with --adjacency {adjacency}"))
                 .hint("leave it out, or give --adjacency replace");
         }
+        let (count, count_note) = view(self.count, adjacency)?;
         let shape = self.shape.map_or(Shape::default(), Shape::from);
         let distance = product_up(sensitivity, shape.distance(adjacency));
         // Noise of the honest part, in units of the distance between neighbours.
@@ -85,26 +89,50 @@ impl GaussianArgs {
             let name = if shape == Shape::OneHot { "one-hot" } else { "vector" };
             details.push(Detail::text("shape", name.into(), name));
         }
+        let most = quotient_up(sigma * honest.sqrt(), distance);
+        let found = ends(multiplier(sigma), most, delta);
         Ok(Report {
             epsilon,
-            epsilon_lower: lower(quotient_up(sigma * honest.sqrt(), distance), delta, epsilon),
+            epsilon_lower: found.map(|found| found.lower.min(epsilon)),
+            reached: found.filter(|_| computed == &["sigma"]).map(|found| found.upper.min(epsilon)),
             delta,
             sigma: Some(sigma),
             adjacency,
-            accountant: "exact",
+            among: Among::All,
+            accountant: found.map_or("bound", precision),
             method: "analytic Gaussian".to_owned(),
             honest: Some(honest),
-            count: (adjacency == Adjacency::AddRemove).then_some(Count::Hidden),
+            count,
             computed,
             details,
-            notes: self.honest.note("the noise").into_iter().collect(),
+            notes: self.honest.note("the noise").into_iter().chain(count_note).collect(),
+            advice: None,
         })
     }
 }
 
-/// The lower end for noise that is not more than `multiplier`.
-fn lower(multiplier: f64, delta: f64, epsilon: f64) -> Option<f64> {
-    closed::gaussian_epsilon(multiplier, delta).ok().map(|found| found.lower.min(epsilon))
+/// Both ends for noise between `least` and `most`.
+fn ends(least: f64, most: f64, delta: f64) -> Option<Bracket> {
+    let upper = closed::gaussian_epsilon(least, delta).ok()?.upper;
+    let lower = closed::gaussian_epsilon(most, delta).ok()?.lower;
+    Some(Bracket { lower, upper })
+}
+
+/// What is seen of the number of devices, and what the sentence says of it. Where every device is there in any
+/// case, the number says nothing.
+fn view(given: Option<CountName>, adjacency: Adjacency) -> Result<(Option<View>, Option<String>)> {
+    match (adjacency, given) {
+        (Adjacency::AddRemove, Some(CountName::Seen)) => {
+            Err(anyhow!("--count seen: the number of devices tells whether one of them is there"))
+                .hint("if it is seen, use --adjacency replace, under which it tells nothing")
+        }
+        (Adjacency::AddRemove, _) => {
+            let note =
+                "The number of devices must be hidden: if it is seen, use --adjacency replace.";
+            Ok((Some(View::Hidden), Some(note.to_owned())))
+        }
+        (_, given) => Ok((given.map(|count| View::from(Count::from(count))), None)),
+    }
 }
 
 /// A quotient of rounded numbers, rounded up.
@@ -119,10 +147,10 @@ pub(super) struct DiscreteGaussianArgs {
     /// The parameter of the noise (from 2 on, its standard deviation).
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     sigma: Option<f64>,
-    /// The privacy loss: odds change by a factor of e^epsilon at most.
+    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// The probability with which that may fail.
+    /// What is added to that.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
     /// The largest contribution, up or down, in whole units.
@@ -132,6 +160,9 @@ pub(super) struct DiscreteGaussianArgs {
     /// Which inputs are neighbours.
     #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
     adjacency: AdjacencyName,
+    /// Whether the number of devices is seen [default: hidden, where that matters].
+    #[arg(long, value_enum)]
+    count: Option<CountName>,
     #[command(flatten)]
     honest: Honest,
 }
@@ -153,21 +184,25 @@ impl DiscreteGaussianArgs {
             Adjacency::Replace => sensitivity.saturating_mul(2),
             Adjacency::AddRemove | Adjacency::ZeroOut => sensitivity,
         };
+        let (count, count_note) = view(self.count, adjacency)?;
         let (computed, sigma, epsilon, delta) = self.solve(distance)?;
-        let found = discrete::epsilon(sigma, distance, delta);
+        let found = discrete::epsilon(sigma, distance, delta).ok();
         Ok(Report {
             epsilon,
-            epsilon_lower: found.ok().map(|Bracket { lower, .. }| lower.min(epsilon)),
+            epsilon_lower: found.map(|found| found.lower.min(epsilon)),
+            reached: found.filter(|_| computed == ["sigma"]).map(|found| found.upper.min(epsilon)),
             delta,
             sigma: Some(sigma),
             adjacency,
-            accountant: "exact",
+            among: Among::All,
+            accountant: found.map_or("bound", precision),
             method: "exact hockey stick of the discrete Gaussian".to_owned(),
             honest: Some(honest),
-            count: (adjacency == Adjacency::AddRemove).then_some(Count::Hidden),
+            count,
             computed,
             details: vec![Detail::whole("sensitivity", sensitivity)],
-            notes: Vec::new(),
+            notes: count_note.into_iter().collect(),
+            advice: None,
         })
     }
 

@@ -3,13 +3,20 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use sotto_dp::account::{Accountant, Answer};
-use sotto_dp::{Adjacency, Count};
+use sotto_dp::{Adjacency, Bracket, Count};
 
 use super::number::{down, exact, up, up_short};
+use super::wrap::wrapped;
 use crate::output::Output;
 
-/// Above this, a factor of `e^epsilon` is written as a power.
+/// Above this epsilon the sentence warns.
 const LARGE: f64 = 10.0;
+
+/// Ends this near to each other (relatively) are one number.
+const MEET: f64 = 1e-6;
+
+/// A target that was missed by more than this part tells what was reached instead.
+const FAR: f64 = 1e-3;
 
 /// What every command of `sotto account` answers.
 #[derive(Debug)]
@@ -18,9 +25,12 @@ pub(super) struct Report {
     pub(super) epsilon: f64,
     /// No smaller epsilon is possible, if the method can tell.
     pub(super) epsilon_lower: Option<f64>,
+    /// What the computed parameter reaches, where `epsilon` is the target.
+    pub(super) reached: Option<f64>,
     pub(super) delta: f64,
     pub(super) sigma: Option<f64>,
     pub(super) adjacency: Adjacency,
+    pub(super) among: Among,
     /// Whose bound it is.
     pub(super) accountant: &'static str,
     /// The same in words.
@@ -28,13 +38,54 @@ pub(super) struct Report {
     /// The fraction of honest devices that was counted with.
     pub(super) honest: Option<f64>,
     /// Whether the number of devices is among what is seen.
-    pub(super) count: Option<Count>,
+    pub(super) count: Option<View>,
     /// What was not given and is the answer: `epsilon`, `delta`, `sigma`, names of details.
     pub(super) computed: &'static [&'static str],
     /// The other parameters and answers.
     pub(super) details: Vec<Detail>,
     /// What else the sentence has to say.
     pub(super) notes: Vec<String>,
+    /// What to ask next, on a line of its own.
+    pub(super) advice: Option<String>,
+}
+
+/// Among whom the device is, if it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    /// Those whose values are in the sum.
+    All,
+    /// Those of whom a part is sampled: being there and being in the sum are two things.
+    Sampled,
+    /// Those that wait for a slot.
+    Willing,
+}
+
+/// What is seen of the number of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    Hidden,
+    Seen,
+    /// Hidden for some of the releases, seen for others.
+    Mixed,
+}
+
+impl From<Count> for View {
+    fn from(count: Count) -> Self {
+        match count {
+            Count::Hidden => Self::Hidden,
+            Count::Seen => Self::Seen,
+        }
+    }
+}
+
+impl View {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hidden => "hidden",
+            Self::Seen => "seen",
+            Self::Mixed => "mixed",
+        }
+    }
 }
 
 /// One more parameter or answer.
@@ -42,23 +93,29 @@ pub(super) struct Report {
 pub(super) struct Detail {
     name: &'static str,
     value: Value,
-    text: String,
+    /// For people; `None`: they have it elsewhere.
+    text: Option<String>,
 }
 
 impl Detail {
     /// As given.
     pub(super) fn number(name: &'static str, value: f64) -> Self {
-        Self { name, value: json!(value), text: exact(value) }
+        Self::text(name, number(value), exact(value))
     }
 
     /// A whole number.
     pub(super) fn whole(name: &'static str, value: u64) -> Self {
-        Self { name, value: json!(value), text: value.to_string() }
+        Self::text(name, json!(value), value.to_string())
     }
 
     /// Anything, with its own words.
     pub(super) fn text(name: &'static str, value: Value, text: impl Into<String>) -> Self {
-        Self { name, value, text: text.into() }
+        Self { name, value, text: Some(text.into()) }
+    }
+
+    /// For programs only.
+    pub(super) fn silent(name: &'static str, value: Value) -> Self {
+        Self { name, value, text: None }
     }
 }
 
@@ -75,22 +132,28 @@ impl Report {
             let name = format!("{:<width$}", name.replace('_', " "));
             output.line(format!("{name}  {text}"))?;
         }
-        output.line("")?;
-        output.line(self.meaning())
+        for text in std::iter::once(self.meaning()).chain(self.advice.clone()) {
+            output.line("")?;
+            output.line(wrapped(&text))?;
+        }
+        Ok(())
     }
 
     fn to_json(&self) -> Value {
         let mut object = Map::new();
         let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
-        put("epsilon", json!(self.epsilon));
-        put("epsilon_lower", json!(self.epsilon_lower));
-        put("delta", json!(self.delta));
-        put("sigma", json!(self.sigma));
+        put("epsilon", number(self.epsilon));
+        put("epsilon_lower", json!(self.epsilon_lower.map(number)));
+        if let Some(reached) = self.reached {
+            put("epsilon_reached", number(reached));
+        }
+        put("delta", number(self.delta));
+        put("sigma", json!(self.sigma.map(number)));
         put("adjacency", json!(self.adjacency));
         put("accountant", json!(self.accountant));
         put("method", json!(self.method));
         put("honest", json!(self.honest));
-        put("count", json!(self.count));
+        put("count", json!(self.count.map(View::name)));
         put("computed", json!(self.computed));
         for detail in &self.details {
             put(detail.name, detail.value.clone());
@@ -102,25 +165,26 @@ impl Report {
     fn rows(&self) -> Vec<(&'static str, String)> {
         // A given number is shown as given; a computed one never on the wrong side.
         let shown = |name: &str, value: f64| {
-            if self.is_computed(name) { up(value) } else { exact(value) }
+            if self.is_computed(name) { finite(value, up) } else { exact(value) }
         };
         let mut rows = vec![("epsilon", shown("epsilon", self.epsilon))];
+        let upper = self.reached.unwrap_or(self.epsilon);
+        if upper < self.epsilon * (1.0 - FAR) {
+            rows.push(("reached", format!("{} (epsilon)", up(upper))));
+        }
         if let Some(lower) = self.epsilon_lower.filter(|lower| *lower > 0.0) {
-            // The target may lie above the upper end of what was found.
-            rows.push(("between", format!("{} .. {} (certified)", down(lower), up(self.epsilon))));
+            rows.push(("between", bracket(Bracket { lower, upper })));
         }
         rows.push(("delta", shown("delta", self.delta)));
         rows.extend(self.sigma.map(|sigma| ("sigma", shown("sigma", sigma))));
-        rows.extend(self.details.iter().map(|detail| (detail.name, detail.text.clone())));
+        let details = self.details.iter();
+        rows.extend(details.filter_map(|detail| Some((detail.name, detail.text.clone()?))));
         rows.push(("adjacency", self.adjacency.to_string()));
         if let Some(honest) = self.honest {
             let all = if honest < 1.0 { "" } else { " (all)" };
             rows.push(("honest", exact(honest) + all));
         }
-        rows.extend(self.count.map(|count| match count {
-            Count::Hidden => ("count", "hidden".to_owned()),
-            Count::Seen => ("count", "seen".to_owned()),
-        }));
+        rows.extend(self.count.map(|count| ("count", count.name().to_owned())));
         rows.push(("method", self.method.clone()));
         rows
     }
@@ -129,31 +193,44 @@ impl Report {
         self.computed.contains(&name)
     }
 
-    /// In plain words.
+    /// In plain words: `P(S) <= e^epsilon Q(S) + delta` for both orders of the neighbours.
     fn meaning(&self) -> String {
-        let what = match self.adjacency {
-            Adjacency::AddRemove => "took part",
-            Adjacency::Replace => "holds one value rather than another",
-            Adjacency::ZeroOut => "contributed its value rather than nothing",
+        let neighbours = match (self.adjacency, self.among) {
+            (Adjacency::AddRemove, Among::All) => {
+                "with a given device as without it, and the other way round"
+            }
+            (Adjacency::AddRemove, Among::Sampled) => {
+                "with a given device among those that may be sampled as without it, and the other way \
+                 round, whether or not it was sampled"
+            }
+            (Adjacency::AddRemove, Among::Willing) => {
+                "with a given device among the willing ones as without it, and the other way round, \
+                 whether or not it found a slot"
+            }
+            (Adjacency::Replace, _) => "with one value of a given device as with another",
+            (Adjacency::ZeroOut, _) => {
+                "with the value of a given device as with the null value in its place, and the other \
+                 way round"
+            }
         };
         let delta = if self.is_computed("delta") { up(self.delta) } else { exact(self.delta) };
-        let who = match self.count {
-            Some(Count::Seen) => "Whoever sees the result and how many devices took part",
-            _ => "Whoever sees the result",
+        let from = match self.count {
+            Some(View::Seen) => "the result and the number of devices in it",
+            Some(View::Mixed) => "the results, and from the number of devices where that is seen,",
+            Some(View::Hidden) | None => "the result",
         };
         let mut text = if self.epsilon.is_finite() {
-            let factor = if self.epsilon > LARGE {
-                format!("e^{} (e^epsilon), which protects hardly anybody", up(self.epsilon))
-            } else {
-                format!("{} (e^epsilon)", up_short(self.epsilon.exp()))
-            };
             format!(
-                "{who} can raise the odds that a given device {what} by at most a factor of \
-                 {factor}, except with probability {delta}."
+                "Whatever is concluded from {from} is at most {} as likely {neighbours}, plus {delta} \
+                 (delta).",
+                factor(self.epsilon)
             )
         } else {
-            format!("{who} may learn everything: nothing is promised at delta {delta}.")
+            format!("Nothing is promised at delta {delta}: the result may tell everything.")
         };
+        if self.epsilon.is_finite() && self.epsilon > LARGE {
+            text.push_str(" That protects hardly anybody.");
+        }
         for note in &self.notes {
             text.push(' ');
             text.push_str(note);
@@ -162,11 +239,79 @@ impl Report {
     }
 }
 
-/// How the accountant of an answer is called; `Best` stands for closed forms and exact sums.
+/// `2.78 times (e^epsilon)`.
+fn factor(epsilon: f64) -> String {
+    let factor = epsilon.exp();
+    if epsilon <= LARGE {
+        format!("{} times (e^epsilon)", up_short(factor))
+    } else if factor.is_finite() {
+        format!("{} times (e^{})", up_short(factor), up(epsilon))
+    } else {
+        format!("e^{} times (e^epsilon)", up(epsilon))
+    }
+}
+
+/// A number for programs: JSON has no infinity, so that is the string `inf`.
+pub(super) fn number(value: f64) -> Value {
+    if value.is_finite() { json!(value) } else { json!(value.to_string()) }
+}
+
+/// Both ends, for people. A lower end of 0 is none.
+pub(super) fn bracket(bound: Bracket) -> String {
+    let upper = finite(bound.upper, up);
+    if bound.lower > 0.0 {
+        format!("{} .. {upper} (certified)", down(bound.lower))
+    } else {
+        format!("at most {upper} (no lower end known)")
+    }
+}
+
+fn finite(value: f64, show: impl Fn(f64) -> String) -> String {
+    if value == f64::INFINITY { "unbounded".to_owned() } else { show(value) }
+}
+
+/// How the accountant of an answer is called.
 pub(super) fn accountant(answer: &Answer) -> &'static str {
     match answer.accountant {
         Accountant::Rdp => "rdp",
         Accountant::Pld => "pld",
-        Accountant::Best => "exact",
+        Accountant::Best => precision(answer.epsilon),
+    }
+}
+
+/// How a closed form or a direct sum is called: `exact` if the truth is known, else `bound`.
+pub(super) fn precision(epsilon: Bracket) -> &'static str {
+    let Bracket { lower, upper } = epsilon;
+    if upper.is_finite() && upper - lower <= MEET * upper { "exact" } else { "bound" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn infinity_has_a_name() {
+        assert_eq!((number(1.5), number(f64::INFINITY)), (json!(1.5), json!("inf")));
+        let open = Bracket { lower: 0.5, upper: f64::INFINITY };
+        assert_eq!(bracket(open), "0.5 .. unbounded (certified)");
+        assert_eq!(precision(open), "bound");
+        assert_eq!(
+            bracket(Bracket { lower: 0.0, ..open }),
+            "at most unbounded (no lower end known)"
+        );
+    }
+
+    #[test]
+    fn exact_is_said_only_where_the_ends_meet() {
+        assert_eq!(precision(Bracket { lower: 1.0, upper: 1.000_000_5 }), "exact");
+        assert_eq!(precision(Bracket { lower: 1.0, upper: 1.000_01 }), "bound");
+        assert_eq!(precision(Bracket { lower: 0.0, upper: 0.0 }), "exact");
+    }
+
+    #[test]
+    fn factors_are_numbers_as_long_as_there_are_any() {
+        assert_eq!(factor(1.0), "2.72 times (e^epsilon)");
+        assert_eq!(factor(28.4104), "2.19e12 times (e^28.4104)");
+        assert_eq!(factor(1000.0), "e^1000 times (e^epsilon)");
     }
 }

@@ -2,11 +2,11 @@
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use sotto_dp::{Adjacency, Count, closed};
+use sotto_dp::{Adjacency, closed};
 
 use super::flags::{AdjacencyName, delta, explain, non_negative, rate};
 use super::number::exact;
-use super::report::{Detail, Report};
+use super::report::{Among, Detail, Report, View};
 use crate::output::WithHint;
 
 #[derive(Debug, Args)]
@@ -14,13 +14,13 @@ use crate::output::WithHint;
     This knows nothing of the mechanism but its guarantee. `sotto account \
     sampled-gaussian` knows more, and gives less epsilon.")]
 pub(super) struct SampleArgs {
-    /// What holds for those that take part.
+    /// The epsilon that holds for those that are sampled.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: f64,
-    /// The probability with which that may fail.
+    /// The delta that holds for those that are sampled.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: f64,
-    /// The probability to take part.
+    /// The probability to be sampled.
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     rate: f64,
     /// Which inputs are neighbours.
@@ -40,17 +40,19 @@ impl SampleArgs {
             .hint("leave it out, or describe the events for `sotto account compose`");
         }
         let (epsilon, delta) = closed::sampled(base.0, base.1, rate).map_err(explain)?;
-        let note = "Nobody may see who took part, nor how many: this is the paper's model.";
+        let note = "Nobody may see who was sampled, nor how many: this is the paper's model.";
         Ok(Report {
             epsilon,
             epsilon_lower: None,
+            reached: None,
             delta,
             sigma: None,
             adjacency,
+            among: Among::Sampled,
             accountant: "closed-form",
             method: "amplification by Poisson sampling".to_owned(),
             honest: None,
-            count: Some(Count::Hidden),
+            count: Some(View::Hidden),
             computed: &["epsilon", "delta"],
             details: vec![
                 Detail::number("rate", rate),
@@ -58,6 +60,7 @@ impl SampleArgs {
                 Detail::text("unsampled_delta", base.1.into(), exact(base.1)),
             ],
             notes: vec![note.to_owned()],
+            advice: None,
         })
     }
 }

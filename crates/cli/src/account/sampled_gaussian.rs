@@ -8,11 +8,11 @@ use sotto_dp::calibrate::{self, Target};
 use sotto_dp::{Adjacency, Count, Event, Shape};
 
 use super::flags::{
-    AccountantName, AdjacencyName, CountName, Honest, ShapeName, at_least, delta, explain,
+    AccountantName, AdjacencyName, CountName, Honest, ShapeName, at_least, counted, delta, explain,
     non_negative, not_one_left_out, positive, quotient_down, rate, whole,
 };
 use super::number::{down, exact, up};
-use super::report::{Detail, Report, accountant};
+use super::report::{Among, Detail, Report, View, accountant, number};
 use crate::output::{Output, WithHint};
 
 #[derive(Debug, Args)]
@@ -20,25 +20,26 @@ use crate::output::{Output, WithHint};
     Examples:\n  \
     sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \
     sotto account sampled-gaussian --rate 0.01 --steps 1 --sigma 0.7764 --delta 1e-6 \\\n    \
-    --count seen --population 1e6 --shape one-hot\n\n\
-    Aggregators see how many devices took part: whatever is to hold against them needs --count seen.")]
+    --count seen --population 1e6 --shape one-hot --honest 0.5\n\n\
+    Sotto's own servers see how many devices were sampled: what is to hold against them needs --count seen \
+    and --population, and --honest 0.5 as every recipe is judged.")]
 pub(super) struct SampledGaussianArgs {
-    /// The probability to take part in a step.
+    /// The probability to be sampled in a step.
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     rate: Option<f64>,
     /// How many sums there are, each over a fresh sample.
     #[arg(long, value_name = "T", value_parser = whole, allow_negative_numbers = true)]
     steps: Option<u64>,
-    /// Standard deviation of the noise of each sum.
+    /// Standard deviation of the noise of each sum, in units of the sum.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     sigma: Option<f64>,
-    /// The privacy loss: odds change by a factor of e^epsilon at most.
+    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// The probability with which that may fail.
+    /// What is added to that.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
-    /// The largest norm of one contribution.
+    /// The largest norm of one contribution, in the same units: only sigma / sensitivity matters.
     #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
     sensitivity: f64,
     /// How to count.
@@ -47,10 +48,10 @@ pub(super) struct SampledGaussianArgs {
     /// Which inputs are neighbours.
     #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
     adjacency: AdjacencyName,
-    /// Whether the number of devices that took part is seen.
+    /// Whether the number of sampled devices is seen.
     #[arg(long, value_enum, default_value_t = CountName::Hidden)]
     count: CountName,
-    /// How many other devices toss the same coin.
+    /// How many other devices there are to be sampled from.
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     population: Option<u64>,
     /// How far apart two contributions are, where that matters [default: vector].
@@ -59,6 +60,9 @@ pub(super) struct SampledGaussianArgs {
     #[command(flatten)]
     honest: Honest,
 }
+
+/// More steps are not tried.
+const MOST_STEPS: u64 = 1 << 39;
 
 /// What is done, apart from how often and with which rate and noise.
 #[derive(Clone, Copy)]
@@ -112,6 +116,19 @@ impl Plan {
         let Self { adjacency, shape, accountant, .. } = self;
         Question { event, adjacency, shape, accountant }
     }
+
+    /// Whether the target is met.
+    fn holds(self, rate: f64, steps: u64, sigma: f64, (epsilon, delta): (f64, f64)) -> bool {
+        let event = self.event(rate, steps, sigma);
+        self.question(&event).epsilon_upper(delta).is_ok_and(|found| found <= epsilon)
+    }
+}
+
+impl Solved {
+    /// Whether the search for the number of steps ended before a limit was found.
+    fn unlimited(self) -> bool {
+        self.computed == ["steps"] && self.steps >= MOST_STEPS
+    }
 }
 
 impl SampledGaussianArgs {
@@ -128,7 +145,7 @@ impl SampledGaussianArgs {
             plan.honest.note("the noise and the crowd").into_iter().collect();
         if plan.seen.is_none() {
             notes.push(
-                "Nobody may see how many devices took part: this is the paper's model.".to_owned(),
+                "Nobody may see how many were sampled: this is the paper's model.".to_owned(),
             );
             if let Some(population) = self.population {
                 let (detail, note) = self.if_seen(plan, solved, population, output);
@@ -136,20 +153,44 @@ impl SampledGaussianArgs {
                 notes.push(note);
             }
         }
+        if solved.unlimited() {
+            notes.push("More steps may meet the target as well: they were not tried.".to_owned());
+        }
+        let calibrated = solved.computed != ["epsilon"] && solved.computed != ["delta"];
         Ok(Report {
             epsilon,
             epsilon_lower: Some(answer.epsilon.lower.min(epsilon)),
+            reached: calibrated.then(|| answer.epsilon.upper.min(epsilon)),
             delta: solved.delta,
             sigma: Some(solved.sigma),
             adjacency: plan.adjacency,
+            among: Among::Sampled,
             accountant: accountant(&answer),
             method: answer.method.to_owned(),
             honest: Some(plan.honest.fraction()?),
-            count: Some(Count::from(self.count)),
+            count: Some(View::from(Count::from(self.count))),
             computed: solved.computed,
             details,
             notes,
+            advice: self.advice(plan),
         })
+    }
+
+    /// The paper's model is not what our own servers see.
+    fn advice(&self, plan: Plan) -> Option<String> {
+        if plan.seen.is_some() {
+            return None;
+        }
+        let adjacency =
+            if plan.adjacency == Adjacency::Replace { "--adjacency add-remove " } else { "" };
+        let population = if self.population.is_some() { "" } else { " --population N" };
+        let honest = match plan.honest.fraction() {
+            Ok(all) if all >= 1.0 => ", and --honest 0.5 as every recipe is judged",
+            _ => "",
+        };
+        Some(format!(
+            "Sotto's own servers see the count: for them add {adjacency}--count seen{population}{honest}."
+        ))
     }
 
     /// The flags that describe the situation, checked.
@@ -158,19 +199,29 @@ impl SampledGaussianArgs {
         let adjacency = Adjacency::from(self.adjacency);
         let population =
             self.population.map(|value| at_least("--population", value, 1)).transpose()?;
-        if population.is_some() && adjacency != Adjacency::AddRemove {
-            return Err(anyhow!("--population has no meaning with --adjacency {adjacency}"))
-                .hint("leave out one of them: the count tells of a device that is there or not");
+        if self.count == CountName::Seen && adjacency == Adjacency::Replace {
+            return Err(anyhow!("--count seen is not covered with --adjacency replace"))
+                .hint("use add-remove or zero-out");
+        }
+        if population.is_some() && adjacency == Adjacency::Replace {
+            return Err(anyhow!("--population has no meaning with --adjacency replace")).hint(
+                "leave out one of them: it is for the count seen, which is not covered there",
+            );
         }
         let seen = match (self.count, population) {
             (CountName::Hidden, _) => None,
             (CountName::Seen, Some(population)) => Some(self.others(population)?),
             (CountName::Seen, None) => {
                 return Err(anyhow!("--count seen needs --population"))
-                    .hint("how many other devices toss the same coin");
+                    .hint("how many other devices there are to be sampled from");
             }
         };
-        if self.shape.is_some() && population.is_none() && adjacency != Adjacency::Replace {
+        if self.shape.is_some() && adjacency == Adjacency::ZeroOut {
+            return Err(anyhow!("--shape has no meaning with --adjacency zero-out")).hint(
+                "leave it out: a contribution and the null value are 1 apart, whatever its shape",
+            );
+        }
+        if self.shape.is_some() && population.is_none() && adjacency == Adjacency::AddRemove {
             return Err(anyhow!("--shape has no meaning while the count is hidden"))
                 .hint("leave it out, or give --count seen and --population");
         }
@@ -219,7 +270,11 @@ impl SampledGaussianArgs {
             }
             (Some(rate), None, Some(sigma), Some(at), Some(delta)) => {
                 let make = |steps: u64| plan.event(rate, steps, sigma);
-                let steps = calibrate::times(plan.target(at, delta), make).map_err(explain)?;
+                let steps = match calibrate::times(plan.target(at, delta), make) {
+                    // There is no limit to speak of.
+                    Err(_) if plan.holds(rate, MOST_STEPS, sigma, (at, delta)) => MOST_STEPS,
+                    found => found.map_err(explain)?,
+                };
                 Solved { computed: &["steps"], rate, steps, sigma, epsilon, delta }
             }
             _ => {
@@ -238,16 +293,33 @@ impl SampledGaussianArgs {
     fn details(&self, plan: Plan, solved: Solved) -> Vec<Detail> {
         let shown =
             if solved.computed == ["rate"] { down(solved.rate) } else { exact(solved.rate) };
+        let unlimited = solved.unlimited();
+        let least = if unlimited { "at least " } else { "" };
+        let steps = format!("{least}{}", solved.steps);
         let mut details = vec![
             Detail::text("rate", solved.rate.into(), shown),
-            Detail::whole("steps", solved.steps),
+            Detail::text("steps", solved.steps.into(), steps),
             Detail::number("sensitivity", plan.sensitivity),
         ];
-        if let Some(population) = self.population {
-            let others = format!("{population} others");
-            details.push(Detail::text("population", population.into(), others));
+        if unlimited {
+            details.push(Detail::silent("steps_at_least", true.into()));
         }
-        if plan.seen.is_some() || plan.adjacency == Adjacency::Replace {
+        if let Some(population) = self.population {
+            let others = plan.honest.others(population);
+            let honest =
+                if others < population { format!(", {others} honest") } else { String::new() };
+            let text = counted(population, "other") + &honest;
+            details.push(Detail::text("population", population.into(), text));
+            if others < population {
+                details.push(Detail::silent("honest_population", others.into()));
+            }
+        }
+        let matters = match plan.adjacency {
+            Adjacency::AddRemove => plan.seen.is_some(),
+            Adjacency::Replace => true,
+            Adjacency::ZeroOut => false,
+        };
+        if matters {
             details.push(Detail::text("shape", json!(plan.shape), name(plan.shape)));
         }
         details
@@ -262,13 +334,14 @@ impl SampledGaussianArgs {
         output: &Output,
     ) -> (Detail, String) {
         const NAME: &str = "count_seen";
-        let shapes = match self.shape {
-            Some(shape) => vec![Shape::from(shape)],
-            None => vec![Shape::OneHot, Shape::Vector],
+        let shapes = match (plan.adjacency, self.shape) {
+            (Adjacency::ZeroOut, _) => vec![(Shape::default(), "any")],
+            (_, Some(shape)) => vec![(shape.into(), name(shape.into()))],
+            (_, None) => [Shape::OneHot, Shape::Vector].map(|shape| (shape, name(shape))).to_vec(),
         };
         let mut values = Map::new();
         let mut texts = Vec::new();
-        for shape in shapes {
+        for (shape, name) in shapes {
             let answer = self.others(population).and_then(|others| {
                 let plan = Plan { shape, seen: Some(others), accountant: Accountant::Best, ..plan };
                 let event = plan.event(solved.rate, solved.steps, solved.sigma);
@@ -276,8 +349,8 @@ impl SampledGaussianArgs {
             });
             match answer {
                 Ok(epsilon) => {
-                    values.insert(name(shape).to_owned(), json!(epsilon));
-                    texts.push(format!("{} ({})", up(epsilon), name(shape)));
+                    values.insert(name.to_owned(), number(epsilon));
+                    texts.push(format!("{} ({name})", up(epsilon)));
                 }
                 Err(error) => output.remark(format!("With the count seen: {error}.")),
             }
@@ -288,7 +361,8 @@ impl SampledGaussianArgs {
         }
         let text = texts.join(", ");
         let note = format!(
-            "Aggregators do see it: for them, among {population} others, epsilon is {text}."
+            "Aggregators do see it: for them, among {}, epsilon is {text}.",
+            counted(population, "other")
         );
         (Detail::text(NAME, values.into(), format!("epsilon {text}")), note)
     }

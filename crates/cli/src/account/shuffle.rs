@@ -8,11 +8,10 @@ use sotto_dp::calibrate::{self, Target};
 use sotto_dp::{Adjacency, Event, Shape, shuffle};
 
 use super::flags::{
-    AdjacencyName, Honest, at_least, delta, explain, non_negative, not_one_left_out, positive,
-    whole,
+    Honest, at_least, delta, explain, non_negative, not_one_left_out, positive, whole,
 };
 use super::number::{down, exact, up};
-use super::report::{Detail, Report};
+use super::report::{Among, Detail, Report, number, precision};
 use crate::output::WithHint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,6 +20,17 @@ enum Mechanism {
     Generic,
     /// k-ary randomized response.
     Krr,
+}
+
+/// The others are known so that they can be refused with a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnlyReplace {
+    /// A device holds one value or another.
+    Replace,
+    #[value(hide = true)]
+    AddRemove,
+    #[value(hide = true)]
+    ZeroOut,
 }
 
 #[derive(Debug, Args)]
@@ -38,10 +48,10 @@ pub(super) struct ShuffleArgs {
     /// How many reports there are, the device's own included.
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     n: Option<u64>,
-    /// The privacy loss: odds change by a factor of e^epsilon at most.
+    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// The probability with which that may fail.
+    /// What is added to that.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
     /// What the devices do with their values.
@@ -51,8 +61,8 @@ pub(super) struct ShuffleArgs {
     #[arg(long, value_name = "K", value_parser = whole, allow_negative_numbers = true)]
     k: Option<u64>,
     /// Which inputs are neighbours: shuffling knows only this one.
-    #[arg(long, value_enum, default_value_t = AdjacencyName::Replace)]
-    adjacency: AdjacencyName,
+    #[arg(long, value_enum, default_value_t = OnlyReplace::Replace)]
+    adjacency: OnlyReplace,
     #[command(flatten)]
     honest: Honest,
 }
@@ -69,8 +79,12 @@ struct Solved {
 impl ShuffleArgs {
     pub(super) fn report(self) -> Result<Report> {
         let honest = self.honest.fraction()?;
-        if self.adjacency != AdjacencyName::Replace {
-            let given = Adjacency::from(self.adjacency);
+        let given = match self.adjacency {
+            OnlyReplace::Replace => Adjacency::Replace,
+            OnlyReplace::AddRemove => Adjacency::AddRemove,
+            OnlyReplace::ZeroOut => Adjacency::ZeroOut,
+        };
+        if given != Adjacency::Replace {
             return Err(anyhow!(
                 "--adjacency {given}: the number of reports is known, so that one cannot be missing"
             ))
@@ -101,20 +115,25 @@ impl ShuffleArgs {
         if crowd < solved.n {
             details.push(Detail::whole("honest_crowd", crowd));
         }
-        details.push(closed_form(solved.epsilon0, crowd, solved.delta));
+        details.extend(closed_form(solved.epsilon0, crowd, solved.delta));
+        let calibrated = solved.computed == ["epsilon0"] || solved.computed == ["n"];
+        let crowd = format!("the crowd, {} of {},", crowd, solved.n);
         Ok(Report {
             epsilon,
             epsilon_lower: Some(found.lower.min(epsilon)),
+            reached: calibrated.then(|| found.upper.min(epsilon)),
             delta: solved.delta,
             sigma: None,
             adjacency: Adjacency::Replace,
-            accountant: "exact",
+            among: Among::All,
+            accountant: precision(found),
             method: method.to_owned(),
             honest: Some(honest),
             count: None,
             computed: solved.computed,
             details,
-            notes: self.honest.note("the crowd").into_iter().collect(),
+            notes: self.honest.note(&crowd).into_iter().collect(),
+            advice: None,
         })
     }
 
@@ -194,14 +213,24 @@ fn question(event: &Event) -> Question<'_> {
     Question { event, adjacency, shape, accountant }
 }
 
-/// The closed form, which holds for every mechanism, but not for every crowd.
-fn closed_form(epsilon0: f64, n: u64, delta: f64) -> Detail {
-    match shuffle::closed_form_epsilon(epsilon0, n, delta) {
-        Ok(epsilon) => Detail::text("closed_form", epsilon.into(), up(epsilon)),
-        Err(_) => Detail::text(
-            "closed_form",
-            Value::Null,
-            "not valid: needs epsilon0 <= ln(n / (8 ln(2/delta)) - 1)",
-        ),
-    }
+/// The closed form, which holds for every mechanism, but not for every crowd; whether it holds; why not.
+fn closed_form(epsilon0: f64, n: u64, delta: f64) -> [Detail; 3] {
+    const NAMES: [&str; 3] = ["closed_form", "closed_form_valid", "closed_form_reason"];
+    let (epsilon, reason, text) = match shuffle::closed_form_epsilon(epsilon0, n, delta) {
+        Ok(epsilon) => (number(epsilon), Value::Null, up(epsilon)),
+        Err(_) => {
+            let largest = (n as f64 / (8.0 * (2.0 / delta).ln()) - 1.0).ln();
+            let reason = if largest > 0.0 {
+                format!("needs epsilon0 <= ln(n / (8 ln(2/delta)) - 1) = {}", down(largest))
+            } else {
+                format!("needs n >= 16 ln(2/delta) = {}", up(16.0 * (2.0 / delta).ln()))
+            };
+            (Value::Null, reason.clone().into(), format!("not valid: {reason}"))
+        }
+    };
+    [
+        Detail::text(NAMES[0], epsilon, text),
+        Detail::silent(NAMES[1], reason.is_null().into()),
+        Detail::silent(NAMES[2], reason),
+    ]
 }

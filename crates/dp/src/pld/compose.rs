@@ -46,6 +46,9 @@ const JUMP_CELLS: f64 = 131_072.0;
 /// More repetitions than this need the careful transform.
 const MANY: u64 = 4_096;
 
+/// With more laws than this in the last stage, errors grow.
+const MOST_LAWS: u64 = 1_024;
+
 /// The cells of the bulk of a pair with jumps.
 const BULK_CELLS: f64 = 8_192.0;
 
@@ -101,7 +104,13 @@ pub(crate) fn epsilon_upper_beside(known: f64, parts: &[Part<'_>], delta: f64) -
 /// The sum of the largest losses: what holds with no delta at all.
 fn pure_bound(parts: &[Part<'_>]) -> f64 {
     let sum: f64 = parts.iter().map(|(pair, times)| pair.largest_loss() * *times as f64).sum();
-    up(sum, 1e-12).max(0.0)
+    if sum.is_nan() { f64::INFINITY } else { up(sum, 1e-12).max(0.0) }
+}
+
+/// Whether nothing at all can be told apart but with probability `delta`.
+fn hidden(parts: &[Part<'_>], delta: f64) -> bool {
+    let sum: f64 = parts.iter().map(|(pair, times)| pair.total_variation() * *times as f64).sum();
+    up(sum, 1e-12) <= delta
 }
 
 /// What is asked, with rough pictures of the parts.
@@ -127,10 +136,13 @@ impl<'a> Question<'a> {
     /// The best upper end, and the tilt that gave it.
     fn upper(&self) -> (f64, f64) {
         let mut tilt = tilt::saddle(&self.sketches, self.delta);
+        if hidden(self.parts, self.delta) {
+            return (0.0, tilt);
+        }
         let pure = pure_bound(self.parts);
         if pure.is_finite() && tilt >= tilt::LARGEST {
-            // Next to the largest loss possible, where no lattice is fine enough.
-            return (pure, tilt);
+            // No saddle point: epsilon lies near the largest loss possible, and this tilt resolves all below it.
+            tilt = (40.0 / pure.max(1e-300)).min(tilt::LARGEST);
         }
         let plan = self.plan(tilt);
         let (mut best, mut best_tilt) = (plan.upper().min(pure), tilt);
@@ -172,7 +184,10 @@ impl<'a> Question<'a> {
         let deviation = sqrt(tilt::variance(&self.sketches, tilt));
         let most = self.parts.iter().map(|(_, times)| *times).max().unwrap_or(1);
         let points = if halvings(most) > 3 { MORE_POINTS } else { POINTS };
-        let mut step = deviation / (self.resolution * points * sqrt(most.min(64) as f64));
+        // Laws of the last stage, each of which costs the same.
+        let laws: u64 = self.parts.iter().map(|(_, times)| (*times).min(64)).sum();
+        let laws = laws.clamp(1, MOST_LAWS) as f64;
+        let mut step = deviation / (self.resolution * points * sqrt(laws));
         let ranges: Vec<_> =
             self.sketches.iter().map(|(s, _)| tilt::range(s, self.outside, tilt)).collect();
         // Nothing to tell apart, or nothing but black boxes: any lattice will do.

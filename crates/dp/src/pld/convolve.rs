@@ -55,7 +55,8 @@ impl Law {
         let vanished = length as f64 * exp(-50.0);
         let error = noise.total(&product)
             + vanished
-            + 2.0 * exp(care.ln_outside())
+            // Mass that wraps around is missing in one place and too much in another, on either side.
+            + 4.0 * exp(care.ln_outside())
             + parts.iter().map(|(law, times)| grown(law.error, *times)).sum::<f64>();
         let mut mass = fft.inverse(&product);
         mass.rotate_left(window.first.rem_euclid(length as i64) as usize);
@@ -172,7 +173,8 @@ impl<'a> Noise<'a> {
         let ulps = 8.0 * f64::EPSILON;
         let each = match care {
             Care::Usual => self.fft.relative_error() + ulps,
-            Care::Direct => Fft::DIRECT_ERROR,
+            Care::Direct if law.still == 0.0 => Fft::DIRECT_ERROR,
+            Care::Direct => self.fft.relative_error() + ulps,
         };
         if law.still > 0.5 {
             // All moduli are near 1.
@@ -185,7 +187,8 @@ impl<'a> Noise<'a> {
         let decay = if times > 20 { 0.0 } else { libm::pow(1.0 / 16.0, times as f64 - 1.0) };
         self.decay = self.decay.max(decay);
         for (value, least) in spectrum.iter().zip(&mut self.least) {
-            *least = least.min(value.square_norm());
+            let factor = Complex { re: value.re + law.still, im: value.im };
+            *least = least.min(factor.square_norm());
         }
     }
 

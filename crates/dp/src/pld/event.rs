@@ -24,8 +24,11 @@ impl Pairs {
         Self { upper, lower: None, outside: 0.0, attained: true }
     }
 
-    fn bound(atoms: Atoms) -> Self {
-        Self { attained: false, ..Self::exact(atoms.clone(), atoms) }
+    /// Anything that is `epsilon`-DP but for `delta`, which is paid for at once: what is left is pure, and never worse than
+    /// the sum of its epsilons.
+    fn black_box(epsilon: f64, delta: f64) -> Self {
+        let atoms = Atoms::black_box(epsilon);
+        Self { outside: delta, attained: false, ..Self::exact(atoms.clone(), atoms) }
     }
 }
 
@@ -53,9 +56,15 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
         }
         leaf => {
             // The same release twice is one release, twice as often.
+            let full = found.len() >= MOST_LEAVES;
             match found.iter_mut().find(|(known, _)| *known == leaf) {
-                Some((_, so_far)) => *so_far = (*so_far + times).min(MOST_TIMES),
+                Some((_, so_far)) => *so_far = so_far.saturating_add(times),
+                None if full => return Err(MANY_LEAVES),
                 None => found.push((leaf, times)),
+            }
+            let total = found.iter().fold(0u64, |sum, (_, times)| sum.saturating_add(*times));
+            if total > MOST_TIMES {
+                return Err(too_often(total));
             }
             Ok(())
         }
@@ -63,6 +72,13 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
 }
 
 const MOST_TIMES: u64 = 1 << 40;
+
+/// The most different releases that are composed by their loss distributions.
+const MOST_LEAVES: usize = 2_048;
+
+fn too_often(times: u64) -> Error {
+    Error::OutOfRange { name: "times", value: times as f64, range: "at most 2^40 in all" }
+}
 
 /// More different counts than this are not looked at one by one.
 const MOST_COUNTS: u64 = 1 << 22;
@@ -114,11 +130,9 @@ impl Context {
                 let atoms = Atoms::randomized_response(*epsilon0, *k);
                 Ok(Pairs::exact(atoms.clone(), atoms))
             }
-            Event::PureDp { epsilon } => Ok(Pairs::bound(Atoms::black_box(*epsilon, 0.0))),
-            Event::ApproximateDp { epsilon, delta } => {
-                Ok(Pairs::bound(Atoms::black_box(*epsilon, *delta)))
-            }
-            Event::PoissonSampled { rate, of } => self.poisson(*rate, of),
+            Event::PureDp { epsilon } => Ok(Pairs::black_box(*epsilon, 0.0)),
+            Event::ApproximateDp { epsilon, delta } => Ok(Pairs::black_box(*epsilon, *delta)),
+            Event::PoissonSampled { rate, of } => self.poisson(*rate, of.unwrapped()),
             Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape } => {
                 self.count_seen((*rate, *population, *dummy_rate), *sigma, *shape)
             }
@@ -129,7 +143,7 @@ impl Context {
             | Event::RandomAllocation { .. }
             | Event::SampledWithoutReplacement { .. } => {
                 let (epsilon, delta) = self.black_box(leaf)?;
-                Ok(Pairs::bound(Atoms::black_box(epsilon.upper, delta)))
+                Ok(Pairs::black_box(epsilon.upper, delta))
             }
             Event::Zcdp { .. } | Event::DistributedDiscreteGaussian { .. } => Err(NO_PAIR),
             Event::Composed { .. } | Event::Repeated { .. } => Err(NESTED),
@@ -189,12 +203,15 @@ impl Context {
             // all but q and the whole is (ln(1 + q (e^eps - 1)), q delta) (Balle, Barthe, Gaboardi 2018).
             return match of {
                 Event::Shuffled { .. } => {
-                    let (epsilon, delta) = self.black_box(of)?;
-                    let (epsilon, delta) = closed::sampled(epsilon.upper, delta, rate)?;
-                    Ok(Pairs::bound(Atoms::black_box(epsilon, delta)))
+                    let delta = self.box_delta();
+                    let (epsilon, delta) = self.without_replacement(rate, of, delta)?;
+                    Ok(Pairs::black_box(epsilon.upper, delta))
                 }
                 _ => Err(POISSON_REPLACE),
             };
+        }
+        if rate == 1.0 && !matches!(of, Event::Gaussian { .. }) {
+            return self.pairs(of);
         }
         match of {
             Event::Gaussian { sigma, sensitivity } => Ok(self.gaussian(rate, *sigma, *sensitivity)),
@@ -218,7 +235,7 @@ impl Context {
                     _ => return Err(NESTED),
                 };
                 let (epsilon, delta) = closed::sampled(epsilon, delta, rate)?;
-                Ok(Pairs::bound(Atoms::black_box(epsilon, delta)))
+                Ok(Pairs::black_box(epsilon, delta))
             }
             _ => Err(SAMPLED),
         }
@@ -234,6 +251,9 @@ impl Context {
         match self.adjacency {
             Adjacency::AddRemove => {}
             Adjacency::ZeroOut if dummy_rate == 0.0 => {
+                if counts::width(others, rate, 0.0, outside) > MOST_COUNTS {
+                    return Err(MANY_COUNTS);
+                }
                 let pair = |reversed| count_seen_zero_out(rate, others, sigma, outside, reversed);
                 let upper: [Box<dyn Pair>; 2] = [Box::new(pair(false)), Box::new(pair(true))];
                 return Ok(Pairs { upper, lower: None, outside, attained: false });
@@ -242,7 +262,7 @@ impl Context {
         }
         let distance = shape.replacement_distance();
         // With fewer others the view is at least as telling: the rest is post-processing.
-        let (all, mut others) = (others, others);
+        let (all, mut others) = (others, others.min(1 << 52));
         while counts::width(others, rate, dummy_rate, outside) > MOST_COUNTS {
             others /= 4;
         }
@@ -286,7 +306,7 @@ impl Context {
         let epsilon = match leaf {
             Event::Shuffled { n, of } => {
                 self.only(Adjacency::Replace, SHUFFLE)?;
-                match &**of {
+                match of.unwrapped() {
                     Event::PureDp { epsilon } => shuffle::generic_epsilon(*epsilon, *n, delta)?,
                     Event::RandomizedResponse { epsilon0, k } => {
                         shuffle::krr_epsilon(*epsilon0, *k, *n, delta)?
@@ -294,7 +314,7 @@ impl Context {
                     _ => return Err(SHUFFLE),
                 }
             }
-            Event::RandomAllocation { slots, of } => match (&**of, self.adjacency) {
+            Event::RandomAllocation { slots, of } => match (of.unwrapped(), self.adjacency) {
                 (_, Adjacency::Replace) => return Err(ALLOCATION),
                 (Event::Gaussian { sigma, sensitivity }, _) => {
                     allocation::gaussian(*slots, down(sigma / sensitivity, 1e-15), delta)?
@@ -304,7 +324,7 @@ impl Context {
             Event::SampledWithoutReplacement { population, sample, of } => {
                 self.only(Adjacency::Replace, WITHOUT_REPLACEMENT)?;
                 let rate = up(*sample as f64 / *population as f64, f64::EPSILON).min(1.0);
-                return self.without_replacement(rate, of, delta);
+                return self.without_replacement(rate, of.unwrapped(), delta);
             }
             _ => return Err(NO_PAIR),
         };
@@ -313,7 +333,7 @@ impl Context {
 
     /// A fixed-size sample under replacement: `(ln(1 + q (e^eps - 1)), q delta)` for each (eps, delta) of what is done
     /// with it (Balle, Barthe, Gaboardi 2018), so its own delta may be `delta / q`.
-    fn without_replacement(
+    pub(crate) fn without_replacement(
         &self,
         rate: f64,
         of: &Event,
@@ -362,9 +382,9 @@ pub(crate) fn plain_gaussian(
             Event::PoissonSampled { rate, of }
                 if *rate == 1.0 && adjacency != Adjacency::Replace =>
             {
-                of
+                of.unwrapped()
             }
-            other => *other,
+            other => other.unwrapped(),
         };
         let Event::Gaussian { sigma, sensitivity } = plain else { return None };
         let ratio = sensitivity * shape.distance(adjacency) / sigma;
@@ -415,6 +435,12 @@ const COUNT_SEEN: Error = Error::Unsupported {
     what: "the count seen under this adjacency",
     hint: "use adjacency add-remove (or zero-out without dummies)",
 };
+const MANY_LEAVES: Error = Error::Unsupported {
+    what: "the loss distribution of more than 2,048 different events",
+    hint: "use the accountant rdp, or best",
+};
+const MANY_COUNTS: Error =
+    Error::Unsupported { what: "so many different counts", hint: "give a smaller population" };
 const TRUNCATED: Error = Error::Unsupported {
     what: "a truncated Poisson batch unless under add-remove",
     hint: "use adjacency add-remove",

@@ -207,7 +207,7 @@ mod tests {
             Box::new(Laplace { ratio: 1.3 }),
             Box::new(Sampled { rate: 0.2, of: Laplace { ratio: 2.0 }, reversed: true }),
             Box::new(Atoms::randomized_response(1.5, 4)),
-            Box::new(Atoms::black_box(0.7, 1e-3)),
+            Box::new(Atoms::black_box(0.7)),
         ];
         for pair in &pairs {
             for step in [0.01, 0.07] {

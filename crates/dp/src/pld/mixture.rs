@@ -239,6 +239,10 @@ impl Pair for Mixture {
         ((sum - error).max(0.0), sum + error)
     }
 
+    fn total_variation(&self) -> f64 {
+        self.groups.iter().map(|group| group.moved + group.dummy).sum()
+    }
+
     fn largest_loss(&self) -> f64 {
         // Reversed, the loss is largest where the mixed measure has nothing but what stays.
         let largest = |group: &Group| match (self.reversed, group.moved + group.dummy > 0.0) {
@@ -256,7 +260,7 @@ impl Pair for Mixture {
 
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)> {
         let reach = sqrt(-2.0 * ln(outside.max(1e-300))) + 1.0;
-        let points = (1_500 / self.groups.len()).clamp(32, 96);
+        let points = (1_500 / self.groups.len().max(1)).clamp(32, 96);
         let mut picture = Vec::new();
         for group in &self.representatives() {
             if group.base <= 0.0 {

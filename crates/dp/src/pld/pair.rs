@@ -45,6 +45,11 @@ pub(crate) trait Pair: fmt::Debug {
         (low.max(0.0), high.max(0.0))
     }
 
+    /// A bound on the total variation distance: nobody can tell the two apart with more.
+    fn total_variation(&self) -> f64 {
+        1.0
+    }
+
     /// A bound on the loss: no outcome has more. Infinite where there is none.
     fn largest_loss(&self) -> f64 {
         f64::INFINITY
@@ -94,11 +99,11 @@ impl Atoms {
         Self { atoms, infinite }
     }
 
-    /// Any mechanism that is `epsilon`-DP but for `delta`: binary randomized response, or everything told.
-    pub(crate) fn black_box(epsilon: f64, delta: f64) -> Self {
+    /// Any mechanism that is `epsilon`-DP: binary randomized response.
+    pub(crate) fn black_box(epsilon: f64) -> Self {
         let yes = 1.0 / (1.0 + exp(-epsilon));
         let no = 1.0 / (1.0 + exp(epsilon));
-        Self::new(vec![(epsilon, yes * (1.0 - delta)), (-epsilon, no * (1.0 - delta))], delta)
+        Self::new(vec![(epsilon, yes), (-epsilon, no)], 0.0)
     }
 
     /// k-ary randomized response on two different symbols.
@@ -241,6 +246,10 @@ impl<P: Pair> Pair for Sampled<P> {
         }
         let negated: Vec<f64> = bounds.iter().rev().map(|b| -b).collect();
         swapped(self.forward_cells(&negated))
+    }
+
+    fn total_variation(&self) -> f64 {
+        self.rate
     }
 
     fn largest_loss(&self) -> f64 {

@@ -72,9 +72,9 @@ impl Curve {
             Event::Zcdp { rho } => {
                 Ok(pure(if *rho == 0.0 { 0.0 } else { up(rho * order, MARGIN) }))
             }
-            Event::PoissonSampled { rate, of } => self.poisson(*rate, of, order),
+            Event::PoissonSampled { rate, of } => self.poisson(*rate, of.unwrapped(), order),
             Event::SampledWithoutReplacement { population, sample, of } => {
-                self.without_replacement(*population, *sample, of, order)
+                self.without_replacement(*population, *sample, of.unwrapped(), order)
             }
             Event::Composed { of } => of.iter().try_fold(Loss::default(), |sum, part| {
                 let next = self.loss(part, order)?;

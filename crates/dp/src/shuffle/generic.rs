@@ -1,5 +1,6 @@
 //! The bound for every local randomizer.
 
+use super::closed::closed_form_epsilon;
 use super::halves::Pair;
 use super::search::{FINE, Side, root};
 use super::{NEGLIGIBLE, OUTSIDE, amplifies, instance, local_delta, precise, weights};
@@ -60,7 +61,9 @@ pub(super) fn upper_end(epsilon0: f64, n: u64, delta: f64) -> f64 {
         return epsilon0;
     }
     let pair = pair(epsilon0, n, OUTSIDE * delta);
-    root(|x| pair.estimate(x), delta, epsilon0, pair.guess(delta), Side::Upper, FINE)
+    let found = root(|x| pair.estimate(x), delta, epsilon0, pair.guess(delta), Side::Upper, FINE);
+    // For crowds that are cut the closed form, where it holds, may be the better one.
+    closed_form_epsilon(epsilon0, n, delta).map_or(found, |closed| found.min(closed))
 }
 
 fn pair(epsilon0: f64, n: u64, outside: f64) -> Pair {

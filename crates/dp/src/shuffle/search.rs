@@ -67,7 +67,7 @@ pub(super) fn root(
     let mut x = start.clamp(0.0, 0.9 * high);
     for _ in 0..100 {
         let (value, slope) = see(&mut estimate, x, side);
-        if value > target {
+        if value > target || value.is_nan() {
             (low, low_seen) = (x, true);
         } else {
             (high, high_seen) = (x, true);

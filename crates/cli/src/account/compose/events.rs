@@ -1,70 +1,61 @@
-//! Files of events: reading them, with the place of each mistake, and what can be said of them.
+//! Files of events: reading them, and what can be said of them.
 
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use serde_json::{Map, Value, json};
-use sotto_dp::{Count, Error, Event};
+use serde_json::Value;
+use serde_json::error::Category;
+use sotto_dp::{Adjacency, Event};
 
-use super::super::flags::{Honest, hinted};
-use super::super::number::exact;
+use super::super::flags::{Honest, ShapeName, hinted};
+use super::super::report::View;
+use super::{fields, json};
 
-/// Reads a file of events; `-` is stdin.
-pub(super) fn read(path: &Path) -> Result<Event> {
+/// No file is read beyond this.
+const LONGEST: u64 = 16 << 20;
+
+/// What a file has.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) event: Event,
+    /// How many events took the shape of `--shape`.
+    pub(super) shaped: u64,
+}
+
+/// Reads a file of events; `-` is stdin. Events that do not say their shape have `shape`.
+pub(super) fn read(path: &Path, shape: Option<ShapeName>) -> Result<Written> {
     if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("--events: cannot read stdin")?;
-        return parse(&text).context("--events: stdin cannot be used");
+        let text = text(std::io::stdin().lock()).context("--events: cannot read stdin")?;
+        return parse(&text, shape).context("--events: stdin cannot be used");
     }
     let name = path.display();
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("--events: cannot read {name}"))?;
-    parse(&text).with_context(|| format!("--events: {name} cannot be used"))
+    let text = File::open(path)
+        .map_err(anyhow::Error::from)
+        .and_then(text)
+        .with_context(|| format!("--events: cannot read {name}"))?;
+    parse(&text, shape).with_context(|| format!("--events: {name} cannot be used"))
 }
 
-fn parse(text: &str) -> Result<Event> {
-    let value: Value = serde_json::from_str(text).map_err(|error| anyhow!("not JSON: {error}"))?;
-    check(&value, "$")?;
-    // Nothing is left to find, or the place of it would have been named.
-    Ok(serde_json::from_value(value)?)
-}
-
-/// Finds the innermost event that is wrong and says where it is.
-fn check(value: &Value, place: &str) -> Result<()> {
-    let Some(object) = value.as_object() else {
-        return Err(anyhow!("at {place}: not an event, which is an object with the field `event`"));
-    };
-    let mut alone: Map<String, Value> = object
-        .iter()
-        .filter(|(name, _)| *name != "of")
-        .map(|(n, v)| (n.clone(), v.clone()))
-        .collect();
-    // In place of what is within, which has been checked by then, something that is right.
-    match object.get("of") {
-        Some(Value::Array(parts)) => {
-            for (index, part) in parts.iter().enumerate() {
-                check(part, &format!("{place}.of[{index}]"))?;
-            }
-            alone.insert("of".to_owned(), json!([]));
-        }
-        Some(part @ Value::Object(_)) => {
-            check(part, &format!("{place}.of"))?;
-            alone.insert("of".to_owned(), json!({ "event": "pure_dp", "epsilon": 1.0 }));
-        }
-        Some(other) => {
-            alone.insert("of".to_owned(), other.clone());
-        }
-        None => {}
+fn text(source: impl Read) -> Result<String> {
+    let mut bytes = Vec::new();
+    source.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(anyhow!("it has more than 16 MiB"));
     }
-    let event: Event = serde_json::from_value(Value::Object(alone))
-        .map_err(|error| anyhow!("at {place}: {error}"))?;
-    event.check().map_err(|error| match error {
-        Error::OutOfRange { name, value, range } => {
-            anyhow!("at {place}.{name}: it is {} and must be {range}", exact(value))
-        }
-        other => anyhow!("at {place}: {other}"),
-    })
+    String::from_utf8(bytes).map_err(|_| anyhow!("it is not UTF-8"))
+}
+
+fn parse(text: &str, shape: Option<ShapeName>) -> Result<Written> {
+    let mut value: Value = json::parse(text).map_err(|error| match error.classify() {
+        Category::Data => anyhow!("{error}"),
+        _ => anyhow!("not JSON: {error}"),
+    })?;
+    fields::check(&value, "$")?;
+    let shaped = shape.map_or(0, |shape| fields::fill_shape(&mut value, shape.name()));
+    // Nothing is left to find, or the place of it would have been named.
+    Ok(Written { event: serde_json::from_value(value)?, shaped })
 }
 
 /// The events as they are when only a part of the others is honest.
@@ -81,16 +72,8 @@ pub(super) fn honest_part(event: Event, honest: Honest) -> Result<Event> {
             let parties = left("distributed_discrete_gaussian", honest.others(parties))?;
             Event::DistributedDiscreteGaussian { sigma, parties, dimension, sensitivity }
         }
-        Event::TruncatedPoisson { rate, population, max_batch, sigma, shape } => {
-            let population = left("truncated_poisson", honest.others(population))?;
-            Event::TruncatedPoisson {
-                rate,
-                population,
-                max_batch,
-                sigma: honest.noise(sigma),
-                shape,
-            }
-        }
+        // Liars can fill the batch, so that the others' contributions replace each other.
+        Event::TruncatedPoisson { .. } => return Err(no_part("truncated_poisson")),
         Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape } => {
             let population = left("sampled_count_seen", honest.others(population))?;
             let sigma = honest.noise(sigma);
@@ -126,7 +109,7 @@ fn no_part(name: &str) -> anyhow::Error {
     hinted(anyhow!("--honest has no meaning for the event {name}"), hint)
 }
 
-/// How many kinds of release there are, and how many releases.
+/// How many releases are written down, and how many there are.
 pub(super) fn size(event: &Event) -> (u64, u64) {
     match event {
         Event::Composed { of } => of
@@ -134,24 +117,86 @@ pub(super) fn size(event: &Event) -> (u64, u64) {
             .map(size)
             .fold((0, 0), |sum, part| (sum.0 + part.0, u64::saturating_add(sum.1, part.1))),
         Event::Repeated { times, of } => {
-            let (kinds, releases) = size(of);
-            (kinds, releases.saturating_mul(*times))
+            let (entries, releases) = size(of);
+            (entries, releases.saturating_mul(*times))
         }
         _ => (1, 1),
     }
 }
 
-/// What the events say of the count: hidden if any of them relies on that.
-pub(super) fn count(event: &Event) -> Option<Count> {
+/// What the releases say of the number of devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Plain sums that rely on its being hidden.
+    pub(super) plain: bool,
+    /// Sums over samples that rely on its being hidden.
+    pub(super) sampled: bool,
+    /// Sums with which it is seen.
+    pub(super) seen: bool,
+}
+
+impl Counts {
+    pub(super) fn of(event: &Event, adjacency: Adjacency) -> Self {
+        let mut found = Self::default();
+        found.add(event, adjacency);
+        found
+    }
+
+    fn add(&mut self, event: &Event, adjacency: Adjacency) {
+        match event {
+            Event::Gaussian { .. }
+            | Event::DiscreteGaussian { .. }
+            | Event::DistributedDiscreteGaussian { .. }
+            | Event::Laplace { .. } => self.plain |= adjacency == Adjacency::AddRemove,
+            // A leader that stops is accounted for by its sums alone.
+            Event::PoissonSampled { .. }
+            | Event::TruncatedPoisson { .. }
+            | Event::RandomAllocation { .. } => self.sampled = true,
+            Event::SampledCountSeen { .. } => self.seen = true,
+            Event::Repeated { of, .. } => self.add(of, adjacency),
+            Event::Composed { of } => of.iter().for_each(|part| self.add(part, adjacency)),
+            Event::RandomizedResponse { .. }
+            | Event::PureDp { .. }
+            | Event::ApproximateDp { .. }
+            | Event::Zcdp { .. }
+            | Event::SampledWithoutReplacement { .. }
+            | Event::Shuffled { .. } => {}
+        }
+    }
+
+    pub(super) fn view(self) -> Option<View> {
+        match (self.plain || self.sampled, self.seen) {
+            (false, false) => None,
+            (true, false) => Some(View::Hidden),
+            (false, true) => Some(View::Seen),
+            (true, true) => Some(View::Mixed),
+        }
+    }
+
+    /// What the sentence says of it.
+    pub(super) fn notes(self) -> impl Iterator<Item = String> {
+        let plain = "The number of devices in a plain sum must be hidden: if it is seen, use --adjacency \
+                     replace.";
+        let sampled = "Where devices are sampled, nobody may see how many were: this is the paper's \
+                       model. If it is seen, describe the sum as sampled_count_seen.";
+        [(self.plain, plain), (self.sampled, sampled)]
+            .into_iter()
+            .filter(|(there, _)| *there)
+            .map(|(_, note)| note.to_owned())
+    }
+}
+
+/// Whether devices are sampled anywhere.
+pub(super) fn sampled(event: &Event) -> bool {
     match event {
-        Event::PoissonSampled { .. } | Event::RandomAllocation { .. } => Some(Count::Hidden),
-        Event::SampledCountSeen { .. } | Event::TruncatedPoisson { .. } => Some(Count::Seen),
-        Event::Repeated { of, .. } => count(of),
-        Event::Composed { of } => of
-            .iter()
-            .filter_map(count)
-            .reduce(|sum, part| if sum == part { sum } else { Count::Hidden }),
-        _ => None,
+        Event::PoissonSampled { .. }
+        | Event::SampledWithoutReplacement { .. }
+        | Event::TruncatedPoisson { .. }
+        | Event::SampledCountSeen { .. }
+        | Event::RandomAllocation { .. } => true,
+        Event::Repeated { of, .. } => sampled(of),
+        Event::Composed { of } => of.iter().any(sampled),
+        _ => false,
     }
 }
 
@@ -159,49 +204,91 @@ pub(super) fn count(event: &Event) -> Option<Count> {
 mod tests {
     use super::*;
 
+    fn event(text: &str) -> Event {
+        parse(text, None).unwrap().event
+    }
+
     #[test]
     fn mistakes_are_found_where_they_are() {
-        let place = |text: &str| parse(text).unwrap_err().to_string();
+        let place = |text: &str| parse(text, None).unwrap_err().to_string();
         for (text, part) in [
             ("{", "not JSON: EOF while parsing"),
-            ("[]", "at $: not an event"),
-            (r#"{"event":"gauss","sigma":1}"#, "at $: unknown variant `gauss`"),
-            (r#"{"event":"gaussian"}"#, "at $: missing field `sigma`"),
-            (r#"{"event":"gaussian","sigma":-1}"#, "at $.sigma: it is -1 and must be a finite"),
+            ("[]", "$ must be an event"),
+            ("{}", "$.event is missing"),
+            (r#"{"event":3}"#, "$.event must be a string"),
+            (r#"{"event":"gauss","sigma":1}"#, "$.event: there is no event `gauss`; did you mean"),
+            (r#"{"event":"gaussian"}"#, "$.sigma is missing: gaussian needs it"),
+            (r#"{"event":"gaussian","sigma":"5"}"#, "$.sigma must be a number"),
+            (r#"{"event":"gaussian","sigma":-1}"#, "$.sigma is -1: it must be a finite"),
+            (r#"{"event":"gaussian","sigma":5,"sigma":9}"#, "$.sigma is written twice"),
             (
                 r#"{"event":"composed","of":[{"event":"zcdp","rho":1},7]}"#,
-                "at $.of[1]: not an event",
+                "$.of[1] must be an event",
             ),
             (
                 r#"{"event":"composed","of":[
                 {"event":"poisson_sampled","rate":2,"of":{"event":"gaussian","sigma":1}}]}"#,
-                "at $.of[0].rate: it is 2",
+                "$.of[0].rate is 2",
             ),
             (
                 r#"{"event":"repeated","times":3,"of":{"event":"gaussian","sigma":1,"tau":2}}"#,
-                "at $.of: unknown field `tau`",
+                "$.of.tau: gaussian has no such field, it has sigma, sensitivity",
             ),
+            (r#"{"event":"repeated","times":0,"of":{"event":"zcdp","rho":1}}"#, "$.times is 0"),
             (
-                r#"{"event":"repeated","times":0,"of":{"event":"zcdp","rho":1}}"#,
-                "at $.times: it is 0",
+                r#"{"event":"repeated","times":1e3,"of":{"event":"zcdp","rho":1}}"#,
+                "$.times must be a whole number of at most 18446744073709551615",
             ),
-            (r#"{"event":"composed"}"#, "at $: missing field `of`"),
-            (r#"{"event":"composed","of":{"event":"zcdp","rho":1}}"#, "at $: invalid type"),
+            (r#"{"event":"composed"}"#, "$.of is missing"),
+            (r#"{"event":"composed","of":{"event":"zcdp","rho":1}}"#, "$.of must be a list"),
+            (
+                r#"{"event":"truncated_poisson","rate":1,"population":9,"max_batch":3,"sigma":1,
+                "shape":"round"}"#,
+                "$.shape must be \"one-hot\" or \"vector\"",
+            ),
         ] {
             assert!(place(text).starts_with(part), "{text}: {}", place(text));
         }
     }
 
     #[test]
+    fn long_files_are_refused() {
+        assert!(text(&b"{}"[..]).is_ok());
+        let error = text(std::io::repeat(b' ')).unwrap_err().to_string();
+        assert_eq!(error, "it has more than 16 MiB");
+    }
+
+    #[test]
     fn events_are_counted() {
-        let event = parse(
-            r#"{"event":"composed","of":[{"event":"repeated","times":40,"of":
+        let mut parts = String::from(
+            r#"{"event":"repeated","times":40,"of":
             {"event":"poisson_sampled","rate":0.5,"of":{"event":"gaussian","sigma":2}}},
-            {"event":"zcdp","rho":1}]}"#,
-        )
-        .unwrap();
-        assert_eq!(size(&event), (2, 41));
-        assert_eq!(count(&event), Some(Count::Hidden));
-        assert_eq!(count(&Event::Zcdp { rho: 1.0 }), None);
+            {"event":"zcdp","rho":1}"#,
+        );
+        let composed = |parts: &str| event(&format!(r#"{{"event":"composed","of":[{parts}]}}"#));
+        let view = |event: &Event| Counts::of(event, Adjacency::AddRemove).view();
+        let both = composed(&parts);
+        assert_eq!((size(&both), view(&both)), ((2, 41), Some(View::Hidden)));
+        assert!(sampled(&both));
+        parts.push_str(r#",{"event":"sampled_count_seen","rate":0.5,"population":9,"sigma":2}"#);
+        assert_eq!(view(&composed(&parts)), Some(View::Mixed));
+        let zcdp = Event::Zcdp { rho: 1.0 };
+        assert!(view(&zcdp).is_none() && !sampled(&zcdp));
+        let gaussian = Event::Gaussian { sigma: 1.0, sensitivity: 1.0 };
+        assert_eq!(view(&gaussian), Some(View::Hidden));
+        assert_eq!(Counts::of(&gaussian, Adjacency::Replace).view(), None);
+    }
+
+    #[test]
+    fn shapes_are_filled_in_where_they_are_open() {
+        let text = r#"{"event":"composed","of":[
+            {"event":"sampled_count_seen","rate":0.5,"population":9,"sigma":2},
+            {"event":"sampled_count_seen","rate":0.5,"population":9,"sigma":2,"shape":"vector"},
+            {"event":"gaussian","sigma":1}]}"#;
+        let written = parse(text, Some(ShapeName::OneHot)).unwrap();
+        assert_eq!(written.shaped, 1);
+        let back = serde_json::to_string(&written.event).unwrap();
+        assert_eq!((back.matches("one-hot").count(), back.matches("vector").count()), (1, 1));
+        assert_eq!(parse(text, None).unwrap().shaped, 0);
     }
 }

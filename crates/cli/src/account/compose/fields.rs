@@ -1,0 +1,241 @@
+//! The kinds of events and their fields: mistakes are found before anything else reads them.
+
+use anyhow::{Result, anyhow};
+use serde_json::{Map, Value, json};
+use sotto_dp::{Error, Event};
+
+use super::super::number::exact;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Number,
+    Whole,
+    Shape,
+    Event,
+    Events,
+}
+
+use Kind::{Number, Whole};
+
+/// A name, what belongs there, and whether it must be there.
+type Field = (&'static str, Kind, bool);
+
+const OF: Field = ("of", Kind::Event, true);
+const RATE: Field = ("rate", Number, true);
+const POPULATION: Field = ("population", Whole, true);
+const SIGMA: Field = ("sigma", Number, true);
+const SENSITIVITY: Field = ("sensitivity", Number, false);
+const SHAPE: Field = ("shape", Kind::Shape, false);
+
+const EVENTS: &[(&str, &[Field])] = &[
+    ("gaussian", &[SIGMA, SENSITIVITY]),
+    ("discrete_gaussian", &[SIGMA, ("sensitivity", Whole, false)]),
+    (
+        "distributed_discrete_gaussian",
+        &[SIGMA, ("parties", Whole, true), ("dimension", Whole, false), SENSITIVITY],
+    ),
+    ("laplace", &[("scale", Number, true), SENSITIVITY]),
+    ("randomized_response", &[("epsilon0", Number, true), ("k", Whole, true)]),
+    ("pure_dp", &[("epsilon", Number, true)]),
+    ("approximate_dp", &[("epsilon", Number, true), ("delta", Number, true)]),
+    ("zcdp", &[("rho", Number, true)]),
+    ("poisson_sampled", &[RATE, OF]),
+    ("sampled_without_replacement", &[POPULATION, ("sample", Whole, true), OF]),
+    ("truncated_poisson", &[RATE, POPULATION, ("max_batch", Whole, true), SIGMA, SHAPE]),
+    ("sampled_count_seen", &[RATE, POPULATION, ("dummy_rate", Number, false), SIGMA, SHAPE]),
+    ("shuffled", &[("n", Whole, true), OF]),
+    ("random_allocation", &[("slots", Whole, true), OF]),
+    ("composed", &[("of", Kind::Events, true)]),
+    ("repeated", &[("times", Whole, true), OF]),
+];
+
+/// Finds the first mistake, the innermost ones before those around them, and says where it is.
+pub(super) fn check(value: &Value, place: &str) -> Result<()> {
+    let Some(object) = value.as_object() else {
+        return Err(anyhow!("{place} must be an event: an object with the field `event`"));
+    };
+    let name = match object.get("event") {
+        None => return Err(anyhow!("{place}.event is missing: it says which event this is")),
+        Some(Value::String(name)) => name,
+        Some(_) => return Err(anyhow!("{place}.event must be a string")),
+    };
+    let Some((_, fields)) = EVENTS.iter().find(|(known, _)| known == name) else {
+        return Err(anyhow!("{place}.event: there is no event `{name}`{}", meant(name)));
+    };
+    let known = |key: &str| key == "event" || fields.iter().any(|(name, ..)| *name == key);
+    if let Some(key) = object.keys().find(|key| !known(key)) {
+        let names: Vec<&str> = fields.iter().map(|(name, ..)| *name).collect();
+        let names = names.join(", ");
+        return Err(anyhow!("{place}.{key}: {name} has no such field, it has {names}"));
+    }
+    let own = object.iter().filter(|(name, _)| *name != "of");
+    let mut alone: Map<String, Value> = own.map(|(k, v)| (k.clone(), v.clone())).collect();
+    for (field, kind, required) in *fields {
+        let place = format!("{place}.{field}");
+        match object.get(*field) {
+            None if *required => return Err(anyhow!("{place} is missing: {name} needs it")),
+            None => {}
+            Some(value) => {
+                check_kind(value, *kind, &place)?;
+                // In place of what is within, which has been checked, something that is right.
+                match kind {
+                    Kind::Event => alone.insert("of".to_owned(), inner()),
+                    Kind::Events => alone.insert("of".to_owned(), json!([])),
+                    _ => None,
+                };
+            }
+        }
+    }
+    let event: Event = serde_json::from_value(Value::Object(alone))
+        .map_err(|error| anyhow!("{place}: {error}"))?;
+    event.check().map_err(|error| match error {
+        Error::OutOfRange { name, value, range } => {
+            anyhow!("{place}.{name} is {}: it must be {range}", exact(value))
+        }
+        other => anyhow!("{place}: {other}"),
+    })
+}
+
+fn check_kind(value: &Value, kind: Kind, place: &str) -> Result<()> {
+    let wrong = |what: &str| Err(anyhow!("{place} must be {what}"));
+    match (kind, value) {
+        (Kind::Number, Value::Number(_)) => Ok(()),
+        (Kind::Number, _) => wrong("a number"),
+        (Kind::Whole, value) if value.is_u64() => Ok(()),
+        (Kind::Whole, Value::Number(_)) => {
+            wrong(&format!("a whole number of at most {}, in plain digits", u64::MAX))
+        }
+        (Kind::Whole, _) => wrong("a whole number"),
+        (Kind::Shape, Value::String(shape)) if shape == "one-hot" || shape == "vector" => Ok(()),
+        (Kind::Shape, _) => wrong("\"one-hot\" or \"vector\""),
+        (Kind::Event, value) => check(value, place),
+        (Kind::Events, Value::Array(parts)) => {
+            let mut parts = parts.iter().enumerate();
+            parts.try_for_each(|(index, part)| check(part, &format!("{place}[{index}]")))
+        }
+        (Kind::Events, _) => wrong("a list of events"),
+    }
+}
+
+/// An event that fits everywhere.
+fn inner() -> Value {
+    json!({ "event": "pure_dp", "epsilon": 1.0 })
+}
+
+/// Gives `shape` to every event that has one and does not say which; how many these are.
+pub(super) fn fill_shape(value: &mut Value, shape: &str) -> u64 {
+    let Some(object) = value.as_object_mut() else { return 0 };
+    let name = object.get("event").and_then(Value::as_str).unwrap_or_default();
+    let fields = EVENTS.iter().find(|(known, _)| *known == name).map_or(&[][..], |known| known.1);
+    if fields.contains(&SHAPE) && !object.contains_key("shape") {
+        object.insert("shape".to_owned(), shape.into());
+        return 1;
+    }
+    match object.get_mut("of") {
+        Some(Value::Array(parts)) => parts.iter_mut().map(|part| fill_shape(part, shape)).sum(),
+        Some(part) => fill_shape(part, shape),
+        None => 0,
+    }
+}
+
+/// `; did you mean ...?`, or all there are.
+fn meant(name: &str) -> String {
+    let name = name.to_lowercase().replace(['-', ' '], "_");
+    let far = |known: &str| {
+        let begins = name.len() >= 3 && (known.starts_with(&name) || name.starts_with(known));
+        if begins { 0 } else { distance(&name, known) }
+    };
+    let near = EVENTS.iter().map(|(known, _)| *known).min_by_key(|known| far(known));
+    match near {
+        Some(known) if far(known) <= 3.min(name.len() / 3) => {
+            format!("; did you mean `{known}`?")
+        }
+        _ => {
+            let all: Vec<&str> = EVENTS.iter().map(|(known, _)| *known).collect();
+            format!("; there are {}", all.join(", "))
+        }
+    }
+}
+
+/// How many letters must be changed, put in or taken out; long strangers are simply far.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len() > 64 {
+        return a.len();
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(b.bytes()) {
+            let least = (diagonal + usize::from(x != y)).min(left + 1).min(*cell + 1);
+            diagonal = *cell;
+            *cell = least;
+            left = least;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The least that an event of this kind needs.
+    fn least(name: &str, fields: &[Field]) -> Value {
+        let mut event = json!({ "event": name });
+        for (field, kind, required) in fields {
+            if *required {
+                event[*field] = match kind {
+                    Kind::Number => json!(0.5),
+                    Kind::Whole => json!(2),
+                    Kind::Shape => json!("vector"),
+                    Kind::Event => inner(),
+                    Kind::Events => json!([inner()]),
+                };
+            }
+        }
+        event
+    }
+
+    #[test]
+    fn the_table_is_that_of_the_accountant() {
+        for (name, fields) in EVENTS {
+            let event = least(name, fields);
+            check(&event, "$").unwrap();
+            serde_json::from_value::<Event>(event.clone()).unwrap();
+            for (field, kind, required) in *fields {
+                let mut without = event.clone();
+                without.as_object_mut().unwrap().remove(*field);
+                let read = serde_json::from_value::<Event>(without);
+                assert_eq!(read.is_err(), *required, "{name} {field}");
+                let mut wrong = event.clone();
+                wrong[*field] = json!([[]]);
+                assert!(check(&wrong, "$").is_err(), "{name} {field} {kind:?}");
+            }
+        }
+        // Every kind is there.
+        let all = serde_json::from_value::<Event>(json!({ "event": "" })).unwrap_err().to_string();
+        assert_eq!(all.matches('`').count(), 2 * (EVENTS.len() + 1), "{all}");
+    }
+
+    #[test]
+    fn near_names_are_offered() {
+        for (name, known) in [
+            ("gauss", "gaussian"),
+            ("Gaussian", "gaussian"),
+            ("gausian", "gaussian"),
+            ("poisson", "poisson_sampled"),
+            ("pure-dp", "pure_dp"),
+            ("repeat", "repeated"),
+        ] {
+            assert_eq!(meant(name), format!("; did you mean `{known}`?"));
+        }
+        for name in ["", "x", "banana", &"g".repeat(1000)] {
+            assert!(meant(name).starts_with("; there are gaussian, "), "{name}");
+        }
+        assert_eq!((distance("kitten", "sitting"), distance("", "abc")), (3, 3));
+    }
+}

@@ -1,0 +1,103 @@
+//! The edges of the parameter space, where shortcuts end and numbers run out.
+
+use sotto_dp::{Accountant, Adjacency, Bracket, Error, Event, Question, Shape};
+
+fn ask(event: &Event, adjacency: Adjacency, delta: f64) -> Result<Bracket, Error> {
+    let question =
+        Question { event, adjacency, shape: Shape::Vector, accountant: Accountant::Best };
+    question.epsilon(delta).map(|answer| answer.epsilon)
+}
+
+fn sampled(rate: f64, sigma: f64) -> Event {
+    Event::PoissonSampled { rate, of: Box::new(Event::Gaussian { sigma, sensitivity: 1.0 }) }
+}
+
+fn repeated(times: u64, of: Event) -> Event {
+    Event::Repeated { times, of: Box::new(of) }
+}
+
+#[test]
+fn more_releases_than_can_be_counted_are_not_fewer() {
+    let noise = Event::Gaussian { sigma: 1e6, sensitivity: 1.0 };
+    let once = repeated(1 << 40, noise);
+    let twice = Event::Composed { of: vec![once.clone(), once.clone()] };
+    let (one, two) =
+        (ask(&once, Adjacency::AddRemove, 1e-6), ask(&twice, Adjacency::AddRemove, 1e-6));
+    assert!(two.unwrap().upper > 1.3 * one.unwrap().upper);
+}
+
+#[test]
+fn no_population_is_too_large_for_the_count() {
+    for population in [1 << 53, (1 << 60) + 200, u64::MAX] {
+        for times in [1, 10] {
+            let seen = |rate: f64, dummy_rate: f64, sigma: f64| {
+                let shape = Shape::Vector;
+                let of = Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape };
+                ask(&repeated(times, of), Adjacency::AddRemove, 1e-12).unwrap()
+            };
+            assert_eq!(seen(1.0, 0.0, 3.0).upper, f64::INFINITY, "{population}");
+            assert_eq!(seen(0.5, 1.0, 3.0).upper, f64::INFINITY, "{population}");
+            assert!(seen(1e-9, 0.0, 0.3).upper > 21.0, "{population}");
+        }
+    }
+}
+
+#[test]
+fn a_few_black_boxes_cost_at_most_their_sum() {
+    let shuffle = Event::Shuffled { n: 10_000, of: Box::new(Event::PureDp { epsilon: 4.0 }) };
+    let allocation = Event::RandomAllocation {
+        slots: 10,
+        of: Box::new(Event::Gaussian { sigma: 5.0, sensitivity: 1.0 }),
+    };
+    for (event, adjacency) in [(shuffle, Adjacency::Replace), (allocation, Adjacency::AddRemove)] {
+        for times in [2u32, 3, 10, 30] {
+            let each = ask(&event, adjacency, 1e-8 / (8.0 * f64::from(times))).unwrap().upper;
+            let all =
+                ask(&repeated(u64::from(times), event.clone()), adjacency, 1e-8).unwrap().upper;
+            assert!(all <= each * f64::from(times), "{times}: {all} {each}");
+        }
+    }
+}
+
+#[test]
+fn a_schedule_of_noise_is_counted_as_well_as_a_repetition() {
+    let parts = (0..300).map(|i| sampled(0.02, 5.1 * (1.0 + 1e-9 * f64::from(i)))).collect();
+    let schedule = ask(&Event::Composed { of: parts }, Adjacency::AddRemove, 1e-6).unwrap();
+    let same = ask(&repeated(300, sampled(0.02, 5.1)), Adjacency::AddRemove, 1e-6).unwrap();
+    assert!(schedule.upper < 1.001 * same.upper, "{schedule:?} {same:?}");
+    assert!(same.lower < schedule.upper, "{schedule:?} {same:?}");
+}
+
+#[test]
+fn rare_and_large_losses_are_not_overlooked() {
+    // Few steps of little noise: nearly all of delta comes from one large loss.
+    for (rate, sigma, times, delta) in
+        [(2.24e-4, 0.153, 27, 3.1e-12), (1e-3, 0.1, 100, 1e-9), (1e-5, 0.2, 1_000, 1e-10)]
+    {
+        let one = ask(&sampled(rate, sigma), Adjacency::AddRemove, delta).unwrap();
+        let all = ask(&repeated(times, sampled(rate, sigma)), Adjacency::AddRemove, delta).unwrap();
+        assert!(all.upper >= one.lower, "{rate} {sigma} {times}: {all:?} {one:?}");
+        assert!(all.lower <= all.upper);
+    }
+}
+
+#[test]
+fn nothing_is_told_below_delta() {
+    let event = repeated(10, sampled(1e-9, 0.5));
+    assert_eq!(
+        ask(&event, Adjacency::AddRemove, 1e-7).unwrap(),
+        Bracket { lower: 0.0, upper: 0.0 }
+    );
+}
+
+#[test]
+fn what_one_cannot_count_the_other_explains() {
+    let event = Event::DistributedDiscreteGaussian {
+        sigma: 0.4,
+        parties: 10,
+        dimension: 1,
+        sensitivity: 1.0,
+    };
+    let refused = ask(&event, Adjacency::AddRemove, 1e-6).unwrap_err();
+    assert!(matches!(refused, Error::OutOfRange { name: "sigma", .. }), "{refused}");
+}
