@@ -14,6 +14,7 @@ mod lattice;
 pub(crate) mod law;
 pub(crate) mod mixture;
 pub(crate) mod pair;
+mod refusals;
 mod tilt;
 
 use compose::{Part, epsilon_lower, epsilon_upper_beside};
@@ -23,13 +24,13 @@ use pair::Pair;
 
 use crate::math::ln;
 use crate::math::search::crossing;
-use crate::{Adjacency, Bracket, Error, Event, Shape, closed, discrete};
+use crate::{Adjacency, Bracket, Error, Event, Shape, closed};
 
 /// The method of composed events; single ones have closed forms or exact sums.
 pub(crate) const COMPOSED: &str = "privacy loss distribution, connect-the-dots";
 
 /// The method of single releases whose worst pair is known.
-const EXACT: &str = "exact hockey-stick divergence";
+pub(crate) const EXACT: &str = "exact hockey-stick divergence";
 
 /// The epsilon of an event, and the method in words.
 pub(crate) fn event_epsilon(
@@ -38,76 +39,10 @@ pub(crate) fn event_epsilon(
     shape: Shape,
     delta: f64,
 ) -> Result<(Bracket, &'static str), Error> {
-    let leaves = leaves(event)?;
-    if leaves.is_empty() {
-        return Ok((Bracket { lower: 0.0, upper: 0.0 }, "nothing happened"));
+    match Route::of(event, adjacency, shape, delta)? {
+        Route::Known(epsilon, method) => Ok((epsilon, method)),
+        Route::Composed(composition) => Ok((composition.bracket(delta), COMPOSED)),
     }
-    if let Some(sigma) = plain_gaussian(&leaves, adjacency, shape) {
-        return Ok((closed::gaussian_epsilon(sigma, delta)?, "analytic Gaussian"));
-    }
-    let total = leaves.iter().map(|(_, times)| *times).sum();
-    let context = Context { adjacency, shape, delta, total };
-    if let [(leaf, 1)] = leaves[..] {
-        match leaf {
-            Event::DiscreteGaussian { sigma, sensitivity } if adjacency != Adjacency::Replace => {
-                let epsilon = discrete::epsilon(*sigma, *sensitivity, delta)?;
-                return Ok((epsilon, EXACT));
-            }
-            Event::Shuffled { .. } => return Ok((context.black_box(leaf)?.0, "shuffle bound")),
-            Event::PoissonSampled { rate, of } if adjacency == Adjacency::Replace => {
-                // Only a shuffle has a bound of its own here.
-                if let Event::Shuffled { .. } = of.unwrapped() {
-                    let bound = context.without_replacement(*rate, of.unwrapped(), delta)?;
-                    return Ok((bound.0, "amplification by sampling"));
-                }
-            }
-            Event::RandomAllocation { .. } => {
-                return Ok((context.black_box(leaf)?.0, "random allocation, exact law of the sum"));
-            }
-            Event::SampledWithoutReplacement { .. } => {
-                return Ok((context.black_box(leaf)?.0, "amplification by sampling"));
-            }
-            _ => {}
-        }
-    }
-    let replaced = |event: &Event| matches!(event, Event::PoissonSampled { of, .. } if !matches!(of.unwrapped(), Event::Shuffled { .. }));
-    if adjacency == Adjacency::Replace && leaves.iter().any(|(leaf, _)| replaced(leaf)) {
-        return two_steps(event, &leaves, shape, delta);
-    }
-    let pairs =
-        leaves.iter().map(|(leaf, _)| context.pairs(leaf)).collect::<Result<Vec<_>, _>>()?;
-    let outside: f64 =
-        pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
-    let rest = delta - outside;
-    if !(rest > 0.0) {
-        return Ok((Bracket { lower: 0.0, upper: f64::INFINITY }, COMPOSED));
-    }
-    if let ([pair], [(_, 1)]) = (&pairs[..], &leaves[..]) {
-        let exact = pair.attained && pair.lower.is_none();
-        let method = if exact { EXACT } else { "hockey-stick divergence of a dominating pair" };
-        return Ok((single(pair, rest, delta), method));
-    }
-    let attained = pairs.iter().all(|pair| pair.attained);
-    let one_law = attained && pairs.iter().all(|pair| pair.lower.is_none());
-    let forward = parts(&pairs, &leaves, 0, false);
-    let mut answer = if one_law {
-        epsilon(&forward, rest)
-    } else {
-        Bracket { lower: 0.0, upper: epsilon_upper(&forward, rest) }
-    };
-    let reverse = epsilon_upper_beside(answer.upper, &parts(&pairs, &leaves, 1, false), rest);
-    // A direction that is the lesser one cannot raise the lower end by much.
-    let worse = reverse > answer.upper;
-    answer.upper = answer.upper.max(reverse);
-    if attained {
-        for direction in 0..2 {
-            if (direction == 0 && !one_law) || (direction == 1 && worse) {
-                let lower = epsilon_lower(&parts(&pairs, &leaves, direction, true), delta);
-                answer.lower = answer.lower.max(lower);
-            }
-        }
-    }
-    Ok((answer, COMPOSED))
 }
 
 /// The upper end of [`event_epsilon`] alone.
@@ -117,25 +52,108 @@ pub(crate) fn event_epsilon_upper(
     shape: Shape,
     delta: f64,
 ) -> Result<f64, Error> {
-    let leaves = leaves(event)?;
-    let total: u64 = leaves.iter().map(|(_, times)| *times).sum();
-    if total <= 1
-        || plain_gaussian(&leaves, adjacency, shape).is_some()
-        || adjacency == Adjacency::Replace
-    {
-        return Ok(event_epsilon(event, adjacency, shape, delta)?.0.upper);
+    match Route::of(event, adjacency, shape, delta)? {
+        Route::Known(epsilon, _) => Ok(epsilon.upper),
+        Route::Composed(composition) => Ok(composition.upper()),
     }
-    let context = Context { adjacency, shape, delta, total };
-    let pairs =
-        leaves.iter().map(|(leaf, _)| context.pairs(leaf)).collect::<Result<Vec<_>, _>>()?;
-    let outside: f64 =
-        pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
-    let rest = delta - outside;
-    if !(rest > 0.0) {
-        return Ok(f64::INFINITY);
+}
+
+/// How an event is counted.
+enum Route<'a> {
+    /// By a closed form, a sum, or a bound of its own.
+    Known(Bracket, &'static str),
+    /// By composing pairs.
+    Composed(Composition<'a>),
+}
+
+impl<'a> Route<'a> {
+    fn of(event: &'a Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result<Self, Error> {
+        let leaves = leaves(event)?;
+        if leaves.is_empty() {
+            return Ok(Self::Known(Bracket { lower: 0.0, upper: 0.0 }, "nothing happened"));
+        }
+        if let Some(sigma) = plain_gaussian(&leaves, adjacency, shape) {
+            return Ok(Self::Known(closed::gaussian_epsilon(sigma, delta)?, "analytic Gaussian"));
+        }
+        let total = leaves.iter().map(|(_, times)| *times).sum();
+        let context = Context { adjacency, shape, delta, total };
+        if let [(leaf, 1)] = leaves[..]
+            && let Some((epsilon, method)) = context.single(leaf)?
+        {
+            return Ok(Self::Known(epsilon, method));
+        }
+        if adjacency == Adjacency::Replace && leaves.iter().any(|(leaf, _)| sampled_noise(leaf)) {
+            let (epsilon, method) = two_steps(event, &leaves, shape, delta)?;
+            return Ok(Self::Known(epsilon, method));
+        }
+        let pairs =
+            leaves.iter().map(|(leaf, _)| context.pairs(leaf)).collect::<Result<Vec<_>, _>>()?;
+        let outside: f64 =
+            pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
+        let rest = delta - outside;
+        if !(rest > 0.0) {
+            return Ok(Self::Known(Bracket { lower: 0.0, upper: f64::INFINITY }, COMPOSED));
+        }
+        if let ([pair], [(_, 1)]) = (&pairs[..], &leaves[..]) {
+            let exact = pair.attained && pair.lower.is_none();
+            let method = if exact { EXACT } else { "hockey-stick divergence of a dominating pair" };
+            return Ok(Self::Known(single(pair, rest, delta), method));
+        }
+        Ok(Self::Composed(Composition { leaves, pairs, rest }))
     }
-    let forward = epsilon_upper(&parts(&pairs, &leaves, 0, false), rest);
-    Ok(forward.max(epsilon_upper_beside(forward, &parts(&pairs, &leaves, 1, false), rest)))
+}
+
+/// Poisson sampling of noise, which has no pair of its own under replacement.
+fn sampled_noise(event: &Event) -> bool {
+    match event {
+        Event::PoissonSampled { of, .. } => !matches!(of.unwrapped(), Event::Shuffled { .. }),
+        _ => false,
+    }
+}
+
+/// Releases, each with its pairs.
+struct Composition<'a> {
+    leaves: Vec<Leaf<'a>>,
+    pairs: Vec<Pairs>,
+    /// What is left of delta once the pairs' own parts are paid.
+    rest: f64,
+}
+
+impl Composition<'_> {
+    /// The pairs of one direction (0: the device leaves, 1: it comes), for the upper or the lower end.
+    fn parts(&self, direction: usize, lower: bool) -> Vec<Part<'_>> {
+        self.pairs
+            .iter()
+            .zip(&self.leaves)
+            .map(|(pairs, (_, times))| (pairs.end(direction, lower), *times))
+            .collect()
+    }
+
+    fn upper(&self) -> f64 {
+        let forward = epsilon_upper(&self.parts(0, false), self.rest);
+        forward.max(epsilon_upper_beside(forward, &self.parts(1, false), self.rest))
+    }
+
+    fn bracket(&self, delta: f64) -> Bracket {
+        let attained = self.pairs.iter().all(|pair| pair.attained);
+        if !attained {
+            return Bracket { lower: 0.0, upper: self.upper() };
+        }
+        let one_law = self.pairs.iter().all(|pair| pair.lower.is_none());
+        let forward = if one_law {
+            epsilon(&self.parts(0, false), self.rest)
+        } else {
+            let lower = epsilon_lower(&self.parts(0, true), delta);
+            Bracket { lower, upper: epsilon_upper(&self.parts(0, false), self.rest) }
+        };
+        let reverse = epsilon_upper_beside(forward.upper, &self.parts(1, false), self.rest);
+        if reverse <= forward.upper {
+            // The lesser direction cannot raise the lower end by much.
+            return forward;
+        }
+        let lower = epsilon_lower(&self.parts(1, true), delta);
+        forward.or(Bracket { lower, upper: reverse })
+    }
 }
 
 /// A replacement as two steps of add/remove, for what has no pair of its own under replacement.
@@ -157,7 +175,7 @@ fn two_steps(
         _ => false,
     };
     if !leaves.iter().all(|(leaf, _)| by_noise(leaf)) {
-        return Err(event::POISSON_REPLACE);
+        return Err(refusals::POISSON_REPLACE);
     }
     let one = |delta: f64| event_epsilon_upper(event, Adjacency::AddRemove, shape, delta);
     // The share of delta depends on epsilon. An epsilon that is at least what its own share gives is good; from one that is,
@@ -182,19 +200,6 @@ fn two_steps(
     }
     let upper = 2.0 * epsilon;
     Ok((Bracket { lower: 0.0, upper }, "two add/remove steps"))
-}
-
-fn parts<'a>(
-    pairs: &'a [Pairs],
-    leaves: &[Leaf<'_>],
-    direction: usize,
-    lower: bool,
-) -> Vec<Part<'a>> {
-    let pick = |pairs: &'a Pairs| match &pairs.lower {
-        Some(pairs) if lower => &*pairs[direction],
-        _ => &*pairs.upper[direction],
-    };
-    pairs.iter().zip(leaves).map(|(pairs, (_, times))| (pick(pairs), *times)).collect()
 }
 
 /// The epsilon of one release, straight from its divergence: no lattice.

@@ -28,7 +28,7 @@ const LOWER_FACTOR: i64 = 4;
 /// A step's masses are trusted to this, relatively: a few dozen roundings each.
 const MASS_TRUST: f64 = 2e-14;
 
-/// A step's losses are trusted to this.
+/// A step's losses are trusted to this, times one more than the largest of them.
 const LOSS_TRUST: f64 = 1e-15;
 
 /// The part of delta that may be spent on losses above the lattice.
@@ -256,7 +256,12 @@ impl Plan<'_> {
         let infinite = -expm1(ln_finite);
         let parts: Vec<_> = ready.iter().map(|(law, times)| (law, *times)).collect();
         let law = Law::compose(&parts, Care::Usual)?;
-        let loss_trust = LOSS_TRUST * total;
+        let loss_trust: f64 = self
+            .parts
+            .iter()
+            .zip(&self.ranges)
+            .map(|((_, times), (low, high))| LOSS_TRUST * *times as f64 * (1.0 + high.max(-low)))
+            .sum();
         let epsilon = match end {
             End::Upper => self.solve(&law, infinite, total, end)? + loss_trust,
             End::Lower | End::JumpsOnly => self.solve(&law, infinite, total, end)? - loss_trust,

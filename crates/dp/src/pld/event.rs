@@ -3,6 +3,10 @@
 use super::counts::{self, CountSeen, Grouping, count_seen_zero_out, truncated_poisson};
 use super::mixture::Mixture;
 use super::pair::{Atoms, Laplace, Pair, Sampled};
+use super::refusals::{
+    ALLOCATION, COUNT_SEEN, MANY_COUNTS, MANY_LEAVES, NESTED, NO_PAIR, POISSON_REPLACE, RESPONSE,
+    SAMPLED, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
+};
 use crate::math::{down, exp, normal, sqrt, up};
 use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discrete, shuffle};
 
@@ -19,6 +23,14 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
+    /// The pair of one direction, for the upper or the lower end.
+    pub(crate) fn end(&self, direction: usize, lower: bool) -> &dyn Pair {
+        match &self.lower {
+            Some(pairs) if lower => &*pairs[direction],
+            _ => &*self.upper[direction],
+        }
+    }
+
     fn exact(forward: impl Pair + 'static, reverse: impl Pair + 'static) -> Self {
         let upper: [Box<dyn Pair>; 2] = [Box::new(forward), Box::new(reverse)];
         Self { upper, lower: None, outside: 0.0, attained: true }
@@ -106,6 +118,31 @@ impl Context {
 
     fn unit_distance(&self) -> f64 {
         self.shape.distance(self.adjacency)
+    }
+
+    /// The epsilon of a release that has a bound of its own, when it is the only one, and the method in words.
+    pub(crate) fn single(&self, leaf: &Event) -> Result<Option<(Bracket, &'static str)>, Error> {
+        let found = match leaf {
+            Event::DiscreteGaussian { sigma, sensitivity }
+                if self.adjacency != Adjacency::Replace =>
+            {
+                (discrete::epsilon(*sigma, *sensitivity, self.delta)?, super::EXACT)
+            }
+            Event::Shuffled { .. } => (self.black_box(leaf)?.0, "shuffle bound"),
+            Event::PoissonSampled { rate, of } if self.adjacency == Adjacency::Replace => {
+                let Event::Shuffled { .. } = of.unwrapped() else { return Ok(None) };
+                let bound = self.without_replacement(*rate, of.unwrapped(), self.delta)?;
+                (bound.0, "amplification by sampling")
+            }
+            Event::RandomAllocation { .. } => {
+                (self.black_box(leaf)?.0, "random allocation, exact law of the sum")
+            }
+            Event::SampledWithoutReplacement { .. } => {
+                (self.black_box(leaf)?.0, "amplification by sampling")
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(found))
     }
 
     /// The dominating pairs of one release.
@@ -301,7 +338,7 @@ impl Context {
     }
 
     /// The (epsilon, delta) of a release that has no pair of its own.
-    pub(crate) fn black_box(&self, leaf: &Event) -> Result<(Bracket, f64), Error> {
+    fn black_box(&self, leaf: &Event) -> Result<(Bracket, f64), Error> {
         let delta = self.box_delta();
         let epsilon = match leaf {
             Event::Shuffled { n, of } => {
@@ -333,7 +370,7 @@ impl Context {
 
     /// A fixed-size sample under replacement: `(ln(1 + q (e^eps - 1)), q delta)` for each (eps, delta) of what is done
     /// with it (Balle, Barthe, Gaboardi 2018), so its own delta may be `delta / q`.
-    pub(crate) fn without_replacement(
+    fn without_replacement(
         &self,
         rate: f64,
         of: &Event,
@@ -398,50 +435,3 @@ pub(crate) fn plain_gaussian(
 pub(crate) fn share_of_replacement(delta: f64, epsilon: f64) -> f64 {
     delta / (1.0 + exp(epsilon))
 }
-
-const NO_PAIR: Error = Error::Unsupported {
-    what: "the loss distribution of this event",
-    hint: "use the accountant rdp, or best",
-};
-const NESTED: Error = Error::Unsupported {
-    what: "a composition inside of another event",
-    hint: "put composed and repeated on the outside",
-};
-const RESPONSE: Error = Error::Unsupported {
-    what: "randomized response unless under replacement",
-    hint: "use adjacency replace: a report is always sent",
-};
-const SHUFFLE: Error = Error::Unsupported {
-    what: "this shuffle",
-    hint: "use adjacency replace, and pure_dp or randomized_response inside",
-};
-const ALLOCATION: Error = Error::Unsupported {
-    what: "this random allocation",
-    hint: "use adjacency add-remove or zero-out, and gaussian inside",
-};
-const WITHOUT_REPLACEMENT: Error = Error::Unsupported {
-    what: "this sampling without replacement",
-    hint: "use adjacency replace, and gaussian, laplace, pure_dp or shuffled inside",
-};
-pub(crate) const POISSON_REPLACE: Error = Error::Unsupported {
-    what: "Poisson sampling under replacement",
-    hint: "use adjacency add-remove (a replacement is two of its steps), or sampled_without_replacement",
-};
-const SAMPLED: Error = Error::Unsupported {
-    what: "Poisson sampling of this event",
-    hint: "sample gaussian, discrete_gaussian, laplace, pure_dp or approximate_dp",
-};
-const COUNT_SEEN: Error = Error::Unsupported {
-    what: "the count seen under this adjacency",
-    hint: "use adjacency add-remove (or zero-out without dummies)",
-};
-const MANY_LEAVES: Error = Error::Unsupported {
-    what: "the loss distribution of more than 2,048 different events",
-    hint: "use the accountant rdp, or best",
-};
-const MANY_COUNTS: Error =
-    Error::Unsupported { what: "so many different counts", hint: "give a smaller population" };
-const TRUNCATED: Error = Error::Unsupported {
-    what: "a truncated Poisson batch unless under add-remove",
-    hint: "use adjacency add-remove",
-};
