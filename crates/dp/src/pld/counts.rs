@@ -5,10 +5,14 @@
 //! count that is larger by one and a sum in which, given the count, another device's contribution was exchanged for this one's:
 //! `(1 + Bin(n, t), N(D, s^2))` with the replacement distance `D`. (Given the two sets of senders the sums differ by
 //! at most `D`; the hockey-stick divergence is jointly convex, so the worst pair of values bounds every mixture of
-//! them.) A device sends its value with probability `q` and, if not, a dummy with probability `q'`, so
-//! `t = q + (1-q) q'`; a dummy is the zero vector, at distance 1 from another's contribution. That distance is
-//! taken in the same direction as `D`: for given lengths, the likelihood ratio's sum of two exponentials is largest in
-//! convex order when they grow together.
+//! them.)
+//!
+//! **Dummies.** A device sends its value with probability `q` and, if not, a dummy with probability `q'`, so
+//! `t = q + (1-q) q'`. Given the other senders, joint convexity also averages over what the exchanged contribution was, as if
+//! that were seen: with probability `q/t` a value, from which the device's value is at most `D` away and its dummy, the
+//! zero vector, at most 1; else a dummy, from which its value is at most 1 away and its dummy not at all. In the
+//! first case both distances are taken in the same direction: for given lengths, the likelihood ratio's sum of two
+//! exponentials is largest in convex order when they grow together.
 //!
 //! In the group of count `k` the ratio of with to without is `1 - t + b(k-1)/b(k) (...)`, `b` being the binomial. Many
 //! neighbouring counts have nearly the same `r_k = b(k-1)/b(k)`. For an upper bound the counts between two nodes are
@@ -65,21 +69,37 @@ impl CountSeen {
             Grouping::Pessimistic => counts.spread(stride),
             Grouping::Optimistic => counts.merged(stride),
         };
-        let groups =
-            weights.into_iter().map(|(base, one_more)| self.group(base, one_more)).collect();
+        let groups = weights.into_iter().flat_map(|(base, more)| self.groups(base, more)).collect();
         Mixture { sigma: self.sigma, groups, reversed }
     }
 
-    /// Probability `base` without the device, and `one_more` that the others are one fewer.
-    fn group(&self, base: f64, one_more: f64) -> Group {
-        Group {
-            base,
-            gap: self.sending() * base,
-            moved: self.rate * one_more,
+    /// A count that has probability `base` without the device, and `one_more` when the others are one fewer: one group, or
+    /// two with dummies.
+    fn groups(&self, base: f64, one_more: f64) -> Vec<Group> {
+        let sending = self.sending();
+        let dummy = (1.0 - self.rate) * self.dummy_rate;
+        // The part in which a value is exchanged.
+        let part = if dummy > 0.0 { self.rate / sending } else { 1.0 };
+        let mut groups = vec![Group {
+            base: part * base,
+            gap: part * sending * base,
+            moved: part * self.rate * one_more,
             distance: self.distance,
-            dummy: (1.0 - self.rate) * self.dummy_rate * one_more,
+            dummy: part * dummy * one_more,
             dummy_distance: 1.0,
+        }];
+        if dummy > 0.0 {
+            let part = dummy / sending;
+            groups.push(Group {
+                base: part * base,
+                gap: part * (sending * base - dummy * one_more),
+                moved: part * self.rate * one_more,
+                distance: 1.0,
+                dummy: 0.0,
+                dummy_distance: 1.0,
+            });
         }
+        groups
     }
 
     /// How many counts make a group: so many that the error in the variance of the loss stays below the tolerance, and

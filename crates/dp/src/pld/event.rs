@@ -303,8 +303,12 @@ impl Context {
         while counts::width(others, rate, dummy_rate, outside) > MOST_COUNTS {
             others /= 4;
         }
-        // A composition looks at every group for every cell of its lattice.
-        let (tolerance, most_groups) = if self.total == 1 { (2e-6, 1 << 20) } else { (1e-4, 256) };
+        // A composition looks at every group for every cell of its lattice; with dummies a group is slow, and only a bound.
+        let (tolerance, most_groups) = match (self.total, dummy_rate > 0.0) {
+            (1, false) => (2e-6, 1 << 20),
+            (1, true) => (5e-5, 1 << 20),
+            _ => (1e-4, 256),
+        };
         let model = CountSeen { rate, others, dummy_rate, sigma, distance, tolerance, most_groups };
         let pair = |grouping, reversed| -> Box<dyn Pair> {
             Box::new(model.pair(outside, grouping, reversed))

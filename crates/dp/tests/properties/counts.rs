@@ -35,13 +35,28 @@ impl Round {
         (0..=law.len()).map(|k| (at(k), if k == 0 { 0.0 } else { at(k - 1) })).collect()
     }
 
-    /// The divergence given one count, by quadrature; (the device leaves, the device comes).
+    /// The divergence given one count, by quadrature; (the device leaves, the device comes). The average over what the
+    /// exchanged contribution was: a value, or a dummy.
     pub(crate) fn at_count(&self, (base, before): (f64, f64), epsilon: f64) -> (f64, f64) {
-        let Self { rate, dummy_rate, sigma, shape, .. } = *self;
-        let (distance, dummy) = (shape.replacement_distance(), (1.0 - rate) * dummy_rate);
+        let real = if self.dummy_rate > 0.0 { self.rate / self.sending() } else { 1.0 };
+        let value = self.exchanged((base, before), epsilon, self.shape.replacement_distance(), 1.0);
+        let dummy = self.exchanged((base, before), epsilon, 1.0, 0.0);
+        (real * value.0 + (1.0 - real) * dummy.0, real * value.1 + (1.0 - real) * dummy.1)
+    }
+
+    /// The same when the device's value is `distance` and its dummy `nearer` away from what it was exchanged for.
+    fn exchanged(
+        &self,
+        (base, before): (f64, f64),
+        epsilon: f64,
+        distance: f64,
+        nearer: f64,
+    ) -> (f64, f64) {
+        let Self { rate, dummy_rate, sigma, .. } = *self;
+        let dummy = (1.0 - rate) * dummy_rate;
         let stay = 1.0 - self.sending();
         let with = |x: f64| {
-            let moved = rate * normal(x - distance, sigma) + dummy * normal(x - 1.0, sigma);
+            let moved = rate * normal(x - distance, sigma) + dummy * normal(x - nearer, sigma);
             stay * base * normal(x, sigma) + before * moved
         };
         let without = |x: f64| base * normal(x, sigma);
