@@ -239,6 +239,8 @@ fn damaged_states_are_not_read() {
         assert!(damage(&|v| v["budget"]["delta"] = bad.clone()), "{bad}");
     }
     assert!(damage(&|v| v["budget"]["epsilon"] = json!(20.0)));
+    assert!(damage(&|v| v["budget"]["epsilon"] = json!("20")));
+    assert!(damage(&|v| v["budget"]["delta"] = json!("inf")));
     assert!(damage(&|v| v["budget"]["adjacency"] = json!("replace")));
 }
 
@@ -260,4 +262,18 @@ fn a_single_changed_character_is_noticed() {
         }
     }
     assert!(read < 20, "{read}");
+}
+
+#[test]
+fn every_budget_is_read_as_it_was_written() {
+    for i in 1..2_000u32 {
+        let epsilon = f64::from(i) * 0.000_731_9 + 1.0 / f64::from(i);
+        let budget =
+            Budget { epsilon, delta: 1e-6 / f64::from(3 * i), adjacency: Adjacency::AddRemove };
+        let filter = Filter::new(budget, 7).unwrap();
+        let text = serde_json::to_string(&filter).unwrap();
+        let read: Filter = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.budget().epsilon.to_bits(), epsilon.to_bits());
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+    }
 }

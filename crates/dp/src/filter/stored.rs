@@ -17,11 +17,21 @@ const VERSION: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub(super) struct Stored {
     version: u32,
-    budget: Budget,
+    budget: StoredBudget,
     period: u64,
     rdp: Vec<u64>,
     delta: u64,
     checksum: u64,
+}
+
+/// The budget's numbers as decimal text: some readers of JSON numbers are off by the last digit, which would read as
+/// damage.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredBudget {
+    epsilon: String,
+    delta: String,
+    adjacency: Adjacency,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,21 +55,21 @@ pub(super) enum Damaged {
     Checksum,
     #[error("the stored ledger's budget: {0}")]
     Budget(#[from] Error),
+    #[error("the stored ledger's budget holds what is not a number")]
+    Number(#[from] std::num::ParseFloatError),
 }
 
 impl From<Filter> for Stored {
     fn from(filter: Filter) -> Self {
         let Filter { budget, period, spent } = filter;
-        let mut stored = Self {
-            version: VERSION,
-            budget,
-            period,
-            rdp: spent.rdp.to_vec(),
-            delta: spent.delta,
-            checksum: 0,
+        let checksum = sum(&budget, period, &spent.rdp, spent.delta);
+        let budget = StoredBudget {
+            epsilon: budget.epsilon.to_string(),
+            delta: budget.delta.to_string(),
+            adjacency: budget.adjacency,
         };
-        stored.checksum = stored.sum();
-        stored
+        let (rdp, delta) = (spent.rdp.to_vec(), spent.delta);
+        Self { version: VERSION, budget, period, rdp, delta, checksum }
     }
 }
 
@@ -70,31 +80,31 @@ impl TryFrom<Stored> for Filter {
         if stored.version != VERSION {
             return Err(Damaged::Version(stored.version));
         }
-        stored.budget.check()?;
+        let budget = Budget {
+            epsilon: stored.budget.epsilon.parse()?,
+            delta: stored.budget.delta.parse()?,
+            adjacency: stored.budget.adjacency,
+        };
+        budget.check()?;
         let rdp = grid(&stored.rdp)?;
-        if stored.sum() != stored.checksum {
+        if sum(&budget, stored.period, &rdp, stored.delta) != stored.checksum {
             return Err(Damaged::Checksum);
         }
-        Ok(Self {
-            budget: stored.budget,
-            period: stored.period,
-            spent: Spent { rdp, delta: stored.delta },
-        })
+        Ok(Self { budget, period: stored.period, spent: Spent { rdp, delta: stored.delta } })
     }
 }
 
-impl Stored {
-    fn sum(&self) -> u64 {
-        let head = [
-            u64::from(self.version),
-            self.budget.epsilon.to_bits(),
-            self.budget.delta.to_bits(),
-            self.budget.adjacency as u64,
-            self.period,
-            self.delta,
-        ];
-        checksum(head.into_iter().chain(self.rdp.iter().copied()))
-    }
+/// Over all that a ledger holds.
+fn sum(budget: &Budget, period: u64, rdp: &[u64], delta: u64) -> u64 {
+    let head = [
+        u64::from(VERSION),
+        budget.epsilon.to_bits(),
+        budget.delta.to_bits(),
+        budget.adjacency as u64,
+        period,
+        delta,
+    ];
+    checksum(head.into_iter().chain(rdp.iter().copied()))
 }
 
 impl From<Charge> for StoredCharge {
