@@ -3,7 +3,7 @@
 //! Long compositions go up in stages of about 64: after each, the composed law is wider, so its lattice may be
 //! coarser, and no transform grows long. The lattice is fine where a step is taken often and coarse where it is rare: a
 //! step that is taken `t` times on a lattice of width `h` adds at most `t h^2 / 4` to the variance of the
-//! whole, and every part gets the same share.
+//! whole, and every law of the last stage gets the same share.
 
 use super::convolve::Care;
 use super::lattice::{Cells, Lattice};
@@ -104,7 +104,7 @@ pub(crate) fn epsilon_upper_beside(known: f64, parts: &[Part<'_>], delta: f64) -
 /// The sum of the largest losses: what holds with no delta at all.
 fn pure_bound(parts: &[Part<'_>]) -> f64 {
     let sum: f64 = parts.iter().map(|(pair, times)| pair.largest_loss() * *times as f64).sum();
-    if sum.is_nan() { f64::INFINITY } else { up(sum, 1e-12).max(0.0) }
+    if sum.is_nan() { f64::INFINITY } else { up(sum, 1e-12) }
 }
 
 /// Whether nothing at all can be told apart but with probability `delta`.

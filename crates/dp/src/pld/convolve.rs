@@ -263,13 +263,8 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use super::super::law::tests::law;
     use super::*;
-
-    fn law(first: i64, mass: &[f64], still: f64) -> Law {
-        let total: f64 = still + mass.iter().sum::<f64>();
-        let mass = mass.iter().map(|m| m / total).collect();
-        Law { step: 0.1, first, mass, still: still / total, ln_scale: 0.0, error: 0.0 }
-    }
 
     /// The mass at each index, by plain convolution.
     fn convolved(law: &Law, times: u32) -> std::collections::BTreeMap<i64, f64> {

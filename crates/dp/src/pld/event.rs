@@ -255,8 +255,10 @@ impl Context {
             Event::DiscreteGaussian { sigma, sensitivity } => {
                 let atoms = self.discrete(*sigma, *sensitivity)?;
                 let finite = sampled(rate, atoms.finite(), atoms.finite());
+                // Reversed, it is the other one's mass that the atoms leave out: the same, by symmetry.
+                let outside = atoms.infinite();
                 let mut pairs = sampled(rate, atoms.clone(), atoms);
-                pairs.lower = Some(finite.upper);
+                (pairs.lower, pairs.outside) = (Some(finite.upper), outside);
                 Ok(pairs)
             }
             Event::Laplace { scale, sensitivity } => {
@@ -338,6 +340,8 @@ impl Context {
         let lower = |reversed| Mixture::sampled_gaussian(attack, sigma, 1.0, reversed);
         let mut pairs = Pairs::exact(pair(false), pair(true));
         pairs.lower = Some([Box::new(lower(false)), Box::new(lower(true))]);
+        // Tails of the binomial are good to 1e-12: far less than this.
+        pairs.outside = self.outside();
         Ok(pairs)
     }
 

@@ -200,10 +200,11 @@ impl Law {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn law(first: i64, mass: &[f64], still: f64) -> Law {
+    /// A law of mass 1 on a lattice of tenths, in proportion to `mass` and `still`.
+    pub(in crate::pld) fn law(first: i64, mass: &[f64], still: f64) -> Law {
         let total: f64 = still + mass.iter().sum::<f64>();
         let mass = mass.iter().map(|m| m / total).collect();
         Law { step: 0.1, first, mass, still: still / total, ln_scale: 0.0, error: 0.0 }

@@ -250,8 +250,9 @@ impl Pair for Mixture {
             (false, false) => log1p(-group.gap / group.base),
             (true, _) => -log1p(-group.gap / group.base),
         };
-        let bound = self.groups.iter().map(largest).fold(f64::NEG_INFINITY, f64::max);
-        if bound.is_nan() { f64::INFINITY } else { bound }
+        // What is not a number is not a bound; `max` would forget it.
+        let bounds = self.groups.iter().map(largest);
+        bounds.map(|l| if l.is_nan() { f64::INFINITY } else { l }).fold(0.0, f64::max)
     }
 
     fn work(&self) -> f64 {

@@ -50,7 +50,7 @@ pub(crate) trait Pair: fmt::Debug {
         1.0
     }
 
-    /// A bound on the loss: no outcome has more. Infinite where there is none.
+    /// A bound on the loss, not below 0: no outcome has more. Infinite where there is none.
     fn largest_loss(&self) -> f64 {
         f64::INFINITY
     }
@@ -89,6 +89,11 @@ pub(crate) struct Atoms {
 }
 
 impl Atoms {
+    /// P-mass where Q has none.
+    pub(crate) fn infinite(&self) -> f64 {
+        self.infinite
+    }
+
     /// The same without the outcomes that Q does not have.
     pub(crate) fn finite(&self) -> Self {
         Self { atoms: self.atoms.clone(), infinite: 0.0 }
