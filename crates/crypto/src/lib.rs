@@ -1,4 +1,4 @@
-//! Secrets and HPKE for Sotto.
+//! Secrets, HPKE, signed notes and Merkle trees for Sotto.
 //!
 //! [`Secret`] wraps key material; [`HpkeKeypair`] is a receiver's key pair for the one suite that DAP
 //! makes mandatory (DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM; DAP, HPKE configuration).
@@ -6,12 +6,16 @@
 //! collectors, and, with the feature `server`, `server_hpke` on AWS-LC, which opens a share in less than
 //! half the time. Equal randomness gives equal ciphertexts in both.
 //!
+//! [`note`] signs and verifies notes and checkpoints of transparency logs, and [`merkle`] is their trees.
+//!
 //! Labels and associated data belong to `sotto-wire` and `sotto-protocol`; which key to use, and for how
 //! long, to the caller.
 
 mod error;
 pub mod hpke;
 mod keypair;
+pub mod merkle;
+pub mod note;
 #[cfg(test)]
 mod rfc9180;
 mod secret;

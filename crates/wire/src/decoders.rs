@@ -4,15 +4,17 @@
 //! that compare digests disagree about one message.
 
 mod examples;
+mod tlog;
 
+use crate::limits::{DECODE_ALLOCATION_FACTOR, JSON_ALLOCATION_FACTOR};
 use crate::{
     AggregateShare, AggregateShareId, AggregateShareReq, AggregationJobContinueReq,
     AggregationJobId, AggregationJobInitReq, AggregationJobResp, BatchId, BatchMode, BatchSelector,
-    CollectionJobId, CollectionJobReq, CollectionJobResp, Decode, Encode, Extensions,
-    HpkeCiphertext, HpkeConfig, HpkeConfigList, Interval, MediaType, PlaintextInputShare,
-    ProblemType, Query, Report, ReportError, ReportId, ReportMetadata, ReportShare,
-    ReportUploadStatus, TaskConfiguration, TaskId, UploadErrors, UploadRequest, Url,
-    VerifyContinue, VerifyInit, VerifyResp, taskprov,
+    CollectionJobId, CollectionJobReq, CollectionJobResp, Decode, Encode, Entry, EntryId,
+    Extensions, HpkeCiphertext, HpkeConfig, HpkeConfigList, Interval, KeySet, MediaType,
+    PlaintextInputShare, PopulationResult, ProblemType, Query, Recipe, Report, ReportError,
+    ReportId, ReportMetadata, ReportShare, ReportUploadStatus, TaskConfiguration, TaskId,
+    TlogPolicy, UploadErrors, UploadRequest, Url, VerifyContinue, VerifyInit, VerifyResp, taskprov,
 };
 
 /// One decoder.
@@ -24,6 +26,8 @@ pub struct Decoder {
     pub decode: fn(&[u8]) -> bool,
     /// Valid encodings to start from.
     pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Decoding `n` bytes allocates at most `n` times this, plus a constant.
+    pub allocation_factor: usize,
 }
 
 /// The decoder with this name.
@@ -47,6 +51,7 @@ macro_rules! message {
                 })
             },
             seeds: || examples::seeds($name),
+            allocation_factor: DECODE_ALLOCATION_FACTOR,
         }
     };
 }
@@ -67,6 +72,36 @@ macro_rules! text {
                 })
             },
             seeds: || examples::seeds($name),
+            allocation_factor: DECODE_ALLOCATION_FACTOR,
+        }
+    };
+}
+
+/// An entry for a format in canonical JSON.
+macro_rules! json {
+    ($name:literal, $type:ty) => {
+        Decoder {
+            name: $name,
+            decode: |bytes| {
+                <$type>::parse(bytes).is_ok_and(|value| {
+                    assert!(value.to_json() == bytes, concat!($name, " is not canonical"));
+                    true
+                })
+            },
+            seeds: || examples::seeds($name),
+            allocation_factor: JSON_ALLOCATION_FACTOR,
+        }
+    };
+}
+
+/// An entry for a format of notes and logs.
+macro_rules! tlog {
+    ($name:ident) => {
+        Decoder {
+            name: stringify!($name),
+            decode: tlog::$name,
+            seeds: || examples::seeds(stringify!($name)),
+            allocation_factor: DECODE_ALLOCATION_FACTOR,
         }
     };
 }
@@ -80,7 +115,12 @@ pub const DECODERS: &[Decoder] = &[
     message!("hpke_config", HpkeConfig),
     message!("hpke_config_list", HpkeConfigList),
     message!("hpke_ciphertext", HpkeCiphertext<'_>),
-    Decoder { name: "extensions", decode: extensions, seeds: || examples::seeds("extensions") },
+    Decoder {
+        name: "extensions",
+        decode: extensions,
+        seeds: || examples::seeds("extensions"),
+        allocation_factor: DECODE_ALLOCATION_FACTOR,
+    },
     message!("report_error", ReportError),
     message!("report_metadata", ReportMetadata<'_>),
     message!("report", Report<'_>),
@@ -88,6 +128,7 @@ pub const DECODERS: &[Decoder] = &[
         name: "upload_request",
         decode: upload_request,
         seeds: || examples::seeds("upload_request"),
+        allocation_factor: DECODE_ALLOCATION_FACTOR,
     },
     message!("report_upload_status", ReportUploadStatus),
     message!("upload_errors", UploadErrors),
@@ -128,7 +169,31 @@ pub const DECODERS: &[Decoder] = &[
     }),
     text!("media_type", MediaType::parse, |media_type: &MediaType| media_type.as_str().to_owned()),
     text!("problem_type", ProblemType::from_urn, |problem: &ProblemType| problem.urn()),
+    json!("recipe", Recipe),
+    json!("key_set", KeySet),
+    json!("population_result", PopulationResult),
+    Decoder {
+        name: "entry",
+        decode: entry,
+        seeds: || examples::seeds("entry"),
+        allocation_factor: JSON_ALLOCATION_FACTOR,
+    },
+    tlog!(note),
+    tlog!(checkpoint),
+    tlog!(tlog_proof),
+    tlog!(add_checkpoint),
+    tlog!(entry_bundle),
+    tlog!(tile_path),
+    text!("tlog_policy", |text: &str| TlogPolicy::parse(text).ok(), TlogPolicy::to_string),
 ];
+
+fn entry(bytes: &[u8]) -> bool {
+    let Ok(entry) = Entry::parse(bytes) else { return false };
+    assert!(entry.to_bytes() == bytes, "entry is not canonical");
+    assert!(Entry::text(entry.kind(), entry.json()) == entry.note().text(), "text is another");
+    assert!(EntryId::of(entry.json().as_bytes()) == entry.id(), "id is another");
+    true
+}
 
 /// The list itself decodes whatever it holds, so that it is walked through as well.
 fn extensions(bytes: &[u8]) -> bool {

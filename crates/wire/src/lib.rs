@@ -1,4 +1,4 @@
-//! DAP messages, identifiers and limits for Sotto.
+//! DAP messages, recipes, the formats of the log, identifiers and limits for Sotto.
 //!
 //! Every message of DAP and taskprov as a type that can only hold what the wire can carry. Large messages
 //! borrow from the received buffer. Nothing here does I/O, knows the time or holds randomness; what a message
@@ -20,18 +20,24 @@ mod codec;
 mod collection;
 #[doc(hidden)]
 pub mod decoders;
+mod entry;
 mod extensions;
+mod format;
 mod hpke;
 mod ids;
 pub mod labels;
 pub mod limits;
 mod media;
+mod note;
 mod opaque;
 mod problem;
+pub mod recipe;
 mod report;
 mod task;
 pub mod taskprov;
 mod time;
+pub mod tlog;
+pub mod utc;
 
 pub use aggregation::{
     AggregationJobContinueReq, AggregationJobExtension, AggregationJobExtensions,
@@ -44,7 +50,9 @@ pub use collection::{
     AggregateShare, AggregateShareAad, AggregateShareReq, BatchSelector, CollectionJobExtension,
     CollectionJobExtensions, CollectionJobReq, CollectionJobResp, Query,
 };
+pub use entry::{Entry, EntryContent, EntryId, EntryKind};
 pub use extensions::{Extension, ExtensionIter, ExtensionKind, ExtensionList, Extensions};
+pub use format::FormatError;
 pub use hpke::{
     HpkeAeadId, HpkeCiphertext, HpkeConfig, HpkeConfigId, HpkeConfigList, HpkeKdfId, HpkeKemId,
 };
@@ -53,8 +61,14 @@ pub use ids::{
 };
 pub use labels::DAP_TAG;
 pub use media::MediaType;
+pub use note::{KeyName, KeyType, Note, NoteSignature, VerifierKey};
 pub use opaque::{AggParam, Opaque, Payload, PublicShare};
 pub use problem::{PROBLEM_MEDIA_TYPE, ProblemType, URN_PREFIX};
+pub use recipe::{
+    AttributeName, AttributeType, KeySet, PopulationResult, Probability, PublicKey, Recipe, Signer,
+};
+#[cfg(feature = "authoring")]
+pub use recipe::{AuthoringError, RecipeDraft};
 pub use report::{
     InputShareAad, PlaintextInputShare, Report, ReportError, ReportMetadata, ReportUploadStatus,
     UploadErrors, UploadRequest,
@@ -64,3 +78,6 @@ pub use task::{
     VdafType,
 };
 pub use time::{Duration, Interval, Time, TimePrecision};
+pub use tlog::{
+    AddCheckpoint, BundlePath, Checkpoint, EntryBundle, TilePath, TlogPolicy, TlogProof, TreeHash,
+};

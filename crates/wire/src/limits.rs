@@ -13,6 +13,13 @@ pub const DECODE_ALLOCATION_FACTOR: usize = 16;
 /// What decoding may allocate whatever the length of the message.
 pub const DECODE_ALLOCATION_BASE: usize = 4 * 1024;
 
+/// The factor for canonical JSON in place of [`DECODE_ALLOCATION_FACTOR`].
+///
+/// Groups with a `kind` are held as a tree until their kind is known: 128 bytes for the two of a list in a list.
+/// Then the whole is encoded again to compare, with a buffer for each field. All of it together, over time, stays below
+/// 6 MiB, because no entry is longer than [`MAX_ENTRY_LEN`].
+pub const JSON_ALLOCATION_FACTOR: usize = 96;
+
 /// The longest encoded task configuration.
 ///
 /// The format allows about 320 KiB. The largest real ones are below 1 KiB, and the configuration also travels
@@ -54,3 +61,75 @@ pub const MAX_COLLECTION_JOB_RESP_LEN: usize = 2 * MAX_AGGREGATE_SHARE_LEN + 128
 
 /// The longest problem document that is read from a peer. It is only shown and matched by type.
 pub const MAX_PROBLEM_DOCUMENT_LEN: usize = 16 * 1024;
+
+/// The longest name of a key that signs notes: what the structure of newer cosignatures can hold.
+pub const MAX_KEY_NAME_LEN: usize = 255;
+
+/// The most signatures below a note. The format asks for 16; each costs a verification wherever its key is
+/// known.
+pub const MAX_NOTE_SIGNATURES: usize = 64;
+
+/// The longest note: the largest log entry, and room for sixteen of the large signatures that withstand quantum
+/// computers. A checkpoint with Ed25519 signatures is below 10 KiB.
+pub const MAX_NOTE_LEN: usize = 128 * 1024;
+
+/// The longest proof of an entry in a log: a note, the hashes and some extra data.
+pub const MAX_TLOG_PROOF_LEN: usize = MAX_NOTE_LEN + 64 * 1024;
+
+/// The longest request to a witness: a note and the hashes.
+pub const MAX_ADD_CHECKPOINT_LEN: usize = MAX_NOTE_LEN + 4 * 1024;
+
+/// The longest trust policy: as many logs, witnesses and groups as it may have, with comments.
+pub const MAX_TLOG_POLICY_LEN: usize = 64 * 1024;
+
+/// The longest entry of a log: what its length in a bundle can say.
+pub const MAX_LOG_ENTRY_LEN: usize = 0xffff;
+
+/// The longest bundle: 256 of the longest entries.
+pub const MAX_ENTRY_BUNDLE_LEN: usize = 256 * (2 + MAX_LOG_ENTRY_LEN);
+
+/// The longest entry of a log: bundles of entries give each a length of 16 bits.
+pub const MAX_ENTRY_LEN: usize = 0xffff;
+
+/// The longest canonical JSON in an entry. The rest of [`MAX_ENTRY_LEN`] is for the first line and two signatures of
+/// the longest names.
+pub const MAX_ENTRY_JSON_LEN: usize = MAX_ENTRY_LEN - 1024;
+
+/// The largest integer in JSON: above it parsers that hold numbers as doubles do not agree (RFC 8785, RFC 7493).
+pub const MAX_INTEGER: u64 = (1 << 53) - 1;
+
+/// The longest name of a recipe, so that it fits into a line of a list.
+pub const MAX_RECIPE_NAME_LEN: usize = 64;
+
+/// The longest purpose, in characters: one sentence that a person reads.
+pub const MAX_PURPOSE_CHARS: usize = 280;
+
+/// The most attributes of a recipe. A person should be able to look through them.
+pub const MAX_ATTRIBUTES: usize = 64;
+
+/// The longest name of an attribute.
+pub const MAX_ATTRIBUTE_NAME_LEN: usize = 64;
+
+/// The longest expression. It bounds what compiling and evaluating one costs a device.
+pub const MAX_EXPRESSION_LEN: usize = 4_096;
+
+/// The longest label of a bucket, so that it fits into a column of a table.
+pub const MAX_LABEL_LEN: usize = 64;
+
+/// The fewest buckets of a histogram. One bucket would measure nothing.
+pub const MIN_BUCKETS: u64 = 2;
+
+/// The most buckets of a histogram: a share for the leader stays below 2 MiB.
+pub const MAX_BUCKETS: u64 = 100_000;
+
+/// The longest unit of time of a recipe: 31 days, a month.
+pub const MAX_WINDOW_S: u64 = 31 * 86_400;
+
+/// The longest time from a recipe's opening to its close: a leap year. Devices remember a recipe at least that long.
+pub const MAX_RECIPE_LIFE_S: u64 = 366 * 86_400;
+
+/// The longest URL of an aggregator: two of them leave room in [`MAX_TASK_CONFIGURATION_LEN`].
+pub const MAX_ENDPOINT_LEN: usize = 2_048;
+
+/// The most HPKE keys in a key set: one in use, one to come, and those that stored reports still name.
+pub const MAX_KEY_SET_CONFIGS: usize = 16;

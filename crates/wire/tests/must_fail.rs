@@ -21,8 +21,11 @@ const TO_END: [&str; 5] = [
     "aggregation_job_continue_req",
 ];
 
-/// Text whose end is not marked, or that may be cut inside its parameters.
-const TEXT: [&str; 2] = ["media_type", "taskprov_header"];
+/// Text whose end is not marked, that may be cut inside its parameters, or between two signatures.
+const TEXT: [&str; 4] = ["media_type", "taskprov_header", "entry", "tile_path"];
+
+/// Text that may be cut at the end of a line.
+const LINES: [&str; 4] = ["note", "checkpoint", "add_checkpoint", "tlog_policy"];
 
 /// Where the batch mode is in the first example of a task configuration: after task info, two URLs, precision
 /// and minimum batch size.
@@ -50,7 +53,7 @@ fn seeds_decode() {
 #[test]
 fn truncated_at_every_byte() {
     for decoder in DECODERS.iter().filter(|decoder| !TO_END.contains(&decoder.name)) {
-        if TEXT.contains(&decoder.name) {
+        if [&TEXT[..], &LINES, &["entry_bundle"]].concat().contains(&decoder.name) {
             continue;
         }
         for seed in (decoder.seeds)() {
@@ -59,6 +62,29 @@ fn truncated_at_every_byte() {
             }
         }
     }
+}
+
+#[test]
+fn lines_truncated_inside() {
+    for name in LINES {
+        let decoder = decoder(name).unwrap();
+        let mut accepted = 0;
+        for seed in (decoder.seeds)() {
+            for len in (0..seed.len()).filter(|len| (decoder.decode)(&seed[..*len])) {
+                assert_eq!(seed[len - 1], b'\n', "{name} cut to {len} bytes");
+                accepted += 1;
+            }
+        }
+        assert!(accepted > 0, "{name} is not one of these");
+    }
+}
+
+#[test]
+fn bundles_truncated_inside_an_entry() {
+    let decoder = decoder("entry_bundle").unwrap();
+    let seed = seed("entry_bundle", 1);
+    let accepted: Vec<_> = (0..=seed.len()).filter(|len| (decoder.decode)(&seed[..*len])).collect();
+    assert_eq!(accepted, [5, 7, 14]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use cap::Cap;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sotto_wire::decoders::{DECODERS, Decoder};
-use sotto_wire::limits::{DECODE_ALLOCATION_BASE, DECODE_ALLOCATION_FACTOR};
+use sotto_wire::limits::DECODE_ALLOCATION_BASE;
 
 /// Counts every byte ever allocated, a reallocation in full. There is one test in this program, so nobody
 /// else allocates meanwhile.
@@ -76,7 +76,7 @@ fn observe(decoder: &Decoder, message: &[u8], tally: &mut Tally) {
     let outcome = catch_unwind(AssertUnwindSafe(|| (decoder.decode)(message)));
     let allocated = ALLOCATOR.total_allocated() - before;
     assert!(outcome.is_ok(), "{} panicked on {}", decoder.name, shown(message));
-    let allowed = DECODE_ALLOCATION_BASE + DECODE_ALLOCATION_FACTOR * message.len();
+    let allowed = DECODE_ALLOCATION_BASE + decoder.allocation_factor * message.len();
     assert!(
         allocated <= allowed,
         "{} allocated {allocated} bytes, {allowed} are allowed, on {}",
@@ -163,6 +163,17 @@ fn worst_cases() {
     let configs =
         [&65_530u16.to_be_bytes()[..], &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0].repeat(6_553)].concat();
     let finish = [&[0; 16][..], &[1]].concat();
+    let recipe = (sotto_wire::decoders::decoder("recipe").unwrap().seeds)().pop().unwrap();
+    let recipe = String::from_utf8(recipe).unwrap();
+    let labels: Vec<_> = (1_000..10_000).map(|label| format!("\"{label:x}\"")).collect();
+    let labelled = recipe
+        .replace("\"buckets\":3", "\"buckets\":9000")
+        .replace("\"none\",\"\u{1f600}\",\"other\"", &labels.join(","));
+    let buffered = |piece: &str, count: usize| {
+        let list = vec![piece; count].join(",");
+        let list = format!("\"buckets\":[{list}]");
+        recipe.replace("\"buckets\":3", &list).into_bytes()
+    };
     let resp_first = [&[0; 17][..], &[0, 0, 0xea, 0x60], &[0; 60_000]].concat();
     for (name, message, decodes) in [
         ("aggregation_job_init_req", job(&[]), true),
@@ -176,6 +187,13 @@ fn worst_cases() {
         ("aggregation_job_resp", finish.repeat(50_000), true),
         ("aggregation_job_resp", [&resp_first[..], &finish.repeat(50_000)].concat(), true),
         ("upload_errors", [0; 17].repeat(50_000), true),
+        ("recipe", labelled.into_bytes(), true),
+        ("recipe", buffered("0", 31_500), false),
+        ("recipe", buffered("[]", 21_000), false),
+        ("recipe", buffered("\"a\"", 15_800), false),
+        ("recipe", buffered("{\"\":0}", 7_900), false),
+        ("recipe", buffered("[0]", 15_800), false),
+        ("recipe", buffered(&["[".repeat(100), "]".repeat(100)].join("0"), 310), false),
         ("upload_request", [&[0; 30][..], &ciphertext, &ciphertext].concat().repeat(9_000), true),
     ] {
         let decoder = sotto_wire::decoders::decoder(name).unwrap();

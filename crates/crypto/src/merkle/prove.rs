@@ -1,0 +1,102 @@
+//! Roots and proofs of a tree whose hashes one can read (RFC 9162 "Generating an Inclusion Proof" and "Generating
+//! a Consistency Proof").
+
+use sotto_wire::TreeHash;
+use thiserror::Error;
+
+use crate::merkle::{Hashes, empty_root, join};
+
+/// Why there is no proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProveError<E> {
+    /// The tree has no such leaf, or the old tree is the larger one.
+    #[error("there is no such proof: the index or size is beyond the tree")]
+    OutOfRange,
+    /// A hash could not be read.
+    #[error(transparent)]
+    Read(#[from] E),
+}
+
+/// The root of the tree of the first `size` leaves.
+pub fn root<H: Hashes>(size: u64, hashes: &mut H) -> Result<TreeHash, H::Error> {
+    range_root(0, size, hashes)
+}
+
+/// The proof that leaf `index` is in the tree of `size` leaves: the siblings from the leaf to the root.
+pub fn prove_inclusion<H: Hashes>(
+    index: u64,
+    size: u64,
+    hashes: &mut H,
+) -> Result<Vec<TreeHash>, ProveError<H::Error>> {
+    if index >= size {
+        return Err(ProveError::OutOfRange);
+    }
+    let mut proof = Vec::new();
+    let (mut start, mut len) = (0, size);
+    while len > 1 {
+        let split = largest_power_below(len);
+        if index - start < split {
+            proof.push(range_root(start + split, len - split, hashes)?);
+            len = split;
+        } else {
+            proof.push(range_root(start, split, hashes)?);
+            start += split;
+            len -= split;
+        }
+    }
+    // Found from the root down.
+    proof.reverse();
+    Ok(proof)
+}
+
+/// The proof that the tree of `new_size` leaves begins with that of `old_size` leaves. It is empty if the sizes
+/// are equal or the old one is 0.
+pub fn prove_consistency<H: Hashes>(
+    old_size: u64,
+    new_size: u64,
+    hashes: &mut H,
+) -> Result<Vec<TreeHash>, ProveError<H::Error>> {
+    if old_size > new_size {
+        return Err(ProveError::OutOfRange);
+    }
+    let mut proof = Vec::new();
+    if old_size == 0 {
+        return Ok(proof);
+    }
+    let (mut start, mut len) = (0, new_size);
+    while old_size - start != len {
+        let split = largest_power_below(len);
+        if old_size - start <= split {
+            proof.push(range_root(start + split, len - split, hashes)?);
+            len = split;
+        } else {
+            proof.push(range_root(start, split, hashes)?);
+            start += split;
+            len -= split;
+        }
+    }
+    // What is left is the last subtree of the old tree; if that is all of it, the verifier has it as the root.
+    if start > 0 {
+        proof.push(range_root(start, len, hashes)?);
+    }
+    proof.reverse();
+    Ok(proof)
+}
+
+/// The root above `len` leaves from `start` on, which is a multiple of the largest power of two up to `len`.
+fn range_root<H: Hashes>(start: u64, len: u64, hashes: &mut H) -> Result<TreeHash, H::Error> {
+    let mut end = start + len;
+    let mut right = None;
+    for level in 0..u64::BITS as u8 {
+        if len >> level & 1 == 1 {
+            end -= 1 << level;
+            right = join(hashes.hash(level, end >> level)?, right);
+        }
+    }
+    Ok(right.unwrap_or_else(empty_root))
+}
+
+/// The largest power of two below `len`, which is at least 2.
+fn largest_power_below(len: u64) -> u64 {
+    1 << (len - 1).ilog2()
+}

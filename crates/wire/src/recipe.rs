@@ -1,0 +1,301 @@
+//! Recipes: what an analyst asks of devices, as canonical JSON.
+//!
+//! A recipe is data for strangers. A device, an aggregator and a monitor must read the same bytes and come to the
+//! same thing, so there is one encoding of each recipe, unknown fields are errors and
+//! every rule that needs nothing but the recipe itself is checked here. What an expression means,
+//! which task follows from a recipe and whether its claim is true is left to the layers above.
+//!
+//! The format is described in `docs/recipe-format.md`, and by [`RECIPE_SCHEMA`].
+
+#[cfg(feature = "authoring")]
+mod authoring;
+mod canonical;
+mod check;
+mod key_set;
+mod population_result;
+mod scalar;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BatchMode, EntryId, FormatError, HpkeConfig, KeyName};
+
+#[cfg(feature = "authoring")]
+pub use authoring::{AuthoringError, RecipeDraft, parse_epsilon, parse_probability};
+pub use key_set::{KEY_SET_SCHEMA, KeySet};
+pub use population_result::{POPULATION_RESULT_SCHEMA, PopulationResult};
+pub use scalar::{AttributeName, AttributeType, Probability, PublicKey, Signer};
+
+/// The JSON Schema of a recipe. It refuses whatever [`Recipe::parse`] refuses, as far as a schema can say it.
+pub const RECIPE_SCHEMA: &str = include_str!("../schema/recipe-v1.schema.json");
+
+/// The version of the format of recipes, key sets and results.
+pub const FORMAT_VERSION: u64 = 1;
+
+/// What devices are asked, by whom, and how the answers are protected.
+///
+/// The fields are open, so that a recipe can be written down and changed. [`Recipe::check`] says whether it keeps
+/// the rules of the format; what [`Recipe::parse`] gives keeps them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// [`FORMAT_VERSION`].
+    pub version: u64,
+    /// Names the recipe among those of its author.
+    pub name: String,
+    /// One sentence for the person whose device it is.
+    pub purpose: String,
+    /// Who asks, and signs.
+    pub author: Signer,
+    /// What the expressions may read from a device.
+    pub attributes: BTreeMap<AttributeName, AttributeType>,
+    /// Which devices are asked.
+    pub who: Who,
+    /// When they may answer, and in which units of time.
+    pub when: When,
+    /// How many of them answer.
+    pub sampling: Sampling,
+    /// What is measured.
+    pub query: Query,
+    /// What the device does to its measurement before it leaves.
+    pub randomizer: Randomizer,
+    /// How the measurements are summed.
+    pub aggregation: Aggregation,
+    /// What privacy the author claims.
+    pub privacy: Privacy,
+    /// Who sums, and for whom.
+    pub parties: Parties,
+}
+
+/// Which devices are asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Who {
+    /// The author's estimate of how many devices there are. It never lowers an epsilon.
+    pub population: u64,
+    /// Asks a part of them only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targeting: Option<Targeting>,
+}
+
+/// Asks only devices for which an expression is true.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Targeting {
+    /// The expression, over the attributes.
+    pub predicate: String,
+    /// The logged result that certifies how many devices the predicate selects.
+    pub certified: EntryId,
+}
+
+/// When devices may answer, in POSIX seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct When {
+    /// From this second on.
+    pub opens: u64,
+    /// Until before this second.
+    pub closes: u64,
+    /// The time precision of the task, in seconds.
+    pub window_s: u64,
+    /// The longest interval that is ever released, in seconds.
+    pub max_window_s: u64,
+}
+
+/// How many devices answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sampling {
+    /// The probability with which each device answers.
+    pub rate: Probability,
+}
+
+/// What is measured. `mapping` is an expression over the attributes; where it has no value, or one out of
+/// range, the measurement is `fallback`, so that taking part never depends on the data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Query {
+    /// How many devices say yes.
+    Count {
+        /// Gives a truth value.
+        mapping: String,
+        /// What counts if it gives none.
+        fallback: bool,
+    },
+    /// The sum of a number per device.
+    Sum {
+        /// The largest number.
+        max: u64,
+        /// Gives a number from 0 to `max`.
+        mapping: String,
+        /// What counts if it gives none.
+        fallback: u64,
+    },
+    /// How many devices fall into each bucket.
+    Histogram {
+        /// How many buckets there are.
+        buckets: u32,
+        /// What the buckets are called, one after the other.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        labels: Option<Vec<String>>,
+        /// Gives the number of a bucket, from 0.
+        mapping: String,
+        /// What counts if it gives none.
+        fallback: u32,
+    },
+}
+
+impl Query {
+    /// The expression that gives the measurement.
+    pub fn mapping(&self) -> &str {
+        match self {
+            Self::Count { mapping, .. }
+            | Self::Sum { mapping, .. }
+            | Self::Histogram { mapping, .. } => mapping,
+        }
+    }
+}
+
+/// What the device does to its measurement before it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Randomizer {
+    /// Nothing: the measurement is exact.
+    None,
+    /// One of k values, the true one with the largest probability.
+    RandomizedResponse {
+        /// The local epsilon, in millionths.
+        epsilon_micro: u64,
+    },
+}
+
+/// How the measurements are summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Aggregation {
+    /// The VDAF. It follows from the query; a device compares it with what it derives itself.
+    pub vdaf: RecipeVdaf,
+    /// The smallest batch that is ever released.
+    pub min_batch: u64,
+    /// How reports are gathered into batches.
+    #[serde(with = "scalar::batch_mode")]
+    pub batch_mode: BatchMode,
+}
+
+/// A VDAF with its parameters, by the names of the VDAF specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", deny_unknown_fields)]
+pub enum RecipeVdaf {
+    /// Counts.
+    Prio3Count,
+    /// Adds numbers.
+    Prio3Sum {
+        /// The largest number.
+        max_measurement: u64,
+    },
+    /// Counts per bucket.
+    Prio3Histogram {
+        /// How many buckets there are.
+        length: u32,
+        /// How many elements the proof takes together.
+        chunk_length: u32,
+    },
+}
+
+/// What privacy the author claims for one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Privacy {
+    /// Differential privacy.
+    Claim {
+        /// Epsilon, in millionths.
+        epsilon_micro: u64,
+        /// Delta.
+        delta: Probability,
+        /// Which data sets are neighbours.
+        adjacency: Adjacency,
+        /// How epsilon is computed.
+        accountant: Accountant,
+        /// Over how many rounds; always 1.
+        rounds: u64,
+    },
+    /// None: the exact values of a batch are added up. A device answers only where its owner allowed it.
+    InsecureUnbounded,
+}
+
+/// Which data sets are neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adjacency {
+    /// One device's data is replaced.
+    Replace,
+    /// One device is added or removed.
+    AddRemove,
+}
+
+/// How epsilon is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accountant {
+    /// The best bound that applies.
+    Best,
+}
+
+/// Who sums, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parties {
+    /// The DAP leader.
+    pub leader: Aggregator,
+    /// The DAP helper.
+    pub helper: Aggregator,
+    /// The collector's public key: an encoded [`HpkeConfig`], base64url without padding.
+    pub collector_hpke_config: String,
+    /// The origin of the log that holds the recipe.
+    pub log: String,
+}
+
+impl Parties {
+    /// The collector's public key.
+    pub fn collector_config(&self) -> Result<HpkeConfig, FormatError> {
+        scalar::hpke_config("parties.collector_hpke_config", &self.collector_hpke_config)
+    }
+}
+
+/// One of the two aggregators.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Aggregator {
+    /// Who runs it: the name under which devices pin its operator's key.
+    pub operator: KeyName,
+    /// Where it is.
+    pub url: String,
+}
+
+impl Recipe {
+    /// The recipe with these bytes, which must be its canonical encoding.
+    pub fn parse(json: &[u8]) -> Result<Self, FormatError> {
+        canonical::parse(json, Self::check_fields)
+    }
+
+    /// The canonical encoding.
+    ///
+    /// Of a recipe that breaks the rules this gives bytes that [`Recipe::parse`] refuses.
+    pub fn to_json(&self) -> Vec<u8> {
+        canonical::encode(self)
+    }
+
+    /// The hash of the canonical encoding.
+    pub fn id(&self) -> EntryId {
+        EntryId::of(&self.to_json())
+    }
+
+    /// Whether the recipe keeps the rules of the format; if not, the reason in words.
+    pub fn check(&self) -> Result<(), FormatError> {
+        self.check_fields()?;
+        canonical::check_len(self.to_json().len())
+    }
+}

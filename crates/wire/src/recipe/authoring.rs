@@ -1,0 +1,167 @@
+//! Recipes as TOML, for the people who write them.
+//!
+//! The TOML has the groups of the JSON with values that people write: `"1/50"`, `4.0`, `1h`,
+//! `2026-11-20T00:00:00Z`. It is never signed or hashed. The author's key and the VDAF may be left out: a program that has the key
+//! and knows the VDAFs completes the draft ([`RecipeDraft::complete`]).
+
+mod fields;
+mod number;
+mod read;
+mod write;
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::{
+    Aggregation, AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Probability,
+    Query, Randomizer, Recipe, RecipeVdaf, Sampling, Signer, When, Who,
+};
+use crate::{BatchMode, FormatError};
+
+/// Why a text is no draft of a recipe.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AuthoringError {
+    /// The text is no TOML.
+    #[error("{0}")]
+    Toml(String),
+    /// The value of a key is missing, unknown or not what it should be.
+    #[error("{key}: {reason}")]
+    Key {
+        /// The path of the key, like `when.window`.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The recipe breaks a rule of the format.
+    #[error(transparent)]
+    Rule(#[from] FormatError),
+}
+
+/// The probability in a text like `1/50`, `0.02`, `2e-2` or `1`; if there is none, the reason in words.
+pub fn parse_probability(text: &str) -> Result<Probability, String> {
+    number::probability(text)
+}
+
+/// The epsilon in a text like `4.0`, in millionths, rounded up; if there is none, the reason in words.
+pub fn parse_epsilon(text: &str) -> Result<u64, String> {
+    number::micro(text)
+}
+
+/// A recipe in which the author and the VDAF may still be missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecipeDraft {
+    /// Names the recipe among those of its author.
+    pub name: String,
+    /// One sentence for the person whose device it is.
+    pub purpose: String,
+    /// Who asks, and signs.
+    pub author: Option<Signer>,
+    /// What the expressions may read from a device.
+    pub attributes: BTreeMap<AttributeName, AttributeType>,
+    /// Which devices are asked.
+    pub who: Who,
+    /// When they may answer, and in which units of time.
+    pub when: When,
+    /// How many of them answer.
+    pub sampling: Sampling,
+    /// What is measured.
+    pub query: Query,
+    /// What the device does to its measurement before it leaves.
+    pub randomizer: Randomizer,
+    /// The VDAF.
+    pub vdaf: Option<RecipeVdaf>,
+    /// The smallest batch that is ever released.
+    pub min_batch: u64,
+    /// How reports are gathered into batches.
+    pub batch_mode: BatchMode,
+    /// What privacy the author claims.
+    pub privacy: Privacy,
+    /// Who sums, and for whom.
+    pub parties: Parties,
+}
+
+impl RecipeDraft {
+    /// The draft in this TOML. Errors name the key.
+    pub fn from_toml(text: &str) -> Result<Self, AuthoringError> {
+        read::draft(text)
+    }
+
+    /// The draft as TOML, with a line of explanation for each group.
+    pub fn to_toml(&self) -> String {
+        write::draft(self)
+    }
+
+    /// The recipe with this author and this VDAF. What the draft says already must be the same.
+    pub fn complete(self, author: Signer, vdaf: RecipeVdaf) -> Result<Recipe, FormatError> {
+        if self.author.is_some_and(|named| named != author) {
+            return Err(FormatError::new("the recipe names another author than the one who signs"));
+        }
+        if self.vdaf.is_some_and(|named| named != vdaf) {
+            return Err(FormatError::new(
+                "the recipe names another VDAF than the one that follows from its query",
+            ));
+        }
+        let recipe = Recipe {
+            version: FORMAT_VERSION,
+            name: self.name,
+            purpose: self.purpose,
+            author,
+            attributes: self.attributes,
+            who: self.who,
+            when: self.when,
+            sampling: self.sampling,
+            query: self.query,
+            randomizer: self.randomizer,
+            aggregation: Aggregation {
+                vdaf,
+                min_batch: self.min_batch,
+                batch_mode: self.batch_mode,
+            },
+            privacy: self.privacy,
+            parties: self.parties,
+        };
+        recipe.check()?;
+        Ok(recipe)
+    }
+}
+
+impl From<Recipe> for RecipeDraft {
+    fn from(recipe: Recipe) -> Self {
+        Self {
+            name: recipe.name,
+            purpose: recipe.purpose,
+            author: Some(recipe.author),
+            attributes: recipe.attributes,
+            who: recipe.who,
+            when: recipe.when,
+            sampling: recipe.sampling,
+            query: recipe.query,
+            randomizer: recipe.randomizer,
+            vdaf: Some(recipe.aggregation.vdaf),
+            min_batch: recipe.aggregation.min_batch,
+            batch_mode: recipe.aggregation.batch_mode,
+            privacy: recipe.privacy,
+            parties: recipe.parties,
+        }
+    }
+}
+
+impl Recipe {
+    /// The recipe in this TOML, which must name author and VDAF. Errors name the key.
+    pub fn from_toml(text: &str) -> Result<Self, AuthoringError> {
+        let draft = RecipeDraft::from_toml(text)?;
+        let missing = |key: &str| AuthoringError::Key {
+            key: key.to_owned(),
+            reason: "is missing".to_owned(),
+        };
+        let author = draft.author.clone().ok_or_else(|| missing("author"))?;
+        let vdaf = draft.vdaf.ok_or_else(|| missing("aggregation.vdaf"))?;
+        Ok(draft.complete(author, vdaf)?)
+    }
+
+    /// The recipe as TOML, with a line of explanation for each group.
+    pub fn to_toml(&self) -> String {
+        RecipeDraft::from(self.clone()).to_toml()
+    }
+}

@@ -1,0 +1,189 @@
+//! Tables of TOML that are taken apart key by key, so that every error knows its path and no key is left over.
+
+use std::str::FromStr;
+
+use toml::{Table, Value};
+
+use super::AuthoringError;
+use super::number;
+use crate::recipe::Probability;
+use crate::utc;
+
+/// A table, and the keys that were asked for.
+pub(super) struct Fields {
+    path: String,
+    table: Table,
+    asked: Vec<&'static str>,
+}
+
+impl Fields {
+    /// The table of the whole document.
+    pub(super) fn document(text: &str) -> Result<Self, AuthoringError> {
+        let table = text.parse().map_err(|error: toml::de::Error| {
+            AuthoringError::Toml(error.to_string().trim_end().to_owned())
+        })?;
+        Ok(Self { path: String::new(), table, asked: Vec::new() })
+    }
+
+    /// The value of a key that may be missing.
+    pub(super) fn optional(&mut self, key: &'static str) -> Option<Field> {
+        self.asked.push(key);
+        self.table.remove(key).map(|value| Field { path: joined(&self.path, key), value })
+    }
+
+    /// The value of a key.
+    pub(super) fn required(&mut self, key: &'static str) -> Result<Field, AuthoringError> {
+        self.optional(key).ok_or_else(|| error(joined(&self.path, key), "is missing"))
+    }
+
+    /// Every key that is left, with its value: for tables whose keys are the author's.
+    pub(super) fn rest(self) -> impl Iterator<Item = (String, Field)> {
+        let path = self.path;
+        self.table.into_iter().map(move |(key, value)| {
+            let field = Field { path: joined(&path, &key), value };
+            (key, field)
+        })
+    }
+
+    /// Refuses keys that nobody asked for.
+    pub(super) fn finish(self) -> Result<(), AuthoringError> {
+        match self.table.keys().next() {
+            None => Ok(()),
+            Some(key) => Err(error(
+                joined(&self.path, key),
+                format!("is no key here; these are: {}", self.asked.join(", ")),
+            )),
+        }
+    }
+}
+
+/// A value and where it stands.
+pub(super) struct Field {
+    path: String,
+    value: Value,
+}
+
+impl Field {
+    pub(super) fn table(self) -> Result<Fields, AuthoringError> {
+        match self.value {
+            Value::Table(table) => Ok(Fields { path: self.path, table, asked: Vec::new() }),
+            _ => Err(error(self.path, "must be a table")),
+        }
+    }
+
+    pub(super) fn text(self) -> Result<String, AuthoringError> {
+        match self.value {
+            Value::String(text) => Ok(text),
+            _ => Err(error(self.path, "must be text in quotes")),
+        }
+    }
+
+    pub(super) fn texts(self) -> Result<Vec<String>, AuthoringError> {
+        let Value::Array(values) = self.value else {
+            return Err(error(self.path, "must be a list of texts"));
+        };
+        values
+            .into_iter()
+            .enumerate()
+            .map(|(index, value)| Self { path: format!("{}[{index}]", self.path), value }.text())
+            .collect()
+    }
+
+    /// Text that is read by its type.
+    pub(super) fn parsed<T: FromStr<Err: ToString>>(self) -> Result<T, AuthoringError> {
+        let path = self.path.clone();
+        self.text()?.parse().map_err(|reason: T::Err| error(path, reason.to_string()))
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, AuthoringError> {
+        let path = self.path.clone();
+        let text = self.text()?;
+        choices.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice).ok_or_else(|| {
+            let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+            error(path, format!("{text:?} is unknown; use one of: {}", names.join(", ")))
+        })
+    }
+
+    pub(super) fn boolean(self) -> Result<bool, AuthoringError> {
+        match self.value {
+            Value::Boolean(value) => Ok(value),
+            _ => Err(error(self.path, "must be true or false")),
+        }
+    }
+
+    pub(super) fn integer<T: TryFrom<i64>>(self) -> Result<T, AuthoringError> {
+        match self.value {
+            Value::Integer(value) => {
+                T::try_from(value).map_err(|_| error(self.path, format!("{value} is out of range")))
+            }
+            _ => Err(error(self.path, "must be a whole number")),
+        }
+    }
+
+    /// A moment: a TOML date, text, or POSIX seconds.
+    pub(super) fn moment(self) -> Result<u64, AuthoringError> {
+        let text = match self.value {
+            Value::Integer(_) => return self.integer(),
+            Value::Datetime(moment) => moment.to_string(),
+            Value::String(text) => text,
+            _ => String::new(),
+        };
+        utc::parse(&text).ok_or_else(|| {
+            error(self.path, "must be a moment in UTC like 2026-11-20T08:00:00Z, or POSIX seconds")
+        })
+    }
+
+    /// A length of time: `"1h"`, or seconds.
+    pub(super) fn length(self) -> Result<u64, AuthoringError> {
+        match self.value {
+            Value::Integer(_) => self.integer(),
+            Value::String(text) => {
+                utc::parse_length(&text).map_err(|reason| error(self.path, reason.to_string()))
+            }
+            _ => Err(error(self.path, "must be a length of time like \"1h\", or seconds")),
+        }
+    }
+
+    /// A probability: `"1/50"`, `[1, 50]`, `0.02` or `"1e-9"`.
+    pub(super) fn probability(self) -> Result<Probability, AuthoringError> {
+        let parsed = match &self.value {
+            Value::String(text) => number::probability(text),
+            Value::Integer(value) => number::probability(&value.to_string()),
+            // The shortest decimal that means this float is what the author wrote.
+            Value::Float(value) => number::probability(&value.to_string()),
+            Value::Array(pair) => match pair[..] {
+                [Value::Integer(num), Value::Integer(den)] => {
+                    number::probability(&format!("{num}/{den}"))
+                }
+                _ => Err("a fraction as a list has two whole numbers".to_owned()),
+            },
+            _ => Err("must be a probability like \"1/50\" or 0.02".to_owned()),
+        };
+        parsed.map_err(|reason| error(self.path, reason))
+    }
+
+    /// A decimal in millionths, rounded up: a privacy parameter is never understated.
+    pub(super) fn micro(self) -> Result<u64, AuthoringError> {
+        let parsed = match &self.value {
+            Value::String(text) => number::micro(text),
+            Value::Integer(value) => number::micro(&value.to_string()),
+            Value::Float(value) => number::micro(&value.to_string()),
+            _ => Err("must be a number".to_owned()),
+        };
+        parsed.map_err(|reason| error(self.path, reason))
+    }
+
+    /// An error about this value.
+    pub(super) fn refused(&self, reason: impl Into<String>) -> AuthoringError {
+        error(self.path.clone(), reason)
+    }
+}
+
+fn joined(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+fn error(key: String, reason: impl Into<String>) -> AuthoringError {
+    AuthoringError::Key { key, reason: reason.into() }
+}

@@ -1,0 +1,164 @@
+//! Decimals and fractions as people write them, read exactly: no float takes part.
+
+use crate::recipe::Probability;
+
+/// More digits than any value of a recipe has.
+const MAX_DIGITS: usize = 24;
+
+/// `1/50`, `0.02`, `2e-2` or `1`.
+pub(super) fn probability(text: &str) -> Result<Probability, String> {
+    let (num, den) = match text.split_once('/') {
+        Some((num, den)) => (whole(num.trim(), text)?, whole(den.trim(), text)?),
+        None => {
+            let (mantissa, exponent) = decimal(text)?;
+            let too_fine = || format!("{text:?} has more digits than a probability can have");
+            // A saturated power is no power of ten, so that it must not become a denominator.
+            let power = 10u128.checked_pow(exponent.unsigned_abs()).ok_or_else(too_fine)?;
+            let (num, den) = if exponent >= 0 {
+                (mantissa.checked_mul(power).ok_or_else(too_fine)?, 1)
+            } else {
+                (mantissa, power)
+            };
+            reduced(num, den).ok_or_else(too_fine)?
+        }
+    };
+    Probability::reduced(num, den).map_err(|error| error.to_string())
+}
+
+/// A decimal in millionths, rounded up.
+pub(super) fn micro(text: &str) -> Result<u64, String> {
+    let (mantissa, exponent) = decimal(text)?;
+    let exponent = exponent + 6;
+    let scaled = if exponent >= 0 {
+        mantissa.checked_mul(power_of_ten(exponent))
+    } else {
+        Some(mantissa.div_ceil(power_of_ten(-exponent)))
+    };
+    scaled
+        .and_then(|micro| u64::try_from(micro).ok())
+        .ok_or_else(|| format!("{text:?} is too large"))
+}
+
+/// Millionths as a decimal.
+pub(super) fn show_micro(micro: u64) -> String {
+    let fraction = format!("{:06}", micro % 1_000_000);
+    let fraction = fraction.trim_end_matches('0');
+    format!("{}.{}", micro / 1_000_000, if fraction.is_empty() { "0" } else { fraction })
+}
+
+fn whole(digits: &str, text: &str) -> Result<u64, String> {
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain
+        .then(|| digits.parse().ok())
+        .flatten()
+        .ok_or_else(|| format!("{text:?} is no fraction of two whole numbers"))
+}
+
+/// `12.5e-3` as 125 and -4: digits and a power of ten.
+fn decimal(text: &str) -> Result<(u128, i32), String> {
+    parse_decimal(text).ok_or_else(|| {
+        format!("{text:?} is no number: give digits, perhaps with a point, like 0.02")
+    })
+}
+
+fn parse_decimal(text: &str) -> Option<(u128, i32)> {
+    let (digits, exponent) = match text.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = [whole, fraction].concat();
+    let sound = !whole.is_empty()
+        && (digits.len() == whole.len() || !fraction.is_empty())
+        && all.bytes().all(|byte| byte.is_ascii_digit());
+    let significant = all.trim_start_matches('0');
+    if !sound || significant.len() > MAX_DIGITS || exponent.abs() > MAX_DIGITS as i32 {
+        return None;
+    }
+    let mantissa = if significant.is_empty() { 0 } else { significant.parse().ok()? };
+    let exponent = exponent - i32::try_from(fraction.len()).ok()?;
+    Some((mantissa, exponent))
+}
+
+/// Saturates: far above every value that is allowed.
+fn power_of_ten(exponent: i32) -> u128 {
+    10u128.saturating_pow(exponent.unsigned_abs())
+}
+
+fn reduced(num: u128, den: u128) -> Option<(u64, u64)> {
+    let (mut a, mut b) = (num, den);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    let divisor = a.max(1);
+    Some((u64::try_from(num / divisor).ok()?, u64::try_from(den / divisor).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_are_exact() {
+        for (text, num, den) in [
+            ("1/50", 1, 50),
+            ("2/100", 1, 50),
+            ("0.02", 1, 50),
+            ("0.020", 1, 50),
+            ("2e-2", 1, 50),
+            ("1e-9", 1, 1_000_000_000),
+            ("0.1", 1, 10),
+            ("1", 1, 1),
+            ("1.0", 1, 1),
+            ("0", 0, 1),
+            ("0.5e0", 1, 2),
+        ] {
+            assert_eq!(probability(text), Ok(Probability::new(num, den).unwrap()), "{text}");
+        }
+        for bad in [
+            "",
+            "1/0",
+            "2/1",
+            "-0.1",
+            "1.",
+            ".5",
+            "x",
+            "1/2/3",
+            "1e",
+            "1e-99",
+            "1e99",
+            "2",
+            "nan",
+            "inf",
+            "1e-24",
+            "+1",
+            "0.000000000000000000000000000000000000000255",
+        ] {
+            assert!(probability(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn millionths_are_rounded_up() {
+        for (text, expected) in [
+            ("4", 4_000_000),
+            ("4.0", 4_000_000),
+            ("0.1", 100_000),
+            ("0.0000001", 1),
+            ("1.0000000000000000001", 1_000_001),
+            ("1e-3", 1_000),
+            ("2.5e3", 2_500_000_000),
+            ("0", 0),
+        ] {
+            assert_eq!(micro(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "-4", "4,0", "1e24", "0x4", "99999999999999999999"] {
+            assert!(micro(bad).is_err(), "{bad}");
+        }
+        for value in [1, 10, 999_999, 1_000_000, 4_000_000, 1_234_567, (1 << 53) - 1] {
+            assert_eq!(micro(&show_micro(value)), Ok(value));
+        }
+        assert_eq!(show_micro(4_000_000), "4.0");
+        assert_eq!(show_micro(1_250_000), "1.25");
+    }
+}

@@ -1,0 +1,231 @@
+//! From TOML to a draft.
+
+use std::collections::BTreeMap;
+
+use super::fields::{Field, Fields};
+use super::{AuthoringError, RecipeDraft};
+use crate::BatchMode;
+use crate::recipe::{
+    Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Parties,
+    Privacy, Query, Randomizer, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
+};
+
+/// The draft in this TOML.
+pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
+    let mut document = Fields::document(text)?;
+    if let Some(version) = document.optional("version") {
+        let refusal = version.refused(format!("only version {FORMAT_VERSION} is known"));
+        if version.integer::<u64>()? != FORMAT_VERSION {
+            return Err(refusal);
+        }
+    }
+    let name = document.required("name")?.text()?;
+    let purpose = document.required("purpose")?.text()?;
+    let author = document.optional("author").map(signer).transpose()?;
+    let attributes = document.optional("attributes").map(attributes).transpose()?;
+    let who = who(document.required("who")?)?;
+    let when = when(document.required("when")?)?;
+    let sampling = sampling(document.required("sampling")?)?;
+    let query = query(document.required("query")?)?;
+    let randomizer = randomizer(document.required("randomizer")?)?;
+    let aggregation = aggregation(document.required("aggregation")?)?;
+    let (vdaf, min_batch, batch_mode) = aggregation;
+    let privacy = privacy(document.required("privacy")?)?;
+    let parties = parties(document.required("parties")?)?;
+    document.finish()?;
+    Ok(RecipeDraft {
+        name,
+        purpose,
+        author,
+        attributes: attributes.unwrap_or_default(),
+        who,
+        when,
+        sampling,
+        query,
+        randomizer,
+        vdaf,
+        min_batch,
+        batch_mode,
+        privacy,
+        parties,
+    })
+}
+
+fn signer(field: Field) -> Result<Signer, AuthoringError> {
+    let mut fields = field.table()?;
+    let signer =
+        Signer { name: fields.required("name")?.parsed()?, key: fields.required("key")?.parsed()? };
+    fields.finish()?;
+    Ok(signer)
+}
+
+fn attributes(field: Field) -> Result<BTreeMap<AttributeName, AttributeType>, AuthoringError> {
+    let types = [
+        ("bool", AttributeType::Bool),
+        ("int", AttributeType::Int),
+        ("string", AttributeType::String),
+    ];
+    field
+        .table()?
+        .rest()
+        .map(|(key, field)| {
+            let name = key.parse().map_err(|error| field.refused(format!("{error}")))?;
+            Ok((name, field.choice(&types)?))
+        })
+        .collect()
+}
+
+fn who(field: Field) -> Result<Who, AuthoringError> {
+    let mut fields = field.table()?;
+    let population = fields.required("population")?.integer()?;
+    let targeting = fields.optional("targeting").map(targeting).transpose()?;
+    fields.finish()?;
+    Ok(Who { population, targeting })
+}
+
+fn targeting(field: Field) -> Result<Targeting, AuthoringError> {
+    let mut fields = field.table()?;
+    let predicate = fields.required("predicate")?.text()?;
+    let certified = fields.required("certified")?.parsed()?;
+    fields.finish()?;
+    Ok(Targeting { predicate, certified })
+}
+
+fn when(field: Field) -> Result<When, AuthoringError> {
+    let mut fields = field.table()?;
+    let when = When {
+        opens: fields.required("opens")?.moment()?,
+        closes: fields.required("closes")?.moment()?,
+        window_s: fields.required("window")?.length()?,
+        max_window_s: fields.required("max_window")?.length()?,
+    };
+    fields.finish()?;
+    Ok(when)
+}
+
+fn sampling(field: Field) -> Result<Sampling, AuthoringError> {
+    let mut fields = field.table()?;
+    let rate = fields.required("rate")?.probability()?;
+    fields.finish()?;
+    Ok(Sampling { rate })
+}
+
+fn query(field: Field) -> Result<Query, AuthoringError> {
+    #[derive(Clone, Copy)]
+    enum Kind {
+        Count,
+        Sum,
+        Histogram,
+    }
+    let mut fields = field.table()?;
+    let kinds = [("count", Kind::Count), ("sum", Kind::Sum), ("histogram", Kind::Histogram)];
+    let kind = fields.required("kind")?.choice(&kinds)?;
+    let mapping = fields.required("mapping")?.text()?;
+    let fallback = fields.required("fallback")?;
+    let query = match kind {
+        Kind::Count => Query::Count { mapping, fallback: fallback.boolean()? },
+        Kind::Sum => {
+            let max = fields.required("max")?.integer()?;
+            Query::Sum { max, mapping, fallback: fallback.integer()? }
+        }
+        Kind::Histogram => {
+            let buckets = fields.required("buckets")?.integer()?;
+            let labels = fields.optional("labels").map(Field::texts).transpose()?;
+            Query::Histogram { buckets, labels, mapping, fallback: fallback.integer()? }
+        }
+    };
+    fields.finish()?;
+    Ok(query)
+}
+
+fn randomizer(field: Field) -> Result<Randomizer, AuthoringError> {
+    let mut fields = field.table()?;
+    let kinds = [("none", false), ("randomized_response", true)];
+    let randomizer = if fields.required("kind")?.choice(&kinds)? {
+        Randomizer::RandomizedResponse { epsilon_micro: fields.required("epsilon")?.micro()? }
+    } else {
+        Randomizer::None
+    };
+    fields.finish()?;
+    Ok(randomizer)
+}
+
+fn aggregation(field: Field) -> Result<(Option<RecipeVdaf>, u64, BatchMode), AuthoringError> {
+    let mut fields = field.table()?;
+    let modes = [
+        ("time_interval", BatchMode::TimeInterval),
+        ("leader_selected", BatchMode::LeaderSelected),
+    ];
+    let min_batch = fields.required("min_batch")?.integer()?;
+    let batch_mode = fields.required("batch_mode")?.choice(&modes)?;
+    let vdaf = fields.optional("vdaf").map(vdaf).transpose()?;
+    fields.finish()?;
+    Ok((vdaf, min_batch, batch_mode))
+}
+
+fn vdaf(field: Field) -> Result<RecipeVdaf, AuthoringError> {
+    let mut fields = field.table()?;
+    // The parameters are read below; here only the type counts.
+    let count = RecipeVdaf::Prio3Count;
+    let sum = RecipeVdaf::Prio3Sum { max_measurement: 0 };
+    let histogram = RecipeVdaf::Prio3Histogram { length: 0, chunk_length: 0 };
+    let types = [("Prio3Count", count), ("Prio3Sum", sum), ("Prio3Histogram", histogram)];
+    let mut vdaf = fields.required("type")?.choice(&types)?;
+    match &mut vdaf {
+        RecipeVdaf::Prio3Count => {}
+        RecipeVdaf::Prio3Sum { max_measurement } => {
+            *max_measurement = fields.required("max_measurement")?.integer()?;
+        }
+        RecipeVdaf::Prio3Histogram { length, chunk_length } => {
+            *length = fields.required("length")?.integer()?;
+            *chunk_length = fields.required("chunk_length")?.integer()?;
+        }
+    }
+    fields.finish()?;
+    Ok(vdaf)
+}
+
+fn privacy(field: Field) -> Result<Privacy, AuthoringError> {
+    let mut fields = field.table()?;
+    let kinds = [("claim", true), ("insecure_unbounded", false)];
+    let privacy = if fields.required("kind")?.choice(&kinds)? {
+        let adjacencies = [("replace", Adjacency::Replace), ("add_remove", Adjacency::AddRemove)];
+        Privacy::Claim {
+            epsilon_micro: fields.required("epsilon")?.micro()?,
+            delta: fields.required("delta")?.probability()?,
+            adjacency: match fields.optional("adjacency") {
+                Some(field) => field.choice(&adjacencies)?,
+                None => Adjacency::Replace,
+            },
+            accountant: match fields.optional("accountant") {
+                Some(field) => field.choice(&[("best", Accountant::Best)])?,
+                None => Accountant::Best,
+            },
+            rounds: fields.optional("rounds").map_or(Ok(1), Field::integer)?,
+        }
+    } else {
+        Privacy::InsecureUnbounded
+    };
+    fields.finish()?;
+    Ok(privacy)
+}
+
+fn parties(field: Field) -> Result<Parties, AuthoringError> {
+    let mut fields = field.table()?;
+    let parties = Parties {
+        leader: aggregator(fields.required("leader")?)?,
+        helper: aggregator(fields.required("helper")?)?,
+        collector_hpke_config: fields.required("collector_hpke_config")?.text()?,
+        log: fields.required("log")?.text()?,
+    };
+    fields.finish()?;
+    Ok(parties)
+}
+
+fn aggregator(field: Field) -> Result<Aggregator, AuthoringError> {
+    let mut fields = field.table()?;
+    let operator = fields.required("operator")?.parsed()?;
+    let url = fields.required("url")?.text()?;
+    fields.finish()?;
+    Ok(Aggregator { operator, url })
+}

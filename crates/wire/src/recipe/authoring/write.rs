@@ -1,0 +1,194 @@
+//! From a draft to TOML.
+
+use toml::Value;
+
+use super::RecipeDraft;
+use super::number::show_micro;
+use crate::recipe::{
+    Accountant, Adjacency, Aggregator, AttributeType, Privacy, Query, Randomizer, RecipeVdaf,
+};
+use crate::{BatchMode, utc};
+
+/// Above this a float no longer gives back every decimal of millionths, so that text is written.
+const FLOAT_EXACT_MICRO: u64 = 1_000_000_000_000_000;
+
+/// The draft as TOML.
+pub(super) fn draft(draft: &RecipeDraft) -> String {
+    let mut out = Writer(String::new());
+    out.comment("A Sotto recipe.");
+    out.raw("version", 1);
+    out.text("name", &draft.name);
+    out.comment("One sentence for the person whose device it is.");
+    out.text("purpose", &draft.purpose);
+    if let Some(author) = &draft.author {
+        out.group("author", "Who asks. Filled in on publication if it is missing.");
+        out.text("name", author.name.as_str());
+        out.text("key", &author.key.to_string());
+    }
+    out.group("attributes", "What the expressions may read from a device: bool, int or string.");
+    for (name, kind) in &draft.attributes {
+        let kind = match kind {
+            AttributeType::Bool => "bool",
+            AttributeType::Int => "int",
+            AttributeType::String => "string",
+        };
+        out.text(name.as_str(), kind);
+    }
+    who(&mut out, draft);
+    when(&mut out, draft);
+    out.group("sampling", "With which probability each device answers.");
+    out.text("rate", &draft.sampling.rate.to_string());
+    query(&mut out, &draft.query);
+    out.group("randomizer", "What the device does to its measurement before it leaves.");
+    match draft.randomizer {
+        Randomizer::None => out.text("kind", "none"),
+        Randomizer::RandomizedResponse { epsilon_micro } => {
+            out.text("kind", "randomized_response");
+            out.micro("epsilon", epsilon_micro);
+        }
+    }
+    aggregation(&mut out, draft);
+    privacy(&mut out, &draft.privacy);
+    out.group("parties", "Who sums, for whom, and which log holds the recipe.");
+    out.text("collector_hpke_config", &draft.parties.collector_hpke_config);
+    out.text("log", &draft.parties.log);
+    aggregator(&mut out, "parties.leader", &draft.parties.leader);
+    aggregator(&mut out, "parties.helper", &draft.parties.helper);
+    out.0
+}
+
+fn who(out: &mut Writer, draft: &RecipeDraft) {
+    out.group("who", "How many devices there are, about. This never lowers an epsilon.");
+    out.raw("population", draft.who.population);
+    if let Some(targeting) = &draft.who.targeting {
+        out.group(
+            "who.targeting",
+            "Which of them are asked, and the logged result that counted them.",
+        );
+        out.text("predicate", &targeting.predicate);
+        out.text("certified", &targeting.certified.to_string());
+    }
+}
+
+fn when(out: &mut Writer, draft: &RecipeDraft) {
+    out.group("when", "When devices may answer, in steps of `window`; nothing longer than `max_window` is released.");
+    out.raw("opens", moment(draft.when.opens));
+    out.raw("closes", moment(draft.when.closes));
+    out.text("window", &utc::format_length(draft.when.window_s));
+    out.text("max_window", &utc::format_length(draft.when.max_window_s));
+}
+
+/// A date, or plain seconds beyond the years that dates have.
+fn moment(posix_seconds: u64) -> String {
+    let date = utc::format(posix_seconds);
+    if utc::parse(&date).is_some() { date } else { posix_seconds.to_string() }
+}
+
+fn query(out: &mut Writer, query: &Query) {
+    out.group("query", "What is measured; `fallback` counts where the mapping has no value.");
+    match query {
+        Query::Count { mapping, fallback } => {
+            out.text("kind", "count");
+            out.text("mapping", mapping);
+            out.raw("fallback", fallback);
+        }
+        Query::Sum { max, mapping, fallback } => {
+            out.text("kind", "sum");
+            out.raw("max", max);
+            out.text("mapping", mapping);
+            out.raw("fallback", fallback);
+        }
+        Query::Histogram { buckets, labels, mapping, fallback } => {
+            out.text("kind", "histogram");
+            out.raw("buckets", buckets);
+            if let Some(labels) = labels {
+                let labels: Vec<_> = labels.iter().map(|label| quoted(label)).collect();
+                out.raw("labels", format!("[{}]", labels.join(", ")));
+            }
+            out.text("mapping", mapping);
+            out.raw("fallback", fallback);
+        }
+    }
+}
+
+fn aggregation(out: &mut Writer, draft: &RecipeDraft) {
+    out.group("aggregation", "The smallest batch that is released, and how batches are formed.");
+    out.raw("min_batch", draft.min_batch);
+    let batch_mode = match draft.batch_mode {
+        BatchMode::TimeInterval => "time_interval",
+        BatchMode::LeaderSelected => "leader_selected",
+    };
+    out.text("batch_mode", batch_mode);
+    let Some(vdaf) = &draft.vdaf else { return };
+    out.group(
+        "aggregation.vdaf",
+        "Follows from the query. Filled in on publication if it is missing.",
+    );
+    match vdaf {
+        RecipeVdaf::Prio3Count => out.text("type", "Prio3Count"),
+        RecipeVdaf::Prio3Sum { max_measurement } => {
+            out.text("type", "Prio3Sum");
+            out.raw("max_measurement", max_measurement);
+        }
+        RecipeVdaf::Prio3Histogram { length, chunk_length } => {
+            out.text("type", "Prio3Histogram");
+            out.raw("length", length);
+            out.raw("chunk_length", chunk_length);
+        }
+    }
+}
+
+fn privacy(out: &mut Writer, privacy: &Privacy) {
+    out.group("privacy", "What one device is promised. Every device computes it again.");
+    match privacy {
+        Privacy::InsecureUnbounded => out.text("kind", "insecure_unbounded"),
+        Privacy::Claim { epsilon_micro, delta, adjacency, accountant, rounds } => {
+            out.text("kind", "claim");
+            out.micro("epsilon", *epsilon_micro);
+            out.text("delta", &delta.to_string());
+            let adjacency = match adjacency {
+                Adjacency::Replace => "replace",
+                Adjacency::AddRemove => "add_remove",
+            };
+            out.text("adjacency", adjacency);
+            let Accountant::Best = accountant;
+            out.text("accountant", "best");
+            out.raw("rounds", rounds);
+        }
+    }
+}
+
+fn aggregator(out: &mut Writer, group: &str, aggregator: &Aggregator) {
+    out.0.push_str(&format!("\n[{group}]\n"));
+    out.text("operator", aggregator.operator.as_str());
+    out.text("url", &aggregator.url);
+}
+
+struct Writer(String);
+
+impl Writer {
+    fn comment(&mut self, comment: &str) {
+        self.0.push_str(&format!("# {comment}\n"));
+    }
+
+    fn group(&mut self, name: &str, comment: &str) {
+        self.0.push_str(&format!("\n# {comment}\n[{name}]\n"));
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.raw(key, quoted(value));
+    }
+
+    fn micro(&mut self, key: &str, micro: u64) {
+        let shown = show_micro(micro);
+        self.raw(key, if micro < FLOAT_EXACT_MICRO { shown } else { quoted(&shown) });
+    }
+
+    fn raw(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.0.push_str(&format!("{key} = {value}\n"));
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}

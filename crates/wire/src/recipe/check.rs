@@ -1,0 +1,267 @@
+//! The rules of the format that need nothing but the recipe itself, each refusal in words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Query, Randomizer, Recipe,
+    RecipeVdaf, When,
+};
+use crate::limits::{
+    MAX_ATTRIBUTES, MAX_BUCKETS, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER, MAX_LABEL_LEN,
+    MAX_PURPOSE_CHARS, MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN, MAX_WINDOW_S, MIN_BUCKETS,
+};
+use crate::{FormatError, KeyName};
+
+impl Recipe {
+    /// Every rule but the length of the whole.
+    pub(super) fn check_fields(&self) -> Result<(), FormatError> {
+        range("version", self.version, FORMAT_VERSION, FORMAT_VERSION)?;
+        name(&self.name)?;
+        purpose(&self.purpose)?;
+        visible("author.name", self.author.name.as_str())?;
+        attributes(&self.attributes)?;
+        at_least_one("who.population", self.who.population)?;
+        if let Some(targeting) = &self.who.targeting {
+            expression("who.targeting.predicate", &targeting.predicate)?;
+        }
+        when(&self.when)?;
+        if self.sampling.rate.is_zero() {
+            return refuse("sampling.rate must be above 0");
+        }
+        query(&self.query)?;
+        randomizer(&self.randomizer, &self.query)?;
+        vdaf(&self.aggregation.vdaf)?;
+        at_least_one("aggregation.min_batch", self.aggregation.min_batch)?;
+        privacy(&self.privacy)?;
+        parties(&self.parties)
+    }
+}
+
+/// An integer that every JSON parser reads alike.
+pub(super) fn integer(field: &str, value: u64) -> Result<(), FormatError> {
+    range(field, value, 0, MAX_INTEGER)
+}
+
+/// The same, and not 0.
+pub(super) fn at_least_one(field: &str, value: u64) -> Result<(), FormatError> {
+    range(field, value, 1, MAX_INTEGER)
+}
+
+/// An integer from `low` to `high`.
+pub(super) fn range(field: &str, value: u64, low: u64, high: u64) -> Result<(), FormatError> {
+    match (low..=high).contains(&value) {
+        true => Ok(()),
+        false if low == high => refuse(format!("{field} must be {low}, not {value}")),
+        false if high == MAX_INTEGER && low == 0 => refuse(format!("{field} must be below 2^53")),
+        false if high == MAX_INTEGER => {
+            refuse(format!("{field} must be at least {low} and below 2^53, not {value}"))
+        }
+        false => refuse(format!("{field} must be from {low} to {high}, not {value}")),
+    }
+}
+
+/// An expression is text of bounded length here; what it means is judged where it is compiled.
+pub(super) fn expression(field: &str, source: &str) -> Result<(), FormatError> {
+    if source.trim().is_empty() {
+        return refuse(format!("{field} must not be empty"));
+    }
+    if source.len() > MAX_EXPRESSION_LEN {
+        return refuse(format!("{field} has more than {MAX_EXPRESSION_LEN} bytes"));
+    }
+    visible(field, &source.replace('\n', ""))
+}
+
+/// A set of attributes of bounded size.
+pub(super) fn attributes(
+    attributes: &BTreeMap<AttributeName, AttributeType>,
+) -> Result<(), FormatError> {
+    range("the number of attributes", attributes.len() as u64, 0, MAX_ATTRIBUTES as u64)
+}
+
+fn refuse<T>(reason: impl Into<String>) -> Result<T, FormatError> {
+    Err(FormatError::new(reason.into()))
+}
+
+fn name(name: &str) -> Result<(), FormatError> {
+    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let allowed = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-'));
+    if !begins || !allowed || name.len() > MAX_RECIPE_NAME_LEN {
+        return refuse(format!(
+            "name must be at most {MAX_RECIPE_NAME_LEN} of a-z, 0-9, dot and hyphen, and begin with a letter or digit"
+        ));
+    }
+    Ok(())
+}
+
+fn purpose(purpose: &str) -> Result<(), FormatError> {
+    if purpose.trim().is_empty() {
+        return refuse("purpose must not be empty");
+    }
+    if purpose.chars().count() > MAX_PURPOSE_CHARS {
+        return refuse(format!("purpose has more than {MAX_PURPOSE_CHARS} characters"));
+    }
+    visible("purpose", purpose)
+}
+
+/// Refuses what steers a display instead of being shown: a person would read something else than what was signed.
+pub(super) fn visible(field: &str, text: &str) -> Result<(), FormatError> {
+    match text.chars().find(|&c| steers_display(c)) {
+        Some(c) => refuse(format!("{field} contains the control character U+{:04X}", u32::from(c))),
+        None => Ok(()),
+    }
+}
+
+/// Controls, line and paragraph separators, and characters that reorder their neighbours or have no width. The two
+/// joiners (U+200C, U+200D) stay: scripts and emoji need them.
+fn steers_display(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}'
+                | '\u{200b}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'
+                | '\u{2066}'..='\u{2069}'
+                | '\u{feff}'
+        )
+}
+
+fn when(when: &When) -> Result<(), FormatError> {
+    integer("when.opens", when.opens)?;
+    integer("when.closes", when.closes)?;
+    if when.opens >= when.closes {
+        return refuse("when.opens must be earlier than when.closes");
+    }
+    if when.closes - when.opens > MAX_RECIPE_LIFE_S {
+        return refuse(format!(
+            "a recipe must close at most {} days after it opens",
+            MAX_RECIPE_LIFE_S / 86_400
+        ));
+    }
+    range("when.window_s", when.window_s, 1, MAX_WINDOW_S)?;
+    range("when.max_window_s", when.max_window_s, when.window_s, MAX_RECIPE_LIFE_S)?;
+    for (field, seconds) in [
+        ("when.opens", when.opens),
+        ("when.closes", when.closes),
+        ("when.max_window_s", when.max_window_s),
+    ] {
+        if !seconds.is_multiple_of(when.window_s) {
+            return refuse(format!("{field} must be a multiple of when.window_s"));
+        }
+    }
+    Ok(())
+}
+
+fn query(query: &Query) -> Result<(), FormatError> {
+    expression("query.mapping", query.mapping())?;
+    match query {
+        Query::Count { .. } => Ok(()),
+        Query::Sum { max, fallback, .. } => {
+            at_least_one("query.max", *max)?;
+            range("query.fallback", *fallback, 0, *max)
+        }
+        Query::Histogram { buckets, labels, fallback, .. } => {
+            range("query.buckets", u64::from(*buckets), MIN_BUCKETS, MAX_BUCKETS)?;
+            range("query.fallback", u64::from(*fallback), 0, u64::from(*buckets) - 1)?;
+            labels.as_deref().map_or(Ok(()), |labels| check_labels(labels, *buckets))
+        }
+    }
+}
+
+fn check_labels(labels: &[String], buckets: u32) -> Result<(), FormatError> {
+    if labels.len() as u64 != u64::from(buckets) {
+        return refuse(format!(
+            "query.labels must have one label for each of the {buckets} buckets, not {}",
+            labels.len()
+        ));
+    }
+    for label in labels {
+        if label.trim().is_empty() || label.len() > MAX_LABEL_LEN {
+            return refuse(format!("each of query.labels must have 1 to {MAX_LABEL_LEN} bytes"));
+        }
+        visible("query.labels", label)?;
+    }
+    let distinct: BTreeSet<&String> = labels.iter().collect();
+    if distinct.len() != labels.len() {
+        return refuse("query.labels must differ from each other");
+    }
+    Ok(())
+}
+
+fn randomizer(randomizer: &Randomizer, query: &Query) -> Result<(), FormatError> {
+    let Randomizer::RandomizedResponse { epsilon_micro } = randomizer else { return Ok(()) };
+    at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;
+    match query {
+        Query::Histogram { .. } => Ok(()),
+        Query::Count { .. } | Query::Sum { .. } => {
+            refuse("randomizer.kind randomized_response needs query.kind histogram")
+        }
+    }
+}
+
+/// Bounds only. That the VDAF is the one which follows from the query is judged where it is derived.
+fn vdaf(vdaf: &RecipeVdaf) -> Result<(), FormatError> {
+    match *vdaf {
+        RecipeVdaf::Prio3Count => Ok(()),
+        RecipeVdaf::Prio3Sum { max_measurement } => {
+            at_least_one("aggregation.vdaf.max_measurement", max_measurement)
+        }
+        RecipeVdaf::Prio3Histogram { length, chunk_length } => {
+            range("aggregation.vdaf.length", u64::from(length), MIN_BUCKETS, MAX_BUCKETS)?;
+            range("aggregation.vdaf.chunk_length", u64::from(chunk_length), 1, u64::from(length))
+        }
+    }
+}
+
+fn privacy(privacy: &Privacy) -> Result<(), FormatError> {
+    let Privacy::Claim { epsilon_micro, delta, rounds, .. } = privacy else { return Ok(()) };
+    at_least_one("privacy.epsilon_micro", *epsilon_micro)?;
+    if delta.is_zero() || delta.is_one() {
+        return refuse("privacy.delta must be above 0 and below 1");
+    }
+    range("privacy.rounds", *rounds, 1, 1)
+}
+
+fn parties(parties: &Parties) -> Result<(), FormatError> {
+    url("parties.leader.url", &parties.leader.url)?;
+    url("parties.helper.url", &parties.helper.url)?;
+    visible("parties.leader.operator", parties.leader.operator.as_str())?;
+    visible("parties.helper.operator", parties.helper.operator.as_str())?;
+    visible("parties.log", &parties.log)?;
+    if parties.leader.operator == parties.helper.operator {
+        return refuse("parties.leader.operator and parties.helper.operator must differ");
+    }
+    if place(&parties.leader.url) == place(&parties.helper.url) {
+        return refuse("parties.leader.url and parties.helper.url must differ");
+    }
+    parties.collector_config()?;
+    match parties.log.parse::<KeyName>() {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(format!("parties.log is no origin of a log: {error}")),
+    }
+}
+
+/// `http` or `https`, a host, perhaps a path; nothing that a request would add to, send as a password or drop.
+fn url(field: &str, url: &str) -> Result<(), FormatError> {
+    let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
+        return refuse(format!("{field} must begin with https:// or http://"));
+    };
+    let allowed =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]!$&'()*+,;=%".contains(&byte);
+    if rest.is_empty() || rest.starts_with('/') || !rest.bytes().all(allowed) {
+        return refuse(format!(
+            "{field} must have a host and no user, query, fragment or character outside of ASCII"
+        ));
+    }
+    if url.len() > MAX_ENDPOINT_LEN {
+        return refuse(format!("{field} has more than {MAX_ENDPOINT_LEN} bytes"));
+    }
+    Ok(())
+}
+
+/// What is left of a URL without the spellings in which one place is written twice.
+fn place(url: &str) -> String {
+    url.trim_end_matches('/').to_ascii_lowercase()
+}

@@ -1,0 +1,323 @@
+//! The recipe format: round trips, ids, the schema, and what must be refused.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+#[path = "recipe/cases.rs"]
+mod cases;
+
+use std::collections::BTreeSet;
+
+use cases::{Mutant, canonical, histogram, leaf_mutants, shape_mutants};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use serde_json::Value;
+use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECIPE_SCHEMA, testing};
+use sotto_wire::{EntryId, FormatError, KeySet, PopulationResult, Recipe};
+
+fn schema(text: &str) -> jsonschema::Validator {
+    let schema: Value = serde_json::from_str(text).unwrap();
+    jsonschema::draft202012::meta::validate(&schema).unwrap();
+    jsonschema::draft202012::new(&schema).unwrap()
+}
+
+fn value(json: &[u8]) -> Value {
+    serde_json::from_slice(json).unwrap()
+}
+
+#[test]
+fn arbitrary_recipes_come_back_from_toml_and_json_and_fit_the_schema() {
+    let schema = schema(RECIPE_SCHEMA);
+    let mut rng = ChaCha20Rng::seed_from_u64(4);
+    let mut ids = BTreeSet::new();
+    for _ in 0..2_000 {
+        let recipe = testing::recipe(&mut rng);
+        recipe.check().unwrap();
+        let toml = recipe.to_toml();
+        let from_toml = Recipe::from_toml(&toml).unwrap_or_else(|error| panic!("{error}\n{toml}"));
+        let json = from_toml.to_json();
+        let parsed = Recipe::parse(&json).unwrap();
+        assert_eq!(parsed, recipe);
+        assert_eq!(parsed.id(), recipe.id());
+        assert_eq!(parsed.id(), EntryId::of(&json));
+        let value = value(&json);
+        if let Some(error) = schema.iter_errors(&value).next() {
+            panic!("{error} at {}\n{value:#}", error.instance_path());
+        }
+        ids.insert(parsed.id());
+    }
+    assert_eq!(ids.len(), 2_000);
+}
+
+#[test]
+fn arbitrary_key_sets_and_results_come_back_and_fit_their_schemas() {
+    let (key_sets, results) = (schema(KEY_SET_SCHEMA), schema(POPULATION_RESULT_SCHEMA));
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    for _ in 0..1_000 {
+        let key_set = testing::key_set(&mut rng);
+        key_set.check().unwrap();
+        assert_eq!(KeySet::parse(&key_set.to_json()), Ok(key_set.clone()));
+        assert_eq!(key_set.id(), EntryId::of(&key_set.to_json()));
+        assert!(key_sets.is_valid(&value(&key_set.to_json())));
+        assert_eq!(key_set.configs().unwrap().len(), key_set.hpke_configs.len());
+
+        let result = testing::population_result(&mut rng);
+        result.check().unwrap();
+        assert_eq!(PopulationResult::parse(&result.to_json()), Ok(result.clone()));
+        assert_eq!(result.id(), EntryId::of(&result.to_json()));
+        assert!(results.is_valid(&value(&result.to_json())));
+    }
+}
+
+/// Mutates each leaf of a value, adds and removes fields, and holds parser and schema against each other. Gives
+/// the paths of the leaves that could be changed into something valid.
+fn mutate_all<T: PartialEq + std::fmt::Debug>(
+    original: &[u8],
+    schema: &jsonschema::Validator,
+    parse: fn(&[u8]) -> Result<T, FormatError>,
+    id: fn(&T) -> EntryId,
+) -> (BTreeSet<String>, BTreeSet<String>) {
+    let before = parse(original).unwrap();
+    let tree = value(original);
+    let (mut leaves, mut changed) = (BTreeSet::new(), BTreeSet::new());
+    for Mutant { path, mutant } in leaf_mutants(&tree) {
+        leaves.insert(path.clone());
+        let json = canonical(&mutant);
+        let Ok(after) = parse(&json) else { continue };
+        assert_ne!(after, before, "{path}");
+        assert_ne!(id(&after), id(&before), "{path}");
+        assert_eq!(id(&after), EntryId::of(&json), "{path}");
+        // What the parser takes, the schema takes.
+        assert!(schema.is_valid(&mutant), "{path}: {mutant:#}");
+        changed.insert(path);
+    }
+    for Mutant { path, mutant } in shape_mutants(&tree) {
+        match parse(&canonical(&mutant)) {
+            Ok(after) => {
+                assert_ne!(id(&after), id(&before), "{path}");
+                assert!(schema.is_valid(&mutant), "{path}: {mutant:#}");
+            }
+            Err(_) if path.ends_with("[longer]") || path.ends_with("[shorter]") => {}
+            // Unknown and missing fields, and values of another type, are the business of a schema.
+            Err(_) => assert!(!schema.is_valid(&mutant), "{path}: {mutant:#}"),
+        }
+    }
+    (leaves, changed)
+}
+
+#[test]
+fn every_field_of_a_recipe_changes_its_id() {
+    let schema = schema(RECIPE_SCHEMA);
+    let (mut leaves, mut changed) = (BTreeSet::new(), BTreeSet::new());
+    let mut rng = ChaCha20Rng::seed_from_u64(6);
+    let mut recipes: Vec<_> = (0..40).map(|_| testing::recipe(&mut rng)).collect();
+    recipes.push(histogram());
+    for recipe in &recipes {
+        let (seen, accepted) = mutate_all(&recipe.to_json(), &schema, Recipe::parse, Recipe::id);
+        leaves.extend(seen.into_iter().map(|path| generic(&path)));
+        changed.extend(accepted.into_iter().map(|path| generic(&path)));
+    }
+    // Three have one value only, so far. A kind changes with its whole group, below.
+    let alone = [
+        "aggregation.vdaf.type",
+        "privacy.accountant",
+        "privacy.kind",
+        "privacy.rounds",
+        "query.kind",
+        "randomizer.kind",
+        "version",
+    ];
+    let unchanged: Vec<_> = leaves.difference(&changed).collect();
+    assert_eq!(unchanged, alone, "no valid change of these was tried");
+    assert!(leaves.len() > 30, "{leaves:?}");
+}
+
+#[test]
+fn every_group_of_a_recipe_changes_its_id() {
+    let mut rng = ChaCha20Rng::seed_from_u64(9);
+    let mut replaced = BTreeSet::new();
+    for _ in 0..200 {
+        let [one, other] = [(); 2].map(|()| testing::recipe(&mut rng));
+        let (tree, donor) = (value(&one.to_json()), value(&other.to_json()));
+        for (group, content) in donor.as_object().unwrap() {
+            let mut mutant = tree.clone();
+            mutant[group] = content.clone();
+            let Ok(after) = Recipe::parse(&canonical(&mutant)) else { continue };
+            assert_eq!(after.id() == one.id(), tree[group] == *content, "{group}");
+            replaced.insert(group.clone());
+        }
+    }
+    assert_eq!(replaced.len(), 13, "{replaced:?}");
+}
+
+#[test]
+fn every_field_of_key_sets_and_results_changes_their_ids() {
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    for _ in 0..20 {
+        let key_set = testing::key_set(&mut rng).to_json();
+        mutate_all(&key_set, &schema(KEY_SET_SCHEMA), KeySet::parse, KeySet::id);
+        let result = testing::population_result(&mut rng).to_json();
+        let schema = schema(POPULATION_RESULT_SCHEMA);
+        mutate_all(&result, &schema, PopulationResult::parse, PopulationResult::id);
+    }
+}
+
+/// The path without the names that the author chose and the positions in lists.
+fn generic(path: &str) -> String {
+    let path = path.split('[').next().unwrap();
+    if path.starts_with("attributes.") { "attributes.*".to_owned() } else { path.to_owned() }
+}
+
+#[test]
+fn an_unknown_field_is_an_error_at_every_level() {
+    let mut rng = ChaCha20Rng::seed_from_u64(8);
+    let mut levels = BTreeSet::new();
+    for _ in 0..60 {
+        let tree = value(&testing::recipe(&mut rng).to_json());
+        for Mutant { path, mutant } in shape_mutants(&tree) {
+            let Some(level) = path.strip_suffix(".zzz_unknown") else { continue };
+            if level == "attributes" {
+                continue;
+            }
+            assert!(Recipe::parse(&canonical(&mutant)).is_err(), "{path}");
+            levels.insert(level.to_owned());
+        }
+    }
+    for level in [
+        "",
+        "author",
+        "who",
+        "who.targeting",
+        "when",
+        "sampling",
+        "query",
+        "randomizer",
+        "aggregation",
+        "aggregation.vdaf",
+        "privacy",
+        "parties",
+        "parties.leader",
+        "parties.helper",
+    ] {
+        assert!(levels.contains(level), "{level:?} was not tried");
+    }
+}
+
+/// Bytes that mean the recipe to a lenient parser. One recipe under two ids would be answered twice.
+#[test]
+fn only_the_canonical_bytes_are_a_recipe() {
+    let json = String::from_utf8(histogram().to_json()).unwrap();
+    assert!(Recipe::parse(json.as_bytes()).is_ok());
+    let spaced = serde_json::to_string_pretty(&value(json.as_bytes())).unwrap();
+    let replaced = |from: &str, to: &str| {
+        assert_eq!(json.matches(from).count(), 1, "{from}");
+        json.replace(from, to)
+    };
+    for (why, text) in [
+        ("spaces", spaced),
+        ("a space at the end", format!("{json} ")),
+        ("a newline at the end", format!("{json}\n")),
+        ("a byte order mark", format!("\u{feff}{json}")),
+        ("a second value", format!("{json}{json}")),
+        ("a repeated field", replaced("\"version\":1", "\"version\":1,\"version\":1")),
+        (
+            "a repeated field with another value",
+            replaced("\"version\":1", "\"version\":2,\"version\":1"),
+        ),
+        ("a repeated attribute", replaced("\"age\":\"int\"", "\"age\":\"int\",\"age\":\"int\"")),
+        (
+            "an attribute with two types",
+            replaced("\"age\":\"int\"", "\"age\":\"bool\",\"age\":\"int\""),
+        ),
+        (
+            "a repeated tag",
+            replaced("\"kind\":\"histogram\"", "\"kind\":\"histogram\",\"kind\":\"histogram\""),
+        ),
+        ("a repeated field behind a tag", replaced("\"buckets\":3", "\"buckets\":3,\"buckets\":3")),
+        (
+            "a field that the variant lacks",
+            replaced("\"kind\":\"claim\"", "\"kind\":\"claim\",\"x\":1"),
+        ),
+        (
+            "null for absent",
+            replaced("\"population\":1000000", "\"population\":1000000,\"targeting\":null"),
+        ),
+        ("a float", replaced("\"population\":1000000", "\"population\":1000000.0")),
+        ("an exponent", replaced("\"population\":1000000", "\"population\":1e6")),
+        ("a leading zero", replaced("\"population\":1000000", "\"population\":01000000")),
+        ("a plus", replaced("\"population\":1000000", "\"population\":+1000000")),
+        ("text for a number", replaced("\"population\":1000000", "\"population\":\"1000000\"")),
+        ("minus zero", replaced("\"fallback\":0", "\"fallback\":-0")),
+        ("minus one", replaced("\"fallback\":0", "\"fallback\":-1")),
+        ("2^53", replaced("\"population\":1000000", "\"population\":9007199254740992")),
+        ("2^53 + 1", replaced("\"population\":1000000", "\"population\":9007199254740993")),
+        ("2^64", replaced("\"population\":1000000", "\"population\":18446744073709551616")),
+        ("a fraction that can be reduced", replaced("\"rate\":[1,50]", "\"rate\":[2,100]")),
+        ("a fraction with three numbers", replaced("\"rate\":[1,50]", "\"rate\":[1,50,1]")),
+        ("an escape that is not needed", replaced("Which emoji", "\\u0057hich emoji")),
+        ("an escaped slash", replaced("https://leader.example/", "https:\\/\\/leader.example\\/")),
+        ("an escape in a name", replaced("\"version\"", "\"\\u0076ersion\"")),
+        ("an upper-case escape", replaced("a &&\\nb", "a &&\\u000Ab")),
+        ("a raw control character", replaced("a &&\\nb", "a &&\nb")),
+        ("half a surrogate pair", replaced("Which emoji", "\\ud83dhich emoji")),
+        (
+            "a surrogate pair in the wrong order",
+            replaced("Which emoji", "\\ude00\\ud83dhich emoji"),
+        ),
+        ("an escaped surrogate pair", replaced("😀", "\\ud83d\\ude00")),
+        ("a line separator", replaced("Which emoji", "Which\u{2028}emoji")),
+        ("an escaped line separator", replaced("Which emoji", "Which\\u2028emoji")),
+        ("a character that turns the text round", replaced("Which emoji", "Which\u{202e}emoji")),
+        ("padding", replaced("BQUFBQU\"", "BQUFBQU=\"")),
+        ("trailing bits", replaced("BQUFBQU\"", "BQUFBQV\"")),
+        ("a comment", format!("/* */{json}")),
+        ("another order", reordered(&json)),
+        ("nothing", String::new()),
+        ("no object", "[]".to_owned()),
+        ("null", "null".to_owned()),
+    ] {
+        assert!(Recipe::parse(text.as_bytes()).is_err(), "{why}: {text}");
+    }
+    let mut bad_utf8 = json.into_bytes();
+    let at = bad_utf8.iter().position(|&byte| byte == b'W').unwrap();
+    bad_utf8[at] = 0xff;
+    assert!(Recipe::parse(&bad_utf8).is_err());
+}
+
+/// The first two fields swapped.
+fn reordered(json: &str) -> String {
+    let rest = json.strip_prefix("{\"aggregation\":").unwrap();
+    let (aggregation, rest) = rest.split_once(",\"attributes\":").unwrap();
+    let (attributes, rest) = rest.split_once(",\"author\":").unwrap();
+    format!("{{\"attributes\":{attributes},\"aggregation\":{aggregation},\"author\":{rest}")
+}
+
+/// A deep nest is refused before it can exhaust the stack.
+#[test]
+fn nests_and_giants_are_refused() {
+    for open in ["[", "{\"a\":", "{\"query\":{\"kind\":"] {
+        let nest = open.repeat(60_000 / open.len());
+        assert!(Recipe::parse(nest.as_bytes()).is_err());
+    }
+    let mut recipe = histogram();
+    let sotto_wire::recipe::Query::Histogram { buckets, labels, .. } = &mut recipe.query else {
+        unreachable!()
+    };
+    *buckets = 2_000;
+    *labels = Some((0..2_000).map(|index| format!("{index:050}")).collect());
+    let reason = recipe.check().unwrap_err().to_string();
+    assert!(reason.contains("fit into an entry"), "{reason}");
+    assert!(Recipe::parse(&recipe.to_json()).is_err());
+}
+
+/// The example of the documentation, whose JSON and id come from another implementation.
+#[test]
+fn the_documented_example_holds() {
+    let page = include_str!("../../../docs/recipe-format.md");
+    let block = |language: &str| {
+        let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+        rest.split_once("\n```").unwrap().0
+    };
+    let recipe = Recipe::from_toml(block("toml")).unwrap();
+    assert_eq!(String::from_utf8(recipe.to_json()).unwrap(), block("json"));
+    assert_eq!(recipe.id().to_string(), block("text"));
+}

@@ -1,0 +1,161 @@
+//! Recipes as TOML: what people may write, and what they are told if it is wrong.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sotto_wire::recipe::{Privacy, Randomizer, testing};
+use sotto_wire::{Probability, Recipe, RecipeDraft};
+
+const PAGE: &str = include_str!("../../../docs/recipe-format.md");
+
+fn example() -> &'static str {
+    let (_, rest) = PAGE.split_once("```toml\n").unwrap();
+    rest.split_once("```").unwrap().0
+}
+
+/// The example with one line changed.
+fn with(from: &str, to: &str) -> String {
+    assert_eq!(example().matches(from).count(), 1, "{from}");
+    example().replace(from, to)
+}
+
+#[test]
+fn values_have_several_spellings() {
+    let expected = Recipe::from_toml(example()).unwrap();
+    for (from, to) in [
+        ("rate = \"1/50\"", "rate = [1, 50]"),
+        ("rate = \"1/50\"", "rate = [2, 100]"),
+        ("rate = \"1/50\"", "rate = 0.02"),
+        ("rate = \"1/50\"", "rate = \"2e-2\""),
+        ("delta = \"1e-9\"", "delta = 1e-9"),
+        ("delta = \"1e-9\"", "delta = \"1 / 1000000000\""),
+        ("epsilon = 4.0", "epsilon = \"4.0\""),
+        ("epsilon = 4.0", "epsilon = 4"),
+        ("epsilon = 0.05", "epsilon = \"5e-2\""),
+        ("epsilon = 0.05", "epsilon = \"0.0499999001\""),
+        ("opens = 2026-11-20T00:00:00Z", "opens = \"2026-11-20T00:00:00Z\""),
+        ("opens = 2026-11-20T00:00:00Z", "opens = \"2026-11-20T00:00Z\""),
+        ("opens = 2026-11-20T00:00:00Z", "opens = 2026-11-20"),
+        ("opens = 2026-11-20T00:00:00Z", "opens = 1795132800"),
+        ("window = \"1h\"", "window = 3600"),
+        ("max_window = \"1d\"", "max_window = \"24h\""),
+        ("name = \"emoji-2026-11\"", "version = 1\nname = \"emoji-2026-11\""),
+        ("adjacency = \"replace\"\n", ""),
+        ("accountant = \"best\"\n", ""),
+        ("rounds = 1\n", ""),
+    ] {
+        // `window = ` also ends `max_window = `.
+        let text = if from.starts_with("window") {
+            example().replace(&format!("\n{from}"), &format!("\n{to}"))
+        } else {
+            with(from, to)
+        };
+        assert_eq!(Recipe::from_toml(&text), Ok(expected.clone()), "{to}");
+    }
+}
+
+#[test]
+fn epsilon_is_rounded_up() {
+    let recipe = Recipe::from_toml(&with("epsilon = 4.0", "epsilon = 1.0000001")).unwrap();
+    assert_eq!(recipe.randomizer, Randomizer::RandomizedResponse { epsilon_micro: 1_000_001 });
+    let recipe = Recipe::from_toml(&with("epsilon = 0.05", "epsilon = 0.1")).unwrap();
+    assert!(matches!(recipe.privacy, Privacy::Claim { epsilon_micro: 100_000, .. }));
+}
+
+#[test]
+fn errors_name_the_key() {
+    for (from, to, message) in [
+        ("rate = ", "rte = ", "sampling.rate: is missing"),
+        ("[sampling]\n", "[sampling]\nx = 1\n", "sampling.x: is no key here; these are: rate"),
+        ("rate = \"1/50\"", "rate = \"x\"", "sampling.rate: \"x\" is no number"),
+        ("rate = \"1/50\"", "rate = 1.5", "sampling.rate: a probability is at most 1"),
+        ("rate = \"1/50\"", "rate = [1, 2, 3]", "sampling.rate: a fraction as a list"),
+        (
+            "kind = \"histogram\"",
+            "kind = \"pie\"",
+            "query.kind: \"pie\" is unknown; use one of: count",
+        ),
+        ("kind = \"histogram\"", "kind = \"sum\"", "query.max: is missing"),
+        ("kind = \"claim\"", "kind = \"insecure_unbounded\"", "privacy.accountant: is no key here"),
+        ("fallback = 0", "fallback = -1", "query.fallback: -1 is out of range"),
+        ("fallback = 0", "fallback = true", "query.fallback: must be a whole number"),
+        ("labels = [\"none\",", "labels = [1,", "query.labels[0]: must be text"),
+        ("emoji = \"string\"", "Emoji = \"string\"", "attributes.Emoji: the name of an attribute"),
+        ("emoji = \"string\"", "in = \"string\"", "attributes.in: \"in\" is a reserved word"),
+        ("emoji = \"string\"", "emoji = \"float\"", "attributes.emoji: \"float\" is unknown"),
+        (
+            "opens = 2026-11-20T00:00:00Z",
+            "opens = 2026-11-20T00:00:00+01:00",
+            "when.opens: must be",
+        ),
+        ("opens = 2026-11-20T00:00:00Z", "opens = 2026-11-20T00:00:00", "when.opens: must be"),
+        ("opens = 2026-11-20T00:00:00Z", "opens = 2026-11-20T00:00:00.5Z", "when.opens: must be"),
+        ("max_window = \"1d\"", "max_window = \"1 day\"", "when.max_window: unknown unit"),
+        ("length = 3,", "length = 3, len = 3,", "aggregation.vdaf.len: is no key here"),
+        ("url = \"https://leader.example/\"", "uri = \"x\"", "parties.leader.url: is missing"),
+        ("key = \"BQUF", "key = \"BQ", "author.key: a public key is 32 bytes"),
+        (
+            "name = \"emoji-2026-11\"",
+            "version = 2\nname = \"x\"",
+            "version: only version 1 is known",
+        ),
+        ("epsilon = 4.0", "epsilon = -4.0", "randomizer.epsilon: \"-4\" is no number"),
+        ("epsilon = 4.0", "epsilon = nan", "randomizer.epsilon: \"NaN\" is no number"),
+        ("epsilon = 4.0", "epsilon = inf", "randomizer.epsilon: \"inf\" is no number"),
+        // Rules of the format, by the names of the JSON.
+        ("epsilon = 4.0", "epsilon = 0", "randomizer.epsilon_micro must be at least 1"),
+        ("max_window = \"1d\"", "max_window = \"90m\"", "when.max_window_s must be a multiple"),
+        ("fallback = 0", "fallback = 3", "query.fallback must be from 0 to 2, not 3"),
+        ("operator = \"helper.example\"", "operator = \"leader.example\"", "must differ"),
+        ("url = \"https://helper.example/dap\"", "url = \"HTTPS://x\"", "must begin with https://"),
+        ("url = \"https://helper.example/dap\"", "url = \"https://leader.example\"", "must differ"),
+        ("url = \"https://helper.example/dap\"", "url = \"https://u@h/\"", "no user, query"),
+        ("url = \"https://helper.example/dap\"", "url = \"https://h/?q\"", "no user, query"),
+        ("name = \"emoji-2026-11\"", "name = \"Emoji\"", "name must be at most 64"),
+        ("name = \"emoji-2026-11\"", "name = \"-emoji\"", "name must be at most 64"),
+        ("most, to", "most,\\u202eto", "purpose contains the control character U+202E"),
+        ("labels = [\"none\", ", "labels = [", "one label for each of the 3 buckets, not 2"),
+        ("labels = [\"none\", ", "labels = [\"smile\", ", "query.labels must differ"),
+        ("rounds = 1", "rounds = 2", "privacy.rounds must be 1, not 2"),
+        ("delta = \"1e-9\"", "delta = 1", "privacy.delta must be above 0 and below 1"),
+        ("delta = \"1e-9\"", "delta = 0", "privacy.delta must be above 0 and below 1"),
+        ("closes = 2026-11-27", "closes = 2027-11-22", "at most 366 days"),
+        ("closes = 2026-11-27", "closes = 2026-11-20", "must be earlier than when.closes"),
+    ] {
+        let error = Recipe::from_toml(&with(from, to)).unwrap_err().to_string();
+        assert!(error.contains(message), "{to}: {error}");
+    }
+    let error = Recipe::from_toml("name = ").unwrap_err().to_string();
+    assert!(error.contains("line 1"), "{error}");
+}
+
+#[test]
+fn drafts_are_completed() {
+    let mut rng = ChaCha20Rng::seed_from_u64(10);
+    for _ in 0..200 {
+        let recipe = testing::recipe(&mut rng);
+        let mut draft = RecipeDraft::from(recipe.clone());
+        (draft.author, draft.vdaf) = (None, None);
+        let again = RecipeDraft::from_toml(&draft.to_toml()).unwrap();
+        assert_eq!(again, draft);
+        assert!(Recipe::from_toml(&draft.to_toml()).is_err());
+        let completed = again.complete(recipe.author.clone(), recipe.aggregation.vdaf);
+        assert_eq!(completed, Ok(recipe.clone()));
+        let mut other = recipe.author.clone();
+        other.name = "somebody.else".parse().unwrap();
+        assert!(
+            RecipeDraft::from(recipe.clone()).complete(other, recipe.aggregation.vdaf).is_err()
+        );
+    }
+}
+
+#[test]
+fn probabilities_have_one_form() {
+    assert!(Probability::new(2, 4).is_err());
+    assert!(Probability::new(0, 2).is_err());
+    assert!(Probability::new(0, 1).is_ok_and(Probability::is_zero));
+    assert!(Probability::new(1, 0).is_err());
+    assert!(Probability::new(1, 1 << 53).is_err());
+    assert_eq!(Probability::reduced(1 << 53, 1 << 54), Probability::new(1, 2));
+}

@@ -1,0 +1,5 @@
+//! Fuzz target: the decoder `add_checkpoint`.
+
+#![no_main]
+
+sotto_fuzz::decoder_target!("add_checkpoint");

@@ -1,0 +1,5 @@
+//! Fuzz target: the decoder `recipe`.
+
+#![no_main]
+
+sotto_fuzz::decoder_target!("recipe");
