@@ -173,6 +173,12 @@ impl Filter {
         Ok(Self { budget, period, spent: Spent::NOTHING })
     }
 
+    /// The same ledger under another budget: what is spent stays spent.
+    pub fn with_budget(self, budget: Budget) -> Result<Self, Error> {
+        budget.check()?;
+        Ok(Self { budget, ..self })
+    }
+
     /// The budget.
     pub fn budget(&self) -> Budget {
         self.budget

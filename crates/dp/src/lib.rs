@@ -5,7 +5,9 @@
 //! below the truth may be, the answer is a [`Bracket`]. `docs/privacy-accounting.md` lists each theorem with its
 //! assumptions.
 //!
-//! No I/O, no clock, no randomness; all transcendental functions come from the crate `libm`, so results do
+//! *Mechanisms* ([`mechanism`]) are what a device does to its value and what an analyst makes of the sum.
+//!
+//! No I/O, no clock, no randomness but what is handed in; all transcendental functions come from the crate `libm`, so results do
 //! not depend on the platform.
 
 // `!(a > b)` is meant: what is not a number must fall on the side that claims less.
@@ -23,6 +25,7 @@ pub mod calibrate;
 pub mod closed;
 pub mod discrete;
 pub mod filter;
+pub mod mechanism;
 pub mod rdp;
 pub mod recipe;
 pub mod shuffle;

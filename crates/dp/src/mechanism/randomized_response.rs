@@ -1,0 +1,169 @@
+//! k-ary randomized response: the true symbol with probability `p = e^epsilon0/(e^epsilon0 + k - 1)`, else one of the
+//! others, each with the same probability `s = (1 - p)/(k - 1)`.
+//!
+//! **Exact arithmetic.** A device keeps its symbol if 63 random bits are below a threshold `T`, so it keeps it
+//! with probability exactly `T/2^63`, and the other symbol is drawn by rejection, without bias. `T` is rounded down: the ratio
+//! `T (k - 1)/(2^63 - T)` of any two likelihoods is at most `e^epsilon0`. It is never below `2^63/k`, where the report says
+//! nothing.
+//!
+//! **Every bound for `p` holds for the smaller `p' = T/2^63`.** With `u` the uniform law, `p' >= 1/k` makes the mechanism of `p'`
+//! the mixture `a R_p + (1 - a) u`, `a = (p' - 1/k)/(p - 1/k)`: a post-processing of that of `p` (replace the report by a
+//! uniform symbol with probability `1 - a`), and so no less private, sampled, shuffled or composed.
+//!
+//! **What can be seen.** Both random words are always drawn, and how many come after them does not depend on the value;
+//! the choice is made without a branch. So neither the state of the generator nor the path through the code
+//! tells whether the symbol was kept.
+//!
+//! The formulas of the estimator are in [`super`].
+
+use rand_core::CryptoRng;
+
+use super::{Estimate, Sample, Variance, check_counts};
+use crate::error::at_least_one;
+use crate::math::{down, exp, up};
+use crate::{Error, Event};
+
+/// Random bits that decide whether the symbol is kept.
+const KEEP_BITS: u32 = 63;
+
+/// A keep probability of one.
+const ONE: u64 = 1 << KEEP_BITS;
+
+/// Covers the roundings between epsilon and a probability: one of `exp`, five of arithmetic. Relative.
+const MARGIN: f64 = 16.0 * f64::EPSILON;
+
+/// A randomizer over the symbols `0..k` and its estimator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomizedResponse {
+    epsilon_micro: u64,
+    symbols: u32,
+    threshold: u64,
+}
+
+impl RandomizedResponse {
+    /// With the local epsilon in micro-units (one at least) and the number of symbols (two at least).
+    pub fn new(epsilon_micro: u64, symbols: u64) -> Result<Self, Error> {
+        at_least_one("epsilon_micro", epsilon_micro)?;
+        let range = "a whole number between 2 and 4294967295";
+        let out = Error::OutOfRange { name: "k", value: symbols as f64, range };
+        let symbols = u32::try_from(symbols).ok().filter(|symbols| *symbols >= 2).ok_or(out)?;
+        Ok(Self { epsilon_micro, symbols, threshold: threshold(epsilon_micro, symbols) })
+    }
+
+    /// The number of symbols.
+    pub fn symbols(&self) -> u32 {
+        self.symbols
+    }
+
+    /// The `T` of the keep probability `T/2^63`.
+    pub fn keep_threshold(&self) -> u64 {
+        self.threshold
+    }
+
+    /// The probability with which a device reports its own symbol.
+    pub fn keep_probability(&self) -> f64 {
+        self.threshold as f64 / ONE as f64
+    }
+
+    /// What one report is to the accountant.
+    pub fn event(&self) -> Event {
+        // The division rounds to the nearest number: towards more epsilon from there.
+        let epsilon0 = (self.epsilon_micro as f64 / 1e6).next_up();
+        Event::RandomizedResponse { epsilon0, k: u64::from(self.symbols) }
+    }
+
+    /// The device's side: the symbol to report for the symbol `value`.
+    ///
+    /// Values of `k` and above count as `k - 1`, so that the report is a symbol and the guarantee holds
+    /// whatever the caller does.
+    pub fn respond(&self, value: u32, rng: &mut dyn CryptoRng) -> u32 {
+        let value = value.min(self.symbols - 1);
+        let keep = u32::from((rng.next_u64() >> (u64::BITS - KEEP_BITS)) < self.threshold);
+        let other = below(self.symbols - 1, rng);
+        // The symbols without `value`, in order.
+        let other = other + u32::from(other >= value);
+        let mask = keep.wrapping_neg();
+        (value & mask) | (other & !mask)
+    }
+
+    /// The analyst's side: how many devices of the population hold each symbol.
+    ///
+    /// `counts` are the collected counts of all `k` symbols, from `reports` reports; each device took part with probability
+    /// `rate`; intervals hold with probability `level` (0.95 for 95 %).
+    pub fn estimate(
+        &self,
+        counts: &[u64],
+        reports: u64,
+        rate: f64,
+        level: f64,
+    ) -> Result<Vec<Estimate>, Error> {
+        if counts.len() as u64 != u64::from(self.symbols) {
+            return Err(Error::OutOfRange {
+                name: "the number of counts",
+                value: counts.len() as f64,
+                range: "the number of symbols",
+            });
+        }
+        check_counts(counts, reports)?;
+        let sample = Sample::new(rate, level)?;
+        let law = Law::new(self.threshold, self.symbols);
+        let expected = reports as f64 * law.other;
+        let noise = Variance {
+            at_zero: expected * (1.0 - law.other) / (law.gap * law.gap),
+            slope: law.neither / law.gap,
+        };
+        let one = |count: &u64| sample.estimate((*count as f64 - expected) / law.gap, noise, 1.0);
+        Ok(counts.iter().map(one).collect())
+    }
+}
+
+/// The probabilities of a report, each from whole numbers: none loses digits to a subtraction.
+struct Law {
+    /// `s`: of one given other symbol.
+    other: f64,
+    /// `d = p - s`.
+    gap: f64,
+    /// `1 - p - s`.
+    neither: f64,
+}
+
+impl Law {
+    fn new(threshold: u64, symbols: u32) -> Self {
+        let (one, k) = (u128::from(ONE), u128::from(symbols));
+        let (keep, lose) = (u128::from(threshold), u128::from(ONE - threshold));
+        let scale = ONE as f64 * f64::from(symbols - 1);
+        Self {
+            other: lose as f64 / scale,
+            // p - s = (T (k - 1) - (2^63 - T))/(2^63 (k - 1)); T is above 2^63/k.
+            gap: (keep * k).saturating_sub(one) as f64 / scale,
+            neither: (lose * (k - 2)) as f64 / scale,
+        }
+    }
+}
+
+/// The largest `T` that we can be sure of: `T/2^63 <= e^epsilon/(e^epsilon + k - 1)`.
+fn threshold(epsilon_micro: u64, symbols: u32) -> u64 {
+    let epsilon = (epsilon_micro as f64 / 1e6).next_down();
+    // The weight of all other symbols together against the true one.
+    let others = f64::from(symbols - 1) * exp(-epsilon);
+    let (keep, lose) = (1.0 / (1.0 + others), others / (1.0 + others));
+    // Each is precise where it is small. A product with 2^63 is exact, and so is the rounding of what is then whole.
+    let from_below = (down(keep, MARGIN) * ONE as f64).floor() as u64;
+    let lose = ((up(lose, MARGIN) * ONE as f64).ceil() as u64).clamp(1, ONE);
+    // Never less than 1/k. Its rounding up is worth less than 2^-30 in epsilon, which is at least 1e-6.
+    let uniform = ONE.div_ceil(u64::from(symbols));
+    from_below.max(ONE - lose).max(uniform)
+}
+
+/// A uniform number below `bound`, which is not 0. The number of words drawn depends on chance alone.
+fn below(bound: u32, rng: &mut dyn CryptoRng) -> u32 {
+    let bound = u64::from(bound);
+    // The largest multiple of the bound, less one: beyond it the remainders are not equally frequent.
+    let last = u64::MAX - (u64::MAX % bound + 1) % bound;
+    loop {
+        let word = rng.next_u64();
+        if word <= last {
+            return (word % bound) as u32;
+        }
+    }
+}
