@@ -12,7 +12,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("sotto-vdaf", &[]),
     ("sotto-dp", &[]),
     ("sotto-crypto", &["sotto-wire"]),
-    ("sotto-protocol", &["sotto-wire", "sotto-vdaf", "sotto-crypto"]),
+    ("sotto-protocol", &["sotto-wire", "sotto-vdaf", "sotto-dp", "sotto-crypto"]),
     ("sotto-store", &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol"]),
     (
         "sotto-server",
@@ -32,10 +32,18 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "sotto-client",
         ],
     ),
-    // They drive the binary from outside, as a device and a collector would.
+    // They drive the binary from outside, as a device and a collector would. The log's campaign
+    // drives its folder.
     (
         "sotto-tests",
-        &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-client"],
+        &[
+            "sotto-wire",
+            "sotto-vdaf",
+            "sotto-crypto",
+            "sotto-protocol",
+            "sotto-store",
+            "sotto-client",
+        ],
     ),
     (
         "sotto-bench",

@@ -27,21 +27,27 @@
 
 mod auth;
 mod collector;
+mod deliver;
 mod device;
 mod exchange;
 mod http;
+mod log;
 mod problem;
 mod retry;
 #[cfg(test)]
 mod script;
+mod state_file;
 mod transport;
 
 pub use auth::AuthToken;
 pub use collector::{CollectError, Collected, CollectionJob, Collector, Poll, Progress};
+pub use deliver::{Delivery, deliver};
 pub use device::{AggregatorName, Device, DeviceError, PreparedReport, UploadOutcome};
 pub use exchange::ExchangeError;
 pub use http::{HttpOptions, HttpTransport};
+pub use log::HttpLog;
 pub use problem::Problem;
 pub use retry::RetryPolicy;
 pub use sotto_protocol::collector::Collection;
+pub use state_file::StateFile;
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};

@@ -42,18 +42,25 @@ mod aggregate_share;
 mod batch;
 pub mod client;
 pub mod collector;
+pub mod device;
 mod error;
+pub mod expression;
 #[cfg(feature = "server")]
 pub mod helper;
 #[cfg(feature = "server")]
 mod input_share;
 #[cfg(feature = "server")]
 pub mod leader;
+pub mod log;
+pub mod recipe;
 #[cfg(feature = "server")]
 mod request;
 mod task;
 #[cfg(feature = "server")]
 pub mod taskprov;
+pub mod trust;
+#[cfg(feature = "server")]
+pub mod witness;
 
 pub use batch::{Bucket, BucketAggregate, BucketAggregates, Digest};
 pub use error::{Abort, BadResponse, Failure, Fault, Rejection, Rejections};

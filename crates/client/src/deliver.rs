@@ -1,0 +1,64 @@
+//! Sends the answers that a device has stored, the same bytes each time, until the leader has them.
+
+use std::sync::Arc;
+
+use rand_core::CryptoRng;
+use sotto_protocol::Task;
+use sotto_protocol::device::{Change, DeviceStore, Pending, StateError};
+use sotto_wire::{Decode, EntryId, ReportError, TaskConfiguration, taskprov};
+
+use crate::device::{Device, PreparedReport, UploadOutcome};
+use crate::retry::RetryPolicy;
+use crate::transport::Transport;
+
+/// What became of the stored answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// Taken by the leader.
+    pub accepted: usize,
+    /// Refused for good: silence from now on, never a second report.
+    pub refused: usize,
+    /// Not answered: to be sent again, as they are.
+    pub waiting: usize,
+}
+
+/// Sends every stored answer once (with the retries of `retry`). An answer that is taken, or refused for good, is wiped.
+pub fn deliver(
+    store: &mut dyn DeviceStore,
+    transport: &Arc<dyn Transport>,
+    retry: &RetryPolicy,
+    rng: &mut dyn CryptoRng,
+) -> Result<Delivery, StateError> {
+    let stored: Vec<(EntryId, Pending)> =
+        store.state().pending().map(|(id, pending)| (id, pending.clone())).collect();
+    let mut delivery = Delivery::default();
+    for (recipe, pending) in stored {
+        match send(pending, transport, retry, rng) {
+            Some(UploadOutcome::Accepted) => delivery.accepted += 1,
+            Some(UploadOutcome::Rejected(error)) if error != ReportError::ReportTooEarly => {
+                delivery.refused += 1;
+            }
+            _ => {
+                delivery.waiting += 1;
+                continue;
+            }
+        }
+        store.commit(Change::Delivered { recipe })?;
+    }
+    Ok(delivery)
+}
+
+/// The leader's verdict; `None` if there was none, which may change.
+fn send(
+    pending: Pending,
+    transport: &Arc<dyn Transport>,
+    retry: &RetryPolicy,
+    rng: &mut dyn CryptoRng,
+) -> Option<UploadOutcome> {
+    let encoded = &pending.task_configuration;
+    let task =
+        Task::new(taskprov::task_id(encoded), TaskConfiguration::from_bytes(encoded).ok()?).ok()?;
+    let report = PreparedReport::from_bytes(pending.report).ok()?;
+    let device = Device::new(task, Arc::clone(transport)).with_retry(retry.clone()).with_taskprov();
+    device.upload(&[report], rng).ok()?.first().copied()
+}

@@ -1,0 +1,14 @@
+//! A device whose state is a real file: crashes at every step, and files that are damaged.
+
+// Panicking is how tests fail, in their helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod damage;
+mod files;
+
+// The log, the device's world and the campaign of crashes, as the protocol's own tests have them.
+#[path = "../../../protocol/tests/device/crash.rs"]
+mod crash;
+#[path = "../../../protocol/tests/device/world.rs"]
+#[allow(dead_code, reason = "some of it is for the table of checks")]
+mod world;

@@ -1,0 +1,252 @@
+//! What one device decides: whether it may consider a recipe, what that costs, and what the coin says.
+
+use std::sync::Arc;
+
+use rand_core::CryptoRng;
+use sotto_crypto::merkle;
+use sotto_dp::filter::Filter;
+use sotto_wire::recipe::Probability;
+use sotto_wire::{KeyName, TreeHash};
+
+use super::evidence::{Admitted, ProvedKeySet, View};
+use super::state::{AuditLine, Change, Consider, DeviceState, Pending, SeenKeySet, name_key};
+use super::{Check, Silence};
+use crate::client::{ClientError, produce_report};
+use crate::expression::Attributes;
+use crate::trust::Trust;
+use crate::{MAX_CLOCK_SKEW_S, Moment};
+
+/// What the host knows about the device it runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<'a> {
+    /// Idle, charging, on an unmetered network, whatever the host asks for. It must not depend on the data.
+    pub conditions_met: bool,
+    /// The attributes that expressions may read.
+    pub attributes: &'a Attributes,
+}
+
+/// A recipe may be answered once this is committed.
+#[derive(Debug)]
+#[must_use]
+pub struct Consideration {
+    /// To be made durable before anything else.
+    pub change: Change,
+    /// What [`toss`] asks for.
+    pub ticket: Ticket,
+}
+
+/// The right to toss once. It is neither stored nor copied: after a crash it is gone.
+#[derive(Debug)]
+#[must_use]
+pub struct Ticket {
+    admitted: Arc<Admitted>,
+}
+
+/// Takes a newer view of the log, if it extends what this device has seen. `proof` is the consistency proof from the
+/// stored checkpoint; empty if there is none, or if nothing was added. `None`: nothing is new.
+pub fn advance(
+    state: &DeviceState,
+    view: &View,
+    proof: &[TreeHash],
+    trust: &Trust,
+    now: Moment,
+) -> Result<Option<Change>, Silence> {
+    check_fresh(view, trust, now)?;
+    let new = &view.checkpoint;
+    if let Some(old) = state.logs.get(&new.origin) {
+        let refuse = |reason: String| Silence::new(Check::Consistency, reason);
+        if new.size < old.size {
+            let reason = format!("the log has {} entries, but had {}", new.size, old.size);
+            return Err(refuse(reason));
+        }
+        merkle::verify_consistency(old.size, &old.root, new.size, &new.root, proof)
+            .map_err(|error| refuse(format!("the log is not the one seen before: {error}")))?;
+        if new.size == old.size && view.time <= state.time {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Change::Seen { checkpoint: new.clone(), time: view.time }))
+}
+
+/// Decides whether this device considers an admitted recipe now. Pure: nothing is spent before the change is committed.
+pub fn consider(
+    state: &DeviceState,
+    admitted: &Arc<Admitted>,
+    view: &View,
+    trust: &Trust,
+    host: &Host<'_>,
+    now: Moment,
+) -> Result<Consideration, Silence> {
+    let assessment = &admitted.assessment;
+    let recipe = assessment.recipe();
+    check_fresh(view, trust, now)?;
+    check_taken(state, admitted, view)?;
+    check_name(state, admitted)?;
+    let key_sets = [
+        check_key_set(state, &admitted.leader, trust, now)?,
+        check_key_set(state, &admitted.helper, trust, now)?,
+    ];
+    check_open(admitted, state, now)?;
+    let period = trust.period(state.time);
+    if !trust.insecure_fresh_start()
+        && state.began.is_none_or(|began| trust.period(began) >= period)
+    {
+        let reason = "this device has no history in an earlier period";
+        return Err(Silence::new(Check::FreshState, reason));
+    }
+    if state.is_considered(&assessment.id()) {
+        return Err(Silence::new(Check::Once, "it has been considered before"));
+    }
+    if !host.conditions_met {
+        return Err(Silence::new(Check::Conditions, "the host's conditions are not met"));
+    }
+    if !assessment.is_for(host.attributes) {
+        return Err(Silence::new(Check::Targeting, "this device is not in the audience"));
+    }
+    let ledger = charge(state, admitted, trust, period)?;
+    let change = Change::Considered(Box::new(Consider {
+        recipe: assessment.id(),
+        closes: recipe.when.closes,
+        name: name_key(recipe),
+        key_sets,
+        ledger,
+        line: AuditLine {
+            at: now.0,
+            recipe: assessment.id(),
+            name: recipe.name.clone(),
+            purpose: recipe.purpose.clone(),
+            epsilon_micro: assessment.cost().map(|cost| cost.epsilon_micro),
+        },
+    }));
+    Ok(Consideration { change, ticket: Ticket { admitted: Arc::clone(admitted) } })
+}
+
+/// Tosses the coin, once, and makes the report if it says yes. The change is committed before a byte is sent.
+pub fn toss(
+    ticket: Ticket,
+    host: &Host<'_>,
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Result<Option<Change>, ClientError> {
+    let admitted = ticket.admitted;
+    let assessment = &admitted.assessment;
+    if !coin(&assessment.recipe().sampling.rate, rng) {
+        return Ok(None);
+    }
+    let task = assessment.task();
+    let measurement = assessment.randomized(host.attributes, rng);
+    let (leader, helper) = (admitted.leader_config(), admitted.helper_config());
+    let report = produce_report(task, leader, helper, &measurement, task.time(now), rng)?;
+    let task_configuration = task.encoded_configuration().to_vec();
+    let pending = Pending { report, task_configuration };
+    Ok(Some(Change::Answered { recipe: assessment.id(), pending }))
+}
+
+/// True with exactly this probability.
+fn coin(rate: &Probability, rng: &mut dyn CryptoRng) -> bool {
+    // The largest multiple of the denominator: what lies above would favour small remainders.
+    let limit = u64::MAX - u64::MAX % rate.den();
+    loop {
+        let word = rng.next_u64();
+        if word < limit {
+            return word % rate.den() < rate.num();
+        }
+    }
+}
+
+fn check_fresh(view: &View, trust: &Trust, now: Moment) -> Result<(), Silence> {
+    if view.time > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
+        let ahead = view.time - now.0;
+        let reason = format!("the checkpoint is {ahead} s ahead of this device's clock");
+        return Err(Silence::new(Check::Freshness, reason));
+    }
+    let (age, allowed) = (now.0.saturating_sub(view.time), trust.max_checkpoint_age_s());
+    if age > allowed {
+        let reason = format!("the checkpoint is {age} s old; at most {allowed} s are allowed");
+        return Err(Silence::new(Check::Freshness, reason));
+    }
+    Ok(())
+}
+
+/// The view is the one that the device has taken, and the recipe was admitted from that log.
+fn check_taken(state: &DeviceState, admitted: &Admitted, view: &View) -> Result<(), Silence> {
+    let seen = state.logs.get(&view.checkpoint.origin);
+    let taken = seen
+        .is_some_and(|seen| seen.size == view.checkpoint.size && seen.root == view.checkpoint.root);
+    if taken && admitted.origin == view.checkpoint.origin {
+        return Ok(());
+    }
+    Err(Silence::new(Check::Consistency, "the view was not compared with what was seen before"))
+}
+
+fn check_name(state: &DeviceState, admitted: &Admitted) -> Result<(), Silence> {
+    let recipe = admitted.assessment.recipe();
+    match state.names.get(&name_key(recipe)) {
+        Some(other) if *other != admitted.assessment.id() => {
+            let reason = format!("the author has used the name {} for {other}", recipe.name);
+            Err(Silence::new(Check::NameReuse, reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The key set is in force, not older than one that was used, and not too soon after it.
+fn check_key_set(
+    state: &DeviceState,
+    set: &ProvedKeySet,
+    trust: &Trust,
+    now: Moment,
+) -> Result<(KeyName, SeenKeySet), Silence> {
+    let refuse = |reason: String| {
+        let reason = format!("{}: {reason}", set.operator);
+        Err(Silence::new(Check::KeySets, reason))
+    };
+    if now.0 < set.not_before || now.0 >= set.not_after {
+        return refuse("the key set is not in force".to_owned());
+    }
+    if let Some(seen) = state.key_sets.get(&set.operator) {
+        if set.seq < seen.seq {
+            return refuse(format!("key set {} is older than {}", set.seq, seen.seq));
+        }
+        if set.seq == seen.seq && set.id != seen.id {
+            return refuse(format!("there are two key sets {}", set.seq));
+        }
+        let spacing = trust.min_key_set_spacing_s();
+        if set.seq > seen.seq && set.first_time < seen.first_time.saturating_add(spacing) {
+            return refuse(format!("key set {} came too soon after {}", set.seq, seen.seq));
+        }
+    }
+    let seen = SeenKeySet { seq: set.seq, id: set.id, first_time: set.first_time };
+    Ok((set.operator.clone(), seen))
+}
+
+/// Open by the device's clock and not over by the witnesses'.
+fn check_open(admitted: &Admitted, state: &DeviceState, now: Moment) -> Result<(), Silence> {
+    let when = &admitted.assessment.recipe().when;
+    if now.0 < when.opens {
+        return Err(Silence::new(Check::Open, "it has not opened yet"));
+    }
+    if now.0.max(state.time) >= when.closes {
+        return Err(Silence::new(Check::Open, "it has closed"));
+    }
+    Ok(())
+}
+
+/// The ledger after the charge; `None` for a recipe that claims nothing, which the floors let pass only by an insecure
+/// setting.
+fn charge(
+    state: &DeviceState,
+    admitted: &Admitted,
+    trust: &Trust,
+    period: u64,
+) -> Result<Option<Filter>, Silence> {
+    let Some(cost) = admitted.assessment.cost() else { return Ok(None) };
+    let refuse = |reason: String| Silence::new(Check::Ledger, reason);
+    let ledger = match &state.ledger {
+        Some(ledger) => ledger.clone().with_budget(trust.budget()),
+        None => Filter::new(trust.budget(), period),
+    };
+    let mut ledger = ledger.map_err(|error| refuse(error.to_string()))?;
+    ledger.charge(period, &cost.charge).map_err(|refused| refuse(refused.to_string()))?;
+    Ok(Some(ledger))
+}

@@ -1,0 +1,230 @@
+//! What a device is shown of the log, and the proofs that it is the log that everybody sees.
+
+use std::sync::Arc;
+
+use sotto_crypto::{merkle, note};
+use sotto_wire::recipe::{KeySet, PopulationResult};
+use sotto_wire::{
+    Checkpoint, Entry, EntryId, EntryKind, HpkeConfig, KeyName, Note, TlogProof, TreeHash,
+};
+
+use super::{Check, Silence};
+use crate::recipe::Assessment;
+use crate::trust::Trust;
+
+/// The log at one moment, signed by a pinned log and cosigned by a quorum of witnesses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    pub(super) checkpoint: Checkpoint,
+    /// The witnessed time: a quorum has seen the checkpoint at this time or later.
+    pub(super) time: u64,
+}
+
+/// An entry of the log with its proofs.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// The entry's bytes.
+    pub entry: Vec<u8>,
+    /// Its place in the log.
+    pub index: u64,
+    /// The inclusion proof in the current checkpoint.
+    pub inclusion: Vec<TreeHash>,
+    /// The proof with the checkpoint that covered it first, whose cosignatures prove its age.
+    pub first: TlogProof,
+}
+
+/// A recipe with everything that must be proved beside it.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The recipe.
+    pub recipe: Evidence,
+    /// The newest key set of the leader's operator.
+    pub leader_keys: Evidence,
+    /// The newest key set of the helper's operator.
+    pub helper_keys: Evidence,
+    /// The result that certifies the audience of a targeted recipe.
+    pub certified: Option<Evidence>,
+}
+
+/// A recipe that has passed every check that is the same for all devices.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    /// What follows from the recipe.
+    pub assessment: Arc<Assessment>,
+    pub(super) origin: String,
+    pub(super) leader: ProvedKeySet,
+    pub(super) helper: ProvedKeySet,
+}
+
+impl Admitted {
+    /// The key to seal the leader's share to.
+    pub fn leader_config(&self) -> &HpkeConfig {
+        &self.leader.config
+    }
+
+    /// The key to seal the helper's share to.
+    pub fn helper_config(&self) -> &HpkeConfig {
+        &self.helper.config
+    }
+}
+
+/// A key set whose place in the log is proved.
+#[derive(Clone, Debug)]
+pub(super) struct ProvedKeySet {
+    pub(super) operator: KeyName,
+    pub(super) id: EntryId,
+    pub(super) seq: u64,
+    pub(super) not_before: u64,
+    pub(super) not_after: u64,
+    /// By this time a quorum had seen it.
+    pub(super) first_time: u64,
+    /// The configuration to seal to.
+    pub(super) config: HpkeConfig,
+}
+
+impl View {
+    /// Opens a checkpoint: signed by a pinned log, cosigned by a quorum.
+    pub fn open(note: &[u8], trust: &Trust) -> Result<Self, Silence> {
+        let note = Note::parse(note)
+            .map_err(|error| Silence::new(Check::LogKey, format!("checkpoint: {error}")))?;
+        let checkpoint = verify_log(&note, trust)?;
+        let time = verify_quorum(&note, trust)?.fresh;
+        Ok(Self { checkpoint, time })
+    }
+
+    /// What the log commits to.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// The witnessed time.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+}
+
+impl Evidence {
+    /// The key set of the operator `name`, proved as it is for a recipe that names the operator.
+    pub fn key_set(&self, name: &KeyName, view: &View, trust: &Trust) -> Result<KeySet, Silence> {
+        self.verify_key_set(name, view, trust)?;
+        let entry = self.parse(EntryKind::KeySet)?;
+        let set = entry.key_set().cloned();
+        set.ok_or_else(|| Silence::new(Check::KeySets, "the entry is no key set"))
+    }
+
+    /// Parses the entry and proves its place and age. Gives the time by which a quorum had seen it.
+    pub(super) fn verify(
+        &self,
+        kind: EntryKind,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<(Entry, u64), Silence> {
+        let entry = self.parse(kind)?;
+        let first_time = self.verify_place(view, trust)?;
+        Ok((entry, first_time))
+    }
+
+    /// The entry, if its bytes are one of this kind.
+    pub(super) fn parse(&self, kind: EntryKind) -> Result<Entry, Silence> {
+        let entry = Entry::parse(&self.entry)
+            .map_err(|error| Silence::new(Check::Canonical, error.to_string()))?;
+        if entry.kind() != kind {
+            return Err(Silence::new(Check::Canonical, "the entry is of another kind"));
+        }
+        Ok(entry)
+    }
+
+    /// Proves that the log holds the entry, and for how long. Gives the time by which a quorum had seen it.
+    pub(super) fn verify_place(&self, view: &View, trust: &Trust) -> Result<u64, Silence> {
+        let leaf = merkle::leaf_hash(&self.entry);
+        let included = |checkpoint: &Checkpoint, hashes: &[TreeHash]| {
+            merkle::verify_inclusion(&leaf, self.index, checkpoint.size, hashes, &checkpoint.root)
+                .map_err(|error| Silence::new(Check::Inclusion, error.to_string()))
+        };
+        included(&view.checkpoint, &self.inclusion)?;
+        let first = verify_log(&self.first.checkpoint, trust)?;
+        if first.origin != view.checkpoint.origin || self.first.index != self.index {
+            return Err(Silence::new(Check::Inclusion, "the first proof is about something else"));
+        }
+        included(&first, &self.first.hashes)?;
+        let seen_by = verify_quorum(&self.first.checkpoint, trust)?.proven;
+        let age = view.time.saturating_sub(seen_by);
+        if age < trust.min_log_age_s() {
+            let needed = trust.min_log_age_s();
+            let reason = format!("it has been in the log for {age} s; {needed} s are needed");
+            return Err(Silence::new(Check::MinimumAge, reason));
+        }
+        Ok(seen_by)
+    }
+
+    /// Proves a key set of the operator `name`, signed by the key that is pinned for it.
+    pub(super) fn verify_key_set(
+        &self,
+        name: &KeyName,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<ProvedKeySet, Silence> {
+        let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
+        let pinned = trust.operator(name).ok_or_else(|| {
+            Silence::new(Check::Operators, format!("the operator {name} is not pinned"))
+        })?;
+        let (entry, first_time) = self
+            .verify(EntryKind::KeySet, view, trust)
+            .map_err(|silence| refuse(silence.to_string()))?;
+        let set = entry.key_set().ok_or_else(|| refuse("the entry is no key set".to_owned()))?;
+        if !set.operator.is(pinned) {
+            return Err(refuse("the key set is another operator's".to_owned()));
+        }
+        note::verify(entry.note(), pinned).map_err(|error| refuse(error.to_string()))?;
+        let config = set
+            .configs()
+            .map_err(|error| refuse(error.to_string()))?
+            .into_iter()
+            .find(sotto_crypto::hpke::is_supported)
+            .ok_or_else(|| refuse("no HPKE configuration of a supported suite".to_owned()))?;
+        Ok(ProvedKeySet {
+            operator: name.clone(),
+            id: entry.id(),
+            seq: set.seq,
+            not_before: set.not_before,
+            not_after: set.not_after,
+            first_time,
+            config,
+        })
+    }
+
+    /// Proves the result that certifies an audience, signed by two pinned operators.
+    pub(super) fn verify_result(
+        &self,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<(EntryId, PopulationResult), Silence> {
+        let refuse = |reason: String| Silence::new(Check::Targeting, format!("result: {reason}"));
+        let (entry, _) = self
+            .verify(EntryKind::Result, view, trust)
+            .map_err(|silence| refuse(silence.to_string()))?;
+        let result =
+            entry.result().ok_or_else(|| refuse("the entry is no result".to_owned()))?.clone();
+        for signer in [&result.leader, &result.helper] {
+            let pinned = trust
+                .operator(&signer.name)
+                .filter(|pinned| signer.is(pinned))
+                .ok_or_else(|| refuse(format!("the operator {} is not pinned", signer.name)))?;
+            note::verify(entry.note(), pinned).map_err(|error| refuse(error.to_string()))?;
+        }
+        if result.leader.key == result.helper.key {
+            return Err(refuse("one operator signed twice".to_owned()));
+        }
+        Ok((entry.id(), result))
+    }
+}
+
+fn verify_log(note: &Note, trust: &Trust) -> Result<Checkpoint, Silence> {
+    note::verify_log(note, trust.policy())
+        .map_err(|error| Silence::new(Check::LogKey, error.to_string()))
+}
+
+fn verify_quorum(note: &Note, trust: &Trust) -> Result<note::QuorumTime, Silence> {
+    note::quorum(note, trust.policy())
+        .map_err(|error| Silence::new(Check::WitnessQuorum, error.to_string()))
+}

@@ -1,0 +1,105 @@
+//! What is the same for every device: computed once, shared by a fleet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sotto_crypto::note;
+use sotto_wire::recipe::Recipe;
+use sotto_wire::{EntryId, EntryKind};
+
+use super::evidence::{Admitted, Offer, View};
+use super::{Check, Silence};
+use crate::recipe::Assessment;
+use crate::trust::Trust;
+
+/// A library that is full is emptied: an assessment can be made again.
+const MAX_ASSESSMENTS: usize = 4_096;
+
+/// Assessments by recipe id. Judging a recipe takes milliseconds; a device meets the same one again and again.
+#[derive(Debug, Default)]
+pub struct Library {
+    known: HashMap<EntryId, Result<Arc<Assessment>, Silence>>,
+}
+
+impl Library {
+    /// Checks everything about a recipe that does not depend on the device's own state.
+    pub fn admit(
+        &mut self,
+        offer: &Offer,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<Admitted, Silence> {
+        let (id, recipe) = parse(offer, trust)?;
+        offer.recipe.verify_place(view, trust)?;
+        if recipe.parties.log != view.checkpoint.origin {
+            let reason = format!("the recipe belongs into the log {}", recipe.parties.log);
+            return Err(Silence::new(Check::Inclusion, reason));
+        }
+        let assessment = self.assess(id, recipe)?;
+        let parties = &assessment.recipe().parties;
+        let leader = offer.leader_keys.verify_key_set(&parties.leader.operator, view, trust)?;
+        let helper = offer.helper_keys.verify_key_set(&parties.helper.operator, view, trust)?;
+        assessment.check_limits(trust)?;
+        check_audience(offer, &assessment, view, trust)?;
+        let origin = view.checkpoint.origin.clone();
+        Ok(Admitted { assessment, origin, leader, helper })
+    }
+
+    /// What follows from the recipe alone, now or from before.
+    pub fn assess(&mut self, id: EntryId, recipe: Recipe) -> Result<Arc<Assessment>, Silence> {
+        if let Some(known) = self.known.get(&id) {
+            return known.clone();
+        }
+        let assessed = Assessment::new(recipe).map(Arc::new);
+        if self.known.len() >= MAX_ASSESSMENTS {
+            self.known.clear();
+        }
+        self.known.insert(id, assessed.clone());
+        assessed
+    }
+}
+
+/// Canonical bytes and the author's signature.
+fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
+    let entry = offer.recipe.parse(EntryKind::Recipe)?;
+    let recipe =
+        entry.recipe().ok_or_else(|| Silence::new(Check::Canonical, "the entry is no recipe"))?;
+    note::verify(entry.note(), &recipe.author.verifier())
+        .map_err(|error| Silence::new(Check::AuthorSignature, error.to_string()))?;
+    trust.check_author(&recipe.author)?;
+    Ok((entry.id(), recipe.clone()))
+}
+
+/// The audience of a targeted recipe is certified, for exactly its predicate, and large enough.
+fn check_audience(
+    offer: &Offer,
+    assessment: &Assessment,
+    view: &View,
+    trust: &Trust,
+) -> Result<(), Silence> {
+    let Some(targeting) = &assessment.recipe().who.targeting else { return Ok(()) };
+    let refuse = |reason: String| Err(Silence::new(Check::Targeting, reason));
+    let Some(certified) = &offer.certified else {
+        return refuse("the result that certifies the audience is missing".to_owned());
+    };
+    let (id, result) = certified.verify_result(view, trust)?;
+    if id != targeting.certified {
+        return refuse("the result is not the one that the recipe names".to_owned());
+    }
+    // The same text over attributes of other types, or of types left open, is another predicate.
+    let declared = &assessment.recipe().attributes;
+    let same_types = result.attributes.iter().all(|(name, of)| declared.get(name) == Some(of));
+    let covers = |name: &String| result.attributes.keys().any(|known| known.as_str() == name);
+    let same_types = same_types
+        && assessment.predicate().is_some_and(|read| read.attributes().iter().all(covers));
+    if result.predicate != targeting.predicate || !same_types {
+        return refuse("the result is about another predicate".to_owned());
+    }
+    let (population, floor) = (result.population, trust.floors().min_population);
+    if population < floor {
+        return refuse(format!(
+            "a certified audience of {population} is below the floor of {floor}"
+        ));
+    }
+    Ok(())
+}

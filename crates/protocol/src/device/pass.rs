@@ -1,0 +1,74 @@
+//! One pass of a device over the open recipes: all steps up to the report, each committed before the next.
+
+use rand_core::CryptoRng;
+use sotto_wire::EntryId;
+
+use super::{DeviceStore, Host, Silence, StateError, advance, consider, toss};
+use crate::Moment;
+use crate::client::ClientError;
+use crate::log::{Fetch, ReaderError, Watch};
+use crate::trust::Trust;
+
+/// What a pass did. It tells which recipes were considered, never which were answered.
+#[derive(Debug, Default)]
+pub struct Pass {
+    /// Considered and charged in this pass.
+    pub considered: Vec<EntryId>,
+    /// Left alone, and why.
+    pub silent: Vec<(EntryId, Silence)>,
+}
+
+/// Why a pass ended early. Nothing is lost: what was committed stays, and a next pass goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    /// There is no view of the log.
+    #[error("the log has not been read yet")]
+    NoView,
+    /// The log cannot be believed.
+    #[error(transparent)]
+    Silence(#[from] Silence),
+    /// The files of the log.
+    #[error(transparent)]
+    Reader(#[from] ReaderError),
+    /// The state could not be kept.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A report could not be made. The recipe stays considered, and silent.
+    #[error(transparent)]
+    Report(#[from] ClientError),
+}
+
+/// Considers every open recipe of the watched log, once.
+pub fn pass<F: Fetch>(
+    store: &mut dyn DeviceStore,
+    watch: &mut Watch<F>,
+    trust: &Trust,
+    host: &Host<'_>,
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Result<Pass, PassError> {
+    let view = watch.view().ok_or(PassError::NoView)?.clone();
+    let from = store.state().log_size(&view.checkpoint().origin).unwrap_or(0);
+    let proof = watch.consistency(from)?;
+    if let Some(seen) = advance(store.state(), &view, &proof, trust, now)? {
+        store.commit(seen)?;
+    }
+    let mut done = Pass::default();
+    for (id, admitted) in watch.recipes() {
+        let considered = match admitted {
+            Err(silence) => Err(silence.clone()),
+            Ok(admitted) => consider(store.state(), admitted, &view, trust, host, now),
+        };
+        match considered {
+            Err(silence) => done.silent.push((*id, silence)),
+            Ok(consideration) => {
+                store.commit(consideration.change)?;
+                done.considered.push(*id);
+                if let Some(answered) = toss(consideration.ticket, host, now, rng)? {
+                    store.commit(answered)?;
+                }
+            }
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,298 @@
+//! What a device remembers, and how it changes. Every step of the device is one [`Change`], made durable before the
+//! next step.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sotto_dp::filter::Filter;
+use sotto_wire::recipe::Recipe;
+use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
+
+/// Lines of the on-device log that are kept, the newest.
+const MAX_AUDIT_LINES: usize = 1_000;
+
+/// Where a device keeps its state.
+///
+/// `commit` is atomic and durable: when it returns, the state is the old one with the change; if it never returns, or
+/// fails, the state is the old one or the new one, and nothing between.
+pub trait DeviceStore {
+    /// The state; the default one if there has never been any.
+    fn state(&self) -> &DeviceState;
+
+    /// Makes a change durable, then visible.
+    fn commit(&mut self, change: Change) -> Result<(), StateError>;
+}
+
+/// A state in memory, for simulated fleets: it survives nothing.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryState(DeviceState);
+
+impl DeviceStore for MemoryState {
+    fn state(&self) -> &DeviceState {
+        &self.0
+    }
+
+    fn commit(&mut self, change: Change) -> Result<(), StateError> {
+        self.0.apply(change);
+        Ok(())
+    }
+}
+
+/// Why a state could not be kept or read. The device does nothing then.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The operating system's.
+    #[error("the device's state cannot be kept: {0}")]
+    Io(#[from] std::io::Error),
+    /// What was read is not a state.
+    #[error("the device's state is damaged: {0}")]
+    Damaged(String),
+    /// Another process has it.
+    #[error("another process is using the device's state")]
+    Locked,
+}
+
+/// What a device remembers. It says which recipes were considered, and nothing about whether they were answered,
+/// once the answer is delivered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceState {
+    /// The newest checkpoint of each log, by its origin.
+    pub(super) logs: BTreeMap<String, SeenCheckpoint>,
+    /// The newest witnessed time. It never goes back.
+    pub(super) time: u64,
+    /// The time at which this state began: its period is one of silence.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub(super) began: Option<u64>,
+    /// The newest key set of each operator.
+    pub(super) key_sets: BTreeMap<KeyName, SeenKeySet>,
+    /// Recipes by their author's key and name.
+    pub(super) names: BTreeMap<String, EntryId>,
+    /// Recipes that were considered and are not over.
+    pub(super) recipes: BTreeMap<EntryId, Considered>,
+    /// What is spent. Like every field it must be there: a state that lost it must not read as one that spent nothing.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub(super) ledger: Option<Filter>,
+    /// The on-device log.
+    pub(super) audit: Vec<AuditLine>,
+}
+
+/// A checkpoint that was believed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SeenCheckpoint {
+    pub(super) size: u64,
+    #[serde(with = "text")]
+    pub(super) root: TreeHash,
+}
+
+/// A key set that was used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeenKeySet {
+    /// Its sequence number.
+    pub seq: u64,
+    /// Its id.
+    pub id: EntryId,
+    /// By this time a quorum of witnesses had seen it.
+    pub first_time: u64,
+}
+
+/// A recipe that was considered and charged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Considered {
+    /// After this it cannot be answered, and may be forgotten.
+    closes: u64,
+    /// The answer, until it is delivered. Without one the device stays silent: the coin said no, the answer is
+    /// delivered, or the device crashed between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pending: Option<Pending>,
+}
+
+/// An answer on its way.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pending {
+    /// The report, to be sent as it is, however often.
+    #[serde(with = "base64url")]
+    pub report: Vec<u8>,
+    /// The encoded task, which says to whom.
+    #[serde(with = "base64url")]
+    pub task_configuration: Vec<u8>,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").finish_non_exhaustive()
+    }
+}
+
+/// One line of the on-device log: a recipe was considered. Never whether it was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditLine {
+    /// When, by the device's clock.
+    pub at: u64,
+    /// The recipe's id.
+    pub recipe: EntryId,
+    /// Its name.
+    pub name: String,
+    /// Its purpose, as its author tells it.
+    pub purpose: String,
+    /// What the ledger was charged, in micro-units of epsilon; absent if it claims nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epsilon_micro: Option<u64>,
+}
+
+/// One durable step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A newer view of a log was believed.
+    Seen {
+        /// What the log commits to.
+        checkpoint: Checkpoint,
+        /// The witnessed time.
+        time: u64,
+    },
+    /// A recipe was considered, and paid for.
+    Considered(Box<Consider>),
+    /// The coin said yes.
+    Answered {
+        /// The recipe.
+        recipe: EntryId,
+        /// What to send.
+        pending: Pending,
+    },
+    /// The leader has the answer, or will never take it: the bytes go.
+    Delivered {
+        /// The recipe.
+        recipe: EntryId,
+    },
+}
+
+/// All that considering a recipe changes, at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Consider {
+    pub(super) recipe: EntryId,
+    pub(super) closes: u64,
+    pub(super) name: String,
+    pub(super) key_sets: [(KeyName, SeenKeySet); 2],
+    /// The ledger after the charge; `None` for a recipe that claims nothing.
+    pub(super) ledger: Option<Filter>,
+    pub(super) line: AuditLine,
+}
+
+impl DeviceState {
+    /// Takes one step.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Seen { checkpoint, time } => {
+                let seen = SeenCheckpoint { size: checkpoint.size, root: checkpoint.root };
+                self.logs.insert(checkpoint.origin, seen);
+                self.began.get_or_insert(time);
+                self.time = self.time.max(time);
+                // What is over by the witnessed time can never be open again.
+                let now = self.time;
+                self.recipes.retain(|_, considered| considered.closes > now);
+            }
+            Change::Considered(step) => {
+                let step = *step;
+                self.names.insert(step.name, step.recipe);
+                self.key_sets.extend(step.key_sets);
+                if step.ledger.is_some() {
+                    self.ledger = step.ledger;
+                }
+                let considered = Considered { closes: step.closes, pending: None };
+                self.recipes.insert(step.recipe, considered);
+                if self.audit.len() >= MAX_AUDIT_LINES {
+                    self.audit.remove(0);
+                }
+                self.audit.push(step.line);
+            }
+            Change::Answered { recipe, pending } => {
+                if let Some(considered) = self.recipes.get_mut(&recipe) {
+                    considered.pending = Some(pending);
+                }
+            }
+            Change::Delivered { recipe } => {
+                if let Some(considered) = self.recipes.get_mut(&recipe) {
+                    considered.pending = None;
+                }
+            }
+        }
+    }
+
+    /// The size up to which this device has seen a log.
+    pub fn log_size(&self, origin: &str) -> Option<u64> {
+        self.logs.get(origin).map(|seen| seen.size)
+    }
+
+    /// The newest witnessed time.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// Whether a recipe has been considered.
+    pub fn is_considered(&self, recipe: &EntryId) -> bool {
+        self.recipes.contains_key(recipe)
+    }
+
+    /// Answers that are not delivered yet.
+    pub fn pending(&self) -> impl Iterator<Item = (EntryId, &Pending)> {
+        self.recipes.iter().filter_map(|(id, considered)| Some((*id, considered.pending.as_ref()?)))
+    }
+
+    /// What is spent, if anything ever was.
+    pub fn ledger(&self) -> Option<&Filter> {
+        self.ledger.as_ref()
+    }
+
+    /// The on-device log, oldest first.
+    pub fn audit(&self) -> &[AuditLine] {
+        &self.audit
+    }
+}
+
+/// The key under which a recipe's name is remembered.
+pub(super) fn name_key(recipe: &Recipe) -> String {
+    format!("{}/{}", recipe.author.key, recipe.name)
+}
+
+/// A value as its text.
+mod text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        value: &T,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Bytes as base64url.
+mod base64url {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        URL_SAFE_NO_PAD.decode(String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,131 @@
+//! Why a text is no expression, and why an expression has no value.
+
+use std::fmt;
+
+use cel::ParseErrors;
+
+use super::{MAX_BRACKETS, MAX_LIST, MAX_NODES, MAX_OPERATORS, MAX_SOURCE_LEN, Type};
+
+/// Characters of a message of the parser that are passed on. Its lists of what it expected can be long.
+const MAX_MESSAGE_LEN: usize = 200;
+
+/// A place in the text of an expression. Lines and columns count from 1, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Place {
+    /// The place of the byte `offset`.
+    pub(super) fn at(source: &str, offset: usize) -> Self {
+        let before = source.char_indices().take_while(|(index, _)| *index < offset);
+        before.fold(Self { line: 1, column: 1 }, |place, (_, character)| match character {
+            '\n' => Self { line: place.line + 1, column: 1 },
+            _ => Self { column: place.column + 1, ..place },
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Why a text is no expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpressionError {
+    /// What is wrong.
+    pub reason: Reason,
+    /// Where, if it has a place.
+    pub place: Option<Place>,
+}
+
+impl fmt::Display for ExpressionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = self.place {
+            write!(f, "{place}: ")?;
+        }
+        self.reason.fmt(f)
+    }
+}
+
+impl std::error::Error for ExpressionError {}
+
+/// What is wrong with a text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// More bytes than allowed.
+    #[error("the expression is longer than {MAX_SOURCE_LEN} bytes")]
+    TooLong,
+    /// More brackets within brackets than allowed.
+    #[error("brackets are nested more than {MAX_BRACKETS} deep")]
+    TooDeep,
+    /// More operators than allowed.
+    #[error("more than {MAX_OPERATORS} operators other than && and ||")]
+    TooManyOperators,
+    /// More nodes than allowed.
+    #[error("more than {MAX_NODES} literals, attributes and operators")]
+    TooManyNodes,
+    /// More elements than allowed.
+    #[error("a list of more than {MAX_LIST} elements")]
+    ListTooLong,
+    /// Not CEL.
+    #[error("{0}")]
+    Syntax(String),
+    /// CEL, but not of the subset.
+    #[error("{0}: not part of the language of recipes")]
+    Unsupported(String),
+    /// An attribute that is not declared.
+    #[error("no attribute {0:?} is declared")]
+    Undeclared(String),
+    /// An operator on types that it is not for.
+    #[error("{0}")]
+    Types(String),
+}
+
+impl Reason {
+    /// With a place.
+    pub(super) fn at(self, place: Option<Place>) -> ExpressionError {
+        ExpressionError { reason: self, place }
+    }
+}
+
+/// The first of the parser's errors.
+pub(super) fn syntax(errors: &ParseErrors) -> ExpressionError {
+    let Some(first) = errors.errors.first() else {
+        return Reason::Syntax("not an expression".to_owned()).at(None);
+    };
+    let place = match (usize::try_from(first.pos.0), usize::try_from(first.pos.1)) {
+        (Ok(line), Ok(column)) if line > 0 && column > 0 => Some(Place { line, column }),
+        _ => None,
+    };
+    Reason::Syntax(first.msg.chars().take(MAX_MESSAGE_LEN).collect()).at(place)
+}
+
+/// Why an expression has no value for a device. Names attributes, never their values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluationError {
+    /// The device does not have this attribute.
+    #[error("the attribute {0:?} is missing")]
+    Missing(String),
+    /// The device has it with another type.
+    #[error("the attribute {name:?} is of type {found}, not {declared}")]
+    WrongType {
+        /// The attribute.
+        name: String,
+        /// What the recipe declares.
+        declared: Type,
+        /// What the device has.
+        found: Type,
+    },
+    /// A result beyond 64 bits.
+    #[error("integer overflow")]
+    Overflow,
+    /// `x / 0` or `x % 0`.
+    #[error("division by zero")]
+    DivisionByZero,
+}

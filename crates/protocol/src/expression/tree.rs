@@ -1,0 +1,219 @@
+//! The typed tree and its evaluation.
+//!
+//! One enum per type, so that no value of a wrong type can occur but from outside, in an attribute. Its depth is bounded by the
+//! limits on the text.
+
+use std::cmp::Ordering;
+
+use super::{Attributes, EvaluationError, Type, Value};
+
+/// An expression of any type.
+#[derive(Clone, Debug)]
+pub(super) enum Tree {
+    Bool(Bool),
+    Int(Int),
+    String(Text),
+}
+
+/// An expression of type bool.
+#[derive(Clone, Debug)]
+pub(super) enum Bool {
+    Literal(bool),
+    Attribute(String),
+    Not(Box<Bool>),
+    And(Box<Bool>, Box<Bool>),
+    Or(Box<Bool>, Box<Bool>),
+    CompareBools(Comparison, Box<Bool>, Box<Bool>),
+    CompareInts(Comparison, Int, Int),
+    CompareStrings(Comparison, Text, Text),
+    InBools(Box<Bool>, Vec<bool>),
+    InInts(Int, Vec<i64>),
+    InStrings(Text, Vec<String>),
+    Choice(Box<(Bool, Bool, Bool)>),
+}
+
+/// An expression of type int.
+#[derive(Clone, Debug)]
+pub(super) enum Int {
+    Literal(i64),
+    Attribute(String),
+    Negate(Box<Int>),
+    Calculate(Operation, Box<(Int, Int)>),
+    Choice(Box<(Bool, Int, Int)>),
+}
+
+/// An expression of type string.
+#[derive(Clone, Debug)]
+pub(super) enum Text {
+    Literal(String),
+    Attribute(String),
+    Choice(Box<(Bool, Text, Text)>),
+}
+
+/// How two values of one type are compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// What is calculated from two ints.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+impl Tree {
+    pub(super) fn result_type(&self) -> Type {
+        match self {
+            Self::Bool(_) => Type::Bool,
+            Self::Int(_) => Type::Int,
+            Self::String(_) => Type::String,
+        }
+    }
+
+    pub(super) fn evaluate(&self, attributes: &Attributes) -> Result<Value, EvaluationError> {
+        match self {
+            Self::Bool(tree) => tree.evaluate(attributes).map(Value::Bool),
+            Self::Int(tree) => tree.evaluate(attributes).map(Value::Int),
+            Self::String(tree) => tree.evaluate(attributes).map(|text| Value::String(text.into())),
+        }
+    }
+}
+
+impl Bool {
+    fn evaluate(&self, given: &Attributes) -> Result<bool, EvaluationError> {
+        Ok(match self {
+            Self::Literal(value) => *value,
+            Self::Attribute(name) => match attribute(given, name)? {
+                Value::Bool(value) => *value,
+                other => return Err(wrong_type(name, Type::Bool, other)),
+            },
+            Self::Not(tree) => !tree.evaluate(given)?,
+            Self::And(left, right) => return decide(false, left, right, given),
+            Self::Or(left, right) => return decide(true, left, right, given),
+            Self::CompareBools(comparison, left, right) => {
+                comparison.holds(left.evaluate(given)?.cmp(&right.evaluate(given)?))
+            }
+            Self::CompareInts(comparison, left, right) => {
+                comparison.holds(left.evaluate(given)?.cmp(&right.evaluate(given)?))
+            }
+            Self::CompareStrings(comparison, left, right) => {
+                // By bytes, which is the order of code points, as CEL has it.
+                comparison.holds(left.evaluate(given)?.cmp(right.evaluate(given)?))
+            }
+            Self::InBools(tree, list) => list.contains(&tree.evaluate(given)?),
+            Self::InInts(tree, list) => list.contains(&tree.evaluate(given)?),
+            Self::InStrings(tree, list) => {
+                let text = tree.evaluate(given)?;
+                list.iter().any(|element| element == text)
+            }
+            Self::Choice(choice) => {
+                let (condition, then, otherwise) = &**choice;
+                let branch = if condition.evaluate(given)? { then } else { otherwise };
+                return branch.evaluate(given);
+            }
+        })
+    }
+}
+
+impl Int {
+    fn evaluate(&self, given: &Attributes) -> Result<i64, EvaluationError> {
+        match self {
+            Self::Literal(value) => Ok(*value),
+            Self::Attribute(name) => match attribute(given, name)? {
+                Value::Int(value) => Ok(*value),
+                other => Err(wrong_type(name, Type::Int, other)),
+            },
+            Self::Negate(tree) => {
+                tree.evaluate(given)?.checked_neg().ok_or(EvaluationError::Overflow)
+            }
+            Self::Calculate(operation, operands) => {
+                let (left, right) = &**operands;
+                operation.apply(left.evaluate(given)?, right.evaluate(given)?)
+            }
+            Self::Choice(choice) => {
+                let (condition, then, otherwise) = &**choice;
+                let branch = if condition.evaluate(given)? { then } else { otherwise };
+                branch.evaluate(given)
+            }
+        }
+    }
+}
+
+impl Text {
+    fn evaluate<'a>(&'a self, given: &'a Attributes) -> Result<&'a str, EvaluationError> {
+        match self {
+            Self::Literal(text) => Ok(text),
+            Self::Attribute(name) => match attribute(given, name)? {
+                Value::String(text) => Ok(text),
+                other => Err(wrong_type(name, Type::String, other)),
+            },
+            Self::Choice(choice) => {
+                let (condition, then, otherwise) = &**choice;
+                let branch = if condition.evaluate(given)? { then } else { otherwise };
+                branch.evaluate(given)
+            }
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Equal => ordering.is_eq(),
+            Self::NotEqual => ordering.is_ne(),
+            Self::Less => ordering.is_lt(),
+            Self::LessOrEqual => ordering.is_le(),
+            Self::Greater => ordering.is_gt(),
+            Self::GreaterOrEqual => ordering.is_ge(),
+        }
+    }
+}
+
+impl Operation {
+    fn apply(self, left: i64, right: i64) -> Result<i64, EvaluationError> {
+        match self {
+            Self::Divide | Self::Remainder if right == 0 => {
+                return Err(EvaluationError::DivisionByZero);
+            }
+            Self::Add => left.checked_add(right),
+            Self::Subtract => left.checked_sub(right),
+            Self::Multiply => left.checked_mul(right),
+            Self::Divide => left.checked_div(right),
+            Self::Remainder => left.checked_rem(right),
+        }
+        .ok_or(EvaluationError::Overflow)
+    }
+}
+
+/// `&&` and `||`: `decisive` on either side decides, even if the other side is an error.
+fn decide(
+    decisive: bool,
+    left: &Bool,
+    right: &Bool,
+    given: &Attributes,
+) -> Result<bool, EvaluationError> {
+    let left = left.evaluate(given);
+    if left == Ok(decisive) {
+        return left;
+    }
+    let right = right.evaluate(given)?;
+    if right == decisive { Ok(decisive) } else { left }
+}
+
+fn attribute<'a>(given: &'a Attributes, name: &str) -> Result<&'a Value, EvaluationError> {
+    given.get(name).ok_or_else(|| EvaluationError::Missing(name.to_owned()))
+}
+
+fn wrong_type(name: &str, declared: Type, found: &Value) -> EvaluationError {
+    EvaluationError::WrongType { name: name.to_owned(), declared, found: found.type_of() }
+}

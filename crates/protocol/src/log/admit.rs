@@ -1,0 +1,168 @@
+//! Which entries a log takes.
+//!
+//! A log is no judge of recipes: devices and monitors judge. It takes what is well-formed, signed by
+//! those whom the entry names, from signers on its list, and does not contradict what it already holds.
+//! These rules keep the log small and readable; a device relies on none of them. Pure: what the log
+//! already holds comes through [`Held`].
+
+use std::collections::BTreeSet;
+
+use sha2::{Digest, Sha256};
+use sotto_crypto::note::{self, NoteError};
+use sotto_wire::{Entry, EntryContent, EntryId, KeyType, PublicKey, Signer, VerifierKey};
+
+/// What an entry speaks for: (author, recipe name), or an operator's keys. Of two entries with the
+/// same subject the log takes the second only if its rank is higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// A hash of what it speaks for.
+    pub key: [u8; 32],
+    /// 0 for a recipe, so that a name is given once; the sequence number of a key set.
+    pub rank: u64,
+}
+
+/// The subject of an entry, if it has one. Results have none: a population may be measured again.
+pub fn subject(entry: &Entry) -> Option<Subject> {
+    let hash = |kind: u8, signer: &Signer, name: &[u8]| -> [u8; 32] {
+        let hash = Sha256::new().chain_update([kind]).chain_update(signer.key.as_bytes());
+        hash.chain_update(name).finalize().into()
+    };
+    match entry.content() {
+        EntryContent::Recipe(recipe) => {
+            Some(Subject { key: hash(0, &recipe.author, recipe.name.as_bytes()), rank: 0 })
+        }
+        EntryContent::KeySet(set) => {
+            let name = set.operator.name.as_str().as_bytes();
+            Some(Subject { key: hash(1, &set.operator, name), rank: set.seq })
+        }
+        EntryContent::Result(_) => None,
+    }
+}
+
+/// The rules of one log.
+#[derive(Clone, Debug)]
+pub struct AdmissionRules {
+    /// The log's origin, which a recipe must name.
+    pub origin: String,
+    /// Who may have entries.
+    pub signers: Signers,
+}
+
+/// Who may have entries in a log.
+#[derive(Clone, Debug)]
+pub enum Signers {
+    /// These keys.
+    Listed(BTreeSet<PublicKey>),
+    /// Anybody. Strangers can then fill the disk.
+    InsecureOpen,
+}
+
+/// What the log holds already.
+pub trait Held {
+    /// Why it cannot say.
+    type Error;
+
+    /// The index of the entry with this id.
+    fn index_of(&self, id: &EntryId) -> Result<Option<u64>, Self::Error>;
+
+    /// The rank of the last entry with this subject.
+    fn last_rank(&self, subject: &[u8; 32]) -> Result<Option<u64>, Self::Error>;
+}
+
+/// An entry that the log takes, or has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// To be appended.
+    New,
+    /// It is there already, at this index.
+    Known(u64),
+}
+
+/// Why a log does not take an entry.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Refused {
+    /// A signature is missing or wrong.
+    #[error("the signature by {0} is missing or wrong")]
+    Signature(String),
+    /// The note has signatures beyond those that its kind asks for.
+    #[error("the entry has a signature that it does not need")]
+    ExtraSignature,
+    /// A signer is not on the log's list.
+    #[error("{0} may not have entries in this log")]
+    NotListed(String),
+    /// The recipe names another log.
+    #[error("the recipe is for the log {0}")]
+    OtherLog(String),
+    /// The name is taken, or the sequence number not new.
+    #[error("{}", Self::OUTDATED)]
+    Outdated,
+}
+
+impl Refused {
+    /// In words, for both kinds of entry that can be outdated.
+    const OUTDATED: &str = "the author has another recipe of this name, or the operator a key set \
+                            with this or a higher sequence number";
+}
+
+/// Why there is no decision, or the decision itself.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmitError<E> {
+    /// The entry is refused.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The log cannot say what it holds.
+    #[error(transparent)]
+    Held(E),
+}
+
+/// Decides about one entry.
+pub fn admit<H: Held>(
+    rules: &AdmissionRules,
+    entry: &Entry,
+    held: &H,
+) -> Result<Admitted, AdmitError<H::Error>> {
+    check_entry(rules, entry)?;
+    if let Some(index) = held.index_of(&entry.id()).map_err(AdmitError::Held)? {
+        return Ok(Admitted::Known(index));
+    }
+    if let Some(subject) = subject(entry) {
+        let last = held.last_rank(&subject.key).map_err(AdmitError::Held)?;
+        if last.is_some_and(|last| subject.rank <= last) {
+            return Err(Refused::Outdated.into());
+        }
+    }
+    Ok(Admitted::New)
+}
+
+/// The rules that need only the entry itself.
+pub fn check_entry(rules: &AdmissionRules, entry: &Entry) -> Result<(), Refused> {
+    let signers: Vec<&Signer> = match entry.content() {
+        EntryContent::Recipe(recipe) => {
+            if recipe.parties.log != rules.origin {
+                return Err(Refused::OtherLog(recipe.parties.log.clone()));
+            }
+            vec![&recipe.author]
+        }
+        EntryContent::KeySet(set) => vec![&set.operator],
+        EntryContent::Result(result) => vec![&result.leader, &result.helper],
+    };
+    for signer in &signers {
+        if let Signers::Listed(listed) = &rules.signers
+            && !listed.contains(&signer.key)
+        {
+            return Err(Refused::NotListed(signer.name.to_string()));
+        }
+        verify(entry, signer).map_err(|_| Refused::Signature(signer.name.to_string()))?;
+    }
+    // Each signer has one verified signature, so any more are somebody else's or repeated. They
+    // would be unsigned bytes that a stranger can put into the log.
+    if entry.note().signatures().len() > signers.len() {
+        return Err(Refused::ExtraSignature);
+    }
+    Ok(())
+}
+
+fn verify(entry: &Entry, signer: &Signer) -> Result<(), NoteError> {
+    let key = VerifierKey::new(signer.name.clone(), KeyType::Ed25519, *signer.key.as_bytes());
+    note::verify(entry.note(), &key)
+}

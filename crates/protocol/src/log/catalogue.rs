@@ -1,0 +1,218 @@
+//! What a log holds for somebody who acts on it: open recipes, key sets and results, with their proofs at hand.
+//!
+//! Devices and aggregators read every entry once, whatever it is about: so which recipe somebody is interested in shows
+//! nowhere. An entry that is not understood is skipped; a later version of the format may bring new kinds.
+//! Leaves to others: whether to believe any of it ([`crate::device::Library`] proves each offer).
+
+use std::collections::BTreeMap;
+
+use sotto_crypto::note;
+use sotto_wire::recipe::{KeySet, Recipe};
+use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, TlogProof};
+
+use super::{Fetch, Reader, ReaderError};
+use crate::device::{Check, Evidence, Offer, View};
+use crate::trust::Trust;
+
+/// Entries that are read at once.
+const STEP: u64 = 1_024;
+
+/// What was read of a log.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    scanned: u64,
+    recipes: BTreeMap<EntryId, Listed>,
+    /// In the order of the log; all of them, for the spacing between them counts.
+    key_sets: Vec<(KeySet, Listed)>,
+    results: BTreeMap<EntryId, Listed>,
+}
+
+#[derive(Debug)]
+struct Listed {
+    index: u64,
+    entry: Vec<u8>,
+    /// Until when it matters.
+    until: u64,
+    /// The proof with the first checkpoint, which never changes.
+    first: Option<TlogProof>,
+}
+
+/// Why there is no offer.
+#[derive(Debug, thiserror::Error)]
+pub enum OfferError {
+    /// The log holds no such recipe, or it is over.
+    #[error("the log holds no open recipe {0}")]
+    NoRecipe(EntryId),
+    /// The recipe names an operator that is not pinned.
+    #[error("the operator {0} is not pinned")]
+    NotPinned(String),
+    /// An operator has no key set that is old enough.
+    #[error("the operator {0} has no key set in force that has been in the log for long enough")]
+    NoKeySet(String),
+    /// The log does not hold the result that a targeted recipe names.
+    #[error("the log holds no result {0}")]
+    NoResult(EntryId),
+    /// The files of the log.
+    #[error(transparent)]
+    Reader(#[from] ReaderError),
+}
+
+impl OfferError {
+    /// The check that fails for want of what is missing.
+    pub fn check(&self) -> Check {
+        match self {
+            Self::NoRecipe(_) | Self::Reader(_) => Check::Inclusion,
+            Self::NotPinned(_) => Check::Operators,
+            Self::NoKeySet(_) => Check::KeySets,
+            Self::NoResult(_) => Check::Targeting,
+        }
+    }
+}
+
+impl Catalogue {
+    /// Reads what the tree has more than before, and drops what ended before `now`.
+    pub fn refresh<F: Fetch>(
+        &mut self,
+        reader: &mut Reader<F>,
+        tree: &Checkpoint,
+        now: u64,
+    ) -> Result<(), ReaderError> {
+        while self.scanned < tree.size {
+            let end = tree.size.min(self.scanned.saturating_add(STEP));
+            for (entry, index) in
+                reader.entries(self.scanned..end, tree)?.into_iter().zip(self.scanned..)
+            {
+                self.list(index, entry);
+            }
+            self.scanned = end;
+        }
+        self.recipes.retain(|_, listed| listed.until > now);
+        Ok(())
+    }
+
+    /// How many entries were read.
+    pub fn scanned(&self) -> u64 {
+        self.scanned
+    }
+
+    /// The open recipes.
+    pub fn recipes(&self) -> impl Iterator<Item = EntryId> {
+        self.recipes.keys().copied()
+    }
+
+    /// The entry of a recipe, as the log holds it.
+    pub fn recipe(&self, id: &EntryId) -> Option<&[u8]> {
+        self.recipes.get(id).map(|listed| listed.entry.as_slice())
+    }
+
+    /// A recipe with everything that must be proved beside it, in the tree of `view`.
+    pub fn offer<F: Fetch>(
+        &mut self,
+        id: &EntryId,
+        reader: &mut Reader<F>,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<Offer, OfferError> {
+        let size = view.checkpoint().size;
+        let listed = self.recipes.get_mut(id).ok_or(OfferError::NoRecipe(*id))?;
+        let recipe = recipe(&listed.entry).ok_or(OfferError::NoRecipe(*id))?;
+        let proved = listed.prove(reader, size)?;
+        let leader_keys =
+            self.key_set(recipe.parties.leader.operator.as_str(), reader, view, trust)?;
+        let helper_keys =
+            self.key_set(recipe.parties.helper.operator.as_str(), reader, view, trust)?;
+        let certified = match recipe.who.targeting {
+            None => None,
+            Some(targeting) => {
+                let id = targeting.certified;
+                let listed = self.results.get_mut(&id).ok_or(OfferError::NoResult(id))?;
+                Some(listed.prove(reader, size)?)
+            }
+        };
+        Ok(Offer { recipe: proved, leader_keys, helper_keys, certified })
+    }
+
+    /// The newest key set of a pinned operator that is in force and has been in the log for long enough.
+    ///
+    /// The rules are those of one device's history, applied to the whole log: a set must have a higher number than the one
+    /// before, and come long enough after it. So all devices choose the same set, whatever they saw before.
+    pub(super) fn key_set<F: Fetch>(
+        &mut self,
+        operator: &str,
+        reader: &mut Reader<F>,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<Evidence, OfferError> {
+        let pinned = operator.parse().ok().and_then(|name| trust.operator(&name));
+        let pinned = pinned.ok_or_else(|| OfferError::NotPinned(operator.to_owned()))?;
+        let (mut last, mut chosen) = (None, None);
+        for (set, listed) in self.key_sets.iter_mut().filter(|(set, _)| set.operator.is(pinned)) {
+            let first = listed.first(reader)?;
+            let Ok(time) = note::quorum(&first.checkpoint, trust.policy()) else { continue };
+            let follows = last.is_none_or(|(seq, seen_by): (u64, u64)| {
+                let earliest = seen_by.saturating_add(trust.min_key_set_spacing_s());
+                set.seq > seq && time.proven >= earliest
+            });
+            if !follows {
+                continue;
+            }
+            last = Some((set.seq, time.proven));
+            let aged = view.time().saturating_sub(time.proven) >= trust.min_log_age_s();
+            if aged && (set.not_before..set.not_after).contains(&view.time()) {
+                chosen = Some(listed);
+            }
+        }
+        let chosen = chosen.ok_or_else(|| OfferError::NoKeySet(operator.to_owned()))?;
+        Ok(chosen.prove(reader, view.checkpoint().size)?)
+    }
+
+    /// Forgets proofs that may have been read wrongly: they are read again.
+    pub(super) fn forget_proofs(&mut self) {
+        let key_sets = self.key_sets.iter_mut().map(|(_, listed)| listed);
+        let others = self.recipes.values_mut().chain(self.results.values_mut());
+        key_sets.chain(others).for_each(|listed| listed.first = None);
+    }
+
+    fn list(&mut self, index: u64, bytes: Vec<u8>) {
+        let Ok(entry) = Entry::parse(&bytes) else { return };
+        let listed = |until| Listed { index, entry: bytes, until, first: None };
+        match entry.content() {
+            EntryContent::Recipe(recipe) => {
+                self.recipes.entry(entry.id()).or_insert(listed(recipe.when.closes));
+            }
+            // One that its operator did not sign must not stand before one that it did.
+            EntryContent::KeySet(set) => {
+                if note::verify(entry.note(), &set.operator.verifier()).is_ok() {
+                    self.key_sets.push((set.clone(), listed(u64::MAX)));
+                }
+            }
+            EntryContent::Result(_) => {
+                self.results.entry(entry.id()).or_insert(listed(u64::MAX));
+            }
+        }
+    }
+}
+
+impl Listed {
+    fn prove<F: Fetch>(
+        &mut self,
+        reader: &mut Reader<F>,
+        size: u64,
+    ) -> Result<Evidence, ReaderError> {
+        let first = self.first(reader)?.clone();
+        let inclusion = reader.inclusion(self.index, size)?;
+        Ok(Evidence { entry: self.entry.clone(), index: self.index, inclusion, first })
+    }
+
+    fn first<F: Fetch>(&mut self, reader: &mut Reader<F>) -> Result<&TlogProof, ReaderError> {
+        if self.first.is_none() {
+            let checkpoint = reader.first_checkpoint(self.index)?;
+            self.first = Some(reader.proof(self.index, &checkpoint)?);
+        }
+        self.first.as_ref().ok_or(ReaderError::NoFirst(self.index))
+    }
+}
+
+fn recipe(entry: &[u8]) -> Option<Recipe> {
+    Entry::parse(entry).ok()?.recipe().cloned()
+}

@@ -1,0 +1,151 @@
+//! Proofs that somebody broke a promise, which anybody can check again without asking anyone.
+//!
+//! Each holds statements that the culprit itself signed, and that cannot all be honest. Whoever finds one publishes it;
+//! [`Misbehaviour::check`] needs nothing but the file (and, for a log, its public key).
+
+use serde::{Deserialize, Serialize};
+use sotto_crypto::{merkle, note};
+use sotto_wire::recipe::Recipe;
+use sotto_wire::{Checkpoint, Entry, Note, TreeHash, VerifierKey};
+
+use crate::recipe::Assessment;
+
+/// Statements that cannot all be honest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Misbehaviour {
+    /// A log signed two trees, neither of which extends the other.
+    SplitView {
+        /// The log's key, as a vkey.
+        log: String,
+        /// A signed checkpoint.
+        one: String,
+        /// Another, of the same size or a larger one.
+        other: String,
+        /// If `other` is larger: hashes that prove another root than that of `one` at its size to be in `other`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proof: Option<ForeignRoot>,
+    },
+    /// An author signed a recipe that promises what its parameters do not hold, or that means nothing.
+    BadRecipe {
+        /// The signed entry.
+        entry: String,
+    },
+    /// An author signed two recipes under one name.
+    NameReuse {
+        /// A signed entry.
+        one: String,
+        /// Another.
+        other: String,
+    },
+}
+
+/// What the larger of two trees holds at the size of the smaller one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForeignRoot {
+    /// The root at the smaller size, in base64.
+    pub root: String,
+    /// The consistency proof from it to the larger tree, in base64.
+    pub hashes: Vec<String>,
+}
+
+impl Misbehaviour {
+    /// Two views that a log gave, if they contradict each other: the same size and different roots.
+    pub fn split_view(log: &VerifierKey, one: &Note, other: &Note) -> Option<Self> {
+        let found = Self::SplitView {
+            log: log.to_string(),
+            one: text(one),
+            other: text(other),
+            proof: None,
+        };
+        found.check().is_ok().then_some(found)
+    }
+
+    /// Checks every signature and that the statements contradict each other. Gives the charge in words; an error says why
+    /// this proves nothing.
+    pub fn check(&self) -> Result<String, String> {
+        match self {
+            Self::SplitView { log, one, other, proof } => {
+                check_split(log, one, other, proof.as_ref())
+            }
+            Self::BadRecipe { entry } => {
+                let (recipe, author) = signed_recipe(entry)?;
+                match Assessment::new(recipe) {
+                    Ok(_) => Err("the recipe keeps its promise".to_owned()),
+                    Err(silence) => Ok(format!("{author} signed a recipe that fails: {silence}")),
+                }
+            }
+            Self::NameReuse { one, other } => {
+                let (one, author) = signed_recipe(one)?;
+                let (other, _) = signed_recipe(other)?;
+                if one.author.key != other.author.key || one.name != other.name {
+                    return Err("the recipes have different authors or names".to_owned());
+                }
+                if one.id() == other.id() {
+                    return Err("both are the same recipe".to_owned());
+                }
+                Ok(format!("{author} signed two recipes named {}", one.name))
+            }
+        }
+    }
+}
+
+fn check_split(
+    log: &str,
+    one: &str,
+    other: &str,
+    proof: Option<&ForeignRoot>,
+) -> Result<String, String> {
+    let key: VerifierKey = log.parse().map_err(|error| format!("log key: {error}"))?;
+    let one = signed_checkpoint(one, &key)?;
+    let other = signed_checkpoint(other, &key)?;
+    if one.origin != other.origin {
+        return Err("the checkpoints are of different logs".to_owned());
+    }
+    let Some(proof) = proof else {
+        if one.size != other.size || one.root == other.root {
+            return Err("the checkpoints do not contradict each other".to_owned());
+        }
+        return Ok(format!("{} signed two trees of {} entries", key.name(), one.size));
+    };
+    let root: TreeHash = proof.root.parse().map_err(|error| format!("root: {error}"))?;
+    let hashes: Result<Vec<TreeHash>, _> = proof.hashes.iter().map(|hash| hash.parse()).collect();
+    let hashes = hashes.map_err(|error| format!("proof: {error}"))?;
+    merkle::verify_consistency(one.size, &root, other.size, &other.root, &hashes)
+        .map_err(|error| format!("proof: {error}"))?;
+    if root == one.root {
+        return Err("the larger tree extends the smaller one".to_owned());
+    }
+    Ok(format!(
+        "{} signed a tree of {} entries that does not begin with its tree of {}",
+        key.name(),
+        other.size,
+        one.size
+    ))
+}
+
+fn signed_checkpoint(text: &str, key: &VerifierKey) -> Result<Checkpoint, String> {
+    let signed = Note::parse(text.as_bytes()).map_err(|error| format!("checkpoint: {error}"))?;
+    note::verify(&signed, key).map_err(|error| format!("checkpoint: {error}"))?;
+    let checkpoint =
+        Checkpoint::parse(signed.text()).map_err(|error| format!("checkpoint: {error}"))?;
+    if checkpoint.origin != key.name().as_str() {
+        return Err("the checkpoint is of another log".to_owned());
+    }
+    Ok(checkpoint)
+}
+
+fn signed_recipe(text: &str) -> Result<(Recipe, String), String> {
+    let entry = Entry::parse(text.as_bytes()).map_err(|error| format!("entry: {error}"))?;
+    let recipe = entry.recipe().ok_or("the entry is no recipe")?.clone();
+    note::verify(entry.note(), &recipe.author.verifier())
+        .map_err(|error| format!("entry: {error}"))?;
+    let author = recipe.author.name.to_string();
+    Ok((recipe, author))
+}
+
+fn text(note: &Note) -> String {
+    // Notes are UTF-8: nothing is lost.
+    String::from_utf8_lossy(&note.to_bytes()).into_owned()
+}

@@ -1,0 +1,159 @@
+//! A party that acts on a log: its newest view, and the open recipes that pass every check that is the same for all.
+//!
+//! One [`Watch`] serves a whole fleet of simulated devices; a real device has one for itself, an aggregator another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sotto_crypto::merkle;
+use sotto_wire::recipe::KeySet;
+use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
+
+use super::catalogue::Catalogue;
+use super::{Fetch, Reader, ReaderError};
+use crate::Moment;
+use crate::device::{Admitted, Check, Library, Silence, View};
+use crate::recipe::Assessment;
+use crate::trust::Trust;
+
+/// The log as one party sees it.
+#[derive(Debug)]
+pub struct Watch<F> {
+    reader: Reader<F>,
+    catalogue: Catalogue,
+    library: Library,
+    view: Option<View>,
+    admitted: BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>,
+}
+
+/// Why a watch has no newer view.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The log has published nothing yet.
+    #[error("the log has published no checkpoint yet")]
+    Empty,
+    /// Files that are missing or malformed: nothing is proved either way.
+    #[error(transparent)]
+    Reader(#[from] ReaderError),
+    /// The log cannot be believed.
+    #[error(transparent)]
+    Refused(#[from] Silence),
+}
+
+impl<F: Fetch> Watch<F> {
+    /// Watches the log behind `fetch`.
+    pub fn new(fetch: F) -> Self {
+        Self {
+            reader: Reader::new(fetch),
+            catalogue: Catalogue::default(),
+            library: Library::default(),
+            view: None,
+            admitted: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the newest checkpoint and judges every open recipe in it. What was seen before stays in force if this fails.
+    pub fn refresh(&mut self, trust: &Trust, now: Moment) -> Result<&View, WatchError> {
+        let read = self.read(trust, now);
+        // A file that was read wrongly once must not stand for good: what is unproved is read again.
+        let unproved = |verdict: &Result<_, Silence>| {
+            verdict.as_ref().is_err_and(|silence| silence.check == Check::Inclusion)
+        };
+        if read.is_err() || self.admitted.values().any(unproved) {
+            self.reader.forget();
+            self.catalogue.forget_proofs();
+        }
+        Ok(self.view.insert(read?))
+    }
+
+    fn read(&mut self, trust: &Trust, now: Moment) -> Result<View, WatchError> {
+        let note = self.reader.checkpoint()?.ok_or(WatchError::Empty)?;
+        let view = View::open(&note.to_bytes(), trust)?;
+        if let Some(old) = self.view.clone() {
+            self.check_extends(old.checkpoint(), view.checkpoint())?;
+        }
+        self.catalogue.refresh(&mut self.reader, view.checkpoint(), now.0)?;
+        self.admitted.clear();
+        let open: Vec<EntryId> = self.catalogue.recipes().collect();
+        for id in open {
+            let verdict = self.admit(&id, &view, trust);
+            self.admitted.insert(id, verdict.map(Arc::new));
+        }
+        Ok(view)
+    }
+
+    /// The newest view.
+    pub fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// The open recipes, each admitted or not.
+    pub fn recipes(&self) -> &BTreeMap<EntryId, Result<Arc<Admitted>, Silence>> {
+        &self.admitted
+    }
+
+    /// The consistency proof from an earlier size to the newest view.
+    pub fn consistency(&mut self, from: u64) -> Result<Vec<TreeHash>, ReaderError> {
+        match &self.view {
+            Some(view) if from > 0 && from < view.checkpoint().size => {
+                let size = view.checkpoint().size;
+                self.reader.consistency(from, size)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The reader, for whoever wants single entries.
+    pub fn reader(&mut self) -> &mut Reader<F> {
+        &mut self.reader
+    }
+
+    /// The name of an open recipe.
+    pub fn name(&self, id: &EntryId) -> Option<String> {
+        let entry = sotto_wire::Entry::parse(self.catalogue.recipe(id)?).ok()?;
+        entry.recipe().map(|recipe| recipe.name.clone())
+    }
+
+    /// The newest key set of a pinned operator that has been in the log for long enough: the keys that devices seal to.
+    pub fn key_set(&mut self, operator: &KeyName, trust: &Trust) -> Result<KeySet, Silence> {
+        let missing = |reason: String| Silence::new(Check::KeySets, reason);
+        let Some(view) = &self.view else {
+            return Err(missing("the log has not been read yet".to_owned()));
+        };
+        self.catalogue
+            .key_set(operator.as_str(), &mut self.reader, view, trust)
+            .map_err(|error| missing(error.to_string()))?
+            .key_set(operator, view, trust)
+    }
+
+    /// What follows from a recipe that the log holds, whether or not it may be answered.
+    pub fn assess(&mut self, id: &EntryId) -> Option<Result<Arc<Assessment>, Silence>> {
+        let entry = sotto_wire::Entry::parse(self.catalogue.recipe(id)?).ok()?;
+        Some(self.library.assess(*id, entry.recipe()?.clone()))
+    }
+
+    fn admit(&mut self, id: &EntryId, view: &View, trust: &Trust) -> Result<Admitted, Silence> {
+        let offer = self.catalogue.offer(id, &mut self.reader, view, trust);
+        // What is missing from an offer fails the check that would have needed it.
+        let offer = offer.map_err(|error| Silence::new(error.check(), error.to_string()))?;
+        self.library.admit(&offer, view, trust)
+    }
+
+    fn check_extends(&mut self, old: &Checkpoint, new: &Checkpoint) -> Result<(), WatchError> {
+        let refuse = |reason: String| Silence::new(Check::Consistency, reason);
+        if old.origin != new.origin {
+            return Err(refuse(format!("the log {} is now {}", old.origin, new.origin)).into());
+        }
+        if new.size < old.size {
+            let reason = format!("the log has {} entries, but had {}", new.size, old.size);
+            return Err(refuse(reason).into());
+        }
+        let proof = if old.size == 0 || old.size == new.size {
+            Vec::new()
+        } else {
+            self.reader.consistency(old.size, new.size)?
+        };
+        merkle::verify_consistency(old.size, &old.root, new.size, &new.root, &proof)
+            .map_err(|error| refuse(format!("the log is not the one seen before: {error}")).into())
+    }
+}

@@ -1,0 +1,220 @@
+//! What a recipe means: the DAP task that follows from it, the privacy it gives, the value a device sends.
+//!
+//! Everything here depends on the recipe alone, so it is computed once per recipe and shared by a whole fleet.
+//! Leaves to others: the format and its structural rules (`sotto_wire::recipe`), whom to trust ([`crate::trust`]),
+//! whether the log holds it and whether to take part ([`crate::device`]).
+
+mod derive;
+mod estimate;
+mod measure;
+
+use rand_core::CryptoRng;
+use sotto_dp::filter::Charge;
+use sotto_dp::recipe::{Judgement, Mechanism, Terms, judge};
+use sotto_dp::{Adjacency, published};
+use sotto_vdaf::Measurement;
+use sotto_wire::EntryId;
+use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, Recipe};
+
+pub use self::derive::{derive_task, derive_vdaf, recipe_vdaf};
+pub use self::estimate::estimates;
+use self::measure::Randomize;
+use crate::device::{Check, Silence};
+use crate::expression::{Attributes, Expression, Type, Value};
+use crate::{Task, trust::Trust};
+
+/// A recipe with all that follows from it.
+#[derive(Debug)]
+pub struct Assessment {
+    id: EntryId,
+    recipe: Recipe,
+    task: Task,
+    mapping: Expression,
+    predicate: Option<Expression>,
+    randomize: Randomize,
+    privacy: Option<Cost>,
+}
+
+/// What a recipe with a claim costs.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// The device's own judgement, which is at most the claim.
+    pub judgement: Judgement,
+    /// The same in micro-units, rounded up.
+    pub epsilon_micro: u64,
+    /// What the ledger is charged.
+    pub charge: Charge,
+}
+
+impl Assessment {
+    /// Derives the task, compiles the expressions and judges the claim, in the device's order of checks.
+    pub fn new(recipe: Recipe) -> Result<Self, Silence> {
+        let task =
+            derive_task(&recipe).map_err(|reason| Silence::new(Check::Derivation, reason))?;
+        let compile = |source: &str| Expression::compile(source, &recipe.attributes);
+        let mapping = compile(recipe.query.mapping())
+            .map_err(|error| Silence::new(Check::Derivation, format!("mapping: {error}")))?;
+        let expected = measure::mapping_types(&recipe.query);
+        if !expected.contains(&mapping.result_type()) {
+            let names: Vec<String> = expected.iter().map(ToString::to_string).collect();
+            return Err(Silence::new(
+                Check::Derivation,
+                format!("the mapping gives {}, not {}", mapping.result_type(), names.join(" or ")),
+            ));
+        }
+        let predicate =
+            match &recipe.who.targeting {
+                None => None,
+                Some(targeting) => Some(compile(&targeting.predicate).map_err(|error| {
+                    Silence::new(Check::Targeting, format!("predicate: {error}"))
+                })?),
+            };
+        if let Some(predicate) = &predicate
+            && predicate.result_type() != Type::Bool
+        {
+            let reason = format!("the predicate gives {}, not a bool", predicate.result_type());
+            return Err(Silence::new(Check::Targeting, reason));
+        }
+        let randomize = Randomize::new(&recipe)?;
+        let privacy = price(&recipe)?;
+        Ok(Self { id: recipe.id(), recipe, task, mapping, predicate, randomize, privacy })
+    }
+
+    /// The recipe's id.
+    pub fn id(&self) -> EntryId {
+        self.id
+    }
+
+    /// The recipe.
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// The DAP task that follows from it.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// What it costs; `None` for a recipe that claims nothing.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.privacy.as_ref()
+    }
+
+    /// The mapping from attributes to the measurement.
+    pub fn mapping(&self) -> &Expression {
+        &self.mapping
+    }
+
+    /// The predicate of a targeted recipe.
+    pub fn predicate(&self) -> Option<&Expression> {
+        self.predicate.as_ref()
+    }
+
+    /// Whether a device with these attributes is meant. One that lacks an attribute of the predicate is not.
+    pub fn is_for(&self, attributes: &Attributes) -> bool {
+        self.predicate
+            .as_ref()
+            .is_none_or(|predicate| matches!(predicate.evaluate(attributes), Ok(Value::Bool(true))))
+    }
+
+    /// The measurement of a device with these attributes, before randomization. Always one: where the mapping
+    /// gives none, the recipe's fallback. So whether a device sends something says nothing about its data.
+    pub fn measurement(&self, attributes: &Attributes) -> Measurement {
+        measure::measurement(&self.recipe.query, self.mapping.evaluate(attributes).ok())
+    }
+
+    /// The measurement after randomization: what is shared out.
+    pub fn randomized(&self, attributes: &Attributes, rng: &mut dyn CryptoRng) -> Measurement {
+        self.randomize.apply(self.measurement(attributes), rng)
+    }
+
+    /// The limits of one device's trust that concern the recipe alone: operators and floors.
+    pub fn check_limits(&self, trust: &Trust) -> Result<(), Silence> {
+        trust.check_operators(&self.recipe)?;
+        trust.check_floors(self)?;
+        trust.check_attributes(self)
+    }
+}
+
+/// Judges the recipe by the device's rules: half of the others honest, the count seen, the worst population. `None`:
+/// the recipe claims nothing.
+pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, sotto_dp::Error> {
+    let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
+    let mechanism = match &recipe.randomizer {
+        Randomizer::None => Mechanism::None,
+        Randomizer::RandomizedResponse { epsilon_micro } => Mechanism::RandomizedResponse {
+            // Towards more epsilon.
+            epsilon0: (*epsilon_micro as f64 / 1e6).next_up(),
+            k: symbols(&recipe.query),
+        },
+    };
+    let terms = Terms {
+        mechanism,
+        rate: at_least(&recipe.sampling.rate),
+        dummy_rate: 0.0,
+        min_batch: recipe.aggregation.min_batch,
+        rounds: *rounds,
+    };
+    judge(&terms, at_most(delta)).map(Some)
+}
+
+fn price(recipe: &Recipe) -> Result<Option<Cost>, Silence> {
+    let refuse = |reason: String| Silence::new(Check::Claim, reason);
+    let judged = judgement(recipe).map_err(|error| refuse(error.to_string()))?;
+    let (Some(judgement), Privacy::Claim { epsilon_micro: claimed, adjacency, .. }) =
+        (judged, &recipe.privacy)
+    else {
+        return Ok(None);
+    };
+    let neighbours = claimed_adjacency(*adjacency);
+    if judgement.adjacency != neighbours {
+        let holds = judgement.adjacency;
+        return Err(refuse(format!(
+            "the claim is for {neighbours} neighbours, but the guarantee holds for {holds} ones"
+        )));
+    }
+    let epsilon_micro = published(judgement.epsilon)
+        .map_err(|_| refuse("its parameters imply no finite epsilon".to_owned()))?;
+    if epsilon_micro > *claimed {
+        return Err(refuse(format!(
+            "it claims epsilon {}, but its parameters imply {}",
+            show_micro(*claimed),
+            show_micro(epsilon_micro)
+        )));
+    }
+    let charge = Charge::black_box(judgement.epsilon, judgement.delta, judgement.adjacency)
+        .map_err(|error| refuse(error.to_string()))?;
+    Ok(Some(Cost { judgement, epsilon_micro, charge }))
+}
+
+fn claimed_adjacency(adjacency: sotto_wire::recipe::Adjacency) -> Adjacency {
+    match adjacency {
+        sotto_wire::recipe::Adjacency::Replace => Adjacency::Replace,
+        sotto_wire::recipe::Adjacency::AddRemove => Adjacency::AddRemove,
+    }
+}
+
+/// The number of values that a contribution can have.
+fn symbols(query: &Query) -> u64 {
+    match query {
+        Query::Count { .. } => 2,
+        Query::Sum { max, .. } => max.saturating_add(1),
+        Query::Histogram { buckets, .. } => u64::from(*buckets),
+    }
+}
+
+/// Micro-units as a decimal number.
+pub fn show_micro(micro: u64) -> String {
+    let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A probability as a number that is not below it.
+pub fn at_least(probability: &Probability) -> f64 {
+    (probability.num() as f64 / probability.den() as f64).next_up().min(1.0)
+}
+
+/// A probability as a number that is not above it.
+fn at_most(probability: &Probability) -> f64 {
+    (probability.num() as f64 / probability.den() as f64).next_down().max(0.0)
+}

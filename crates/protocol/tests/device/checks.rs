@@ -1,0 +1,146 @@
+//! For each of the device's checks, worlds in which exactly that one fails, and silence as the answer.
+
+use std::collections::BTreeSet;
+
+use sotto_protocol::device::{
+    Check, DeviceState, DeviceStore, MemoryState, Offer, PassError, View, advance,
+};
+use sotto_protocol::log::Reader;
+
+use crate::rows;
+use crate::world::{Plan, World};
+
+/// One world that a device refuses.
+pub(crate) struct Row {
+    pub(crate) check: Check,
+    pub(crate) words: &'static str,
+    pub(crate) plan: Plan,
+    /// Changes what was built.
+    pub(crate) world: fn(&mut World),
+    /// Changes what the device is offered.
+    pub(crate) offer: fn(&World, &mut Offer),
+    /// The device that meets it.
+    pub(crate) device: fn(&World) -> MemoryState,
+    pub(crate) walk: Walk,
+}
+
+/// What a device that reads the log for itself makes of the same world.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Walk {
+    /// The same check fails.
+    Same,
+    /// It does not come to an offer: the entry is not one that the catalogue lists.
+    Unlisted,
+    /// The lie is in the offer, which an honest reader makes otherwise.
+    Offered,
+}
+
+impl Row {
+    pub(crate) fn new(check: Check, words: &'static str, change: impl FnOnce(&mut Plan)) -> Self {
+        let mut plan = Plan::new();
+        change(&mut plan);
+        Self {
+            check,
+            words,
+            plan,
+            world: |_| {},
+            offer: |_, _| {},
+            device: World::device,
+            walk: Walk::Same,
+        }
+    }
+
+    pub(crate) fn world(self, world: fn(&mut World)) -> Self {
+        Self { world, ..self }
+    }
+
+    pub(crate) fn offer(self, offer: fn(&World, &mut Offer)) -> Self {
+        Self { offer, walk: Walk::Offered, ..self }
+    }
+
+    pub(crate) fn device(self, device: fn(&World) -> MemoryState) -> Self {
+        Self { device, ..self }
+    }
+
+    pub(crate) fn walk(self, walk: Walk) -> Self {
+        Self { walk, ..self }
+    }
+}
+
+#[test]
+fn each_check_fails_alone_and_is_answered_with_silence() {
+    let rows = rows::all();
+    for row in &rows {
+        let mut world = row.plan.build();
+        (row.world)(&mut world);
+        let mut offer = world.offer();
+        (row.offer)(&world, &mut offer);
+        let mut store = (row.device)(&world);
+        let before = store.state().clone();
+        let refused = world.decide(&mut store, &offer);
+        let silence = refused.expect_err(row.words);
+        assert_eq!(silence.check, row.check, "{}: {silence}", row.words);
+        assert_untouched(&before, store.state(), &world, row.words);
+        assert_walk(row, &world);
+    }
+    let covered: BTreeSet<Check> = rows.iter().map(|row| row.check).collect();
+    assert_eq!(covered, BTreeSet::from(Check::ALL), "every check is in the table");
+}
+
+/// The walk of a real device through the same world is silent too.
+fn assert_walk(row: &Row, world: &World) {
+    if row.walk == Walk::Offered {
+        return;
+    }
+    let mut store = (row.device)(world);
+    let before = store.state().clone();
+    let focus = row.plan.focus();
+    match world.walk(&mut store, 1) {
+        Err(PassError::Silence(silence)) => assert_eq!(silence.check, row.check, "{}", row.words),
+        Err(other) => panic!("{}: {other}", row.words),
+        Ok(done) => {
+            assert!(!done.considered.contains(&focus), "{}", row.words);
+            let said = done.silent.iter().find(|(id, _)| *id == focus).map(|(_, silence)| silence);
+            let expected = (row.walk == Walk::Same).then_some(row.check);
+            assert_eq!(said.map(|silence| silence.check), expected, "{}: {said:?}", row.words);
+            if done.considered.is_empty() {
+                assert_untouched(&before, store.state(), world, row.words);
+            }
+        }
+    }
+}
+
+/// At most the device has seen a newer log.
+fn assert_untouched(before: &DeviceState, after: &DeviceState, world: &World, words: &str) {
+    assert_eq!(before.pending().count(), after.pending().count(), "{words}");
+    if before == after {
+        return;
+    }
+    let view = View::open(&world.log.view.to_bytes(), &world.trust).unwrap();
+    let from = before.log_size(&view.checkpoint().origin).unwrap_or(0);
+    let proof = if from == 0 || from == view.checkpoint().size {
+        Vec::new()
+    } else {
+        let mut reader = Reader::new(world.log.files.clone());
+        reader.consistency(from, view.checkpoint().size).unwrap()
+    };
+    let mut advanced = before.clone();
+    let seen = advance(before, &view, &proof, &world.trust, world.now).unwrap();
+    advanced.apply(seen.unwrap());
+    assert_eq!(&advanced, after, "{words}");
+}
+
+#[test]
+fn the_same_worlds_without_the_fault_are_answered() {
+    for plan in rows::good() {
+        let world = plan.1.build();
+        let mut store = world.device();
+        let decided = world.decide(&mut store, &world.offer());
+        assert_eq!(decided, Ok(plan.1.focus()), "{}", plan.0);
+        let mut store = world.device();
+        let done = world.walk(&mut store, 1).unwrap();
+        assert!(done.considered.contains(&plan.1.focus()), "{}: {done:?}", plan.0);
+        assert!(store.state().is_considered(&plan.1.focus()));
+        assert!(store.state().time() <= plan.1.now, "{}", plan.0);
+    }
+}

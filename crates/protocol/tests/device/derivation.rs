@@ -1,0 +1,84 @@
+//! The task of an arbitrary recipe follows from the recipe and from nothing else.
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sotto_protocol::recipe::{derive_task, derive_vdaf, recipe_vdaf};
+use sotto_wire::recipe::{Query, Randomizer, Recipe, testing};
+use sotto_wire::{BatchMode, taskprov};
+
+/// A change and what it changes.
+type Named = (&'static str, fn(&mut Recipe));
+
+/// Changes that leave a recipe valid, one for each field that the task is derived from, and some that only the id
+/// stands for.
+const CHANGES: [Named; 12] = [
+    ("leader url", |recipe| recipe.parties.leader.url.push('x')),
+    ("helper url", |recipe| recipe.parties.helper.url.push('x')),
+    ("min batch", |recipe| recipe.aggregation.min_batch ^= 1 << 9),
+    ("batch mode", |recipe| {
+        recipe.aggregation.batch_mode = match recipe.aggregation.batch_mode {
+            BatchMode::TimeInterval => BatchMode::LeaderSelected,
+            _ => BatchMode::TimeInterval,
+        };
+    }),
+    ("opens", |recipe| recipe.when.opens += recipe.when.window_s),
+    ("closes", |recipe| recipe.when.closes += recipe.when.window_s),
+    ("query", |recipe| {
+        recipe.query = match recipe.query {
+            Query::Count { .. } => Query::Sum { max: 9, mapping: "3".to_owned(), fallback: 1 },
+            _ => Query::Count { mapping: "true".to_owned(), fallback: false },
+        };
+        recipe.randomizer = Randomizer::None;
+    }),
+    ("name", |recipe| recipe.name.push('x')),
+    ("purpose", |recipe| recipe.purpose = format!("{}x", &recipe.purpose[..1])),
+    ("population", |recipe| recipe.who.population ^= 1 << 20),
+    ("operator", |recipe| recipe.parties.leader.operator = "somebody.else".parse().unwrap()),
+    ("author", |recipe| recipe.author.name = "somebody.else".parse().unwrap()),
+];
+
+#[test]
+fn a_task_follows_from_its_recipe_and_changes_with_it() {
+    let mut rng = ChaCha20Rng::seed_from_u64(4);
+    let (mut derived, mut changed) = (0, [0; CHANGES.len()]);
+    for _ in 0..400 {
+        let mut recipe = testing::recipe(&mut rng);
+        recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
+        recipe.aggregation.min_batch %= 1 << 20;
+        recipe.aggregation.min_batch += 1;
+        recipe.check().unwrap();
+        // Sums of numbers so large that they may wrap have no task.
+        let Ok(task) = derive_task(&recipe) else { continue };
+        derived += 1;
+        let configuration = task.configuration();
+        assert_eq!(configuration.task_info(), recipe.id().as_bytes());
+        assert_eq!(task.id(), &taskprov::task_id(task.encoded_configuration()));
+        assert_eq!(configuration.min_batch_size(), recipe.aggregation.min_batch);
+        assert_eq!(configuration.batch_mode(), recipe.aggregation.batch_mode);
+        assert_eq!(configuration.vdaf_type().value(), derive_vdaf(&recipe.query).vdaf_type());
+        let read = Recipe::parse(&recipe.to_json()).unwrap();
+        let again = derive_task(&read).unwrap();
+        assert_eq!(again.encoded_configuration(), task.encoded_configuration());
+        for (number, (field, change)) in CHANGES.iter().enumerate() {
+            let mut other = recipe.clone();
+            change(&mut other);
+            other.aggregation.vdaf = recipe_vdaf(&other.query);
+            if other == recipe || other.check().is_err() {
+                continue;
+            }
+            let Ok(other) = derive_task(&other) else { continue };
+            assert_ne!(other.id(), task.id(), "{field}");
+            changed[number] += 1;
+        }
+        let mut wrong = recipe.clone();
+        wrong.aggregation.vdaf = match recipe.query {
+            Query::Count { .. } => {
+                recipe_vdaf(&Query::Sum { max: 3, mapping: String::new(), fallback: 0 })
+            }
+            _ => sotto_wire::recipe::RecipeVdaf::Prio3Count,
+        };
+        assert!(derive_task(&wrong).is_err(), "only the VDAF that we compute");
+    }
+    assert!(derived > 250, "{derived}");
+    assert!(changed.iter().all(|count| *count > 50), "{changed:?}");
+}

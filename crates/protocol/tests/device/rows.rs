@@ -1,0 +1,101 @@
+//! The worlds of the table: each differs from one that is answered in one thing.
+
+mod parties;
+mod proofs;
+mod recipes;
+
+use sotto_protocol::device::MemoryState;
+use sotto_wire::recipe::{KeySet, Recipe};
+
+use crate::checks::Row;
+use crate::world::{
+    Batch, DAY, HOUR, NOW, Plan, World, at, key, key_set, key_set_entry, recipe, recipe_entry,
+    reclaim,
+};
+
+pub(crate) fn all() -> Vec<Row> {
+    let mut rows = proofs::rows();
+    rows.extend(recipes::rows());
+    rows.extend(parties::rows());
+    rows
+}
+
+/// Worlds close to those of the table that a device answers, so that the table shows where the line is.
+pub(crate) fn good() -> Vec<(&'static str, Plan)> {
+    let mut plans = Vec::new();
+    let mut add = |words, change: &dyn Fn(&mut Plan)| {
+        let mut plan = Plan::new();
+        change(&mut plan);
+        plans.push((words, plan));
+    };
+    add("nothing is wrong", &|_| {});
+    add("in the log for exactly long enough", &|plan| plan.recipe_times = at(NOW - HOUR - DAY));
+    add("one witness back-dates, two are honest", &|plan| plan.recipe_times[0] = Some(5));
+    add("one witness future-dates, two are honest", &|plan| plan.view[0] = Some(NOW + 90 * DAY));
+    add("one witness is stale, two are honest", &|plan| plan.view[0] = Some(NOW - 90 * DAY));
+    add("two witnesses of three", &|plan| plan.view[0] = None);
+    add("a checkpoint that is just not stale", &|plan| {
+        plan.recipe_times = at(NOW - 20 * DAY);
+        plan.view = at(NOW - 7 * DAY);
+    });
+    add("a checkpoint ahead of the clock by what clocks are off", &|plan| plan.view = at(NOW));
+    add("the smallest batch", &|plan| {
+        plan.recipe.aggregation.min_batch = 1_000;
+        plan.reclaim();
+    });
+    add("the smallest population", &|plan| plan.recipe.who.population = 10_000);
+    add("a claim above what the parameters imply", &|plan| {
+        plan.recipe.who.population *= 100;
+        raise_claim(&mut plan.recipe);
+    });
+    add("a certified audience", &|plan| plan.target());
+    add("the smallest certified audience, whatever the author's estimate", &|plan| {
+        plan.result.population = 10_000;
+        plan.target();
+        plan.recipe.who.population = 1;
+    });
+    add("a second relay of a third operator", &|plan| {
+        let mut second = plan.trust.relays[0].clone();
+        second.operator = "leader.example".to_owned();
+        plan.trust.relays.insert(0, second);
+    });
+    add("exact values, where the owner allows it", &|plan| {
+        recipes::exact(&mut plan.recipe);
+        plan.trust.insecure_exact = true;
+    });
+    add("a newer key set after the spacing", &|plan| newer_keys(plan, |set| set.seq = 6));
+    plans
+}
+
+fn raise_claim(recipe: &mut Recipe) {
+    if let sotto_wire::recipe::Privacy::Claim { epsilon_micro, .. } = &mut recipe.privacy {
+        *epsilon_micro += 1;
+    }
+}
+
+/// A second recipe after the first, which is then the one in question.
+fn second(plan: &mut Plan, name: &str, change: fn(&mut Recipe)) {
+    let mut other = recipe(name);
+    change(&mut other);
+    reclaim(&mut other);
+    plan.later.push(Batch { entries: vec![recipe_entry(&other)], times: at(NOW - 2 * DAY) });
+    plan.places.recipe = 4 + plan.later.len() as u64;
+}
+
+/// A newer key set of the leader, and a second recipe whose offer brings it.
+fn newer_keys(plan: &mut Plan, change: fn(&mut KeySet)) {
+    let mut set = key_set(&key("leader.example"), 6, NOW - 3 * DAY);
+    change(&mut set);
+    let entries = vec![key_set_entry(&set, &key("leader.example"))];
+    plan.later.push(Batch { entries, times: at(NOW - 3 * DAY) });
+    plan.places.leader = 5;
+    second(plan, "another", |_| {});
+}
+
+/// A device that has considered the plain recipe, by the same trust.
+fn veteran(world: &World) -> MemoryState {
+    let plain = World { trust: world.trust.clone(), ..Plan::new().build() };
+    let mut store = plain.device();
+    plain.decide(&mut store, &plain.offer()).unwrap();
+    store
+}

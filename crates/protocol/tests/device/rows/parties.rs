@@ -1,0 +1,92 @@
+//! Operators and their keys.
+
+use sotto_protocol::device::Check;
+use sotto_protocol::trust::PinnedOperator;
+use sotto_wire::recipe::KeySet;
+use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
+
+use super::{newer_keys, veteran};
+use crate::checks::{Row, Walk};
+use crate::world::{Batch, DAY, HOUR, NOW, Plan, at, key, key_of, key_set, key_set_entry, signer};
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = key_sets();
+    rows.extend(newer());
+    rows.extend(operators());
+    rows
+}
+
+fn key_sets() -> Vec<Row> {
+    let row = |words, change: &dyn Fn(&mut Plan)| Row::new(Check::KeySets, words, change);
+    vec![
+        row("keys that the log does not hold", &|_| {}).offer(|_, offer| {
+            let set = key_set(&key("leader.example"), 6, NOW - 41 * DAY);
+            offer.leader_keys.entry = key_set_entry(&set, &key("leader.example"));
+        }),
+        row("a key set with a foreign signature", &|plan| {
+            plan.leader_signer = key_of("mallory", "leader.example");
+        }),
+        row("a key set of somebody with the operator's name", &|plan| {
+            plan.leader_signer = key_of("mallory", "leader.example");
+            plan.leader_set.operator = signer(&plan.leader_signer);
+        }),
+        row("another operator's key set", &|plan| plan.places.leader = 2).walk(Walk::Offered),
+        row("no key set at all", &|plan| plan.places.helper = 0).walk(Walk::Offered),
+        row("an expired key set", &|plan| plan.helper_set.not_after = NOW),
+        row("a key set that is not in force yet", &|plan| plan.helper_set.not_before = NOW + 1),
+        row("a key set that is too young", &|plan| plan.keys_times = at(NOW - 2 * HOUR)),
+        row("a young key set that one witness back-dates", &|plan| {
+            plan.keys_times = [Some(NOW - 2 * HOUR), Some(5), Some(NOW - 2 * HOUR)];
+        }),
+        row("a key of a suite that nobody knows", &|plan| {
+            let config = HpkeConfig::new(
+                HpkeConfigId::new(1),
+                HpkeKemId::new(0xfff0),
+                HpkeKdfId::HKDF_SHA256,
+                HpkeAeadId::AES_128_GCM,
+                vec![7; 32],
+            );
+            plan.leader_set.hpke_configs = vec![KeySet::config_text(&config.unwrap())];
+        }),
+    ]
+}
+
+/// After the device has used the leader's key set 5.
+fn newer() -> Vec<Row> {
+    let row = |words, change: fn(&mut KeySet)| {
+        Row::new(Check::KeySets, words, |plan| newer_keys(plan, change)).device(veteran)
+    };
+    vec![
+        row("a key set with a lower number", |set| set.seq = 4).walk(Walk::Offered),
+        row("the same number with other keys", |set| set.seq = 5).walk(Walk::Offered),
+        Row::new(Check::KeySets, "a key set too soon after the last", |plan| {
+            newer_keys(plan, |_| {});
+            let seen = NOW - 40 * DAY;
+            plan.later[0] = Batch { times: at(seen + DAY - 1), ..plan.later[0].clone() };
+        })
+        .device(veteran)
+        .walk(Walk::Offered),
+    ]
+}
+
+fn operators() -> Vec<Row> {
+    let row = |words, change: &dyn Fn(&mut Plan)| Row::new(Check::Operators, words, change);
+    vec![
+        row("an operator who is not pinned", &|plan| {
+            plan.recipe.parties.helper.operator = "mallory.example".parse().unwrap();
+        }),
+        row("leader and helper are one operator under two names", &|plan| {
+            let second = key_of("leader.example", "helper.example");
+            plan.trust.operators[1] = PinnedOperator { key: second.verifier().to_string() };
+            plan.helper_set.operator = signer(&second);
+            plan.helper_signer = second;
+        }),
+        row("relay and leader are one operator", &|plan| {
+            plan.trust.relays[0].operator = "leader.example".to_owned();
+        }),
+        row("relay and helper are one operator", &|plan| {
+            plan.trust.relays[0].operator = "helper.example".to_owned();
+        }),
+        row("no relay", &|plan| plan.trust.relays.clear()),
+    ]
+}
