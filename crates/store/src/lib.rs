@@ -11,9 +11,16 @@ mod clock;
 mod collection_id;
 mod memory;
 mod sqlite;
+mod tlog_dir;
 mod verbs;
+mod witness_dir;
 
 pub use clock::Clock;
 pub use memory::MemoryStore;
 pub use sqlite::{DiskFiles, SegmentFile, SegmentFiles, SqliteOptions, SqliteStore};
+pub use tlog_dir::{
+    DiskOp, DiskWatch, FolderFetch, Fsck, FsckError, LogDir, LogDirError, MAX_BATCH, Placed,
+    Staged, Step, fsck,
+};
 pub use verbs::*;
+pub use witness_dir::{WitnessAnswer, WitnessDir, WitnessDirError};

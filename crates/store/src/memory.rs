@@ -20,7 +20,8 @@ use sotto_wire::{
 
 use crate::clock::{milliseconds, monotonic};
 use crate::{
-    Clock, CollectionState, Counters, Lease, Load, NewJobReport, Result, StoreError, TaskStore,
+    Clock, CollectionState, Counters, Lease, Load, LogCheckpoint, NewJobReport, Result, StoreError,
+    StoredTask, TaskStore,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -71,7 +72,8 @@ impl fmt::Debug for MemoryStore {
 
 #[derive(Default)]
 struct State {
-    provisioned: BTreeMap<TaskId, Vec<u8>>,
+    provisioned: BTreeMap<TaskId, StoredTask>,
+    logs: BTreeMap<String, LogCheckpoint>,
     tasks: BTreeMap<TaskId, TaskState>,
     /// Live records by their position.
     records: BTreeMap<u64, StoredReport>,
@@ -305,13 +307,22 @@ fn is_in(bucket: &Bucket, selector: &BatchSelector) -> bool {
 
 #[async_trait]
 impl TaskStore for MemoryStore {
-    async fn put_task(&self, task_id: TaskId, configuration: Vec<u8>) -> Result<()> {
-        self.lock().provisioned.insert(task_id, configuration);
+    async fn put_task(&self, task_id: TaskId, task: StoredTask) -> Result<()> {
+        self.lock().provisioned.insert(task_id, task);
         Ok(())
     }
 
-    async fn tasks(&self) -> Result<Vec<(TaskId, Vec<u8>)>> {
+    async fn tasks(&self) -> Result<Vec<(TaskId, StoredTask)>> {
         Ok(self.lock().provisioned.clone().into_iter().collect())
+    }
+
+    async fn put_log_checkpoint(&self, checkpoint: LogCheckpoint) -> Result<()> {
+        self.lock().logs.insert(checkpoint.origin.clone(), checkpoint);
+        Ok(())
+    }
+
+    async fn log_checkpoint(&self, origin: String) -> Result<Option<LogCheckpoint>> {
+        Ok(self.lock().logs.get(&origin).cloned())
     }
 
     async fn forget_task(&self, task_id: TaskId) -> Result<()> {

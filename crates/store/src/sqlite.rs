@@ -28,6 +28,7 @@ mod helper;
 mod intervals;
 mod jobs;
 mod log;
+mod public_log;
 mod ranges;
 mod reader;
 mod recovery;

@@ -292,15 +292,43 @@ pub struct Load {
     pub collections: u64,
 }
 
+/// A task that was learned while the server ran, with all that it takes to serve it again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StoredTask {
+    /// Announced in band (taskprov): the encoded `TaskConfiguration`.
+    Announced(Vec<u8>),
+    /// Derived from a recipe of the log: the recipe's canonical JSON, so that neither the log nor its
+    /// proofs are needed again.
+    Recipe(Vec<u8>),
+}
+
+/// What a log has committed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogCheckpoint {
+    /// The name of the log.
+    pub origin: String,
+    /// How many entries it has.
+    pub size: u64,
+    /// The root of its tree.
+    pub root: [u8; 32],
+}
+
 /// What both roles need.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
-    /// Remembers a task that was provisioned in band (taskprov), by its encoded configuration.
-    /// Durable on return; repeating it changes nothing.
-    async fn put_task(&self, task_id: TaskId, configuration: Vec<u8>) -> Result<()>;
+    /// Remembers a task that was learned while the server ran. Durable on return; repeating it
+    /// changes nothing.
+    async fn put_task(&self, task_id: TaskId, task: StoredTask) -> Result<()>;
 
     /// The tasks remembered by [`Self::put_task`].
-    async fn tasks(&self) -> Result<Vec<(TaskId, Vec<u8>)>>;
+    async fn tasks(&self) -> Result<Vec<(TaskId, StoredTask)>>;
+
+    /// Remembers the newest checkpoint of a log that was acted upon, in the place of an older one of
+    /// the same origin. Durable on return. Whether it extends the older one is the caller's question.
+    async fn put_log_checkpoint(&self, checkpoint: LogCheckpoint) -> Result<()>;
+
+    /// The checkpoint remembered by [`Self::put_log_checkpoint`].
+    async fn log_checkpoint(&self, origin: String) -> Result<Option<LogCheckpoint>>;
 
     /// Deletes everything about a task: reports, jobs, buckets, ids, counters. Repeating it changes
     /// nothing. For tasks whose interval, and the collector's grace after it, are over.

@@ -18,9 +18,9 @@ use super::log::{Log, Position};
 use super::recovery::Known;
 use super::worker;
 use super::writer::Writer;
-use super::{ranges, schema, tasks};
+use super::{public_log, ranges, schema, tasks};
 use crate::clock::milliseconds;
-use crate::{Clock, Lease, Result, StoreError};
+use crate::{Clock, Lease, LogCheckpoint, Result, StoreError, StoredTask};
 
 /// Everything that the database thread owns.
 pub(super) struct Db {
@@ -212,10 +212,17 @@ impl Db {
         self.publish();
     }
 
-    /// Remembers a task that was provisioned in band.
-    pub(super) fn put_task(&mut self, task_id: TaskId, configuration: &[u8]) -> Result<()> {
+    /// Remembers a task that was learned while the server ran.
+    pub(super) fn put_task(&mut self, task_id: TaskId, task: &StoredTask) -> Result<()> {
         let tx = Self::begin(&mut self.conn)?;
-        tasks::put(&tx, &task_id, configuration)?;
+        tasks::put(&tx, &task_id, task)?;
+        Ok(tx.commit()?)
+    }
+
+    /// Remembers what a public log has committed to.
+    pub(super) fn put_log_checkpoint(&mut self, checkpoint: &LogCheckpoint) -> Result<()> {
+        let tx = Self::begin(&mut self.conn)?;
+        public_log::put(&tx, checkpoint)?;
         Ok(tx.commit()?)
     }
 

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{Result, StoreError};
 
 /// Grows with every change to the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// Small, because report ids are random: each new one dirties a leaf of its own, and the bytes
 /// written per id are a page.
@@ -37,8 +37,16 @@ INSERT INTO store VALUES (0, randomblob(16), 0, 1, 0);
 CREATE TABLE tasks (
     task INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused: ids are purged after the task is gone
     task_id BLOB NOT NULL UNIQUE,
-    configuration BLOB           -- of tasks provisioned in band
+    configuration BLOB,          -- of tasks announced in band
+    recipe BLOB,                 -- canonical JSON, of tasks learned from a log
+    CHECK (configuration IS NULL OR recipe IS NULL)
 ) STRICT;
+
+CREATE TABLE public_logs (       -- the newest checkpoint that was acted upon
+    origin TEXT PRIMARY KEY,
+    size INTEGER NOT NULL,
+    root BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE counters (
     task INTEGER NOT NULL,
@@ -228,7 +236,8 @@ mod tests {
         let Err(StoreError::Backend(why)) = open_writer(&path, 1 << 20) else {
             panic!("a database of the future was opened");
         };
-        assert!(why.contains("schema version 2") && why.contains("knows 1"), "{why}");
+        let versions = (format!("schema version {}", VERSION + 1), format!("knows {VERSION}"));
+        assert!(why.contains(&versions.0) && why.contains(&versions.1), "{why}");
         assert_eq!(version(&Connection::open(&path).unwrap()), VERSION + 1);
     }
 

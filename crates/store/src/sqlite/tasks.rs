@@ -12,7 +12,7 @@ use sotto_protocol::{Bucket, Rejection, Rejections};
 use sotto_wire::{Interval, ReportId, TaskId};
 
 use super::ranges::spans;
-use crate::{Counters, Result, StoreError};
+use crate::{Counters, Result, StoreError, StoredTask};
 
 /// The reason under which aggregated reports are counted; no rejection has this code.
 const AGGREGATED: i64 = 0;
@@ -44,21 +44,31 @@ pub(super) fn task_id(conn: &Connection, task: i64) -> Result<TaskId> {
     Ok(TaskId::new(statement.query_row(params![task], |row| row.get(0))?))
 }
 
-pub(super) fn put(conn: &Connection, task_id: &TaskId, configuration: &[u8]) -> Result<()> {
+pub(super) fn put(conn: &Connection, task_id: &TaskId, stored: &StoredTask) -> Result<()> {
     let task = ensure(conn, task_id)?;
+    let (configuration, recipe) = match stored {
+        StoredTask::Announced(configuration) => (Some(configuration), None),
+        StoredTask::Recipe(recipe) => (None, Some(recipe)),
+    };
     conn.prepare_cached(
-        "UPDATE tasks SET configuration = ?2 WHERE task = ?1 AND configuration IS NOT ?2",
+        "UPDATE tasks SET configuration = ?2, recipe = ?3
+         WHERE task = ?1 AND (configuration IS NOT ?2 OR recipe IS NOT ?3)",
     )?
-    .execute(params![task, configuration])?;
+    .execute(params![task, configuration, recipe])?;
     Ok(())
 }
 
-pub(super) fn provisioned(conn: &Connection) -> Result<Vec<(TaskId, Vec<u8>)>> {
+/// The tasks that were learned while the server ran.
+pub(super) fn stored(conn: &Connection) -> Result<Vec<(TaskId, StoredTask)>> {
     let mut statement = conn.prepare_cached(
-        "SELECT task_id, configuration FROM tasks WHERE configuration IS NOT NULL ORDER BY task",
+        "SELECT task_id, recipe IS NOT NULL, coalesce(recipe, configuration) FROM tasks
+         WHERE configuration IS NOT NULL OR recipe IS NOT NULL ORDER BY task",
     )?;
-    let rows = statement
-        .query_map([], |row| Ok((TaskId::new(row.get::<_, [u8; 32]>(0)?), row.get(1)?)))?;
+    let rows = statement.query_map([], |row| {
+        let (task_id, is_recipe) = (TaskId::new(row.get::<_, [u8; 32]>(0)?), row.get(1)?);
+        let of = if is_recipe { StoredTask::Recipe } else { StoredTask::Announced };
+        Ok((task_id, of(row.get(2)?)))
+    })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 

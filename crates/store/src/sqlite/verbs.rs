@@ -9,21 +9,29 @@ use sotto_protocol::{Bucket, Digest, Rejection};
 use sotto_wire::{BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId};
 
 use super::log::{Position, Stretch};
-use super::{Reads, SqliteStore, collections, helper, reader, tasks};
+use super::{Reads, SqliteStore, collections, helper, public_log, reader, tasks};
 use crate::{
     Backlog, Batch, Closing, CollectionCreated, CollectionDeleted, CollectionState, Committed,
     Counters, Fixed, HelperCommit, HelperStore, JobCommit, LeaderStore, Lease, LeasedCollection,
-    LeasedJob, Load, NewJob, NewReport, Result, StoreError, TaskStore,
+    LeasedJob, Load, LogCheckpoint, NewJob, NewReport, Result, StoreError, StoredTask, TaskStore,
 };
 
 #[async_trait]
 impl TaskStore for SqliteStore {
-    async fn put_task(&self, task_id: TaskId, configuration: Vec<u8>) -> Result<()> {
-        self.db.run(move |db| db.put_task(task_id, &configuration)).await
+    async fn put_task(&self, task_id: TaskId, task: StoredTask) -> Result<()> {
+        self.db.run(move |db| db.put_task(task_id, &task)).await
     }
 
-    async fn tasks(&self) -> Result<Vec<(TaskId, Vec<u8>)>> {
-        self.reads.run(|reads| tasks::provisioned(&reads.conn)).await
+    async fn tasks(&self) -> Result<Vec<(TaskId, StoredTask)>> {
+        self.reads.run(|reads| tasks::stored(&reads.conn)).await
+    }
+
+    async fn put_log_checkpoint(&self, checkpoint: LogCheckpoint) -> Result<()> {
+        self.db.run(move |db| db.put_log_checkpoint(&checkpoint)).await
+    }
+
+    async fn log_checkpoint(&self, origin: String) -> Result<Option<LogCheckpoint>> {
+        self.reads.run(move |reads| public_log::checkpoint(&reads.conn, origin)).await
     }
 
     async fn forget_task(&self, task_id: TaskId) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_executor::block_on;
 use sotto_store::{
     HelperStore, LeaderStore, Record, SegmentFiles, SqliteOptions, SqliteStore, StoreError,
-    TaskStore,
+    StoredTask, TaskStore,
 };
 use sotto_wire::{BatchSelector, ReportIdChecksum};
 
@@ -210,7 +210,7 @@ fn ids_go_with_a_collected_interval() {
     run(store.collect_batch(task, selector, expected, digest("share"), Vec::new()));
     // They go between the calls that follow.
     for _ in 0..16 {
-        run(store.put_task(task, Vec::new()));
+        run(store.put_task(task, StoredTask::Announced(Vec::new())));
     }
     assert_eq!(run(store.report_ids()), 40);
 }

@@ -2,7 +2,7 @@
 
 use futures_executor::block_on;
 use sotto_protocol::Rejection;
-use sotto_store::{Closing, CollectionCreated, Committed, StoreError};
+use sotto_store::{Closing, CollectionCreated, Committed, LogCheckpoint, StoreError, StoredTask};
 use sotto_wire::{BatchSelector, Query};
 
 use super::bench::{Bench, LEASE, on_every_store};
@@ -14,6 +14,7 @@ use super::reports::{
 
 on_every_store!(
     a_task_is_remembered_until_it_is_forgotten,
+    a_log_is_remembered_by_its_newest_checkpoint,
     an_unknown_task_has_counted_nothing,
     counters_add_up,
     a_forgotten_leader_task_leaves_nothing,
@@ -30,9 +31,10 @@ fn a_task_is_remembered_until_it_is_forgotten(bench: &mut Bench) {
         tasks
     };
     assert_eq!(tasks(bench), []);
-    let (first, second) = ((interval_task(1), vec![1; 200]), (batch_task(2), vec![2; 100]));
-    for (task_id, configuration) in [&second, &first, &first] {
-        run(bench.store().put_task(*task_id, configuration.clone()));
+    let first = (interval_task(1), StoredTask::Announced(vec![1; 200]));
+    let second = (batch_task(2), StoredTask::Recipe(vec![2; 100]));
+    for (task_id, task) in [&second, &first, &first] {
+        run(bench.store().put_task(*task_id, task.clone()));
         bench.restart();
     }
     // Tasks that were merely used are not among them.
@@ -40,7 +42,34 @@ fn a_task_is_remembered_until_it_is_forgotten(bench: &mut Bench) {
     assert_eq!(tasks(bench), [first.clone(), second.clone()]);
     run(bench.store().forget_task(first.0));
     bench.restart();
-    assert_eq!(tasks(bench), [second]);
+    assert_eq!(tasks(bench), std::slice::from_ref(&second));
+    // A task is of one kind only: the last that was said.
+    for task in [StoredTask::Announced(vec![3; 10]), second.1] {
+        run(bench.store().put_task(second.0, task.clone()));
+        bench.restart();
+        assert_eq!(tasks(bench), [(second.0, task)]);
+    }
+    run(bench.store().forget_task(second.0));
+    bench.restart();
+    assert_eq!(tasks(bench), []);
+}
+
+fn a_log_is_remembered_by_its_newest_checkpoint(bench: &mut Bench) {
+    let checkpoint = |origin: &str, size: u64| LogCheckpoint {
+        origin: origin.to_owned(),
+        size,
+        root: [size as u8; 32],
+    };
+    let seen = |bench: &Bench, origin: &str| run(bench.store().log_checkpoint(origin.to_owned()));
+    assert_eq!(seen(bench, "log.example"), None);
+    for size in [1, 7, u64::MAX] {
+        run(bench.store().put_log_checkpoint(checkpoint("log.example", size)));
+        bench.restart();
+        assert_eq!(seen(bench, "log.example"), Some(checkpoint("log.example", size)));
+    }
+    run(bench.store().put_log_checkpoint(checkpoint("other.example", 3)));
+    assert_eq!(seen(bench, "other.example"), Some(checkpoint("other.example", 3)));
+    assert_eq!(seen(bench, "log.example"), Some(checkpoint("log.example", u64::MAX)));
 }
 
 fn an_unknown_task_has_counted_nothing(bench: &mut Bench) {
@@ -67,7 +96,7 @@ fn counters_add_up(bench: &mut Bench) {
 
 /// Puts something of every kind into a task: a backlog, a job, buckets, a collection under way.
 fn fill(bench: &mut Bench, task: sotto_wire::TaskId, query: Query) {
-    run(bench.store().put_task(task, vec![1; 100]));
+    run(bench.store().put_task(task, StoredTask::Recipe(vec![1; 100])));
     bench.aggregate(&reports(task, 0..4, 10));
     bench.accept(&reports(task, 4..6, 10));
     bench.form();

@@ -1,0 +1,109 @@
+//! A log, its witness and things to log.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sotto_crypto::Secret;
+use sotto_crypto::note::NoteKey;
+use sotto_protocol::log::witnessing::Cosigned;
+use sotto_store::{Fsck, LogDir, LogDirError, Placed, Staged, fsck};
+use sotto_wire::recipe::testing;
+use sotto_wire::{Entry, EntryKind, Note, PopulationResult, PublicKey, Signer, TlogPolicy};
+use tempfile::TempDir;
+
+pub(crate) const ORIGIN: &str = "log.example/sotto";
+
+pub(crate) fn key(name: &str) -> NoteKey {
+    let mut seed = [7; 32];
+    seed[..name.len()].copy_from_slice(name.as_bytes());
+    NoteKey::from_seed(name.parse().unwrap(), Secret::new(seed))
+}
+
+pub(crate) fn log_key() -> NoteKey {
+    key(ORIGIN)
+}
+
+pub(crate) fn signer(key: &NoteKey) -> Signer {
+    Signer { name: key.name().clone(), key: PublicKey::new(*key.verifier().public_key()) }
+}
+
+/// One witness, which must sign.
+pub(crate) fn policy() -> TlogPolicy {
+    let (log, witness) = (log_key().verifier(), key("witness.example").cosigner());
+    TlogPolicy::parse(&format!("log {log}\nwitness w {witness}\nquorum w\n")).unwrap()
+}
+
+/// The result number `n`, signed by two operators.
+pub(crate) fn result(n: u64) -> Entry {
+    // Signing is most of what these tests do.
+    static MADE: Mutex<BTreeMap<u64, Entry>> = Mutex::new(BTreeMap::new());
+    MADE.lock().unwrap().entry(n).or_insert_with(|| make_result(n)).clone()
+}
+
+fn make_result(n: u64) -> Entry {
+    let (leader, helper) = (key("leader.example"), key("helper.example"));
+    let mut result: PopulationResult =
+        testing::population_result(&mut ChaCha20Rng::seed_from_u64(n));
+    (result.leader, result.helper) = (signer(&leader), signer(&helper));
+    result.population = n + 1;
+    entry(EntryKind::Result, result.to_json(), &[&leader, &helper])
+}
+
+pub(crate) fn entry(kind: EntryKind, json: Vec<u8>, keys: &[&NoteKey]) -> Entry {
+    let text = Entry::text(kind, std::str::from_utf8(&json).unwrap());
+    let note = keys
+        .iter()
+        .fold(Note::new(text.clone()).unwrap(), |note, key| note.with_signature(key.sign(&text)));
+    Entry::from_note(note).unwrap()
+}
+
+pub(crate) fn results(range: std::ops::Range<u64>) -> Vec<Entry> {
+    range.map(result).collect()
+}
+
+pub(crate) fn cosign(note: &Note, time: u64) -> Cosigned {
+    let signature = key("witness.example").cosign(note.text(), time);
+    Cosigned::new(note.clone().with_signature(signature), &policy()).unwrap()
+}
+
+/// A folder, in memory where the system has some: these tests sync often and cut no real power.
+pub(crate) fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
+}
+
+pub(crate) fn open(folder: &Path) -> LogDir {
+    LogDir::open(folder, log_key()).unwrap()
+}
+
+/// Stages, publishes and indexes.
+pub(crate) fn append(
+    log: &mut LogDir,
+    entries: &[Entry],
+    time: u64,
+) -> Result<Staged, LogDirError> {
+    let staged = log.stage(entries)?;
+    log.publish(&cosign(&staged.note, time))?;
+    log.write_index()?;
+    Ok(staged)
+}
+
+pub(crate) fn check(folder: &Path) -> Fsck {
+    fsck(&folder.join("public"), &policy(), &mut |_, _| {}).unwrap()
+}
+
+pub(crate) fn assert_clean(folder: &Path) {
+    let found = check(folder);
+    assert!(found.is_clean(), "{:#?}", found.differences);
+}
+
+pub(crate) fn new_indices(placed: &[Placed]) -> Vec<u64> {
+    let index = |placed: &Placed| match placed {
+        Placed::New(index) => Some(*index),
+        _ => None,
+    };
+    placed.iter().filter_map(index).collect()
+}
