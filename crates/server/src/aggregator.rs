@@ -11,7 +11,7 @@ use axum::response::Response;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sotto_protocol::{Abort, Fault, HpkeKeyring, Moment};
-use sotto_store::{StoreError, TaskStore};
+use sotto_store::{StoreError, StoredTask, TaskStore};
 use sotto_wire::{Encode, MediaType, ProblemType, Role, TaskId};
 
 use crate::auth::AuthToken;
@@ -23,6 +23,8 @@ use crate::metrics::{MetricsRegistry, RouteMetrics};
 use crate::pool::CpuPool;
 use crate::problem::Failure;
 use crate::provision::Provisioner;
+use crate::recipes::{Announced, Recipes, Surroundings};
+use crate::service::Vitals;
 use crate::tasks::{ServedTask, TaskRegistry};
 
 /// Shared by all requests and loops of one server.
@@ -39,6 +41,7 @@ pub(crate) struct Aggregator {
     pub(crate) base_path: String,
     pub(crate) retention_grace: Duration,
     pub(crate) drain_deadline: Duration,
+    pub(crate) recipes: Option<Recipes>,
     provisioner: Option<Provisioner>,
     hpke_config_list: Bytes,
     hpke_cache_control: HeaderValue,
@@ -56,28 +59,34 @@ impl Aggregator {
         let hpke_config_list = keys.config_list()?.to_bytes().into();
         let tasks =
             Arc::new(TaskRegistry::new(role, config.insecure_plain_tasks, config.insecure_http));
+        check_stored(&config, &*store).await?;
         for task in config.tasks {
             tasks.add(task)?;
         }
+        let metrics = Arc::new(MetricsRegistry::new()?);
+        let health = Arc::<Health>::default();
         let provisioner = match config.taskprov {
-            Some(_) if !config.insecure_plain_tasks => {
-                return Err(BindError::Config(
-                    "taskprov announces plain DAP tasks, which need insecure_plain_tasks".into(),
-                ));
+            Some(taskprov) => {
+                Some(Provisioner::load(role, taskprov, &tasks, Arc::clone(&store)).await?)
             }
-            Some(taskprov) => Some(Provisioner::load(role, taskprov, &tasks, store).await?),
-            None if !store.tasks().await?.is_empty() => {
-                return Err(BindError::Config(
-                    "the store holds tasks that were announced by taskprov, and taskprov is not \
-                     configured any more: their reports would be lost"
-                        .into(),
-                ));
+            None => None,
+        };
+        let recipes = match config.recipes {
+            Some(recipes) => {
+                let surroundings = Surroundings {
+                    role,
+                    tasks: Arc::clone(&tasks),
+                    store,
+                    hpke_configs: keys.configs(),
+                    forgotten: config.forget_tasks.into_iter().collect(),
+                    health: Arc::clone(&health),
+                };
+                Some(Recipes::load(recipes, surroundings, &metrics).await?)
             }
             None => None,
         };
         let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
         let pool = CpuPool::new(config.cpu_threads, config.cpu_queue).map_err(threads)?;
-        let metrics = Arc::new(MetricsRegistry::new()?);
         let max_age = format!("max-age={}", config.hpke_config_max_age.as_secs());
         Ok(Self {
             keys: Arc::new(keys),
@@ -86,12 +95,13 @@ impl Aggregator {
             cpu_threads: config.cpu_threads.max(1),
             bodies: BodyReader::new(config.bodies.max_memory, config.bodies.timeout),
             body_limits: config.bodies,
-            health: Arc::default(),
+            health,
             hpke_config_route: metrics.route("hpke_config"),
             metrics,
             base_path: base_path(&config.base_path)?,
             retention_grace: config.retention_grace,
             drain_deadline: config.drain_deadline,
+            recipes,
             provisioner,
             hpke_config_list,
             hpke_cache_control: HeaderValue::try_from(max_age)
@@ -106,14 +116,42 @@ impl Aggregator {
         headers: &HeaderMap,
     ) -> Result<Arc<ServedTask>, Failure> {
         let task_id = http::parse_task_id(task_id)?;
-        match (self.tasks.task(&task_id), &self.provisioner) {
+        match self.tasks.task(&task_id) {
             // Its ids and buckets are being forgotten, and with them what was counted.
-            (Some(task), _) if self.is_over(&task) => Err(unrecognized_task(task_id)),
-            (Some(task), _) => Ok(task),
-            (None, Some(provisioner)) => {
-                provisioner.provision(task_id, headers, &self.tasks, now()).await
+            Some(task) if self.is_over(&task) => Err(unrecognized_task(task_id)),
+            Some(task) => Ok(task),
+            None => self.announced_task(task_id, headers).await,
+        }
+    }
+
+    /// A task that is not known, if the request announces it and it can be joined: as that of a recipe
+    /// in the log, else as a plain one.
+    async fn announced_task(
+        &self,
+        task_id: TaskId,
+        headers: &HeaderMap,
+    ) -> Result<Arc<ServedTask>, Failure> {
+        if let Some(recipes) = &self.recipes {
+            match recipes.announced(task_id, headers).await {
+                Announced::Joined(task) => return Ok(task),
+                Announced::Foreign => return Err(unrecognized_task(task_id)),
+                Announced::Unknown => {}
             }
-            (None, None) => Err(unrecognized_task(task_id)),
+        }
+        match &self.provisioner {
+            Some(provisioner) => provisioner.provision(task_id, headers, &self.tasks, now()).await,
+            None => Err(unrecognized_task(task_id)),
+        }
+    }
+
+    /// Lets a request for an unknown task pass only with a token of some task that might be joined: a
+    /// stranger must neither make us remember a task nor have us read the log.
+    fn check_stranger(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
+        let by_recipes = self.recipes.as_ref().map(|recipes| recipes.check(peer, headers));
+        match (by_recipes, &self.provisioner) {
+            (Some(Ok(())), _) | (None, None) => Ok(()),
+            (_, Some(provisioner)) => provisioner.check(peer, headers),
+            (Some(refused), None) => refused,
         }
     }
 
@@ -125,11 +163,8 @@ impl Aggregator {
         peer: Peer,
     ) -> Result<Arc<ServedTask>, Failure> {
         let known = self.tasks.task(&http::parse_task_id(task_id)?);
-        if known.is_none()
-            && let Some(provisioner) = &self.provisioner
-        {
-            // A stranger must not make us remember a task.
-            provisioner.check(peer, headers)?;
+        if known.is_none() {
+            self.check_stranger(peer, headers)?;
         }
         let task = self.task(task_id, headers).await?;
         peer.token(&task).ok_or(Failure::Forbidden)?.check(headers)?;
@@ -149,6 +184,15 @@ impl Aggregator {
     /// The path of a resource of a task, for `Location`.
     pub(crate) fn path(&self, task: &ServedTask, resource: &str) -> String {
         format!("{}/tasks/{}/{resource}", self.base_path, task.id())
+    }
+
+    /// What it shows its operator.
+    pub(crate) fn vitals(&self) -> Vitals {
+        Vitals {
+            health: Arc::clone(&self.health),
+            metrics: Arc::clone(&self.metrics),
+            drain_deadline: self.drain_deadline,
+        }
     }
 
     /// Notes that the store failed one of the loops.
@@ -177,6 +221,32 @@ pub(crate) async fn forget_tasks(
     for task_id in &config.forget_tasks {
         store.forget_task(*task_id).await?;
         tracing::info!(task = %task_id, "the data of a task under forget_tasks is deleted");
+    }
+    Ok(())
+}
+
+/// Tasks that were learned while a server ran can only be served with what they were learned by.
+async fn check_stored(config: &ServerConfig, store: &dyn TaskStore) -> Result<(), BindError> {
+    if config.taskprov.is_some() && !config.insecure_plain_tasks {
+        return Err(BindError::Config(
+            "taskprov announces plain DAP tasks, which need insecure_plain_tasks".into(),
+        ));
+    }
+    for (_, stored) in store.tasks().await? {
+        let (what, is_configured) = match stored {
+            StoredTask::Announced(_) => {
+                ("were announced by taskprov, and taskprov is", config.taskprov.is_some())
+            }
+            StoredTask::Recipe(_) => {
+                ("were learned from recipes, and recipes are", config.recipes.is_some())
+            }
+        };
+        if !is_configured {
+            return Err(BindError::Config(format!(
+                "the store holds tasks that {what} not configured any more: their reports would be \
+                 lost"
+            )));
+        }
     }
     Ok(())
 }
@@ -225,7 +295,7 @@ pub(crate) fn unrecognized_task(task_id: TaskId) -> Failure {
 }
 
 /// A base path begins with a slash and does not end with one; the empty one is fine.
-fn base_path(configured: &str) -> Result<String, BindError> {
+pub(crate) fn base_path(configured: &str) -> Result<String, BindError> {
     let path = configured.trim_end_matches('/');
     let fine = path.is_empty() || path.starts_with('/');
     let literal = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?#%".contains(&byte));

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::taskprov::TaskprovPolicy;
-use sotto_wire::TaskId;
+use sotto_protocol::trust::Trust;
 use sotto_wire::limits::{MAX_AGGREGATION_JOB_LEN, MAX_UPLOAD_REQUEST_LEN};
+use sotto_wire::{KeyName, TaskId, VerifierKey};
 
 use crate::auth::AuthToken;
 use crate::tasks::ServedTask;
@@ -75,6 +76,8 @@ pub struct ServerConfig {
     pub forget_tasks: Vec<TaskId>,
     /// Takes part in tasks that peers announce in the `DAP-Taskprov` header.
     pub taskprov: Option<TaskprovConfig>,
+    /// Takes part in recipes that a public log holds.
+    pub recipes: Option<RecipesConfig>,
     /// Serves plain DAP tasks, with no recipe behind them: devices then cannot check what they take
     /// part in.
     pub insecure_plain_tasks: bool,
@@ -108,6 +111,7 @@ impl ServerConfig {
             tasks: Vec::new(),
             forget_tasks: Vec::new(),
             taskprov: None,
+            recipes: None,
             insecure_plain_tasks: false,
             cpu_threads,
             cpu_queue: 4 * cpu_threads,
@@ -116,6 +120,46 @@ impl ServerConfig {
             drain_deadline: Duration::from_secs(10),
             retention_grace: Duration::from_secs(14 * 24 * 3600),
             hpke_config_max_age: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// How a log or a witness is reached.
+#[derive(Debug)]
+pub struct HttpConfig {
+    /// Where it listens. Port 0 lets the operating system choose.
+    pub listen: SocketAddr,
+    /// The path of the public URL, under which all resources lie. Empty for none.
+    pub base_path: String,
+    /// Certificates. Without them the listener speaks plain HTTP.
+    pub tls: Option<TlsConfig>,
+    /// Allows plain HTTP away from loopback: of either listener, and to witnesses.
+    pub insecure_http: bool,
+    /// Where `/livez`, `/readyz` and `/metrics` are served, in plain HTTP.
+    pub admin_listen: Option<SocketAddr>,
+    /// Bounds of connections.
+    pub connections: ConnectionLimits,
+    /// How long a body may take to arrive. One that trickles is given up earlier.
+    pub body_timeout: Duration,
+    /// Bytes that all bodies in flight may hold together.
+    pub max_body_memory: usize,
+    /// How long requests in flight may take once the server is told to end.
+    pub drain_deadline: Duration,
+}
+
+impl HttpConfig {
+    /// Defaults for everything but the address.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            base_path: String::new(),
+            tls: None,
+            insecure_http: false,
+            admin_listen: None,
+            connections: ConnectionLimits::default(),
+            body_timeout: Duration::from_secs(30),
+            max_body_memory: 32 * 1024 * 1024,
+            drain_deadline: Duration::from_secs(10),
         }
     }
 }
@@ -228,4 +272,36 @@ pub struct TaskprovConfig {
     pub collector_token: Option<Arc<AuthToken>>,
     /// Announced tasks at once. Anybody can announce one with an upload.
     pub max_tasks: usize,
+}
+
+/// How an aggregator takes part in the recipes of a public log.
+#[derive(Debug)]
+pub struct RecipesConfig {
+    /// What it takes on trust. It checks recipes as a device with these anchors would.
+    pub trust: Trust,
+    /// The operator of this aggregator: recipes name it.
+    pub operator: KeyName,
+    /// The URL of this aggregator in the spelling of the recipes.
+    pub public_url: String,
+    /// Where the files of the log lie.
+    pub log_url: String,
+    /// PEM certificates that may vouch for the log, beside those of the operating system.
+    pub log_certificates: Option<Vec<u8>>,
+    /// The secret shared with the other aggregator, from which verification keys are derived.
+    pub verify_key_init: Secret<[u8; 32]>,
+    /// Between leader and helper.
+    pub leader_token: Arc<AuthToken>,
+    /// Whose recipes are served.
+    pub authors: Vec<RecipeAuthor>,
+    /// How often the log is read.
+    pub poll: Duration,
+}
+
+/// An author whose recipes are served.
+#[derive(Debug)]
+pub struct RecipeAuthor {
+    /// Signs the recipes.
+    pub key: VerifierKey,
+    /// Between the author's collector and the leader; the helper has none.
+    pub collector_token: Option<Arc<AuthToken>>,
 }

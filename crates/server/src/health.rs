@@ -28,6 +28,20 @@ pub(crate) enum Concern {
     UnknownTask,
     /// Jobs were stopped because going on could count reports twice or not at all.
     JobsStopped,
+    /// A log has stopped for good.
+    LogHalted,
+    /// Witnesses do not cosign.
+    Witnesses,
+    /// The public log cannot be read: no new recipes.
+    LogUnreachable,
+    /// What the public log shows is not believed now: no new recipes.
+    LogRefused,
+    /// The public log has contradicted itself: no new recipes, for good.
+    LogForked,
+    /// The operator's newest logged key set names an HPKE key that the server does not hold.
+    HpkeKeyMissing,
+    /// None of the server's HPKE keys is in its operator's newest logged key set.
+    HpkeKeysUnlogged,
 }
 
 impl Concern {
@@ -40,6 +54,13 @@ impl Concern {
             Self::HelperRefuses => "helper_refuses",
             Self::UnknownTask => "unknown_task",
             Self::JobsStopped => "jobs_stopped",
+            Self::LogHalted => "log_halted",
+            Self::Witnesses => "witnesses",
+            Self::LogUnreachable => "log_unreachable",
+            Self::LogRefused => "log_refused",
+            Self::LogForked => "log_forked",
+            Self::HpkeKeyMissing => "hpke_key_missing",
+            Self::HpkeKeysUnlogged => "hpke_keys_unlogged",
         }
     }
 }
@@ -62,6 +83,8 @@ pub(crate) enum StoreWork {
     Collect,
     /// Deletes tasks.
     Forget,
+    /// Remembers recipes, and what their log has committed to.
+    Learn,
 }
 
 impl StoreWork {
@@ -91,7 +114,7 @@ struct Reason {
 impl Reason {
     fn is_blocking(&self, concern: Concern) -> bool {
         match concern {
-            Concern::Draining | Concern::BacklogFull => true,
+            Concern::Draining | Concern::BacklogFull | Concern::LogHalted => true,
             Concern::Store => self.raised.elapsed() < STORE_HOLD,
             _ => false,
         }

@@ -23,7 +23,7 @@ use crate::error::{BindError, RunError};
 use crate::problem::Failure;
 use crate::service::{self, Sockets};
 use crate::tasks::TaskRegistry;
-use crate::upkeep;
+use crate::{recipes, upkeep};
 
 /// How often a request is recomputed because the state changed under it.
 const MAX_CONFLICTS: usize = 8;
@@ -69,9 +69,12 @@ impl Helper {
         let Self { state, sockets } = self;
         let router = router(&state);
         let aggregator = Arc::clone(&state.aggregator);
-        service::serve(Arc::clone(&aggregator), sockets, router, shutdown, |loops| {
+        service::serve(aggregator.vitals(), sockets, router, shutdown, |loops| {
             let store = Arc::clone(&state.store);
             loops.spawn("store check", metrics::run(Arc::clone(&state), loops.shutdown()));
+            if aggregator.recipes.is_some() {
+                loops.spawn("recipes", recipes::run(Arc::clone(&aggregator), loops.shutdown()));
+            }
             loops.spawn("upkeep", upkeep::run(aggregator, store, loops.shutdown()));
         })
         .await

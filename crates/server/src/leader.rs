@@ -35,7 +35,7 @@ use crate::peer::HelperClient;
 use crate::problem::Failure;
 use crate::service::{self, Loops, Sockets};
 use crate::tasks::{ServedTask, TaskRegistry};
-use crate::upkeep;
+use crate::{recipes, upkeep};
 
 /// Resources of the helper that wait to be deleted. More are forgotten: the helper deletes them
 /// itself with the batch.
@@ -110,7 +110,7 @@ impl Leader {
         let Self { state, sockets, deletions } = self;
         let router = router(&state);
         let aggregator = Arc::clone(&state.aggregator);
-        service::serve(aggregator, sockets, router, shutdown, |loops| {
+        service::serve(aggregator.vitals(), sockets, router, shutdown, |loops| {
             start_loops(&state, deletions, loops);
         })
         .await
@@ -185,6 +185,9 @@ fn start_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, lo
     }
     loops.spawn("deletion", delete_loop(Arc::clone(state), deletions, loops.shutdown()));
     loops.spawn("load", metrics::run(Arc::clone(state), loops.shutdown()));
+    if state.aggregator.recipes.is_some() {
+        loops.spawn("recipes", recipes::run(Arc::clone(&state.aggregator), loops.shutdown()));
+    }
     let store = Arc::clone(&state.store);
     loops.spawn("upkeep", upkeep::run(Arc::clone(&state.aggregator), store, loops.shutdown()));
 }

@@ -1,8 +1,9 @@
-//! Sotto's leader and helper over HTTP.
+//! Sotto's roles over HTTP: leader and helper, log and witness.
 //!
-//! [`Leader`] and [`Helper`] are servers around the pure steps of `sotto_protocol` and the verbs of
-//! `sotto_store`: a handler decodes, loads, calls one function, commits and encodes. Both are bound
-//! first, which checks everything that can be checked, and then run until they are told to end.
+//! [`Leader`], [`Helper`], [`Log`] and [`Witness`] are servers around the pure steps of
+//! `sotto_protocol` and the verbs of `sotto_store`: a handler decodes, loads, calls one function, commits
+//! and encodes. All are bound first, which checks everything that can be checked, and then run until
+//! they are told to end.
 //!
 //! Left to others: reading configuration files and catching signals (the program), what a message
 //! means (`sotto_protocol`), what is durable when (`sotto_store`).
@@ -17,22 +18,27 @@ mod helper;
 mod http;
 mod leader;
 mod listener;
+mod log;
 mod metrics;
 mod peer;
 mod pool;
 mod problem;
 mod provision;
+mod recipes;
 mod service;
 mod shutdown;
 mod tasks;
 mod upkeep;
+mod witness;
 
 pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{
-    AggregationConfig, BodyLimits, ConnectionLimits, HelperConfig, LeaderConfig, ServerConfig,
-    TaskprovConfig, TlsConfig,
+    AggregationConfig, BodyLimits, ConnectionLimits, HelperConfig, HttpConfig, LeaderConfig,
+    RecipeAuthor, RecipesConfig, ServerConfig, TaskprovConfig, TlsConfig,
 };
 pub use error::{BindError, RunError, TaskRefused};
 pub use helper::Helper;
 pub use leader::Leader;
+pub use log::{Log, LogConfig};
 pub use tasks::{ServedTask, TaskRegistry};
+pub use witness::{Witness, WitnessConfig};

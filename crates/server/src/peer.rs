@@ -130,25 +130,7 @@ pub(crate) struct HelperClient {
 impl HelperClient {
     /// `certificates` (PEM) may vouch for helpers beside those of the operating system.
     pub(crate) fn new(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
-        // Idle connections end before a server of ours ends them, so that no request is lost to
-        // a connection that is just being closed.
-        let builder = || {
-            Client::builder()
-                .connect_timeout(timeout.min(Duration::from_secs(5)))
-                .pool_idle_timeout(Duration::from_secs(15))
-                .redirect(reqwest::redirect::Policy::none())
-                .no_proxy()
-        };
-        let certificates = match certificates {
-            Some(pem) => Certificate::from_pem_bundle(pem)
-                .map_err(|_| Fault("the helper's certificates are not PEM certificates".into()))?,
-            None => Vec::new(),
-        };
-        let http = builder().tls_certs_merge(certificates).build().or_else(|_| {
-            tracing::warn!("the operating system has no root certificates: no HTTPS to helpers");
-            builder().tls_certs_only([]).build()
-        });
-        Ok(Self { http: http.map_err(|error| Fault(error.to_string()))?, timeout })
+        Ok(Self { http: client(timeout, certificates)?, timeout })
     }
 
     /// Creates a resource and returns its content, waiting for it if the helper is asynchronous.
@@ -231,6 +213,30 @@ impl HelperClient {
     }
 }
 
+/// A client for requests to other servers. `certificates` (PEM) may vouch for them beside those of the
+/// operating system.
+pub(crate) fn client(timeout: Duration, certificates: Option<&[u8]>) -> Result<Client, Fault> {
+    // Idle connections end before a server of ours ends them, so that no request is lost to
+    // a connection that is just being closed.
+    let builder = || {
+        Client::builder()
+            .connect_timeout(timeout.min(Duration::from_secs(5)))
+            .pool_idle_timeout(Duration::from_secs(15))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+    };
+    let certificates = match certificates {
+        Some(pem) => Certificate::from_pem_bundle(pem)
+            .map_err(|_| Fault("the peers' certificates are not PEM certificates".into()))?,
+        None => Vec::new(),
+    };
+    let http = builder().tls_certs_merge(certificates).build().or_else(|_| {
+        tracing::warn!("the operating system has no root certificates: no HTTPS to peers");
+        builder().tls_certs_only([]).build()
+    });
+    http.map_err(|error| Fault(error.to_string()))
+}
+
 /// A 2xx answer. An empty body means "not ready" (DAP, "Asynchronous Request Handling").
 struct Answer {
     headers: HeaderMap,
@@ -255,11 +261,19 @@ fn with_step(mut url: Url, resource: Resource) -> Url {
     url
 }
 
-async fn read(mut response: Response, limit: usize) -> Result<Bytes, PeerError> {
+async fn read(response: Response, limit: usize) -> Result<Bytes, PeerError> {
+    read_answer(response, limit).await.map_err(PeerError::Unreachable)
+}
+
+/// The body of an answer, of at most `limit` bytes; else a word for why not.
+pub(crate) async fn read_answer(
+    mut response: Response,
+    limit: usize,
+) -> Result<Bytes, &'static str> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(transport)? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| transport_word(&error))? {
         if body.len() + chunk.len() > limit {
-            return Err(PeerError::Unreachable("broken_answer"));
+            return Err("broken_answer");
         }
         body.extend_from_slice(&chunk);
     }
@@ -278,15 +292,20 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
-/// The error itself may hold the helper's address: only its kind goes further.
 fn transport(error: reqwest::Error) -> PeerError {
-    PeerError::Unreachable(if error.is_timeout() {
+    PeerError::Unreachable(transport_word(&error))
+}
+
+/// A word for an error of transport. The error itself may hold the peer's address: only its kind goes
+/// further.
+pub(crate) fn transport_word(error: &reqwest::Error) -> &'static str {
+    if error.is_timeout() {
         "timeout"
     } else if error.is_connect() {
         "connect"
     } else {
         "broken_answer"
-    })
+    }
 }
 
 /// Whether the helper's refusal of a first request guarantees that it committed nothing: DAP has it

@@ -47,6 +47,10 @@ pub(crate) enum Failure {
     Conflict(&'static str),
     /// The state kept changing under the request.
     Contended,
+    /// Refused with this status, in words.
+    Refused(StatusCode, String),
+    /// Not now: in words, and when to ask again.
+    Unavailable(String, Duration),
     /// A stored problem, given again.
     Stored {
         /// The `type` member.
@@ -105,6 +109,10 @@ impl Failure {
             }
             Self::Conflict(detail) => plain(StatusCode::CONFLICT, detail),
             Self::Contended => unavailable("The batch is being changed by others."),
+            Self::Refused(status, detail) => plain(status, &detail),
+            Self::Unavailable(detail, pause) => {
+                retry_after(plain(StatusCode::SERVICE_UNAVAILABLE, &detail), pause)
+            }
             Self::Stored { problem, detail, task_id } => stored_response(problem, &detail, task_id),
         }
     }
@@ -189,8 +197,12 @@ fn unavailable(detail: &str) -> Response {
     retry(plain(StatusCode::SERVICE_UNAVAILABLE, detail))
 }
 
-fn retry(mut response: Response) -> Response {
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_SOON.as_secs()));
+fn retry(response: Response) -> Response {
+    retry_after(response, RETRY_SOON)
+}
+
+fn retry_after(mut response: Response, pause: Duration) -> Response {
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(pause.as_secs().max(1)));
     response
 }
 

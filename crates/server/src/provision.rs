@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use sotto_protocol::taskprov::{opt_in, restore};
 use sotto_protocol::{Abort, AggregatorTask, Moment, TaskError};
-use sotto_store::TaskStore;
+use sotto_store::{StoredTask, TaskStore};
 use sotto_wire::{Decode, ProblemType, Role, TaskConfiguration, TaskId, taskprov};
 use tokio::sync::Mutex;
 
@@ -41,7 +41,8 @@ impl Provisioner {
         }
         let stored = store.tasks().await?;
         let provisioner = Self { role, config, store, joining: Mutex::default() };
-        for (task_id, configuration) in stored {
+        for (task_id, stored) in stored {
+            let StoredTask::Announced(configuration) = stored else { continue };
             let refused = |error| TaskRefused::Stored { task_id, error };
             let configuration = TaskConfiguration::from_bytes(&configuration)
                 .map_err(|_| refused(TaskError::Invalid("its configuration does not decode")))?;
@@ -69,23 +70,21 @@ impl Provisioner {
         tasks: &TaskRegistry,
         now: Moment,
     ) -> Result<Arc<ServedTask>, Failure> {
-        // A header that is no byte sequence is ignored, as if it were absent.
-        let announced = headers
-            .get(taskprov::HEADER)
-            .and_then(|value| taskprov::parse_header(value.to_str().ok()?).ok())
-            .ok_or_else(|| unrecognized_task(task_id))?;
+        let announced = announced(headers).ok_or_else(|| unrecognized_task(task_id))?;
         let _turn = self.joining.lock().await;
         if let Some(task) = tasks.task(&task_id) {
             return Ok(task);
         }
         let task = opt_in(&task_id, &announced, &self.config.policy, now)?;
         let opt_out = |detail: &str| Abort::new(ProblemType::InvalidTask, detail).for_task(task_id);
-        let joined = tasks.all().iter().filter(|task| task.aggregator().taskprov).count();
+        let in_band =
+            |task: &&Arc<ServedTask>| task.aggregator().taskprov && task.recipe().is_none();
+        let joined = tasks.all().iter().filter(in_band).count();
         if joined >= self.config.max_tasks {
             return Err(opt_out("This aggregator takes part in no more tasks.").into());
         }
         let task = self.served(task).map_err(|refused| opt_out(&refused.to_string()))?;
-        self.store.put_task(task_id, announced).await?;
+        self.store.put_task(task_id, StoredTask::Announced(announced)).await?;
         tasks.add(task).map_err(|refused| opt_out(&refused.to_string()))?;
         tracing::info!(task = %task_id, "joined a task that was announced in band");
         tasks.task(&task_id).ok_or_else(|| unrecognized_task(task_id))
@@ -101,6 +100,13 @@ impl Provisioner {
             _ => ServedTask::helper(task, leader_token),
         }
     }
+}
+
+/// The task configuration that a request announces. A header that is no byte sequence is ignored, as
+/// if it were absent.
+pub(crate) fn announced(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let value = headers.get(taskprov::HEADER)?;
+    taskprov::parse_header(value.to_str().ok()?).ok()
 }
 
 impl std::fmt::Debug for Provisioner {

@@ -9,17 +9,57 @@ use axum::response::Response;
 use tokio::task::JoinSet;
 
 use crate::admin::{self, Admin};
-use crate::aggregator::Aggregator;
-use crate::config::ServerConfig;
+use crate::config::{ConnectionLimits, HttpConfig, ServerConfig, TlsConfig};
 use crate::error::{BindError, RunError};
-use crate::health::Concern;
+use crate::health::{Concern, Health};
 use crate::listener::Listener;
-use crate::metrics::RouteMetrics;
+use crate::metrics::{MetricsRegistry, RouteMetrics};
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
 
 /// How long the operator's requests may take at the very end.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
+
+/// What the configurations of all roles say about their sockets.
+pub(crate) struct Endpoint<'a> {
+    listen: SocketAddr,
+    admin_listen: Option<SocketAddr>,
+    tls: Option<&'a TlsConfig>,
+    insecure_http: bool,
+    connections: &'a ConnectionLimits,
+}
+
+impl<'a> From<&'a ServerConfig> for Endpoint<'a> {
+    fn from(config: &'a ServerConfig) -> Self {
+        Self {
+            listen: config.listen,
+            admin_listen: config.admin_listen,
+            tls: config.tls.as_ref(),
+            insecure_http: config.insecure_http,
+            connections: &config.connections,
+        }
+    }
+}
+
+impl<'a> From<&'a HttpConfig> for Endpoint<'a> {
+    fn from(config: &'a HttpConfig) -> Self {
+        Self {
+            listen: config.listen,
+            admin_listen: config.admin_listen,
+            tls: config.tls.as_ref(),
+            insecure_http: config.insecure_http,
+            connections: &config.connections,
+        }
+    }
+}
+
+/// What every server shows its operator, and how long it drains.
+#[derive(Clone)]
+pub(crate) struct Vitals {
+    pub(crate) health: Arc<Health>,
+    pub(crate) metrics: Arc<MetricsRegistry>,
+    pub(crate) drain_deadline: Duration,
+}
 
 /// The bound sockets of a server.
 pub(crate) struct Sockets {
@@ -28,15 +68,11 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub(crate) async fn bind(config: &ServerConfig) -> Result<Self, BindError> {
-        let limits = &config.connections;
-        let main = Listener::bind(
-            config.listen,
-            config.tls.as_ref(),
-            config.insecure_http,
-            limits.clone(),
-        )
-        .await?;
+    pub(crate) async fn bind<'a>(config: impl Into<Endpoint<'a>>) -> Result<Self, BindError> {
+        let config = config.into();
+        let limits = config.connections;
+        let main =
+            Listener::bind(config.listen, config.tls, config.insecure_http, limits.clone()).await?;
         let admin = match config.admin_listen {
             // Counts and reasons only, but nothing that others should read on the way.
             Some(address) if !config.insecure_http && !address.ip().is_loopback() => {
@@ -78,7 +114,7 @@ impl Loops {
 /// Serves until `stop` resolves, then drains: no new connections, requests in flight finish within
 /// the deadline, loops end at once. Dropping the future ends everything on the spot.
 pub(crate) async fn serve(
-    aggregator: Arc<Aggregator>,
+    vitals: Vitals,
     sockets: Sockets,
     router: Router,
     stop: impl Future<Output = ()>,
@@ -86,14 +122,14 @@ pub(crate) async fn serve(
 ) -> Result<(), RunError> {
     let (trigger, signal) = shutdown::channel();
     let (admin_trigger, admin_signal) = shutdown::channel();
-    let drain = aggregator.drain_deadline;
+    let drain = vitals.drain_deadline;
     let mut loops = Loops { set: JoinSet::new(), shutdown: signal.clone() };
     start_loops(&mut loops);
 
     // The operator can still ask while the server drains.
     let mut admin = JoinSet::new();
     if let Some(listener) = sockets.admin {
-        let (health, metrics) = (Arc::clone(&aggregator.health), Arc::clone(&aggregator.metrics));
+        let (health, metrics) = (Arc::clone(&vitals.health), Arc::clone(&vitals.metrics));
         let router = admin::router(Admin { health, metrics });
         admin.spawn(listener.serve(router, admin_signal, ADMIN_DRAIN));
     }
@@ -104,7 +140,7 @@ pub(crate) async fn serve(
         () = stop => Ok(()),
         failed = first_failure(&mut loops.set) => Err(failed),
     };
-    aggregator.health.raise(Concern::Draining, "the server is ending");
+    vitals.health.raise(Concern::Draining, "the server is ending");
     trigger.begin();
     while main.join_next().await.is_some() {}
     let ended = async { while loops.set.join_next().await.is_some() {} };

@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderValue;
 use reqwest::Url;
-use sotto_protocol::AggregatorTask;
-use sotto_wire::{Role, TaskId, taskprov};
+use sotto_protocol::{Abort, AggregatorTask};
+use sotto_wire::recipe::Recipe;
+use sotto_wire::{Interval, ProblemType, Role, TaskId, taskprov};
 
 use crate::auth::AuthToken;
 use crate::error::TaskRefused;
@@ -19,6 +20,7 @@ pub struct ServedTask {
     leader_token: Arc<AuthToken>,
     collector_token: Option<Arc<AuthToken>>,
     helper: Option<HelperEndpoint>,
+    recipe: Option<Arc<Recipe>>,
 }
 
 impl ServedTask {
@@ -40,6 +42,7 @@ impl ServedTask {
             leader_token,
             collector_token: Some(collector_token),
             helper: Some(helper),
+            recipe: None,
         })
     }
 
@@ -51,7 +54,30 @@ impl ServedTask {
         if aggregator.role != Role::Helper {
             return Err(TaskRefused::OtherRole(*aggregator.task.id()));
         }
-        Ok(Self { aggregator, leader_token, collector_token: None, helper: None })
+        Ok(Self { aggregator, leader_token, collector_token: None, helper: None, recipe: None })
+    }
+
+    /// The same as the task of a recipe, whose terms it keeps.
+    pub(crate) fn of_recipe(self, recipe: Arc<Recipe>) -> Self {
+        Self { recipe: Some(recipe), ..self }
+    }
+
+    /// The recipe behind the task; none behind a plain one.
+    pub(crate) fn recipe(&self) -> Option<&Arc<Recipe>> {
+        self.recipe.as_ref()
+    }
+
+    /// Refuses a batch interval that is longer than the recipe lets any release be. Leader-selected
+    /// batches have no interval before they are closed: they are not bounded by this.
+    pub(crate) fn check_window(&self, interval: &Interval) -> Result<(), Abort> {
+        let Some(recipe) = &self.recipe else { return Ok(()) };
+        let precision = self.aggregator.task.configuration().time_precision();
+        let longest = recipe.when.max_window_s;
+        if interval.duration().as_seconds(precision) <= longest {
+            return Ok(());
+        }
+        let detail = format!("The interval is longer than the {longest} s of the recipe.");
+        Err(Abort::new(ProblemType::BatchInvalid, detail).for_task(*self.id()))
     }
 
     /// The task's id.
@@ -121,11 +147,16 @@ impl HelperEndpoint {
 
     /// Whether what is sent there leaves the machine unencrypted.
     fn is_exposed(&self) -> bool {
-        let host = self.aggregation_jobs.host_str().unwrap_or_default();
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        let loopback = address.map_or(host == "localhost", |address| address.is_loopback());
-        self.aggregation_jobs.scheme() == "http" && !loopback
+        is_exposed(&self.aggregation_jobs)
     }
+}
+
+/// Whether what is sent to a URL leaves the machine unencrypted.
+pub(crate) fn is_exposed(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let loopback = address.map_or(host == "localhost", |address| address.is_loopback());
+    url.scheme() == "http" && !loopback
 }
 
 /// All tasks of a server. Tasks can be added while it runs.
@@ -152,11 +183,23 @@ impl TaskRegistry {
 
     /// Serves a task from now on. It is not remembered over a restart.
     pub fn add(&self, task: ServedTask) -> Result<(), TaskRefused> {
+        self.check(&task)?;
+        let id = *task.id();
+        let mut tasks = self.tasks.write().unwrap_or_else(PoisonError::into_inner);
+        if tasks.contains_key(&id) {
+            return Err(TaskRefused::Exists(id));
+        }
+        tasks.insert(id, Arc::new(task));
+        Ok(())
+    }
+
+    /// Whether a task may be served: what [`Self::add`] asks, but for its id.
+    pub(crate) fn check(&self, task: &ServedTask) -> Result<(), TaskRefused> {
         let id = *task.id();
         if task.aggregator.role != self.role {
             return Err(TaskRefused::OtherRole(id));
         }
-        if !self.insecure_plain_tasks {
+        if task.recipe.is_none() && !self.insecure_plain_tasks {
             return Err(TaskRefused::Plain(id));
         }
         if self.role == Role::Leader && task.collector_token.is_none() {
@@ -166,11 +209,6 @@ impl TaskRegistry {
             let reason = "its URL is plain HTTP away from loopback, which needs insecure_http";
             return Err(TaskRefused::HelperUrl { task_id: id, reason });
         }
-        let mut tasks = self.tasks.write().unwrap_or_else(PoisonError::into_inner);
-        if tasks.contains_key(&id) {
-            return Err(TaskRefused::Exists(id));
-        }
-        tasks.insert(id, Arc::new(task));
         Ok(())
     }
 

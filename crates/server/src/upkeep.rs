@@ -8,6 +8,7 @@ use sotto_store::TaskStore;
 
 use crate::aggregator::Aggregator;
 use crate::health::StoreWork;
+use crate::metrics::MetricsRegistry;
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
 
@@ -43,6 +44,18 @@ pub(crate) async fn run(
                 }
             }
         }
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(UPKEEP_PAUSE) => {}
+        }
+    }
+}
+
+/// Folds metrics together, for servers that have nothing else to do now and then.
+pub(crate) async fn fold_metrics(metrics: Arc<MetricsRegistry>, mut shutdown: Shutdown) {
+    loop {
+        metrics.upkeep();
         tokio::select! {
             biased;
             () = shutdown.begun() => return,

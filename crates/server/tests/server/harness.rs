@@ -207,7 +207,7 @@ pub(crate) struct Pair {
     pub(crate) helper_store: Arc<dyn HelperStore>,
     pub(crate) http: Client,
     pub(crate) rng: ChaCha20Rng,
-    _folder: Option<tempfile::TempDir>,
+    pub(crate) _folder: Option<tempfile::TempDir>,
 }
 
 impl Pair {

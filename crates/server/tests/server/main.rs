@@ -7,6 +7,8 @@ mod backlog;
 mod collection;
 mod harness;
 mod helper;
+mod public_log;
+mod recipes;
 mod requests;
 mod retention;
 mod secrecy;

@@ -36,7 +36,7 @@ fn config(role: Role, leader: &str, helper: &str) -> TaskprovConfig {
 }
 
 /// A free port on loopback, for URLs that must be known before a server is bound.
-fn free_address() -> std::net::SocketAddr {
+pub(crate) fn free_address() -> std::net::SocketAddr {
     std::net::TcpListener::bind(LOOPBACK).unwrap().local_addr().unwrap()
 }
 

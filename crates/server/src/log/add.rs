@@ -1,0 +1,107 @@
+//! `POST add`: an entry in, the proof that it is public out.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::Response;
+use sotto_protocol::Fault;
+use sotto_protocol::log::Reader;
+use sotto_protocol::log::admit::{Refused, check_entry};
+use sotto_store::{FolderFetch, LogDirError};
+use sotto_wire::{Entry, EntryId};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::oneshot;
+
+use super::LogState;
+use super::desk::first_proof;
+use super::sequencer::{NotPublished, Submission};
+use crate::problem::{Failure, RETRY_SOON};
+use crate::service::answer;
+
+/// The longest body. An entry has one byte less.
+const MAX_BODY: usize = 64 * 1024;
+
+pub(super) async fn post(State(state): State<Arc<LogState>>, body: Body) -> Response {
+    let response = answer(&state.metrics.add, async {
+        // Counted against the memory for bodies until the answer: a waiting entry takes memory, too.
+        let body = state.bodies.read(body, MAX_BODY).await?;
+        let entry = Entry::parse(body.bytes()).map_err(|error| {
+            Failure::Refused(StatusCode::BAD_REQUEST, format!("This is no entry: {error}."))
+        })?;
+        check_entry(&state.rules, &entry).map_err(|refused| refusal(&refused))?;
+        // Those who ask again get their answer also while nothing can be published.
+        if let Some(proof) = published(&state, entry.id()).await? {
+            state.metrics.known.increment(1);
+            return Ok(proof_response(proof));
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.inbox.try_send(Submission { entry, answer: sender }).map_err(|error| {
+            let detail = match error {
+                TrySendError::Full(_) => "Too many entries wait already.",
+                TrySendError::Closed(_) => "The log is ending.",
+            };
+            Failure::Unavailable(detail.to_owned(), RETRY_SOON)
+        })?;
+        let outcome = receiver.await.unwrap_or(Err(NotPublished::Trouble));
+        outcome.map(proof_response).map_err(failure)
+    })
+    .await;
+    if response.status().is_client_error() {
+        state.metrics.refused.increment(1);
+    }
+    response
+}
+
+/// The proof of an entry that is public already, from the public files alone.
+async fn published(state: &LogState, id: EntryId) -> Result<Option<Vec<u8>>, Failure> {
+    let public = state.public.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let mut reader = Reader::new(FolderFetch::new(public));
+        let Some(index) = reader.find(&id)? else { return Ok(None) };
+        first_proof(&mut reader, index).map(|proof| Some(proof.to_bytes()))
+    });
+    let found = found.await.map_err(|error| Fault(error.to_string()))?;
+    found.map_err(|error| trouble(&error.into()))
+}
+
+fn refusal(refused: &Refused) -> Failure {
+    let status = match refused {
+        Refused::Signature(_) | Refused::NotListed(_) => StatusCode::FORBIDDEN,
+        Refused::ExtraSignature | Refused::OtherLog(_) => StatusCode::BAD_REQUEST,
+        Refused::Outdated => StatusCode::CONFLICT,
+    };
+    Failure::Refused(status, format!("The log does not take this entry: {refused}."))
+}
+
+fn failure(reason: NotPublished) -> Failure {
+    match reason {
+        NotPublished::Outdated => refusal(&Refused::Outdated),
+        NotPublished::NoQuorum(pause) => Failure::Unavailable(
+            "Not enough witnesses answer. An entry that waits for them keeps its place: submit the same \
+             bytes again."
+                .to_owned(),
+            pause,
+        ),
+        NotPublished::Halted(reason, pause) => {
+            Failure::Unavailable(format!("The log has stopped for good: {reason}."), pause)
+        }
+        NotPublished::Trouble => {
+            Failure::Unavailable("The log has trouble of its own.".to_owned(), RETRY_SOON)
+        }
+    }
+}
+
+fn trouble(error: &LogDirError) -> Failure {
+    tracing::error!(%error, "the log's files failed");
+    failure(NotPublished::Trouble)
+}
+
+fn proof_response(proof: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(proof));
+    let media_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}

@@ -1,0 +1,80 @@
+//! The folder of the log, used from tasks that must not wait for the disk themselves.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sotto_protocol::log::{Reader, ReaderError};
+use sotto_store::{FolderFetch, LogDir, LogDirError};
+use sotto_wire::{Note, TlogProof, TreeHash};
+
+/// The folder. One piece of work at a time, each on a thread that may wait.
+#[derive(Clone, Debug)]
+pub(super) struct Desk(Arc<Mutex<LogDir>>);
+
+impl Desk {
+    pub(super) fn new(dir: LogDir) -> Self {
+        Self(Arc::new(Mutex::new(dir)))
+    }
+
+    /// Does some work.
+    pub(super) async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut LogDir) -> Result<T, LogDirError> + Send + 'static,
+    ) -> Result<T, LogDirError> {
+        let dir = Arc::clone(&self.0);
+        let done = tokio::task::spawn_blocking(move || {
+            // The folder knows by itself that a step was not finished and then reads its files again.
+            let mut dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
+            work(&mut dir)
+        });
+        done.await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+    }
+
+    /// Resolves once no other task or thread has the folder.
+    pub(super) async fn released(&self) {
+        while Arc::strong_count(&self.0) > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// The consistency proof between two sizes of the signed tree.
+    pub(super) async fn consistency(
+        &self,
+        old: u64,
+        new: u64,
+    ) -> Result<Vec<TreeHash>, LogDirError> {
+        self.with(move |dir| dir.consistency(old, new)).await
+    }
+
+    /// Proof bundles, encoded, of published entries: of those from `new` on under `published`, of
+    /// others under the checkpoint that first covered them, which proves their age.
+    pub(super) async fn proofs(
+        &self,
+        indices: Vec<u64>,
+        new: u64,
+        published: Note,
+    ) -> Result<Vec<Vec<u8>>, LogDirError> {
+        self.with(move |dir| {
+            let mut reader = Reader::new(FolderFetch::new(dir.public()));
+            let proof = |index: u64| {
+                let proof = match index >= new {
+                    true => reader.proof(index, &published),
+                    false => first_proof(&mut reader, index),
+                };
+                Ok(proof?.to_bytes())
+            };
+            indices.into_iter().map(proof).collect()
+        })
+        .await
+    }
+}
+
+/// The proof of an entry under the checkpoint that first covered it.
+pub(super) fn first_proof(
+    reader: &mut Reader<FolderFetch>,
+    index: u64,
+) -> Result<TlogProof, ReaderError> {
+    let checkpoint = reader.first_checkpoint(index)?;
+    reader.proof(index, &checkpoint)
+}

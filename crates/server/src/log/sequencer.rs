@@ -1,0 +1,521 @@
+//! The one writer of a log: gathers entries, stages them, has the tree witnessed, publishes.
+//!
+//! Nothing new is staged while a signed tree waits for its witnesses: whoever submits then is asked to come
+//! again. Nothing is staged either before a quorum has confirmed, since the start, that it has seen
+//! nothing newer than this folder: a log that was set back to an old copy must learn of it
+//! before it signs another tree of a size that it signed already. If any witness ever shows more than
+//! this log signed, the log stops for good.
+//!
+//! At the start there is always a checkpoint to show, that of the empty tree if nothing else, so that a
+//! log whose folder was lost learns of it as well.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sotto_protocol::log::witnessing::{Cosigned, Halt, Next};
+use sotto_store::{LogDir, LogDirError, Placed, Staged};
+use sotto_wire::{Entry, Note, NoteSignature, TlogPolicy};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::config::LogConfig;
+use super::desk::Desk;
+use super::metrics::LogMetrics;
+use super::witnesses::{Heard, Shown, WitnessPool};
+use crate::aggregator::now;
+use crate::health::{Concern, Health, StoreWork};
+use crate::shutdown::Shutdown;
+
+/// When to ask a log again that has stopped for good.
+const HALTED_PAUSE: Duration = Duration::from_secs(3600);
+
+/// An entry that is well-formed and signed, and who waits for its proof.
+#[derive(Debug)]
+pub(super) struct Submission {
+    pub(super) entry: Entry,
+    /// For the proof bundle, encoded.
+    pub(super) answer: Answer,
+}
+
+type Answer = oneshot::Sender<Result<Vec<u8>, NotPublished>>;
+
+/// Why a submission has no proof.
+#[derive(Clone, Debug)]
+pub(super) enum NotPublished {
+    /// The name is taken, or the sequence number not new.
+    Outdated,
+    /// Too few witnesses answer; when to ask again.
+    NoQuorum(Duration),
+    /// The log has stopped for good, and why.
+    Halted(String, Duration),
+    /// The disk failed.
+    Trouble,
+}
+
+/// A signed tree on its way to the public.
+#[derive(Debug)]
+struct Round {
+    shown: Shown,
+    /// Whether it is published already and only gets newer cosignatures.
+    is_renewal: bool,
+    /// The cosignatures of this round, by the number of the witness.
+    fresh: BTreeMap<usize, NoteSignature>,
+}
+
+impl Round {
+    fn new(staged: Staged, is_renewal: bool) -> Self {
+        let Staged { note, from, size, .. } = staged;
+        Self { shown: Shown { note, from, size }, is_renewal, fresh: BTreeMap::new() }
+    }
+}
+
+/// What came of a round.
+enum Outcome {
+    /// Published under this note.
+    Published(Note),
+    Not(NotPublished),
+}
+
+pub(super) struct Sequencer {
+    desk: Desk,
+    policy: TlogPolicy,
+    witnesses: WitnessPool,
+    inbox: mpsc::Receiver<Submission>,
+    signed_size: Arc<AtomicU64>,
+    metrics: Arc<LogMetrics>,
+    health: Arc<Health>,
+    batch_delay: Duration,
+    max_batch: usize,
+    refresh: Duration,
+    backoff: Backoff,
+    /// The signed tree that is not published yet.
+    open: Option<Round>,
+    /// Whether a quorum has confirmed since the start that it knows of nothing newer.
+    confirmed: bool,
+    halted: Option<String>,
+    published: Option<Note>,
+    /// Witnesses that had not answered when their cosignatures were no longer needed.
+    stragglers: JoinSet<Heard>,
+    /// Their cosignatures under the published note, for when it is renewed.
+    late: BTreeMap<usize, NoteSignature>,
+    /// When the open round is tried again, or the published checkpoint renewed.
+    due: Instant,
+}
+
+impl Sequencer {
+    pub(super) fn new(
+        config: LogConfig,
+        dir: LogDir,
+        witnesses: WitnessPool,
+        inbox: mpsc::Receiver<Submission>,
+        signed_size: Arc<AtomicU64>,
+        metrics: Arc<LogMetrics>,
+        health: Arc<Health>,
+    ) -> Self {
+        Self {
+            witnesses,
+            inbox,
+            signed_size,
+            metrics,
+            health,
+            batch_delay: config.batch_delay,
+            max_batch: config.max_batch.clamp(1, sotto_store::MAX_BATCH),
+            refresh: config.refresh.max(Duration::from_secs(1)),
+            backoff: Backoff::new(config.min_backoff, config.max_backoff),
+            policy: config.policy,
+            open: None,
+            confirmed: false,
+            halted: None,
+            published: dir.published().cloned(),
+            stragglers: JoinSet::new(),
+            late: BTreeMap::new(),
+            due: Instant::now(),
+            desk: Desk::new(dir),
+        }
+    }
+
+    /// Works until nobody can submit any more. Once the shutdown has begun it only answers those who wait.
+    pub(super) async fn run(mut self, mut shutdown: Shutdown) {
+        self.look_for_halt().await;
+        loop {
+            let (due, may_act) = (self.due, self.halted.is_none() && !shutdown.has_begun());
+            // A timer alone would let submissions overtake what is due: it may ring a little late.
+            if may_act && due <= Instant::now() {
+                // Nobody waits for it, so it may be dropped; the next start does the same.
+                tokio::select! {
+                    biased;
+                    () = shutdown.begun() => {}
+                    () = self.act() => {}
+                }
+                continue;
+            }
+            tokio::select! {
+                biased;
+                Some(heard) = self.stragglers.join_next() => {
+                    if let Ok(heard) = heard {
+                        self.hear_late(heard).await;
+                    }
+                }
+                () = tokio::time::sleep_until(due), if may_act => {}
+                submission = self.inbox.recv() => match submission {
+                    Some(first) => self.take(first).await,
+                    None => break,
+                },
+            }
+        }
+        // Whoever comes next finds the folder free.
+        self.stragglers.shutdown().await;
+        self.desk.released().await;
+    }
+
+    async fn look_for_halt(&mut self) {
+        let halted = self.desk.with(|dir| Ok(dir.halted().map(str::to_owned))).await;
+        if let Some(reason) = halted.ok().flatten() {
+            self.raise_halt(reason);
+        }
+    }
+
+    /// What is to be done without a submission: finish what is open, else renew what is published.
+    async fn act(&mut self) {
+        let round = match self.open.take() {
+            Some(round) => Ok(round),
+            None => self.desk.with(prepare).await,
+        };
+        match round {
+            Ok(round) => {
+                self.signed_size.fetch_max(round.shown.size, Ordering::AcqRel);
+                if let Outcome::Published(_) = self.witness(round).await {
+                    self.write_index().await;
+                }
+            }
+            Err(error) => self.trouble(&error),
+        }
+    }
+
+    /// Takes a submission, together with those that come within the delay.
+    async fn take(&mut self, first: Submission) {
+        if let Some(obstacle) = self.obstacle() {
+            let _ = first.answer.send(Err(obstacle));
+            return;
+        }
+        let deadline = Instant::now() + self.batch_delay;
+        let mut batch = vec![first];
+        while batch.len() < self.max_batch {
+            match tokio::time::timeout_at(deadline, self.inbox.recv()).await {
+                Ok(Some(submission)) => batch.push(submission),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.append(batch).await;
+    }
+
+    /// Why nothing can be appended now.
+    fn obstacle(&self) -> Option<NotPublished> {
+        match &self.halted {
+            Some(reason) => Some(NotPublished::Halted(reason.clone(), HALTED_PAUSE)),
+            None if self.open.is_some() || !self.confirmed => Some(self.no_quorum()),
+            None => None,
+        }
+    }
+
+    fn no_quorum(&self) -> NotPublished {
+        NotPublished::NoQuorum(self.due.saturating_duration_since(Instant::now()))
+    }
+
+    async fn append(&mut self, batch: Vec<Submission>) {
+        let (entries, answers): (Vec<Entry>, Vec<Answer>) =
+            batch.into_iter().map(|submission| (submission.entry, submission.answer)).unzip();
+        let staged = match self.desk.with(move |dir| dir.stage(&entries)).await {
+            Ok(staged) => staged,
+            // An earlier step failed after the tree was signed: that one comes first.
+            Err(LogDirError::Unpublished) => {
+                self.confirmed = false;
+                self.due = Instant::now();
+                return refuse(answers, &self.no_quorum());
+            }
+            Err(LogDirError::Halted(reason)) => {
+                self.raise_halt(reason.clone());
+                return refuse(answers, &NotPublished::Halted(reason, HALTED_PAUSE));
+            }
+            Err(error) => {
+                self.trouble(&error);
+                return refuse(answers, &NotPublished::Trouble);
+            }
+        };
+        self.signed_size.fetch_max(staged.size, Ordering::AcqRel);
+        let mut waiting = Vec::new();
+        let mut new = 0;
+        for (placed, answer) in staged.placed.iter().zip(answers) {
+            match placed {
+                Placed::New(index) => {
+                    new += 1;
+                    waiting.push((*index, answer));
+                }
+                Placed::Known(index) => {
+                    self.metrics.known.increment(1);
+                    waiting.push((*index, answer));
+                }
+                Placed::Outdated => {
+                    let _ = answer.send(Err(NotPublished::Outdated));
+                }
+            }
+        }
+        let published = match (new, &self.published) {
+            (0, Some(note)) => Outcome::Published(note.clone()),
+            _ => self.witness(Round::new(staged.clone(), false)).await,
+        };
+        match published {
+            Outcome::Published(note) => {
+                self.metrics.appended.increment(new);
+                // Without anything new the whole tree is old.
+                let first_new = if new == 0 { staged.size } else { staged.from };
+                self.answer(waiting, first_new, note).await;
+                self.write_index().await;
+            }
+            Outcome::Not(reason) => {
+                refuse(waiting.into_iter().map(|(_, answer)| answer), &reason);
+            }
+        }
+    }
+
+    /// Gives everybody the proof of their entry.
+    async fn answer(&mut self, waiting: Vec<(u64, Answer)>, first_new: u64, published: Note) {
+        let indices = waiting.iter().map(|(index, _)| *index).collect();
+        match self.desk.proofs(indices, first_new, published).await {
+            Ok(proofs) => {
+                for ((_, answer), proof) in waiting.into_iter().zip(proofs) {
+                    let _ = answer.send(Ok(proof));
+                }
+            }
+            Err(error) => {
+                self.trouble(&error);
+                let answers = waiting.into_iter().map(|(_, answer)| answer);
+                refuse(answers, &NotPublished::Trouble);
+            }
+        }
+    }
+
+    /// Shows a tree to the witnesses and publishes it once a quorum has cosigned.
+    async fn witness(&mut self, mut round: Round) -> Outcome {
+        // Those are asked again; what they say to an old question is of no use.
+        self.stragglers = JoinSet::new();
+        let mut asked = self.witnesses.ask_all(&round.shown, &self.desk);
+        loop {
+            // At the start all are heard, not just enough of them: the one that has seen more may be slow.
+            if self.confirmed && self.has_quorum(&round) {
+                break;
+            }
+            let Some(heard) = asked.join_next().await else { break };
+            let Ok(heard) = heard else { continue };
+            if let Some(halt) = self.hear(&heard, round.shown.size) {
+                return self.halt(halt).await;
+            }
+            if let Next::Cosigned(signature) = heard.next {
+                round.fresh.insert(heard.witness, signature);
+            }
+        }
+        self.stragglers = asked;
+        if !self.has_quorum(&round) {
+            return self.fall_short(round);
+        }
+        self.publish(round).await
+    }
+
+    fn has_quorum(&self, round: &Round) -> bool {
+        let signed = |name: &str| {
+            let mut numbers = round.fresh.keys();
+            numbers.any(|number| self.witnesses.witness(*number).is_some_and(|(n, _)| n == name))
+        };
+        self.policy.quorum_met(&signed)
+    }
+
+    /// Notes what a witness said. A halt is returned only if it is one for the log as it is now.
+    fn hear(&mut self, heard: &Heard, size: u64) -> Option<Halt> {
+        self.witnesses.note(heard, size);
+        match heard.next {
+            Next::Cosigned(_) => self.metrics.cosigned.increment(1),
+            _ => self.metrics.without.increment(1),
+        }
+        match heard.next {
+            // An old question may be answered after a newer one was.
+            Next::Halt(Halt::SetBack { seen, .. })
+                if seen <= self.signed_size.load(Ordering::Acquire) =>
+            {
+                None
+            }
+            Next::Halt(halt) => Some(halt),
+            _ => None,
+        }
+    }
+
+    async fn hear_late(&mut self, heard: Heard) {
+        let text = self.published.as_ref().map(Note::text);
+        let is_current = text == Some(heard.text.as_str());
+        let size = self.signed_size.load(Ordering::Acquire);
+        if let Some(halt) = self.hear(&heard, size) {
+            self.halt(halt).await;
+            return;
+        }
+        if let Next::Cosigned(signature) = heard.next
+            && is_current
+        {
+            self.late.insert(heard.witness, signature);
+        }
+        self.show_witnesses();
+    }
+
+    /// Keeps a tree that is not published yet for the next attempt.
+    fn fall_short(&mut self, round: Round) -> Outcome {
+        let pause = self.backoff.next();
+        self.due = Instant::now() + pause;
+        let failing = self.witnesses.failing().unwrap_or_default();
+        let detail = format!("no quorum of witnesses; {failing}");
+        if self.health.raise(Concern::Witnesses, detail) {
+            tracing::error!("too few witnesses cosign: nothing is published until they do");
+        }
+        if !round.is_renewal {
+            self.open = Some(round);
+        }
+        Outcome::Not(NotPublished::NoQuorum(pause))
+    }
+
+    async fn publish(&mut self, round: Round) -> Outcome {
+        let note = self.cosigned_note(&round);
+        let cosigned = match Cosigned::new(note, &self.policy) {
+            Ok(cosigned) => cosigned,
+            Err(error) => {
+                tracing::error!(%error, "the cosigned checkpoint does not fit the policy");
+                return self.fall_short(round);
+            }
+        };
+        let note = cosigned.note().clone();
+        let size = round.shown.size;
+        match self.desk.with(move |dir| dir.publish(&cosigned)).await {
+            Ok(()) => {}
+            Err(LogDirError::Halted(reason)) => {
+                self.raise_halt(reason.clone());
+                return Outcome::Not(NotPublished::Halted(reason, HALTED_PAUSE));
+            }
+            Err(error) => {
+                self.trouble(&error);
+                if !round.is_renewal {
+                    self.open = Some(round);
+                }
+                return Outcome::Not(NotPublished::Trouble);
+            }
+        }
+        self.health.store_worked(StoreWork::Commit);
+        self.metrics.published.increment(1);
+        self.metrics.size.set(size as f64);
+        self.metrics.published_time.set(now().0 as f64);
+        self.published = Some(note.clone());
+        self.late.clear();
+        self.open = None;
+        self.confirmed = true;
+        self.backoff.reset();
+        self.due = Instant::now() + self.refresh;
+        self.show_witnesses();
+        Outcome::Published(note)
+    }
+
+    /// The tree's note with the cosignatures of the round and, from witnesses that have none in it, those
+    /// that they gave the same tree before.
+    fn cosigned_note(&self, round: &Round) -> Note {
+        let bare = &round.shown.note;
+        let before = self.published.as_ref().filter(|note| note.text() == bare.text());
+        let before = before.map(Note::signatures).unwrap_or_default();
+        let mut note = bare.clone();
+        for (number, key) in self.witnesses.keys() {
+            let fresh = round.fresh.get(&number);
+            let late = self.late.get(&number).filter(|_| !before.is_empty());
+            let old = before.iter().find(|signature| signature.is_by(key));
+            if let Some(signature) = fresh.or(late).or(old) {
+                note = note.with_signature(signature.clone());
+            }
+        }
+        note
+    }
+
+    /// Rows that find the new entries, once those who wait are answered.
+    async fn write_index(&mut self) {
+        if let Err(error) = self.desk.with(LogDir::write_index).await {
+            self.trouble(&error);
+        }
+    }
+
+    async fn halt(&mut self, halt: Halt) -> Outcome {
+        let reason = halt.to_string();
+        self.raise_halt(reason.clone());
+        if let Err(error) = self.desk.with(move |dir| dir.halt(&halt)).await {
+            self.trouble(&error);
+        }
+        Outcome::Not(NotPublished::Halted(reason, HALTED_PAUSE))
+    }
+
+    fn raise_halt(&mut self, reason: String) {
+        tracing::error!(reason, "THE LOG HAS STOPPED FOR GOOD; what is public is still served");
+        self.health.raise(Concern::LogHalted, reason.clone());
+        self.halted = Some(reason);
+        self.stragglers = JoinSet::new();
+    }
+
+    fn show_witnesses(&self) {
+        match self.witnesses.failing() {
+            Some(failing) => {
+                self.health.raise(Concern::Witnesses, failing);
+            }
+            None => self.health.clear(Concern::Witnesses),
+        }
+    }
+
+    /// The disk failed; the log tries again.
+    fn trouble(&mut self, error: &LogDirError) {
+        tracing::error!(%error, "the log's files failed");
+        self.health.store_failed(StoreWork::Commit);
+        self.due = Instant::now() + self.backoff.next();
+    }
+}
+
+/// The checkpoint to show: the one that waits, else the last one. The first of all is that of the empty
+/// tree.
+fn prepare(dir: &mut LogDir) -> Result<Round, LogDirError> {
+    if let Some(staged) = dir.pending() {
+        return Ok(Round::new(staged, false));
+    }
+    let staged = dir.stage(&[])?;
+    let is_renewal = dir.pending().is_none();
+    Ok(Round::new(staged, is_renewal))
+}
+
+fn refuse(answers: impl IntoIterator<Item = Answer>, reason: &NotPublished) {
+    for answer in answers {
+        let _ = answer.send(Err(reason.clone()));
+    }
+}
+
+/// Pauses that double.
+#[derive(Debug)]
+struct Backoff {
+    min: Duration,
+    max: Duration,
+    pause: Duration,
+}
+
+impl Backoff {
+    fn new(min: Duration, max: Duration) -> Self {
+        Self { min, max, pause: min }
+    }
+
+    fn next(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (2 * pause).min(self.max);
+        pause
+    }
+
+    fn reset(&mut self) {
+        self.pause = self.min;
+    }
+}

@@ -1,0 +1,207 @@
+//! The witnesses of a log: asked all at once, each at its own pace.
+//!
+//! What an answer means is `sotto_protocol::log::witnessing`'s part. Redirects are not followed and no proxy
+//! of the environment is used. An answer that halts the log carries no signature, so whoever can
+//! speak for a witness on the way can stop the log, though not fork it: witnesses are asked over TLS.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::header::CONTENT_TYPE;
+use bytes::Bytes;
+use reqwest::{Client, Url};
+use sotto_protocol::log::witnessing::{
+    Next, Question, consume_witness_answer, produce_add_checkpoint,
+};
+use sotto_wire::{Note, VerifierKey};
+use tokio::task::JoinSet;
+
+use super::config::LogConfig;
+use super::desk::Desk;
+use crate::error::BindError;
+use crate::peer;
+use crate::tasks::is_exposed;
+
+/// How often one witness is asked in a row: it may know another size than we think, and another party
+/// may be telling it of a newer one at the same time.
+const MAX_QUESTIONS: usize = 4;
+/// The longest answer of a witness.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// A signed checkpoint, as witnesses are shown it.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// Signed by the log alone.
+    pub(super) note: Note,
+    /// The size before it: what a witness of which nothing is known is taken to have.
+    pub(super) from: u64,
+    /// Its size.
+    pub(super) size: u64,
+}
+
+/// What came of asking a witness.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// Which witness.
+    pub(super) witness: usize,
+    /// The text that it was shown.
+    pub(super) text: String,
+    /// Its last word; never [`Next::AskFrom`].
+    pub(super) next: Next,
+}
+
+/// The witnesses.
+#[derive(Debug)]
+pub(super) struct WitnessPool {
+    http: Client,
+    timeout: Duration,
+    witnesses: Vec<Arc<WitnessPeer>>,
+    /// The size that each has, as far as we know.
+    sizes: Vec<Option<u64>>,
+    /// Why each did not cosign last time.
+    failures: Vec<Option<String>>,
+}
+
+#[derive(Debug)]
+struct WitnessPeer {
+    name: String,
+    key: VerifierKey,
+    url: Url,
+}
+
+impl WitnessPool {
+    /// The witnesses of the policy that have an address.
+    pub(super) fn new(config: &LogConfig) -> Result<Self, BindError> {
+        let mut witnesses = Vec::new();
+        for witness in config.policy.witnesses() {
+            let name = &witness.name;
+            let Some(url) = &witness.url else {
+                tracing::warn!(witness = name, "a witness has no URL in the policy: never asked");
+                continue;
+            };
+            let wrong = |reason| BindError::Config(format!("the witness {name}: {reason}"));
+            let url = Url::parse(&format!("{}/add-checkpoint", url.trim_end_matches('/')));
+            let url = url.ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+            let url = url.ok_or_else(|| wrong("its URL is not one of HTTP"))?;
+            if is_exposed(&url) && !config.http.insecure_http {
+                return Err(wrong(
+                    "its URL is plain HTTP away from loopback, which needs insecure_http",
+                ));
+            }
+            let (name, key) = (name.clone(), witness.key.clone());
+            witnesses.push(Arc::new(WitnessPeer { name, key, url }));
+        }
+        let (sizes, failures) = (vec![None; witnesses.len()], vec![None; witnesses.len()]);
+        let http = peer::client(config.witness_timeout, config.witness_certificates.as_deref())?;
+        Ok(Self { http, timeout: config.witness_timeout, witnesses, sizes, failures })
+    }
+
+    /// The key of a witness, and its name in the policy.
+    pub(super) fn witness(&self, number: usize) -> Option<(&str, &VerifierKey)> {
+        self.witnesses.get(number).map(|peer| (peer.name.as_str(), &peer.key))
+    }
+
+    /// The keys of all, with their numbers.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &VerifierKey)> {
+        self.witnesses.iter().map(|peer| &peer.key).enumerate()
+    }
+
+    /// Asks all witnesses to cosign.
+    pub(super) fn ask_all(&self, shown: &Shown, desk: &Desk) -> JoinSet<Heard> {
+        let mut asked = JoinSet::new();
+        for ((witness, peer), known) in self.witnesses.iter().enumerate().zip(&self.sizes) {
+            let conversation = Conversation {
+                http: self.http.clone(),
+                peer: Arc::clone(peer),
+                shown: shown.clone(),
+                desk: desk.clone(),
+            };
+            // What it had when it was asked last, unless the log has been set back since.
+            let from = known.unwrap_or(shown.from).min(shown.size);
+            let timeout = self.timeout;
+            asked.spawn(async move {
+                let text = conversation.shown.note.text().to_owned();
+                let next = tokio::time::timeout(timeout, conversation.hold(from)).await;
+                let next = next.unwrap_or_else(|_| Next::Without("timeout".to_owned()));
+                Heard { witness, text, next }
+            });
+        }
+        asked
+    }
+
+    /// Remembers what came of asking, and tells the operator when that changes.
+    pub(super) fn note(&mut self, heard: &Heard, size: u64) {
+        let name = self.witness(heard.witness).map(|(name, _)| name.to_owned());
+        let name = name.unwrap_or_default();
+        let (known, failure) = match &heard.next {
+            Next::Cosigned(_) => (Some(size), None),
+            Next::Without(reason) => (None, Some(reason.clone())),
+            Next::Halt(halt) => (None, Some(halt.to_string())),
+            Next::AskFrom(seen) => (Some(*seen), None),
+        };
+        if let Some(place) = self.sizes.get_mut(heard.witness) {
+            *place = known;
+        }
+        let Some(place) = self.failures.get_mut(heard.witness) else { return };
+        if *place != failure {
+            match &failure {
+                Some(reason) => {
+                    tracing::warn!(witness = name, reason, "a witness does not cosign");
+                }
+                None => tracing::info!(witness = name, "a witness cosigns again"),
+            }
+            *place = failure;
+        }
+    }
+
+    /// Which witnesses did not cosign last time, in words; `None` if there are none.
+    pub(super) fn failing(&self) -> Option<String> {
+        let failing: Vec<String> = self
+            .witnesses
+            .iter()
+            .zip(&self.failures)
+            .filter_map(|(peer, failure)| Some(format!("{}: {}", peer.name, failure.as_ref()?)))
+            .collect();
+        (!failing.is_empty()).then(|| failing.join("; "))
+    }
+}
+
+/// Questions to one witness about one checkpoint.
+struct Conversation {
+    http: Client,
+    peer: Arc<WitnessPeer>,
+    shown: Shown,
+    desk: Desk,
+}
+
+impl Conversation {
+    /// Asks until the witness has cosigned or said why not.
+    async fn hold(&self, from: u64) -> Next {
+        let Shown { note, size, .. } = &self.shown;
+        let mut question = Question { size: *size, from };
+        for _ in 0..MAX_QUESTIONS {
+            let proof = match self.desk.consistency(question.from, *size).await {
+                Ok(proof) => proof,
+                Err(error) => return Next::Without(error.to_string()),
+            };
+            let request = produce_add_checkpoint(&question, proof, note);
+            let (status, body) = match self.send(request.to_bytes()).await {
+                Ok(answer) => answer,
+                Err(reason) => return Next::Without(reason.to_owned()),
+            };
+            match consume_witness_answer(&question, note, &self.peer.key, status, &body) {
+                Next::AskFrom(seen) => question.from = seen,
+                next => return next,
+            }
+        }
+        Next::Without("the witness keeps changing its size".to_owned())
+    }
+
+    async fn send(&self, body: Vec<u8>) -> Result<(u16, Bytes), &'static str> {
+        let request = self.http.post(self.peer.url.clone());
+        let request = request.header(CONTENT_TYPE, "text/plain; charset=utf-8").body(body);
+        let response = request.send().await.map_err(|error| peer::transport_word(&error))?;
+        let status = response.status().as_u16();
+        Ok((status, peer::read_answer(response, MAX_ANSWER).await?))
+    }
+}

@@ -1,0 +1,367 @@
+//! Aggregators learn recipes from the public log.
+//!
+//! A loop reads the log now and then, checks every open recipe exactly as a device would
+//! (`sotto_protocol::log::Watch`) and joins those that name this aggregator and are by an author that it
+//! serves. What was joined is kept with its recipe and served until it is over, whatever becomes of
+//! the log. A request that announces a task nobody knows makes the loop read once more.
+//!
+//! [`tail`] reads the log, [`membership`] says which recipes are ours and what their tasks are,
+//! [`keys`] compares our HPKE keys with those that devices seal to.
+
+mod fetch;
+mod keys;
+mod membership;
+mod tail;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+use metrics::{Counter, Gauge};
+use sotto_store::{StoreError, StoredTask, TaskStore};
+use sotto_wire::recipe::Recipe;
+use sotto_wire::{Decode, EntryId, HpkeConfig, Role, TaskConfiguration, TaskId, taskprov};
+use tokio::sync::{Notify, watch};
+
+use self::fetch::LogClient;
+use self::membership::{Membership, NotJoined};
+use self::tail::{Reading, Tail, Trouble};
+use crate::aggregator::{Aggregator, Peer, now};
+use crate::config::RecipesConfig;
+use crate::error::BindError;
+use crate::health::{Concern, Health, StoreWork};
+use crate::metrics::MetricsRegistry;
+use crate::problem::Failure;
+use crate::provision;
+use crate::shutdown::Shutdown;
+use crate::tasks::{ServedTask, TaskRegistry};
+
+/// The least time between two readings of the log that requests ask for: anybody can send one.
+const ASKED_PAUSE: Duration = Duration::from_secs(10);
+/// How long a request waits for the log to be read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What surrounds the recipes in their server.
+pub(crate) struct Surroundings {
+    pub(crate) role: Role,
+    pub(crate) tasks: Arc<TaskRegistry>,
+    pub(crate) store: Arc<dyn TaskStore>,
+    pub(crate) hpke_configs: Vec<HpkeConfig>,
+    /// Tasks that were deleted, and must not be joined again: their reports could count twice.
+    pub(crate) forgotten: HashSet<TaskId>,
+    pub(crate) health: Arc<Health>,
+}
+
+/// The recipes of a server.
+pub(crate) struct Recipes {
+    around: Surroundings,
+    config: RecipesConfig,
+    membership: Membership,
+    client: Arc<LogClient>,
+    metrics: RecipeMetrics,
+    /// Wakes the loop before its time.
+    wanted: Notify,
+    /// The number of the last reading that ended.
+    ended: watch::Sender<u64>,
+    asked: Mutex<Asked>,
+}
+
+/// What requests have asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Readings that have begun.
+    begun: u64,
+    /// The last question, and the reading that answers it.
+    last: Option<(Instant, u64)>,
+}
+
+/// What a request announces.
+pub(crate) enum Announced {
+    /// The task of a recipe, which is served now.
+    Joined(Arc<ServedTask>),
+    /// Another task under the id of a recipe that is served.
+    Foreign,
+    /// Nothing that has to do with a recipe.
+    Unknown,
+}
+
+struct RecipeMetrics {
+    readings: [Counter; 5],
+    open: Gauge,
+    served: Gauge,
+    entries: Gauge,
+    witnessed: Gauge,
+}
+
+impl Recipes {
+    /// Serves the recipes that were joined before, in this process or an earlier one.
+    pub(crate) async fn load(
+        config: RecipesConfig,
+        around: Surroundings,
+        metrics: &MetricsRegistry,
+    ) -> Result<Self, BindError> {
+        let membership = Membership::new(around.role, &config)?;
+        let client = LogClient::new(&config.log_url, config.log_certificates.as_deref())
+            .map_err(|reason| BindError::Config(format!("recipes: {reason}")))?;
+        for (task_id, stored) in around.store.tasks().await? {
+            let StoredTask::Recipe(json) = stored else { continue };
+            let task = membership.restore(&task_id, &json).map_err(BindError::Config)?;
+            around.tasks.add(task)?;
+        }
+        around.health.raise(Concern::LogUnreachable, "the log has not been read yet");
+        let metrics = RecipeMetrics::new(metrics);
+        let recipes = Self {
+            around,
+            config,
+            membership,
+            client: Arc::new(client),
+            metrics,
+            wanted: Notify::new(),
+            ended: watch::Sender::new(0),
+            asked: Mutex::default(),
+        };
+        recipes.count_served();
+        Ok(recipes)
+    }
+
+    /// Lets a request pass that shows a token which the task of some recipe has.
+    pub(crate) fn check(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
+        match peer {
+            Peer::Leader => self.config.leader_token.check(headers),
+            Peer::Collector => {
+                let tokens = self.config.authors.iter().filter_map(|a| a.collector_token.as_ref());
+                // Every token is compared, so that the time tells nothing about which one fits.
+                let checks: Vec<_> = tokens.map(|token| token.check(headers)).collect();
+                let refused = checks.into_iter().reduce(|one, other| one.or(other));
+                refused.unwrap_or(Err(Failure::Forbidden))
+            }
+        }
+    }
+
+    /// Finds the task that a request announces, reading the log if need be. The task must be the one
+    /// that follows from its recipe, to the byte: its id is the hash of the configuration.
+    pub(crate) async fn announced(&self, task_id: TaskId, headers: &HeaderMap) -> Announced {
+        let Some(recipe_id) = announced_recipe(&task_id, headers) else {
+            return Announced::Unknown;
+        };
+        self.read_again().await;
+        if let Some(task) = self.around.tasks.task(&task_id) {
+            return Announced::Joined(task);
+        }
+        let is_known = |recipe: Arc<Recipe>| recipe.id() == recipe_id;
+        if self.served().into_iter().any(is_known) {
+            Announced::Foreign
+        } else {
+            Announced::Unknown
+        }
+    }
+
+    /// Waits until the log has been read because of a request, now or within the last seconds.
+    async fn read_again(&self) {
+        let mut ended = self.ended.subscribe();
+        let awaited = {
+            let mut asked = self.asked();
+            let next = asked.begun + 1;
+            match asked.last {
+                Some((at, reading)) if at.elapsed() < ASKED_PAUSE => reading,
+                _ => {
+                    asked.last = Some((Instant::now(), next));
+                    self.wanted.notify_one();
+                    next
+                }
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, ended.wait_for(|ended| *ended >= awaited)).await;
+    }
+
+    fn begin(&self) -> u64 {
+        let mut asked = self.asked();
+        asked.begun += 1;
+        asked.begun
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The recipes that are served.
+    fn served(&self) -> Vec<Arc<Recipe>> {
+        self.around.tasks.all().iter().filter_map(|task| task.recipe().cloned()).collect()
+    }
+
+    fn count_served(&self) {
+        self.metrics.served.set(self.served().len() as f64);
+    }
+
+    /// Joins what is new in a reading.
+    async fn learn(&self, reading: &Reading, told: &mut Told) -> Result<(), StoreError> {
+        self.metrics.entries.set(reading.size as f64);
+        self.metrics.witnessed.set(reading.time as f64);
+        self.metrics.open.set(reading.recipes.len() as f64);
+        keys::check(&self.around.health, &self.around.hpke_configs, &reading.keys);
+        told.retain(|id, _| reading.recipes.contains_key(id));
+        for (id, verdict) in &reading.recipes {
+            let joined = match verdict {
+                Ok(admitted) => self.join(&admitted.assessment).await?,
+                Err(silence) => Err(NotJoined::Refused(silence.to_string())),
+            };
+            match joined {
+                // The log serves others too.
+                Ok(()) | Err(NotJoined::OtherOperator) => {}
+                Err(reason) => tell(told, *id, reason.to_string()),
+            }
+        }
+        self.count_served();
+        Ok(())
+    }
+
+    /// Joins one recipe, durably, unless it is served already.
+    async fn join(
+        &self,
+        assessment: &sotto_protocol::recipe::Assessment,
+    ) -> Result<Result<(), NotJoined>, StoreError> {
+        let (tasks, task_id) = (&self.around.tasks, *assessment.task().id());
+        if tasks.task(&task_id).is_some_and(|task| task.recipe().is_some()) {
+            return Ok(Ok(()));
+        }
+        if self.around.forgotten.contains(&task_id) || tasks.is_forgotten(&task_id) {
+            return Ok(Err(NotJoined::Forgotten));
+        }
+        let task = match self.membership.judge(assessment, &self.served(), now()) {
+            Ok(task) => task,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        if let Err(refused) = tasks.check(&task) {
+            return Ok(Err(NotJoined::Task(refused)));
+        }
+        let recipe = assessment.recipe();
+        self.around.store.put_task(task_id, StoredTask::Recipe(recipe.to_json())).await?;
+        if let Err(refused) = tasks.add(task) {
+            return Ok(Err(NotJoined::Task(refused)));
+        }
+        let (name, author) = (&recipe.name, &recipe.author.name);
+        tracing::info!(recipe = %assessment.id(), name, %author, task = %task_id, "joined a recipe");
+        Ok(Ok(()))
+    }
+
+    /// Says what became of a reading.
+    fn note(&self, outcome: &Result<(), Trouble>) {
+        let health = &self.around.health;
+        let [read, unreachable, refused, forked, store] = &self.metrics.readings;
+        let (counter, concern) = match outcome {
+            Ok(()) => (read, None),
+            Err(Trouble::Unreachable(_)) => (unreachable, Some(Concern::LogUnreachable)),
+            Err(Trouble::Refused(_)) => (refused, Some(Concern::LogRefused)),
+            Err(Trouble::Forked(_)) => (forked, Some(Concern::LogForked)),
+            Err(Trouble::Store(_)) => (store, None),
+        };
+        counter.increment(1);
+        for other in [Concern::LogUnreachable, Concern::LogRefused] {
+            if concern != Some(other) {
+                health.clear(other);
+            }
+        }
+        match outcome {
+            Err(Trouble::Store(error)) => {
+                tracing::error!(%error, "the store failed");
+                health.store_failed(StoreWork::Learn);
+            }
+            _ => health.store_worked(StoreWork::Learn),
+        }
+        let (Some(concern), Err(trouble)) = (concern, outcome) else { return };
+        let reason = trouble.to_string();
+        if !health.raise(concern, reason.as_str()) {
+            return;
+        }
+        match concern {
+            Concern::LogForked => tracing::error!(
+                reason,
+                "THE LOG HAS BEEN CAUGHT LYING: no more recipes are learned; those that are known are \
+                 still served"
+            ),
+            _ => tracing::warn!(reason, "the log was not read; what is known is still served"),
+        }
+    }
+}
+
+/// Reads the log until the server ends.
+pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
+    let Some(recipes) = &aggregator.recipes else { return shutdown.begun().await };
+    let mut told = Told::new();
+    let client = Arc::clone(&recipes.client);
+    let mut tail = Tail::new(&recipes.config, client, Arc::clone(&recipes.around.store));
+    loop {
+        let number = recipes.begin();
+        let outcome = async {
+            let reading = tail.read(now()).await?;
+            recipes.learn(&reading, &mut told).await.map_err(Trouble::Store)
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = shutdown.begun() => return,
+            outcome = outcome => outcome,
+        };
+        recipes.note(&outcome);
+        recipes.ended.send_replace(number);
+        if let Err(Trouble::Forked(_)) = outcome {
+            break;
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => return,
+            () = recipes.wanted.notified() => {}
+            () = tokio::time::sleep(recipes.config.poll) => {}
+        }
+    }
+    // Nobody waits for readings that never come.
+    recipes.ended.send_replace(u64::MAX);
+    shutdown.begun().await;
+}
+
+/// What was said about each recipe that was not joined: it is said once.
+type Told = BTreeMap<EntryId, String>;
+
+fn tell(told: &mut Told, id: EntryId, reason: String) {
+    if told.get(&id) != Some(&reason) {
+        tracing::info!(recipe = %id, reason, "a recipe is not served");
+        told.insert(id, reason);
+    }
+}
+
+/// The recipe that a request announces a task of, judging by the task's form.
+fn announced_recipe(task_id: &TaskId, headers: &HeaderMap) -> Option<EntryId> {
+    let announced = provision::announced(headers)?;
+    if taskprov::task_id(&announced) != *task_id {
+        return None;
+    }
+    let configuration = TaskConfiguration::from_bytes(&announced).ok()?;
+    configuration.task_info().try_into().ok().map(EntryId::new)
+}
+
+impl RecipeMetrics {
+    fn new(registry: &MetricsRegistry) -> Self {
+        Self {
+            readings: registry.counters(
+                "sotto_log_readings_total",
+                "Readings of the public log by their outcome.",
+                "outcome",
+                ["read", "unreachable", "refused", "forked", "store"],
+            ),
+            open: registry.gauge("sotto_recipes_open", None, "Open recipes in the public log."),
+            served: registry.gauge("sotto_recipes_served", None, "Recipes that are served."),
+            entries: registry.gauge("sotto_log_entries", None, "Entries of the public log."),
+            witnessed: registry.gauge(
+                "sotto_log_witnessed_time_seconds",
+                Some(metrics::Unit::Seconds),
+                "When witnesses last saw the public log, in POSIX seconds.",
+            ),
+        }
+    }
+}
+
+impl std::fmt::Debug for Recipes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recipes").field("membership", &self.membership).finish_non_exhaustive()
+    }
+}

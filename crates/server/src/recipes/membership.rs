@@ -1,0 +1,165 @@
+//! Which recipes are this aggregator's to serve, and what their tasks are. DESIGN: one operator, one
+//! URL, one role; authors by key, each with its collector's token.
+//!
+//! Left to others: whether the recipe is in the log and keeps a device's rules (`sotto_protocol::log`).
+
+use std::sync::Arc;
+
+use sotto_crypto::{Secret, hpke};
+use sotto_protocol::recipe::{Assessment, derive_task};
+use sotto_protocol::{AggregatorTask, Moment, Task};
+use sotto_wire::recipe::Recipe;
+use sotto_wire::{EntryId, KeyName, Role, TaskId, VerifierKey, taskprov};
+
+use crate::auth::AuthToken;
+use crate::config::RecipesConfig;
+use crate::error::{BindError, TaskRefused};
+use crate::tasks::ServedTask;
+
+/// Who we are, and for whom we work.
+pub(super) struct Membership {
+    role: Role,
+    operator: KeyName,
+    public_url: String,
+    verify_key_init: Secret<[u8; 32]>,
+    leader_token: Arc<AuthToken>,
+    authors: Vec<(VerifierKey, Option<Arc<AuthToken>>)>,
+}
+
+/// Why a recipe is not joined.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotJoined {
+    #[error("it names other operators")]
+    OtherOperator,
+    #[error("it names this operator at {0:?}, which is not the public URL")]
+    OtherUrl(String),
+    #[error("a device would not answer it: {0}")]
+    Refused(String),
+    #[error("the author {0} is not listed")]
+    Author(KeyName),
+    #[error("the author has used the name {0:?} for {1}")]
+    NameReuse(String, EntryId),
+    #[error("its collector's key cannot be used")]
+    Collector,
+    #[error("it is over")]
+    Over,
+    #[error("its task was forgotten: reports could count twice")]
+    Forgotten,
+    #[error(transparent)]
+    Task(#[from] TaskRefused),
+}
+
+impl Membership {
+    /// Checks that every author has the token that its role needs.
+    pub(super) fn new(role: Role, config: &RecipesConfig) -> Result<Self, BindError> {
+        if config.trust.operator(&config.operator).is_none() {
+            return Err(BindError::Config(format!(
+                "recipes: the trust anchors do not pin this operator, {}",
+                config.operator
+            )));
+        }
+        let mut authors: Vec<(VerifierKey, Option<Arc<AuthToken>>)> = Vec::new();
+        for author in &config.authors {
+            let name = author.key.name();
+            if author.collector_token.is_some() != (role == Role::Leader) {
+                return Err(BindError::Config(format!(
+                    "recipes: author {name}: the leader, and only the leader, needs a token for each \
+                     author's collector"
+                )));
+            }
+            if authors.iter().any(|(key, _)| *key == author.key) {
+                return Err(BindError::Config(format!("recipes: author {name} is listed twice")));
+            }
+            authors.push((author.key.clone(), author.collector_token.clone()));
+        }
+        Ok(Self {
+            role,
+            operator: config.operator.clone(),
+            public_url: config.public_url.clone(),
+            verify_key_init: Secret::new(*config.verify_key_init.expose()),
+            leader_token: Arc::clone(&config.leader_token),
+            authors,
+        })
+    }
+
+    /// The task of a recipe that a device would answer, if it is ours to serve. `served` are the recipes
+    /// that were joined before.
+    pub(super) fn judge(
+        &self,
+        assessment: &Assessment,
+        served: &[Arc<Recipe>],
+        now: Moment,
+    ) -> Result<ServedTask, NotJoined> {
+        let recipe = assessment.recipe();
+        let us = match self.role {
+            Role::Leader => &recipe.parties.leader,
+            _ => &recipe.parties.helper,
+        };
+        if us.operator != self.operator {
+            return Err(NotJoined::OtherOperator);
+        }
+        if us.url != self.public_url {
+            return Err(NotJoined::OtherUrl(us.url.clone()));
+        }
+        if recipe.when.closes <= now.0 {
+            return Err(NotJoined::Over);
+        }
+        let same_name = |other: &&Arc<Recipe>| {
+            other.name == recipe.name && other.author.key == recipe.author.key
+        };
+        if let Some(other) = served.iter().find(same_name) {
+            return Err(NotJoined::NameReuse(recipe.name.clone(), other.id()));
+        }
+        self.task(assessment.task().clone(), recipe)
+    }
+
+    /// The task of a recipe that was joined before. Once joined, a task is not left: only the author must
+    /// still be listed.
+    pub(super) fn restore(&self, task_id: &TaskId, json: &[u8]) -> Result<ServedTask, String> {
+        let failed = |reason: &dyn std::fmt::Display| {
+            format!(
+                "the stored recipe behind task {task_id} cannot be served: {reason}. List the task under \
+                 forget_tasks to give it up with its reports"
+            )
+        };
+        let recipe = Recipe::parse(json).map_err(|error| failed(&error))?;
+        let task = derive_task(&recipe).map_err(|reason| failed(&reason))?;
+        if task.id() != task_id {
+            return Err(failed(&"another task follows from it"));
+        }
+        self.task(task, &recipe).map_err(|reason| failed(&reason))
+    }
+
+    fn task(&self, task: Task, recipe: &Recipe) -> Result<ServedTask, NotJoined> {
+        let author = self.authors.iter().find(|(key, _)| recipe.author.is(key));
+        let (_, collector_token) =
+            author.ok_or_else(|| NotJoined::Author(recipe.author.name.clone()))?;
+        let collector_hpke_config = recipe.parties.collector_config().ok();
+        let collector_hpke_config =
+            collector_hpke_config.filter(hpke::is_supported).ok_or(NotJoined::Collector)?;
+        let verify_key = taskprov::verify_key(self.verify_key_init.expose(), task.id());
+        let aggregator = AggregatorTask {
+            task,
+            role: self.role,
+            verify_key: Secret::new(verify_key),
+            collector_hpke_config,
+            taskprov: true,
+        };
+        let leader_token = Arc::clone(&self.leader_token);
+        let served = match collector_token {
+            Some(collector) => ServedTask::leader(aggregator, leader_token, Arc::clone(collector)),
+            None => ServedTask::helper(aggregator, leader_token),
+        };
+        Ok(served?.of_recipe(Arc::new(recipe.clone())))
+    }
+}
+
+impl std::fmt::Debug for Membership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Membership")
+            .field("role", &self.role)
+            .field("operator", &self.operator)
+            .field("public_url", &self.public_url)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! Reads the public log: its newest view, proved to extend every view that was acted upon before, also
+//! by an earlier process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sotto_crypto::merkle;
+use sotto_protocol::device::{Admitted, Check, Silence, View};
+use sotto_protocol::log::{Watch, WatchError};
+use sotto_protocol::trust::Trust;
+use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment};
+use sotto_store::{LogCheckpoint, StoreError, TaskStore};
+use sotto_wire::recipe::KeySet;
+use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
+use tokio::sync::mpsc;
+
+use super::fetch::{self, Ask, LogClient, LogFiles};
+use crate::config::RecipesConfig;
+
+type Verdicts = BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>;
+
+/// What the log holds now.
+pub(super) struct Reading {
+    /// How many entries there are.
+    pub(super) size: u64,
+    /// The witnessed time.
+    pub(super) time: u64,
+    /// The open recipes that name this server's operator, each with the verdict of a device.
+    pub(super) recipes: Verdicts,
+    /// The newest key set of this server's operator.
+    pub(super) keys: Result<KeySet, Silence>,
+}
+
+/// Why there is no reading.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// Files are missing, broken or out of reach: nothing is proved either way.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The log shows something that is not believed, and may show something better later.
+    #[error("{0}")]
+    Refused(String),
+    /// The log contradicts what it has shown before.
+    #[error("{0}")]
+    Forked(String),
+    /// What was read could not be remembered.
+    #[error("the store failed")]
+    Store(StoreError),
+}
+
+/// A reader at the end of the log.
+pub(super) struct Tail {
+    trust: Arc<Trust>,
+    operator: KeyName,
+    watch: Arc<Mutex<Watch<LogFiles>>>,
+    asks: mpsc::UnboundedReceiver<Ask>,
+    client: Arc<LogClient>,
+    store: Arc<dyn TaskStore>,
+}
+
+impl Tail {
+    pub(super) fn new(
+        config: &RecipesConfig,
+        client: Arc<LogClient>,
+        store: Arc<dyn TaskStore>,
+    ) -> Self {
+        let (files, asks) = fetch::bridge();
+        Self {
+            trust: Arc::new(config.trust.clone()),
+            operator: config.operator.clone(),
+            watch: Arc::new(Mutex::new(Watch::new(files))),
+            asks,
+            client,
+            store,
+        }
+    }
+
+    /// Reads what is new. The view is durable before anybody acts on it.
+    pub(super) async fn read(&mut self, now: Moment) -> Result<Reading, Trouble> {
+        let (trust, operator) = (Arc::clone(&self.trust), self.operator.clone());
+        let (checkpoint, reading) = self
+            .with_watch(move |watch| {
+                let view = refresh(watch, &trust, now)?;
+                let reading = Reading {
+                    size: view.checkpoint().size,
+                    time: view.time(),
+                    recipes: named(watch, &operator),
+                    keys: watch.key_set(&operator, &trust),
+                };
+                Ok((view.checkpoint().clone(), reading))
+            })
+            .await?;
+        self.check_stored(checkpoint).await?;
+        Ok(reading)
+    }
+
+    /// Compares a view with the one that was acted upon last, and remembers it in its place.
+    async fn check_stored(&mut self, new: Checkpoint) -> Result<(), Trouble> {
+        let newest = LogCheckpoint { origin: new.origin.clone(), size: new.size, root: new.root.0 };
+        let stored = self.store.log_checkpoint(new.origin.clone()).await;
+        let Some(old) = stored.map_err(Trouble::Store)? else {
+            return self.store.put_log_checkpoint(newest).await.map_err(Trouble::Store);
+        };
+        if old == newest {
+            return Ok(());
+        }
+        if new.size < old.size {
+            return Err(Trouble::Refused(behind(new.size, old.size)));
+        }
+        self.with_watch(move |watch| {
+            let proof = watch.consistency(old.size).map_err(unreachable)?;
+            let root = TreeHash(old.root);
+            merkle::verify_consistency(old.size, &root, new.size, &new.root, &proof).map_err(
+                |error| Trouble::Forked(format!("the log is not the one seen before: {error}")),
+            )
+        })
+        .await?;
+        self.store.put_log_checkpoint(newest).await.map_err(Trouble::Store)
+    }
+
+    /// Runs the blocking reader on a thread of its own, and fetches what it asks for.
+    async fn with_watch<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Watch<LogFiles>) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let watch = Arc::clone(&self.watch);
+        let mut working = tokio::task::spawn_blocking(move || {
+            work(&mut watch.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        loop {
+            tokio::select! {
+                worked = &mut working => {
+                    return worked.unwrap_or_else(|_| {
+                        Err(Trouble::Refused("what the log holds made its reader panic".to_owned()))
+                    });
+                }
+                Some(ask) = self.asks.recv() => self.client.answer(ask).await,
+            }
+        }
+    }
+}
+
+/// The recipes that name an operator. Those from which no task follows stay: whom they mean is not known.
+fn named(watch: &mut Watch<LogFiles>, operator: &KeyName) -> Verdicts {
+    let mut verdicts = watch.recipes().clone();
+    verdicts.retain(|id, _| match watch.assess(id) {
+        Some(Ok(assessment)) => {
+            let parties = &assessment.recipe().parties;
+            parties.leader.operator == *operator || parties.helper.operator == *operator
+        }
+        _ => true,
+    });
+    verdicts
+}
+
+/// The newest view, if it is believed and fresh.
+fn refresh(watch: &mut Watch<LogFiles>, trust: &Trust, now: Moment) -> Result<View, Trouble> {
+    let before = watch.view().map(|view| view.checkpoint().size);
+    let view = match watch.refresh(trust, now) {
+        Ok(view) => view.clone(),
+        Err(WatchError::Refused(silence)) if silence.check == Check::Consistency => {
+            return Err(contradiction(watch, trust, before.unwrap_or_default(), &silence));
+        }
+        Err(WatchError::Refused(silence)) => return Err(Trouble::Refused(silence.to_string())),
+        Err(error @ (WatchError::Empty | WatchError::Reader(_))) => return Err(unreachable(error)),
+    };
+    let age = now.0.saturating_sub(view.time());
+    if age > trust.max_checkpoint_age_s() {
+        return Err(Trouble::Refused(format!("the log's newest checkpoint is {age} s old")));
+    }
+    if view.time() > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
+        let ahead = view.time() - now.0;
+        return Err(Trouble::Refused(format!("the log's checkpoint is {ahead} s ahead")));
+    }
+    Ok(view)
+}
+
+/// An older checkpoint may come from a cache between the log and us. It is not taken, but proves nothing. Two
+/// trees that do not fit together are proof.
+fn contradiction(
+    watch: &mut Watch<LogFiles>,
+    trust: &Trust,
+    before: u64,
+    silence: &Silence,
+) -> Trouble {
+    let shown = watch.reader().checkpoint();
+    let shown = shown.ok().flatten().and_then(|note| View::open(&note.to_bytes(), trust).ok());
+    match shown.map(|view| view.checkpoint().size) {
+        Some(size) if size < before => Trouble::Refused(behind(size, before)),
+        _ => Trouble::Forked(silence.to_string()),
+    }
+}
+
+fn behind(size: u64, before: u64) -> String {
+    format!("the log shows {size} entries, but had {before}")
+}
+
+fn unreachable(error: impl std::fmt::Display) -> Trouble {
+    Trouble::Unreachable(error.to_string())
+}

@@ -1,0 +1,299 @@
+//! A log with three witnesses on loopback, each of which can go and come back.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use reqwest::{Client, Response, StatusCode};
+use serde_json::Value;
+use sotto_crypto::Secret;
+use sotto_crypto::merkle::leaf_hash;
+use sotto_crypto::note::{self, NoteKey};
+use sotto_protocol::log::admit::Signers;
+use sotto_server::{Log, LogConfig, RunError, Witness, WitnessConfig};
+use sotto_store::{LogDir, WitnessDir};
+use sotto_wire::recipe::testing;
+use sotto_wire::{Entry, EntryKind, Note, PublicKey, Recipe, Signer, TlogPolicy, TlogProof};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub(crate) const ORIGIN: &str = "log.example";
+pub(crate) const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+/// How long anything may take before a test fails. Only a bound: nothing is measured.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A key that is the same in every run.
+pub(crate) fn key(name: &str) -> NoteKey {
+    let mut seed = [0; 32];
+    for (place, byte) in seed.iter_mut().zip(name.bytes().cycle()) {
+        *place = byte;
+    }
+    NoteKey::from_seed(name.parse().unwrap(), Secret::new(seed))
+}
+
+pub(crate) fn public_key(key: &NoteKey) -> PublicKey {
+    PublicKey::new(*key.verifier().public_key())
+}
+
+/// A server that runs in the background.
+pub(crate) struct Server {
+    pub(crate) addr: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Result<(), RunError>>,
+}
+
+type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Server {
+    fn new<F>(addr: SocketAddr, admin: Option<SocketAddr>, run: impl FnOnce(Stop) -> F) -> Self
+    where
+        F: Future<Output = Result<(), RunError>> + Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let stop: Stop = Box::pin(async {
+            let _ = receiver.await;
+        });
+        Self { addr, admin, stop: Some(sender), running: tokio::spawn(run(stop)) }
+    }
+
+    pub(crate) fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub(crate) async fn stopped(mut self) {
+        self.begin_stop();
+        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
+    }
+
+    pub(crate) async fn readyz(&self) -> (StatusCode, Value) {
+        let url = format!("http://{}/readyz", self.admin.unwrap());
+        let response = client().get(url).send().await.unwrap();
+        (response.status(), serde_json::from_str(&response.text().await.unwrap()).unwrap())
+    }
+}
+
+/// The names of the witnesses, also in the policy.
+pub(crate) const WITNESSES: [&str; 3] = ["w0.example", "w1.example", "w2.example"];
+
+/// A witness that may be away.
+pub(crate) struct WitnessPlace {
+    name: &'static str,
+    folder: PathBuf,
+    addr: SocketAddr,
+    server: Option<Server>,
+}
+
+impl WitnessPlace {
+    async fn new(folder: &Path, name: &'static str) -> Self {
+        let mut place = Self { name, folder: folder.join(name), addr: LOOPBACK, server: None };
+        place.start().await;
+        place
+    }
+
+    pub(crate) async fn start(&mut self) {
+        let dir = WitnessDir::open(&self.folder, key(self.name)).unwrap();
+        let config = WitnessConfig::new(self.addr, vec![key(ORIGIN).verifier()]);
+        let witness = Witness::bind(config, dir).await.unwrap();
+        self.addr = witness.addr();
+        self.server = Some(Server::new(self.addr, None, |stop| witness.run(stop)));
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stopped().await;
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+}
+
+/// A log, its witnesses, and somebody who may submit.
+pub(crate) struct World {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) witnesses: Vec<WitnessPlace>,
+    pub(crate) policy: TlogPolicy,
+    pub(crate) log: Option<Server>,
+    pub(crate) author: NoteKey,
+    pub(crate) http: Client,
+    rng: ChaCha20Rng,
+}
+
+impl World {
+    pub(crate) async fn new(seed: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut witnesses = Vec::new();
+        for name in WITNESSES {
+            witnesses.push(WitnessPlace::new(folder.path(), name).await);
+        }
+        let mut policy = format!("log {}\n", key(ORIGIN).verifier());
+        for (place, number) in witnesses.iter().zip(0..) {
+            let cosigner = key(place.name).cosigner();
+            policy += &format!("witness w{number} {cosigner} {}\n", place.url());
+        }
+        policy += "group two 2 w0 w1 w2\nquorum two\n";
+        let mut world = Self {
+            folder,
+            witnesses,
+            policy: TlogPolicy::parse(&policy).unwrap(),
+            log: None,
+            author: key("author.example"),
+            http: client(),
+            rng: ChaCha20Rng::seed_from_u64(seed),
+        };
+        world.start_log().await;
+        world
+    }
+
+    pub(crate) fn log_folder(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    pub(crate) fn config(&self) -> LogConfig {
+        let listed = BTreeSet::from([public_key(&self.author)]);
+        let mut config = LogConfig::new(LOOPBACK, self.policy.clone(), Signers::Listed(listed));
+        config.http.admin_listen = Some(LOOPBACK);
+        config.batch_delay = Duration::from_millis(20);
+        config.min_backoff = Duration::from_millis(50);
+        config.max_backoff = Duration::from_millis(200);
+        config
+    }
+
+    pub(crate) async fn start_log(&mut self) {
+        let config = self.config();
+        self.start_log_with(config).await;
+    }
+
+    pub(crate) async fn start_log_with(&mut self, config: LogConfig) {
+        let dir = LogDir::open(&self.log_folder(), key(ORIGIN)).unwrap();
+        let log = Log::bind(config, dir).await.unwrap();
+        self.log = Some(Server::new(log.addr(), log.admin_addr(), |stop| log.run(stop)));
+    }
+
+    pub(crate) async fn stop_log(&mut self) {
+        self.log.take().unwrap().stopped().await;
+    }
+
+    pub(crate) fn log(&self) -> &Server {
+        self.log.as_ref().unwrap()
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.log().addr)
+    }
+
+    /// An arbitrary recipe of the author for this log.
+    pub(crate) fn recipe(&mut self) -> Recipe {
+        let mut recipe = testing::recipe(&mut self.rng);
+        recipe.author = Signer { name: self.author.name().clone(), key: public_key(&self.author) };
+        recipe.parties.log = ORIGIN.to_owned();
+        recipe
+    }
+
+    /// A signed recipe.
+    pub(crate) fn entry(&mut self) -> Vec<u8> {
+        let recipe = self.recipe();
+        entry(&recipe, &self.author)
+    }
+
+    pub(crate) async fn submit(&self, entry: &[u8]) -> Response {
+        let request = self.http.post(self.url("add")).header("content-type", "text/plain");
+        request.body(entry.to_vec()).send().await.unwrap()
+    }
+
+    /// Submits an entry that must be taken, and checks its proof.
+    pub(crate) async fn publish(&self, entry: &[u8]) -> TlogProof {
+        let response = self.submit(entry).await;
+        let status = response.status();
+        let body = response.bytes().await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        self.check(entry, &body)
+    }
+
+    pub(crate) fn check(&self, entry: &[u8], proof: &[u8]) -> TlogProof {
+        let proof = TlogProof::parse(proof).unwrap();
+        note::verify_proof(&leaf_hash(entry), &proof, &self.policy).unwrap();
+        proof
+    }
+
+    /// Submits until the entry is taken.
+    pub(crate) async fn publish_eventually(&self, entry: &[u8]) -> TlogProof {
+        eventually("the entry is published", || async {
+            self.submit(entry).await.status() == StatusCode::OK
+        })
+        .await;
+        self.publish(entry).await
+    }
+
+    pub(crate) async fn checkpoint(&self) -> Note {
+        let response = self.http.get(self.url("checkpoint")).send().await.unwrap();
+        Note::parse(&response.bytes().await.unwrap()).unwrap()
+    }
+
+    /// Waits until the log has told that it stopped for good.
+    pub(crate) async fn halted(&self) {
+        eventually("the log halts", || async {
+            let (status, document) = self.log().readyz().await;
+            status == StatusCode::SERVICE_UNAVAILABLE
+                && document["reasons"][0]["name"] == "log_halted"
+        })
+        .await;
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.stop_log().await;
+        for witness in &mut self.witnesses {
+            witness.stop().await;
+        }
+    }
+}
+
+pub(crate) fn entry(recipe: &Recipe, signer: &NoteKey) -> Vec<u8> {
+    let json = String::from_utf8(recipe.to_json()).unwrap();
+    let text = Entry::text(EntryKind::Recipe, &json);
+    Note::new(text.clone()).unwrap().with_signature(signer.sign(&text)).to_bytes()
+}
+
+/// The detail of a problem document.
+pub(crate) async fn problem(response: Response) -> (StatusCode, String) {
+    let status = response.status();
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    let document: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
+    (status, document["detail"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "never happened: {what}");
+}
+
+pub(crate) fn client() -> Client {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
+}
+
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        let target = to.join(file.file_name());
+        match file.file_type().unwrap().is_dir() {
+            true => copy_folder(&file.path(), &target),
+            false => {
+                std::fs::copy(file.path(), target).unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Logs and witnesses over real HTTP on loopback.
+
+// Clippy takes only functions with the test attribute for tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod files;
+mod harness;
+mod publishing;
+mod set_back;
+mod submitting;
+mod witness;

@@ -1,0 +1,120 @@
+//! What the log takes, and from whom.
+
+use std::collections::BTreeSet;
+
+use futures_join::join_all;
+use reqwest::StatusCode;
+use sotto_wire::{Note, Signer};
+
+use crate::harness::{World, entry, key, problem, public_key};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_bytes_have_one_place() {
+    let mut world = World::new(21).await;
+    let (one, other) = (world.entry(), world.entry());
+    let proof = world.publish(&one).await;
+    world.publish(&other).await;
+    assert_eq!(world.publish(&one).await, proof);
+    world.stop_log().await;
+    world.start_log().await;
+    assert_eq!(world.publish(&one).await, proof);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_submit_at_once() {
+    let mut world = World::new(22).await;
+    let first = world.entry();
+    world.publish(&first).await;
+    let entries: Vec<Vec<u8>> = (0..40).map(|_| world.entry()).collect();
+    let submissions = entries.iter().chain(&entries[..10]).map(|entry| world.publish(entry));
+    let proofs = join_all(submissions).await;
+    let indices: BTreeSet<u64> = proofs.iter().map(|proof| proof.index).collect();
+    assert_eq!(indices, (1..=40).collect());
+    for (one, again) in proofs[..10].iter().zip(&proofs[40..]) {
+        assert_eq!(one.index, again.index);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_signed_entry_is_refused() {
+    let mut world = World::new(23).await;
+    let good = world.entry();
+    let unsigned = Note::parse(&good).unwrap().text().to_owned().into_bytes();
+    let mut torn = good.clone();
+    torn.truncate(good.len() / 2);
+    for garbage in [&b""[..], b"garbage", &[0xff; 1000], &torn, &unsigned] {
+        assert_eq!(world.submit(garbage).await.status(), StatusCode::BAD_REQUEST);
+    }
+    let oversized = vec![b'a'; 64 * 1024 + 1];
+    assert_eq!(world.submit(&oversized).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
+
+    // Signed by somebody else under the author's name, and by somebody beside the author.
+    let recipe = world.recipe();
+    let forger = key("forger.example");
+    let forged = entry(&recipe, &forger);
+    assert_eq!(problem(world.submit(&forged).await).await.0, StatusCode::FORBIDDEN);
+    let note = Note::parse(&entry(&recipe, &world.author)).unwrap();
+    let extra = note.clone().with_signature(forger.sign(note.text())).to_bytes();
+    assert_eq!(problem(world.submit(&extra).await).await.0, StatusCode::BAD_REQUEST);
+
+    let mut stranger = world.recipe();
+    stranger.author = Signer { name: forger.name().clone(), key: public_key(&forger) };
+    let (status, detail) = problem(world.submit(&entry(&stranger, &forger)).await).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(detail.contains("forger.example may not"), "{detail}");
+
+    let mut elsewhere = world.recipe();
+    elsewhere.parties.log = "other.example".to_owned();
+    let (status, _) = problem(world.submit(&entry(&elsewhere, &world.author)).await).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+
+    // Nothing of this took a place.
+    assert_eq!(world.publish(&good).await.index, 0);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_given_once() {
+    let mut world = World::new(24).await;
+    let recipe = world.recipe();
+    let mut second = world.recipe();
+    second.name.clone_from(&recipe.name);
+    let (recipe, second) = (entry(&recipe, &world.author), entry(&second, &world.author));
+    // In one batch, and later.
+    let both = join_all([&recipe, &second].map(|entry| world.submit(entry))).await;
+    let mut statuses: Vec<StatusCode> = both.iter().map(reqwest::Response::status).collect();
+    statuses.sort();
+    assert_eq!(statuses, [StatusCode::OK, StatusCode::CONFLICT]);
+    let taken =
+        if both[0].status() == StatusCode::OK { (recipe, second) } else { (second, recipe) };
+    assert_eq!(problem(world.submit(&taken.1).await).await.0, StatusCode::CONFLICT);
+    assert_eq!(world.publish(&taken.0).await.index, 0);
+    world.stop().await;
+}
+
+/// Runs futures at once on this task; the servers have threads of their own.
+mod futures_join {
+    pub(super) async fn join_all<F: Future>(
+        futures: impl IntoIterator<Item = F>,
+    ) -> Vec<F::Output> {
+        let mut futures: Vec<_> = futures.into_iter().map(|future| Box::pin(future)).collect();
+        let mut done: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+        std::future::poll_fn(|cx| {
+            for (future, done) in futures.iter_mut().zip(&mut done) {
+                if done.is_none()
+                    && let std::task::Poll::Ready(output) = future.as_mut().poll(cx)
+                {
+                    *done = Some(output);
+                }
+            }
+            match done.iter().all(Option::is_some) {
+                true => std::task::Poll::Ready(()),
+                false => std::task::Poll::Pending,
+            }
+        })
+        .await;
+        done.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,608 @@
+//! Recipes: learned from a log, checked as a device would, served for listed authors, kept over a restart.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use reqwest::{Response, StatusCode};
+use serde_json::Value;
+use sotto_crypto::Secret;
+use sotto_protocol::device::{DeviceStore, Host, MemoryState, Pending, pass};
+use sotto_protocol::expression::{Attributes, Value as AttributeValue};
+use sotto_protocol::log::Watch;
+use sotto_protocol::recipe::derive_task;
+use sotto_protocol::{HpkeKeyring, Task};
+use sotto_server::{
+    BindError, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipesConfig, TaskRefused,
+};
+use sotto_store::{HelperStore, LeaderStore, MemoryStore, StoredTask, TaskStore};
+use sotto_wire::recipe::Recipe;
+use sotto_wire::{
+    AggregateShareReq, BatchSelector, CollectionJobReq, Decode, Duration as Units, Encode,
+    Interval, MediaType, Query, ReportIdChecksum, TaskConfiguration, TaskParameters, Time,
+    taskprov,
+};
+
+use crate::harness::{
+    COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Server, client, eventually, histogram, keypair,
+    moment, token,
+};
+use crate::public_log::{World, key_set, signer};
+use crate::requests::problem;
+use crate::taskprov::free_address;
+
+/// Long enough that a test never sees the loop's own second reading.
+const NEVER: Duration = Duration::from_secs(3600);
+const SOON: Duration = Duration::from_millis(50);
+const UNRECOGNIZED: &str = "urn:ietf:params:ppm:dap:error:unrecognizedTask";
+const BATCH_INVALID: &str = "urn:ietf:params:ppm:dap:error:batchInvalid";
+
+/// Each device draws on its own.
+static DEVICES: AtomicU64 = AtomicU64::new(1000);
+
+/// Where leader and helper will be.
+struct Places {
+    leader: SocketAddr,
+    helper: SocketAddr,
+}
+
+impl Places {
+    fn new() -> Self {
+        Self { leader: free_address(), helper: free_address() }
+    }
+
+    fn leader_url(&self) -> String {
+        format!("http://{}/", self.leader)
+    }
+
+    fn helper_url(&self) -> String {
+        format!("http://{}/", self.helper)
+    }
+
+    fn recipe(&self, world: &World, name: &str) -> Recipe {
+        world.recipe(name, &self.leader_url(), &self.helper_url())
+    }
+
+    fn leader_config(&self, world: &World, poll: Duration) -> LeaderConfig {
+        let mut config = LeaderConfig::new(self.leader, vec![keypair(1)]);
+        config.aggregation.job_delay = Duration::from_millis(20);
+        config.server.admin_listen = Some(LOOPBACK);
+        let mut recipes = recipes(world, poll);
+        recipes.operator = world.leader.name().clone();
+        recipes.public_url = self.leader_url();
+        recipes.authors[0].collector_token = Some(token(COLLECTOR_TOKEN));
+        config.server.recipes = Some(recipes);
+        config
+    }
+
+    fn helper_config(&self, world: &World, poll: Duration) -> HelperConfig {
+        let mut config = HelperConfig::new(self.helper, vec![keypair(2)]);
+        config.server.admin_listen = Some(LOOPBACK);
+        let mut recipes = recipes(world, poll);
+        recipes.operator = world.helper.name().clone();
+        recipes.public_url = self.helper_url();
+        config.server.recipes = Some(recipes);
+        config
+    }
+
+    async fn start(&self, world: &World, task: Task, poll: Duration) -> Pair {
+        let (leader, helper) = (self.leader_config(world, poll), self.helper_config(world, poll));
+        start(task, leader, helper, Arc::new(MemoryStore::new())).await
+    }
+}
+
+fn recipes(world: &World, poll: Duration) -> RecipesConfig {
+    RecipesConfig {
+        trust: world.trust(),
+        operator: world.leader.name().clone(),
+        public_url: String::new(),
+        log_url: world.url.clone(),
+        log_certificates: None,
+        verify_key_init: Secret::new([8; 32]),
+        leader_token: token(LEADER_TOKEN),
+        authors: vec![RecipeAuthor { key: world.author.verifier(), collector_token: None }],
+        poll,
+    }
+}
+
+async fn start(
+    task: Task,
+    leader: LeaderConfig,
+    helper: HelperConfig,
+    leader_store: Arc<dyn LeaderStore>,
+) -> Pair {
+    let (leader_keys, helper_keys) = (
+        HpkeKeyring::new(&leader.server.hpke_keys).unwrap(),
+        HpkeKeyring::new(&helper.server.hpke_keys).unwrap(),
+    );
+    let helper_store: Arc<dyn HelperStore> = Arc::new(MemoryStore::new());
+    let leader = Leader::bind(leader, Arc::clone(&leader_store)).await.unwrap();
+    let helper = Helper::bind(helper, Arc::clone(&helper_store)).await.unwrap();
+    let (leader_url, helper_url) =
+        (format!("http://{}/", leader.addr()), format!("http://{}", helper.addr()));
+    Pair {
+        leader_tasks: leader.tasks(),
+        helper_tasks: helper.tasks(),
+        leader: Server::new(leader_url, leader.admin_addr(), |stop| leader.run(stop)),
+        helper: Server::new(helper_url, helper.admin_addr(), |stop| helper.run(stop)),
+        task,
+        collector: keypair(3),
+        leader_keys,
+        helper_keys,
+        leader_store,
+        helper_store,
+        http: client(None),
+        rng: ChaCha20Rng::seed_from_u64(1),
+        _folder: None,
+    }
+}
+
+/// What a device with this attribute has decided to send.
+fn answer(world: &World, bucket: i64) -> Vec<Pending> {
+    let mut watch = Watch::new(world.files.copy());
+    watch.refresh(&world.trust(), moment()).unwrap();
+    let attributes: Attributes = [("bucket".to_owned(), AttributeValue::Int(bucket))].into();
+    let host = Host { conditions_met: true, attributes: &attributes };
+    let mut rng = ChaCha20Rng::seed_from_u64(DEVICES.fetch_add(1, Ordering::Relaxed));
+    let mut state = MemoryState::default();
+    pass(&mut state, &mut watch, &world.trust(), &host, moment(), &mut rng).unwrap();
+    state.state().pending().map(|(_, pending)| pending.clone()).collect()
+}
+
+/// Sends what a device stored, as it stored it.
+async fn deliver(pair: &Pair, pending: &Pending) -> Response {
+    let encoded = &pending.task_configuration;
+    let url = format!("{}tasks/{}/reports", pair.leader.url, taskprov::task_id(encoded));
+    pair.http
+        .post(url)
+        .header("content-type", MediaType::UploadReq.as_str())
+        .header(taskprov::HEADER, taskprov::header_value(encoded))
+        .body(pending.report.clone())
+        .send()
+        .await
+        .unwrap()
+}
+
+async fn reasons(server: &Server) -> Vec<String> {
+    let (_, document) = server.readyz().await;
+    let name = |reason: &Value| reason["name"].as_str().unwrap().to_owned();
+    document["reasons"].as_array().unwrap().iter().map(name).collect()
+}
+
+async fn until_reasons(server: &Server, expected: &[&str]) {
+    eventually(&format!("readyz gives {expected:?}"), || async {
+        reasons(server).await == expected
+    })
+    .await;
+}
+
+async fn until_served(pair: &Pair, recipe: &Recipe) {
+    let id = *derive_task(recipe).unwrap().id();
+    eventually("both aggregators have learned the recipe", || async {
+        pair.leader_tasks.task(&id).is_some() && pair.helper_tasks.task(&id).is_some()
+    })
+    .await;
+}
+
+fn interval(pair: &Pair, units: u64) -> Interval {
+    Interval::new(Time::new(pair.now().as_units() - 2), Units::new(units)).unwrap()
+}
+
+#[tokio::test]
+async fn a_recipe_is_learned_answered_and_collected() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let recipe = places.recipe(&world, "one");
+    let mut entries = world.key_sets();
+    entries.push(world.sign(&recipe));
+    world.publish(&entries);
+    let pair = places.start(&world, derive_task(&recipe).unwrap(), NEVER).await;
+    until_served(&pair, &recipe).await;
+    until_reasons(&pair.leader, &[]).await;
+    until_reasons(&pair.helper, &[]).await;
+
+    for bucket in [0, 1, 1, 2, 3, 3, 7] {
+        let pending = answer(&world, bucket);
+        assert_eq!(pending.len(), 1);
+        let response = deliver(&pair, &pending[0]).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.bytes().await.unwrap().as_ref(), b"");
+    }
+    assert_eq!(pair.leader.metric("sotto_recipes_served").await, 1.0);
+    assert_eq!(pair.leader.metric("sotto_log_entries").await, 3.0);
+
+    // The recipe bounds what is ever released, at both aggregators.
+    let too_long = Query::TimeInterval(interval(&pair, 5));
+    let response = pair
+        .http
+        .post(pair.leader_resource("collection_jobs"))
+        .bearer_auth(COLLECTOR_TOKEN)
+        .header("content-type", MediaType::CollectionJobReq.as_str())
+        .body(pair.collection_request(&too_long))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(problem(response).await["type"], BATCH_INVALID);
+    let request = AggregateShareReq {
+        collection_job_req: CollectionJobReq::from_bytes(&pair.collection_request(&too_long))
+            .unwrap(),
+        batch_selector: BatchSelector::TimeInterval(interval(&pair, 5)),
+        report_count: 7,
+        checksum: ReportIdChecksum::default(),
+    };
+    let response = pair
+        .http
+        .post(pair.helper_resource("aggregate_shares"))
+        .bearer_auth(LEADER_TOKEN)
+        .header("content-type", MediaType::AggregateShareReq.as_str())
+        .body(request.to_bytes())
+        .send()
+        .await
+        .unwrap();
+    let document = problem(response).await;
+    assert_eq!(document["type"], BATCH_INVALID);
+    assert!(document["detail"].as_str().unwrap().contains("of the recipe"), "{document}");
+
+    let fine = Query::TimeInterval(interval(&pair, 4));
+    let collection = pair.collect(&fine).await;
+    // The device beyond the last bucket gave the fallback.
+    assert_eq!(collection.result, histogram(&[2, 2, 1, 2]));
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
+    let (mut world, places) = (World::new().await, Places::new());
+    world.publish(&world.key_sets());
+    let recipe = places.recipe(&world, "late");
+    let pair = places.start(&world, derive_task(&recipe).unwrap(), NEVER).await;
+    until_reasons(&pair.leader, &[]).await;
+    until_reasons(&pair.helper, &[]).await;
+    assert_eq!(world.fetched.load(Ordering::Relaxed), 2);
+
+    world.publish(&[world.sign(&recipe)]);
+    let pending = answer(&world, 1);
+    // Without the header nobody looks.
+    let plain = pair.upload(pending[0].report.clone()).await;
+    assert_eq!(problem(plain).await["type"], UNRECOGNIZED);
+    assert_eq!(world.fetched.load(Ordering::Relaxed), 2);
+    assert_eq!(deliver(&pair, &pending[0]).await.status(), StatusCode::OK);
+    assert_eq!(world.fetched.load(Ordering::Relaxed), 3, "the leader has read again");
+    for bucket in 0..4 {
+        assert_eq!(deliver(&pair, &answer(&world, bucket)[0]).await.status(), StatusCode::OK);
+    }
+    // The helper learns of the task from the leader's requests.
+    let query = Query::TimeInterval(interval(&pair, 4));
+    assert_eq!(pair.collect(&query).await.report_count, 5);
+    assert_eq!(world.fetched.load(Ordering::Relaxed), 4, "and the helper");
+
+    // Another recipe, too soon after the last question.
+    let next = places.recipe(&world, "later");
+    world.publish(&[world.sign(&next)]);
+    let pending = answer(&world, 2);
+    let unknown = |pending: &&Pending| {
+        taskprov::task_id(&pending.task_configuration) == *derive_task(&next).unwrap().id()
+    };
+    let refused = deliver(&pair, pending.iter().find(unknown).unwrap()).await;
+    assert_eq!(problem(refused).await["type"], UNRECOGNIZED);
+    assert_eq!(world.fetched.load(Ordering::Relaxed), 4);
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn a_foreign_configuration_under_the_id_of_a_recipe_is_refused() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let recipe = places.recipe(&world, "one");
+    let mut entries = world.key_sets();
+    entries.push(world.sign(&recipe));
+    world.publish(&entries);
+    let task = derive_task(&recipe).unwrap();
+    let pair = places.start(&world, task.clone(), NEVER).await;
+    until_served(&pair, &recipe).await;
+    // The same in all but the smallest batch.
+    let like = task.configuration();
+    let foreign = TaskConfiguration::new(TaskParameters {
+        task_info: like.task_info().to_vec(),
+        leader_aggregator_endpoint: like.leader_aggregator_endpoint().clone(),
+        helper_aggregator_endpoint: like.helper_aggregator_endpoint().clone(),
+        time_precision: like.time_precision(),
+        min_batch_size: 1,
+        batch_mode: like.batch_mode(),
+        vdaf_type: like.vdaf_type(),
+        vdaf_configuration: like.vdaf_configuration().to_vec(),
+        extensions: like.extensions().iter().cloned().collect(),
+    })
+    .unwrap();
+    let pending = Pending {
+        report: answer(&world, 1).remove(0).report,
+        task_configuration: foreign.to_bytes(),
+    };
+    assert_eq!(problem(deliver(&pair, &pending).await).await["type"], UNRECOGNIZED);
+    // A configuration that is not the one of the task's id does not even make the log be read.
+    let before = world.fetched.load(Ordering::Relaxed);
+    let response = pair
+        .http
+        .post(format!("{}tasks/{}/reports", pair.leader.url, sotto_wire::TaskId::new([1; 32])))
+        .header("content-type", MediaType::UploadReq.as_str())
+        .header(taskprov::HEADER, taskprov::header_value(task.encoded_configuration()))
+        .body(pending.report)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(problem(response).await["type"], UNRECOGNIZED);
+    assert_eq!(world.fetched.load(Ordering::Relaxed), before);
+    assert_eq!(pair.leader_store.tasks().await.unwrap().len(), 1);
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn only_listed_authors_and_recipes_that_name_us_are_served() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let good = places.recipe(&world, "good");
+    let mut stranger = places.recipe(&world, "stranger");
+    stranger.author = signer(&world.stranger);
+    let mut swapped = places.recipe(&world, "swapped");
+    std::mem::swap(&mut swapped.parties.leader.operator, &mut swapped.parties.helper.operator);
+    let mut elsewhere = places.recipe(&world, "elsewhere");
+    elsewhere.parties.leader.url = format!("{}dap/", places.leader_url());
+    elsewhere.parties.helper.url = format!("{}dap/", places.helper_url());
+    let mut unpinned = places.recipe(&world, "unpinned");
+    unpinned.parties.helper.operator = "other.example".parse().unwrap();
+    let mut small = places.recipe(&world, "small");
+    small.aggregation.min_batch = 4;
+    let mut again = places.recipe(&world, "good");
+    again.purpose = "To test again.".to_owned();
+    let mut entries = world.key_sets();
+    let bad = [stranger, swapped, elsewhere, unpinned, small];
+    entries.extend(bad.iter().map(|recipe| world.sign(recipe)));
+    entries.push(world.sign(&good));
+    world.publish(&entries);
+    let pair = places.start(&world, derive_task(&good).unwrap(), SOON).await;
+    until_served(&pair, &good).await;
+    // A second recipe under the name of one that is served.
+    world.publish(&[world.sign(&again)]);
+    eventually("the log is read", || async {
+        pair.leader.metric("sotto_log_entries").await == 9.0
+            && pair.helper.metric("sotto_log_entries").await == 9.0
+    })
+    .await;
+    for server in [&pair.leader, &pair.helper] {
+        assert_eq!(server.metric("sotto_recipes_served").await, 1.0);
+    }
+    for recipe in bad.iter().chain([&again]) {
+        let id = *derive_task(recipe).unwrap().id();
+        assert!(pair.leader_tasks.task(&id).is_none(), "{}", recipe.name);
+        assert!(pair.helper_tasks.task(&id).is_none(), "{}", recipe.name);
+    }
+    // A plain task still needs its own setting.
+    let task = derive_task(&bad[0]).unwrap();
+    let plain = crate::harness::served(&task, sotto_wire::Role::Leader, &keypair(3));
+    assert!(matches!(pair.leader_tasks.add(plain).unwrap_err(), TaskRefused::Plain(_)));
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn each_author_has_its_own_collector() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let one = places.recipe(&world, "one");
+    let mut other = places.recipe(&world, "other");
+    other.author = signer(&world.stranger);
+    let mut entries = world.key_sets();
+    entries.extend([world.sign(&one), world.sign(&other)]);
+    world.publish(&entries);
+    let mut leader = places.leader_config(&world, NEVER);
+    leader.server.recipes.as_mut().unwrap().authors.push(RecipeAuthor {
+        key: world.stranger.verifier(),
+        collector_token: Some(token("token-of-the-other")),
+    });
+    let mut helper = places.helper_config(&world, NEVER);
+    let key = world.stranger.verifier();
+    let author = RecipeAuthor { key, collector_token: None };
+    helper.server.recipes.as_mut().unwrap().authors.push(author);
+    let store = Arc::new(MemoryStore::new());
+    let mut pair = start(derive_task(&one).unwrap(), leader, helper, store).await;
+    until_served(&pair, &one).await;
+    until_served(&pair, &other).await;
+    let query = Query::TimeInterval(interval(&pair, 4));
+    let ask = async |pair: &Pair, token: &str| {
+        pair.http
+            .post(pair.leader_resource("collection_jobs"))
+            .bearer_auth(token)
+            .header("content-type", MediaType::CollectionJobReq.as_str())
+            .body(pair.collection_request(&query))
+            .send()
+            .await
+            .unwrap()
+            .status()
+    };
+    assert_eq!(ask(&pair, "token-of-the-other").await, StatusCode::FORBIDDEN);
+    assert_eq!(ask(&pair, COLLECTOR_TOKEN).await, StatusCode::CREATED);
+    pair.task = derive_task(&other).unwrap();
+    assert_eq!(ask(&pair, COLLECTOR_TOKEN).await, StatusCode::FORBIDDEN);
+    assert_eq!(ask(&pair, "token-of-the-other").await, StatusCode::CREATED);
+    // Strangers do not make an aggregator read its log.
+    let before = world.fetched.load(Ordering::Relaxed);
+    pair.task = derive_task(&places.recipe(&world, "unknown")).unwrap();
+    assert_eq!(ask(&pair, "guess").await, StatusCode::FORBIDDEN);
+    assert_eq!(world.fetched.load(Ordering::Relaxed), before);
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn a_recipe_outlives_the_process_and_the_log() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let recipe = places.recipe(&world, "one");
+    let mut entries = world.key_sets();
+    entries.push(world.sign(&recipe));
+    world.publish(&entries);
+    let task = derive_task(&recipe).unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let (leader, helper) =
+        (places.leader_config(&world, NEVER), places.helper_config(&world, NEVER));
+    let pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
+    until_served(&pair, &recipe).await;
+    pair.stop().await;
+    let stored = store.tasks().await.unwrap();
+    assert_eq!(stored, [(*task.id(), StoredTask::Recipe(recipe.to_json()))]);
+
+    // Not without what it takes to serve it.
+    let bind = async |config: LeaderConfig| Leader::bind(config, store.clone()).await;
+    let mut bare = places.leader_config(&world, NEVER);
+    bare.server.recipes = None;
+    assert!(matches!(bind(bare).await.unwrap_err(), BindError::Config(_)));
+    let mut unlisted = places.leader_config(&world, NEVER);
+    unlisted.server.recipes.as_mut().unwrap().authors[0].key = world.stranger.verifier();
+    let refused = bind(unlisted).await.unwrap_err().to_string();
+    assert!(refused.contains("author.example is not listed"), "{refused}");
+
+    // The log is gone: the task is served all the same, and the operator is told.
+    let mut leader = places.leader_config(&world, SOON);
+    leader.server.recipes.as_mut().unwrap().log_url = format!("http://{}/", free_address());
+    let helper = places.helper_config(&world, NEVER);
+    let pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
+    assert!(pair.leader_tasks.task(task.id()).is_some());
+    eventually("the log is out of reach", || async {
+        pair.leader.metric(r#"sotto_log_readings_total{outcome="unreachable"}"#).await >= 2.0
+    })
+    .await;
+    until_reasons(&pair.leader, &["log_unreachable"]).await;
+    assert_eq!(pair.leader.readyz().await.0, StatusCode::OK, "what is known is served");
+    assert_eq!(deliver(&pair, &answer(&world, 1)[0]).await.status(), StatusCode::OK);
+    pair.stop().await;
+
+    // A task that the operator gave up is not learned again while its recipe is open.
+    let mut leader = places.leader_config(&world, SOON);
+    leader.server.forget_tasks = vec![*task.id()];
+    let helper = places.helper_config(&world, NEVER);
+    let pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
+    eventually("the log is read", || async {
+        pair.leader.metric(r#"sotto_log_readings_total{outcome="read"}"#).await >= 2.0
+    })
+    .await;
+    assert!(pair.leader_tasks.task(task.id()).is_none());
+    assert!(store.tasks().await.unwrap().is_empty());
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn a_recipe_that_is_over_is_forgotten() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let mut recipe = places.recipe(&world, "one");
+    recipe.when.closes = recipe.when.opens + recipe.when.window_s;
+    let mut entries = world.key_sets();
+    entries.push(world.sign(&recipe));
+    world.publish(&entries);
+    let task = derive_task(&recipe).unwrap();
+    // It was joined while it was open.
+    let store = Arc::new(MemoryStore::new());
+    store.put_task(*task.id(), StoredTask::Recipe(recipe.to_json())).await.unwrap();
+    let mut leader = places.leader_config(&world, SOON);
+    leader.server.retention_grace = Duration::ZERO;
+    let helper = places.helper_config(&world, NEVER);
+    let pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
+    eventually("the task is forgotten and the log is read", || async {
+        store.tasks().await.unwrap().is_empty()
+            && pair.leader.metric(r#"sotto_log_readings_total{outcome="read"}"#).await >= 2.0
+    })
+    .await;
+    assert!(pair.leader_tasks.task(task.id()).is_none(), "and it is not learned again");
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn a_forked_log_is_not_learned_from() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let (first, second) = (places.recipe(&world, "first"), places.recipe(&world, "second"));
+    let mut entries = world.key_sets();
+    entries.push(world.sign(&first));
+    world.publish(&entries);
+    let task = derive_task(&first).unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let config =
+        |world: &World| (places.leader_config(world, SOON), places.helper_config(world, NEVER));
+    let (leader, helper) = config(&world);
+    let pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
+    until_served(&pair, &first).await;
+    let (honest, pending) = (world.files.copy(), answer(&world, 1).remove(0));
+
+    // Another history, properly signed and cosigned, and longer.
+    world.fork();
+    let mut entries = world.key_sets();
+    entries.extend([world.sign(&second), world.sign(&places.recipe(&world, "third"))]);
+    world.publish(&entries);
+    until_reasons(&pair.leader, &["log_forked"]).await;
+    assert_eq!(pair.leader.metric(r#"sotto_log_readings_total{outcome="forked"}"#).await, 1.0);
+    let second = *derive_task(&second).unwrap().id();
+    assert!(pair.leader_tasks.task(&second).is_none());
+    // Known tasks are served; nothing is learned any more, and nobody waits for it.
+    assert_eq!(deliver(&pair, &pending).await.status(), StatusCode::OK);
+    let unknown = answer(&world, 1).remove(0);
+    assert_eq!(problem(deliver(&pair, &unknown).await).await["type"], UNRECOGNIZED);
+    pair.stop().await;
+
+    // A process that starts with the fork compares it with what the earlier one saw.
+    let (leader, helper) = config(&world);
+    let pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
+    // Its new helper may refuse what the first process left to do: that is another reason.
+    eventually("the fork is found again", || async {
+        reasons(&pair.leader).await.contains(&"log_forked".to_owned())
+    })
+    .await;
+    assert!(pair.leader_tasks.task(task.id()).is_some());
+    assert!(pair.leader_tasks.task(&second).is_none());
+    pair.stop().await;
+
+    // An older checkpoint may come from a cache: it is refused until a newer one comes.
+    world.files.replace(honest);
+    let (leader, helper) = config(&world);
+    let pair = start(task, leader, helper, store).await;
+    until_reasons(&pair.leader, &[]).await;
+    let honest = world.files.copy();
+    world.fork();
+    world.publish(&world.key_sets());
+    until_reasons(&pair.leader, &["log_refused"]).await;
+    world.files.replace(honest);
+    until_reasons(&pair.leader, &[]).await;
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn keys_that_are_not_those_of_the_log_are_noticed() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let recipe = places.recipe(&world, "one");
+    let pair = places.start(&world, derive_task(&recipe).unwrap(), SOON).await;
+    until_reasons(&pair.leader, &["log_unreachable"]).await;
+    world.publish(&[key_set(&world.helper, 1, &[keypair(2)])]);
+    until_reasons(&pair.leader, &["hpke_keys_unlogged"]).await;
+    until_reasons(&pair.helper, &[]).await;
+    world.publish(&[key_set(&world.leader, 1, &[keypair(7)])]);
+    until_reasons(&pair.leader, &["hpke_key_missing", "hpke_keys_unlogged"]).await;
+    world.publish(&[key_set(&world.leader, 2, &[keypair(1), keypair(7)])]);
+    until_reasons(&pair.leader, &["hpke_key_missing"]).await;
+    world.publish(&[key_set(&world.leader, 3, &[keypair(1)])]);
+    until_reasons(&pair.leader, &[]).await;
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_at_the_start() {
+    let (world, places) = (World::new().await, Places::new());
+    let refused = async |change: &dyn Fn(&mut RecipesConfig)| {
+        let mut config = places.leader_config(&world, NEVER);
+        change(config.server.recipes.as_mut().unwrap());
+        let store = Arc::new(MemoryStore::new());
+        Leader::bind(config, store).await.unwrap_err().to_string()
+    };
+    let text = refused(&|recipes| recipes.operator = "other.example".parse().unwrap()).await;
+    assert!(text.contains("do not pin this operator"), "{text}");
+    let text = refused(&|recipes| recipes.authors[0].collector_token = None).await;
+    assert!(text.contains("needs a token"), "{text}");
+    let text = refused(&|recipes| {
+        let (key, collector_token) = (world.author.verifier(), Some(token("x")));
+        recipes.authors.push(RecipeAuthor { key, collector_token });
+    })
+    .await;
+    assert!(text.contains("listed twice"), "{text}");
+}
