@@ -8,12 +8,12 @@ mod compose;
 mod donation;
 mod flags;
 mod gaussian;
-mod number;
+pub(crate) mod number;
 mod report;
 mod sample;
 mod sampled_gaussian;
 mod shuffle;
-mod wrap;
+pub(crate) mod wrap;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -9,8 +9,11 @@ use crate::{
     collect::CollectArgs,
     completions::{CompletionsArgs, ManArgs},
     demo::DemoArgs,
+    device::DeviceArgs,
     interop::InteropArgs,
     keys::KeysArgs,
+    log::LogCommandArgs,
+    recipe::RecipeCommandArgs,
     serve::ServeArgs,
     task::TaskArgs,
     upload::UploadArgs,
@@ -34,11 +37,17 @@ pub(crate) struct Cli {
 enum Command {
     /// Run everything in one process: devices, leader, helper, collector, and a result.
     Demo(DemoArgs),
-    /// Run an aggregator.
+    /// Run a leader, helper, log or witness.
     Serve(ServeArgs),
     /// Make and look at tasks.
     Task(TaskArgs),
-    /// Make keys.
+    /// Write, check and publish recipes: what devices are asked.
+    Recipe(RecipeCommandArgs),
+    /// Audit a public log: verify a recipe, watch for news, check the files.
+    Log(LogCommandArgs),
+    /// Run a device, which decides for itself.
+    Device(DeviceArgs),
+    /// Make keys, and publish them.
     Keys(KeysArgs),
     /// Upload measurements to a task, as devices do.
     Upload(UploadArgs),
@@ -64,6 +73,9 @@ impl Cli {
             Command::Demo(args) => args.run(output),
             Command::Serve(args) => args.run(output),
             Command::Task(args) => args.run(output),
+            Command::Recipe(args) => args.run(output),
+            Command::Log(args) => args.run(output),
+            Command::Device(args) => args.run(output),
             Command::Keys(args) => args.run(output),
             Command::Upload(args) => args.run(output),
             Command::Collect(args) => args.run(output),

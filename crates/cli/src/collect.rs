@@ -1,7 +1,9 @@
 //! `sotto collect`: asks the leader for a batch, waits, and prints the result.
 
+mod estimated;
+mod subject;
+
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -12,12 +14,12 @@ use sotto_client::{AuthToken, CollectError, Collected, Collector, ExchangeError,
 use sotto_protocol::collector::CollectorError;
 use sotto_protocol::{Moment, Task};
 use sotto_vdaf::AggregateResult;
-use sotto_wire::{BatchMode, Interval, ProblemType, Query, Time};
+use sotto_wire::{BatchMode, Interval, ProblemType, Query, Recipe, Time};
 
-use crate::connection::ConnectionArgs;
+use self::subject::{Subject, SubjectArgs};
 use crate::output::{Outcome, Output, WithHint};
 use crate::random;
-use crate::task_file::{TaskFile, batch_mode_text};
+use crate::task_file::batch_mode_text;
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_seconds};
 
 /// With no `--deadline`.
@@ -32,9 +34,8 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
     again.\n\nExit code 1: the batch was not ready before the deadline. Run the same command again."
 )]
 pub(crate) struct CollectArgs {
-    /// The collector's task file.
-    #[arg(long, value_name = "FILE")]
-    task: PathBuf,
+    #[command(flatten)]
+    subject: SubjectArgs,
     /// The interval to collect: POSIX seconds or 2026-11-15T08:00:00Z, then seconds or like 1h.
     #[arg(long, alias = "batch-interval", num_args = 2, value_names = ["START", "DURATION"])]
     interval: Option<Vec<String>>,
@@ -50,19 +51,16 @@ pub(crate) struct CollectArgs {
     /// Announce the task in every request (taskprov).
     #[arg(long)]
     taskprov: bool,
-    #[command(flatten)]
-    connection: ConnectionArgs,
 }
 
 impl CollectArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
-        let part = TaskFile::read_collector(&self.task)?;
-        let task = part.task.clone();
+        let Subject { task, key, token, recipe } = self.subject.load()?;
         let query = self.query(&task)?;
-        let transport = self.connection.transport(1)?;
-        let mut collector =
-            Collector::new(part.task, part.key, AuthToken::Bearer(part.token), transport);
-        if self.taskprov {
+        let transport = self.subject.log.connection.transport(1)?;
+        let mut collector = Collector::new(task.clone(), key, AuthToken::Bearer(token), transport);
+        // Aggregators that have not read the log yet learn of the recipe from the request.
+        if self.taskprov || recipe.is_some() {
             collector = collector.with_taskprov();
         }
         let collected = match self.wait(&collector, &query, output) {
@@ -74,7 +72,7 @@ impl CollectArgs {
             Err(CollectError::NotReady { reason }) => return not_ready(output, reason.as_ref()),
             Err(error) => return explain(error, &task),
         };
-        print(output, &task, &collected)?;
+        print(output, &task, recipe.as_ref(), &collected)?;
         // Only now: until the result is out of our hands, the same request must find it again.
         std::io::stdout().flush()?;
         if task.configuration().batch_mode() == BatchMode::LeaderSelected && !self.keep {
@@ -193,22 +191,38 @@ fn explain<T>(error: CollectError, task: &Task) -> Result<T> {
     Err(error).hint(hint)
 }
 
-fn print(output: &Output, task: &Task, collected: &Collected) -> Result<()> {
+fn print(
+    output: &Output,
+    task: &Task,
+    recipe: Option<&Recipe>,
+    collected: &Collected,
+) -> Result<()> {
     let collection = &collected.collection;
+    let estimates = recipe.map(|recipe| estimated::rows(recipe, collection)).transpose()?;
     let precision = task.configuration().time_precision();
     let start = collection.interval.start().start_seconds(precision);
     let duration = collection.interval.duration().as_seconds(precision);
     if output.json() {
-        return output.value(&json!({
+        let mut value = json!({
             "task_id": task.id().to_string(),
             "batch_mode": batch_mode_text(task.configuration().batch_mode()),
             "collection_job_id": collected.job.id(),
             "report_count": collection.report_count,
             "interval": { "start": start, "duration": duration },
             "result": collection.result.to_json(),
-        }));
+        });
+        if let (Some(recipe), Some(rows)) = (recipe, &estimates) {
+            value["recipe_id"] = recipe.id().to_string().into();
+            value["population"] = recipe.who.population.into();
+            value["sampling_rate"] = recipe.sampling.rate.to_f64().into();
+            value["estimates"] = estimated::value(rows).into();
+        }
+        return output.value(&value);
     }
-    output.line(table(&collection.result))?;
+    match &estimates {
+        Some(rows) => output.line(estimated::table(rows))?,
+        None => output.line(table(&collection.result))?,
+    }
     output.remark(format!(
         "{} reports from {} to {}",
         collection.report_count,

@@ -1,19 +1,23 @@
 //! `sotto demo`: everything in one process, and a result in a few seconds.
 //!
-//! Simulated devices, a leader, a helper and a collector talk over real HTTP on loopback ports; the
-//! two aggregators have their own stores in a temporary folder. No configuration, no network.
+//! A log with its witnesses, simulated devices, a leader, a helper and a collector talk over real HTTP on
+//! loopback ports, with their files in a temporary folder. No configuration, no network.
 
 mod chart;
 mod exact;
 mod result;
+mod sampled;
+mod servers;
+mod story;
 mod words;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use rand_core::Rng;
+use sotto_wire::Probability;
 
-use self::exact::Story;
 use self::result::DemoResult;
+use self::story::Story;
 use self::words::Words;
 use crate::output::{Outcome, Output, WithHint};
 use crate::random;
@@ -22,8 +26,9 @@ use crate::random;
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --json, one object: devices, participated, min_batch, batches, buckets, \
-    reports, elapsed_s. A bucket has its label, the true value (known to the demo, which plays all \
-    parts), the estimate that the analyst gets, its standard error and 95 % interval."
+    reports, privacy (not with --exact), elapsed_s. A bucket has its label, the true value (known to \
+    the demo, which plays all parts), the estimate that the analyst gets, its standard error and 95 % \
+    interval (noise and sampling together), and the interval of the noise alone."
 )]
 pub(crate) struct DemoArgs {
     /// Simulated devices.
@@ -32,11 +37,11 @@ pub(crate) struct DemoArgs {
     /// Decides which word each device holds: the same seed, the same true values.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Plain DAP with no sampling and no noise: the estimate is the exact value. Today this is also
-    /// what the demo does without it.
+    /// Plain DAP with no recipe, no sampling and no noise: the estimate is the exact value.
     #[arg(long)]
     exact: bool,
-    /// No result is released over fewer reports than this; at most the number of devices.
+    /// No result is released over fewer reports than this [default: with --exact 100, else four standard
+    /// deviations below the expected number]
     #[arg(long, value_name = "N")]
     min_batch_size: Option<u64>,
 }
@@ -49,6 +54,21 @@ pub(crate) struct Plan {
     pub(crate) held: Vec<u32>,
     pub(crate) seed: u64,
     pub(crate) min_batch_size: u64,
+    /// The probability with which a device takes part.
+    pub(crate) rate: Probability,
+}
+
+impl Plan {
+    /// How many devices hold each word.
+    fn truth(&self) -> Vec<u64> {
+        let mut truth = vec![0; self.words.labels().len()];
+        for bucket in &self.held {
+            if let Some(count) = truth.get_mut(*bucket as usize) {
+                *count += 1;
+            }
+        }
+        truth
+    }
 }
 
 impl DemoArgs {
@@ -61,7 +81,8 @@ impl DemoArgs {
             plan.words.labels().len(),
         ));
         // What runs without --exact may grow; what runs with it must not.
-        let (result, story) = exact::run(&plan, output)?;
+        let run = if self.exact { exact::run } else { sampled::run };
+        let (result, story) = run(&plan, output)?;
         if output.json() {
             output.value(&result)?;
         } else {
@@ -73,17 +94,32 @@ impl DemoArgs {
     fn plan(&self) -> Result<Plan> {
         let words = Words::load()?;
         let seed = self.seed.unwrap_or_else(|| u64::from(random::system().next_u32()));
+        let rate = if self.exact { Probability::ONE } else { Probability::new(1, 2)? };
+        let min_batch_size = self.min_batch_size(rate)?;
+        let held = words.draw(self.devices as usize, seed);
+        Ok(Plan { words, held, seed, min_batch_size, rate })
+    }
+
+    /// The batch that was asked for, or one that so many devices fill, also on a bad day.
+    fn min_batch_size(&self, rate: Probability) -> Result<u64> {
         let devices = u64::from(self.devices);
-        let min_batch_size = self.min_batch_size.unwrap_or(devices.min(100));
-        ensure!(min_batch_size > 0, "--min-batch-size must be at least 1");
-        if min_batch_size > devices {
+        let expected = devices as f64 * rate.to_f64();
+        let sure = if self.exact { devices } else { (expected - 4.0 * expected.sqrt()) as u64 };
+        if sure == 0 {
             return Err(anyhow!(
-                "{devices} devices cannot fill a batch of {min_batch_size}: nothing would be released"
+                "{devices} devices are too few: half of them take part, by chance"
+            ))
+            .hint("give at least 34 --devices, or --exact");
+        }
+        let asked = self.min_batch_size.unwrap_or(if self.exact { sure.min(100) } else { sure });
+        ensure!(asked > 0, "--min-batch-size must be at least 1");
+        if asked > sure {
+            return Err(anyhow!(
+                "{devices} devices cannot surely fill a batch of {asked}: {sure} is the most"
             ))
             .hint("raise --devices or lower --min-batch-size");
         }
-        let held = words.draw(self.devices as usize, seed);
-        Ok(Plan { words, held, seed, min_batch_size })
+        Ok(asked)
     }
 
     fn print(
@@ -107,6 +143,15 @@ impl DemoArgs {
              which plays all parts.",
             result.reports.accepted, result.elapsed_s
         ))?;
+        if let Some(privacy) = &result.privacy {
+            let (epsilon, delta) = (privacy.epsilon, privacy.delta);
+            output.line(format!(
+                "Epsilon {epsilon:.2} at delta {delta:.0e}: each device computed it, with half of the \
+                 others dishonest and the count seen (the paper's figure: {:.2}; the noise alone: {:.0}).",
+                privacy.paper_epsilon,
+                privacy.local_epsilon.unwrap_or(f64::INFINITY),
+            ))?;
+        }
         section(
             output,
             "What each party saw",
@@ -116,8 +161,12 @@ impl DemoArgs {
         let next = [
             format!("sotto demo --devices 20000 --seed {}", plan.seed),
             format!("sotto demo --seed {} --json", plan.seed),
-            "sotto task new --help        a task between real parties".to_owned(),
-            "sotto serve leader --print-config".to_owned(),
+            format!(
+                "sotto demo --exact --seed {}   the same without sampling and noise",
+                plan.seed
+            ),
+            "sotto recipe new              your own question".to_owned(),
+            "sotto serve log --print-config".to_owned(),
         ];
         section(output, "Try next", next.into_iter())
     }
@@ -137,6 +186,15 @@ mod tests {
 
     fn args(devices: u32, min_batch_size: Option<u64>) -> DemoArgs {
         DemoArgs { devices, seed: Some(7), exact: true, min_batch_size }
+    }
+
+    #[test]
+    fn a_sampled_batch_is_filled_on_a_bad_day() {
+        let sampled = |devices, asked| DemoArgs { exact: false, ..args(devices, asked) };
+        assert_eq!(sampled(2_000, None).plan().unwrap().min_batch_size, 873);
+        assert_eq!(sampled(2_000, Some(100)).plan().unwrap().min_batch_size, 100);
+        assert!(sampled(2_000, Some(900)).plan().is_err());
+        assert!(sampled(30, None).plan().is_err());
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! `sotto keys`: HPKE key pairs and their files.
+//! `sotto keys`: HPKE key pairs and their files, signers' keys, and an operator's key sets in the log.
+
+mod publish;
+mod signer;
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +29,10 @@ pub(crate) struct KeysArgs {
 enum KeysCommand {
     /// Make an HPKE key pair for an aggregator.
     New(NewArgs),
+    /// Make a signing key for an author, an operator, a log or a witness.
+    Signer(signer::SignerArgs),
+    /// Publish an operator's next key set in the log.
+    Publish(publish::PublishArgs),
 }
 
 #[derive(Debug, Args)]
@@ -48,23 +55,32 @@ struct NewArgs {
 
 impl KeysArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
-        let KeysCommand::New(args) = self.command;
+        match self.command {
+            KeysCommand::New(args) => args.run(output),
+            KeysCommand::Signer(args) => args.run(output),
+            KeysCommand::Publish(args) => args.run(output),
+        }
+    }
+}
+
+impl NewArgs {
+    fn run(self, output: &Output) -> Result<Outcome> {
         // Random, so that a key that replaces another does not take over its id: devices cache keys
         // under their ids.
-        let id = args.id.unwrap_or_else(|| {
+        let id = self.id.unwrap_or_else(|| {
             let [id] = random::bytes();
             id
         });
         let key = generate(id);
-        write(&args.out, &key, args.force)?;
+        write(&self.out, &key, self.force)?;
         let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
         if output.json() {
-            output.value(&json!({ "file": args.out, "id": id, "hpke_config": config }))?;
+            output.value(&json!({ "file": self.out, "id": id, "hpke_config": config }))?;
         } else {
             output.line(config)?;
             output.remark(format!(
                 "wrote {} (secret), key id {id}; above is its public half",
-                args.out.display()
+                self.out.display()
             ));
         }
         Ok(Outcome::Yes)

@@ -9,18 +9,25 @@ mod collect;
 mod completions;
 mod connection;
 mod demo;
+mod device;
 mod interop;
 mod keys;
 mod log;
+mod log_source;
+mod logging;
 mod output;
 mod private_file;
 mod random;
+mod recipe;
+mod recipe_file;
 mod serve;
 mod signals;
+mod signer_file;
 mod task;
 mod task_file;
 mod time_text;
 mod toml_text;
+mod trust_file;
 mod upload;
 mod vectors;
 mod workers;
@@ -45,6 +52,7 @@ fn main() -> ExitCode {
     match cli.run(&output) {
         Ok(Outcome::Yes) => ExitCode::SUCCESS,
         Ok(Outcome::No) => ExitCode::FAILURE,
+        Ok(Outcome::Undecided) => ExitCode::from(EXIT_ERROR),
         // Whoever read our output has seen enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

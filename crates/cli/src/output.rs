@@ -19,6 +19,8 @@ pub(crate) enum Outcome {
     Yes,
     /// Exit code 1: the check failed, some reports were refused, the batch is not there yet.
     No,
+    /// Exit code 2: the question could not be answered either way.
+    Undecided,
 }
 
 /// Where and how to print.

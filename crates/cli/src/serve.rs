@@ -1,10 +1,14 @@
-//! `sotto serve`: runs a leader or a helper until it is told to end.
+//! `sotto serve`: runs a leader, a helper, a log or a witness until it is told to end.
 
 mod config;
+mod http_tables;
 mod key_history;
 mod keyring;
+mod log;
+mod recipes;
 mod tasks;
 mod template;
+mod witness;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -21,11 +25,13 @@ use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::Role;
 
 use self::config::Settings;
+use self::log::LogSettings;
 pub(crate) use self::tasks::served;
+use self::witness::WitnessSettings;
 use crate::output::{Outcome, Output, WithHint};
 use crate::private_file;
 
-/// Runs an aggregator.
+/// Runs a server.
 #[derive(Debug, Args)]
 #[command(
     after_help = "SIGTERM and SIGINT end it: requests in flight are finished first; a second signal \
@@ -34,7 +40,7 @@ use crate::private_file;
     (error, warn, info, debug).\n\nA configuration to start from: sotto serve leader --print-config"
 )]
 pub(crate) struct ServeArgs {
-    /// Which aggregator.
+    /// Which server.
     #[arg(value_enum)]
     role: RoleName,
     /// The configuration, TOML.
@@ -57,6 +63,17 @@ enum RoleName {
     Leader,
     /// Answers the leader.
     Helper,
+    /// Publishes recipes and keys, witnessed, as plain files.
+    Log,
+    /// Cosigns logs that only ever grow.
+    Witness,
+}
+
+/// A configuration that was read.
+enum Plan {
+    Aggregator(Role, Box<Settings>),
+    Log(Box<LogSettings>),
+    Witness(Box<WitnessSettings>),
 }
 
 /// What a started server says about itself.
@@ -66,21 +83,38 @@ struct Ready {
     listen: SocketAddr,
     admin_listen: Option<SocketAddr>,
     pid: u32,
-    tasks: usize,
+    /// The tasks of an aggregator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<usize>,
 }
 
 impl RoleName {
-    fn role(self) -> Role {
-        match self {
-            Self::Leader => Role::Leader,
-            Self::Helper => Role::Helper,
-        }
-    }
-
     fn name(self) -> &'static str {
         match self {
             Self::Leader => "leader",
             Self::Helper => "helper",
+            Self::Log => "log",
+            Self::Witness => "witness",
+        }
+    }
+
+    /// The configuration that `--print-config` prints.
+    fn template(self) -> String {
+        match self {
+            Self::Leader => template::text(Role::Leader),
+            Self::Helper => template::text(Role::Helper),
+            Self::Log => log::template(),
+            Self::Witness => witness::template(),
+        }
+    }
+
+    fn read(self, path: &Path) -> Result<Plan> {
+        let aggregator = |role| Ok(Plan::Aggregator(role, Box::new(Settings::read(path, role)?)));
+        match self {
+            Self::Leader => aggregator(Role::Leader),
+            Self::Helper => aggregator(Role::Helper),
+            Self::Log => Ok(Plan::Log(Box::new(LogSettings::read(path)?))),
+            Self::Witness => Ok(Plan::Witness(Box::new(WitnessSettings::read(path)?))),
         }
     }
 }
@@ -88,50 +122,77 @@ impl RoleName {
 impl ServeArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
         let Some(path) = self.config.as_deref().filter(|_| !self.print_config) else {
-            output.line(template::text(self.role.role()).trim_end())?;
+            output.line(self.role.template().trim_end())?;
             return Ok(Outcome::Yes);
         };
         if let Some(ready_file) = &self.ready_file {
             // A file from an earlier run must not tell of addresses that are not there yet.
             let _ = std::fs::remove_file(ready_file);
         }
-        let settings = Settings::read(path, self.role.role())?;
-        crate::log::start();
+        let plan = self.role.read(path)?;
+        crate::logging::start();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let outcome = runtime.block_on(self.serve(&settings, output));
+        let outcome = runtime.block_on(self.serve(plan, output));
         runtime.shutdown_background();
         outcome
     }
 
-    async fn serve(&self, settings: &Settings, output: &Output) -> Result<Outcome> {
+    async fn serve(&self, plan: Plan, output: &Output) -> Result<Outcome> {
         // Before anybody can know that it serves: whoever reads the ready file may signal at once.
         let signals = crate::signals::pair()?;
+        match plan {
+            Plan::Aggregator(role, settings) => {
+                self.serve_aggregator(role, &settings, signals, output).await
+            }
+            Plan::Log(settings) => {
+                let log = settings.bind(self.insecure_http).await?;
+                self.announce(output, log.addr(), log.admin_addr(), None)?;
+                until_signalled(signals, |stop| log.run(stop)).await
+            }
+            Plan::Witness(settings) => {
+                let witness = settings.bind(self.insecure_http).await?;
+                self.announce(output, witness.addr(), witness.admin_addr(), None)?;
+                until_signalled(signals, |stop| witness.run(stop)).await
+            }
+        }
+    }
+
+    async fn serve_aggregator(
+        &self,
+        role: Role,
+        settings: &Settings,
+        signals: Signals<
+            impl Future<Output = ()> + Send + 'static,
+            impl Future<Output = ()> + Send + 'static,
+        >,
+        output: &Output,
+    ) -> Result<Outcome> {
         let data_dir = settings.data_dir();
         let store = open_store(&data_dir)?;
         let mut server = settings.server()?;
         server.hpke_keys = keyring::load(settings, &data_dir)?;
-        server.tasks = tasks::load(settings, self.role.role())?;
+        server.tasks = tasks::load(settings, role)?;
         server.insecure_http = self.insecure_http;
         let tasks = server.tasks.len();
-        if tasks == 0 && server.taskprov.is_none() {
+        if tasks == 0 && server.taskprov.is_none() && server.recipes.is_none() {
             tracing::warn!("no task is configured: list task files under `tasks`");
         }
-        match self.role {
-            RoleName::Leader => {
+        match role {
+            Role::Leader => {
                 let config = LeaderConfig {
                     server,
                     aggregation: settings.aggregation(),
                     helper_certificates: settings.peer_certificates()?,
                 };
                 let leader = Leader::bind(config, Arc::new(store)).await.or_else(explain)?;
-                self.announce(output, leader.addr(), leader.admin_addr(), tasks)?;
+                self.announce(output, leader.addr(), leader.admin_addr(), Some(tasks))?;
                 until_signalled(signals, |stop| leader.run(stop)).await
             }
-            RoleName::Helper => {
+            _ => {
                 let helper = Helper::bind(HelperConfig { server }, Arc::new(store))
                     .await
                     .or_else(explain)?;
-                self.announce(output, helper.addr(), helper.admin_addr(), tasks)?;
+                self.announce(output, helper.addr(), helper.admin_addr(), Some(tasks))?;
                 until_signalled(signals, |stop| helper.run(stop)).await
             }
         }
@@ -143,7 +204,7 @@ impl ServeArgs {
         output: &Output,
         listen: SocketAddr,
         admin_listen: Option<SocketAddr>,
-        tasks: usize,
+        tasks: Option<usize>,
     ) -> Result<()> {
         let role = self.role.name();
         let ready = Ready { role, listen, admin_listen, pid: std::process::id(), tasks };
@@ -166,12 +227,15 @@ fn open_store(data_dir: &Path) -> Result<SqliteStore> {
         .hint("is another server running on this folder, or does it belong to another user?")
 }
 
+/// The first signal, and the second.
+type Signals<A, B> = (A, B);
+
 /// Runs until a signal, then drains; a second signal drops everything.
 async fn until_signalled<F, E>(
-    (first, second): (
+    (first, second): Signals<
         impl Future<Output = ()> + Send + 'static,
         impl Future<Output = ()> + Send + 'static,
-    ),
+    >,
     run: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) -> F,
 ) -> Result<Outcome>
 where

@@ -7,22 +7,22 @@ const DIGITS: usize = 6;
 const SAME: f64 = 1e-14;
 
 /// A computed number that must not look smaller than it is: epsilon, delta, sigma.
-pub(super) fn up(value: f64) -> String {
+pub(crate) fn up(value: f64) -> String {
     rounded(value, DIGITS, |shown| shown < value * (1.0 - SAME))
 }
 
 /// The same with a few digits, for sentences.
-pub(super) fn up_short(value: f64) -> String {
+pub(crate) fn up_short(value: f64) -> String {
     rounded(value, 3, |shown| shown < value * (1.0 - SAME))
 }
 
 /// A computed number that must not look larger than it is: a lower end, the largest rate.
-pub(super) fn down(value: f64) -> String {
+pub(crate) fn down(value: f64) -> String {
     rounded(value, DIGITS, |shown| shown > value * (1.0 + SAME))
 }
 
 /// A given number, in all its digits.
-pub(super) fn exact(value: f64) -> String {
+pub(crate) fn exact(value: f64) -> String {
     scientific(&format!("{value:e}")).unwrap_or_else(|| value.to_string())
 }
 

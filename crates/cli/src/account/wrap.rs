@@ -7,7 +7,7 @@ const LONGEST: usize = 100;
 const SHORTEST: usize = 20;
 
 /// `text` in lines of the terminal's width, 100 characters at most.
-pub(super) fn wrapped(text: &str) -> String {
+pub(crate) fn wrapped(text: &str) -> String {
     // Of a table only its guess of the terminal is asked.
     let terminal = comfy_table::Table::new().width().map_or(LONGEST, usize::from);
     lines(text, terminal.clamp(SHORTEST, LONGEST))

@@ -16,9 +16,13 @@ pub(crate) fn chart(buckets: &[DemoBucket]) -> Vec<String> {
     let label_width = buckets.iter().map(|b| b.label.chars().count()).max().unwrap_or(0).max(4);
     let largest = buckets.iter().flat_map(|b| [b.estimate, b.truth as f64]).fold(1.0, f64::max);
     let spread = |bucket: &DemoBucket| {
-        if exact { String::new() } else { format!(" ±{:<7.1}", 1.96 * bucket.stderr) }
+        if exact {
+            String::new()
+        } else {
+            format!("  {:>5.0} to {:<6.0}", bucket.lo95, bucket.hi95)
+        }
     };
-    let spread_head = if exact { "" } else { " (95 %)  " };
+    let spread_head = if exact { "" } else { "     (95 %)     " };
     let head = format!("  {:<label_width$} {:>7} {:>9}{spread_head}", "word", "true", "estimate");
     let rows = buckets.iter().map(|bucket| {
         let estimate = if exact {
@@ -90,10 +94,12 @@ mod tests {
             stderr: 5.0,
             lo95: 10.2,
             hi95: 29.8,
+            noise_lo95: None,
+            noise_hi95: None,
         };
         insta::assert_snapshot!(chart(&[bucket]).join("\n"), @r"
-          word    true  estimate (95 %)
-          tea       10      20.0 ±9.8     ████████████████████┊███████████████████
+          word    true  estimate     (95 %)
+          tea       10      20.0     10 to 30     ████████████████████┊███████████████████
         ");
     }
 }

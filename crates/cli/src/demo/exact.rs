@@ -19,6 +19,7 @@ use sotto_wire::{Interval, Query};
 use self::parties::Parties;
 use super::Plan;
 use super::result::{DemoBatch, DemoBucket, DemoInterval, DemoReports, DemoResult};
+use super::story::Story;
 use crate::output::Output;
 use crate::random;
 use crate::time_text::now;
@@ -30,15 +31,6 @@ const DEVICES_AT_ONCE: usize = 16;
 /// How long the servers may make no progress before the demo gives up. Far beyond what any machine
 /// needs, so that load alone never ends it.
 const PATIENCE: Duration = Duration::from_secs(600);
-
-/// What the result does not say.
-#[derive(Debug)]
-pub(crate) struct Story {
-    /// Who, and what they saw.
-    pub(crate) saw: Vec<(&'static str, String)>,
-    /// What is not private about it.
-    pub(crate) caveats: &'static [&'static str],
-}
 
 const CAVEATS: &[&str] = &[
     "The counts are exact. No noise hides a device that is alone with its word.",
@@ -75,6 +67,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         batches: vec![batch(&parties, &collected)],
         buckets: buckets(plan, &collected)?,
         reports: DemoReports { accepted: collected.collection.report_count, rejected },
+        privacy: None,
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
     let story = Story { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };
@@ -149,12 +142,7 @@ fn batch(parties: &Parties, collected: &Collected) -> DemoBatch {
 }
 
 fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<DemoBucket>> {
-    let mut truth = vec![0; plan.words.labels().len()];
-    for bucket in &plan.held {
-        if let Some(count) = truth.get_mut(*bucket as usize) {
-            *count += 1;
-        }
-    }
+    let truth = plan.truth();
     let values = collected.collection.result.as_slice();
     ensure!(values.len() == truth.len(), "the result has {} buckets", values.len());
     let bucket = |((label, truth), value): ((&&'static str, u64), &u128)| -> Result<DemoBucket> {

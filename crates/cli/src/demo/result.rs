@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
+use sotto_dp::mechanism::Estimate;
 
 /// One run. The keys are a contract with whoever reads the JSON.
 #[derive(Debug, Serialize)]
@@ -19,8 +20,28 @@ pub(crate) struct DemoResult {
     pub(crate) buckets: Vec<DemoBucket>,
     /// What became of the reports.
     pub(crate) reports: DemoReports,
+    /// What devices promised themselves; absent where nothing is promised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) privacy: Option<DemoPrivacy>,
     /// Wall-clock seconds.
     pub(crate) elapsed_s: f64,
+}
+
+/// The recipe's privacy, as each device computed it.
+#[derive(Debug, Serialize)]
+pub(crate) struct DemoPrivacy {
+    pub(crate) recipe_id: String,
+    /// The place of the recipe in the log.
+    pub(crate) log_index: u64,
+    /// With half of the others honest and the count seen.
+    pub(crate) epsilon: f64,
+    pub(crate) delta: f64,
+    /// The paper's figure for the same recipe: all honest, count hidden.
+    pub(crate) paper_epsilon: f64,
+    /// What remains if everybody else is against one.
+    pub(crate) local_epsilon: Option<f64>,
+    /// The probability to take part.
+    pub(crate) sampling_rate: f64,
 }
 
 /// A collected batch, named by its interval.
@@ -52,6 +73,11 @@ pub(crate) struct DemoBucket {
     pub(crate) lo95: f64,
     #[serde(serialize_with = "number")]
     pub(crate) hi95: f64,
+    /// The interval from the noise alone, given who took part; absent for exact values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) noise_lo95: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) noise_hi95: Option<f64>,
 }
 
 /// Counts of reports.
@@ -67,7 +93,30 @@ impl DemoBucket {
     /// A bucket whose value is known exactly.
     pub(crate) fn exact(label: &'static str, truth: u64, value: u64) -> Self {
         let value = value as f64;
-        Self { label, truth, estimate: value, stderr: 0.0, lo95: value, hi95: value }
+        Self {
+            label,
+            truth,
+            estimate: value,
+            stderr: 0.0,
+            lo95: value,
+            hi95: value,
+            noise_lo95: None,
+            noise_hi95: None,
+        }
+    }
+
+    /// A bucket whose value is estimated. `stderr`, `lo95` and `hi95` count noise and sampling.
+    pub(crate) fn estimated(label: &'static str, truth: u64, estimate: &Estimate) -> Self {
+        Self {
+            label,
+            truth,
+            estimate: estimate.value,
+            stderr: estimate.total_error,
+            lo95: estimate.total_low,
+            hi95: estimate.total_high,
+            noise_lo95: Some(estimate.noise_low),
+            noise_hi95: Some(estimate.noise_high),
+        }
     }
 }
 
@@ -89,6 +138,7 @@ pub(super) fn sample() -> DemoResult {
         }],
         buckets: vec![DemoBucket::exact("queen", 20, 20), DemoBucket::exact("dodo", 10, 10)],
         reports: DemoReports { accepted: 30, rejected: BTreeMap::new() },
+        privacy: None,
         elapsed_s: 0.5,
     }
 }

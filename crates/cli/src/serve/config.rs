@@ -11,9 +11,12 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use sotto_crypto::Secret;
 use sotto_protocol::taskprov::TaskprovPolicy;
-use sotto_server::{AggregationConfig, AuthToken, ServerConfig, TaskprovConfig, TlsConfig};
+use sotto_server::{
+    AggregationConfig, AuthToken, RecipesConfig, ServerConfig, TaskprovConfig, TlsConfig,
+};
 use sotto_wire::{Role, TaskId, Url};
 
+use super::recipes::RecipesTable;
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, optional_secret, secret, secret_array};
 use crate::toml_text;
@@ -42,6 +45,7 @@ pub(super) struct ConfigFile {
     pub(super) limits: LimitsTable,
     pub(super) jobs: JobsTable,
     pub(super) taskprov: Option<TaskprovTable>,
+    pub(super) recipes: Option<RecipesTable>,
 }
 
 /// `[tls]`
@@ -144,7 +148,7 @@ impl Settings {
         server.admin_listen = file.admin_listen;
         server.base_path =
             file.public_url.as_deref().map(base_path).transpose()?.unwrap_or_default();
-        server.tls = self.tls()?;
+        server.tls = file.tls.config(&self.folder)?;
         server.insecure_plain_tasks = file.insecure_plain_tasks;
         let limits = &file.limits;
         set(&mut server.cpu_threads, limits.cpu_threads);
@@ -160,6 +164,7 @@ impl Settings {
         set_seconds(&mut server.retention_grace, limits.retention_grace_s);
         set_seconds(&mut server.hpke_config_max_age, limits.hpke_config_max_age_s);
         server.taskprov = self.taskprov()?;
+        server.recipes = self.recipes()?;
         server.forget_tasks = self.forget_tasks()?;
         Ok(server)
     }
@@ -183,7 +188,7 @@ impl Settings {
 
     /// The authorities that may vouch for the peer.
     pub(super) fn peer_certificates(&self) -> Result<Option<Vec<u8>>> {
-        self.file.tls.ca.as_deref().map(|path| self.bytes(path)).transpose()
+        self.file.tls.authorities(&self.folder)
     }
 
     /// The tasks whose data is to be deleted.
@@ -196,44 +201,70 @@ impl Settings {
         self.file.forget_tasks.iter().map(id).collect()
     }
 
-    fn tls(&self) -> Result<Option<TlsConfig>> {
-        match (&self.file.tls.cert, &self.file.tls.key) {
-            (None, None) => Ok(None),
-            (Some(cert), Some(key)) => Ok(Some(TlsConfig {
-                certificate_chain: self.bytes(cert)?,
-                private_key: Secret::new(self.bytes(key)?),
-            })),
-            _ => Err(anyhow::anyhow!("[tls] needs both `cert` and `key`")),
-        }
-    }
-
     fn taskprov(&self) -> Result<Option<TaskprovConfig>> {
         let Some(table) = &self.file.taskprov else { return Ok(None) };
         table.config(self.role).context("[taskprov]").map(Some)
     }
 
-    fn bytes(&self, path: &Path) -> Result<Vec<u8>> {
-        let path = self.path(path);
-        std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+    fn recipes(&self) -> Result<Option<RecipesConfig>> {
+        let Some(table) = &self.file.recipes else { return Ok(None) };
+        let public_url = self.file.public_url.as_deref();
+        let mut config =
+            table.config(self.role, public_url, |path| self.path(path)).context("[recipes]")?;
+        config.log_certificates = self.peer_certificates()?;
+        Ok(Some(config))
     }
+}
+
+impl TlsTable {
+    /// The certificate and its key. Paths are relative to `folder`.
+    pub(super) fn config(&self, folder: &Path) -> Result<Option<TlsConfig>> {
+        match (&self.cert, &self.key) {
+            (None, None) => Ok(None),
+            (Some(cert), Some(key)) => Ok(Some(TlsConfig {
+                certificate_chain: bytes(&folder.join(cert))?,
+                private_key: Secret::new(bytes(&folder.join(key))?),
+            })),
+            _ => Err(anyhow::anyhow!("[tls] needs both `cert` and `key`")),
+        }
+    }
+
+    /// The authorities that may vouch for peers.
+    pub(super) fn authorities(&self, folder: &Path) -> Result<Option<Vec<u8>>> {
+        self.ca.as_deref().map(|path| bytes(&folder.join(path))).transpose()
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 impl ConfigFile {
     /// Applies the environment, given as a function so that tests need not change the process's.
     fn override_from(&mut self, variable: impl Fn(&str) -> Option<String>) -> Result<()> {
-        let address = |name: &str| -> Result<Option<SocketAddr>> {
-            let Some(text) = variable(name) else { return Ok(None) };
-            let parsed = text.parse().with_context(|| format!("{name}={text:?} is no address"));
-            parsed.hint("write it like 127.0.0.1:8080").map(Some)
-        };
-        self.listen = address("SOTTO_LISTEN")?.or(self.listen);
-        self.admin_listen = address("SOTTO_ADMIN_LISTEN")?.or(self.admin_listen);
-        if let Some(data_dir) = variable("SOTTO_DATA_DIR") {
-            // Relative to where the server is started, unlike paths in the file.
-            self.data_dir = Some(std::path::absolute(data_dir)?);
-        }
-        Ok(())
+        override_from(variable, &mut self.listen, &mut self.admin_listen, &mut self.data_dir)
     }
+}
+
+/// Applies the environment to the settings that all roles have.
+pub(super) fn override_from(
+    variable: impl Fn(&str) -> Option<String>,
+    listen: &mut Option<SocketAddr>,
+    admin_listen: &mut Option<SocketAddr>,
+    data_dir: &mut Option<PathBuf>,
+) -> Result<()> {
+    let address = |name: &str| -> Result<Option<SocketAddr>> {
+        let Some(text) = variable(name) else { return Ok(None) };
+        let parsed = text.parse().with_context(|| format!("{name}={text:?} is no address"));
+        parsed.hint("write it like 127.0.0.1:8080").map(Some)
+    };
+    *listen = address("SOTTO_LISTEN")?.or(*listen);
+    *admin_listen = address("SOTTO_ADMIN_LISTEN")?.or(*admin_listen);
+    if let Some(folder) = variable("SOTTO_DATA_DIR") {
+        // Relative to where the server is started, unlike paths in the file.
+        *data_dir = Some(std::path::absolute(folder)?);
+    }
+    Ok(())
 }
 
 impl TaskprovTable {
@@ -275,23 +306,23 @@ pub(super) fn default_data_dir(role: Role) -> &'static str {
 }
 
 /// The path of a base URL.
-fn base_path(url: &str) -> Result<String> {
+pub(super) fn base_path(url: &str) -> Result<String> {
     let (_, rest) =
         url.split_once("://").with_context(|| format!("public_url {url:?} is no URL"))?;
     Ok(rest.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}")))
 }
 
-fn set<T>(place: &mut T, value: Option<T>) {
+pub(super) fn set<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
 }
 
-fn set_seconds(place: &mut Duration, value: Option<u64>) {
+pub(super) fn set_seconds(place: &mut Duration, value: Option<u64>) {
     set(place, value.map(Duration::from_secs));
 }
 
-fn set_millis(place: &mut Duration, value: Option<u64>) {
+pub(super) fn set_millis(place: &mut Duration, value: Option<u64>) {
     set(place, value.map(Duration::from_millis));
 }
 

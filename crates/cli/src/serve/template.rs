@@ -7,6 +7,7 @@ use sotto_wire::Role;
 
 use super::config::{default_data_dir, default_listen, default_max_lifetime_s, default_max_tasks};
 use super::default_server;
+use super::recipes::default_poll_s;
 
 /// The text for a role.
 pub(super) fn text(role: Role) -> String {
@@ -21,6 +22,7 @@ pub(super) fn text(role: Role) -> String {
         jobs(&mut text);
     }
     taskprov(&mut text, role);
+    recipes(&mut text, role);
     text
 }
 
@@ -162,6 +164,31 @@ fn taskprov(text: &mut String, role: Role) {
 "#,
         lifetime = default_max_lifetime_s(),
         tasks = default_max_tasks(),
+    );
+}
+
+fn recipes(text: &mut String, role: Role) {
+    let (operator, collector) = match role {
+        Role::Leader => ("leader.example", "#   collector_authentication_token = \"...\"\n"),
+        _ => ("helper.example", ""),
+    };
+    let _ = write!(
+        text,
+        r#"
+# Takes part in recipes of a public log that name this operator at public_url, which must be set. Secret:
+# then keep this file at mode 0600. `trust` is the file that devices have: recipes are checked by it.
+#   [recipes]
+#   trust = "trust.toml"
+#   operator = "{operator}"
+#   verify_key_init = "..."             32 bytes, shared by leader and helper
+#   leader_authentication_token = "..."
+#   poll_s = {poll}
+#   log_url = "https://log.example/"    by default the one in the trust file's policy
+# The authors whose recipes are served, by key (`sotto keys signer`).
+#   [[recipes.authors]]
+#   key = "author.example+..."
+{collector}"#,
+        poll = default_poll_s(),
     );
 }
 

@@ -13,7 +13,7 @@ use crate::task_file::{TaskFile, batch_mode_text};
 use crate::time_text::{show_moment, show_seconds};
 
 /// What a report has besides its shares: id, time, lengths, and two HPKE ciphertexts around them.
-const REPORT_OVERHEAD: usize = 152;
+pub(crate) const REPORT_OVERHEAD: usize = 152;
 
 const REDACTED: &str = "[redacted]";
 

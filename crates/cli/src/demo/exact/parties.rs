@@ -1,8 +1,6 @@
 //! The parties of the demo: two servers with their stores, and what devices and collector need.
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -11,19 +9,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sotto_client::{AuthToken, Collector, HttpTransport};
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Task;
-use sotto_server::{
-    AuthScheme, Helper, HelperConfig, Leader, LeaderConfig, RunError, ServerConfig,
-};
-use sotto_store::{Counters, SqliteOptions, SqliteStore, TaskStore};
+use sotto_server::{AuthScheme, Helper, HelperConfig, Leader, LeaderConfig, ServerConfig};
+use sotto_store::{Counters, SqliteStore, TaskStore};
 use sotto_vdaf::VdafConfig;
 use sotto_wire::BatchMode;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::connection::ConnectionArgs;
 use crate::demo::Plan;
+use crate::demo::servers::{Server, loopback, open_store};
 use crate::serve::served;
 use crate::task::{NewTask, new_task};
 use crate::task_file::{CollectorPart, TaskFields};
@@ -43,17 +38,12 @@ pub(super) struct Parties {
     _folder: TempDir,
 }
 
-struct Server {
-    stop: oneshot::Sender<()>,
-    running: JoinHandle<Result<(), RunError>>,
-}
-
 impl Parties {
     /// Starts leader and helper on ports that the system chooses, and gives them their task.
     pub(super) fn start(plan: &Plan) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-        let leader_store = open(&folder.path().join("leader"))?;
-        let helper_store = open(&folder.path().join("helper"))?;
+        let leader_store = open_store(&folder.path().join("leader"))?;
+        let helper_store = open_store(&folder.path().join("helper"))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let (servers, collector) = runtime.block_on(async {
             let leader =
@@ -114,39 +104,15 @@ impl Parties {
     /// Ends the servers in good order.
     pub(super) fn stop(mut self) {
         for server in self.servers.drain(..) {
-            // A server that has ended by itself needs no telling.
-            let _ = server.stop.send(());
-            let _ = self.runtime.block_on(server.running);
+            server.stop(&self.runtime);
         }
     }
-}
-
-impl Server {
-    fn spawn<F>(run: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) -> F) -> Self
-    where
-        F: Future<Output = Result<(), RunError>> + Send + 'static,
-    {
-        let (stop, stopped) = oneshot::channel();
-        let stopped = Box::pin(async move {
-            let _ = stopped.await;
-        });
-        Self { stop, running: tokio::spawn(run(stopped)) }
-    }
-}
-
-fn open(folder: &Path) -> Result<Arc<SqliteStore>> {
-    std::fs::create_dir_all(folder)?;
-    Ok(Arc::new(SqliteStore::open(folder, SqliteOptions::default())?))
 }
 
 fn server() -> Result<ServerConfig> {
     let mut server = ServerConfig::new(loopback(), vec![keys::generate(1)]);
     server.insecure_plain_tasks = true;
     Ok(server)
-}
-
-fn loopback() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
 fn task(plan: &Plan, leader: SocketAddr, helper: SocketAddr) -> Result<NewTask> {

@@ -1,0 +1,191 @@
+//! The demo of the whole idea: a recipe in a witnessed log, and devices that check it, pay for it and toss a coin.
+//!
+//! Every simulated device runs the same engine as a real one, with its state in memory. They share what depends on
+//! the recipe alone, as a fleet in one process may.
+
+mod fleet;
+mod parties;
+mod recipe;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use indicatif::HumanBytes;
+use sotto_client::Collected;
+use sotto_protocol::recipe::{Assessment, estimates, show_micro};
+use sotto_wire::{Interval, Query};
+
+use self::fleet::Turnout;
+use self::parties::Parties;
+use super::Plan;
+use super::result::{DemoBatch, DemoBucket, DemoInterval, DemoPrivacy, DemoReports, DemoResult};
+use super::story::Story;
+use crate::output::Output;
+use crate::random;
+use crate::time_text::now;
+
+/// How long the servers may make no progress before the demo gives up.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Intervals hold with this probability.
+const LEVEL: f64 = 0.95;
+
+const CAVEATS: &[&str] = &[
+    "Devices talk to the leader directly, so it sees their addresses: no relay yet.",
+    "Nothing keeps a device from reporting twice: no tokens yet.",
+    "The recipe counts at once (insecure_no_min_age); real devices wait a day, so that somebody can object.",
+    "Here all parties share one process. Leader, helper, log and witnesses must be different operators.",
+];
+
+/// Runs the demo.
+pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
+    let started = Instant::now();
+    // One moment for all, so that the hour does not turn between two devices.
+    let moment = now()?;
+    let parties = Parties::start(plan, moment, output).context("the servers do not start")?;
+    let turnout = fleet::run(plan, &parties, moment, output)?;
+    let accepted = turnout.accepted as u64;
+    ensure!(
+        accepted >= plan.min_batch_size,
+        "{accepted} devices took part, {} are needed: nothing is released (this happens once in about \
+         30,000 runs); run it again",
+        plan.min_batch_size
+    );
+    wait_until_summed(&parties, accepted, output)?;
+    let collected = collect(&parties, moment, output)?;
+    let result = DemoResult {
+        devices: plan.held.len() as u64,
+        participated: accepted,
+        min_batch: plan.min_batch_size,
+        batches: vec![batch(&parties, &collected)],
+        buckets: buckets(plan, parties.assessment(), &collected)?,
+        reports: DemoReports {
+            accepted: collected.collection.report_count,
+            rejected: parties.rejections()?,
+        },
+        privacy: Some(privacy(&parties)),
+        elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
+    };
+    let story = Story { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
+    parties.stop();
+    Ok((result, story))
+}
+
+/// Shows how leader and helper work through the reports.
+fn wait_until_summed(parties: &Parties, accepted: u64, output: &Output) -> Result<()> {
+    let bar = output.bar("summed", accepted);
+    let (mut done, mut since) = (0, Instant::now());
+    while done < accepted {
+        let now_done = parties.summed()?;
+        if now_done > done {
+            (done, since) = (now_done, Instant::now());
+            bar.set_position(done);
+        }
+        ensure!(since.elapsed() < PATIENCE, "the aggregation makes no progress");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bar.finish();
+    Ok(())
+}
+
+/// The collector asks for the one unit of time in which all reports are.
+fn collect(
+    parties: &Parties,
+    moment: sotto_protocol::Moment,
+    output: &Output,
+) -> Result<Collected> {
+    let query = Query::TimeInterval(Interval::bucket(parties.assessment().task().time(moment))?);
+    let spinner = output.spinner("collecting");
+    let collected =
+        parties.collector()?.collect(&query, PATIENCE, &mut |_| (), &mut random::system());
+    spinner.finish_and_clear();
+    collected.context("the collector got no result")
+}
+
+fn batch(parties: &Parties, collected: &Collected) -> DemoBatch {
+    let precision = parties.assessment().task().configuration().time_precision();
+    let interval = collected.collection.interval;
+    DemoBatch {
+        interval: DemoInterval {
+            start: interval.start().start_seconds(precision),
+            duration: interval.duration().as_seconds(precision),
+        },
+        count: collected.collection.report_count,
+    }
+}
+
+/// Debiases the counts: estimates over all devices, with what noise and sampling leave open.
+fn buckets(plan: &Plan, assessment: &Assessment, collected: &Collected) -> Result<Vec<DemoBucket>> {
+    let labels = plan.words.labels();
+    let collection = &collected.collection;
+    let sums = collection.result.as_slice();
+    let estimates = estimates(assessment.recipe(), sums, collection.report_count, LEVEL)?;
+    let truth = plan.truth();
+    let one = |((label, truth), estimate)| DemoBucket::estimated(label, truth, &estimate);
+    Ok(labels.iter().copied().zip(truth).zip(estimates).map(one).collect())
+}
+
+fn privacy(parties: &Parties) -> DemoPrivacy {
+    let assessment = parties.assessment();
+    let cost = assessment.cost();
+    DemoPrivacy {
+        recipe_id: assessment.id().to_string(),
+        log_index: parties.log_index(),
+        epsilon: cost.map_or(f64::INFINITY, |cost| cost.epsilon_micro as f64 / 1e6),
+        delta: cost.map_or(0.0, |cost| cost.judgement.delta),
+        paper_epsilon: cost.map_or(f64::INFINITY, |cost| cost.judgement.paper_epsilon),
+        local_epsilon: cost.and_then(|cost| cost.judgement.local_epsilon),
+        sampling_rate: assessment.recipe().sampling.rate.to_f64(),
+    }
+}
+
+/// One line for each party, from what was measured.
+fn saw(
+    plan: &Plan,
+    parties: &Parties,
+    result: &DemoResult,
+    turnout: &Turnout,
+) -> Vec<(&'static str, String)> {
+    let assessment = parties.assessment();
+    let sizes = assessment.task().vdaf().sizes();
+    let (reports, devices) = (result.participated, result.devices);
+    let rate = assessment.recipe().sampling.rate;
+    let epsilon = assessment.cost().map_or_else(String::new, |cost| show_micro(cost.epsilon_micro));
+    vec![
+        (
+            "log",
+            format!(
+                "one recipe and two key sets, cosigned by {} witnesses; who reads them, but nothing else",
+                parties.witnesses()
+            ),
+        ),
+        (
+            "device",
+            format!(
+                "checked the recipe, computed epsilon {epsilon} for itself, charged its budget, then \
+                 tossed a coin ({rate})"
+            ),
+        ),
+        (
+            "leader",
+            format!(
+                "{reports} reports of {devices} devices, {}: half of each, random numbers without the \
+                 other half",
+                HumanBytes(turnout.bytes)
+            ),
+        ),
+        (
+            "helper",
+            format!("{reports} shares of {} bytes, from the leader alone", sizes.helper_share),
+        ),
+        (
+            "collector",
+            format!(
+                "two sealed sums of {} numbers over {} randomized words; under {} reports, nothing",
+                plan.words.labels().len(),
+                result.reports.accepted,
+                plan.min_batch_size
+            ),
+        ),
+    ]
+}

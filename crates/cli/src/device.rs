@@ -1,0 +1,34 @@
+//! `sotto device`: one real device, which decides for itself.
+
+mod attributes;
+mod log;
+mod run;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::output::{Outcome, Output};
+
+/// Runs a device.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceArgs {
+    #[command(subcommand)]
+    command: DeviceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum DeviceCommand {
+    /// Read the log, check recipes, and answer those that pass and can be paid for.
+    Run(run::RunArgs),
+    /// Show which recipes were considered, and what of the budget is spent.
+    Log(log::LogArgs),
+}
+
+impl DeviceArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        match self.command {
+            DeviceCommand::Run(args) => args.run(output),
+            DeviceCommand::Log(args) => args.run(output),
+        }
+    }
+}

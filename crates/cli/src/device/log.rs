@@ -1,0 +1,67 @@
+//! `sotto device log`: what the person whose device it is may see.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use sotto_client::StateFile;
+use sotto_protocol::Moment;
+use sotto_protocol::device::DeviceState;
+use sotto_protocol::recipe::show_micro;
+
+use crate::output::{Outcome, Output};
+use crate::time_text::show_moment;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line says that a recipe was considered and paid for. Whether it was answered is \
+    decided by a coin and written down nowhere: that is what protects you."
+)]
+pub(super) struct LogArgs {
+    /// The device's state.
+    #[arg(long, value_name = "FILE")]
+    state: PathBuf,
+}
+
+impl LogArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let state = StateFile::read(&self.state)?;
+        if output.json() {
+            output.value(&value(&state))?;
+            return Ok(Outcome::Yes);
+        }
+        if state.audit().is_empty() {
+            output.line("No recipe has been considered yet.")?;
+        }
+        for line in state.audit() {
+            let cost = line.epsilon_micro.map_or_else(
+                || "no promise".to_owned(),
+                |micro| format!("epsilon {}", show_micro(micro)),
+            );
+            output.line(format!("{}  {:<32} {cost}", show_moment(Moment(line.at)), line.name))?;
+            output.line(format!("    {}", line.purpose))?;
+        }
+        if let Some((spent, budget)) = spent(&state) {
+            output.line(format!("\nSpent in this period: epsilon {spent:.4} of {budget}"))?;
+        }
+        Ok(Outcome::Yes)
+    }
+}
+
+/// What is spent of the period's budget.
+fn spent(state: &DeviceState) -> Option<(f64, f64)> {
+    let ledger = state.ledger()?;
+    let budget = ledger.budget();
+    Some((ledger.epsilon_spent(budget.delta).ok()?, budget.epsilon))
+}
+
+fn value(state: &DeviceState) -> serde_json::Value {
+    let spent = spent(state);
+    json!({
+        "considered": state.audit(),
+        "epsilon_spent": spent.map(|(spent, _)| spent),
+        "epsilon_budget": spent.map(|(_, budget)| budget),
+        "witnessed_time": state.time(),
+    })
+}

@@ -1,0 +1,52 @@
+//! `sotto keys signer`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use sotto_crypto::note::NoteKey;
+use sotto_wire::KeyName;
+
+use crate::output::{Outcome, Output};
+use crate::{random, signer_file};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The line that is printed is public: others pin it. The name is part of the key; \
+    a log's is its origin. A witness gives others the cosigner line instead."
+)]
+pub(super) struct SignerArgs {
+    /// The name that signatures carry, like analytics.example: no spaces and no plus.
+    #[arg(long)]
+    name: KeyName,
+    /// The file to write, readable by its owner alone.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Replace an existing file. Nothing can then be signed with its key any more.
+    #[arg(long)]
+    force: bool,
+}
+
+impl SignerArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let key = NoteKey::generate(self.name, &mut random::system());
+        signer_file::write(&self.out, &key, self.force)?;
+        let (verifier, cosigner) = (key.verifier(), key.cosigner());
+        if output.json() {
+            output.value(&json!({
+                "file": self.out,
+                "name": key.name().as_str(),
+                "verifier": verifier.to_string(),
+                "cosigner": cosigner.to_string(),
+            }))?;
+        } else {
+            output.line(&verifier)?;
+            output.remark(format!(
+                "wrote {} (secret); above is its public half\nas a witness: {cosigner}",
+                self.out.display()
+            ));
+        }
+        Ok(Outcome::Yes)
+    }
+}

@@ -1,0 +1,40 @@
+//! `sotto log`: for auditors. Verifies a recipe, watches a log, checks a log's files.
+
+mod findings;
+mod fsck;
+mod memory;
+mod misbehaviour;
+mod monitor;
+mod verify;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::output::{Outcome, Output};
+
+/// Checks a public log and what it holds.
+#[derive(Debug, Args)]
+pub(crate) struct LogCommandArgs {
+    #[command(subcommand)]
+    command: LogCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LogCommand {
+    /// Verify that a recipe is public and keeps its promise.
+    Verify(verify::VerifyArgs),
+    /// Watch a log: describe what is new, and alert to what is wrong.
+    Monitor(monitor::MonitorArgs),
+    /// Check every file of a log against its entries.
+    Fsck(fsck::FsckArgs),
+}
+
+impl LogCommandArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        match self.command {
+            LogCommand::Verify(args) => args.run(output),
+            LogCommand::Monitor(args) => args.run(output),
+            LogCommand::Fsck(args) => args.run(output),
+        }
+    }
+}

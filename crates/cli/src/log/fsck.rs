@@ -1,0 +1,57 @@
+//! `sotto log fsck`: everything that a log serves, derived again from its entries.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::json;
+use sotto_store::fsck;
+use sotto_wire::TlogPolicy;
+
+use crate::output::{Outcome, Output};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code 0: nothing is wrong; 1: something is; 2: the check could not be made."
+)]
+pub(super) struct FsckArgs {
+    /// The folder with the log's files: `public` in the data folder of the log, or a mirror.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The policy that the checkpoints must satisfy (C2SP tlog-policy).
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+}
+
+impl FsckArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let text = std::fs::read_to_string(&self.policy)
+            .with_context(|| format!("cannot read {}", self.policy.display()))?;
+        let policy = TlogPolicy::parse(&text)
+            .with_context(|| format!("{} cannot be used", self.policy.display()))?;
+        let bar = output.bar("entries", 0);
+        let found = fsck(&self.folder, &policy, &mut |done, size| {
+            bar.set_length(size);
+            bar.set_position(done);
+        })?;
+        bar.finish_and_clear();
+        if output.json() {
+            output.value(&json!({
+                "size": found.size,
+                "clean": found.is_clean(),
+                "differences": found.differences,
+                "more": found.more,
+            }))?;
+        } else {
+            for difference in &found.differences {
+                output.line(difference)?;
+            }
+            if found.more > 0 {
+                output.line(format!("and {} more", found.more))?;
+            }
+            let verdict = if found.is_clean() { "nothing is wrong" } else { "something is wrong" };
+            output.line(format!("{} entries checked: {verdict}", found.size))?;
+        }
+        Ok(if found.is_clean() { Outcome::Yes } else { Outcome::No })
+    }
+}

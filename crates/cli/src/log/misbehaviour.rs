@@ -1,0 +1,51 @@
+//! Files that prove a broken promise to anybody.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use sotto_protocol::Moment;
+use sotto_protocol::log::Misbehaviour;
+
+use crate::private_file;
+use crate::time_text::{now, show_moment};
+
+/// What the file holds. The words are for people; only the evidence is checked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MisbehaviourFile {
+    version: u32,
+    charge: String,
+    how_to_check: String,
+    evidence: Misbehaviour,
+}
+
+/// Writes `misbehaviour-<time>.json` into a folder, and gives its path. One that is there is never replaced.
+pub(super) fn write(folder: &Path, evidence: Misbehaviour) -> Result<PathBuf> {
+    let charge = evidence.check().map_err(|reason| anyhow::anyhow!("no proof: {reason}"))?;
+    let file = MisbehaviourFile {
+        version: 1,
+        charge,
+        how_to_check: "sotto log verify --misbehaviour THIS_FILE".to_owned(),
+        evidence,
+    };
+    let text = serde_json::to_string_pretty(&file)?;
+    let time = show_moment(now().unwrap_or(Moment(0))).replace(':', "");
+    for number in 1.. {
+        let more = if number == 1 { String::new() } else { format!("-{number}") };
+        let path = folder.join(format!("misbehaviour-{time}{more}.json"));
+        if path.symlink_metadata().is_err() {
+            private_file::write(&path, &text, false)?;
+            return Ok(path);
+        }
+    }
+    anyhow::bail!("there is no free name for the file")
+}
+
+/// Checks a file again. The charge if it is proved, else why it is not.
+pub(super) fn check(path: &Path) -> Result<Result<String, String>> {
+    let text = private_file::read(path)?;
+    let file: MisbehaviourFile = serde_json::from_str(&text)
+        .with_context(|| format!("{} is no misbehaviour file", path.display()))?;
+    Ok(file.evidence.check())
+}

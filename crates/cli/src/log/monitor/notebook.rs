@@ -1,0 +1,202 @@
+//! What a monitor remembers of a log: enough to notice reused names, keys that go back, and what changed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use sotto_crypto::note;
+use sotto_protocol::Moment;
+use sotto_protocol::log::Misbehaviour;
+use sotto_protocol::recipe::{Assessment, show_micro};
+use sotto_protocol::trust::Trust;
+use sotto_wire::{
+    Entry, EntryContent, HpkeConfig, KeyName, KeySet, Note, PopulationResult, Recipe,
+};
+
+use super::alerts::Report;
+use crate::private_file;
+use crate::recipe::describe;
+
+/// The state of a monitor.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Notebook {
+    size: u64,
+    checkpoint: Option<String>,
+    /// Entries of recipes by author key and name: the whole entry, for it may become evidence.
+    recipes: BTreeMap<String, String>,
+    /// The name of the newest recipe of each author, by key.
+    newest: BTreeMap<String, String>,
+    key_sets: BTreeMap<String, KeySet>,
+}
+
+impl Notebook {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = private_file::read(path)?;
+        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
+    }
+
+    pub(super) fn keep(&self, path: &Path) -> Result<()> {
+        private_file::write(path, &serde_json::to_string(self)?, true)
+    }
+
+    /// Entries that were read.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The checkpoint that was believed last.
+    pub(super) fn checkpoint(&self) -> Result<Option<Note>> {
+        let note = self.checkpoint.as_ref().map(|text| Note::parse(text.as_bytes()));
+        note.transpose().context("the remembered checkpoint is damaged")
+    }
+
+    pub(super) fn believe(&mut self, checkpoint: &Note) {
+        self.checkpoint = String::from_utf8(checkpoint.to_bytes()).ok();
+    }
+
+    /// The aggregators of recipes that are not over: their addresses and operators.
+    pub(super) fn aggregators(&self, now: Moment) -> BTreeMap<String, KeyName> {
+        let open = self.recipes.values().filter_map(|entry| recipe(entry));
+        open.filter(|recipe| recipe.when.closes > now.0)
+            .flat_map(|recipe| [recipe.parties.leader, recipe.parties.helper])
+            .map(|aggregator| (aggregator.url, aggregator.operator))
+            .collect()
+    }
+
+    /// The keys in an operator's newest key set.
+    pub(super) fn logged_keys(&self, operator: &KeyName) -> Vec<HpkeConfig> {
+        let set = self.key_sets.get(operator.as_str());
+        set.and_then(|set| set.configs().ok()).unwrap_or_default()
+    }
+
+    /// Reads the next entry.
+    pub(super) fn read_entry(&mut self, bytes: &[u8], trust: &Trust, report: &mut Report) {
+        let index = self.size;
+        self.size += 1;
+        let entry = match Entry::parse(bytes) {
+            Ok(entry) => entry,
+            Err(error) => {
+                report.alert(format!("{index}: an entry that nobody understands: {error}"), None);
+                return;
+            }
+        };
+        match entry.content() {
+            EntryContent::Recipe(recipe) => self.read_recipe(index, &entry, recipe, trust, report),
+            EntryContent::KeySet(set) => self.read_key_set(index, &entry, set, trust, report),
+            EntryContent::Result(result) => read_result(index, &entry, result, report),
+        }
+    }
+
+    fn read_recipe(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        recipe: &Recipe,
+        trust: &Trust,
+        report: &mut Report,
+    ) {
+        let (name, author) = (&recipe.name, &recipe.author);
+        let head = format!("{index}: recipe {name} by {}", author.name);
+        if let Err(error) = note::verify(entry.note(), &author.verifier()) {
+            report.alert(format!("{head}: {error}"), None);
+            return;
+        }
+        let bytes = String::from_utf8_lossy(&entry.to_bytes()).into_owned();
+        let judged = match Assessment::new(recipe.clone()) {
+            Err(silence) => {
+                let proof = Misbehaviour::BadRecipe { entry: bytes.clone() };
+                report.alert(format!("{head}: {silence}"), Some(proof));
+                "it cannot be answered".to_owned()
+            }
+            Ok(assessment) => {
+                let cost = assessment.cost().map(|cost| show_micro(cost.epsilon_micro));
+                let cost =
+                    cost.map_or("no privacy promised".to_owned(), |e| format!("epsilon {e}"));
+                match assessment.check_limits(trust) {
+                    Ok(()) => cost,
+                    Err(silence) => format!("{cost}; devices stay silent: {silence}"),
+                }
+            }
+        };
+        report.news(format!("{head}: {judged}, minimum batch {}", recipe.aggregation.min_batch));
+        self.compare(&head, recipe, report);
+        let key = format!("{}/{name}", author.key);
+        match self.recipes.get(&key) {
+            Some(other) if *other != bytes && self::recipe(other).as_ref() != Some(recipe) => {
+                let proof = Misbehaviour::NameReuse { one: other.clone(), other: bytes };
+                report.alert(format!("{head}: the name was used for another recipe"), Some(proof));
+            }
+            _ => {
+                self.recipes.insert(key.clone(), bytes);
+                self.newest.insert(author.key.to_string(), key);
+            }
+        }
+    }
+
+    /// Tells what changed since the author's last recipe.
+    fn compare(&self, head: &str, recipe: &Recipe, report: &mut Report) {
+        let last = self.newest.get(&recipe.author.key.to_string());
+        let Some(last) = last.and_then(|key| self.recipes.get(key)).and_then(|e| self::recipe(e))
+        else {
+            return;
+        };
+        for change in describe::changes(&last, recipe) {
+            report.news(format!("{head}: since {}: {change}", last.name));
+        }
+    }
+
+    fn read_key_set(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        set: &KeySet,
+        trust: &Trust,
+        report: &mut Report,
+    ) {
+        let name = &set.operator.name;
+        let head = format!("{index}: key set {} of {name}", set.seq);
+        let Some(pinned) = trust.operator(name) else {
+            report.news(format!("{head}: an operator that the trust file does not pin"));
+            return;
+        };
+        if !set.operator.is(pinned) || note::verify(entry.note(), pinned).is_err() {
+            report.alert(format!("{head}: not signed by the pinned key"), None);
+            return;
+        }
+        let ids: Vec<String> = set
+            .configs()
+            .unwrap_or_default()
+            .iter()
+            .map(|config| config.id().value().to_string())
+            .collect();
+        report.news(format!("{head}: HPKE keys {}", ids.join(", ")));
+        if let Some(last) = self.key_sets.get(name.as_str())
+            && set.seq <= last.seq
+            && set != last
+        {
+            report.alert(format!("{head}: key set {} was there before", last.seq), None);
+            return;
+        }
+        self.key_sets.insert(name.to_string(), set.clone());
+    }
+}
+
+fn read_result(index: u64, entry: &Entry, result: &PopulationResult, report: &mut Report) {
+    let head = format!("{index}: result for the predicate {:?}", result.predicate);
+    for signer in [&result.leader, &result.helper] {
+        if note::verify(entry.note(), &signer.verifier()).is_err() {
+            report.alert(format!("{head}: not signed by {}", signer.name), None);
+            return;
+        }
+    }
+    report.news(format!("{head}: {} devices", result.population));
+}
+
+fn recipe(entry: &str) -> Option<Recipe> {
+    Entry::parse(entry.as_bytes()).ok()?.recipe().cloned()
+}

@@ -1,0 +1,229 @@
+//! Where a log is, how its files are read, and how an entry gets into it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use serde::Deserialize;
+use sotto_client::{HttpLog, HttpRequest, HttpResponse, Method, Transport};
+use sotto_crypto::{merkle, note};
+use sotto_protocol::log::{Fetch, Reader};
+use sotto_protocol::trust::Trust;
+use sotto_store::FolderFetch;
+use sotto_wire::limits::MAX_TLOG_PROOF_LEN;
+use sotto_wire::{Checkpoint, Entry, EntryId, TlogPolicy, TlogProof};
+use zeroize::Zeroizing;
+
+use crate::connection::ConnectionArgs;
+use crate::output::{Output, WithHint};
+
+/// Entries that are read at once.
+const STEP: u64 = 1_024;
+
+/// How often an entry is submitted while the witnesses do not answer.
+const ATTEMPTS: u32 = 8;
+
+/// The longest pause between two attempts, whatever the log asks for.
+const LONGEST_PAUSE_S: u64 = 30;
+
+/// Options of commands that read a log.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LogArgs {
+    /// The log: its URL, or a folder with its files.
+    #[arg(long = "log", value_name = "URL|DIR")]
+    pub(crate) log: Option<String>,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+}
+
+impl LogArgs {
+    /// The log that was given, or else the one that the trust file's policy has a URL for.
+    pub(crate) fn source(&self, trust: Option<&Trust>) -> Result<Option<LogSource>> {
+        let of_policy = || trust?.policy().logs().iter().find_map(|log| log.url.clone());
+        match self.log.clone().or_else(of_policy) {
+            Some(place) => LogSource::open(&place, &self.connection).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// A log that can be read, and written to if it has a URL.
+#[derive(Clone)]
+pub(crate) enum LogSource {
+    Http { url: String, transport: Arc<dyn Transport> },
+    Folder(PathBuf),
+}
+
+/// The state of a log at one checkpoint.
+pub(crate) struct Snapshot {
+    tree: Checkpoint,
+    fetch: Box<dyn Fetch>,
+}
+
+impl LogSource {
+    /// The log at a URL or in a folder.
+    pub(crate) fn open(place: &str, connection: &ConnectionArgs) -> Result<Self> {
+        if place.starts_with("http://") || place.starts_with("https://") {
+            return Ok(Self::Http {
+                url: place.trim_end_matches('/').to_owned(),
+                transport: connection.transport(4)?,
+            });
+        }
+        let folder = Path::new(place);
+        if !folder.is_dir() {
+            return Err(anyhow!("--log {place}: no such folder, and no URL"))
+                .hint("give the log's address like https://log.example, or a folder of its files");
+        }
+        Ok(Self::Folder(folder.to_owned()))
+    }
+
+    /// The log's files.
+    pub(crate) fn fetch(&self) -> Box<dyn Fetch> {
+        match self {
+            Self::Http { url, transport } => Box::new(HttpLog::new(url, Arc::clone(transport))),
+            Self::Folder(folder) => Box::new(FolderFetch::new(folder)),
+        }
+    }
+
+    /// The log at its newest checkpoint. With a policy, the checkpoint must satisfy it; without one, the entries
+    /// are merely those of the checkpoint that the log shows us.
+    /// `None`: the log has published nothing yet.
+    pub(crate) fn newest(&self, policy: Option<&TlogPolicy>) -> Result<Option<Snapshot>> {
+        let mut fetch = self.fetch();
+        let newest = Reader::new(&mut *fetch).checkpoint().context("cannot read the log")?;
+        let Some(newest) = newest else { return Ok(None) };
+        let tree = match policy {
+            Some(policy) => {
+                note::verify_checkpoint(&newest, policy)
+                    .context("the log's checkpoint does not satisfy the trust policy")?
+                    .checkpoint
+            }
+            None => Checkpoint::parse(newest.text()).context("the log's checkpoint")?,
+        };
+        Ok(Some(Snapshot { tree, fetch }))
+    }
+
+    /// The same of a log that must have something in it.
+    pub(crate) fn snapshot(&self, policy: Option<&TlogPolicy>) -> Result<Snapshot> {
+        let newest = self.newest(policy)?;
+        newest
+            .ok_or_else(|| anyhow!("there is no log, or it is empty"))
+            .hint("it has no file `checkpoint`")
+    }
+
+    /// Submits an entry and waits until it is published with its cosignatures. The proof is checked to be one for
+    /// this entry; with a policy, also to satisfy it.
+    pub(crate) fn submit(
+        &self,
+        entry: &Entry,
+        policy: Option<&TlogPolicy>,
+        output: &Output,
+    ) -> Result<TlogProof> {
+        let Self::Http { url, transport } = self else {
+            return Err(anyhow!("a folder of a log's files can be read, not written to"))
+                .hint("give the log's URL with --log");
+        };
+        let bytes = entry.to_bytes();
+        let spinner = output.spinner("waiting for the log and its witnesses");
+        let answer = post(url, transport.as_ref(), &bytes);
+        spinner.finish_and_clear();
+        let proof = TlogProof::parse(&answer?).context("the log's answer is no proof")?;
+        let leaf = merkle::leaf_hash(&bytes);
+        let tree = Checkpoint::parse(proof.checkpoint.text())?;
+        merkle::verify_inclusion(&leaf, proof.index, tree.size, &proof.hashes, &tree.root)
+            .context("the log's proof is not one for this entry")?;
+        if let Some(policy) = policy {
+            note::verify_proof(&leaf, &proof, policy)
+                .context("the log's proof does not satisfy the trust policy")?;
+        }
+        Ok(proof)
+    }
+}
+
+impl Snapshot {
+    /// The entry with this id.
+    pub(crate) fn by_id(&mut self, id: &EntryId) -> Result<(u64, Entry)> {
+        let mut reader = Reader::new(&mut *self.fetch);
+        let missing = || anyhow!("the log has no entry {id}");
+        let index = reader.find(id)?.ok_or_else(missing)?;
+        let entry = Entry::parse(&reader.entry(index, &self.tree)?)?;
+        if entry.id() != *id {
+            bail!("the log leads to another entry than {id}");
+        }
+        Ok((index, entry))
+    }
+
+    /// All entries that are understood, with their places.
+    pub(crate) fn entries(&mut self) -> Result<Vec<(u64, Entry)>> {
+        let mut reader = Reader::new(&mut *self.fetch);
+        let (mut found, mut from) = (Vec::new(), 0);
+        while from < self.tree.size {
+            let to = self.tree.size.min(from.saturating_add(STEP));
+            let entries = reader.entries(from..to, &self.tree)?;
+            found.extend(
+                (from..)
+                    .zip(entries)
+                    .filter_map(|(i, bytes)| Some((i, Entry::parse(&bytes).ok()?))),
+            );
+            from = to;
+        }
+        Ok(found)
+    }
+}
+
+/// Sends the entry until the log has published it.
+fn post(url: &str, transport: &dyn Transport, entry: &[u8]) -> Result<Vec<u8>> {
+    let mut last = String::new();
+    for attempt in 1..=ATTEMPTS {
+        let request = HttpRequest {
+            method: Method::Post,
+            url: format!("{url}/add"),
+            headers: vec![("content-type", Zeroizing::new("text/plain".to_owned()))],
+            body: entry,
+            response_limit: MAX_TLOG_PROOF_LEN,
+        };
+        let response = transport.send(&request).with_context(|| format!("no answer from {url}"))?;
+        match response.status {
+            200 => return Ok(response.body),
+            503 => {
+                last = words(&response);
+                let asked = response.header("retry-after").and_then(|value| value.parse().ok());
+                let pause = asked.unwrap_or(u64::from(attempt)).clamp(1, LONGEST_PAUSE_S);
+                if attempt < ATTEMPTS {
+                    std::thread::sleep(Duration::from_secs(pause));
+                }
+            }
+            _ => return Err(refusal(&response)),
+        }
+    }
+    Err(anyhow!("the log could not publish the entry yet: {last}"))
+        .hint("run the same command again later: an entry that is already there keeps its place")
+}
+
+fn refusal(response: &HttpResponse) -> anyhow::Error {
+    let error =
+        anyhow!("the log refuses the entry (status {}): {}", response.status, words(response));
+    let hint = match response.status {
+        403 => "ask the log's operator to list your key",
+        404 => "is this the URL of a log?",
+        409 => "choose another name for the recipe, or a higher sequence number for the key set",
+        _ => return error,
+    };
+    Err::<(), _>(error).hint(hint).err().unwrap_or_else(|| anyhow!("the log refuses the entry"))
+}
+
+/// What a problem document says, without control characters.
+fn words(response: &HttpResponse) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Problem {
+        title: String,
+        detail: String,
+    }
+    let problem: Problem = serde_json::from_slice(&response.body).unwrap_or_default();
+    let text = if problem.detail.is_empty() { problem.title } else { problem.detail };
+    let text: String = text.chars().filter(|c| !c.is_control()).take(500).collect();
+    if text.is_empty() { "it gives no reason".to_owned() } else { text }
+}

@@ -1,0 +1,63 @@
+//! `sotto recipe`: writes, checks, publishes and explains recipes.
+
+mod backup;
+mod certify;
+mod check;
+mod crowd;
+pub(crate) mod describe;
+mod diff;
+mod examine;
+mod example;
+mod explain;
+mod new;
+mod publish;
+mod schema;
+mod show;
+pub(crate) mod words;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::output::{Outcome, Output};
+
+/// Writes, checks, publishes and explains recipes.
+#[derive(Debug, Args)]
+pub(crate) struct RecipeCommandArgs {
+    #[command(subcommand)]
+    command: RecipeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RecipeCommand {
+    /// Write a recipe: asks on a terminal, takes options in scripts.
+    New(Box<new::NewArgs>),
+    /// Check a recipe as a device would, and say what it gives and costs.
+    Check(check::CheckArgs),
+    /// Sign a recipe and put it into the log.
+    Publish(publish::PublishArgs),
+    /// Show a recipe.
+    Show(show::ShowArgs),
+    /// Say in words how two recipes differ, and what weakens privacy.
+    Diff(diff::DiffArgs),
+    /// Tell the person whose device it is what is sent, how often, and what it costs.
+    Explain(explain::ExplainArgs),
+    /// Certify how many devices a predicate selects, as the operators of leader and helper.
+    Certify(certify::CertifyArgs),
+    /// Print the JSON Schema of what the log holds.
+    Schema(schema::SchemaArgs),
+}
+
+impl RecipeCommandArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        match self.command {
+            RecipeCommand::New(args) => args.run(output),
+            RecipeCommand::Check(args) => args.run(output),
+            RecipeCommand::Publish(args) => args.run(output),
+            RecipeCommand::Show(args) => args.run(output),
+            RecipeCommand::Diff(args) => args.run(output),
+            RecipeCommand::Explain(args) => args.run(output),
+            RecipeCommand::Certify(args) => args.run(output),
+            RecipeCommand::Schema(args) => args.run(output),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `sotto recipe check`.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::crowd::Crowd;
+use super::examine::{Contribution, Examination, Guarantee, Status, examine};
+use super::words::grouped;
+use crate::account::number::{up, up_short};
+use crate::account::wrap::wrapped;
+use crate::output::{Outcome, Output};
+use crate::recipe_file::RecipeArgs;
+use crate::time_text::now;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 a device would take it, as far as can be told without the log; 1 a device would \
+    refuse; 2 it cannot be told."
+)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+}
+
+impl CheckArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let (loaded, trust) = self.recipe.load()?;
+        let found = examine(&loaded, trust.as_ref(), now()?.0)?;
+        if output.json() {
+            output.value(&found)?;
+        } else {
+            print(&found, output)?;
+        }
+        Ok(if found.ok { Outcome::Yes } else { Outcome::No })
+    }
+}
+
+/// Prints an examination for people.
+pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
+    let row = |name: &str, value: &str| output.line(format!("  {name:<17} {value}"));
+    output.line(output.bold(&format!("recipe {}", found.name)))?;
+    row("id", found.id.as_deref().unwrap_or("known once it has an author"))?;
+    output.line(output.bold("checks"))?;
+    for line in &found.checks {
+        let status = match line.status {
+            Status::Ok => "ok",
+            Status::Failed => "FAILED",
+            Status::Unknown => "-",
+        };
+        row(line.check, &format!("{status:<7} {}", line.reason))?;
+    }
+    if let Some(privacy) = &found.privacy {
+        output.line(output.bold("privacy"))?;
+        print_privacy(privacy, &row)?;
+    }
+    if let Some(contribution) = &found.contribution {
+        output.line(output.bold("one contribution"))?;
+        print_contribution(contribution, &row)?;
+    }
+    output.line(output.bold("crowd"))?;
+    print_crowd(&found.crowd, &row)?;
+    for warning in &found.warnings {
+        output.line(wrapped(&format!("warning: {warning}")))?;
+    }
+    let verdict = match found.ok {
+        true => "As far as can be told without the log, a device would take this recipe.",
+        false => "A device would refuse this recipe.",
+    };
+    output.line(format!("\n{verdict}"))
+}
+
+type Row<'a> = dyn Fn(&str, &str) -> Result<()> + 'a;
+
+fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
+    let delta = &privacy.delta;
+    row("claimed", &format!("epsilon {} at delta {delta}", up(privacy.claimed_epsilon)))?;
+    let computed = up(privacy.computed_epsilon);
+    row("device computes", &format!("epsilon {computed} (half of the others honest, count seen)"))?;
+    let paper = up(privacy.paper_epsilon);
+    row("paper's figure", &format!("epsilon {paper} (all honest, count hidden)"))?;
+    if let Some(found) = &privacy.colluding {
+        let epsilon = up(found.epsilon);
+        row(
+            "both collude",
+            &format!("epsilon {epsilon}, if leader and helper put their shares together;"),
+        )?;
+        let (devices, reports) = (grouped(found.honest_devices), grouped(found.honest_reports));
+        row("", &format!("assumes {devices} honest devices (half of the stated population),"))?;
+        row("", &format!("so {reports} honest reports at least, and a relay that hides senders"))?;
+    }
+    match privacy.local_epsilon {
+        Some(local) => {
+            row("randomizer alone", &format!("epsilon {}, whoever else is bad", up(local)))
+        }
+        None => row("randomizer alone", "none: the exact value is sent"),
+    }
+}
+
+fn print_contribution(contribution: &Contribution, row: &Row<'_>) -> Result<()> {
+    let vdaf = contribution.vdaf["type"].as_str().unwrap_or_default();
+    let bytes = grouped(contribution.report_bytes as u64);
+    row("report", &format!("{vdaf}, about {bytes} bytes, in two shares that say nothing alone"))?;
+    for (place, example) in contribution.examples.iter().enumerate() {
+        let name = if place == 0 { "for example" } else { "" };
+        row(name, &format!("{} -> {}", example.attributes, example.measurement))?;
+    }
+    match contribution.keep_probability {
+        Some(keep) => row(
+            "then",
+            &format!("kept with probability {}, else another value at random", up_short(keep)),
+        ),
+        None => row("then", "sent as it is"),
+    }
+}
+
+fn print_crowd(crowd: &Crowd, row: &Row<'_>) -> Result<()> {
+    row("expected answers", &grouped(crowd.expected as u64))?;
+    if crowd.expected_per_release < crowd.expected {
+        let share = grouped(crowd.expected_per_release as u64);
+        row("in one release", &format!("{share}, if they come evenly over time"))?;
+    }
+    row("release", &probability(crowd.release_probability))?;
+    row("safe min batch", &format!("{} or less", grouped(crowd.safe_min_batch)))
+}
+
+/// A probability that is computed with a rule of thumb.
+fn probability(value: f64) -> String {
+    match value {
+        value if value > 0.9999 => "almost sure".to_owned(),
+        value if value < 0.0001 => "almost impossible".to_owned(),
+        value => format!("with probability {value:.2}"),
+    }
+}

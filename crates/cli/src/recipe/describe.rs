@@ -1,0 +1,264 @@
+//! How two recipes differ, in words, and whether the difference weakens privacy.
+//!
+//! Used by `recipe diff` and by whoever watches a log. A change is judged by itself: a larger batch may make up for a
+//! larger rate, which only the accountant can tell.
+
+use serde::Serialize;
+use sotto_protocol::recipe::show_micro;
+use sotto_wire::Recipe;
+use sotto_wire::recipe::{Aggregator, Privacy, Query, Randomizer, Targeting};
+
+use super::words::{self, grouped};
+use crate::time_text::show_seconds;
+
+/// What a change does to the privacy of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Effect {
+    /// Less privacy.
+    Weaker,
+    /// More privacy.
+    Stronger,
+    /// Neither, or it cannot be told.
+    Neutral,
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Change {
+    /// The field of the recipe, like `privacy.epsilon_micro`.
+    pub(crate) field: &'static str,
+    /// In words, like `epsilon 0.4 -> 0.8`.
+    pub(crate) text: String,
+    /// What it does.
+    pub(crate) effect: Effect,
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)?;
+        match self.effect {
+            Effect::Weaker => f.write_str(" (weaker)"),
+            Effect::Stronger => f.write_str(" (stronger)"),
+            Effect::Neutral => Ok(()),
+        }
+    }
+}
+
+/// All differences between two recipes, in the order of a recipe's fields.
+pub(crate) fn changes(old: &Recipe, new: &Recipe) -> Vec<Change> {
+    let mut list = Changes(Vec::new());
+    list.text("name", "name", &old.name, &new.name);
+    list.text("purpose", "purpose", &format!("{:?}", old.purpose), &format!("{:?}", new.purpose));
+    let author = |recipe: &Recipe| recipe.author.verifier().to_string();
+    list.text("author", "author", &author(old), &author(new));
+    attributes(&mut list, old, new);
+    list.number("who.population", "population", old.who.population, new.who.population, no_effect);
+    targeting(&mut list, old.who.targeting.as_ref(), new.who.targeting.as_ref());
+    when(&mut list, old, new);
+    let (was, is) = (old.sampling.rate, new.sampling.rate);
+    if was != is {
+        let text = format!("sampling rate {} -> {}", words::one_in(was), words::one_in(is));
+        list.push("sampling.rate", text, more_is_weaker(was, is));
+    }
+    query(&mut list, &old.query, &new.query);
+    randomizer(&mut list, &old.randomizer, &new.randomizer);
+    let (was, is) = (&old.aggregation, &new.aggregation);
+    list.number(
+        "aggregation.min_batch",
+        "minimum batch",
+        was.min_batch,
+        is.min_batch,
+        more_is_stronger,
+    );
+    let mode = words::batch_mode;
+    list.text("aggregation.batch_mode", "batch mode", mode(was.batch_mode), mode(is.batch_mode));
+    list.text("aggregation.vdaf", "VDAF", &words::vdaf(&was.vdaf), &words::vdaf(&is.vdaf));
+    privacy(&mut list, &old.privacy, &new.privacy);
+    parties(&mut list, old, new);
+    list.0
+}
+
+struct Changes(Vec<Change>);
+
+impl Changes {
+    fn push(&mut self, field: &'static str, text: impl Into<String>, effect: Effect) {
+        self.0.push(Change { field, text: text.into(), effect });
+    }
+
+    fn text(&mut self, field: &'static str, name: &str, old: &str, new: &str) {
+        if old != new {
+            self.push(field, format!("{name} {old} -> {new}"), Effect::Neutral);
+        }
+    }
+
+    fn number(
+        &mut self,
+        field: &'static str,
+        name: &str,
+        old: u64,
+        new: u64,
+        effect: fn(u64, u64) -> Effect,
+    ) {
+        if old != new {
+            let text = format!("{name} {} -> {}", grouped(old), grouped(new));
+            self.push(field, text, effect(old, new));
+        }
+    }
+}
+
+fn no_effect(_: u64, _: u64) -> Effect {
+    Effect::Neutral
+}
+
+fn more_is_weaker<T: PartialOrd>(old: T, new: T) -> Effect {
+    if new > old { Effect::Weaker } else { Effect::Stronger }
+}
+
+fn more_is_stronger<T: PartialOrd>(old: T, new: T) -> Effect {
+    more_is_weaker(new, old)
+}
+
+fn attributes(list: &mut Changes, old: &Recipe, new: &Recipe) {
+    for (name, kind) in &new.attributes {
+        let kind = words::attribute_type(*kind);
+        match old.attributes.get(name).map(|kind| words::attribute_type(*kind)) {
+            None => {
+                let text = format!("may now read the attribute {name} ({kind})");
+                list.push("attributes", text, Effect::Weaker);
+            }
+            Some(was) => list.text("attributes", &format!("attribute {name}"), was, kind),
+        }
+    }
+    for name in old.attributes.keys().filter(|name| !new.attributes.contains_key(*name)) {
+        let text = format!("may no longer read the attribute {name}");
+        list.push("attributes", text, Effect::Stronger);
+    }
+}
+
+fn targeting(list: &mut Changes, old: Option<&Targeting>, new: Option<&Targeting>) {
+    const FIELD: &str = "who.targeting";
+    match (old, new) {
+        (None, None) => {}
+        (None, Some(new)) => {
+            let text = format!("asks only devices with {}", new.predicate);
+            list.push(FIELD, text, Effect::Weaker);
+        }
+        (Some(old), None) => {
+            let text = format!("no longer asks only devices with {}", old.predicate);
+            list.push(FIELD, text, Effect::Stronger);
+        }
+        (Some(old), Some(new)) => {
+            list.text(FIELD, "asks devices with", &old.predicate, &new.predicate);
+            let (was, is) = (old.certified.to_string(), new.certified.to_string());
+            list.text(FIELD, "certified by the result", &was, &is);
+        }
+    }
+}
+
+fn when(list: &mut Changes, old: &Recipe, new: &Recipe) {
+    let (old, new) = (&old.when, &new.when);
+    list.text("when.opens", "opens", &words::moment(old.opens), &words::moment(new.opens));
+    list.text("when.closes", "closes", &words::moment(old.closes), &words::moment(new.closes));
+    let lengths = |old, new| format!("{} -> {}", show_seconds(old), show_seconds(new));
+    if old.window_s != new.window_s {
+        // A finer time of a report tells more about its device.
+        let text = format!("time precision {}", lengths(old.window_s, new.window_s));
+        list.push("when.window_s", text, more_is_stronger(old.window_s, new.window_s));
+    }
+    if old.max_window_s != new.max_window_s {
+        let text = format!("longest release {}", lengths(old.max_window_s, new.max_window_s));
+        list.push("when.max_window_s", text, Effect::Neutral);
+    }
+}
+
+fn query(list: &mut Changes, old: &Query, new: &Query) {
+    list.text("query", "asks for", &words::query(old), &words::query(new));
+    let labels = |query: &Query| match query {
+        Query::Histogram { labels: Some(labels), .. } => labels.join(", "),
+        _ => "none".to_owned(),
+    };
+    // Long lists of labels are cut in the line above.
+    if words::query(old) == words::query(new) {
+        list.text("query.labels", "labels", &labels(old), &labels(new));
+    }
+    list.text("query.mapping", "mapping", old.mapping(), new.mapping());
+    list.text("query.fallback", "fallback", &words::fallback(old), &words::fallback(new));
+}
+
+fn randomizer(list: &mut Changes, old: &Randomizer, new: &Randomizer) {
+    const FIELD: &str = "randomizer";
+    match (old, new) {
+        (Randomizer::None, Randomizer::None) => {}
+        (Randomizer::None, new) => {
+            list.push(
+                FIELD,
+                format!("values are now randomized: {}", words::randomizer(new)),
+                Effect::Stronger,
+            );
+        }
+        (_, Randomizer::None) => {
+            list.push(FIELD, "values are no longer randomized", Effect::Weaker);
+        }
+        (
+            Randomizer::RandomizedResponse { epsilon_micro: old },
+            Randomizer::RandomizedResponse { epsilon_micro: new },
+        ) => {
+            if old != new {
+                let text = format!("local epsilon {} -> {}", show_micro(*old), show_micro(*new));
+                list.push("randomizer.epsilon_micro", text, more_is_weaker(old, new));
+            }
+        }
+    }
+}
+
+fn privacy(list: &mut Changes, old: &Privacy, new: &Privacy) {
+    match (old, new) {
+        (Privacy::InsecureUnbounded, Privacy::InsecureUnbounded) => {}
+        (Privacy::InsecureUnbounded, new) => {
+            list.push(
+                "privacy",
+                format!("claims {} instead of nothing", words::privacy(new)),
+                Effect::Stronger,
+            );
+        }
+        (old, Privacy::InsecureUnbounded) => {
+            list.push(
+                "privacy",
+                format!("claims nothing instead of {}", words::privacy(old)),
+                Effect::Weaker,
+            );
+        }
+        (
+            Privacy::Claim { epsilon_micro: e, delta: d, adjacency: a, rounds: r, .. },
+            Privacy::Claim { epsilon_micro: epsilon, delta, adjacency, rounds, .. },
+        ) => {
+            if e != epsilon {
+                let text = format!("epsilon {} -> {}", show_micro(*e), show_micro(*epsilon));
+                list.push("privacy.epsilon_micro", text, more_is_weaker(e, epsilon));
+            }
+            if d != delta {
+                let text = format!("delta {d} -> {delta}");
+                list.push("privacy.delta", text, more_is_weaker(d, delta));
+            }
+            let name = words::adjacency;
+            list.text("privacy.adjacency", "neighbours", name(*a), name(*adjacency));
+            list.number("privacy.rounds", "rounds", *r, *rounds, no_effect);
+        }
+    }
+}
+
+fn parties(list: &mut Changes, old: &Recipe, new: &Recipe) {
+    let (old, new) = (&old.parties, &new.parties);
+    let aggregator = |party: &Aggregator| format!("{} at {}", party.operator, party.url);
+    list.text("parties.leader", "leader", &aggregator(&old.leader), &aggregator(&new.leader));
+    list.text("parties.helper", "helper", &aggregator(&old.helper), &aggregator(&new.helper));
+    if old.collector_hpke_config != new.collector_hpke_config {
+        let text = "the result goes to another key of the collector";
+        list.push("parties.collector_hpke_config", text, Effect::Neutral);
+    }
+    list.text("parties.log", "log", &old.log, &new.log);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use sotto_wire::recipe::{AttributeType, Probability};
+
+use super::*;
+use crate::recipe::new::testing;
+
+fn described(change: impl FnOnce(&mut Recipe)) -> Vec<String> {
+    let old = testing::recipe();
+    let mut new = old.clone();
+    change(&mut new);
+    changes(&old, &new).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_recipe_does_not_differ_from_itself() {
+    assert!(described(|_| {}).is_empty());
+}
+
+#[test]
+fn changes_are_said_in_words_with_their_effect() {
+    let found = described(|recipe| {
+        recipe.aggregation.min_batch = 500;
+        recipe.sampling.rate = Probability::new(1, 10).unwrap();
+        recipe.randomizer = Randomizer::RandomizedResponse { epsilon_micro: 2_500_000 };
+        if let Privacy::Claim { epsilon_micro, .. } = &mut recipe.privacy {
+            *epsilon_micro = 800_000;
+        }
+    });
+    assert_eq!(found[0], "sampling rate 1 in 50 -> 1 in 10 (weaker)");
+    assert_eq!(found[1], "local epsilon 4 -> 2.5 (stronger)");
+    assert_eq!(found[2], "minimum batch 19,434 -> 500 (weaker)");
+    assert!(found[3].ends_with("-> 0.8 (weaker)"), "{}", found[3]);
+    assert_eq!(found.len(), 4);
+}
+
+#[test]
+fn more_eyes_and_less_noise_are_weaker() {
+    let found = described(|recipe| {
+        recipe.attributes.insert("home".parse().unwrap(), AttributeType::String);
+        recipe.randomizer = Randomizer::None;
+        recipe.privacy = Privacy::InsecureUnbounded;
+        recipe.when.window_s = 60;
+    });
+    let weaker = found.iter().filter(|text| text.ends_with("(weaker)")).count();
+    assert_eq!((found.len(), weaker), (4, 4), "{found:?}");
+    assert_eq!(found[0], "may now read the attribute home (string) (weaker)");
+}
+
+/// Whatever differs is described: otherwise somebody could change a field unseen.
+#[test]
+fn no_field_changes_in_silence() {
+    let changes: [fn(&mut Recipe); 20] = [
+        |recipe| recipe.name.push('x'),
+        |recipe| recipe.purpose.push('x'),
+        |recipe| recipe.author = signer("other.example"),
+        |recipe| recipe.attributes.clear(),
+        |recipe| recipe.who.population += 1,
+        |recipe| recipe.who.targeting = Some(targeting()),
+        |recipe| recipe.when.opens -= 3_600,
+        |recipe| recipe.when.closes += 3_600,
+        |recipe| recipe.when.window_s = 1,
+        |recipe| recipe.when.max_window_s -= 3_600,
+        |recipe| recipe.sampling.rate = Probability::ONE,
+        |recipe| labels(recipe).push("x".to_owned()),
+        |recipe| recipe.randomizer = Randomizer::None,
+        |recipe| recipe.aggregation.min_batch += 1,
+        |recipe| recipe.aggregation.batch_mode = sotto_wire::BatchMode::LeaderSelected,
+        |recipe| recipe.aggregation.vdaf = sotto_wire::recipe::RecipeVdaf::Prio3Count,
+        |recipe| recipe.privacy = Privacy::InsecureUnbounded,
+        |recipe| recipe.parties.leader.url.push('x'),
+        |recipe| recipe.parties.helper.operator = "x".parse().unwrap(),
+        |recipe| recipe.parties.log.push('x'),
+    ];
+    for (place, change) in changes.into_iter().enumerate() {
+        assert_eq!(described(change).len(), 1, "change {place}");
+    }
+    assert_eq!(described(|recipe| recipe.parties.collector_hpke_config.push('x')).len(), 1);
+    assert_eq!(described(|recipe| mapping(recipe).push(' ')).len(), 1);
+}
+
+fn signer(name: &str) -> sotto_wire::Signer {
+    sotto_wire::Signer { name: name.parse().unwrap(), key: sotto_wire::PublicKey::new([1; 32]) }
+}
+
+fn targeting() -> Targeting {
+    Targeting { predicate: "true".to_owned(), certified: sotto_wire::EntryId::new([0; 32]) }
+}
+
+fn labels(recipe: &mut Recipe) -> &mut Vec<String> {
+    match &mut recipe.query {
+        Query::Histogram { labels: Some(labels), .. } => labels,
+        _ => panic!("no labels"),
+    }
+}
+
+fn mapping(recipe: &mut Recipe) -> &mut String {
+    match &mut recipe.query {
+        Query::Histogram { mapping, .. } => mapping,
+        _ => panic!("no histogram"),
+    }
+}

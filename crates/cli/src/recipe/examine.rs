@@ -1,0 +1,341 @@
+//! Everything that a device would check of a recipe without the log, each with its reason, and what the recipe gives.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde::Serialize;
+use sotto_dp::filter::{Filter, Verdict};
+use sotto_dp::mechanism::randomized_response::RandomizedResponse;
+use sotto_dp::published;
+use sotto_dp::recipe::Judgement;
+use sotto_protocol::device::{Check, Silence};
+use sotto_protocol::recipe::{Assessment, Cost, judgement, show_micro};
+use sotto_protocol::trust::Trust;
+use sotto_wire::Recipe;
+use sotto_wire::recipe::{Privacy, Query, Randomizer};
+
+use super::backup::{Colluding, colluding};
+use super::crowd::{Crowd, crowd};
+use super::example::{Example, examples};
+use super::words::{self, grouped};
+use crate::account::number::{up, up_short};
+use crate::recipe_file::Loaded;
+use crate::task::REPORT_OVERHEAD;
+
+/// Recipes that close within this time get a warning.
+const SOON_S: u64 = 86_400;
+
+/// How one check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Status {
+    /// A device goes on.
+    Ok,
+    /// A device stays silent.
+    Failed,
+    /// It cannot be told here.
+    Unknown,
+}
+
+/// One check and its reason.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Line {
+    pub(super) check: &'static str,
+    pub(super) status: Status,
+    pub(super) reason: String,
+}
+
+/// What a recipe promises and gives. Epsilons are `null` where there is no finite one.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Guarantee {
+    pub(super) claimed_epsilon: f64,
+    pub(super) delta: String,
+    pub(super) adjacency: &'static str,
+    /// What the device computes: half of the others honest, the count seen, the worst population.
+    pub(super) computed_epsilon: f64,
+    /// The paper's model: all honest, the count hidden, exactly the minimum batch.
+    pub(super) paper_epsilon: f64,
+    /// The randomizer alone.
+    pub(super) local_epsilon: Option<f64>,
+    /// Both aggregators collude.
+    pub(super) colluding: Option<Colluding>,
+}
+
+/// What one device sends.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Contribution {
+    pub(super) vdaf: serde_json::Value,
+    pub(super) report_bytes: usize,
+    pub(super) keep_probability: Option<f64>,
+    pub(super) examples: Vec<Example>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Examination {
+    pub(super) ok: bool,
+    pub(super) name: String,
+    pub(super) id: Option<String>,
+    pub(super) author: Option<String>,
+    pub(super) signed: bool,
+    pub(super) checks: Vec<Line>,
+    pub(super) privacy: Option<Guarantee>,
+    pub(super) contribution: Option<Contribution>,
+    pub(super) crowd: Crowd,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Examines a recipe at `now`, in POSIX seconds.
+pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Result<Examination> {
+    let recipe = &loaded.recipe;
+    let mut found = Findings::default();
+    found.ok(Check::Canonical, "it keeps the rules of the format");
+    match (&loaded.entry, loaded.author_known) {
+        (Some(_), _) => {
+            found.ok(Check::AuthorSignature, format!("signed by {}", recipe.author.name))
+        }
+        (None, _) => found.unknown(Check::AuthorSignature, "it is not signed yet"),
+    }
+    let judged = judgement(recipe);
+    let assessment = assess(recipe, &mut found);
+    if let Some(assessment) = &assessment {
+        limits(assessment, trust, &mut found);
+    }
+    open(recipe, now, &mut found);
+    let checks = found.lines(trust.is_some());
+    let crowd = crowd(recipe);
+    Ok(Examination {
+        ok: checks.iter().all(|line| line.status != Status::Failed),
+        name: recipe.name.clone(),
+        id: loaded.author_known.then(|| recipe.id().to_string()),
+        author: loaded.author_known.then(|| recipe.author.verifier().to_string()),
+        signed: loaded.entry.is_some(),
+        checks,
+        privacy: guarantee(recipe, judged.ok().flatten())?,
+        contribution: assessment.as_ref().map(contribution).transpose()?,
+        warnings: warnings(recipe, &crowd, now),
+        crowd,
+    })
+}
+
+/// What is known about each check.
+#[derive(Default)]
+struct Findings(BTreeMap<Check, (Status, String)>);
+
+impl Findings {
+    fn ok(&mut self, check: Check, reason: impl Into<String>) {
+        self.0.entry(check).or_insert((Status::Ok, reason.into()));
+    }
+
+    fn unknown(&mut self, check: Check, reason: impl Into<String>) {
+        self.0.entry(check).or_insert((Status::Unknown, reason.into()));
+    }
+
+    fn failed(&mut self, silence: Silence) {
+        self.0.insert(silence.check, (Status::Failed, silence.reason));
+    }
+
+    fn lines(mut self, trusted: bool) -> Vec<Line> {
+        let lines = Check::ALL.into_iter().map(|check| {
+            let (status, reason) = self
+                .0
+                .remove(&check)
+                .unwrap_or_else(|| (Status::Unknown, why_unknown(check, trusted).to_owned()));
+            Line { check: check.name(), status, reason }
+        });
+        lines.collect()
+    }
+}
+
+fn why_unknown(check: Check, trusted: bool) -> &'static str {
+    match check {
+        Check::FreshState | Check::Once | Check::Conditions => "depends on the device",
+        Check::Operators | Check::Floors | Check::Targeting | Check::Claim | Check::Ledger
+            if trusted =>
+        {
+            "an earlier check failed"
+        }
+        Check::Operators | Check::Floors | Check::Ledger => "needs --trust",
+        Check::Derivation | Check::Targeting | Check::Claim => "an earlier check failed",
+        _ => "needs the log: `sotto log verify`",
+    }
+}
+
+/// The assessment, as good as it can be had: a recipe that only claims too little is assessed with what it
+/// should claim, so that the other checks are seen at once.
+fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
+    let repaired = || {
+        let mut repaired = recipe.clone();
+        let judgement = judgement(recipe).ok()??;
+        let Privacy::Claim { epsilon_micro, adjacency, .. } = &mut repaired.privacy else {
+            return None;
+        };
+        *epsilon_micro = published(judgement.epsilon).ok()?;
+        *adjacency = match judgement.adjacency {
+            sotto_dp::Adjacency::Replace => sotto_wire::recipe::Adjacency::Replace,
+            _ => sotto_wire::recipe::Adjacency::AddRemove,
+        };
+        Assessment::new(repaired).ok()
+    };
+    let assessment = match Assessment::new(recipe.clone()) {
+        Ok(assessment) => Some(assessment),
+        Err(silence) => {
+            let only_the_claim = silence.check == Check::Claim;
+            found.failed(silence);
+            if only_the_claim { repaired() } else { None }
+        }
+    }?;
+    found.ok(Check::Derivation, "task, VDAF and expressions follow from the recipe");
+    match assessment.predicate() {
+        None => found.ok(Check::Targeting, "it asks all devices"),
+        Some(_) => found.unknown(Check::Targeting, "its certified population is in the log"),
+    }
+    found.ok(
+        Check::Claim,
+        match assessment.cost() {
+            Some(cost) => format!("the device computes epsilon {}", show_micro(cost.epsilon_micro)),
+            None => "it claims no privacy, so there is nothing to compute".to_owned(),
+        },
+    );
+    Some(assessment)
+}
+
+/// What one device's trust file says about the recipe.
+fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) {
+    let Some(trust) = trust else { return };
+    let log = &assessment.recipe().parties.log;
+    if trust.policy().log_keys(log).next().is_none() {
+        let reason = format!("the log {log} is not pinned");
+        found.failed(Silence { check: Check::LogKey, reason });
+    }
+    match assessment.check_limits(trust) {
+        Err(silence) => {
+            // The limits are looked at in this order.
+            if silence.check != Check::Operators {
+                found.ok(Check::Operators, "leader and helper are two pinned operators");
+            }
+            if silence.check == Check::Targeting {
+                found.ok(Check::Floors, "batch, population and rate keep the floors");
+            }
+            found.failed(silence);
+        }
+        Ok(()) => {
+            found.ok(Check::Operators, "leader and helper are two pinned operators");
+            found.ok(Check::Floors, "batch, population and rate keep the floors");
+        }
+    }
+    match assessment.cost() {
+        None => found.ok(Check::Ledger, "nothing is charged"),
+        Some(cost) => ledger(cost, trust, found),
+    }
+}
+
+/// Whether a period's whole budget pays for the recipe, and how often.
+fn ledger(cost: &Cost, trust: &Trust, found: &mut Findings) {
+    let refuse = |reason: String| Silence { check: Check::Ledger, reason };
+    let filter = match Filter::new(trust.budget(), 0) {
+        Ok(filter) => filter,
+        Err(error) => return found.failed(refuse(error.to_string())),
+    };
+    match filter.may_afford(0, &cost.charge) {
+        Verdict::Refused(refused) => found.failed(refuse(refused.to_string())),
+        Verdict::Affordable { left, .. } => {
+            let days = trust.period_s() as f64 / 86_400.0;
+            let budget = trust.budget().epsilon;
+            let text = format!(
+                "it leaves epsilon {} of the {} of a period of {} days",
+                crate::account::number::down(left),
+                up_short(budget),
+                up_short(days)
+            );
+            found.ok(Check::Ledger, text);
+        }
+    }
+}
+
+fn open(recipe: &Recipe, now: u64, found: &mut Findings) {
+    let when = &recipe.when;
+    let (opens, closes) = (words::moment(when.opens), words::moment(when.closes));
+    if now >= when.closes {
+        found.failed(Silence { check: Check::Open, reason: format!("it closed at {closes}") });
+    } else if now < when.opens {
+        found.ok(Check::Open, format!("it opens at {opens}"));
+    } else {
+        found.ok(Check::Open, format!("it is open until {closes}"));
+    }
+}
+
+fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guarantee>> {
+    let (Privacy::Claim { epsilon_micro, delta, adjacency, .. }, Some(judged)) =
+        (&recipe.privacy, judged)
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Guarantee {
+        claimed_epsilon: *epsilon_micro as f64 / 1e6,
+        delta: delta.to_string(),
+        adjacency: words::adjacency(*adjacency),
+        computed_epsilon: judged.epsilon,
+        paper_epsilon: judged.paper_epsilon,
+        local_epsilon: judged.local_epsilon,
+        colluding: colluding(recipe)?,
+    }))
+}
+
+fn contribution(assessment: &Assessment) -> Result<Contribution> {
+    let recipe = assessment.recipe();
+    let sizes = assessment.task().vdaf().sizes();
+    let keep = match (&recipe.randomizer, &recipe.query) {
+        (Randomizer::RandomizedResponse { epsilon_micro }, Query::Histogram { buckets, .. }) => {
+            let response = RandomizedResponse::new(*epsilon_micro, u64::from(*buckets))?;
+            Some(response.keep_probability())
+        }
+        _ => None,
+    };
+    Ok(Contribution {
+        vdaf: serde_json::to_value(recipe.aggregation.vdaf)?,
+        report_bytes: sizes.public_share
+            + sizes.leader_share
+            + sizes.helper_share
+            + REPORT_OVERHEAD,
+        keep_probability: keep,
+        examples: examples(assessment),
+    })
+}
+
+fn warnings(recipe: &Recipe, crowd: &Crowd, now: u64) -> Vec<String> {
+    let mut list = Vec::new();
+    let min_batch = recipe.aggregation.min_batch;
+    if min_batch > crowd.safe_min_batch {
+        list.push(format!(
+            "the minimum batch of {} may not come together: {} answers are expected in one release; \
+             with at most {} a release is almost sure",
+            grouped(min_batch),
+            grouped(crowd.expected_per_release as u64),
+            grouped(crowd.safe_min_batch)
+        ));
+    }
+    if now < recipe.when.closes && recipe.when.closes - now < SOON_S {
+        list.push(format!(
+            "it closes soon, at {}; devices want a recipe to be a day in the log first",
+            words::moment(recipe.when.closes)
+        ));
+    }
+    if matches!(recipe.privacy, Privacy::InsecureUnbounded) {
+        list.push(
+            "it claims no privacy: only devices that allow insecure_exact answer, and a release is \
+             the exact sum"
+                .to_owned(),
+        );
+    }
+    if let Privacy::Claim { epsilon_micro, .. } = &recipe.privacy
+        && *epsilon_micro > 10_000_000
+    {
+        let shown = up(*epsilon_micro as f64 / 1e6);
+        list.push(format!("a claim of epsilon {shown} promises next to nothing"));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests;

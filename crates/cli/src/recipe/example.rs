@@ -1,0 +1,126 @@
+//! What a contribution looks like: the mapping over made-up attributes.
+
+use serde::Serialize;
+use sotto_protocol::expression::{Attributes, Value};
+use sotto_protocol::recipe::Assessment;
+use sotto_vdaf::Measurement;
+use sotto_wire::recipe::{AttributeType, Query};
+
+use super::words;
+
+/// How many examples are shown.
+const SHOWN: usize = 4;
+
+/// How many devices are made up to find them.
+const TRIED: usize = 24;
+
+/// Whole numbers that fall into different ranges of most mappings.
+const NUMBERS: [i64; 8] = [0, 1, 3, 8, 20, 45, 120, 1_000];
+
+/// A made-up device and what it would contribute, before randomization.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Example {
+    /// The attributes, like `minutes = 20`.
+    pub(super) attributes: String,
+    /// What follows from them, like `bucket 2 (train)`.
+    pub(super) measurement: String,
+}
+
+/// A few made-up devices with different contributions, and one that lacks every attribute.
+pub(super) fn examples(assessment: &Assessment) -> Vec<Example> {
+    let recipe = assessment.recipe();
+    let texts = texts(recipe.query.mapping(), &recipe.query);
+    let mut found: Vec<Example> = Vec::new();
+    for turn in 0..TRIED {
+        let mut attributes = Attributes::new();
+        for (place, name) in assessment.mapping().attributes().iter().enumerate() {
+            let kind = recipe.attributes.get(name.as_str());
+            if let Some(value) = kind.and_then(|kind| made_up(*kind, turn + place, &texts)) {
+                attributes.insert(name.clone(), value);
+            }
+        }
+        let measurement = shown(&recipe.query, &assessment.measurement(&attributes));
+        if !found.iter().any(|example| example.measurement == measurement) {
+            found.push(Example { attributes: listed(&attributes), measurement });
+        }
+        if found.len() == SHOWN || assessment.mapping().attributes().is_empty() {
+            break;
+        }
+    }
+    if !assessment.mapping().attributes().is_empty() {
+        let measurement = shown(&recipe.query, &assessment.measurement(&Attributes::new()));
+        let attributes = "a device without these attributes".to_owned();
+        found.push(Example { attributes, measurement });
+    }
+    found
+}
+
+fn made_up(kind: AttributeType, turn: usize, texts: &[String]) -> Option<Value> {
+    Some(match kind {
+        AttributeType::Bool => Value::Bool(turn.is_multiple_of(2)),
+        AttributeType::Int => Value::Int(*NUMBERS.get(turn % NUMBERS.len())?),
+        AttributeType::String => Value::String(texts.get(turn % texts.len().max(1))?.clone()),
+    })
+}
+
+/// Texts that the mapping may know: those that it quotes, and the labels.
+fn texts(mapping: &str, query: &Query) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for quote in ['"', '\''] {
+        let quoted = mapping.split(quote).skip(1).step_by(2).map(str::to_owned);
+        texts.extend(quoted.filter(|text| !text.contains(['"', '\'', '\\'])));
+    }
+    if let Query::Histogram { labels: Some(labels), .. } = query {
+        texts.extend(labels.iter().cloned());
+    }
+    texts.push("something else".to_owned());
+    texts
+}
+
+fn listed(attributes: &Attributes) -> String {
+    let one = |(name, value): (&String, &Value)| match value {
+        Value::Bool(value) => format!("{name} = {value}"),
+        Value::Int(value) => format!("{name} = {value}"),
+        Value::String(value) => format!("{name} = {value:?}"),
+    };
+    match attributes.is_empty() {
+        true => "any device".to_owned(),
+        false => attributes.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The measurement in words.
+fn shown(query: &Query, measurement: &Measurement) -> String {
+    match measurement {
+        Measurement::Count(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Measurement::Sum(number) => words::grouped(*number),
+        Measurement::Histogram(bucket) => words::bucket(query, *bucket),
+        _ => "a vector".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::new::testing;
+
+    #[test]
+    fn examples_differ_and_end_with_the_fallback() {
+        let assessment = Assessment::new(testing::recipe()).unwrap();
+        let found = examples(&assessment);
+        let shown: Vec<&str> = found.iter().map(|example| example.measurement.as_str()).collect();
+        assert_eq!(
+            shown,
+            ["bucket 0 (short)", "bucket 1 (middle)", "bucket 2 (long)", "bucket 0 (short)"]
+        );
+        assert_eq!(found[0].attributes, "minutes = 0");
+        assert_eq!(found[3].attributes, "a device without these attributes");
+    }
+
+    #[test]
+    fn texts_come_from_the_mapping_and_the_labels() {
+        let query = testing::recipe().query;
+        let found = texts("mode == \"bike\" ? 1 : mode == 'bus' ? 2 : 0", &query);
+        assert_eq!(found, ["bike", "bus", "short", "middle", "long", "something else"]);
+    }
+}

@@ -1,0 +1,294 @@
+//! `sotto recipe explain`: for the person whose device it is, without jargon.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use sotto_dp::filter::{Charge, Filter};
+use sotto_dp::mechanism::randomized_response::RandomizedResponse;
+use sotto_protocol::recipe::{Assessment, judgement};
+use sotto_protocol::trust::Trust;
+use sotto_wire::Recipe;
+use sotto_wire::recipe::{AttributeType, Privacy, Query, Randomizer};
+
+use super::backup::colluding;
+use super::words::{self, grouped, moment};
+use crate::account::wrap::wrapped;
+use crate::output::{Outcome, Output};
+use crate::recipe_file::RecipeArgs;
+use crate::task::REPORT_OVERHEAD;
+use crate::time_text::show_seconds;
+
+/// Nobody counts further how often a budget pays.
+const MOST: u64 = 1_000;
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainArgs {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+}
+
+/// A heading with its sentences.
+struct Section {
+    title: &'static str,
+    text: Vec<String>,
+}
+
+impl ExplainArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let (loaded, trust) = self.recipe.load()?;
+        let recipe = &loaded.recipe;
+        let author = match loaded.author_known {
+            true => recipe.author.name.as_str(),
+            false => "somebody who has not signed yet",
+        };
+        let sections = sections(recipe, author, trust.as_ref())?;
+        if output.json() {
+            let all =
+                sections.iter().map(|section| (section.title.to_owned(), json!(section.text)));
+            let all: serde_json::Map<_, _> = all.collect();
+            output
+                .value(&json!({ "name": recipe.name, "purpose": recipe.purpose, "text": all }))?;
+            return Ok(Outcome::Yes);
+        }
+        output.line(output.bold(&recipe.purpose))?;
+        output.line(format!("{}, asked by {author}", recipe.name))?;
+        for section in &sections {
+            output.line(format!("\n{}", output.bold(section.title)))?;
+            for sentence in &section.text {
+                output.line(wrapped(sentence))?;
+            }
+        }
+        Ok(Outcome::Yes)
+    }
+}
+
+fn sections(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Result<Vec<Section>> {
+    Ok(vec![
+        Section { title: "What your device works out", text: what(recipe) },
+        Section { title: "How often", text: how_often(recipe) },
+        Section { title: "What is sent", text: what_is_sent(recipe)? },
+        Section { title: "Who learns what", text: who_learns(recipe, author, trust) },
+        Section { title: "What it costs you", text: cost(recipe, trust)? },
+        Section { title: "If they cheat", text: if_they_cheat(recipe)? },
+    ])
+}
+
+fn what(recipe: &Recipe) -> Vec<String> {
+    let kind = |kind: &AttributeType| match kind {
+        AttributeType::Bool => "yes or no",
+        AttributeType::Int => "a number",
+        AttributeType::String => "a word",
+    };
+    let read: Vec<String> = recipe
+        .attributes
+        .iter()
+        .map(|(name, attribute)| format!("{name} ({})", kind(attribute)))
+        .collect();
+    let read = match read.is_empty() {
+        true => "It reads nothing about you.".to_owned(),
+        false => {
+            format!("It may read: {}. None of this leaves your device as it is.", read.join(", "))
+        }
+    };
+    let answer = match &recipe.query {
+        Query::Count { .. } => "From that it works out a yes or a no".to_owned(),
+        Query::Sum { max, .. } => {
+            format!("From that it works out a number from 0 to {}", grouped(*max))
+        }
+        Query::Histogram { labels: Some(labels), .. } => {
+            format!("From that it works out one of these answers: {}", labels.join(", "))
+        }
+        Query::Histogram { buckets, .. } => {
+            format!(
+                "From that it works out one of {} possible answers",
+                grouped(u64::from(*buckets))
+            )
+        }
+    };
+    let rule = format!("{answer}, by this rule: {}", recipe.query.mapping());
+    let asked = recipe.who.targeting.as_ref().map(|targeting| {
+        format!("Only devices for which this is true are asked: {}", targeting.predicate)
+    });
+    [Some(read), Some(rule), asked].into_iter().flatten().collect()
+}
+
+fn how_often(recipe: &Recipe) -> Vec<String> {
+    let when = &recipe.when;
+    let span = format!("between {} and {}", moment(when.opens), moment(when.closes));
+    let coin = match recipe.sampling.rate.is_one() {
+        true => format!("At most once, {span}. Every device that takes part answers."),
+        false => format!(
+            "At most once, {span}. Your device draws a lot first: {} devices answer, and the others send \
+             nothing. Its own log does not say whether yours did.",
+            words::one_in(recipe.sampling.rate)
+        ),
+    };
+    vec![coin]
+}
+
+fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {
+    let first = match (&recipe.randomizer, &recipe.query) {
+        (Randomizer::RandomizedResponse { epsilon_micro }, Query::Histogram { buckets, .. }) => {
+            let response = RandomizedResponse::new(*epsilon_micro, u64::from(*buckets))?;
+            let keep = 100.0 * response.keep_probability();
+            format!(
+                "Your device rolls dice: in {keep:.1} of 100 cases it sends its answer, else another one at random. \
+                 Whatever was sent, it may have been the dice."
+            )
+        }
+        _ => "Your device sends its exact answer, without any randomness.".to_owned(),
+    };
+    let sizes = sotto_protocol::recipe::derive_vdaf(&recipe.query).build()?.sizes();
+    let bytes = sizes.public_share + sizes.leader_share + sizes.helper_share + REPORT_OVERHEAD;
+    let second = format!(
+        "It is cut into two parts of random-looking numbers, one sealed for {} and one for {}. A part says \
+         nothing alone. Together they are about {} bytes.",
+        recipe.parties.leader.operator,
+        recipe.parties.helper.operator,
+        grouped(bytes as u64)
+    );
+    Ok(vec![first, second])
+}
+
+fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<String> {
+    let parties = &recipe.parties;
+    let (leader, helper) = (&parties.leader.operator, &parties.helper.operator);
+    let servers = format!(
+        "{leader} and {helper} each learn that some device answered, and when, to within {}. They do not learn \
+         what, as long as they do not put their parts together.",
+        show_seconds(recipe.when.window_s)
+    );
+    let address = match trust.map(Trust::insecure_direct) {
+        Some(true) => format!(
+            "Your device talks to {leader} directly, so {leader} sees its internet address."
+        ),
+        Some(false) => {
+            "Your internet address is seen by a relay only, which cannot read what it carries."
+                .to_owned()
+        }
+        None => format!(
+            "Your device's settings (--trust) say whether a relay hides its internet address from {leader}."
+        ),
+    };
+    let result = format!(
+        "Whoever holds the key of the result, on behalf of {author}, learns the totals over at least {} answers, \
+         and never a single one.",
+        grouped(recipe.aggregation.min_batch)
+    );
+    let public = format!("Everybody can read this question in the public log {}.", parties.log);
+    vec![servers, address, result, public]
+}
+
+fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
+    let (Privacy::Claim { delta, .. }, Some(judged)) = (&recipe.privacy, judgement(recipe)?) else {
+        return Ok(vec![
+            "There is no promise: the totals are exact. Your device answers only if its owner allowed that."
+                .to_owned(),
+        ]);
+    };
+    let mut text = vec![format!(
+        "Somebody who thinks that two answers are equally likely for you (50 in 100 each) and then sees the \
+         result can be at most {} in 100 sure of one of them. Your device works this out itself, and takes half \
+         of all other devices for liars.",
+        sure(judged.epsilon)
+    )];
+    text.push(format!("This can fail with a chance of less than {}.", words::one_in(*delta)));
+    if let Some(trust) = trust {
+        text.push(budget(recipe, trust)?);
+    }
+    Ok(text)
+}
+
+/// How often the budget of a period pays for such a recipe.
+fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
+    let days = (trust.period_s() as f64 / 86_400.0).round().max(1.0) as u64;
+    let affordable = match Assessment::new(recipe.clone()).ok().as_ref().and_then(Assessment::cost)
+    {
+        Some(cost) => times(&cost.charge, trust)?,
+        None => 0,
+    };
+    Ok(match affordable {
+        0 => "Your device cannot afford this question, so it stays silent.".to_owned(),
+        MOST => format!("Your device can afford more than {MOST} such questions in {days} days."),
+        times => format!(
+            "Your device can afford {} such questions in {days} days, then it stays silent. It counts each one that \
+             it considers, whether or not it answers.",
+            grouped(times)
+        ),
+    })
+}
+
+fn times(charge: &Charge, trust: &Trust) -> Result<u64> {
+    let mut filter = Filter::new(trust.budget(), 0)?;
+    let paid = (0..MOST).take_while(|_| filter.charge(0, charge).is_ok()).count();
+    Ok(paid as u64)
+}
+
+fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
+    let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
+    let Randomizer::RandomizedResponse { epsilon_micro } = &recipe.randomizer else {
+        return Ok(vec![format!(
+            "If {leader} and {helper} put their parts together, they see your exact answer, though not whose it is."
+        )]);
+    };
+    let alone = sure((*epsilon_micro as f64 / 1e6).next_up());
+    let mut text = Vec::new();
+    if let Some(found) = colluding(recipe)? {
+        text.push(format!(
+            "If {leader} and {helper} put their parts together, they see each answer as the dice left it, but not whose \
+             it is. With {} honest devices around you, they can be {} in 100 sure at most.",
+            grouped(found.honest_devices),
+            sure(found.epsilon)
+        ));
+    }
+    text.push(format!(
+        "If they also find out which answer is yours, the dice are what is left: {alone} in 100 sure at most."
+    ));
+    Ok(text)
+}
+
+/// How sure somebody can get, of 100, who starts at 50: rounded up.
+fn sure(epsilon: f64) -> String {
+    let percent = 100.0 / (1.0 + libm::exp(-epsilon));
+    match percent {
+        percent if percent <= 99.0 => format!("{}", percent.ceil()),
+        percent if percent < 99.9 => format!("{:.1}", (percent * 10.0).ceil() / 10.0),
+        _ => "almost 100".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::new::testing;
+
+    #[test]
+    fn odds_are_rounded_up() {
+        for (epsilon, text) in [
+            (0.0, "50"),
+            (0.1, "53"),
+            (1.0, "74"),
+            (4.0, "99"),
+            (5.0, "99.4"),
+            (20.0, "almost 100"),
+        ] {
+            assert_eq!(sure(epsilon), text, "{epsilon}");
+        }
+        assert_eq!(sure(f64::INFINITY), "almost 100");
+    }
+
+    #[test]
+    fn no_jargon_reaches_the_reader() {
+        let text: String = sections(&testing::recipe(), "analytics.example", None)
+            .unwrap()
+            .into_iter()
+            .flat_map(|section| section.text)
+            .collect();
+        for word in ["epsilon", "delta", "VDAF", "HPKE", "sampling", "histogram", "aggregator"] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
+        for word in ["minutes (a number)", "1 in 50", "leader.example", "short, middle, long"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+}

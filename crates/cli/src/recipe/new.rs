@@ -1,0 +1,246 @@
+//! `sotto recipe new`: guided on a terminal, by options in scripts.
+
+mod draft;
+mod inquiry;
+#[cfg(test)]
+pub(super) mod testing;
+
+use std::io::{IsTerminal, stdin, stdout};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use sotto_dp::published;
+use sotto_protocol::recipe::{Assessment, judgement, recipe_vdaf, show_micro};
+use sotto_wire::recipe::Privacy;
+use sotto_wire::{KeyName, PublicKey, Recipe, RecipeDraft, Signer};
+
+use self::inquiry::{Inquiry, Prompt};
+use super::crowd::crowd;
+use super::words::{self, grouped};
+use crate::output::{Outcome, Output, WithHint};
+use crate::recipe_file;
+use crate::time_text::{now, parse_seconds};
+
+#[derive(Debug, Default, Args)]
+#[command(
+    after_help = "On a terminal it asks for what is not given. Example for a script:\n  sotto recipe new commute \
+    --purpose 'How long do people commute?' \\\n    --attribute minutes:int --labels short,middle,long \\\n    --mapping \
+    'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1000000 \\\n    --leader-operator leader.example --leader-url \
+    https://leader.example/ \\\n    --helper-operator helper.example --helper-url https://helper.example/ \\\n    \
+    --collector-key collector.toml --log-origin log.example"
+)]
+pub(crate) struct NewArgs {
+    /// The recipe's name: a-z, 0-9, dot and hyphen. No two recipes of an author share one.
+    #[arg(value_name = "NAME")]
+    pub(super) name: Option<String>,
+    /// The same as NAME.
+    #[arg(long = "name", value_name = "NAME", conflicts_with = "name")]
+    pub(super) name_option: Option<String>,
+    /// One sentence for the person whose device it is.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) purpose: Option<String>,
+    /// What is measured [default: histogram]
+    #[arg(long, value_enum, help_heading = "Question")]
+    pub(super) kind: Option<Kind>,
+    /// The names of a histogram's buckets: a,b,c.
+    #[arg(long, value_name = "A,B,C", help_heading = "Question")]
+    pub(super) labels: Option<String>,
+    /// The number of a histogram's buckets, if they have no names.
+    #[arg(long, value_name = "N", conflicts_with = "labels", help_heading = "Question")]
+    pub(super) buckets: Option<String>,
+    /// The largest number of a sum.
+    #[arg(long, value_name = "N", help_heading = "Question")]
+    pub(super) max: Option<String>,
+    /// An attribute that the device may read, with its type: name:bool, name:int or name:string.
+    #[arg(long, value_name = "NAME:TYPE", help_heading = "Question")]
+    pub(super) attribute: Vec<String>,
+    /// The expression that gives the bucket (or its name), the number, or yes and no.
+    #[arg(long, value_name = "EXPRESSION", help_heading = "Question")]
+    pub(super) mapping: Option<String>,
+    /// What counts where the mapping gives nothing [default: 0 or false]
+    #[arg(long, value_name = "VALUE", help_heading = "Question")]
+    pub(super) fallback: Option<String>,
+    /// How many devices there are, about.
+    #[arg(long, value_name = "N", help_heading = "Crowd")]
+    pub(super) population: Option<String>,
+    /// Ask only devices for which this expression is true; needs --certified.
+    #[arg(long, value_name = "EXPRESSION", requires = "certified", help_heading = "Crowd")]
+    pub(super) predicate: Option<String>,
+    /// The id of the logged result that says how many those are.
+    #[arg(long, value_name = "ID", requires = "predicate", help_heading = "Crowd")]
+    pub(super) certified: Option<String>,
+    /// The probability with which a device answers, like 1/50 [default: for about 20,000 answers]
+    #[arg(long, value_name = "Q", help_heading = "Crowd")]
+    pub(super) rate: Option<String>,
+    /// The smallest batch that is released [default: four standard deviations below the expected]
+    #[arg(long, value_name = "N", help_heading = "Crowd")]
+    pub(super) min_batch: Option<String>,
+    /// The epsilon of the randomizer on the device [default: 4]
+    #[arg(long, value_name = "EPSILON", help_heading = "Privacy")]
+    pub(super) epsilon0: Option<String>,
+    /// The delta of the claim [default: 1e-9]
+    #[arg(long, value_name = "DELTA", help_heading = "Privacy")]
+    pub(super) delta: Option<String>,
+    /// No randomizer and no claim. Only devices that allow it answer.
+    #[arg(long, conflicts_with_all = ["epsilon0", "delta"], help_heading = "Privacy")]
+    pub(super) insecure_exact: bool,
+    /// When it opens: POSIX seconds or 2026-11-20T00:00:00Z [default: the first midnight in over a day]
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub(super) opens: Option<String>,
+    /// When it closes [default: a week later]
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub(super) closes: Option<String>,
+    /// Report times are rounded down to multiples of this.
+    #[arg(long, value_name = "LENGTH", default_value = "1h", value_parser = parse_seconds, help_heading = "Time")]
+    pub(super) window: u64,
+    /// The longest time that one release covers [default: from opens to closes]
+    #[arg(long, value_name = "LENGTH", value_parser = parse_seconds, help_heading = "Time")]
+    pub(super) max_window: Option<u64>,
+    /// How reports are grouped into batches.
+    #[arg(long, value_enum, default_value_t, help_heading = "Time")]
+    pub(super) batch_mode: BatchModeName,
+    /// Who runs the leader: the name of the key that devices pin.
+    #[arg(long, value_name = "NAME", help_heading = "Parties")]
+    pub(super) leader_operator: Option<String>,
+    /// The leader's base URL.
+    #[arg(long, value_name = "URL", help_heading = "Parties")]
+    pub(super) leader_url: Option<String>,
+    /// Who runs the helper.
+    #[arg(long, value_name = "NAME", help_heading = "Parties")]
+    pub(super) helper_operator: Option<String>,
+    /// The helper's base URL.
+    #[arg(long, value_name = "URL", help_heading = "Parties")]
+    pub(super) helper_url: Option<String>,
+    /// The collector's key: a file of `sotto keys new`, or the public line that it prints.
+    #[arg(long, value_name = "FILE", help_heading = "Parties")]
+    pub(super) collector_key: Option<String>,
+    /// The origin of the log: the name of its key.
+    #[arg(long, value_name = "ORIGIN", help_heading = "Parties")]
+    pub(super) log_origin: Option<String>,
+    /// The file to write [default: NAME.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// Replace an existing file.
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// How many devices fall into each bucket.
+    #[default]
+    Histogram,
+    /// How many devices say yes.
+    Count,
+    /// The sum of a number per device.
+    Sum,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum BatchModeName {
+    /// The collector names an interval of time.
+    #[default]
+    TimeInterval,
+    /// The leader fills one batch after the other.
+    LeaderSelected,
+}
+
+impl NewArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let guided = !output.json() && stdin().is_terminal() && stdout().is_terminal();
+        let (mut input, mut questions) = (stdin().lock(), std::io::stderr());
+        let prompt = guided.then(|| Prompt::new(&mut input, &mut questions));
+        let mut inquiry = Inquiry::new(prompt);
+        if !guided {
+            self.nothing_missing()?;
+        }
+        let mut draft = self.draft(&mut inquiry, now()?.0)?;
+        let recipe = with_claim(&mut draft)?;
+        let out =
+            self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.toml", recipe.name)));
+        recipe_file::write(&out, draft.to_toml().as_bytes(), self.force)?;
+        let crowd = crowd(&recipe);
+        if output.json() {
+            let epsilon = match recipe.privacy {
+                Privacy::Claim { epsilon_micro, .. } => Some(show_micro(epsilon_micro)),
+                Privacy::InsecureUnbounded => None,
+            };
+            output.value(&json!({
+                "file": out,
+                "name": recipe.name,
+                "epsilon": epsilon,
+                "min_batch": recipe.aggregation.min_batch,
+                "expected_answers": crowd.expected,
+            }))?;
+            return Ok(Outcome::Yes);
+        }
+        output.line(out.display())?;
+        output.remark(format!("it claims {}", words::privacy(&recipe.privacy)));
+        output.remark(format!("{} answers are expected", grouped(crowd.expected as u64)));
+        if recipe.aggregation.min_batch > crowd.safe_min_batch {
+            let safe = grouped(crowd.safe_min_batch);
+            output.remark(format!("warning: a minimum batch above {safe} may not come together"));
+        }
+        output.remark(format!(
+            "next: sotto recipe check {0}\n      sotto recipe publish {0} --signer FILE --log URL",
+            out.display()
+        ));
+        Ok(Outcome::Yes)
+    }
+
+    /// Without a terminal nobody can be asked: all that has no default must be given.
+    fn nothing_missing(&self) -> Result<()> {
+        let kind = self.kind.unwrap_or_default();
+        let size = match kind {
+            Kind::Histogram => {
+                ("--labels (or --buckets)", self.labels.is_some() || self.buckets.is_some())
+            }
+            Kind::Sum => ("--max", self.max.is_some()),
+            Kind::Count => ("", true),
+        };
+        let needed = [
+            ("--name", self.name.is_some() || self.name_option.is_some()),
+            ("--purpose", self.purpose.is_some()),
+            size,
+            ("--mapping", self.mapping.is_some()),
+            ("--population", self.population.is_some()),
+            ("--leader-operator", self.leader_operator.is_some()),
+            ("--leader-url", self.leader_url.is_some()),
+            ("--helper-operator", self.helper_operator.is_some()),
+            ("--helper-url", self.helper_url.is_some()),
+            ("--collector-key", self.collector_key.is_some()),
+            ("--log-origin", self.log_origin.is_some()),
+        ];
+        let missing: Vec<&str> =
+            needed.iter().filter(|(_, given)| !given).map(|(name, _)| *name).collect();
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(anyhow!("missing: {}", missing.join(", ")))
+                .hint("give them, or run it on a terminal to be asked"),
+        }
+    }
+}
+
+/// Computes the claim of a draft as a device will, and writes it into the draft. The recipe that comes back has a
+/// stand-in for its author.
+fn with_claim(draft: &mut RecipeDraft) -> Result<Recipe> {
+    let name: KeyName = "unsigned".parse()?;
+    let stand_in = Signer { name, key: PublicKey::new([0; 32]) };
+    let vdaf = recipe_vdaf(&draft.query);
+    let mut recipe = draft.clone().complete(stand_in, vdaf)?;
+    let judged = judgement(&recipe)?;
+    if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut draft.privacy, judged) {
+        if !judged.epsilon.is_finite() {
+            bail!("these parameters imply no finite epsilon");
+        }
+        *epsilon_micro = published(judged.epsilon)?.max(1);
+        recipe.privacy = draft.privacy;
+    }
+    Assessment::new(recipe.clone()).context("a device would refuse this recipe")?;
+    Ok(recipe)
+}
+
+#[cfg(test)]
+mod tests;

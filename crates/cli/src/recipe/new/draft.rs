@@ -1,0 +1,309 @@
+//! From options and answers to the draft of a recipe.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use clap::ValueEnum;
+use sotto_protocol::expression::Expression;
+use sotto_wire::recipe::{
+    Accountant, Adjacency, Aggregator, AttributeName, AttributeType, Parties, Privacy, Probability,
+    Query, Randomizer, Sampling, Targeting, When, Who, parse_epsilon, parse_probability,
+};
+use sotto_wire::{BatchMode, KeyName, KeySet, RecipeDraft, utc};
+
+use super::{BatchModeName, Inquiry, Kind, NewArgs};
+use crate::output::WithHint;
+use crate::recipe::certify::parse_attribute;
+use crate::recipe::crowd::safe_min_batch;
+use crate::time_text::parse_moment;
+use crate::{keys, task_file};
+
+/// The answers that the default rate aims at: enough for useful totals and a small epsilon.
+const AIM: u64 = 20_000;
+
+const DAY_S: u64 = 86_400;
+const WEEK_S: u64 = 7 * DAY_S;
+
+type Attributes = BTreeMap<AttributeName, AttributeType>;
+
+impl NewArgs {
+    /// The draft. Its claim is still to be computed.
+    pub(super) fn draft(&self, ask: &mut Inquiry<'_>, now: u64) -> Result<RecipeDraft> {
+        let given = self.name.as_deref().or(self.name_option.as_deref());
+        let name = ask.value("--name", "Name (a-z, 0-9, dot, hyphen)", given, None, |text| {
+            let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
+            ensure!(text.bytes().all(allowed), "use a-z, 0-9, dot and hyphen");
+            Ok(text.to_owned())
+        })?;
+        let purpose = self.purpose.as_deref();
+        let purpose =
+            ask.value("--purpose", "Purpose, one sentence for people", purpose, None, |text| {
+                Ok(text.to_owned())
+            })?;
+        let (attributes, query) = self.question(ask)?;
+        let population = ask.value(
+            "--population",
+            "How many devices are there, about?",
+            self.population.as_deref(),
+            None,
+            whole,
+        )?;
+        let rate = default_rate(population);
+        let rate = ask.value(
+            "--rate",
+            "With which probability does a device answer?",
+            self.rate.as_deref(),
+            Some(&rate),
+            |text| parse_probability(text).map_err(|reason| anyhow!(reason)),
+        )?;
+        let (randomizer, privacy) = self.privacy(&query, ask)?;
+        let when = self.when(ask, now)?;
+        let min_batch = self.min_batch(population, rate, &when, ask)?;
+        Ok(RecipeDraft {
+            name,
+            purpose,
+            author: None,
+            attributes,
+            who: Who { population, targeting: self.targeting()? },
+            when,
+            sampling: Sampling { rate },
+            query,
+            randomizer,
+            vdaf: None,
+            min_batch,
+            batch_mode: match self.batch_mode {
+                BatchModeName::TimeInterval => BatchMode::TimeInterval,
+                BatchModeName::LeaderSelected => BatchMode::LeaderSelected,
+            },
+            privacy,
+            parties: self.parties(ask)?,
+        })
+    }
+
+    fn question(&self, ask: &mut Inquiry<'_>) -> Result<(Attributes, Query)> {
+        let given = self.kind.and_then(|kind| kind.to_possible_value());
+        let given = given.as_ref().map(|kind| kind.get_name());
+        let question = "What is measured: histogram, count or sum?";
+        let kind = ask.value("--kind", question, given, Some("histogram"), |text| {
+            Kind::from_str(text, true).map_err(|_| anyhow!("say histogram, count or sum"))
+        })?;
+        if kind != Kind::Histogram && !self.insecure_exact {
+            return Err(anyhow!("a count or a sum has no randomizer yet, so it can claim nothing"))
+                .hint(
+                    "ask for a histogram (of two buckets for yes and no), or give --insecure-exact",
+                );
+        }
+        let (labels, size) = match kind {
+            Kind::Histogram => self.buckets(ask)?,
+            Kind::Sum => {
+                let max = self.max.as_deref();
+                (None, ask.value("--max", "The largest number?", max, None, whole)?)
+            }
+            Kind::Count => (None, 0),
+        };
+        let given = (!self.attribute.is_empty()).then(|| self.attribute.join(","));
+        let question = "What may it read? name:type with bool, int or string, comma between";
+        let attributes: Attributes =
+            ask.value("--attribute", question, given.as_deref(), Some(""), |text| {
+                text.split(',').filter(|one| !one.trim().is_empty()).map(parse_attribute).collect()
+            })?;
+        let question = match kind {
+            Kind::Histogram => "Mapping to the bucket, like: minutes < 15 ? 0 : 1",
+            Kind::Count => "Mapping to yes or no, like: minutes < 15",
+            Kind::Sum => "Mapping to the number, like: minutes",
+        };
+        let mapping = ask.value("--mapping", question, self.mapping.as_deref(), None, |text| {
+            Expression::compile(text, &attributes)
+                .map(|_| text.to_owned())
+                .map_err(anyhow::Error::new)
+                .hint("declare what it reads with --attribute NAME:TYPE")
+        })?;
+        let query = match kind {
+            Kind::Count => Query::Count { mapping, fallback: self.fallback_bool()? },
+            Kind::Sum => Query::Sum { max: size, mapping, fallback: self.fallback_number(None)? },
+            Kind::Histogram => {
+                let fallback = self.fallback_number(labels.as_deref())?;
+                let fallback =
+                    u32::try_from(fallback).map_err(|_| anyhow!("--fallback is too large"))?;
+                let buckets = u32::try_from(size).map_err(|_| anyhow!("--buckets is too large"))?;
+                Query::Histogram { buckets, labels, mapping, fallback }
+            }
+        };
+        Ok((attributes, query))
+    }
+
+    fn buckets(&self, ask: &mut Inquiry<'_>) -> Result<(Option<Vec<String>>, u64)> {
+        if let Some(buckets) = &self.buckets {
+            let buckets = ask.value("--buckets", "", Some(buckets), None, whole)?;
+            return Ok((None, buckets));
+        }
+        let question = "Names of the buckets, comma between (or how many there are)";
+        ask.value("--labels", question, self.labels.as_deref(), None, |text| {
+            if let Ok(number) = text.parse() {
+                return Ok((None, number));
+            }
+            let labels: Vec<String> =
+                text.split(',').map(|label| label.trim().to_owned()).collect();
+            ensure!(labels.len() >= 2, "a histogram has two buckets at least");
+            let count = labels.len() as u64;
+            Ok((Some(labels), count))
+        })
+    }
+
+    fn fallback_bool(&self) -> Result<bool> {
+        match self.fallback.as_deref() {
+            None => Ok(false),
+            Some(text) => text.parse().map_err(|_| anyhow!("--fallback {text}: say true or false")),
+        }
+    }
+
+    /// A number, or the name of a bucket.
+    fn fallback_number(&self, labels: Option<&[String]>) -> Result<u64> {
+        let Some(text) = self.fallback.as_deref() else { return Ok(0) };
+        let place = labels.and_then(|labels| labels.iter().position(|label| label == text));
+        match (place, text.parse()) {
+            (Some(place), _) => Ok(place as u64),
+            (None, Ok(number)) => Ok(number),
+            (None, Err(_)) => bail!("--fallback {text}: say a number, or one of the labels"),
+        }
+    }
+
+    fn targeting(&self) -> Result<Option<Targeting>> {
+        let (Some(predicate), Some(certified)) = (&self.predicate, &self.certified) else {
+            return Ok(None);
+        };
+        let certified = certified.parse().map_err(|error| anyhow!("--certified: {error}"))?;
+        Ok(Some(Targeting { predicate: predicate.clone(), certified }))
+    }
+
+    fn privacy(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<(Randomizer, Privacy)> {
+        if self.insecure_exact || !matches!(query, Query::Histogram { .. }) {
+            return Ok((Randomizer::None, Privacy::InsecureUnbounded));
+        }
+        let question = "Epsilon of the randomizer on the device";
+        let epsilon0 =
+            ask.value("--epsilon0", question, self.epsilon0.as_deref(), Some("4"), |text| {
+                let micro = parse_epsilon(text).map_err(|reason| anyhow!(reason))?;
+                ensure!(micro > 0, "it must be above 0");
+                Ok(micro)
+            })?;
+        let question = "Delta of the claim";
+        let delta =
+            ask.value("--delta", question, self.delta.as_deref(), Some("1e-9"), |text| {
+                let delta = parse_probability(text).map_err(|reason| anyhow!(reason))?;
+                ensure!(!delta.is_zero() && !delta.is_one(), "it must be above 0 and below 1");
+                Ok(delta)
+            })?;
+        let claim = Privacy::Claim {
+            epsilon_micro: 1,
+            delta,
+            adjacency: Adjacency::Replace,
+            accountant: Accountant::Best,
+            rounds: 1,
+        };
+        Ok((Randomizer::RandomizedResponse { epsilon_micro: epsilon0 }, claim))
+    }
+
+    fn when(&self, ask: &mut Inquiry<'_>, now: u64) -> Result<When> {
+        let window = self.window.max(1);
+        let moment = |text: &str| Ok(parse_moment(text)?.0);
+        let step = if DAY_S.is_multiple_of(window) { DAY_S } else { window };
+        let first = now.saturating_add(DAY_S).div_ceil(step).saturating_mul(step);
+        let default = utc::format(first);
+        let question = "When does it open?";
+        let opens =
+            ask.value("--opens", question, self.opens.as_deref(), Some(&default), moment)?;
+        let default = utc::format(
+            opens
+                .saturating_add(WEEK_S)
+                .min(utc::parse("9999-12-31").unwrap_or(u64::MAX))
+                .div_ceil(window)
+                * window,
+        );
+        let question = "When does it close?";
+        let closes =
+            ask.value("--closes", question, self.closes.as_deref(), Some(&default), moment)?;
+        for (option, time) in [("--opens", opens), ("--closes", closes)] {
+            if !time.is_multiple_of(window) {
+                let below = utc::format(time - time % window);
+                return Err(anyhow!("{option} must be a multiple of the window"))
+                    .hint(format!("use {below}, or a shorter --window"));
+            }
+        }
+        let max_window_s = self.max_window.unwrap_or(closes.saturating_sub(opens));
+        Ok(When { opens, closes, window_s: window, max_window_s })
+    }
+
+    fn min_batch(
+        &self,
+        population: u64,
+        rate: Probability,
+        when: &When,
+        ask: &mut Inquiry<'_>,
+    ) -> Result<u64> {
+        let length = when.closes.saturating_sub(when.opens).max(1) as f64;
+        let share = (when.max_window_s as f64 / length).min(1.0);
+        let default = safe_min_batch(population as f64 * rate.to_f64() * share).to_string();
+        let question = "The smallest batch that is released";
+        ask.value("--min-batch", question, self.min_batch.as_deref(), Some(&default), whole)
+    }
+
+    fn parties(&self, ask: &mut Inquiry<'_>) -> Result<Parties> {
+        let name = |text: &str| text.parse::<KeyName>().map_err(anyhow::Error::new);
+        let url = |text: &str| {
+            let known = text.starts_with("https://") || text.starts_with("http://");
+            ensure!(known, "a URL begins with https:// or http://");
+            Ok(text.to_owned())
+        };
+        let question = "Who runs the leader (the name of the operator's key)?";
+        let given = self.leader_operator.as_deref();
+        let operator = ask.value("--leader-operator", question, given, None, name)?;
+        let given = self.leader_url.as_deref();
+        let leader = Aggregator {
+            operator,
+            url: ask.value("--leader-url", "The leader's URL?", given, None, url)?,
+        };
+        let given = self.helper_operator.as_deref();
+        let operator = ask.value("--helper-operator", "Who runs the helper?", given, None, name)?;
+        let given = self.helper_url.as_deref();
+        let helper = Aggregator {
+            operator,
+            url: ask.value("--helper-url", "The helper's URL?", given, None, url)?,
+        };
+        let question = "The file of the collector's key (`sotto keys new`)?";
+        let given = self.collector_key.as_deref();
+        let collector_hpke_config =
+            ask.value("--collector-key", question, given, None, |file| {
+                collector_key(Path::new(file))
+            })?;
+        let question = "The origin of the log (the name of its key)?";
+        let log = ask.value("--log-origin", question, self.log_origin.as_deref(), None, name)?;
+        Ok(Parties { leader, helper, collector_hpke_config, log: log.to_string() })
+    }
+}
+
+/// The public half of a key file, or of a file that holds nothing else.
+fn collector_key(path: &Path) -> Result<String> {
+    let text = crate::private_file::read(path).hint("make one with `sotto keys new --out FILE`")?;
+    if let Ok(config) = task_file::hpke_config(text.trim()) {
+        return Ok(KeySet::config_text(&config));
+    }
+    let key = keys::read(path).hint("make one with `sotto keys new --out FILE`")?;
+    Ok(KeySet::config_text(key.config()))
+}
+
+fn whole(text: &str) -> Result<u64> {
+    let plain: String = text.chars().filter(|c| !matches!(c, ',' | '_')).collect();
+    let number = plain.parse().map_err(|_| anyhow!("{text:?} is no whole number"))?;
+    ensure!(number > 0, "it must be at least 1");
+    Ok(number)
+}
+
+/// One in so many that about [`AIM`] devices answer.
+fn default_rate(population: u64) -> String {
+    match population / AIM {
+        0 | 1 => "1".to_owned(),
+        den => format!("1/{den}"),
+    }
+}

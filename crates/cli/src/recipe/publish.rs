@@ -1,0 +1,171 @@
+//! `sotto recipe publish`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use serde_json::json;
+use sotto_crypto::note::NoteKey;
+use sotto_protocol::log::admit::{AdmissionRules, Signers, check_entry};
+use sotto_protocol::recipe::recipe_vdaf;
+use sotto_protocol::trust::Trust;
+use sotto_wire::{Entry, EntryKind, Note, Recipe};
+
+use super::check::print;
+use super::examine::examine;
+use super::words;
+use crate::log_source::LogArgs;
+use crate::output::{Outcome, Output, WithHint};
+use crate::recipe_file::{self, Form, kind_words};
+use crate::time_text::now;
+use crate::{signer_file, trust_file};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  sotto recipe publish commute.toml --signer author.key --log https://log.example\n\n\
+    It waits until the log's witnesses have cosigned. What is published cannot be changed or taken back. \
+    Exit codes: 0 published; 1 a device would refuse it, so it is not; 2 error."
+)]
+pub(super) struct PublishArgs {
+    /// The recipe: TOML, canonical JSON, or an entry that is signed already (also a result).
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The author's key file (`sotto keys signer`).
+    #[arg(long, value_name = "FILE")]
+    signer: Option<PathBuf>,
+    /// Check as a device with this trust file would, and the log's answer against its policy.
+    #[arg(long, value_name = "FILE")]
+    trust: Option<PathBuf>,
+    /// The folder for the entry and its proof.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+    /// Publish what a device would refuse, and replace existing files.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+impl PublishArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
+        let signer = self.signer.as_deref().map(signer_file::read).transpose()?;
+        let source = self.log.source(trust.as_ref())?;
+        let source =
+            source.ok_or_else(|| anyhow!("--log is missing")).hint("give the log's URL")?;
+        let entry = entry(recipe_file::read(&self.file)?, signer.as_ref())?;
+        check_signatures(&entry)?;
+        if entry.recipe().is_some() && !self.acceptable(&entry, trust.as_ref(), output)? {
+            return Ok(Outcome::No);
+        }
+        let (name, ending) = file_name(&entry);
+        std::fs::create_dir_all(&self.out)
+            .with_context(|| format!("cannot make {}", self.out.display()))?;
+        let entry_file = self.out.join(format!("{name}.{ending}"));
+        let proof_file = self.out.join(format!("{name}.proof"));
+        // Signatures are deterministic: a second attempt finds its own file.
+        let same = std::fs::read(&entry_file).is_ok_and(|bytes| bytes == entry.to_bytes());
+        recipe_file::write(&entry_file, &entry.to_bytes(), self.force || same)?;
+        let proof = source.submit(&entry, trust.as_ref().map(Trust::policy), output)?;
+        recipe_file::write(&proof_file, &proof.to_bytes(), true)?;
+        if output.json() {
+            output.value(&json!({
+                "id": entry.id().to_string(),
+                "kind": entry.kind().as_str(),
+                "index": proof.index,
+                "entry": entry_file,
+                "proof": proof_file,
+            }))?;
+            return Ok(Outcome::Yes);
+        }
+        output.line(entry.id())?;
+        let kind = kind_words(entry.kind());
+        output.remark(format!("the {kind} is entry {} of the log", proof.index));
+        output.remark(format!(
+            "  entry  {}\n  proof  {}",
+            entry_file.display(),
+            proof_file.display()
+        ));
+        if let Some(recipe) = entry.recipe() {
+            output.remark(words::summary(recipe));
+            output.remark(format!(
+                "next: sotto log verify {} --proof {}",
+                entry_file.display(),
+                proof_file.display()
+            ));
+        }
+        Ok(Outcome::Yes)
+    }
+
+    /// Whether a device would take the recipe, or it is to be published all the same. Prints why not.
+    fn acceptable(&self, entry: &Entry, trust: Option<&Trust>, output: &Output) -> Result<bool> {
+        let loaded = Form::Entry(Box::new(entry.clone())).loaded()?;
+        let found = examine(&loaded, trust, now()?.0)?;
+        for warning in &found.warnings {
+            output.remark(format!("warning: {warning}"));
+        }
+        if found.ok || self.force {
+            return Ok(true);
+        }
+        if output.json() {
+            output.value(&found)?;
+        } else {
+            print(&found, output)?;
+            output.remark("not published; --force publishes it all the same");
+        }
+        Ok(false)
+    }
+}
+
+/// Signs what is not signed yet.
+fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
+    let missing = || {
+        Err(anyhow!("--signer is missing: the recipe is not signed yet"))
+            .hint("make a key with `sotto keys signer --name NAME --out FILE`")
+    };
+    match (form, signer) {
+        (Form::Entry(entry), _) => Ok(*entry),
+        (_, None) => missing(),
+        (Form::Draft(draft), Some(signer)) => {
+            let vdaf = recipe_vdaf(&draft.query);
+            sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
+        }
+        (Form::Json(recipe), Some(signer)) => {
+            if recipe.author != signer_file::public(signer) {
+                bail!("the recipe's author is {}, not the signer", recipe.author.verifier());
+            }
+            sign(&recipe, signer)
+        }
+    }
+}
+
+/// The entry of a recipe, signed by its author.
+pub(super) fn sign(recipe: &Recipe, signer: &NoteKey) -> Result<Entry> {
+    recipe.check()?;
+    let text = Entry::text(EntryKind::Recipe, &String::from_utf8(recipe.to_json())?);
+    let signature = signer.sign(&text);
+    Ok(Entry::from_note(Note::new(text)?.with_signature(signature))?)
+}
+
+/// The signatures that a log asks for, before it is bothered.
+fn check_signatures(entry: &Entry) -> Result<()> {
+    let origin = entry.recipe().map(|recipe| recipe.parties.log.clone()).unwrap_or_default();
+    let rules = AdmissionRules { origin, signers: Signers::InsecureOpen };
+    let checked = check_entry(&rules, entry).context("the entry cannot be published");
+    match entry.kind() {
+        EntryKind::Result => checked.hint(
+            "a result needs both operators: the second signs with `sotto recipe certify --add FILE`",
+        ),
+        _ => checked,
+    }
+}
+
+/// The file's name and ending: a recipe's own name, else the beginning of the id.
+fn file_name(entry: &Entry) -> (String, &'static str) {
+    let short: String = entry.id().to_string().chars().take(12).collect();
+    match entry.recipe() {
+        Some(recipe) => (recipe.name.clone(), "recipe"),
+        None if entry.kind() == EntryKind::KeySet => (short, "keys"),
+        None => (short, "result"),
+    }
+}

@@ -1,0 +1,93 @@
+//! `sotto recipe show`.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::Value;
+use sotto_wire::Recipe;
+
+use super::words::{self, grouped};
+use crate::output::{Outcome, Output};
+use crate::recipe_file::RecipeArgs;
+use crate::time_text::show_seconds;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With --json it prints the canonical form of the recipe, whose SHA-256 is its id."
+)]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+}
+
+impl ShowArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let (loaded, _) = self.recipe.load()?;
+        let recipe = &loaded.recipe;
+        if output.json() {
+            if loaded.author_known {
+                // The very bytes that the id is the hash of.
+                output.line(String::from_utf8(recipe.to_json())?)?;
+            } else {
+                let mut value: Value = serde_json::from_slice(&recipe.to_json())?;
+                if let Some(fields) = value.as_object_mut() {
+                    fields.remove("author");
+                }
+                output.value(&value)?;
+            }
+            return Ok(Outcome::Yes);
+        }
+        let row = |name: &str, value: &str| output.line(format!("{name:<14} {value}"));
+        row("recipe", &recipe.name)?;
+        row("purpose", &recipe.purpose)?;
+        if loaded.author_known {
+            row("id", &recipe.id().to_string())?;
+            let signed = if loaded.entry.is_some() { "signature verified" } else { "not signed" };
+            row("author", &format!("{} ({signed})", recipe.author.verifier()))?;
+        } else {
+            row("author", "none yet: it is signed when it is published")?;
+        }
+        if let Some(index) = loaded.index {
+            row("log index", &index.to_string())?;
+        }
+        rows(recipe, &row)?;
+        Ok(Outcome::Yes)
+    }
+}
+
+fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
+    let attributes: Vec<String> = recipe
+        .attributes
+        .iter()
+        .map(|(name, kind)| format!("{name} ({})", words::attribute_type(*kind)))
+        .collect();
+    row(
+        "reads",
+        &if attributes.is_empty() { "nothing".to_owned() } else { attributes.join(", ") },
+    )?;
+    row("population", &grouped(recipe.who.population))?;
+    match &recipe.who.targeting {
+        None => row("asks", "all devices")?,
+        Some(targeting) => {
+            row("asks", &format!("devices with {}", targeting.predicate))?;
+            row("", &format!("counted by the result {}", targeting.certified))?;
+        }
+    }
+    let when = &recipe.when;
+    row("open", &format!("{} to {}", words::moment(when.opens), words::moment(when.closes)))?;
+    row("time precision", &show_seconds(when.window_s))?;
+    row("release over", &format!("at most {}", show_seconds(when.max_window_s)))?;
+    row("answers", &format!("{} devices", words::one_in(recipe.sampling.rate)))?;
+    row("measures", &words::query(&recipe.query))?;
+    row("mapping", recipe.query.mapping())?;
+    row("fallback", &words::fallback(&recipe.query))?;
+    row("randomizer", &words::randomizer(&recipe.randomizer))?;
+    row("min batch", &grouped(recipe.aggregation.min_batch))?;
+    row("batch mode", words::batch_mode(recipe.aggregation.batch_mode))?;
+    row("vdaf", &words::vdaf(&recipe.aggregation.vdaf))?;
+    row("claims", &words::privacy(&recipe.privacy))?;
+    let parties = &recipe.parties;
+    row("leader", &format!("{} at {}", parties.leader.operator, parties.leader.url))?;
+    row("helper", &format!("{} at {}", parties.helper.operator, parties.helper.url))?;
+    row("collector key", &parties.collector_hpke_config)?;
+    row("log", &parties.log)
+}

@@ -1,0 +1,153 @@
+//! Values of a recipe as people read them.
+
+use sotto_protocol::Moment;
+use sotto_protocol::recipe::show_micro;
+use sotto_wire::recipe::{
+    Adjacency, AttributeType, Privacy, Probability, Query, Randomizer, RecipeVdaf,
+};
+use sotto_wire::{BatchMode, Recipe};
+
+use crate::time_text::show_moment;
+
+/// `20,000`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 in 50`; `all` for certainty.
+pub(crate) fn one_in(probability: Probability) -> String {
+    match probability.is_one() {
+        true => "all".to_owned(),
+        false => format!("{} in {}", grouped(probability.num()), grouped(probability.den())),
+    }
+}
+
+/// `2026-11-20T00:00:00Z`.
+pub(crate) fn moment(posix_seconds: u64) -> String {
+    show_moment(Moment(posix_seconds))
+}
+
+/// `histogram of 3 buckets (walk, bike, train)`.
+pub(crate) fn query(query: &Query) -> String {
+    match query {
+        Query::Count { .. } => "count".to_owned(),
+        Query::Sum { max, .. } => format!("sum of numbers from 0 to {}", grouped(*max)),
+        Query::Histogram { buckets, labels: None, .. } => format!("histogram of {buckets} buckets"),
+        Query::Histogram { buckets, labels: Some(labels), .. } => {
+            let shown: Vec<&str> = labels.iter().take(8).map(String::as_str).collect();
+            let more = if labels.len() > shown.len() { ", ..." } else { "" };
+            format!("histogram of {buckets} buckets ({}{more})", shown.join(", "))
+        }
+    }
+}
+
+/// `randomized response, local epsilon 4`.
+pub(crate) fn randomizer(randomizer: &Randomizer) -> String {
+    match randomizer {
+        Randomizer::None => "none: the exact value".to_owned(),
+        Randomizer::RandomizedResponse { epsilon_micro } => {
+            format!("randomized response, local epsilon {}", show_micro(*epsilon_micro))
+        }
+    }
+}
+
+/// `epsilon 0.4 at delta 1/1000000000`.
+pub(crate) fn privacy(privacy: &Privacy) -> String {
+    match privacy {
+        Privacy::InsecureUnbounded => "none (insecure_unbounded)".to_owned(),
+        Privacy::Claim { epsilon_micro, delta, .. } => {
+            format!("epsilon {} at delta {delta}", show_micro(*epsilon_micro))
+        }
+    }
+}
+
+/// Which data sets are neighbours.
+pub(crate) fn adjacency(adjacency: Adjacency) -> &'static str {
+    match adjacency {
+        Adjacency::Replace => "replace",
+        Adjacency::AddRemove => "add-remove",
+    }
+}
+
+/// The type of an attribute.
+pub(crate) fn attribute_type(kind: AttributeType) -> &'static str {
+    match kind {
+        AttributeType::Bool => "bool",
+        AttributeType::Int => "int",
+        AttributeType::String => "string",
+    }
+}
+
+/// How batches are formed.
+pub(crate) fn batch_mode(mode: BatchMode) -> &'static str {
+    match mode {
+        BatchMode::TimeInterval => "time interval",
+        BatchMode::LeaderSelected => "leader selected",
+    }
+}
+
+/// `Prio3Histogram of length 3, chunk length 2`.
+pub(crate) fn vdaf(vdaf: &RecipeVdaf) -> String {
+    match vdaf {
+        RecipeVdaf::Prio3Count => "Prio3Count".to_owned(),
+        RecipeVdaf::Prio3Sum { max_measurement } => format!("Prio3Sum up to {max_measurement}"),
+        RecipeVdaf::Prio3Histogram { length, chunk_length } => {
+            format!("Prio3Histogram of length {length}, chunk length {chunk_length}")
+        }
+    }
+}
+
+/// What a query's fallback is, in text.
+pub(crate) fn fallback(query: &Query) -> String {
+    match query {
+        Query::Count { fallback, .. } => fallback.to_string(),
+        Query::Sum { fallback, .. } => grouped(*fallback),
+        Query::Histogram { fallback, .. } => bucket(query, *fallback),
+    }
+}
+
+/// `bucket 2 (train)`.
+pub(crate) fn bucket(query: &Query, number: u32) -> String {
+    let label = match query {
+        Query::Histogram { labels: Some(labels), .. } => labels.get(number as usize),
+        _ => None,
+    };
+    match label {
+        Some(label) => format!("bucket {number} ({label})"),
+        None => format!("bucket {number}"),
+    }
+}
+
+/// One line: `histogram of 12 buckets, epsilon 0.8 at delta 1/1000000000, batches of at least 5,000`.
+pub(crate) fn summary(recipe: &Recipe) -> String {
+    format!(
+        "{}, {}, batches of at least {}",
+        query(&recipe.query),
+        privacy(&recipe.privacy),
+        grouped(recipe.aggregation.min_batch)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (20_000, "20,000"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!(one_in(Probability::new(1, 5_000).unwrap()), "1 in 5,000");
+        assert_eq!(one_in(Probability::ONE), "all");
+    }
+}

@@ -1,0 +1,388 @@
+//! `sotto recipe` and `sotto keys` for signers, as a person or a script uses them.
+
+// Helpers of tests stop at the first surprise.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use serde_json::Value;
+use sotto_crypto::merkle::leaf_hash;
+use sotto_crypto::note::NoteKey;
+use sotto_wire::{Checkpoint, Entry, Note, Recipe, TlogProof};
+use tempfile::TempDir;
+
+fn sotto(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sotto"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("NO_COLOR", "1")
+        .env("COLUMNS", "100")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn good(folder: &Path, arguments: &[&str]) -> String {
+    let output = sotto(folder, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn good_json(folder: &Path, arguments: &[&str]) -> Value {
+    let mut arguments = arguments.to_vec();
+    arguments.push("--json");
+    serde_json::from_str(&good(folder, &arguments)).unwrap()
+}
+
+fn failed(folder: &Path, arguments: &[&str]) -> String {
+    let output = sotto(folder, arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+const NEW: [&str; 24] = [
+    "recipe",
+    "new",
+    "commute",
+    "--purpose",
+    "How long do people commute?",
+    "--attribute",
+    "minutes:int",
+    "--labels",
+    "short,middle,long",
+    "--mapping",
+    "minutes < 15 ? 0 : minutes < 45 ? 1 : 2",
+    "--population",
+    "1000000",
+    "--leader-operator",
+    "leader.example",
+    "--leader-url",
+    "https://leader.example/",
+    "--helper-operator",
+    "helper.example",
+    "--helper-url",
+    "https://helper.example/",
+    "--collector-key",
+    "collector.toml",
+    "--log-origin=log.example",
+];
+
+/// A folder with `commute.toml`, the collector's key and the author's key.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    good(folder.path(), &["keys", "new", "--id", "7", "--out", "collector.toml"]);
+    good(folder.path(), &["keys", "signer", "--name", "analytics.example", "--out", "author.key"]);
+    good(folder.path(), &NEW);
+    folder
+}
+
+/// The first line that `keys signer` prints.
+fn signer(folder: &Path, name: &str) -> String {
+    let file = format!("{name}.key");
+    good(folder, &["keys", "signer", "--name", name, "--out", &file]).trim().to_owned()
+}
+
+/// A log of one entry at most: answers each `POST /add` with a proof for it, and knows no other file.
+fn one_entry_log() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let key =
+            NoteKey::generate("log.example".parse().unwrap(), &mut ChaCha20Rng::seed_from_u64(1));
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut first, mut length) = (String::new(), 0);
+            stream.read_line(&mut first).unwrap();
+            loop {
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                if let Some((name, value)) = line.split_once(':')
+                    && name.eq_ignore_ascii_case("content-length")
+                {
+                    length = value.trim().parse().unwrap();
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            let (status, answer) = match first.starts_with("POST /add ") {
+                true => ("200 OK", proof(&key, &body)),
+                false => ("404 Not Found", Vec::new()),
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                answer.len()
+            );
+            stream.get_mut().write_all(&[head.as_bytes(), &answer].concat()).unwrap();
+        }
+    });
+    url
+}
+
+fn proof(key: &NoteKey, entry: &[u8]) -> Vec<u8> {
+    let checkpoint = Checkpoint {
+        origin: key.name().to_string(),
+        size: 1,
+        root: leaf_hash(entry),
+        extensions: Vec::new(),
+    };
+    let text = checkpoint.to_text();
+    let checkpoint = Note::new(text.clone()).unwrap().with_signature(key.sign(&text));
+    TlogProof { extra: None, index: 0, hashes: Vec::new(), checkpoint }.to_bytes()
+}
+
+#[test]
+fn help_says_what_there_is() {
+    let commands: [&[&str]; 11] = [
+        &["recipe"],
+        &["recipe", "new"],
+        &["recipe", "check"],
+        &["recipe", "publish"],
+        &["recipe", "show"],
+        &["recipe", "diff"],
+        &["recipe", "explain"],
+        &["recipe", "certify"],
+        &["recipe", "schema"],
+        &["keys", "signer"],
+        &["keys", "publish"],
+    ];
+    for command in commands {
+        let mut arguments = command.to_vec();
+        arguments.push("--help");
+        let name = ["help"].iter().chain(command).copied().collect::<Vec<_>>().join("_");
+        insta::assert_snapshot!(name, good(Path::new("."), &arguments));
+    }
+}
+
+#[test]
+fn a_new_recipe_is_checked_shown_and_explained() {
+    let folder = folder();
+    let checked = good(folder.path(), &["recipe", "check", "commute.toml"]);
+    for part in
+        ["device computes", "paper's figure", "both collude", "randomizer alone", "almost sure"]
+    {
+        assert!(checked.contains(part), "{part}: {checked}");
+    }
+    let json = good_json(folder.path(), &["recipe", "check", "commute.toml"]);
+    assert_eq!(json["ok"], true);
+    assert_eq!(json["crowd"]["safe_min_batch"], 19_434);
+    let privacy = &json["privacy"];
+    let computed = privacy["computed_epsilon"].as_f64().unwrap();
+    assert!(computed <= privacy["claimed_epsilon"].as_f64().unwrap());
+    assert!(privacy["paper_epsilon"].as_f64().unwrap() < computed);
+    assert!(privacy["colluding"]["epsilon"].as_f64().unwrap() < 4.0);
+    assert_eq!(json["contribution"]["vdaf"]["type"], "Prio3Histogram");
+    let shown = good(folder.path(), &["recipe", "show", "commute.toml"]);
+    assert!(shown.contains("histogram of 3 buckets (short, middle, long)"), "{shown}");
+    let told = good(folder.path(), &["recipe", "explain", "commute.toml"]);
+    assert!(told.contains("1 in 50 devices answer") && !told.contains("epsilon"), "{told}");
+}
+
+#[test]
+fn scripts_learn_what_is_missing_and_nothing_is_overwritten() {
+    let folder = folder();
+    let error = failed(folder.path(), &["recipe", "new", "commute", "--labels", "a,b"]);
+    assert!(error.contains("missing: --purpose, --mapping, --population"), "{error}");
+    assert!(error.contains("hint"), "{error}");
+    let error = failed(folder.path(), &NEW);
+    assert!(error.contains("exists already"), "{error}");
+}
+
+#[test]
+fn bad_files_are_errors_with_the_name_of_the_field() {
+    let folder = folder();
+    let path = folder.path().join("commute.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    for (from, to, part) in [
+        ("rate = \"1/50\"", "rate = \"3/2\"", "sampling.rate"),
+        ("min_batch", "min_bach", "aggregation.min_batch"),
+        ("kind = \"histogram\"", "kind = \"histogramm\"", "query.kind"),
+        ("version = 1", "version = 2", "version"),
+        ("[who]", "[who", "line"),
+    ] {
+        fs::write(&path, text.replace(from, to)).unwrap();
+        let error = failed(folder.path(), &["recipe", "check", "commute.toml"]);
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let error = failed(folder.path(), &["recipe", "check", "nowhere.toml"]);
+    assert!(error.contains("no file nowhere.toml") && error.contains("--log"), "{error}");
+}
+
+#[test]
+fn a_claim_that_is_too_low_is_refused_and_not_published() {
+    let folder = folder();
+    let path = folder.path().join("commute.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let claim = text.lines().rfind(|line| line.starts_with("epsilon = ")).unwrap();
+    fs::write(&path, text.replace(claim, "epsilon = 0.000001")).unwrap();
+    let output = sotto(folder.path(), &["recipe", "check", "commute.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("claim             FAILED"), "{shown}");
+    let url = one_entry_log();
+    let publish = ["recipe", "publish", "commute.toml", "--signer", "author.key", "--log", &url];
+    assert_eq!(sotto(folder.path(), &publish).status.code(), Some(1));
+    assert!(!folder.path().join("commute.recipe").exists());
+    good(folder.path(), &[&publish[..], &["--force"]].concat());
+}
+
+#[test]
+fn published_recipes_come_with_entry_and_proof() {
+    let folder = folder();
+    let url = one_entry_log();
+    let publish = ["recipe", "publish", "commute.toml", "--signer", "author.key", "--log", &url];
+    let published = good_json(folder.path(), &publish);
+    assert_eq!(published["index"], 0);
+    let entry = Entry::parse(&fs::read(folder.path().join("commute.recipe")).unwrap()).unwrap();
+    assert_eq!(published["id"], entry.id().to_string());
+    assert_eq!(entry.recipe().unwrap().author.name.as_str(), "analytics.example");
+    let proof = TlogProof::parse(&fs::read(folder.path().join("commute.proof")).unwrap()).unwrap();
+    assert_eq!(proof.index, 0);
+    // A second time is the same, from the TOML and from the signed entry.
+    assert_eq!(good_json(folder.path(), &publish)["id"], published["id"]);
+    good(folder.path(), &["recipe", "publish", "commute.recipe", "--log", &url]);
+    let canonical = good(folder.path(), &["recipe", "show", "commute.recipe", "--json"]);
+    assert_eq!(Recipe::parse(canonical.trim_end().as_bytes()).unwrap(), *entry.recipe().unwrap());
+    // Another recipe of the name does not take the place of the first.
+    let path = folder.path().join("commute.toml");
+    fs::write(&path, fs::read_to_string(&path).unwrap().replace("How long", "How far")).unwrap();
+    assert!(failed(folder.path(), &publish).contains("exists already"));
+}
+
+#[test]
+fn a_forged_entry_is_not_published() {
+    let folder = folder();
+    let url = one_entry_log();
+    let publish = ["recipe", "publish", "commute.toml", "--signer", "author.key", "--log", &url];
+    good(folder.path(), &publish);
+    let path = folder.path().join("commute.recipe");
+    fs::write(
+        &path,
+        fs::read_to_string(&path)
+            .unwrap()
+            .replace("\"population\":1000000", "\"population\":2000000"),
+    )
+    .unwrap();
+    let error = failed(folder.path(), &["recipe", "publish", "commute.recipe", "--log", &url]);
+    assert!(error.contains("signature"), "{error}");
+    let error = failed(folder.path(), &["recipe", "check", "commute.recipe"]);
+    assert!(error.contains("signature"), "{error}");
+}
+
+#[test]
+fn differences_are_told_in_words() {
+    let folder = folder();
+    let text = fs::read_to_string(folder.path().join("commute.toml")).unwrap();
+    let other = text.replace("min_batch = 19434", "min_batch = 500");
+    fs::write(folder.path().join("other.toml"), other).unwrap();
+    let same = good(folder.path(), &["recipe", "diff", "commute.toml", "commute.toml"]);
+    assert_eq!(same, "no difference\n");
+    let output = sotto(folder.path(), &["recipe", "diff", "commute.toml", "other.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "minimum batch 19,434 -> 500 (weaker)\n");
+}
+
+#[test]
+fn two_operators_certify_a_population() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (leader, helper) = (signer(folder, "leader.example"), signer(folder, "helper.example"));
+    let (id, predicate) = ("0".repeat(64), "country == \"CH\"");
+    let first = [
+        "recipe",
+        "certify",
+        "--recipe",
+        &id,
+        "--predicate",
+        predicate,
+        "--attribute",
+        "country:string",
+        "--population",
+        "120000",
+        "--leader",
+        &leader,
+        "--helper",
+        &helper,
+        "--signer",
+        "leader.example.key",
+        "--out",
+        "ch.result",
+    ];
+    assert_eq!(good_json(folder, &first)["missing_signatures"][0], "helper.example");
+    let url = one_entry_log();
+    let publish = ["recipe", "publish", "ch.result", "--log", &url];
+    assert!(failed(folder, &publish).contains("helper.example"));
+    let again = ["recipe", "certify", "--add", "ch.result", "--signer", "leader.example.key"];
+    assert!(failed(folder, &again).contains("signed it already"));
+    signer(folder, "stranger.example");
+    let strange = ["recipe", "certify", "--add", "ch.result", "--signer", "stranger.example.key"];
+    failed(folder, &strange);
+    let second = ["recipe", "certify", "--add", "ch.result", "--signer", "helper.example.key"];
+    assert_eq!(good_json(folder, &second)["missing_signatures"].as_array().unwrap().len(), 0);
+    let published = good_json(folder, &publish);
+    assert_eq!(published["kind"], "result");
+    let wrong = first.map(|part| if part == "country:string" { "country:int" } else { part });
+    assert!(failed(folder, &wrong).contains("--predicate"));
+}
+
+#[test]
+fn operators_publish_their_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    signer(folder, "leader.example");
+    good(folder, &["keys", "new", "--id", "3", "--out", "hpke.toml"]);
+    let url = one_entry_log();
+    let publish = [
+        "keys",
+        "publish",
+        "--signer",
+        "leader.example.key",
+        "--hpke-key",
+        "hpke.toml",
+        "--log",
+        &url,
+        "--out",
+        "leader.keys",
+    ];
+    let published = good_json(folder, &publish);
+    assert_eq!((&published["seq"], &published["index"]), (&1.into(), &0.into()));
+    let entry = Entry::parse(&fs::read(folder.join("leader.keys")).unwrap()).unwrap();
+    assert_eq!(entry.key_set().unwrap().configs().unwrap()[0].id().value(), 3);
+    assert!(PathBuf::from(folder).join("leader.keys.proof").exists());
+    let twice = [&publish[..], &["--hpke-key", "hpke.toml"]].concat();
+    assert!(failed(folder, &twice).contains("same id"));
+}
+
+#[test]
+fn signers_keys_are_private_and_kept() {
+    let folder = folder();
+    let path = folder.path().join("author.key");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let again = ["keys", "signer", "--name", "analytics.example", "--out", "author.key"];
+    assert!(failed(folder.path(), &again).contains("exists already"));
+    assert!(
+        failed(folder.path(), &["keys", "signer", "--name", "a b", "--out", "x"]).contains("space")
+    );
+}
+
+#[test]
+fn schemas_are_json() {
+    for kind in ["recipe", "key-set", "result"] {
+        let schema: Value =
+            serde_json::from_str(&good(Path::new("."), &["recipe", "schema", kind])).unwrap();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{kind}");
+    }
+}
