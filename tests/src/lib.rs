@@ -10,6 +10,7 @@ pub mod cli;
 pub mod crash;
 pub mod devices;
 pub mod http;
+pub mod log;
 pub mod pair;
 pub mod process;
 pub mod task;

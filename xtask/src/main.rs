@@ -39,7 +39,8 @@ enum Chore {
         /// Which one.
         #[arg(value_enum)]
         campaign: Campaign,
-        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash, default 300).
+        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash, default 300; log,
+        /// default 200).
         #[arg(long)]
         count: Option<u64>,
         /// Where the pseudo-random choices begin.
@@ -66,6 +67,8 @@ enum Campaign {
     Fuzz,
     /// `kill -9` of leader or helper at many moments.
     Crash,
+    /// A public log of a million entries, and `kill -9` of one that appends.
+    Log,
 }
 
 fn main() -> Result<ExitCode> {
@@ -73,6 +76,7 @@ fn main() -> Result<ExitCode> {
         Chore::Test { only } => test::run(&only),
         Chore::Campaign { campaign: Campaign::Fuzz, count, seed } => run::fuzz(count, seed),
         Chore::Campaign { campaign: Campaign::Crash, count, seed } => run::crash(count, seed),
+        Chore::Campaign { campaign: Campaign::Log, count, seed } => run::log(count, seed),
         Chore::Bench { arguments } => run::bench(&arguments),
         Chore::Man { out } => run::man(&out),
     }

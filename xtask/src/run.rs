@@ -11,6 +11,8 @@ use crate::workspace::{cargo, succeed, target};
 const FUZZ_MUTATIONS: u64 = 1_000_000;
 /// What `cargo xtask campaign crash` runs unless told otherwise.
 const CRASH_KILLS: u64 = 300;
+/// What `cargo xtask campaign log` runs unless told otherwise.
+const LOG_KILLS: u64 = 200;
 
 /// The mutation tests of the decoders, at full length.
 pub(crate) fn fuzz(count: Option<u64>, seed: u64) -> Result<ExitCode> {
@@ -37,6 +39,13 @@ pub(crate) fn crash(count: Option<u64>, seed: u64) -> Result<ExitCode> {
     let mut command = Command::new(release.join("crash-campaign"));
     command.args(["--count", &count, "--seed", &seed.to_string()]);
     status(command.env("SOTTO_BIN", release.join("sotto")))
+}
+
+/// The campaign of the public log, in release mode.
+pub(crate) fn log(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    let count = count.unwrap_or(LOG_KILLS).to_string();
+    let mut command = Command::new(built(&["sotto-tests"])?.join("log-campaign"));
+    status(command.args(["--count", &count, "--seed", &seed.to_string()]))
 }
 
 /// A benchmark, on the release binary.
