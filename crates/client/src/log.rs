@@ -29,7 +29,9 @@ impl Fetch for HttpLog {
             body: &[],
             response_limit: limit,
         };
-        let response = self.transport.send(&request).map_err(FetchError::new)?;
+        let response = self.transport.send(&request);
+        let response =
+            response.map_err(|error| FetchError::new(format!("{}: {error}", self.base)))?;
         match response.status {
             200 => Ok(Some(response.body)),
             404 | 410 => Ok(None),

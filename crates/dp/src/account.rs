@@ -133,7 +133,9 @@ fn more_telling(rdp: Error, pld: Error) -> Error {
 
 /// An epsilon as recipes publish it: in millionths, rounded up.
 pub fn published(epsilon: f64) -> Result<u64, Error> {
-    let micro = (non_negative("epsilon", epsilon)? * 1e6).ceil();
+    let rounded = (non_negative("epsilon", epsilon)? * 1e6).ceil();
+    // The product may have been rounded down, to a whole number at that; the remainder has the right sign.
+    let micro = if libm::fma(epsilon, 1e6, -rounded) > 0.0 { rounded + 1.0 } else { rounded };
     if micro >= 9_007_199_254_740_992.0 {
         return Err(Error::OutOfRange { name: "epsilon", value: epsilon, range: "below 9e9" });
     }

@@ -83,7 +83,11 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
     /// It would exceed the period's epsilon.
-    #[error("it would take epsilon from {spent} to {would_be}, above the budget of {budget}")]
+    #[error(
+        "it would take epsilon from {} to {}, above the budget of {budget}",
+        shown(*spent),
+        shown(*would_be)
+    )]
     Epsilon {
         /// Spent so far.
         spent: f64,
@@ -251,4 +255,9 @@ impl Filter {
         }
         Ok((after, would_be))
     }
+}
+
+/// Up to a millionth, rounded up: enough for people, and never less than the truth.
+fn shown(epsilon: f64) -> f64 {
+    (epsilon * 1e6).ceil() / 1e6
 }

@@ -24,6 +24,7 @@ mod library;
 mod pass;
 mod state;
 
+pub(crate) use self::consider::check_fresh;
 pub use self::consider::{Consideration, Host, Ticket, advance, consider, toss};
 pub use self::evidence::{Admitted, Evidence, Offer, View};
 pub use self::library::Library;

@@ -22,7 +22,7 @@ pub mod watch;
 pub mod witnessing;
 
 pub use catalogue::{Catalogue, OfferError};
-pub use misbehaviour::{ForeignRoot, Misbehaviour};
+pub use misbehaviour::{Comparison, ForeignRoot, Misbehaviour, compare};
 pub use reader::{Fetch, FetchError, Reader, ReaderError};
 pub use watch::{Watch, WatchError};
 

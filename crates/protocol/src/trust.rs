@@ -1,8 +1,9 @@
 //! What a device (or an aggregator, which checks recipes as a device would) takes on trust: log and witness keys,
 //! operators, floors, budget. One file, pinned with the application; everything else is proved.
 //!
-//! [`TrustFile`] is the form that people write, [`Trust`] the checked one. Every setting that weakens a check is
-//! named `insecure_`, and off unless somebody turns it on.
+//! [`TrustFile`] is the form that people write, [`Trust`] the checked one. A setting that switches a check off is named
+//! `insecure_`, and off unless somebody turns it on. The others say how much of something is asked for; whoever pins the file
+//! answers for its numbers, and the defaults are what we would pin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +33,9 @@ pub struct TrustFile {
     /// The least time between two key sets of one operator: faster ones could tell devices apart.
     #[serde(default = "one_day")]
     pub min_key_set_spacing_s: u64,
+    /// How old the measurement of a certified audience may be.
+    #[serde(default = "max_result_age_s")]
+    pub max_result_age_s: u64,
     /// The operators whose aggregators may be named by a recipe.
     pub operators: Vec<PinnedOperator>,
     /// The authors whose recipes are considered; absent, all that the log holds.
@@ -71,6 +75,7 @@ impl TrustFile {
             max_checkpoint_age_s: max_checkpoint_age_s(),
             min_log_age_s: one_day(),
             min_key_set_spacing_s: one_day(),
+            max_result_age_s: max_result_age_s(),
             operators: Vec::new(),
             authors: None,
             relays: Vec::new(),
@@ -113,11 +118,18 @@ pub struct Floors {
     pub min_population: u64,
     /// The largest sampling rate, as `[num, den]`.
     pub max_rate: Probability,
+    /// The shortest unit of time: a report carries the unit in which it was made, and a short one would tell when exactly.
+    pub min_window_s: u64,
 }
 
 impl Default for Floors {
     fn default() -> Self {
-        Self { min_batch: 1_000, min_population: 10_000, max_rate: Probability::ONE }
+        Self {
+            min_batch: 1_000,
+            min_population: 10_000,
+            max_rate: Probability::ONE,
+            min_window_s: 600,
+        }
     }
 }
 
@@ -144,6 +156,10 @@ fn max_checkpoint_age_s() -> u64 {
     7 * DAY_S
 }
 
+fn max_result_age_s() -> u64 {
+    90 * DAY_S
+}
+
 fn one_day() -> u64 {
     DAY_S
 }
@@ -163,6 +179,7 @@ pub struct Trust {
     max_checkpoint_age_s: u64,
     min_log_age_s: u64,
     min_key_set_spacing_s: u64,
+    max_result_age_s: u64,
     operators: BTreeMap<KeyName, VerifierKey>,
     authors: Option<BTreeSet<PublicKey>>,
     relays: Vec<(KeyName, String)>,
@@ -215,8 +232,9 @@ impl TryFrom<TrustFile> for Trust {
             let name = relay.operator.parse().map_err(|error| at("relays")(&error))?;
             relays.push((name, relay.url));
         }
-        if file.min_log_age_s == 0 && !file.insecure_no_min_age {
-            return Err(at("min_log_age_s")(&"0 needs insecure_no_min_age"));
+        let ages = file.min_log_age_s.min(file.min_key_set_spacing_s);
+        if ages == 0 && !file.insecure_no_min_age {
+            return Err(at("min_log_age_s, min_key_set_spacing_s")(&"0 needs insecure_no_min_age"));
         }
         let aged = |seconds| if file.insecure_no_min_age { 0 } else { seconds };
         Ok(Self {
@@ -224,6 +242,7 @@ impl TryFrom<TrustFile> for Trust {
             max_checkpoint_age_s: file.max_checkpoint_age_s,
             min_log_age_s: aged(file.min_log_age_s),
             min_key_set_spacing_s: aged(file.min_key_set_spacing_s),
+            max_result_age_s: file.max_result_age_s,
             operators,
             authors: authors.transpose().map_err(|error| at("authors")(&error))?,
             relays,
@@ -272,9 +291,14 @@ impl Trust {
         self.budget
     }
 
-    /// The period that a moment lies in.
-    pub fn period(&self, time: u64) -> u64 {
-        time / self.period_s
+    /// How old the measurement of a certified audience may be.
+    pub fn max_result_age_s(&self) -> u64 {
+        self.max_result_age_s
+    }
+
+    /// The end of the period that a moment lies in.
+    pub fn period_end(&self, time: u64) -> u64 {
+        (time / self.period_s + 1).saturating_mul(self.period_s)
     }
 
     /// The length of a period.
@@ -364,6 +388,11 @@ impl Trust {
         if recipe.sampling.rate > floors.max_rate {
             let (rate, cap) = (&recipe.sampling.rate, &floors.max_rate);
             return refuse(format!("the sampling rate {rate} is above the cap of {cap}"));
+        }
+        let window_s = recipe.when.window_s;
+        if window_s < floors.min_window_s {
+            let floor = floors.min_window_s;
+            return refuse(format!("a window of {window_s} s is below the floor of {floor} s"));
         }
         let population = recipe.who.population;
         if recipe.who.targeting.is_none() && population < floors.min_population {

@@ -101,7 +101,8 @@ pub struct When {
     pub closes: u64,
     /// The time precision of the task, in seconds.
     pub window_s: u64,
-    /// The longest interval that is ever released, in seconds.
+    /// The longest interval that is ever released, in seconds. Batches that the leader selects have no interval that the
+    /// aggregators could hold to it.
     pub max_window_s: u64,
 }
 

@@ -9,11 +9,11 @@ use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{
     HttpRequest, HttpResponse, RetryPolicy, StateFile, Transport, TransportError, deliver,
 };
-use sotto_protocol::device::{Change, DeviceState, DeviceStore, StateError};
+use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
 use sotto_protocol::log::Watch;
 
 use crate::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
-use crate::world::{DAY, Files, NOW, World};
+use crate::world::{DAY, Files, NOW, World, seen};
 
 /// A leader that takes every report and remembers it; its first answers are lost on the way.
 pub(crate) struct Leader {
@@ -51,7 +51,7 @@ impl Transport for Leader {
 pub(crate) fn begin(world: &World, path: &Path) {
     let checkpoint = sotto_wire::Checkpoint::parse(world.log.checkpoints[0].text()).unwrap();
     let mut store = StateFile::open(path).unwrap();
-    store.commit(Change::Seen { checkpoint, time: NOW - 41 * DAY }).unwrap();
+    store.commit(seen(checkpoint, NOW - 41 * DAY)).unwrap();
 }
 
 struct Run {

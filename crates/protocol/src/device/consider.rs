@@ -9,7 +9,9 @@ use sotto_wire::recipe::Probability;
 use sotto_wire::{KeyName, TreeHash};
 
 use super::evidence::{Admitted, ProvedKeySet, View};
-use super::state::{AuditLine, Change, Consider, DeviceState, Pending, SeenKeySet, name_key};
+use super::state::{
+    AuditLine, Change, Consider, DeviceState, Ledger, Pending, SeenKeySet, name_key,
+};
 use super::{Check, Silence};
 use crate::client::{ClientError, produce_report};
 use crate::expression::Attributes;
@@ -65,7 +67,9 @@ pub fn advance(
             return Ok(None);
         }
     }
-    Ok(Some(Change::Seen { checkpoint: new.clone(), time: view.time }))
+    // By the later of both clocks: an old checkpoint, shown again, must not make a new state look old.
+    let silent_until = trust.period_end(view.time.max(now.0));
+    Ok(Some(Change::Seen { checkpoint: new.clone(), time: view.time, silent_until }))
 }
 
 /// Decides whether this device considers an admitted recipe now. Pure: nothing is spent before the change is committed.
@@ -87,13 +91,7 @@ pub fn consider(
         check_key_set(state, &admitted.helper, trust, now)?,
     ];
     check_open(admitted, state, now)?;
-    let period = trust.period(state.time);
-    if !trust.insecure_fresh_start()
-        && state.began.is_none_or(|began| trust.period(began) >= period)
-    {
-        let reason = "this device has no history in an earlier period";
-        return Err(Silence::new(Check::FreshState, reason));
-    }
+    check_history(state, recipe.when.opens, trust)?;
     if state.is_considered(&assessment.id()) {
         return Err(Silence::new(Check::Once, "it has been considered before"));
     }
@@ -103,7 +101,7 @@ pub fn consider(
     if !assessment.is_for(host.attributes) {
         return Err(Silence::new(Check::Targeting, "this device is not in the audience"));
     }
-    let ledger = charge(state, admitted, trust, period)?;
+    let ledger = charge(state, admitted, trust)?;
     let change = Change::Considered(Box::new(Consider {
         recipe: assessment.id(),
         closes: recipe.when.closes,
@@ -154,7 +152,7 @@ fn coin(rate: &Probability, rng: &mut dyn CryptoRng) -> bool {
     }
 }
 
-fn check_fresh(view: &View, trust: &Trust, now: Moment) -> Result<(), Silence> {
+pub(crate) fn check_fresh(view: &View, trust: &Trust, now: Moment) -> Result<(), Silence> {
     if view.time > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
         let ahead = view.time - now.0;
         let reason = format!("the checkpoint is {ahead} s ahead of this device's clock");
@@ -212,12 +210,23 @@ fn check_key_set(
             return refuse(format!("there are two key sets {}", set.seq));
         }
         let spacing = trust.min_key_set_spacing_s();
-        if set.seq > seen.seq && set.first_time < seen.first_time.saturating_add(spacing) {
+        if set.seq > seen.seq && set.not_before < seen.not_before.saturating_add(spacing) {
             return refuse(format!("key set {} came too soon after {}", set.seq, seen.seq));
         }
     }
-    let seen = SeenKeySet { seq: set.seq, id: set.id, first_time: set.first_time };
+    let seen = SeenKeySet { seq: set.seq, id: set.id, not_before: set.not_before };
     Ok((set.operator.clone(), seen))
+}
+
+/// A device that was reset has forgotten what it spent and what it answered. So a new state is silent until its period is over, and
+/// for ever to what opened before that.
+fn check_history(state: &DeviceState, opens: u64, trust: &Trust) -> Result<(), Silence> {
+    let silent = |until: u64| state.time < until || opens < until;
+    if !trust.insecure_fresh_start() && state.silent_until.is_none_or(silent) {
+        let reason = "this device has no history from before the recipe opened";
+        return Err(Silence::new(Check::FreshState, reason));
+    }
+    Ok(())
 }
 
 /// Open by the device's clock and not over by the witnesses'.
@@ -238,15 +247,21 @@ fn charge(
     state: &DeviceState,
     admitted: &Admitted,
     trust: &Trust,
-    period: u64,
-) -> Result<Option<Filter>, Silence> {
+) -> Result<Option<Ledger>, Silence> {
     let Some(cost) = admitted.assessment.cost() else { return Ok(None) };
     let refuse = |reason: String| Silence::new(Check::Ledger, reason);
-    let ledger = match &state.ledger {
-        Some(ledger) => ledger.clone().with_budget(trust.budget()),
-        None => Filter::new(trust.budget(), period),
+    let next_end = trust.period_end(state.time);
+    // Periods are numbered one after the other, whatever their length.
+    let (filter, period, ends) = match &state.ledger {
+        None => (Filter::new(trust.budget(), 0), 0, next_end),
+        Some(Ledger { ends, filter }) => {
+            let over = state.time >= *ends;
+            let period = filter.period() + u64::from(over);
+            let ends = if over { next_end } else { *ends };
+            (filter.clone().with_budget(trust.budget()), period, ends)
+        }
     };
-    let mut ledger = ledger.map_err(|error| refuse(error.to_string()))?;
-    ledger.charge(period, &cost.charge).map_err(|refused| refuse(refused.to_string()))?;
-    Ok(Some(ledger))
+    let mut filter = filter.map_err(|error| refuse(error.to_string()))?;
+    filter.charge(period, &cost.charge).map_err(|refused| refuse(refused.to_string()))?;
+    Ok(Some(Ledger { ends, filter }))
 }

@@ -9,6 +9,7 @@ use sotto_wire::{
 };
 
 use super::{Check, Silence};
+use crate::MAX_CLOCK_SKEW_S;
 use crate::recipe::Assessment;
 use crate::trust::Trust;
 
@@ -52,6 +53,8 @@ pub struct Admitted {
     /// What follows from the recipe.
     pub assessment: Arc<Assessment>,
     pub(super) origin: String,
+    /// Its place in the log: devices consider recipes in this order, which no author can choose.
+    pub(super) index: u64,
     pub(super) leader: ProvedKeySet,
     pub(super) helper: ProvedKeySet,
 }
@@ -76,8 +79,6 @@ pub(super) struct ProvedKeySet {
     pub(super) seq: u64,
     pub(super) not_before: u64,
     pub(super) not_after: u64,
-    /// By this time a quorum had seen it.
-    pub(super) first_time: u64,
     /// The configuration to seal to.
     pub(super) config: HpkeConfig,
 }
@@ -168,7 +169,7 @@ impl Evidence {
         let pinned = trust.operator(name).ok_or_else(|| {
             Silence::new(Check::Operators, format!("the operator {name} is not pinned"))
         })?;
-        let (entry, first_time) = self
+        let (entry, seen_by) = self
             .verify(EntryKind::KeySet, view, trust)
             .map_err(|silence| refuse(silence.to_string()))?;
         let set = entry.key_set().ok_or_else(|| refuse("the entry is no key set".to_owned()))?;
@@ -176,6 +177,12 @@ impl Evidence {
             return Err(refuse("the key set is another operator's".to_owned()));
         }
         note::verify(entry.note(), pinned).map_err(|error| refuse(error.to_string()))?;
+        // A set that began before it was public for long enough could be aimed at some devices.
+        let earliest = seen_by.saturating_add(trust.min_log_age_s());
+        if set.not_before.saturating_add(MAX_CLOCK_SKEW_S) < earliest {
+            let reason = "it came into force before it had been in the log for long enough";
+            return Err(refuse(reason.to_owned()));
+        }
         let config = set
             .configs()
             .map_err(|error| refuse(error.to_string()))?
@@ -188,7 +195,6 @@ impl Evidence {
             seq: set.seq,
             not_before: set.not_before,
             not_after: set.not_after,
-            first_time,
             config,
         })
     }
@@ -200,7 +206,7 @@ impl Evidence {
         trust: &Trust,
     ) -> Result<(EntryId, PopulationResult), Silence> {
         let refuse = |reason: String| Silence::new(Check::Targeting, format!("result: {reason}"));
-        let (entry, _) = self
+        let (entry, seen_by) = self
             .verify(EntryKind::Result, view, trust)
             .map_err(|silence| refuse(silence.to_string()))?;
         let result =
@@ -214,6 +220,15 @@ impl Evidence {
         }
         if result.leader.key == result.helper.key {
             return Err(refuse("one operator signed twice".to_owned()));
+        }
+        // Audiences shrink: who ran a version a year ago has moved on.
+        let oldest = view.time.saturating_sub(trust.max_result_age_s());
+        if result.measured_at < oldest
+            || result.measured_at > seen_by.saturating_add(MAX_CLOCK_SKEW_S)
+        {
+            return Err(refuse(
+                "it was measured too long ago, or later than it was logged".to_owned(),
+            ));
         }
         Ok((entry.id(), result))
     }

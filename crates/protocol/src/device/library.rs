@@ -42,7 +42,7 @@ impl Library {
         assessment.check_limits(trust)?;
         check_audience(offer, &assessment, view, trust)?;
         let origin = view.checkpoint.origin.clone();
-        Ok(Admitted { assessment, origin, leader, helper })
+        Ok(Admitted { assessment, origin, index: offer.recipe.index, leader, helper })
     }
 
     /// What follows from the recipe alone, now or from before.

@@ -5,7 +5,6 @@ use sotto_wire::EntryId;
 
 use super::{DeviceStore, Host, Silence, StateError, advance, consider, toss};
 use crate::Moment;
-use crate::client::ClientError;
 use crate::log::{Fetch, ReaderError, Watch};
 use crate::trust::Trust;
 
@@ -33,9 +32,6 @@ pub enum PassError {
     /// The state could not be kept.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A report could not be made. The recipe stays considered, and silent.
-    #[error(transparent)]
-    Report(#[from] ClientError),
 }
 
 /// Considers every open recipe of the watched log, once.
@@ -54,7 +50,9 @@ pub fn pass<F: Fetch>(
         store.commit(seen)?;
     }
     let mut done = Pass::default();
-    for (id, admitted) in watch.recipes() {
+    let mut open: Vec<_> = watch.recipes().iter().collect();
+    open.sort_by_key(|(_, admitted)| admitted.as_ref().map_or(u64::MAX, |admitted| admitted.index));
+    for (id, admitted) in open {
         let considered = match admitted {
             Err(silence) => Err(silence.clone()),
             Ok(admitted) => consider(store.state(), admitted, &view, trust, host, now),
@@ -64,7 +62,8 @@ pub fn pass<F: Fetch>(
             Ok(consideration) => {
                 store.commit(consideration.change)?;
                 done.considered.push(*id);
-                if let Some(answered) = toss(consideration.ticket, host, now, rng)? {
+                // A report that cannot be made is silence too: an error would tell that the coin said yes.
+                if let Ok(Some(answered)) = toss(consideration.ticket, host, now, rng) {
                     store.commit(answered)?;
                 }
             }

@@ -61,9 +61,9 @@ pub struct DeviceState {
     pub(super) logs: BTreeMap<String, SeenCheckpoint>,
     /// The newest witnessed time. It never goes back.
     pub(super) time: u64,
-    /// The time at which this state began: its period is one of silence.
+    /// The end of the period in which this state began: until then, and to whatever opened before, it is silent.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub(super) began: Option<u64>,
+    pub(super) silent_until: Option<u64>,
     /// The newest key set of each operator.
     pub(super) key_sets: BTreeMap<KeyName, SeenKeySet>,
     /// Recipes by their author's key and name.
@@ -72,9 +72,18 @@ pub struct DeviceState {
     pub(super) recipes: BTreeMap<EntryId, Considered>,
     /// What is spent. Like every field it must be there: a state that lost it must not read as one that spent nothing.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub(super) ledger: Option<Filter>,
+    pub(super) ledger: Option<Ledger>,
     /// The on-device log.
     pub(super) audit: Vec<AuditLine>,
+}
+
+/// What is spent in a period, and when it ends. The end is fixed when the period begins: another length of periods
+/// counts from the next one on, or a change of settings would be a new budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ledger {
+    pub(super) ends: u64,
+    pub(super) filter: Filter,
 }
 
 /// A checkpoint that was believed.
@@ -94,8 +103,8 @@ pub struct SeenKeySet {
     pub seq: u64,
     /// Its id.
     pub id: EntryId,
-    /// By this time a quorum of witnesses had seen it.
-    pub first_time: u64,
+    /// When it came into force.
+    pub not_before: u64,
 }
 
 /// A recipe that was considered and charged.
@@ -154,6 +163,8 @@ pub enum Change {
         checkpoint: Checkpoint,
         /// The witnessed time.
         time: u64,
+        /// The end of the period of silence, if the state is new.
+        silent_until: u64,
     },
     /// A recipe was considered, and paid for.
     Considered(Box<Consider>),
@@ -179,7 +190,7 @@ pub struct Consider {
     pub(super) name: String,
     pub(super) key_sets: [(KeyName, SeenKeySet); 2],
     /// The ledger after the charge; `None` for a recipe that claims nothing.
-    pub(super) ledger: Option<Filter>,
+    pub(super) ledger: Option<Ledger>,
     pub(super) line: AuditLine,
 }
 
@@ -187,10 +198,10 @@ impl DeviceState {
     /// Takes one step.
     pub fn apply(&mut self, change: Change) {
         match change {
-            Change::Seen { checkpoint, time } => {
+            Change::Seen { checkpoint, time, silent_until } => {
                 let seen = SeenCheckpoint { size: checkpoint.size, root: checkpoint.root };
                 self.logs.insert(checkpoint.origin, seen);
-                self.began.get_or_insert(time);
+                self.silent_until.get_or_insert(silent_until);
                 self.time = self.time.max(time);
                 // What is over by the witnessed time can never be open again.
                 let now = self.time;
@@ -245,7 +256,7 @@ impl DeviceState {
 
     /// What is spent, if anything ever was.
     pub fn ledger(&self) -> Option<&Filter> {
-        self.ledger.as_ref()
+        self.ledger.as_ref().map(|ledger| &ledger.filter)
     }
 
     /// The on-device log, oldest first.

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use sotto_crypto::note;
-use sotto_wire::recipe::{KeySet, Recipe};
-use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, TlogProof};
+use sotto_wire::recipe::{KeySet, Recipe, Signer};
+use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, TlogProof, VerifierKey};
 
 use super::{Fetch, Reader, ReaderError};
 use crate::device::{Check, Evidence, Offer, View};
@@ -16,6 +16,12 @@ use crate::trust::Trust;
 
 /// Entries that are read at once.
 const STEP: u64 = 1_024;
+
+/// Entries that are read in one call: a tree may claim any size, and a call must end.
+const MAX_READ: u64 = 1 << 17;
+
+/// Open recipes, key sets and results that are kept, each. Far beyond what a device can pay for.
+const MAX_LISTED: usize = 10_000;
 
 /// What was read of a log.
 #[derive(Debug, Default)]
@@ -46,8 +52,8 @@ pub enum OfferError {
     /// The recipe names an operator that is not pinned.
     #[error("the operator {0} is not pinned")]
     NotPinned(String),
-    /// An operator has no key set that is old enough.
-    #[error("the operator {0} has no key set in force that has been in the log for long enough")]
+    /// An operator has no key set that is in force.
+    #[error("the operator {0} has no key set in force")]
     NoKeySet(String),
     /// The log does not hold the result that a targeted recipe names.
     #[error("the log holds no result {0}")]
@@ -70,24 +76,29 @@ impl OfferError {
 }
 
 impl Catalogue {
-    /// Reads what the tree has more than before, and drops what ended before `now`.
+    /// Reads what the tree has more than before, as far as one call may, and drops what ended before `time`. Whether all
+    /// is read.
+    ///
+    /// `time` is the witnessed one: a clock that jumps must not make a party forget what is open.
     pub fn refresh<F: Fetch>(
         &mut self,
         reader: &mut Reader<F>,
         tree: &Checkpoint,
-        now: u64,
-    ) -> Result<(), ReaderError> {
-        while self.scanned < tree.size {
-            let end = tree.size.min(self.scanned.saturating_add(STEP));
+        time: u64,
+        trust: &Trust,
+    ) -> Result<bool, ReaderError> {
+        let end = tree.size.min(self.scanned.saturating_add(MAX_READ));
+        while self.scanned < end {
+            let to = end.min(self.scanned.saturating_add(STEP));
             for (entry, index) in
-                reader.entries(self.scanned..end, tree)?.into_iter().zip(self.scanned..)
+                reader.entries(self.scanned..to, tree)?.into_iter().zip(self.scanned..)
             {
-                self.list(index, entry);
+                self.list(index, entry, trust);
             }
-            self.scanned = end;
+            self.scanned = to;
         }
-        self.recipes.retain(|_, listed| listed.until > now);
-        Ok(())
+        self.recipes.retain(|_, listed| listed.until > time);
+        Ok(self.scanned >= tree.size)
     }
 
     /// How many entries were read.
@@ -132,10 +143,12 @@ impl Catalogue {
         Ok(Offer { recipe: proved, leader_keys, helper_keys, certified })
     }
 
-    /// The newest key set of a pinned operator that is in force and has been in the log for long enough.
+    /// The key set of a pinned operator that is in force.
     ///
-    /// The rules are those of one device's history, applied to the whole log: a set must have a higher number than the one
-    /// before, and come long enough after it. So all devices choose the same set, whatever they saw before.
+    /// The choice depends on nothing but what the operator signed and the log holds: the sets in the order of the log, each
+    /// with a higher number than the one before and in force long enough after it; the last of these that has begun. So all
+    /// devices with one view choose one set. If that one is over, or cannot be proved, there is none: to fall back would let
+    /// the log or the operator sort devices by what they were shown.
     pub(super) fn key_set<F: Fetch>(
         &mut self,
         operator: &str,
@@ -145,24 +158,24 @@ impl Catalogue {
     ) -> Result<Evidence, OfferError> {
         let pinned = operator.parse().ok().and_then(|name| trust.operator(&name));
         let pinned = pinned.ok_or_else(|| OfferError::NotPinned(operator.to_owned()))?;
-        let (mut last, mut chosen) = (None, None);
+        let (mut last, mut chosen): (Option<(u64, u64)>, _) = (None, None);
         for (set, listed) in self.key_sets.iter_mut().filter(|(set, _)| set.operator.is(pinned)) {
-            let first = listed.first(reader)?;
-            let Ok(time) = note::quorum(&first.checkpoint, trust.policy()) else { continue };
-            let follows = last.is_none_or(|(seq, seen_by): (u64, u64)| {
-                let earliest = seen_by.saturating_add(trust.min_key_set_spacing_s());
-                set.seq > seq && time.proven >= earliest
+            let follows = last.is_none_or(|(seq, not_before)| {
+                let earliest = not_before.saturating_add(trust.min_key_set_spacing_s());
+                set.seq > seq && set.not_before >= earliest
             });
-            if !follows {
-                continue;
-            }
-            last = Some((set.seq, time.proven));
-            let aged = view.time().saturating_sub(time.proven) >= trust.min_log_age_s();
-            if aged && (set.not_before..set.not_after).contains(&view.time()) {
-                chosen = Some(listed);
+            if follows {
+                last = Some((set.seq, set.not_before));
+                if set.not_before <= view.time() {
+                    chosen = Some((set.not_after, listed));
+                }
             }
         }
-        let chosen = chosen.ok_or_else(|| OfferError::NoKeySet(operator.to_owned()))?;
+        let missing = || OfferError::NoKeySet(operator.to_owned());
+        let (not_after, chosen) = chosen.ok_or_else(missing)?;
+        if not_after <= view.time() {
+            return Err(missing());
+        }
         Ok(chosen.prove(reader, view.checkpoint().size)?)
     }
 
@@ -173,21 +186,31 @@ impl Catalogue {
         key_sets.chain(others).for_each(|listed| listed.first = None);
     }
 
-    fn list(&mut self, index: u64, bytes: Vec<u8>) {
+    /// Lists what this party may ever act on: signed by those whom it listens to. Whatever else a log holds costs no memory.
+    fn list(&mut self, index: u64, bytes: Vec<u8>, trust: &Trust) {
         let Ok(entry) = Entry::parse(&bytes) else { return };
         let listed = |until| Listed { index, entry: bytes, until, first: None };
+        let signed = |key: &VerifierKey| note::verify(entry.note(), key).is_ok();
+        let by_operator = |signer: &Signer| {
+            trust.operator(&signer.name).is_some_and(|key| signer.is(key) && signed(key))
+        };
         match entry.content() {
             EntryContent::Recipe(recipe) => {
-                self.recipes.entry(entry.id()).or_insert(listed(recipe.when.closes));
+                let listens = trust.check_author(&recipe.author).is_ok();
+                if listens && self.recipes.len() < MAX_LISTED && signed(&recipe.author.verifier()) {
+                    self.recipes.entry(entry.id()).or_insert(listed(recipe.when.closes));
+                }
             }
-            // One that its operator did not sign must not stand before one that it did.
             EntryContent::KeySet(set) => {
-                if note::verify(entry.note(), &set.operator.verifier()).is_ok() {
+                if self.key_sets.len() < MAX_LISTED && by_operator(&set.operator) {
                     self.key_sets.push((set.clone(), listed(u64::MAX)));
                 }
             }
-            EntryContent::Result(_) => {
-                self.results.entry(entry.id()).or_insert(listed(u64::MAX));
+            EntryContent::Result(result) => {
+                let certified = by_operator(&result.leader) && by_operator(&result.helper);
+                if self.results.len() < MAX_LISTED && certified {
+                    self.results.entry(entry.id()).or_insert(listed(u64::MAX));
+                }
             }
         }
     }

@@ -1,13 +1,15 @@
 //! Proofs that somebody broke a promise, which anybody can check again without asking anyone.
 //!
 //! Each holds statements that the culprit itself signed, and that cannot all be honest. Whoever finds one publishes it;
-//! [`Misbehaviour::check`] needs nothing but the file (and, for a log, its public key).
+//! [`Misbehaviour::check`] needs nothing else. It accuses a key, and says so: anybody can make a key under any name, so whose
+//! key it is must be known from elsewhere (a policy, a trust file).
 
 use serde::{Deserialize, Serialize};
 use sotto_crypto::{merkle, note};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{Checkpoint, Entry, Note, TreeHash, VerifierKey};
 
+use super::{Fetch, Reader, ReaderError};
 use crate::recipe::Assessment;
 
 /// Statements that cannot all be honest.
@@ -51,15 +53,17 @@ pub struct ForeignRoot {
 }
 
 impl Misbehaviour {
-    /// Two views that a log gave, if they contradict each other: the same size and different roots.
-    pub fn split_view(log: &VerifierKey, one: &Note, other: &Note) -> Option<Self> {
-        let found = Self::SplitView {
-            log: log.to_string(),
-            one: text(one),
-            other: text(other),
-            proof: None,
-        };
-        found.check().is_ok().then_some(found)
+    /// Two views that a log gave, if they contradict each other. Those of different sizes need a proof. An error says why
+    /// this proves nothing.
+    pub fn split_view(
+        log: &VerifierKey,
+        one: &Note,
+        other: &Note,
+        proof: Option<ForeignRoot>,
+    ) -> Result<Self, String> {
+        let (one, other) = (text(one), text(other));
+        let found = Self::SplitView { log: log.to_string(), one, other, proof };
+        found.check().map(|_| found)
     }
 
     /// Checks every signature and that the statements contradict each other. Gives the charge in words; an error says why
@@ -73,7 +77,9 @@ impl Misbehaviour {
                 let (recipe, author) = signed_recipe(entry)?;
                 match Assessment::new(recipe) {
                     Ok(_) => Err("the recipe keeps its promise".to_owned()),
-                    Err(silence) => Ok(format!("{author} signed a recipe that fails: {silence}")),
+                    Err(silence) => {
+                        Ok(format!("the author key {author} signed a recipe that fails: {silence}"))
+                    }
                 }
             }
             Self::NameReuse { one, other } => {
@@ -85,10 +91,73 @@ impl Misbehaviour {
                 if one.id() == other.id() {
                     return Err("both are the same recipe".to_owned());
                 }
-                Ok(format!("{author} signed two recipes named {}", one.name))
+                Ok(format!("the author key {author} signed two recipes named {}", one.name))
             }
         }
     }
+}
+
+/// What two trees that a log signed are to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// The larger one begins with the smaller one.
+    Extends,
+    /// Neither extends the other, which is proved: by the two checkpoints alone if they are of one size, else together with
+    /// this. [`Misbehaviour::split_view`] makes of it what anybody can check, given the notes, the smaller one first.
+    Split(Option<ForeignRoot>),
+    /// The files belong to another tree than the larger checkpoint. They are not signed, and whoever stands between may
+    /// have changed them, so nothing is proved either way.
+    Unproved,
+}
+
+/// Compares two checkpoints, in either order. The files are read only if the sizes differ; they must be those of the larger
+/// tree. That the log has signed both is the caller's to know. Unless the trees fit, the reader forgets what it read.
+pub fn compare<F: Fetch>(
+    reader: &mut Reader<F>,
+    one: &Checkpoint,
+    other: &Checkpoint,
+) -> Result<Comparison, ReaderError> {
+    let (small, large) = if one.size <= other.size { (one, other) } else { (other, one) };
+    if small.origin != large.origin {
+        return Ok(Comparison::Unproved);
+    }
+    if small.size == large.size {
+        return Ok(match small.root == large.root {
+            true => Comparison::Extends,
+            false => Comparison::Split(None),
+        });
+    }
+    if small.size == 0 {
+        return Ok(Comparison::Extends);
+    }
+    let compared = compare_prefix(reader, small, large);
+    if !matches!(compared, Ok(Comparison::Extends)) {
+        reader.forget();
+    }
+    compared
+}
+
+fn compare_prefix<F: Fetch>(
+    reader: &mut Reader<F>,
+    small: &Checkpoint,
+    large: &Checkpoint,
+) -> Result<Comparison, ReaderError> {
+    let (from, to) = (small.size, large.size);
+    let hashes = reader.consistency(from, to)?;
+    let leads_from =
+        |root| merkle::verify_consistency(from, root, to, &large.root, &hashes).is_ok();
+    if leads_from(&small.root) {
+        return Ok(Comparison::Extends);
+    }
+    let root = reader.root_of_prefix(from, to)?;
+    // The hashes are worth something only because they lead to the signed root.
+    Ok(match root != small.root && leads_from(&root) {
+        true => Comparison::Split(Some(ForeignRoot {
+            root: root.to_string(),
+            hashes: hashes.iter().map(ToString::to_string).collect(),
+        })),
+        false => Comparison::Unproved,
+    })
 }
 
 fn check_split(
@@ -107,7 +176,7 @@ fn check_split(
         if one.size != other.size || one.root == other.root {
             return Err("the checkpoints do not contradict each other".to_owned());
         }
-        return Ok(format!("{} signed two trees of {} entries", key.name(), one.size));
+        return Ok(format!("the log key {key} signed two trees of {} entries", one.size));
     };
     let root: TreeHash = proof.root.parse().map_err(|error| format!("root: {error}"))?;
     let hashes: Result<Vec<TreeHash>, _> = proof.hashes.iter().map(|hash| hash.parse()).collect();
@@ -118,10 +187,8 @@ fn check_split(
         return Err("the larger tree extends the smaller one".to_owned());
     }
     Ok(format!(
-        "{} signed a tree of {} entries that does not begin with its tree of {}",
-        key.name(),
-        other.size,
-        one.size
+        "the log key {key} signed a tree of {} entries that does not begin with its tree of {}",
+        other.size, one.size
     ))
 }
 
@@ -136,12 +203,12 @@ fn signed_checkpoint(text: &str, key: &VerifierKey) -> Result<Checkpoint, String
     Ok(checkpoint)
 }
 
-fn signed_recipe(text: &str) -> Result<(Recipe, String), String> {
+fn signed_recipe(text: &str) -> Result<(Recipe, VerifierKey), String> {
     let entry = Entry::parse(text.as_bytes()).map_err(|error| format!("entry: {error}"))?;
     let recipe = entry.recipe().ok_or("the entry is no recipe")?.clone();
     note::verify(entry.note(), &recipe.author.verifier())
         .map_err(|error| format!("entry: {error}"))?;
-    let author = recipe.author.name.to_string();
+    let author = recipe.author.verifier();
     Ok((recipe, author))
 }
 

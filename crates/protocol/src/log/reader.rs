@@ -110,17 +110,20 @@ impl ReaderError {
 pub struct Reader<F> {
     fetch: F,
     tiles: BTreeMap<TilePath, Arc<[u8]>>,
+    /// The first checkpoints of the bundle that was asked for last.
+    first: Option<(u64, Vec<(Checkpoint, Note)>)>,
 }
 
 impl<F: Fetch> Reader<F> {
     /// A reader of the log behind `fetch`.
     pub fn new(fetch: F) -> Self {
-        Self { fetch, tiles: BTreeMap::new() }
+        Self { fetch, tiles: BTreeMap::new(), first: None }
     }
 
-    /// Forgets every tile: they are fetched again when they are needed.
+    /// Forgets every file: they are fetched again when they are needed.
     pub fn forget(&mut self) {
         self.tiles.clear();
+        self.first = None;
     }
 
     /// The newest checkpoint, unverified; `None` if the log has published none yet.
@@ -202,15 +205,38 @@ impl<F: Fetch> Reader<F> {
         merkle::root(size, &mut hashes).map_err(|error| tile_error(error, size))
     }
 
+    /// The root that the first `old` entries of the tree of `new` entries have, from the tiles of that tree alone: a log that
+    /// never had a checkpoint of size `old` has no others.
+    pub fn root_of_prefix(&mut self, old: u64, new: u64) -> Result<TreeHash, ReaderError> {
+        if old > new {
+            return Err(ReaderError::OutOfRange(old));
+        }
+        let mut hashes = TileHashes::new(new, |path| self.tile(path));
+        merkle::root(old, &mut hashes).map_err(|error| tile_error(error, new))
+    }
+
     /// The cosigned checkpoint that first covered an entry, unverified. Together with
     /// [`Self::proof`] it shows since when the entry has been public.
     pub fn first_checkpoint(&mut self, index: u64) -> Result<Note, ReaderError> {
-        let path = first::path(index / WIDTH);
+        let bundle = index / WIDTH;
+        let covering = |notes: &[(Checkpoint, Note)]| {
+            let found = notes.iter().find(|(checkpoint, _)| checkpoint.size > index);
+            found.map(|(_, note)| note.clone())
+        };
+        // The file grows until its bundle is full, so a miss is no answer.
+        if let Some((known, notes)) = &self.first
+            && *known == bundle
+            && let Some(note) = covering(notes)
+        {
+            return Ok(note);
+        }
+        let path = first::path(bundle);
         let bytes = self.fetch.fetch(&path, first::MAX_FILE)?;
         let bytes = bytes.ok_or_else(|| ReaderError::Missing(path.clone()))?;
         let notes = first::parse(&bytes).map_err(|error| ReaderError::malformed(&path, error))?;
-        let covering = notes.into_iter().find(|(checkpoint, _)| checkpoint.size > index);
-        covering.map(|(_, note)| note).ok_or(ReaderError::NoFirst(index))
+        let note = covering(&notes);
+        self.first = Some((bundle, notes));
+        note.ok_or(ReaderError::NoFirst(index))
     }
 
     /// The proof bundle of an entry under a checkpoint of this log. The caller verifies it.
@@ -235,13 +261,13 @@ impl<F: Fetch> Reader<F> {
             EntryBundle::parse(&bytes).map_err(|error| ReaderError::malformed(&path, error))?;
         entries.truncate(usize::from(bundle.width()));
         let leaves: Vec<TreeHash> = entries.iter().map(|entry| leaf_hash(entry)).collect();
-        let hashes = self.tile(tile)?;
-        let same =
-            hashes.get(..TreeHash::LEN * usize::from(tile.width())) == Some(&concat(&leaves));
-        if !same {
-            return Err(ReaderError::Mismatch(path));
-        }
-        let proof = self.inclusion(begin, tree.size)?;
+        // The proof is built from the hashes of these very entries. A tile that the log serves beside them may be
+        // another one the next time, so it proves nothing about them.
+        let own: Arc<[u8]> = concat(&leaves).into();
+        let read = |path| if path == tile { Ok(Arc::clone(&own)) } else { self.tile(path) };
+        let mut hashes = TileHashes::new(tree.size, read);
+        let proof = merkle::prove_inclusion(begin, tree.size, &mut hashes)
+            .map_err(|error| prove_error(error, tree.size))?;
         let leaf = leaves.first().ok_or_else(outside)?;
         verify_inclusion(leaf, begin, tree.size, &proof, &tree.root)
             .map_err(|_| ReaderError::Mismatch(path))?;

@@ -12,7 +12,7 @@ use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
 use super::catalogue::Catalogue;
 use super::{Fetch, Reader, ReaderError};
 use crate::Moment;
-use crate::device::{Admitted, Check, Library, Silence, View};
+use crate::device::{Admitted, Check, Library, Silence, View, check_fresh};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
 
@@ -32,6 +32,14 @@ pub enum WatchError {
     /// The log has published nothing yet.
     #[error("the log has published no checkpoint yet")]
     Empty,
+    /// The log is long, and was read in part: the next call goes on.
+    #[error("{read} of the log's {size} entries are read so far")]
+    Behind {
+        /// What is read.
+        read: u64,
+        /// The size of the log.
+        size: u64,
+    },
     /// Files that are missing or malformed: nothing is proved either way.
     #[error(transparent)]
     Reader(#[from] ReaderError),
@@ -59,7 +67,8 @@ impl<F: Fetch> Watch<F> {
         let unproved = |verdict: &Result<_, Silence>| {
             verdict.as_ref().is_err_and(|silence| silence.check == Check::Inclusion)
         };
-        if read.is_err() || self.admitted.values().any(unproved) {
+        let wrong = matches!(read, Err(WatchError::Reader(_) | WatchError::Refused(_)));
+        if wrong || self.admitted.values().any(unproved) {
             self.reader.forget();
             self.catalogue.forget_proofs();
         }
@@ -72,7 +81,11 @@ impl<F: Fetch> Watch<F> {
         if let Some(old) = self.view.clone() {
             self.check_extends(old.checkpoint(), view.checkpoint())?;
         }
-        self.catalogue.refresh(&mut self.reader, view.checkpoint(), now.0)?;
+        check_fresh(&view, trust, now)?;
+        let (tree, time) = (view.checkpoint(), view.time());
+        if !self.catalogue.refresh(&mut self.reader, tree, time, trust)? {
+            return Err(WatchError::Behind { read: self.catalogue.scanned(), size: tree.size });
+        }
         self.admitted.clear();
         let open: Vec<EntryId> = self.catalogue.recipes().collect();
         for id in open {

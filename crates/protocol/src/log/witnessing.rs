@@ -3,7 +3,9 @@
 //!
 //! Sending belongs to the host. A log that a witness has seen larger than the log itself remembers was
 //! set back, to a backup for instance; one that a witness has seen with another tree was copied. Both
-//! would fork if they went on, so both halt for good.
+//! would fork if they went on, so both halt for good. But a witness's refusal is not signed, and must
+//! not end a log: it is a [`Claim`] until the witness shows a checkpoint that this log's own key
+//! signed. While it shows none, nothing is appended.
 
 use sotto_crypto::note::{self, NoteError, QuorumTime};
 use sotto_wire::tlog::witness::parse_tree_size_body;
@@ -27,18 +29,72 @@ pub enum Next {
     Cosigned(NoteSignature),
     /// Ask again, with a proof from this size.
     AskFrom(u64),
+    /// It says that it has seen another tree than ours. Ask for the checkpoint that it has stored, and hand that
+    /// to [`read_witness_checkpoint`] and [`consume_witness_checkpoint`].
+    Inspect(Claim),
     /// Stop the log for good.
     Halt(Halt),
+    /// It says that it has seen another tree, and does not show it. Append nothing until it cosigns our
+    /// tree: it may be right.
+    Disputed(Dispute),
     /// No cosignature this time; the reason is for the operator.
     Without(String),
 }
 
-/// Why a log stops for good.
+/// What a witness says without a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Claim {
+    /// It has a larger tree than this log ever signed.
+    #[error("it says that it has seen size {seen}, but this log has signed nothing above {signed}")]
+    Larger {
+        /// What it says that it has.
+        seen: u64,
+        /// What the log has.
+        signed: u64,
+    },
+    /// It has another tree of the size that it was asked about.
+    #[error("it says that it has seen another tree of size {size}")]
+    OtherTree {
+        /// The size of both.
+        size: u64,
+    },
+    /// The tree that it was asked about does not extend the one that it has.
+    #[error(
+        "it says that this log's tree does not extend the tree of size {seen} that it has seen"
+    )]
+    NotExtended {
+        /// The size of the one that it has.
+        seen: u64,
+    },
+}
+
+impl Claim {
+    /// The size of the tree that the witness says to have.
+    pub fn seen(&self) -> u64 {
+        match self {
+            Self::Larger { seen, .. } | Self::NotExtended { seen } => *seen,
+            Self::OtherTree { size } => *size,
+        }
+    }
+}
+
+/// A claim, and why it is not proved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{claim}, and does not prove it ({unproved})")]
+pub struct Dispute {
+    /// What the witness says.
+    pub claim: Claim,
+    /// What is wrong with what it shows, for the operator.
+    pub unproved: String,
+}
+
+/// Why a log stops for good. Each was proved by a signature of the log's own key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
     /// A witness has a larger tree than this log ever signed.
     #[error(
-        "a witness has seen size {seen}, but this log has signed nothing above {signed}: it was set back"
+        "a witness shows a checkpoint of size {seen} signed by this log, which has signed nothing above \
+         {signed} that it knows of: it was set back"
     )]
     SetBack {
         /// What the witness has.
@@ -46,9 +102,9 @@ pub enum Halt {
         /// What the log has.
         signed: u64,
     },
-    /// A witness has another tree of the same size.
+    /// A witness has another tree of a size that this log has, too.
     #[error(
-        "a witness has seen another tree of size {size}: somebody else signs with this log's key"
+        "a witness shows another tree of size {size} signed by this log: somebody else signs with its key"
     )]
     Forked {
         /// The size of both.
@@ -79,6 +135,8 @@ pub fn consume_witness_answer(
             Err(reason) => Next::Without(reason),
         },
         409 => conflict(question, body),
+        // Every tree extends the empty one: there is nothing to be seen.
+        422 if question.from > 0 => Next::Inspect(Claim::NotExtended { seen: question.from }),
         _ => Next::Without(format!("the witness answered with status {status}")),
     }
 }
@@ -106,13 +164,52 @@ fn conflict(question: &Question, body: &[u8]) -> Next {
         return Next::Without("the witness reports a conflict without a size".to_owned());
     };
     if seen > question.size {
-        Next::Halt(Halt::SetBack { seen, signed: question.size })
+        Next::Inspect(Claim::Larger { seen, signed: question.size })
     } else if seen != question.from {
         Next::AskFrom(seen)
     } else if seen == question.size {
-        Next::Halt(Halt::Forked { size: seen })
+        Next::Inspect(Claim::OtherTree { size: seen })
     } else {
         Next::Without("the witness contradicts itself".to_owned())
+    }
+}
+
+/// The checkpoint that a witness has stored for this log, as its monitors fetch it: it counts only if the log's
+/// key has signed it. An error says in words why it does not.
+pub fn read_witness_checkpoint(body: &[u8], log: &VerifierKey) -> Result<Checkpoint, String> {
+    let note = Note::parse(body).map_err(|error| format!("its checkpoint: {error}"))?;
+    note::verify(&note, log).map_err(|error| format!("its checkpoint: {error}"))?;
+    let shown =
+        Checkpoint::parse(note.text()).map_err(|error| format!("its checkpoint: {error}"))?;
+    if shown.origin != log.name().as_str() {
+        return Err("its checkpoint is of another log".to_owned());
+    }
+    Ok(shown)
+}
+
+/// What follows from the checkpoint that a witness shows for its claim. `own_root` is the root of our own tree at the
+/// size of `shown`, unless that is above the size in question.
+pub fn consume_witness_checkpoint(
+    question: &Question,
+    claim: Claim,
+    shown: &Checkpoint,
+    own_root: Option<TreeHash>,
+) -> Next {
+    let size = shown.size;
+    if size > question.size {
+        return Next::Halt(Halt::SetBack { seen: size, signed: question.size });
+    }
+    match own_root {
+        Some(root) if root != shown.root => Next::Halt(Halt::Forked { size }),
+        // It has seen what we have, whatever it says.
+        Some(_) if size >= claim.seen() => {
+            Next::Without(format!("{claim}, but shows this log's own tree of size {size}"))
+        }
+        // What it shows may come from a cache, and be older than what it has.
+        _ => {
+            let unproved = format!("it shows a checkpoint of size {size}");
+            Next::Disputed(Dispute { claim, unproved })
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use sotto_wire::{EntryId, EntryKind};
 
 use crate::world::{
     Batch, DAY, Files, HOUR, Log, NOW, ORIGIN, PERIOD, at, entry, key, key_set, key_set_entry,
-    recipe, recipe_entry, reclaim, result, trust_file,
+    recipe, recipe_entry, reclaim, result, seen, trust_file,
 };
 
 const DEVICES: usize = 10_000;
@@ -55,7 +55,9 @@ fn recipe_number(period: u64, number: u64) -> Recipe {
 }
 
 fn audience(tier: &str) -> sotto_wire::recipe::PopulationResult {
-    result(&format!("tier == '{tier}'"), 50_000)
+    let mut result = result(&format!("tier == '{tier}'"), 50_000);
+    result.measured_at = NOW - 41 * DAY;
+    result
 }
 
 /// The log as it is in a period.
@@ -63,7 +65,7 @@ fn log(period: u64) -> Files {
     let (leader, helper) = (key("leader.example"), key("helper.example"));
     let sets = [(&leader, 5), (&helper, 7)];
     let mut entries: Vec<Vec<u8>> = sets
-        .map(|(operator, seq)| key_set_entry(&key_set(operator, seq, NOW - 41 * DAY), operator))
+        .map(|(operator, seq)| key_set_entry(&key_set(operator, seq, NOW - 39 * DAY), operator))
         .into();
     for tier in &TIERS[..2] {
         let json = audience(tier).to_json();
@@ -82,6 +84,7 @@ fn trust() -> Trust {
     let mut file = trust_file();
     file.budget.epsilon = EPSILON;
     file.budget.delta = DELTA;
+    file.max_result_age_s = 400 * DAY;
     Trust::try_from(file).unwrap()
 }
 
@@ -108,8 +111,7 @@ fn fleet() -> Vec<Simulated> {
     let mut devices: Vec<Simulated> = (0..DEVICES).map(device).collect();
     for device in devices.iter_mut().filter(|device| device.class.1 == 0) {
         let text = sotto_wire::Checkpoint::new(ORIGIN, 0, sotto_crypto::merkle::empty_root());
-        let seen = Change::Seen { checkpoint: text, time: NOW - PERIOD };
-        device.store.commit(seen).unwrap();
+        device.store.commit(seen(text, NOW - PERIOD)).unwrap();
     }
     devices
 }

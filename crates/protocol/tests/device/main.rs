@@ -1,15 +1,21 @@
-//! The device that decides for itself, against a log in memory: what it refuses, what survives a crash, what a fleet does.
+//! The device that decides for itself, against a log in memory: what it refuses, what survives a crash, what a fleet does. And
+//! what others learn from the same log: who misbehaved, and what a result says about the population.
 
 // Panicking is how tests fail, in their helpers too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod budgets;
 mod checks;
 mod crash;
 mod derivation;
+mod estimates;
 mod fleet;
+mod key_choice;
+mod misbehaviour;
 mod mutation;
 mod restarts;
 mod rows;
 mod state;
+mod two_faced;
 mod views;
 mod world;

@@ -38,7 +38,9 @@ pub(crate) fn good() -> Vec<(&'static str, Plan)> {
         plan.recipe_times = at(NOW - 20 * DAY);
         plan.view = at(NOW - 7 * DAY);
     });
-    add("a checkpoint ahead of the clock by what clocks are off", &|plan| plan.view = at(NOW));
+    add("a checkpoint ahead of the clock by what clocks are off", &|plan| {
+        plan.view = at(NOW + 300);
+    });
     add("the smallest batch", &|plan| {
         plan.recipe.aggregation.min_batch = 1_000;
         plan.reclaim();
@@ -84,7 +86,7 @@ fn second(plan: &mut Plan, name: &str, change: fn(&mut Recipe)) {
 
 /// A newer key set of the leader, and a second recipe whose offer brings it.
 fn newer_keys(plan: &mut Plan, change: fn(&mut KeySet)) {
-    let mut set = key_set(&key("leader.example"), 6, NOW - 3 * DAY);
+    let mut set = key_set(&key("leader.example"), 6, NOW - 2 * DAY);
     change(&mut set);
     let entries = vec![key_set_entry(&set, &key("leader.example"))];
     plan.later.push(Batch { entries, times: at(NOW - 3 * DAY) });

@@ -26,7 +26,7 @@ fn ledger(rng: &mut ChaCha20Rng) -> Value {
         let epsilon = f64::from(rng.next_u32() % 1_000 + 1) / 1e4;
         let _ = filter.charge(4, &Charge::black_box(epsilon, 1e-9, Adjacency::Replace).unwrap());
     }
-    serde_json::to_value(filter).unwrap()
+    json!({ "ends": rng.next_u64(), "filter": filter })
 }
 
 /// Some entries of a map.
@@ -43,11 +43,11 @@ fn random(rng: &mut ChaCha20Rng) -> Value {
             "root": root(rng),
         }))),
         "time": rng.next_u64(),
-        "began": has(rng).then(|| rng.next_u64()),
+        "silent_until": has(rng).then(|| rng.next_u64()),
         "key_sets": some(rng, |rng| (format!("operator{}", rng.next_u32()), json!({
             "seq": rng.next_u64(),
             "id": id(rng),
-            "first_time": rng.next_u64(),
+            "not_before": rng.next_u64(),
         }))),
         "names": some(rng, |rng| (format!("{}/é \"{}", id(rng), rng.next_u32()), id(rng).into())),
         "recipes": some(rng, |rng| (id(rng), match has(rng) {

@@ -145,9 +145,9 @@ impl Plan {
             recipe_signer: key("author.example"),
             recipe_bytes: None,
             recipe_times: at(NOW - 3 * DAY),
-            leader_set: key_set(&key("leader.example"), 5, NOW - 41 * DAY),
+            leader_set: key_set(&key("leader.example"), 5, NOW - 39 * DAY),
             leader_signer: key("leader.example"),
-            helper_set: key_set(&key("helper.example"), 7, NOW - 41 * DAY),
+            helper_set: key_set(&key("helper.example"), 7, NOW - 39 * DAY),
             helper_signer: key("helper.example"),
             keys_times: at(NOW - 40 * DAY),
             result: result("tier == 'gold'", 50_000),
@@ -170,6 +170,14 @@ impl Plan {
     /// Claims exactly what the recipe's parameters imply.
     pub(crate) fn reclaim(&mut self) {
         reclaim(&mut self.recipe);
+    }
+
+    /// The epsilon that the recipe claims.
+    pub(crate) fn recipe_epsilon(&self) -> f64 {
+        match self.recipe.privacy {
+            Privacy::Claim { epsilon_micro, .. } => epsilon_micro as f64 / 1e6,
+            Privacy::InsecureUnbounded => f64::INFINITY,
+        }
     }
 
     /// Asks only the devices for which the result's predicate holds.
@@ -287,7 +295,7 @@ impl World {
     pub(crate) fn device(&self) -> MemoryState {
         let mut store = MemoryState::default();
         let checkpoint = sotto_wire::Checkpoint::parse(self.log.checkpoints[0].text()).unwrap();
-        store.commit(Change::Seen { checkpoint, time: NOW - 41 * DAY }).unwrap();
+        store.commit(seen(checkpoint, NOW - 41 * DAY)).unwrap();
         store
     }
 
@@ -353,6 +361,11 @@ impl World {
     }
 }
 
+/// The first view of a device, at this time.
+pub(crate) fn seen(checkpoint: sotto_wire::Checkpoint, time: u64) -> Change {
+    Change::Seen { checkpoint, time, silent_until: (time / PERIOD + 1) * PERIOD }
+}
+
 pub(crate) fn trust_file() -> TrustFile {
     let mut policy = format!("log {}\n", key(ORIGIN).verifier());
     for number in 0..3 {
@@ -365,6 +378,7 @@ pub(crate) fn trust_file() -> TrustFile {
         max_checkpoint_age_s: 7 * DAY,
         min_log_age_s: DAY,
         min_key_set_spacing_s: DAY,
+        max_result_age_s: 90 * DAY,
         operators: operators
             .iter()
             .map(|name| PinnedOperator { key: key(name).verifier().to_string() })

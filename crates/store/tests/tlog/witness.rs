@@ -3,10 +3,12 @@
 use std::fs;
 
 use sotto_protocol::Moment;
+use sotto_protocol::log::Reader;
 use sotto_protocol::log::witnessing::{
-    Cosigned, Halt, Next, Question, consume_witness_answer, produce_add_checkpoint,
+    Claim, Cosigned, Halt, Next, Question, consume_witness_answer, consume_witness_checkpoint,
+    produce_add_checkpoint, read_witness_checkpoint,
 };
-use sotto_store::{LogDir, Staged, WitnessAnswer, WitnessDir, WitnessDirError};
+use sotto_store::{FolderFetch, LogDir, Staged, WitnessAnswer, WitnessDir, WitnessDirError};
 use sotto_wire::{AddCheckpoint, Checkpoint, Note};
 
 use crate::party::*;
@@ -22,6 +24,23 @@ fn next(staged: &Staged, from: u64, answer: &WitnessAnswer) -> Next {
     let question = Question { size: staged.size, from };
     let witness = key("witness.example").cosigner();
     consume_witness_answer(&question, &staged.note, &witness, answer.status, &answer.body)
+}
+
+/// What follows once the witness has shown what it stored.
+fn inspected(
+    log: &mut LogDir,
+    guard: &WitnessDir,
+    staged: &Staged,
+    from: u64,
+    claim: Claim,
+) -> Next {
+    let question = Question { size: staged.size, from };
+    let stored = guard.stored(ORIGIN).unwrap().unwrap().to_bytes();
+    let shown = read_witness_checkpoint(&stored, &key(ORIGIN).verifier()).unwrap();
+    let own = (shown.size <= staged.size).then(|| {
+        Reader::new(FolderFetch::new(log.public())).root_of_prefix(shown.size, staged.size).unwrap()
+    });
+    consume_witness_checkpoint(&question, claim, &shown, own)
 }
 
 fn witness(folder: &tempfile::TempDir) -> WitnessDir {
@@ -76,7 +95,10 @@ fn a_log_that_was_set_back_halts() {
     let mut restored = open(&folder.path().join("restored"));
     let staged = append(&mut restored, &results(0..5), 1).unwrap();
     let answer = ask(&mut restored, &guard, &staged, 0);
-    assert_eq!(next(&staged, 0, &answer), Next::Halt(Halt::SetBack { seen: 9, signed: 5 }));
+    let claim = Claim::Larger { seen: 9, signed: 5 };
+    assert_eq!(next(&staged, 0, &answer), Next::Inspect(claim));
+    let next = inspected(&mut restored, &guard, &staged, 0, claim);
+    assert_eq!(next, Next::Halt(Halt::SetBack { seen: 9, signed: 5 }));
 }
 
 #[test]
@@ -90,11 +112,56 @@ fn a_log_whose_key_signs_another_tree_halts() {
     let staged = append(&mut twin, &results(1..10), 1).unwrap();
     let answer = ask(&mut twin, &guard, &staged, 9);
     assert_eq!(answer.status, 409);
-    assert_eq!(next(&staged, 9, &answer), Next::Halt(Halt::Forked { size: 9 }));
+    let claim = Claim::OtherTree { size: 9 };
+    assert_eq!(next(&staged, 9, &answer), Next::Inspect(claim));
+    let halt = Next::Halt(Halt::Forked { size: 9 });
+    assert_eq!(inspected(&mut twin, &guard, &staged, 9, claim), halt);
     let staged = append(&mut twin, &results(10..12), 1).unwrap();
     let answer = ask(&mut twin, &guard, &staged, 9);
     assert_eq!(answer.status, 422, "the proof leads from another tree");
-    assert!(matches!(next(&staged, 9, &answer), Next::Without(_)));
+    let claim = Claim::NotExtended { seen: 9 };
+    assert_eq!(next(&staged, 9, &answer), Next::Inspect(claim));
+    assert_eq!(inspected(&mut twin, &guard, &staged, 9, claim), halt);
+}
+
+#[test]
+fn what_a_witness_says_counts_only_with_our_signature() {
+    let folder = folder();
+    let mut log = open(&folder.path().join("log"));
+    let guard = witness(&folder);
+    let staged = append(&mut log, &results(0..5), 1).unwrap();
+    assert_eq!(ask(&mut log, &guard, &staged, 0).status, 200);
+    let staged = append(&mut log, &results(5..9), 1).unwrap();
+    // It shows a part of our own tree: nothing is proved against us, nor that it has seen no more.
+    for claim in [Claim::Larger { seen: 1 << 40, signed: 9 }, Claim::OtherTree { size: 9 }] {
+        let next = inspected(&mut log, &guard, &staged, 5, claim);
+        assert!(matches!(&next, Next::Disputed(dispute) if dispute.claim == claim), "{next:?}");
+    }
+    // It says that we do not extend the tree of size 5 that it has, which is ours.
+    let claim = Claim::NotExtended { seen: 5 };
+    assert!(matches!(inspected(&mut log, &guard, &staged, 5, claim), Next::Without(_)));
+    let refused = WitnessAnswer { status: 422, media_type: "", body: Vec::new() };
+    assert!(matches!(next(&staged, 0, &refused), Next::Without(_)), "all extend the empty tree");
+
+    let root = Checkpoint::parse(staged.note.text()).unwrap().root;
+    let text = Checkpoint::new(ORIGIN, 1 << 40, root).to_text();
+    let foreign = text.replacen(ORIGIN, "other.example", 1);
+    let sign = |text: &str, by: &str| Note::new(text).unwrap().with_signature(key(by).sign(text));
+    let read = |note: &Note| read_witness_checkpoint(&note.to_bytes(), &key(ORIGIN).verifier());
+    assert!(read(&sign(&text, ORIGIN)).is_ok());
+    for bad in [
+        Note::new(text.clone()).unwrap(),
+        sign(&text, "other.example"),
+        sign(&text, "witness.example"),
+        sign(&foreign, ORIGIN),
+        sign("no checkpoint\n", ORIGIN),
+    ] {
+        assert!(read(&bad).is_err(), "{bad:?}");
+    }
+    let mut forged = sign(&text, ORIGIN).signatures()[0].clone();
+    forged.signature[3] ^= 1;
+    assert!(read(&Note::new(text).unwrap().with_signature(forged)).is_err());
+    assert!(read_witness_checkpoint(b"", &key(ORIGIN).verifier()).is_err());
 }
 
 #[test]

@@ -34,6 +34,9 @@ fn key_sets() -> Vec<Row> {
         row("no key set at all", &|plan| plan.places.helper = 0).walk(Walk::Offered),
         row("an expired key set", &|plan| plan.helper_set.not_after = NOW),
         row("a key set that is not in force yet", &|plan| plan.helper_set.not_before = NOW + 1),
+        row("a key set that began before it had been public for long enough", &|plan| {
+            plan.leader_set.not_before = NOW - 39 * DAY - 301;
+        }),
         row("a key set that is too young", &|plan| plan.keys_times = at(NOW - 2 * HOUR)),
         row("a young key set that one witness back-dates", &|plan| {
             plan.keys_times = [Some(NOW - 2 * HOUR), Some(5), Some(NOW - 2 * HOUR)];
@@ -60,9 +63,8 @@ fn newer() -> Vec<Row> {
         row("a key set with a lower number", |set| set.seq = 4).walk(Walk::Offered),
         row("the same number with other keys", |set| set.seq = 5).walk(Walk::Offered),
         Row::new(Check::KeySets, "a key set too soon after the last", |plan| {
-            newer_keys(plan, |_| {});
-            let seen = NOW - 40 * DAY;
-            plan.later[0] = Batch { times: at(seen + DAY - 1), ..plan.later[0].clone() };
+            newer_keys(plan, |set| set.not_before = NOW - 39 * DAY + DAY - 1);
+            plan.later[0] = Batch { times: at(NOW - 40 * DAY), ..plan.later[0].clone() };
         })
         .device(veteran)
         .walk(Walk::Offered),

@@ -1,13 +1,13 @@
 //! Bytes, signatures, the log and its witnesses.
 
-use sotto_protocol::device::{Change, Check, DeviceStore, MemoryState};
+use sotto_protocol::device::{Check, DeviceStore, MemoryState};
 use sotto_wire::{Checkpoint, EntryKind, TreeHash};
 
 use super::{second, veteran};
 use crate::checks::{Row, Walk};
 use crate::world::{
     DAY, HOUR, NOW, ORIGIN, PERIOD, Plan, World, at, entry, key, key_of, recipe, recipe_entry,
-    signed, signer, witness,
+    seen, signed, signer, witness,
 };
 
 pub(super) fn rows() -> Vec<Row> {
@@ -41,14 +41,17 @@ fn bytes() -> Vec<Row> {
             .walk(Walk::Offered),
         Row::new(Check::AuthorSignature, "somebody else signed", |plan| {
             plan.recipe_signer = key_of("mallory", "author.example");
-        }),
+        })
+        .walk(Walk::Unlisted),
         Row::new(Check::AuthorSignature, "somebody else signed under his own name", |plan| {
             plan.recipe_signer = key("mallory");
-        }),
+        })
+        .walk(Walk::Unlisted),
         Row::new(Check::AuthorSignature, "an author who is not on the list", |plan| {
             plan.recipe.author = signer(&key("mallory"));
             plan.recipe_signer = key("mallory");
-        }),
+        })
+        .walk(Walk::Unlisted),
     ]
 }
 
@@ -152,16 +155,27 @@ fn time() -> Vec<Row> {
             plan.view[1] = Some(NOW + 30 * DAY);
         }),
         Row::new(Check::Open, "not open yet", |plan| plan.recipe.when.opens = NOW + HOUR),
-        Row::new(Check::Open, "over", |plan| plan.recipe.when.closes = NOW).walk(Walk::Unlisted),
+        Row::new(Check::Open, "over", |plan| plan.recipe.when.closes = NOW),
         Row::new(Check::Open, "over by the witnesses' clock alone", |plan| {
+            plan.trust.floors.min_window_s = 60;
             plan.recipe.when.window_s = 60;
             plan.recipe.when.closes = NOW + 120;
             plan.view = at(NOW + 200);
-        }),
+        })
+        .walk(Walk::Unlisted),
         Row::new(Check::FreshState, "a device without any history", |_| {})
             .device(|_| MemoryState::default()),
         Row::new(Check::FreshState, "a device that began in this period", |_| {})
             .device(|world| began(world, NOW - NOW % PERIOD)),
+        Row::new(
+            Check::FreshState,
+            "a device whose first full period began after the recipe opened",
+            |plan| {
+                plan.recipe.when.opens = NOW / PERIOD * PERIOD - DAY;
+                plan.recipe.when.opens -= plan.recipe.when.opens % DAY;
+            },
+        )
+        .device(|world| began(world, NOW - NOW % PERIOD - 1)),
         Row::new(Check::Once, "considered before", |_| {}).device(veteran),
         Row::new(Check::Conditions, "the host is busy", |plan| plan.conditions_met = false),
     ]
@@ -170,7 +184,7 @@ fn time() -> Vec<Row> {
 fn began(world: &World, time: u64) -> MemoryState {
     let checkpoint = Checkpoint::parse(world.log.checkpoints[0].text()).unwrap();
     let mut store = MemoryState::default();
-    store.commit(Change::Seen { checkpoint, time }).unwrap();
+    store.commit(seen(checkpoint, time)).unwrap();
     store
 }
 

@@ -10,7 +10,7 @@ use sotto_wire::recipe::{
 
 use super::{second, veteran};
 use crate::checks::Row;
-use crate::world::{HOUR, NOW, Plan, at, key, key_of, result};
+use crate::world::{DAY, HOUR, NOW, Plan, at, key, key_of, result};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = derivation();
@@ -64,6 +64,9 @@ fn floors() -> Vec<Row> {
             recipe.sampling.rate = Probability::new(500_001, 1_000_000).unwrap();
         }),
         row("a small population", &|recipe| recipe.who.population = 9_999),
+        row("a unit of time that tells when a report was made", &|recipe| {
+            recipe.when.window_s = 300;
+        }),
         row("no claim", &exact),
     ]
 }
@@ -112,6 +115,12 @@ fn results() -> Vec<Row> {
         row("a certified population of one", &|plan| plan.result.population = 1),
         row("a certified population just below the floor", &|plan| {
             plan.result.population = 9_999;
+        }),
+        row("a result that was measured long ago", &|plan| {
+            plan.result.measured_at = NOW - HOUR - 90 * DAY - 1;
+        }),
+        row("a result that was logged before it was measured", &|plan| {
+            plan.result.measured_at = NOW - 35 * DAY + 301;
         }),
         row("no result is offered", &|_| {}).offer(|_, offer| offer.certified = None),
         Row::new(Check::Targeting, "a result that the log does not hold", |plan| {
