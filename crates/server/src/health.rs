@@ -30,6 +30,8 @@ pub(crate) enum Concern {
     JobsStopped,
     /// A log has stopped for good.
     LogHalted,
+    /// A witness says that it has seen another tree of the log: nothing is appended.
+    LogDisputed,
     /// Witnesses do not cosign.
     Witnesses,
     /// The public log cannot be read: no new recipes.
@@ -55,6 +57,7 @@ impl Concern {
             Self::UnknownTask => "unknown_task",
             Self::JobsStopped => "jobs_stopped",
             Self::LogHalted => "log_halted",
+            Self::LogDisputed => "log_disputed",
             Self::Witnesses => "witnesses",
             Self::LogUnreachable => "log_unreachable",
             Self::LogRefused => "log_refused",

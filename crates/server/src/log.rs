@@ -7,6 +7,7 @@
 //! `sotto_protocol::log::witnessing`'s.
 
 mod add;
+mod backoff;
 mod config;
 mod desk;
 mod file_body;

@@ -212,7 +212,11 @@ fn known_logs(keys: &[VerifierKey]) -> Result<TlogPolicy, BindError> {
 }
 
 fn origin_entry(origin: &str) -> (String, String) {
+    (origin_name(origin), origin.to_owned())
+}
+
+/// The name under which monitors ask a witness for a log.
+pub(crate) fn origin_name(origin: &str) -> String {
     let hash = digest(&SHA256, origin.as_bytes());
-    let name = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    (name, origin.to_owned())
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -85,6 +85,13 @@ fn failure(reason: NotPublished) -> Failure {
                 .to_owned(),
             pause,
         ),
+        NotPublished::Disputed(reason, pause) => Failure::Unavailable(
+            format!(
+                "A witness says that it has seen another tree, and nothing is appended until that is \
+                 settled: {reason}."
+            ),
+            pause,
+        ),
         NotPublished::Halted(reason, pause) => {
             Failure::Unavailable(format!("The log has stopped for good: {reason}."), pause)
         }

@@ -47,6 +47,15 @@ impl Desk {
         self.with(move |dir| dir.consistency(old, new)).await
     }
 
+    /// The root that the signed tree has at a size.
+    pub(super) async fn root(&self, size: u64) -> Result<TreeHash, LogDirError> {
+        self.with(move |dir| {
+            let mut reader = Reader::new(FolderFetch::new(dir.public()));
+            Ok(reader.root_of_prefix(size, dir.signed_size())?)
+        })
+        .await
+    }
+
     /// Proof bundles, encoded, of published entries: of those from `new` on under `published`, of
     /// others under the checkpoint that first covered them, which proves their age.
     pub(super) async fn proofs(

@@ -3,8 +3,10 @@
 //! Nothing new is staged while a signed tree waits for its witnesses: whoever submits then is asked to come
 //! again. Nothing is staged either before a quorum has confirmed, since the start, that it has seen
 //! nothing newer than this folder: a log that was set back to an old copy must learn of it
-//! before it signs another tree of a size that it signed already. If any witness ever shows more than
-//! this log signed, the log stops for good.
+//! before it signs another tree of a size that it signed already. If any witness ever shows a checkpoint
+//! that this log's key signed and this folder does not know of, the log stops for good. While one says
+//! that it has seen such a tree and does not show it, nothing new is staged either; what is signed
+//! already is still finished and renewed, because that cannot make a fork.
 //!
 //! At the start there is always a checkpoint to show, that of the empty tree if nothing else, so that a
 //! log whose folder was lost learns of it as well.
@@ -14,13 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sotto_protocol::log::witnessing::{Cosigned, Halt, Next};
+use sotto_protocol::log::witnessing::{Claim, Cosigned, Dispute, Halt, Next};
 use sotto_store::{LogDir, LogDirError, Placed, Staged};
 use sotto_wire::{Entry, Note, NoteSignature, TlogPolicy};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::backoff::Backoff;
 use super::config::LogConfig;
 use super::desk::Desk;
 use super::metrics::LogMetrics;
@@ -49,6 +52,8 @@ pub(super) enum NotPublished {
     Outdated,
     /// Too few witnesses answer; when to ask again.
     NoQuorum(Duration),
+    /// A witness says that it has seen another tree; who and which, and when to ask again.
+    Disputed(String, Duration),
     /// The log has stopped for good, and why.
     Halted(String, Duration),
     /// The disk failed.
@@ -214,15 +219,23 @@ impl Sequencer {
 
     /// Why nothing can be appended now.
     fn obstacle(&self) -> Option<NotPublished> {
-        match &self.halted {
-            Some(reason) => Some(NotPublished::Halted(reason.clone(), HALTED_PAUSE)),
+        if let Some(reason) = &self.halted {
+            return Some(NotPublished::Halted(reason.clone(), HALTED_PAUSE));
+        }
+        match self.witnesses.disputing() {
+            Some(reason) => Some(NotPublished::Disputed(reason, self.pause())),
             None if self.open.is_some() || !self.confirmed => Some(self.no_quorum()),
             None => None,
         }
     }
 
     fn no_quorum(&self) -> NotPublished {
-        NotPublished::NoQuorum(self.due.saturating_duration_since(Instant::now()))
+        NotPublished::NoQuorum(self.pause())
+    }
+
+    /// How long until the witnesses are asked again.
+    fn pause(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
     }
 
     async fn append(&mut self, batch: Vec<Submission>) {
@@ -304,8 +317,10 @@ impl Sequencer {
         self.stragglers = JoinSet::new();
         let mut asked = self.witnesses.ask_all(&round.shown, &self.desk);
         loop {
-            // At the start all are heard, not just enough of them: the one that has seen more may be slow.
-            if self.confirmed && self.has_quorum(&round) {
+            // At the start all are heard, not just enough of them: the one that has seen more may be slow. So
+            // may be the one that takes back what it said.
+            let hear_all = !self.confirmed || self.witnesses.disputing().is_some();
+            if !hear_all && self.has_quorum(&round) {
                 break;
             }
             let Some(heard) = asked.join_next().await else { break };
@@ -334,7 +349,6 @@ impl Sequencer {
 
     /// Notes what a witness said. A halt is returned only if it is one for the log as it is now.
     fn hear(&mut self, heard: &Heard, size: u64) -> Option<Halt> {
-        self.witnesses.note(heard, size);
         match heard.next {
             Next::Cosigned(_) => self.metrics.cosigned.increment(1),
             _ => self.metrics.without.increment(1),
@@ -342,10 +356,15 @@ impl Sequencer {
         match heard.next {
             // An old question may be answered after a newer one was.
             Next::Halt(Halt::SetBack { seen, .. })
+            | Next::Disputed(Dispute { claim: Claim::Larger { seen, .. }, .. })
                 if seen <= self.signed_size.load(Ordering::Acquire) =>
             {
-                None
+                return None;
             }
+            _ => self.witnesses.note(heard, size),
+        }
+        self.show_disputes();
+        match heard.next {
             Next::Halt(halt) => Some(halt),
             _ => None,
         }
@@ -363,6 +382,9 @@ impl Sequencer {
             && is_current
         {
             self.late.insert(heard.witness, signature);
+        }
+        if self.witnesses.disputing().is_some() {
+            self.due = self.due.min(Instant::now() + self.backoff.next());
         }
         self.show_witnesses();
     }
@@ -415,8 +437,15 @@ impl Sequencer {
         self.late.clear();
         self.open = None;
         self.confirmed = true;
-        self.backoff.reset();
-        self.due = Instant::now() + self.refresh;
+        // A witness that disputes the tree is asked again soon, by showing the same tree to all.
+        let pause = match self.witnesses.disputing() {
+            Some(_) => self.backoff.next(),
+            None => {
+                self.backoff.reset();
+                self.refresh
+            }
+        };
+        self.due = Instant::now() + pause;
         self.show_witnesses();
         Outcome::Published(note)
     }
@@ -471,6 +500,20 @@ impl Sequencer {
         }
     }
 
+    fn show_disputes(&self) {
+        let Some(disputing) = self.witnesses.disputing() else {
+            self.health.clear(Concern::LogDisputed);
+            return;
+        };
+        if self.health.raise(Concern::LogDisputed, disputing.as_str()) {
+            tracing::error!(
+                disputing,
+                "a witness says that it has seen another tree of this log: nothing is appended until it \
+                 cosigns, shows it, or is taken out of the policy"
+            );
+        }
+    }
+
     /// The disk failed; the log tries again.
     fn trouble(&mut self, error: &LogDirError) {
         tracing::error!(%error, "the log's files failed");
@@ -493,29 +536,5 @@ fn prepare(dir: &mut LogDir) -> Result<Round, LogDirError> {
 fn refuse(answers: impl IntoIterator<Item = Answer>, reason: &NotPublished) {
     for answer in answers {
         let _ = answer.send(Err(reason.clone()));
-    }
-}
-
-/// Pauses that double.
-#[derive(Debug)]
-struct Backoff {
-    min: Duration,
-    max: Duration,
-    pause: Duration,
-}
-
-impl Backoff {
-    fn new(min: Duration, max: Duration) -> Self {
-        Self { min, max, pause: min }
-    }
-
-    fn next(&mut self) -> Duration {
-        let pause = self.pause;
-        self.pause = (2 * pause).min(self.max);
-        pause
-    }
-
-    fn reset(&mut self) {
-        self.pause = self.min;
     }
 }

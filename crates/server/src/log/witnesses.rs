@@ -1,19 +1,21 @@
 //! The witnesses of a log: asked all at once, each at its own pace.
 //!
 //! What an answer means is `sotto_protocol::log::witnessing`'s part. Redirects are not followed and no proxy
-//! of the environment is used. An answer that halts the log carries no signature, so whoever can
-//! speak for a witness on the way can stop the log, though not fork it: witnesses are asked over TLS.
+//! of the environment is used. An answer carries no signature unless it cosigns: a witness that says it
+//! has seen another tree is asked to show it, at the address that it has for monitors.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use bytes::Bytes;
 use reqwest::{Client, Url};
 use sotto_protocol::log::witnessing::{
-    Next, Question, consume_witness_answer, produce_add_checkpoint,
+    Claim, Dispute, Next, Question, consume_witness_answer, consume_witness_checkpoint,
+    produce_add_checkpoint, read_witness_checkpoint,
 };
-use sotto_wire::{Note, VerifierKey};
+use sotto_wire::{Checkpoint, Note, VerifierKey};
 use tokio::task::JoinSet;
 
 use super::config::LogConfig;
@@ -21,6 +23,7 @@ use super::desk::Desk;
 use crate::error::BindError;
 use crate::peer;
 use crate::tasks::is_exposed;
+use crate::witness::origin_name;
 
 /// How often one witness is asked in a row: it may know another size than we think, and another party
 /// may be telling it of a newer one at the same time.
@@ -46,7 +49,7 @@ pub(super) struct Heard {
     pub(super) witness: usize,
     /// The text that it was shown.
     pub(super) text: String,
-    /// Its last word; never [`Next::AskFrom`].
+    /// Its last word; never [`Next::AskFrom`] or [`Next::Inspect`].
     pub(super) next: Next,
 }
 
@@ -60,18 +63,28 @@ pub(super) struct WitnessPool {
     sizes: Vec<Option<u64>>,
     /// Why each did not cosign last time.
     failures: Vec<Option<String>>,
+    /// What each says to have seen and does not show. It stands until the witness cosigns: one that is silent
+    /// has taken nothing back.
+    disputes: Vec<Option<String>>,
 }
 
 #[derive(Debug)]
 struct WitnessPeer {
     name: String,
     key: VerifierKey,
+    /// Where it is asked to cosign.
     url: Url,
+    /// Where it shows what it cosigned last for this log.
+    shown_url: Url,
+    log: VerifierKey,
 }
 
 impl WitnessPool {
     /// The witnesses of the policy that have an address.
     pub(super) fn new(config: &LogConfig) -> Result<Self, BindError> {
+        let log = config.policy.logs().first().map(|log| log.key.clone());
+        let log = log.ok_or_else(|| BindError::Config("the policy has no log".to_owned()))?;
+        let origin = origin_name(log.name().as_str());
         let mut witnesses = Vec::new();
         for witness in config.policy.witnesses() {
             let name = &witness.name;
@@ -80,20 +93,31 @@ impl WitnessPool {
                 continue;
             };
             let wrong = |reason| BindError::Config(format!("the witness {name}: {reason}"));
-            let url = Url::parse(&format!("{}/add-checkpoint", url.trim_end_matches('/')));
-            let url = url.ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-            let url = url.ok_or_else(|| wrong("its URL is not one of HTTP"))?;
+            let base = url.trim_end_matches('/');
+            let parse = |path: String| {
+                let url = Url::parse(&format!("{base}/{path}")).ok();
+                let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
+                url.ok_or_else(|| wrong("its URL is not one of HTTP"))
+            };
+            let url = parse("add-checkpoint".to_owned())?;
+            let shown_url = parse(format!("{origin}/checkpoint"))?;
             if is_exposed(&url) && !config.http.insecure_http {
                 return Err(wrong(
                     "its URL is plain HTTP away from loopback, which needs insecure_http",
                 ));
             }
-            let (name, key) = (name.clone(), witness.key.clone());
-            witnesses.push(Arc::new(WitnessPeer { name, key, url }));
+            let (name, key, log) = (name.clone(), witness.key.clone(), log.clone());
+            witnesses.push(Arc::new(WitnessPeer { name, key, url, shown_url, log }));
         }
-        let (sizes, failures) = (vec![None; witnesses.len()], vec![None; witnesses.len()]);
         let http = peer::client(config.witness_timeout, config.witness_certificates.as_deref())?;
-        Ok(Self { http, timeout: config.witness_timeout, witnesses, sizes, failures })
+        Ok(Self {
+            http,
+            timeout: config.witness_timeout,
+            sizes: vec![None; witnesses.len()],
+            failures: vec![None; witnesses.len()],
+            disputes: vec![None; witnesses.len()],
+            witnesses,
+        })
     }
 
     /// The key of a witness, and its name in the policy.
@@ -123,6 +147,11 @@ impl WitnessPool {
                 let text = conversation.shown.note.text().to_owned();
                 let next = tokio::time::timeout(timeout, conversation.hold(from)).await;
                 let next = next.unwrap_or_else(|_| Next::Without("timeout".to_owned()));
+                let next = match next {
+                    // In time of its own: a claim must not be lost because its proof is slow.
+                    Next::Inspect(claim) => conversation.inspect(claim, timeout).await,
+                    next => next,
+                };
                 Heard { witness, text, next }
             });
         }
@@ -137,8 +166,17 @@ impl WitnessPool {
             Next::Cosigned(_) => (Some(size), None),
             Next::Without(reason) => (None, Some(reason.clone())),
             Next::Halt(halt) => (None, Some(halt.to_string())),
+            Next::Disputed(dispute) => (None, Some(dispute.to_string())),
+            Next::Inspect(claim) => (None, Some(claim.to_string())),
             Next::AskFrom(seen) => (Some(*seen), None),
         };
+        if let Some(place) = self.disputes.get_mut(heard.witness) {
+            match &heard.next {
+                Next::Cosigned(_) => *place = None,
+                Next::Disputed(dispute) => *place = Some(dispute.to_string()),
+                _ => {}
+            }
+        }
         if let Some(place) = self.sizes.get_mut(heard.witness) {
             *place = known;
         }
@@ -156,13 +194,22 @@ impl WitnessPool {
 
     /// Which witnesses did not cosign last time, in words; `None` if there are none.
     pub(super) fn failing(&self) -> Option<String> {
-        let failing: Vec<String> = self
+        self.in_words(&self.failures)
+    }
+
+    /// Which witnesses say that they have seen another tree, in words; `None` if there are none.
+    pub(super) fn disputing(&self) -> Option<String> {
+        self.in_words(&self.disputes)
+    }
+
+    fn in_words(&self, reasons: &[Option<String>]) -> Option<String> {
+        let words: Vec<String> = self
             .witnesses
             .iter()
-            .zip(&self.failures)
-            .filter_map(|(peer, failure)| Some(format!("{}: {}", peer.name, failure.as_ref()?)))
+            .zip(reasons)
+            .filter_map(|(peer, reason)| Some(format!("{}: {}", peer.name, reason.as_ref()?)))
             .collect();
-        (!failing.is_empty()).then(|| failing.join("; "))
+        (!words.is_empty()).then(|| words.join("; "))
     }
 }
 
@@ -195,6 +242,34 @@ impl Conversation {
             }
         }
         Next::Without("the witness keeps changing its size".to_owned())
+    }
+
+    /// Has the witness show what it says that it has seen.
+    async fn inspect(&self, claim: Claim, timeout: Duration) -> Next {
+        let question = Question { size: self.shown.size, from: self.shown.from };
+        let judged = tokio::time::timeout(timeout, async {
+            let shown = self.stored().await?;
+            let own_root = match shown.size <= question.size {
+                true => Some(self.desk.root(shown.size).await.map_err(|error| error.to_string())?),
+                false => None,
+            };
+            Ok(consume_witness_checkpoint(&question, claim, &shown, own_root))
+        });
+        let judged = judged.await.unwrap_or_else(|_| Err("its checkpoint: timeout".to_owned()));
+        judged.unwrap_or_else(|unproved| Next::Disputed(Dispute { claim, unproved }))
+    }
+
+    /// The checkpoint that the witness has for this log, if the log has signed it.
+    async fn stored(&self) -> Result<Checkpoint, String> {
+        let failed = |word: &str| format!("its checkpoint: {word}");
+        let response = self.http.get(self.peer.shown_url.clone()).send().await;
+        let response = response.map_err(|error| failed(peer::transport_word(&error)))?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            return Err(failed(&format!("status {}", status.as_u16())));
+        }
+        let body = peer::read_answer(response, MAX_ANSWER).await.map_err(failed)?;
+        read_witness_checkpoint(&body, &self.peer.log)
     }
 
     async fn send(&self, body: Vec<u8>) -> Result<(u16, Bytes), &'static str> {

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sotto_crypto::merkle;
 use sotto_protocol::device::{Admitted, Check, Silence, View};
-use sotto_protocol::log::{Watch, WatchError};
+use sotto_protocol::log::{Comparison, Watch, WatchError, compare};
 use sotto_protocol::trust::Trust;
 use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment};
 use sotto_store::{LogCheckpoint, StoreError, TaskStore};
@@ -40,7 +39,7 @@ pub(super) enum Trouble {
     /// The log shows something that is not believed, and may show something better later.
     #[error("{0}")]
     Refused(String),
-    /// The log contradicts what it has shown before.
+    /// The log has signed two trees that contradict each other, which is proved.
     #[error("{0}")]
     Forked(String),
     /// What was read could not be remembered.
@@ -107,14 +106,8 @@ impl Tail {
         if new.size < old.size {
             return Err(Trouble::Refused(behind(new.size, old.size)));
         }
-        self.with_watch(move |watch| {
-            let proof = watch.consistency(old.size).map_err(unreachable)?;
-            let root = TreeHash(old.root);
-            merkle::verify_consistency(old.size, &root, new.size, &new.root, &proof).map_err(
-                |error| Trouble::Forked(format!("the log is not the one seen before: {error}")),
-            )
-        })
-        .await?;
+        let old = Checkpoint::new(old.origin, old.size, TreeHash(old.root));
+        self.with_watch(move |watch| check_extends(watch, &old, &new)).await?;
         self.store.put_log_checkpoint(newest).await.map_err(Trouble::Store)
     }
 
@@ -155,14 +148,13 @@ fn named(watch: &mut Watch<LogFiles>, operator: &KeyName) -> Verdicts {
 
 /// The newest view, if it is believed and fresh.
 fn refresh(watch: &mut Watch<LogFiles>, trust: &Trust, now: Moment) -> Result<View, Trouble> {
-    let before = watch.view().map(|view| view.checkpoint().size);
     let view = match watch.refresh(trust, now) {
         Ok(view) => view.clone(),
         Err(WatchError::Refused(silence)) if silence.check == Check::Consistency => {
-            return Err(contradiction(watch, trust, before.unwrap_or_default(), &silence));
+            return Err(contradiction(watch, trust, &silence));
         }
         Err(WatchError::Refused(silence)) => return Err(Trouble::Refused(silence.to_string())),
-        Err(error @ (WatchError::Empty | WatchError::Reader(_))) => return Err(unreachable(error)),
+        Err(error) => return Err(unreachable(error)),
     };
     let age = now.0.saturating_sub(view.time());
     if age > trust.max_checkpoint_age_s() {
@@ -175,20 +167,45 @@ fn refresh(watch: &mut Watch<LogFiles>, trust: &Trust, now: Moment) -> Result<Vi
     Ok(view)
 }
 
-/// An older checkpoint may come from a cache between the log and us. It is not taken, but proves nothing. Two
-/// trees that do not fit together are proof.
-fn contradiction(
-    watch: &mut Watch<LogFiles>,
-    trust: &Trust,
-    before: u64,
-    silence: &Silence,
-) -> Trouble {
-    let shown = watch.reader().checkpoint();
-    let shown = shown.ok().flatten().and_then(|note| View::open(&note.to_bytes(), trust).ok());
-    match shown.map(|view| view.checkpoint().size) {
-        Some(size) if size < before => Trouble::Refused(behind(size, before)),
-        _ => Trouble::Forked(silence.to_string()),
+/// What it means that a checkpoint does not seem to extend the one before. An older one may come from a cache between
+/// the log and us: it is not taken, but proves nothing. Nor do files that belong to neither.
+fn contradiction(watch: &mut Watch<LogFiles>, trust: &Trust, silence: &Silence) -> Trouble {
+    let refused = || Trouble::Refused(silence.to_string());
+    let Some(old) = watch.view().map(|view| view.checkpoint().clone()) else { return refused() };
+    let shown = match watch.reader().checkpoint() {
+        Ok(shown) => shown,
+        Err(error) => return unreachable(error),
+    };
+    let shown = shown.and_then(|note| View::open(&note.to_bytes(), trust).ok());
+    match shown.as_ref().map(View::checkpoint) {
+        Some(new) if new.origin != old.origin => refused(),
+        Some(new) if new.size < old.size => Trouble::Refused(behind(new.size, old.size)),
+        Some(new) => check_extends(watch, &old, new).err().unwrap_or_else(unproved),
+        None => refused(),
     }
+}
+
+/// Whether a signed tree extends an older one. It is called a fork only if that is proved: the files are not signed, and
+/// one flipped bit on the way must not silence the log for good.
+fn check_extends(
+    watch: &mut Watch<LogFiles>,
+    old: &Checkpoint,
+    new: &Checkpoint,
+) -> Result<(), Trouble> {
+    match compare(watch.reader(), old, new).map_err(unreachable)? {
+        Comparison::Extends => Ok(()),
+        Comparison::Split(_) => Err(Trouble::Forked(format!(
+            "the log {} signed a tree of {} entries with root {}, and one of {} with root {} that does not extend it",
+            new.origin, old.size, old.root, new.size, new.root
+        ))),
+        Comparison::Unproved => Err(unproved()),
+    }
+}
+
+fn unproved() -> Trouble {
+    Trouble::Refused(
+        "the log's files do not belong to its checkpoint; they are read again".to_owned(),
+    )
 }
 
 fn behind(size: u64, before: u64) -> String {

@@ -84,8 +84,8 @@ pub(crate) const WITNESSES: [&str; 3] = ["w0.example", "w1.example", "w2.example
 /// A witness that may be away.
 pub(crate) struct WitnessPlace {
     name: &'static str,
-    folder: PathBuf,
-    addr: SocketAddr,
+    pub(crate) folder: PathBuf,
+    pub(crate) addr: SocketAddr,
     server: Option<Server>,
 }
 
@@ -133,16 +133,10 @@ impl World {
         for name in WITNESSES {
             witnesses.push(WitnessPlace::new(folder.path(), name).await);
         }
-        let mut policy = format!("log {}\n", key(ORIGIN).verifier());
-        for (place, number) in witnesses.iter().zip(0..) {
-            let cosigner = key(place.name).cosigner();
-            policy += &format!("witness w{number} {cosigner} {}\n", place.url());
-        }
-        policy += "group two 2 w0 w1 w2\nquorum two\n";
         let mut world = Self {
             folder,
+            policy: policy(&witnesses),
             witnesses,
-            policy: TlogPolicy::parse(&policy).unwrap(),
             log: None,
             author: key("author.example"),
             http: client(),
@@ -253,6 +247,17 @@ impl World {
             witness.stop().await;
         }
     }
+}
+
+/// Two of these witnesses are a quorum.
+pub(crate) fn policy(witnesses: &[WitnessPlace]) -> TlogPolicy {
+    let (mut policy, mut names) = (format!("log {}\n", key(ORIGIN).verifier()), String::new());
+    for (place, number) in witnesses.iter().zip(0..) {
+        let cosigner = key(place.name).cosigner();
+        policy += &format!("witness w{number} {cosigner} {}\n", place.url());
+        names += &format!(" w{number}");
+    }
+    TlogPolicy::parse(&format!("{policy}group two 2{names}\nquorum two\n")).unwrap()
 }
 
 pub(crate) fn entry(recipe: &Recipe, signer: &NoteKey) -> Vec<u8> {

@@ -82,10 +82,16 @@ impl World {
             max_checkpoint_age_s: 86_400,
             min_log_age_s: 86_400,
             min_key_set_spacing_s: 86_400,
+            max_result_age_s: 86_400,
             operators: vec![operator(&self.leader), operator(&self.helper)],
             authors: None,
             relays: Vec::new(),
-            floors: Floors { min_batch: 5, min_population: 10, max_rate: Probability::ONE },
+            floors: Floors {
+                min_batch: 5,
+                min_population: 10,
+                max_rate: Probability::ONE,
+                min_window_s: 60,
+            },
             targeting_attributes: Default::default(),
             budget: BudgetFile::default(),
             insecure_no_min_age: true,
@@ -112,6 +118,14 @@ impl World {
         files.entry(first::path(0)).or_default().extend(first::encode(&note));
         files.insert("checkpoint".to_owned(), note.to_bytes());
         self.state = sequenced.state;
+    }
+
+    /// Appends entries as [`Self::publish`] does, but only gives the files: those that are served stay.
+    pub(crate) fn publish_aside(&mut self, entries: &[Entry]) -> BTreeMap<String, Vec<u8>> {
+        let served = std::mem::take(&mut self.files);
+        self.files.replace(served.copy());
+        self.publish(entries);
+        std::mem::replace(&mut self.files, served).copy()
     }
 
     /// Forgets everything: what is published next is another log under the same name.

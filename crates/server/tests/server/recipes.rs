@@ -569,6 +569,59 @@ async fn a_forked_log_is_not_learned_from() {
 }
 
 #[tokio::test]
+async fn a_flipped_bit_is_no_fork() {
+    let (mut world, places) = (World::new().await, Places::new());
+    let (first, second) = (places.recipe(&world, "first"), places.recipe(&world, "second"));
+    let mut entries = world.key_sets();
+    entries.push(world.sign(&first));
+    world.publish(&entries);
+    // What comes next, before anybody sees it.
+    let grown = world.publish_aside(&[world.sign(&second)]);
+    let (task, store) = (derive_task(&first).unwrap(), Arc::new(MemoryStore::new()));
+    let start = async || {
+        let (leader, helper) =
+            (places.leader_config(&world, SOON), places.helper_config(&world, SOON));
+        start(task.clone(), leader, helper, Arc::clone(&store) as _).await
+    };
+    let pair = start().await;
+    until_served(&pair, &first).await;
+
+    let tile = "tile/0/000.p/4";
+    let spoil = |place: usize| {
+        let mut spoiled = grown.clone();
+        spoiled.get_mut(tile).unwrap()[place] ^= 0x10;
+        world.files.replace(spoiled);
+    };
+    for place in [3, 35, 67, 99] {
+        spoil(place);
+        for server in [&pair.leader, &pair.helper] {
+            let refused = r#"sotto_log_readings_total{outcome="refused"}"#;
+            let before = server.metric(refused).await;
+            eventually("the log is read again and refused", || async {
+                server.metric(refused).await >= before + 2.0
+            })
+            .await;
+            assert_eq!(reasons(server).await, ["log_refused"]);
+        }
+    }
+    pair.stop().await;
+    // A process that starts compares with what the earlier one saw.
+    let pair = start().await;
+    eventually("the log is refused", || async {
+        reasons(&pair.leader).await.contains(&"log_refused".to_owned())
+    })
+    .await;
+    assert_eq!(pair.leader.metric(r#"sotto_log_readings_total{outcome="forked"}"#).await, 0.0);
+    let refused = derive_task(&second).unwrap();
+    assert!(pair.leader_tasks.task(refused.id()).is_none());
+    // It goes on by itself.
+    world.files.replace(grown);
+    until_served(&pair, &second).await;
+    until_reasons(&pair.leader, &[]).await;
+    pair.stop().await;
+}
+
+#[tokio::test]
 async fn keys_that_are_not_those_of_the_log_are_noticed() {
     let (mut world, places) = (World::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
