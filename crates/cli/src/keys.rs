@@ -1,6 +1,8 @@
 //! `sotto keys`: HPKE key pairs and their files, signers' keys, and an operator's key sets in the log.
 
 mod publish;
+mod secret;
+mod show;
 mod signer;
 
 use std::path::{Path, PathBuf};
@@ -27,10 +29,14 @@ pub(crate) struct KeysArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
-    /// Make an HPKE key pair for an aggregator.
+    /// Make an HPKE key pair for an aggregator or a collector.
     New(NewArgs),
     /// Make a signing key for an author, an operator, a log or a witness.
     Signer(signer::SignerArgs),
+    /// Make a secret that two parties share: a token or a verify key.
+    Secret(secret::SecretArgs),
+    /// Show the public half of a key file.
+    Show(show::ShowArgs),
     /// Publish an operator's next key set in the log.
     Publish(publish::PublishArgs),
 }
@@ -58,6 +64,8 @@ impl KeysArgs {
         match self.command {
             KeysCommand::New(args) => args.run(output),
             KeysCommand::Signer(args) => args.run(output),
+            KeysCommand::Secret(args) => args.run(output),
+            KeysCommand::Show(args) => args.run(output),
             KeysCommand::Publish(args) => args.run(output),
         }
     }

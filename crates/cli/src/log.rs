@@ -1,6 +1,7 @@
 //! `sotto log`: for auditors. Verifies a recipe, watches a log, checks a log's files.
 
 mod findings;
+mod fork;
 mod fsck;
 mod memory;
 mod misbehaviour;

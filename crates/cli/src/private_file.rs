@@ -66,6 +66,19 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>> {
     text.map(Zeroizing::new).with_context(|| format!("cannot read {}", path.display()))
 }
 
+/// Whether others than its owner may read the file.
+#[cfg(unix)]
+pub(crate) fn is_open_to_others(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o044 != 0)
+}
+
+/// Modes are a matter of Unix.
+#[cfg(not(unix))]
+pub(crate) fn is_open_to_others(_path: &Path) -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +92,12 @@ mod tests {
         {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            assert!(!is_open_to_others(&path));
+            let open = folder.path().join("open.toml");
+            fs::write(&open, "").unwrap();
+            fs::set_permissions(&open, fs::Permissions::from_mode(0o640)).unwrap();
+            assert!(is_open_to_others(&open));
+            fs::remove_file(&open).unwrap();
         }
         let error = write(&path, "two", false).unwrap_err();
         assert!(error.to_string().contains("exists already"));

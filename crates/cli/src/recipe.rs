@@ -15,6 +15,9 @@ mod schema;
 mod show;
 pub(crate) mod words;
 
+#[cfg(test)]
+pub(crate) use new::testing;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 

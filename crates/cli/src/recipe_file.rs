@@ -74,14 +74,18 @@ pub(crate) fn find(recipe: &str, log: &LogArgs, trust: Option<&Trust>) -> Result
         return Err(anyhow!("there is no file {recipe}"))
             .hint("give a file, or --log for the id or name of a recipe in a log");
     };
-    let mut snapshot = source.snapshot(trust.map(Trust::policy))?;
-    let (index, entry) = match recipe.parse::<EntryId>() {
-        Ok(id) => snapshot.by_id(&id)?,
-        Err(_) => by_name(recipe, &mut snapshot)?,
-    };
+    let (index, entry) = in_log(recipe, &mut source.snapshot(trust.map(Trust::policy))?)?;
     let mut loaded = Form::Entry(Box::new(entry)).loaded()?;
     loaded.index = Some(index);
     Ok(loaded)
+}
+
+/// The entry of a recipe that a person names by its id or name in a log. Its signature is not verified.
+pub(crate) fn in_log(recipe: &str, snapshot: &mut Snapshot) -> Result<(u64, Entry)> {
+    match recipe.parse::<EntryId>() {
+        Ok(id) => snapshot.by_id(&id),
+        Err(_) => by_name(recipe, snapshot),
+    }
 }
 
 /// What the file holds.

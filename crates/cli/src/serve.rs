@@ -131,6 +131,14 @@ impl ServeArgs {
         }
         let plan = self.role.read(path)?;
         crate::logging::start();
+        if matches!(&plan, Plan::Aggregator(_, settings) if settings.is_secret())
+            && private_file::is_open_to_others(path)
+        {
+            tracing::warn!(
+                file = %path.display(),
+                "others can read the configuration, and it holds secrets: chmod 600"
+            );
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = runtime.block_on(self.serve(plan, output));
         runtime.shutdown_background();

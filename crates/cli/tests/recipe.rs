@@ -142,7 +142,7 @@ fn proof(key: &NoteKey, entry: &[u8]) -> Vec<u8> {
 
 #[test]
 fn help_says_what_there_is() {
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 14] = [
         &["recipe"],
         &["recipe", "new"],
         &["recipe", "check"],
@@ -152,7 +152,10 @@ fn help_says_what_there_is() {
         &["recipe", "explain"],
         &["recipe", "certify"],
         &["recipe", "schema"],
+        &["keys"],
         &["keys", "signer"],
+        &["keys", "secret"],
+        &["keys", "show"],
         &["keys", "publish"],
     ];
     for command in commands {
@@ -376,6 +379,29 @@ fn signers_keys_are_private_and_kept() {
     assert!(
         failed(folder.path(), &["keys", "signer", "--name", "a b", "--out", "x"]).contains("space")
     );
+}
+
+#[test]
+fn public_halves_are_shown_again_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let verifier = signer(folder, "alpha.example");
+    let shown = |arguments: &[&str]| good(folder, arguments).trim().to_owned();
+    assert_eq!(shown(&["keys", "show", "alpha.example.key"]), verifier);
+    let made = ["keys", "signer", "--witness", "--name", "w.example", "--out", "w.key"];
+    let cosigner = shown(&made);
+    assert_eq!(shown(&["keys", "show", "--witness", "w.key"]), cosigner);
+    assert_ne!(shown(&["keys", "show", "w.key"]), cosigner);
+    let config = shown(&["keys", "new", "--out", "hpke.toml"]);
+    assert_eq!(shown(&["keys", "show", "hpke.toml"]), config);
+    assert!(failed(folder, &["keys", "show", "--witness", "hpke.toml"]).contains("HPKE"));
+    assert!(failed(folder, &["keys", "show", "nothing.key"]).contains("no file"));
+    let seed = "c2VjcmV0c2VjcmV0c2VjcmV0";
+    fs::write(folder.join("odd.key"), format!("name = \"a\"\nseed = \"{seed}\"\n")).unwrap();
+    let message = failed(folder, &["keys", "show", "odd.key"]);
+    assert!(message.contains("no key file") && !message.contains(seed), "{message}");
+    let (one, two) = (shown(&["keys", "secret"]), shown(&["keys", "secret"]));
+    assert!(one.len() == 43 && one != two);
 }
 
 #[test]

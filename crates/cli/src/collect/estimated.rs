@@ -75,3 +75,62 @@ pub(super) fn value(rows: &[Row]) -> Vec<Value> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use sotto_vdaf::AggregateResult;
+    use sotto_wire::recipe::{Probability, Randomizer};
+    use sotto_wire::{Duration, Interval, Time};
+
+    use super::*;
+    use crate::recipe::testing;
+
+    /// Estimates without noise, from one in four devices.
+    fn found(query: Query, result: AggregateResult) -> Vec<Row> {
+        let mut recipe = testing::recipe();
+        recipe.query = query;
+        recipe.randomizer = Randomizer::None;
+        recipe.sampling.rate = Probability::new(1, 4).unwrap();
+        let interval = Interval::new(Time::new(0), Duration::new(1)).unwrap();
+        let report_count = result.as_slice().iter().sum::<u128>() as u64;
+        rows(&recipe, &Collection { report_count, interval, result }).unwrap()
+    }
+
+    fn histogram(labels: Option<Vec<String>>) -> Query {
+        Query::Histogram { buckets: 2, labels, mapping: "minutes".to_owned(), fallback: 0 }
+    }
+
+    #[test]
+    fn estimates_are_labelled_rows_with_both_intervals() {
+        let labels = Some(vec!["short".to_owned(), "long".to_owned()]);
+        let counts = || AggregateResult::Vector(vec![100, 25]);
+        insta::assert_snapshot!(table(&found(histogram(labels), counts())), @r"
+                estimate    95 % (noise)  95 % (noise and sampling)
+         short     400.0  400.0 to 400.0             337.6 to 473.9
+         long      100.0  100.0 to 100.0              71.3 to 140.2
+        ");
+        let values = value(&found(histogram(None), counts()));
+        assert_eq!(values[1]["bucket"], "1");
+        assert_eq!(values[1]["estimate"], 100.0);
+        assert_eq!(
+            (&values[1]["noise_lo95"], &values[1]["noise_hi95"]),
+            (&100.0.into(), &100.0.into())
+        );
+        let (low, high) =
+            (values[1]["lo95"].as_f64().unwrap(), values[1]["hi95"].as_f64().unwrap());
+        assert!(low < 100.0 && 100.0 < high && values[1]["stderr"].as_f64().unwrap() > 0.0);
+    }
+
+    #[test]
+    fn single_numbers_are_named_by_their_query() {
+        let mapping = || "minutes".to_owned();
+        let sum = Query::Sum { max: 60, mapping: mapping(), fallback: 0 };
+        let count = Query::Count { mapping: mapping(), fallback: false };
+        for (query, label) in [(sum, "sum"), (count, "count")] {
+            let values = value(&found(query, AggregateResult::Scalar(10)));
+            assert_eq!(values.len(), 1);
+            assert_eq!(values[0]["bucket"], label);
+            assert_eq!(values[0]["estimate"], 40.0);
+        }
+    }
+}

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Task;
 use sotto_protocol::recipe::derive_task;
-use sotto_wire::Recipe;
+use sotto_wire::{EntryId, Recipe};
 
 use crate::log_source::LogArgs;
 use crate::output::WithHint;
@@ -57,13 +57,18 @@ impl SubjectArgs {
         }
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let name = self.recipe.as_deref().unwrap_or_default();
+        // An id stands for the recipe itself. A name is what the log says, and where the recipe says the token is sent.
+        if trust.is_none() && !Path::new(name).is_file() && name.parse::<EntryId>().is_err() {
+            return Err(anyhow!("a recipe found by its name needs a log that is believed"))
+                .hint("give --trust, or the recipe's id or file");
+        }
         let recipe = recipe_file::find(name, &self.log, trust.as_ref())?;
         ensure!(recipe.author_known, "the recipe names no author yet, so it has no id and no task");
         let recipe = recipe.recipe;
-        let task = derive_task(&recipe).map_err(|reason| anyhow::anyhow!("{name}: {reason}"))?;
+        let task = derive_task(&recipe).map_err(|reason| anyhow!("{name}: {reason}"))?;
         let key = keys::read(self.collector_key.as_deref().unwrap_or(Path::new("")))?;
         if *key.config() != recipe.parties.collector_config()? {
-            return Err(anyhow::anyhow!("the recipe is for another collector key"))
+            return Err(anyhow!("the recipe is for another collector key"))
                 .hint("give the key whose public half is the recipe's collector_hpke_config");
         }
         let token = private_file::read(self.token_file.as_deref().unwrap_or(Path::new("")))

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 use sotto_client::StateFile;
@@ -16,7 +16,8 @@ use crate::time_text::show_moment;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A line says that a recipe was considered and paid for. Whether it was answered is \
-    decided by a coin and written down nowhere: that is what protects you."
+    decided by a coin and never shown, and the device itself forgets an answer once it is delivered: \
+    that is what protects you."
 )]
 pub(super) struct LogArgs {
     /// The device's state.
@@ -26,7 +27,8 @@ pub(super) struct LogArgs {
 
 impl LogArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        let state = StateFile::read(&self.state)?;
+        let state =
+            StateFile::read(&self.state).with_context(|| self.state.display().to_string())?;
         if output.json() {
             output.value(&value(&state))?;
             return Ok(Outcome::Yes);

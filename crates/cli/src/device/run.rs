@@ -1,16 +1,16 @@
 //! `sotto device run`: passes over the log, one after the other.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use sotto_client::{StateFile, Transport, deliver};
 use sotto_protocol::device::{DeviceStore, Host, Pass, pass};
-use sotto_protocol::log::{Fetch, Watch};
+use sotto_protocol::log::{Fetch, Watch, WatchError};
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
 
@@ -51,18 +51,22 @@ pub(super) struct RunArgs {
 
 impl RunArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        ensure!(self.once || !output.json(), "--json goes with --once");
         let trust = trust_file::read(&self.trust)?;
-        ensure!(
-            trust.insecure_direct(),
-            "reports cannot travel through a relay yet: the trust file must say insecure_direct = true"
-        );
+        if !trust.insecure_direct() {
+            return Err(anyhow!("reports cannot travel through a relay yet"))
+                .hint("insecure_direct = true in the trust file sends them to the leader, which then sees this device's address");
+        }
+        // A mistake in the file shows before anything is asked or sent.
+        attributes::read(&self.attributes)?;
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
         let transport: Arc<dyn Transport> = self.log.connection.transport(1)?;
         let source = self.log.source(Some(&trust))?.context("which log?");
         let source =
             source.hint("give --log, or a URL after the log's key in the trust file's policy")?;
         let mut watch = Watch::new(source.fetch());
-        let mut state = StateFile::open(&self.state)?;
+        let mut state =
+            StateFile::open(&self.state).with_context(|| self.state.display().to_string())?;
         loop {
             let done = self.pass(&mut state, &mut watch, &trust, &transport);
             match done {
@@ -86,13 +90,18 @@ impl RunArgs {
         transport: &Arc<dyn Transport>,
     ) -> Result<Pass> {
         let mut rng = random::system();
-        let now = now()?;
         // First what was promised earlier: the same bytes, whatever the log says today.
         deliver(state as &mut dyn DeviceStore, transport, &retry(3), &mut rng)?;
-        watch.refresh(trust, now)?;
+        // A long log is read in parts.
+        while let Err(error) = watch.refresh(trust, now()?) {
+            match error {
+                WatchError::Behind { .. } => {}
+                error => return Err(error.into()),
+            }
+        }
         let attributes = attributes::read(&self.attributes)?;
         let host = Host { conditions_met: self.conditions_met()?, attributes: &attributes };
-        let done = pass(state, watch, trust, &host, now, &mut rng)?;
+        let done = pass(state, watch, trust, &host, now()?, &mut rng)?;
         deliver(state, transport, &retry(3), &mut rng)?;
         Ok(done)
     }
@@ -101,6 +110,8 @@ impl RunArgs {
         let Some(command) = &self.condition else { return Ok(true) };
         let status = Command::new("sh")
             .args(["-c", command])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
             .status()
             .with_context(|| format!("cannot run {command:?}"))?;
         Ok(status.success())
@@ -119,7 +130,9 @@ fn report<F: Fetch>(output: &Output, watch: &Watch<F>, done: &Pass) -> Result<()
                 json!({ "recipe": id, "name": name(id), "check": check, "reason": reason })
             })
             .collect();
-        return output.value(&json!({ "considered": done.considered, "silent": silent }));
+        let considered: Vec<_> =
+            done.considered.iter().map(|id| json!({ "recipe": id, "name": name(id) })).collect();
+        return output.value(&json!({ "considered": considered, "silent": silent }));
     }
     for id in &done.considered {
         output.line(format!("considered  {}", name(id)))?;

@@ -6,6 +6,8 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::json;
 use sotto_crypto::note::{self, NoteKey};
+use sotto_protocol::trust::Trust;
+use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment};
 use sotto_wire::recipe::FORMAT_VERSION;
 use sotto_wire::{Entry, EntryKind, KeySet, Note};
 
@@ -14,11 +16,17 @@ use crate::output::{Outcome, Output, WithHint};
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment};
 use crate::{recipe_file, signer_file, trust_file};
 
+const DAY_S: u64 = 86_400;
+
+/// How long the log and its witnesses may take to publish a set.
+const PUBLISHING_S: u64 = 3_600;
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  sotto keys publish --signer leader.key --hpke-key new.toml --hpke-key old.toml \\\n    \
-    --log https://log.example\n\nThe first key is the one that devices use. They wait until a set has been in \
-    the log for long enough, so an old key stays in the set until then."
+    --log https://log.example\n\nThe first key is the one that devices use, once the set is in force: when it has \
+    been in the log for long enough, and begins long enough after the set before it. Until then they go on with the \
+    old set."
 )]
 pub(super) struct PublishArgs {
     /// The operator's key file: the key that devices pin.
@@ -27,16 +35,17 @@ pub(super) struct PublishArgs {
     /// A key file of the aggregator (`sotto keys new`); again for further keys.
     #[arg(long, value_name = "FILE", required = true)]
     hpke_key: Vec<PathBuf>,
-    /// From when on the keys may be used: POSIX seconds or 2026-11-15T08:00:00Z.
-    #[arg(long, value_name = "TIME", default_value = "now")]
-    not_before: String,
+    /// From when on the keys may be used: POSIX seconds or 2026-11-15T08:00:00Z. Devices want a set to have been in the log for
+    /// long enough by then [default: when devices with the trust file accept it; without --trust, in a day and an hour]
+    #[arg(long, value_name = "TIME")]
+    not_before: Option<String>,
     /// Until when the keys may be used [default: --for after --not-before]
     #[arg(long, value_name = "TIME")]
     not_after: Option<String>,
     /// How long the keys may be used.
     #[arg(long = "for", value_name = "LENGTH", default_value = "90d", value_parser = parse_seconds, conflicts_with = "not_after")]
     length: u64,
-    /// Check the log and its answer against this trust file.
+    /// Check the log and its answer against this trust file, and that devices with it will use the set.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
     /// Write the signed entry here, and its proof beside it with the ending .proof.
@@ -50,12 +59,17 @@ impl PublishArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let signer = signer_file::read(&self.signer)?;
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
-        let policy = trust.as_ref().map(sotto_protocol::trust::Trust::policy);
+        let policy = trust.as_ref().map(Trust::policy);
         let source = self.log.source(trust.as_ref())?;
         let source =
             source.ok_or_else(|| anyhow!("--log is missing")).hint("give the log's URL")?;
-        let last = last_seq(&source, policy, &signer)?;
-        let set = self.key_set(&signer, last)?;
+        let last = last_set(&source, policy, &signer)?;
+        let rules = trust.as_ref().map_or(Rules::DEFAULT, Rules::of);
+        let set = self.key_set(&signer, last.as_ref(), rules)?;
+        if let Some(trust) = &trust {
+            check_pinned(&set, trust)?;
+            rules.check(&set, last.as_ref(), now()?.0)?;
+        }
         let json = String::from_utf8(set.to_json())?;
         let text = Entry::text(EntryKind::KeySet, &json);
         let signature = signer.sign(&text);
@@ -82,18 +96,22 @@ impl PublishArgs {
         } else {
             output.line(entry.id())?;
             output.remark(format!(
-                "key set {} of {} is entry {} of the log, valid until {}",
+                "key set {} of {} is entry {} of the log, valid from {} until {}",
                 set.seq,
                 set.operator.name,
                 proof.index,
-                show_moment(sotto_protocol::Moment(set.not_after)),
+                show_moment(Moment(set.not_before)),
+                show_moment(Moment(set.not_after)),
             ));
         }
         Ok(Outcome::Yes)
     }
 
-    fn key_set(&self, signer: &NoteKey, last: Option<u64>) -> Result<KeySet> {
-        let not_before = parse_moment(&self.not_before).context("--not-before")?.0;
+    fn key_set(&self, signer: &NoteKey, last: Option<&KeySet>, rules: Rules) -> Result<KeySet> {
+        let not_before = match &self.not_before {
+            Some(text) => parse_moment(text).context("--not-before")?.0,
+            None => rules.earliest(last, now()?.0),
+        };
         let not_after = match &self.not_after {
             Some(text) => parse_moment(text).context("--not-after")?.0,
             None => not_before.saturating_add(self.length),
@@ -108,7 +126,7 @@ impl PublishArgs {
         let set = KeySet {
             version: FORMAT_VERSION,
             operator: signer_file::public(signer),
-            seq: last.map_or(1, |seq| seq.saturating_add(1)),
+            seq: last.map_or(1, |last| last.seq.saturating_add(1)),
             not_before,
             not_after,
             hpke_configs: keys.collect::<Result<_>>()?,
@@ -118,20 +136,133 @@ impl PublishArgs {
     }
 }
 
-/// The sequence number of the operator's last key set in the log. Only sets that this key signed count: a log
-/// could otherwise use up all numbers with sets of its own.
-fn last_seq(
+/// When devices accept that a set comes into force.
+#[derive(Clone, Copy)]
+struct Rules {
+    min_log_age_s: u64,
+    min_spacing_s: u64,
+}
+
+impl Rules {
+    /// Those of a trust file that says nothing about it.
+    const DEFAULT: Self = Self { min_log_age_s: DAY_S, min_spacing_s: DAY_S };
+
+    fn of(trust: &Trust) -> Self {
+        let (min_log_age_s, min_spacing_s) = (trust.min_log_age_s(), trust.min_key_set_spacing_s());
+        Self { min_log_age_s, min_spacing_s }
+    }
+
+    /// A beginning that devices accept, with time for the log and its witnesses to publish the set.
+    fn earliest(self, last: Option<&KeySet>, now: u64) -> u64 {
+        let margin = if self.min_log_age_s == 0 { 0 } else { PUBLISHING_S };
+        let public = now.saturating_add(self.min_log_age_s).saturating_add(margin);
+        public.max(self.after(last))
+    }
+
+    fn after(self, last: Option<&KeySet>) -> u64 {
+        last.map_or(0, |last| last.not_before.saturating_add(self.min_spacing_s))
+    }
+
+    /// Whether devices will ever use the set. What is published cannot be taken back.
+    fn check(self, set: &KeySet, last: Option<&KeySet>, now: u64) -> Result<()> {
+        let latest = set.not_before.saturating_add(MAX_CLOCK_SKEW_S);
+        let problem = if latest < now.saturating_add(self.min_log_age_s) {
+            "it would come into force before it has been in the log for long enough"
+        } else if set.not_before < self.after(last) {
+            "it would come into force too soon after the last key set"
+        } else {
+            return Ok(());
+        };
+        let earliest = show_moment(Moment(self.earliest(last, now)));
+        Err(anyhow!("devices would ignore this key set: {problem}"))
+            .hint(format!("leave --not-before away, or give {earliest}"))
+    }
+}
+
+fn check_pinned(set: &KeySet, trust: &Trust) -> Result<()> {
+    let name = &set.operator.name;
+    if trust.operator(name).is_some_and(|pinned| set.operator.is(pinned)) {
+        return Ok(());
+    }
+    Err(anyhow!("the trust file does not pin this key as the operator {name}"))
+        .hint("sign with the operator's key, or leave --trust away")
+}
+
+/// The operator's last key set in the log. Only sets that this key signed count: a log could otherwise use up all
+/// numbers with sets of its own.
+fn last_set(
     source: &LogSource,
     policy: Option<&sotto_wire::TlogPolicy>,
     signer: &NoteKey,
-) -> Result<Option<u64>> {
+) -> Result<Option<KeySet>> {
     let verifier = signer.verifier();
     let Some(mut snapshot) = source.newest(policy)? else { return Ok(None) };
     let entries = snapshot.entries()?;
     let ours = entries.iter().filter_map(|(_, entry)| {
         let set = entry.key_set()?;
         let signed = set.operator.is(&verifier) && note::verify(entry.note(), &verifier).is_ok();
-        signed.then_some(set.seq)
+        signed.then(|| set.clone())
     });
-    Ok(ours.max())
+    Ok(ours.max_by_key(|set| set.seq))
+}
+
+#[cfg(test)]
+mod tests {
+    use sotto_crypto::Secret;
+    use sotto_protocol::trust::{PinnedOperator, TrustFile};
+
+    use super::*;
+
+    const NOW: u64 = 1_794_700_800;
+
+    fn key(name: &str, seed: u8) -> NoteKey {
+        NoteKey::from_seed(name.parse().unwrap(), Secret::new([seed; 32]))
+    }
+
+    fn set(signer: &NoteKey, not_before: u64) -> KeySet {
+        KeySet {
+            version: FORMAT_VERSION,
+            operator: signer_file::public(signer),
+            seq: 1,
+            not_before,
+            not_after: not_before + 1_000_000,
+            hpke_configs: vec![KeySet::config_text(crate::keys::generate(1).config())],
+        }
+    }
+
+    fn trust(leader: &NoteKey) -> Trust {
+        let (log, witness) = (key("log.example", 1).verifier(), key("w.example", 2).cosigner());
+        let policy = format!("log {log}\nwitness w {witness}\nquorum w\n");
+        let pinned = PinnedOperator { key: leader.verifier().to_string() };
+        TrustFile { operators: vec![pinned], ..TrustFile::new(policy) }.try_into().unwrap()
+    }
+
+    #[test]
+    fn the_default_beginning_is_one_that_devices_accept() {
+        let leader = key("leader.example", 3);
+        let rules = Rules::of(&trust(&leader));
+        assert_eq!((rules.min_log_age_s, rules.min_spacing_s), (86_400, 86_400));
+        assert_eq!(rules.earliest(None, NOW), NOW + 86_400 + PUBLISHING_S);
+        // One that has not even begun yet.
+        let last = set(&leader, NOW + 50_000);
+        let next = set(&leader, rules.earliest(Some(&last), NOW));
+        assert_eq!(next.not_before, NOW + 136_400);
+        rules.check(&next, Some(&last), NOW).unwrap();
+        let none = Rules { min_log_age_s: 0, min_spacing_s: 0 };
+        assert_eq!(none.earliest(Some(&set(&leader, NOW)), NOW), NOW);
+    }
+
+    #[test]
+    fn a_set_that_devices_would_ignore_is_not_published() {
+        let (leader, other) = (key("leader.example", 3), key("leader.example", 4));
+        let trust = trust(&leader);
+        let rules = Rules::of(&trust);
+        let last = set(&leader, NOW + 50_000);
+        let soonest = NOW + 86_400 - MAX_CLOCK_SKEW_S;
+        assert!(rules.check(&set(&leader, soonest - 1), None, NOW).is_err());
+        assert!(rules.check(&set(&leader, soonest), None, NOW).is_ok());
+        assert!(rules.check(&set(&leader, NOW + 136_399), Some(&last), NOW).is_err());
+        assert!(check_pinned(&last, &trust).is_ok());
+        assert!(check_pinned(&set(&other, NOW), &trust).is_err());
+    }
 }

@@ -14,7 +14,7 @@ use crate::{random, signer_file};
 #[derive(Debug, Args)]
 #[command(
     after_help = "The line that is printed is public: others pin it. The name is part of the key; \
-    a log's is its origin. A witness gives others the cosigner line instead."
+    a log's is its origin. `sotto keys show FILE` prints it again."
 )]
 pub(super) struct SignerArgs {
     /// The name that signatures carry, like analytics.example: no spaces and no plus.
@@ -23,6 +23,9 @@ pub(super) struct SignerArgs {
     /// The file to write, readable by its owner alone.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// The key is a witness's: print the line that logs and devices name it by.
+    #[arg(long)]
+    witness: bool,
     /// Replace an existing file. Nothing can then be signed with its key any more.
     #[arg(long)]
     force: bool,
@@ -41,11 +44,9 @@ impl SignerArgs {
                 "cosigner": cosigner.to_string(),
             }))?;
         } else {
-            output.line(&verifier)?;
-            output.remark(format!(
-                "wrote {} (secret); above is its public half\nas a witness: {cosigner}",
-                self.out.display()
-            ));
+            output.line(if self.witness { cosigner } else { verifier })?;
+            output
+                .remark(format!("wrote {} (secret); above is its public half", self.out.display()));
         }
         Ok(Outcome::Yes)
     }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::json;
 use sotto_store::fsck;
 use sotto_wire::TlogPolicy;
 
-use crate::output::{Outcome, Output};
+use crate::output::{Outcome, Output, WithHint};
 
 #[derive(Debug, Args)]
 #[command(
@@ -29,6 +29,15 @@ impl FsckArgs {
             .with_context(|| format!("cannot read {}", self.policy.display()))?;
         let policy = TlogPolicy::parse(&text)
             .with_context(|| format!("{} cannot be used", self.policy.display()))?;
+        if !self.folder.is_dir() {
+            return Err(anyhow!("{} is no folder", self.folder.display()))
+                .hint("give the folder that the log serves: `public` in its data folder");
+        }
+        let inner = self.folder.join("public");
+        if !self.folder.join("checkpoint").exists() && inner.join("checkpoint").exists() {
+            return Err(anyhow!("{} is a log's data folder", self.folder.display()))
+                .hint(format!("its files are in {}", inner.display()));
+        }
         let bar = output.bar("entries", 0);
         let found = fsck(&self.folder, &policy, &mut |done, size| {
             bar.set_length(size);

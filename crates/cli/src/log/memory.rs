@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use sotto_wire::{Checkpoint, Note};
+use sotto_wire::Note;
 
+use super::fork::SignedTree;
 use crate::private_file;
 
 /// Where checkpoints are remembered.
@@ -28,25 +29,24 @@ impl Memory {
     }
 
     /// The checkpoint of a log that was remembered.
-    pub(super) fn recall(&self, origin: &str) -> Result<Option<Note>> {
+    pub(super) fn recall(&self, origin: &str) -> Result<Option<SignedTree>> {
         let path = self.path(origin);
         match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             read => {
                 let bytes = read.with_context(|| format!("cannot read {}", path.display()))?;
-                let note = Note::parse(&bytes)
-                    .with_context(|| format!("{} is damaged", path.display()))?;
-                Ok(Some(note))
+                let tree = Note::parse(&bytes).map_err(Into::into).and_then(SignedTree::new);
+                tree.map(Some).with_context(|| format!("{} is damaged", path.display()))
             }
         }
     }
 
     /// Remembers a checkpoint that was believed.
-    pub(super) fn keep(&self, checkpoint: &Checkpoint, note: &Note) -> Result<()> {
+    pub(super) fn keep(&self, believed: &SignedTree) -> Result<()> {
         std::fs::create_dir_all(&self.folder)
             .with_context(|| format!("cannot make {}", self.folder.display()))?;
-        let text = String::from_utf8(note.to_bytes()).context("a note is text")?;
-        private_file::write(&self.path(&checkpoint.origin), &text, true)
+        let text = String::from_utf8(believed.note.to_bytes()).context("a note is text")?;
+        private_file::write(&self.path(&believed.tree.origin), &text, true)
     }
 
     fn path(&self, origin: &str) -> PathBuf {

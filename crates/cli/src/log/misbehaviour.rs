@@ -2,13 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use sotto_protocol::Moment;
 use sotto_protocol::log::Misbehaviour;
 
 use crate::private_file;
 use crate::time_text::{now, show_moment};
+
+/// The version of the file's form.
+const VERSION: u32 = 1;
 
 /// What the file holds. The words are for people; only the evidence is checked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -24,12 +27,13 @@ struct MisbehaviourFile {
 pub(super) fn write(folder: &Path, evidence: Misbehaviour) -> Result<PathBuf> {
     let charge = evidence.check().map_err(|reason| anyhow::anyhow!("no proof: {reason}"))?;
     let file = MisbehaviourFile {
-        version: 1,
+        version: VERSION,
         charge,
         how_to_check: "sotto log verify --misbehaviour THIS_FILE".to_owned(),
         evidence,
     };
     let text = serde_json::to_string_pretty(&file)?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let time = show_moment(now().unwrap_or(Moment(0))).replace(':', "");
     for number in 1.. {
         let more = if number == 1 { String::new() } else { format!("-{number}") };
@@ -47,5 +51,6 @@ pub(super) fn check(path: &Path) -> Result<Result<String, String>> {
     let text = private_file::read(path)?;
     let file: MisbehaviourFile = serde_json::from_str(&text)
         .with_context(|| format!("{} is no misbehaviour file", path.display()))?;
+    ensure!(file.version == VERSION, "{} has the unknown version {}", path.display(), file.version);
     Ok(file.evidence.check())
 }

@@ -11,17 +11,17 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use sotto_crypto::note;
-use sotto_protocol::log::{Misbehaviour, Reader};
-use sotto_wire::Checkpoint;
+use sotto_protocol::log::Reader;
+use sotto_protocol::trust::Trust;
 
 use self::alerts::Report;
 use self::notebook::Notebook;
-use super::{misbehaviour, verify};
+use super::fork::{self, Compared, SignedTree};
+use super::misbehaviour;
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
 use crate::time_text::{now, parse_seconds};
 use crate::trust_file;
-use sotto_protocol::trust::Trust;
 
 /// Entries that are read at once.
 const STEP: u64 = 1_024;
@@ -81,7 +81,7 @@ impl MonitorArgs {
         }
     }
 
-    /// One reading: everything new, in order; then the state is kept.
+    /// One reading: everything new, in order; then the state is kept. If it fails, the notebook is as it was.
     fn read(
         &self,
         notebook: &mut Notebook,
@@ -89,65 +89,79 @@ impl MonitorArgs {
         trust: &Trust,
         output: &Output,
     ) -> Result<Report> {
-        let mut report = Report::default();
         let mut reader = Reader::new(source.fetch());
         let newest = reader.checkpoint()?.ok_or_else(|| anyhow!("the log is empty"))?;
-        let tree = note::verify_log(&newest, trust.policy())
+        note::verify_log(&newest, trust.policy())
             .context("the log's checkpoint cannot be believed")?;
-        if let Some(found) = self.check_extends(notebook, source, trust, &tree, &newest)? {
-            report.alert("the log contradicts itself", Some(found));
-            // What lies in a forked tree is not worth reading.
+        let newest = SignedTree::new(newest)?;
+        let mut report = Report { size: newest.tree.size, ..Report::default() };
+        if !self.check_extends(notebook, source, trust, &newest, &mut report)? {
+            // What lies in another tree is not worth reading, and the notebook stays with what it knows.
+            self.write_proofs(&mut report);
             return Ok(report);
         }
-        report.check_witnesses(&newest, trust, now()?);
-        let bar = output.bar("entries", tree.size.saturating_sub(notebook.size()));
-        while notebook.size() < tree.size {
-            let end = tree.size.min(notebook.size().saturating_add(STEP));
-            for entry in reader.entries(notebook.size()..end, &tree)? {
-                notebook.read_entry(&entry, trust, &mut report);
+        report.check_witnesses(&newest.note, trust, now()?);
+        let mut next = notebook.clone();
+        let bar = output.bar("entries", newest.tree.size.saturating_sub(next.size()));
+        while next.size() < newest.tree.size {
+            let end = newest.tree.size.min(next.size().saturating_add(STEP));
+            for entry in reader.entries(next.size()..end, &newest.tree)? {
+                next.read_entry(&entry, trust, &mut report);
                 bar.inc(1);
             }
         }
         bar.finish_and_clear();
-        notebook.believe(&newest);
+        next.believe(&newest.note);
         if !self.no_served_keys {
-            keys::compare(notebook, &self.log.connection, now()?, &mut report)?;
+            keys::compare(&next, trust, &self.log.connection, now()?, &mut report)?;
         }
-        for evidence in &report.evidence {
-            let path = misbehaviour::write(&self.out, evidence.clone())?;
-            report.files.push(path);
-        }
-        notebook.keep(&self.state)?;
-        report.size = tree.size;
+        self.write_proofs(&mut report);
+        next.keep(&self.state)?;
+        *notebook = next;
         Ok(report)
     }
 
+    /// Whether the log is still the one that was read before. If not, why is in the report.
     fn check_extends(
         &self,
         notebook: &Notebook,
         source: &LogSource,
         trust: &Trust,
-        new: &Checkpoint,
-        note: &sotto_wire::Note,
-    ) -> Result<Option<Misbehaviour>> {
-        let Some(old_note) = notebook.checkpoint()? else { return Ok(None) };
-        let old = Checkpoint::parse(old_note.text())?;
+        new: &SignedTree,
+        report: &mut Report,
+    ) -> Result<bool> {
+        let Some(old) = notebook.checkpoint()? else { return Ok(true) };
+        let (was, is) = (old.tree.size, new.tree.size);
         ensure!(
-            old.origin == new.origin,
+            old.tree.origin == new.tree.origin,
             "{} is the state of the log {}",
             self.state.display(),
-            old.origin
+            old.tree.origin
         );
-        let Some(key) = trust.policy().log_keys(&new.origin).next() else { return Ok(None) };
-        let mut fetch = source.fetch();
-        if old.size <= new.size {
-            verify::extends(&mut fetch, key, (&old, &old_note), (new, note))
-        } else {
+        match fork::compare(&mut *source.fetch(), trust.policy(), &old, new) {
+            Compared::Contradict(found) => {
+                let words = format!("the log contradicts itself: sizes {was} and {is}");
+                report.alert(words, Some(found));
+                Ok(false)
+            }
             // Going back is no contradiction by itself, but nobody should follow.
-            let found = verify::extends(&mut fetch, key, (new, note), (&old, &old_note))?;
-            match found {
-                Some(found) => Ok(Some(found)),
-                None => Err(anyhow!("the log has {} entries, but had {}", new.size, old.size)),
+            Compared::Agree | Compared::Unclear(_) if is < was => {
+                report.alert(format!("the log has {is} entries, but had {was}"), None);
+                Ok(false)
+            }
+            Compared::Agree => Ok(true),
+            Compared::Unclear(reason) => {
+                Err(anyhow!("the log cannot be compared with size {was}: {reason}"))
+            }
+        }
+    }
+
+    /// Writes every proof. One that cannot be written must not hide what it proves.
+    fn write_proofs(&self, report: &mut Report) {
+        for evidence in std::mem::take(&mut report.evidence) {
+            match misbehaviour::write(&self.out, evidence) {
+                Ok(path) => report.files.push(path),
+                Err(error) => report.alert(format!("a proof is not written: {error:#}"), None),
             }
         }
     }

@@ -119,14 +119,14 @@ fn print_crowd(crowd: &Crowd, row: &Row<'_>) -> Result<()> {
         let share = grouped(crowd.expected_per_release as u64);
         row("in one release", &format!("{share}, if they come evenly over time"))?;
     }
-    row("release", &probability(crowd.release_probability))?;
+    row("release", &release(crowd))?;
     row("safe min batch", &format!("{} or less", grouped(crowd.safe_min_batch)))
 }
 
-/// A probability that is computed with a rule of thumb.
-fn probability(value: f64) -> String {
-    match value {
-        value if value > 0.9999 => "almost sure".to_owned(),
+/// The probability of a release, which is computed with a rule of thumb.
+fn release(crowd: &Crowd) -> String {
+    match crowd.release_probability {
+        _ if crowd.is_almost_sure() => "almost sure".to_owned(),
         value if value < 0.0001 => "almost impossible".to_owned(),
         value => format!("with probability {value:.2}"),
     }

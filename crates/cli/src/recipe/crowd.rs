@@ -6,6 +6,9 @@ use sotto_wire::Recipe;
 /// Standard deviations that the minimum batch should lie below the expected count.
 const MARGIN: f64 = 4.0;
 
+/// The probability from which on a release counts as sure.
+const ALMOST_SURE: f64 = 0.9999;
+
 /// What the author can expect.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Crowd {
@@ -17,6 +20,13 @@ pub(super) struct Crowd {
     pub(super) release_probability: f64,
     /// The largest minimum batch that is reached almost surely.
     pub(super) safe_min_batch: u64,
+}
+
+impl Crowd {
+    /// Whether a release of the longest window comes together, but for bad luck that nobody meets.
+    pub(super) fn is_almost_sure(&self) -> bool {
+        self.release_probability > ALMOST_SURE
+    }
 }
 
 /// What the author can expect of a recipe.
@@ -63,6 +73,19 @@ mod tests {
         assert!((crowd(&recipe).release_probability - 0.5).abs() < 0.01);
         recipe.aggregation.min_batch = 25_000;
         assert!(crowd(&recipe).release_probability < 1e-9);
+    }
+
+    #[test]
+    fn a_high_rate_needs_less_margin_than_the_rule_of_thumb() {
+        let mut recipe = testing::recipe();
+        recipe.who.population = 60;
+        recipe.sampling.rate = sotto_wire::recipe::Probability::new(1, 2).unwrap();
+        recipe.aggregation.min_batch = 12;
+        let found = crowd(&recipe);
+        assert_eq!(found.safe_min_batch, 8);
+        assert!(found.is_almost_sure(), "{found:?}");
+        recipe.aggregation.min_batch = 25;
+        assert!(!crowd(&recipe).is_almost_sure());
     }
 
     #[test]

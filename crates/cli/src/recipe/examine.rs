@@ -306,7 +306,7 @@ fn contribution(assessment: &Assessment) -> Result<Contribution> {
 fn warnings(recipe: &Recipe, crowd: &Crowd, now: u64) -> Vec<String> {
     let mut list = Vec::new();
     let min_batch = recipe.aggregation.min_batch;
-    if min_batch > crowd.safe_min_batch {
+    if min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
         list.push(format!(
             "the minimum batch of {} may not come together: {} answers are expected in one release; \
              with at most {} a release is almost sure",

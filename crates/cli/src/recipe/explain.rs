@@ -211,9 +211,10 @@ fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
         0 => "Your device cannot afford this question, so it stays silent.".to_owned(),
         MOST => format!("Your device can afford more than {MOST} such questions in {days} days."),
         times => format!(
-            "Your device can afford {} such questions in {days} days, then it stays silent. It counts each one that \
-             it considers, whether or not it answers.",
-            grouped(times)
+            "Your device can afford {} such {} in {days} days, then it stays silent. It counts each one that it \
+             considers, whether or not it answers.",
+            grouped(times),
+            if times == 1 { "question" } else { "questions" }
         ),
     })
 }

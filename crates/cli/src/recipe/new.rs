@@ -3,7 +3,7 @@
 mod draft;
 mod inquiry;
 #[cfg(test)]
-pub(super) mod testing;
+pub(crate) mod testing;
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
@@ -179,7 +179,7 @@ impl NewArgs {
         output.line(out.display())?;
         output.remark(format!("it claims {}", words::privacy(&recipe.privacy)));
         output.remark(format!("{} answers are expected", grouped(crowd.expected as u64)));
-        if recipe.aggregation.min_batch > crowd.safe_min_batch {
+        if recipe.aggregation.min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
             let safe = grouped(crowd.safe_min_batch);
             output.remark(format!("warning: a minimum batch above {safe} may not come together"));
         }

@@ -61,8 +61,10 @@ impl PublishArgs {
         let (name, ending) = file_name(&entry);
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make {}", self.out.display()))?;
-        let entry_file = self.out.join(format!("{name}.{ending}"));
-        let proof_file = self.out.join(format!("{name}.proof"));
+        // Without the `./` of the default: these are the names that people will type.
+        let out = self.out.strip_prefix(".").unwrap_or(&self.out);
+        let entry_file = out.join(format!("{name}.{ending}"));
+        let proof_file = out.join(format!("{name}.proof"));
         // Signatures are deterministic: a second attempt finds its own file.
         let same = std::fs::read(&entry_file).is_ok_and(|bytes| bytes == entry.to_bytes());
         recipe_file::write(&entry_file, &entry.to_bytes(), self.force || same)?;
@@ -88,11 +90,9 @@ impl PublishArgs {
         ));
         if let Some(recipe) = entry.recipe() {
             output.remark(words::summary(recipe));
-            output.remark(format!(
-                "next: sotto log verify {} --proof {}",
-                entry_file.display(),
-                proof_file.display()
-            ));
+            let trust = self.trust.as_deref().map_or("FILE".into(), |path| path.to_string_lossy());
+            let entry = entry_file.display();
+            output.remark(format!("next: sotto log verify {entry} --trust {trust}"));
         }
         Ok(Outcome::Yes)
     }

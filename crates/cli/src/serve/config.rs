@@ -129,6 +129,11 @@ impl Settings {
         Ok(Self { role, folder, file })
     }
 
+    /// Whether tables with secrets are in the file, which only its owner should then be able to read.
+    pub(super) fn is_secret(&self) -> bool {
+        self.file.taskprov.is_some() || self.file.recipes.is_some()
+    }
+
     /// Where the store lies.
     pub(super) fn data_dir(&self) -> PathBuf {
         let default = default_data_dir(self.role);

@@ -155,7 +155,7 @@ fn taskprov(text: &mut String, role: Role) {
 #   [taskprov]
 #   leader = "https://leader.example/"
 #   helper = "https://helper.example/"
-#   verify_key_init = "..."             32 bytes, shared by leader and helper
+#   verify_key_init = "..."             32 bytes, shared by leader and helper (`sotto keys secret`)
 #   leader_authentication_token = "..."
 {collector}#   collector_hpke_config = "..."
 #   min_batch_size = 1000               smaller ones are refused
@@ -180,7 +180,7 @@ fn recipes(text: &mut String, role: Role) {
 #   [recipes]
 #   trust = "trust.toml"
 #   operator = "{operator}"
-#   verify_key_init = "..."             32 bytes, shared by leader and helper
+#   verify_key_init = "..."             32 bytes, shared by leader and helper (`sotto keys secret`)
 #   leader_authentication_token = "..."
 #   poll_s = {poll}
 #   log_url = "https://log.example/"    by default the one in the trust file's policy

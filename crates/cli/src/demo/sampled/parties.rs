@@ -21,7 +21,7 @@ use sotto_server::{
     RecipesConfig, ServerConfig, Witness, WitnessConfig,
 };
 use sotto_store::{Counters, LogDir, SqliteStore, TaskStore, WitnessDir};
-use sotto_wire::{Entry, EntryKind, KeySet, Note, Probability, TlogPolicy, VerifierKey};
+use sotto_wire::{Entry, EntryKind, KeySet, Note, TlogPolicy, VerifierKey};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -241,7 +241,7 @@ fn trust(plan: &Plan, policy: &str, keys: &Keys) -> Result<Trust> {
         floors: Floors {
             min_batch: plan.min_batch_size,
             min_population: plan.held.len() as u64,
-            max_rate: Probability::ONE,
+            ..Floors::default()
         },
         // Enough for the one recipe, however few devices there are.
         budget: BudgetFile { epsilon: 8.0, delta: 1e-5, period_s: 28 * 86_400 },

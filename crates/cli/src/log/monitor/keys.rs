@@ -4,6 +4,7 @@
 use anyhow::Result;
 use sotto_client::{HttpRequest, Method, Transport};
 use sotto_protocol::Moment;
+use sotto_protocol::trust::Trust;
 use sotto_wire::limits::MAX_HPKE_CONFIG_LIST_LEN;
 use sotto_wire::{Decode, HpkeConfig, HpkeConfigList};
 
@@ -14,32 +15,36 @@ use crate::connection::ConnectionArgs;
 /// Asks every aggregator of an open recipe for its keys.
 pub(super) fn compare(
     notebook: &Notebook,
+    trust: &Trust,
     connection: &ConnectionArgs,
     now: Moment,
     report: &mut Report,
 ) -> Result<()> {
     let transport = connection.transport(1)?;
     for (url, operator) in notebook.aggregators(now) {
-        let logged = notebook.logged_keys(&operator);
+        // Devices refuse recipes of other operators, and their key sets were not checked.
+        if trust.operator(&operator).is_none() {
+            continue;
+        }
         match served(&url, transport.as_ref()) {
             Err(reason) => report.news(format!("{operator}: keys not compared: {reason}")),
             Ok(served) => {
-                if logged.is_empty() {
-                    report.alert(format!("{operator} serves keys, but has logged none"), None);
-                } else if !logged.iter().any(|config| served.contains(config)) {
-                    report
-                        .alert(format!("{operator} serves none of the keys that it logged"), None);
-                } else if let Some(other) = served.iter().find(|config| !logged.contains(config)) {
-                    let id = other.id().value();
-                    report.alert(
-                        format!("{operator} serves key {id}, which it has not logged"),
-                        None,
-                    );
+                if let Some(words) = difference(&served, &notebook.logged_keys(&operator, now)) {
+                    report.alert(format!("{operator} at {url} {words}"), None);
                 }
             }
         }
     }
     Ok(())
+}
+
+/// What is wrong with the served keys. Keys of any set that is in force may be served: sets overlap when keys change.
+fn difference(served: &[HpkeConfig], logged: &[HpkeConfig]) -> Option<String> {
+    if logged.is_empty() {
+        return Some("serves keys, but has logged none that are in force".to_owned());
+    }
+    let other = served.iter().find(|config| !logged.contains(config))?;
+    Some(format!("serves key {}, which it has not logged", other.id().value()))
 }
 
 fn served(url: &str, transport: &dyn Transport) -> Result<Vec<HpkeConfig>, String> {

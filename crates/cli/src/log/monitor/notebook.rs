@@ -1,6 +1,6 @@
 //! What a monitor remembers of a log: enough to notice reused names, keys that go back, and what changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -15,11 +15,12 @@ use sotto_wire::{
 };
 
 use super::alerts::Report;
+use crate::log::fork::SignedTree;
 use crate::private_file;
 use crate::recipe::describe;
 
 /// The state of a monitor.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Notebook {
     size: u64,
@@ -28,7 +29,8 @@ pub(super) struct Notebook {
     recipes: BTreeMap<String, String>,
     /// The name of the newest recipe of each author, by key.
     newest: BTreeMap<String, String>,
-    key_sets: BTreeMap<String, KeySet>,
+    /// The key sets of each pinned operator, as they rise; those that are over are dropped when a newer one comes.
+    key_sets: BTreeMap<String, Vec<KeySet>>,
 }
 
 impl Notebook {
@@ -50,9 +52,10 @@ impl Notebook {
     }
 
     /// The checkpoint that was believed last.
-    pub(super) fn checkpoint(&self) -> Result<Option<Note>> {
-        let note = self.checkpoint.as_ref().map(|text| Note::parse(text.as_bytes()));
-        note.transpose().context("the remembered checkpoint is damaged")
+    pub(super) fn checkpoint(&self) -> Result<Option<SignedTree>> {
+        let Some(text) = &self.checkpoint else { return Ok(None) };
+        let tree = Note::parse(text.as_bytes()).map_err(Into::into).and_then(SignedTree::new);
+        tree.map(Some).context("the remembered checkpoint is damaged")
     }
 
     pub(super) fn believe(&mut self, checkpoint: &Note) {
@@ -60,7 +63,7 @@ impl Notebook {
     }
 
     /// The aggregators of recipes that are not over: their addresses and operators.
-    pub(super) fn aggregators(&self, now: Moment) -> BTreeMap<String, KeyName> {
+    pub(super) fn aggregators(&self, now: Moment) -> BTreeSet<(String, KeyName)> {
         let open = self.recipes.values().filter_map(|entry| recipe(entry));
         open.filter(|recipe| recipe.when.closes > now.0)
             .flat_map(|recipe| [recipe.parties.leader, recipe.parties.helper])
@@ -68,10 +71,11 @@ impl Notebook {
             .collect()
     }
 
-    /// The keys in an operator's newest key set.
-    pub(super) fn logged_keys(&self, operator: &KeyName) -> Vec<HpkeConfig> {
-        let set = self.key_sets.get(operator.as_str());
-        set.and_then(|set| set.configs().ok()).unwrap_or_default()
+    /// The keys in an operator's key sets that are not over.
+    pub(super) fn logged_keys(&self, operator: &KeyName, now: Moment) -> Vec<HpkeConfig> {
+        let sets = self.key_sets.get(operator.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let in_force = sets.iter().filter(|set| set.not_after > now.0);
+        in_force.flat_map(|set| set.configs().unwrap_or_default()).collect()
     }
 
     /// Reads the next entry.
@@ -88,7 +92,7 @@ impl Notebook {
         match entry.content() {
             EntryContent::Recipe(recipe) => self.read_recipe(index, &entry, recipe, trust, report),
             EntryContent::KeySet(set) => self.read_key_set(index, &entry, set, trust, report),
-            EntryContent::Result(result) => read_result(index, &entry, result, report),
+            EntryContent::Result(result) => read_result(index, &entry, result, trust, report),
         }
     }
 
@@ -175,22 +179,35 @@ impl Notebook {
             .map(|config| config.id().value().to_string())
             .collect();
         report.news(format!("{head}: HPKE keys {}", ids.join(", ")));
-        if let Some(last) = self.key_sets.get(name.as_str())
+        let sets = self.key_sets.entry(name.to_string()).or_default();
+        if let Some(last) = sets.last()
             && set.seq <= last.seq
-            && set != last
         {
             report.alert(format!("{head}: key set {} was there before", last.seq), None);
             return;
         }
-        self.key_sets.insert(name.to_string(), set.clone());
+        sets.retain(|old| old.not_after > set.not_before);
+        sets.push(set.clone());
     }
 }
 
-fn read_result(index: u64, entry: &Entry, result: &PopulationResult, report: &mut Report) {
+fn read_result(
+    index: u64,
+    entry: &Entry,
+    result: &PopulationResult,
+    trust: &Trust,
+    report: &mut Report,
+) {
     let head = format!("{index}: result for the predicate {:?}", result.predicate);
     for signer in [&result.leader, &result.helper] {
-        if note::verify(entry.note(), &signer.verifier()).is_err() {
-            report.alert(format!("{head}: not signed by {}", signer.name), None);
+        let Some(pinned) = trust.operator(&signer.name) else {
+            let name = &signer.name;
+            report.news(format!("{head}: by {name}, whom the trust file does not pin"));
+            return;
+        };
+        // Anybody can make a key under this name.
+        if !signer.is(pinned) || note::verify(entry.note(), pinned).is_err() {
+            report.alert(format!("{head}: not signed by the pinned key of {}", signer.name), None);
             return;
         }
     }

@@ -1,0 +1,58 @@
+//! `sotto keys show`: the public half of a key file, for others to pin.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::Args;
+use serde_json::json;
+use sotto_wire::Encode;
+
+use crate::output::{Outcome, Output, WithHint};
+use crate::signer_file;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Nothing secret is printed. A signer's line is name+hash+key, as policies, \
+    trust files and configurations name it."
+)]
+pub(super) struct ShowArgs {
+    /// A key file, of `sotto keys signer` or `sotto keys new`.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The line of a signer that is a witness: the key of its cosignatures.
+    #[arg(long)]
+    witness: bool,
+}
+
+impl ShowArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let file = self.file.display();
+        if let Ok(key) = signer_file::read(&self.file) {
+            let (verifier, cosigner) = (key.verifier(), key.cosigner());
+            match output.json() {
+                true => output.value(&json!({
+                    "name": key.name().as_str(),
+                    "verifier": verifier.to_string(),
+                    "cosigner": cosigner.to_string(),
+                }))?,
+                false => output.line(if self.witness { cosigner } else { verifier })?,
+            }
+            return Ok(Outcome::Yes);
+        }
+        ensure!(self.file.is_file(), "there is no file {file}");
+        let key = super::read(&self.file)
+            .map_err(|_| anyhow!("{file} is no key file"))
+            .hint("keys are made with `sotto keys signer` and `sotto keys new`")?;
+        ensure!(!self.witness, "{file} is an HPKE key, and witnesses sign");
+        let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
+        match output.json() {
+            true => {
+                output.value(&json!({ "id": key.config().id().value(), "hpke_config": config }))
+            }
+            false => output.line(config),
+        }?;
+        Ok(Outcome::Yes)
+    }
+}

@@ -1,0 +1,201 @@
+//! What is asked about a recipe, each question with its line.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use sotto_crypto::merkle;
+use sotto_crypto::note::{self, NoteError};
+use sotto_protocol::Moment;
+use sotto_protocol::device::Silence;
+use sotto_protocol::log::{Fetch, Misbehaviour};
+use sotto_protocol::recipe::{Assessment, show_micro};
+use sotto_protocol::trust::Trust;
+use sotto_wire::{Note, Recipe, TlogPolicy};
+
+use super::subject::Subject;
+use crate::log::findings::{Findings, Verdict};
+use crate::log::fork::{self, Compared, SignedTree};
+use crate::log::memory::Memory;
+use crate::time_text::show_moment;
+
+/// What was found.
+pub(super) struct Verified {
+    pub(super) findings: Findings,
+    pub(super) evidence: Vec<Misbehaviour>,
+}
+
+/// Asks everything.
+pub(super) fn verify(
+    subject: &mut Subject,
+    policy: &TlogPolicy,
+    trust: Option<&Trust>,
+    memory: Option<&Memory>,
+) -> Result<Verified> {
+    let mut findings = Findings::default();
+    let mut evidence = Vec::new();
+    let recipe = subject.entry.recipe().context("the entry is no recipe")?.clone();
+    findings.add("recipe", Verdict::Note, format!("{}  {}", recipe.name, subject.entry.id()));
+    let signed = note::verify(subject.entry.note(), &recipe.author.verifier());
+    findings.settle("signed", format!("by {}", recipe.author.name), signed);
+    let new =
+        SignedTree::new(subject.proof.checkpoint.clone()).context("the proof's checkpoint")?;
+    included(subject, &new, &mut findings);
+    if recipe.parties.log != new.tree.origin {
+        let words = format!("the recipe is for the log {}: devices look there", recipe.parties.log);
+        findings.add("place", Verdict::Unknown, words);
+    }
+    if log_and_witnesses(&new.note, policy, &mut findings) {
+        match memory {
+            Some(memory) => {
+                evidence.extend(history(subject, &new, policy, memory, &mut findings)?);
+            }
+            None => findings.add("consistent", Verdict::Note, "not compared with earlier views"),
+        }
+    }
+    if !promise(recipe, trust, &mut findings) {
+        let entry = String::from_utf8(subject.entry.to_bytes())?;
+        let bad = Misbehaviour::BadRecipe { entry };
+        // Without the author's signature it proves nothing about the author.
+        evidence.extend(bad.check().is_ok().then_some(bad));
+    }
+    Ok(Verified { findings, evidence })
+}
+
+/// Whether the checkpoint's tree holds the entry.
+fn included(subject: &Subject, new: &SignedTree, findings: &mut Findings) {
+    let leaf = merkle::leaf_hash(&subject.entry.to_bytes());
+    let (index, size) = (subject.proof.index, new.tree.size);
+    let hashes = &subject.proof.hashes;
+    match merkle::verify_inclusion(&leaf, index, size, hashes, &new.tree.root) {
+        Ok(()) => findings.add("included", Verdict::Ok, format!("leaf {index} of {size}")),
+        // Files of a log are not signed: somebody between may have changed them.
+        Err(error) if subject.fetch.is_some() => {
+            let words = format!("the log's files do not show this entry as leaf {index}: {error}");
+            findings.add("included", Verdict::Unknown, words);
+        }
+        Err(error) => findings.add("included", Verdict::Bad, error.to_string()),
+    }
+}
+
+/// Whether the checkpoint is one that the policy believes.
+fn log_and_witnesses(note: &Note, policy: &TlogPolicy, findings: &mut Findings) -> bool {
+    let origin = note.text().lines().next().unwrap_or_default();
+    if let Err(error) = note::verify_log(note, policy) {
+        let verdict = if error == NoteError::Bad { Verdict::Bad } else { Verdict::Unknown };
+        findings.add("log", verdict, format!("{origin}: {error}"));
+        return false;
+    }
+    findings.add("log", Verdict::Ok, format!("{origin}, by its key"));
+    let (mut present, mut missing) = (Vec::new(), Vec::new());
+    for witness in policy.witnesses() {
+        match note::cosignature_time(note, &witness.key) {
+            Ok(_) => present.push(witness.name.as_str()),
+            Err(_) => missing.push(witness.name.as_str()),
+        }
+    }
+    let mut words = format!("{} of {}", present.len(), policy.witnesses().len());
+    if !present.is_empty() {
+        words += &format!(": {}", present.join(", "));
+    }
+    if !missing.is_empty() {
+        words += &format!("; missing: {}", missing.join(", "));
+    }
+    let quorum = note::quorum(note, policy);
+    let (verdict, words) = match &quorum {
+        Ok(time) => {
+            let by = show_moment(Moment(time.proven));
+            (Verdict::Ok, format!("{words}; public since {by} at the latest"))
+        }
+        Err(NoteError::NoTime) => (Verdict::Unknown, "the policy asks for no witness".to_owned()),
+        Err(NoteError::Bad) => (Verdict::Bad, format!("{words}; a cosignature is not valid")),
+        Err(error) => (Verdict::Unknown, format!("{words}: {error}")),
+    };
+    findings.add("witnessed", verdict, words);
+    quorum.is_ok()
+}
+
+/// Compares with the checkpoint that is remembered, and remembers the newer one.
+fn history(
+    subject: &mut Subject,
+    new: &SignedTree,
+    policy: &TlogPolicy,
+    memory: &Memory,
+    findings: &mut Findings,
+) -> Result<Option<Misbehaviour>> {
+    let Some(old) = memory.recall(&new.tree.origin)? else {
+        findings.add("consistent", Verdict::Note, "this log was not seen before");
+        memory.keep(new)?;
+        return Ok(None);
+    };
+    let (was, is) = (old.tree.size, new.tree.size);
+    let mut no_files = BTreeMap::<String, Vec<u8>>::new();
+    let fetch: &mut dyn Fetch = match &mut subject.fetch {
+        Some(fetch) => fetch,
+        None if was == is => &mut no_files,
+        None => {
+            let words = format!("not compared with size {was}: that needs the log");
+            findings.add("consistent", Verdict::Note, words);
+            return Ok(None);
+        }
+    };
+    match fork::compare(fetch, policy, &old, new) {
+        Compared::Agree => {
+            findings.add("consistent", Verdict::Ok, format!("with size {was}, seen before"));
+            if is > was {
+                memory.keep(new)?;
+            }
+            Ok(None)
+        }
+        Compared::Contradict(found) => {
+            let words = match was == is {
+                true => format!("two trees of {is} entries"),
+                false => {
+                    let (small, large) = (was.min(is), was.max(is));
+                    format!("the tree of {large} entries does not begin with that of {small}")
+                }
+            };
+            findings.add("consistent", Verdict::Bad, words);
+            Ok(Some(found))
+        }
+        Compared::Unclear(reason) => {
+            let back = if is < was {
+                format!("it has {is} entries, but had {was}; ")
+            } else {
+                String::new()
+            };
+            let words = format!("{back}not compared with size {was}: {reason}");
+            findings.add("consistent", Verdict::Unknown, words);
+            Ok(None)
+        }
+    }
+}
+
+/// Re-runs what a device computes. Whether the promise is kept.
+fn promise(recipe: Recipe, trust: Option<&Trust>, findings: &mut Findings) -> bool {
+    let assessment = match Assessment::new(recipe) {
+        Ok(assessment) => assessment,
+        Err(silence) => {
+            findings.add("promise", Verdict::Bad, silence.to_string());
+            return false;
+        }
+    };
+    let min_batch = assessment.recipe().aggregation.min_batch;
+    let words = match assessment.cost() {
+        Some(cost) => format!(
+            "epsilon {} recomputed, within the claim; nothing below {min_batch} reports",
+            show_micro(cost.epsilon_micro)
+        ),
+        None => format!("none is made: exact sums of at least {min_batch} reports"),
+    };
+    findings.add("promise", Verdict::Ok, words);
+    if let Some(trust) = trust {
+        match assessment.check_limits(trust) {
+            Ok(()) => findings.add("device", Verdict::Ok, "within the limits of the trust file"),
+            Err(Silence { check, reason }) => {
+                let words = format!("would stay silent: {}: {reason}", check.name());
+                findings.add("device", Verdict::Note, words);
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,176 @@
+//! `sotto device`.
+
+use std::fs::File;
+
+use serde_json::json;
+use sotto_protocol::recipe::{Assessment, show_micro};
+use sotto_wire::Recipe;
+
+use crate::entries::{key_sets, recipe, recipe_entry, sampled};
+use crate::web::{Requests, serve};
+use crate::world::{LOG, Run, World};
+
+/// A log with key sets and this recipe, and a device's attributes.
+fn world(recipe: &Recipe) -> World {
+    let [leader, helper] = key_sets();
+    let world = World::with(&[leader, helper, recipe_entry(recipe)]);
+    world.write("me.toml", "region = 2\n");
+    world
+}
+
+/// A recipe that a device answers once in 10,000 times. Nothing here depends on that: its leader cannot be reached.
+fn unanswered() -> Recipe {
+    let mut recipe = recipe("regions");
+    recipe.parties.leader.url = "http://127.0.0.1:1/".to_owned();
+    sampled(recipe, 1, 10_000)
+}
+
+/// A recipe that each device answers, and what its leader was sent. The leader is out of order.
+fn answered() -> (Recipe, Requests) {
+    let (url, requests) = serve(|_| (400, Vec::new()));
+    let mut recipe = recipe("regions");
+    recipe.parties.leader.url = format!("{url}/");
+    (sampled(recipe, 1, 1), requests)
+}
+
+fn run(world: &World, more: &[&str]) -> Run {
+    let files = ["--state", "device.json", "--attributes", "me.toml", "--trust", "trust.toml"];
+    world.run(&[&["device", "run", "--once", "--log", LOG], &files[..], more].concat())
+}
+
+/// What the recipe costs, by the device's own judgement.
+fn epsilon(recipe: &Recipe) -> u64 {
+    Assessment::new(recipe.clone()).unwrap().cost().unwrap().epsilon_micro
+}
+
+#[test]
+fn a_recipe_is_considered_once_and_the_coin_is_told_nobody() {
+    let (yes, asked) = answered();
+    let no = unanswered();
+    for recipe in [&yes, &no] {
+        let world = world(recipe);
+        let id = recipe.id();
+        assert_eq!(run(&world, &[]).says(0), "considered  regions\n");
+        let said = run(&world, &[]).says(0);
+        assert_eq!(said, "silent      regions: once: it has been considered before\n");
+        let silent = json!({
+            "recipe": id, "name": "regions", "check": "once", "reason": "it has been considered before",
+        });
+        assert_eq!(
+            run(&world, &["--json"]).json(0),
+            json!({ "considered": [], "silent": [silent] })
+        );
+        // What the person sees does not tell either.
+        let cost = show_micro(epsilon(recipe));
+        let shown = world.run(&["device", "log", "--state", "device.json"]).says(0);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].contains("  regions  "), "{shown}");
+        assert!(lines[0].ends_with(&format!(" epsilon {cost}")), "{cost}: {shown}");
+        assert_eq!(lines[1], "    How many devices are in each region.");
+        assert!(lines[3].starts_with("Spent in this period: epsilon "), "{shown}");
+        assert!(lines[3].ends_with(" of 2"), "{shown}");
+        assert_eq!(lines.len(), 4);
+        let shown = world.run(&["device", "log", "--state", "device.json", "--json"]).json(0);
+        let spent = shown["epsilon_spent"].as_f64().unwrap();
+        let expected = epsilon(recipe) as f64 / 1e6;
+        assert!(expected > 0.0);
+        assert!((spent - expected).abs() < 2e-6, "{spent} {expected}");
+        assert_eq!(shown["epsilon_budget"], 2.0);
+        assert_eq!(shown["considered"].as_array().unwrap().len(), 1);
+        let mut fields: Vec<&String> = shown["considered"][0].as_object().unwrap().keys().collect();
+        fields.sort();
+        assert_eq!(fields, ["at", "epsilon_micro", "name", "purpose", "recipe"]);
+    }
+    // One of them answered: in each pass the same bytes, as the leader never took them.
+    let asked = asked.lock().unwrap();
+    assert!(asked.len() >= 3, "{}", asked.len());
+    assert!(asked.iter().all(|request| *request == asked[0]));
+    assert!(asked[0].0.starts_with("POST /tasks/") && !asked[0].1.is_empty());
+}
+
+#[test]
+fn conditions_are_asked_and_do_not_speak() {
+    let world = world(&unanswered());
+    let said = run(&world, &["--condition", "false"]).says(0);
+    assert_eq!(said, "silent      regions: conditions: the host's conditions are not met\n");
+    let found = run(&world, &["--condition", "echo yes", "--json"]).json(0);
+    let considered = json!([{ "recipe": unanswered().id(), "name": "regions" }]);
+    assert_eq!(found, json!({ "considered": considered, "silent": [] }));
+}
+
+#[test]
+fn a_device_without_history_waits() {
+    let world = world(&unanswered());
+    world.trust(|trust| trust.insecure_fresh_start = false);
+    assert!(run(&world, &[]).says(0).starts_with("silent      regions: fresh_state: "));
+    let shown = world.run(&["device", "log", "--state", "device.json"]).says(0);
+    assert_eq!(shown, "No recipe has been considered yet.\n");
+}
+
+#[test]
+fn what_is_not_allowed_is_refused_with_a_hint() {
+    let world = world(&unanswered());
+    world.trust(|trust| trust.insecure_direct = false);
+    let said = run(&world, &[]).fails();
+    assert!(said.contains("through a relay"), "{said}");
+    assert!(said.contains("hint: insecure_direct = true"), "{said}");
+    world.trust(|_| {});
+    let files = ["--state", "device.json", "--attributes", "me.toml", "--trust", "trust.toml"];
+    let said = world.run(&[&["device", "run", "--once"], &files[..]].concat()).fails();
+    assert!(said.contains("which log?") && said.contains("hint: give --log"), "{said}");
+    let said = world.run(&[&["device", "run", "--json", "--log", LOG], &files[..]].concat());
+    assert!(said.json(2)["error"].as_str().unwrap().contains("--once"));
+    assert!(!world.path("device.json").exists());
+}
+
+#[test]
+fn a_state_that_is_in_use_or_damaged_is_left_alone() {
+    let world = world(&unanswered());
+    let lock = File::create(world.path("device.json.lock")).unwrap();
+    lock.lock().unwrap();
+    let said = run(&world, &[]).fails();
+    assert!(said.contains("device.json") && said.contains("another process"), "{said}");
+    drop(lock);
+    run(&world, &[]).says(0);
+    let good = String::from_utf8(world.read("device.json")).unwrap();
+    // The last one is in its form, but not what was written.
+    let changed = good.replacen("regions", "religion", 1);
+    assert_ne!(changed, good);
+    for bad in ["", "nonsense", &good[..good.len() / 2], &changed] {
+        world.write("device.json", bad);
+        assert!(run(&world, &[]).fails().contains("state is damaged"), "{bad}");
+        let said = world.run(&["device", "log", "--state", "device.json"]).fails();
+        assert!(said.contains("device.json: the device's state is damaged"), "{said}");
+        assert_eq!(world.read("device.json"), bad.as_bytes());
+    }
+    let said = world.run(&["device", "log", "--state", "other.json"]).fails();
+    assert!(said.contains("other.json"), "{said}");
+}
+
+#[test]
+fn mistakes_in_the_attributes_are_located_and_not_quoted() {
+    let world = world(&unanswered());
+    world.write("me.toml", "region = 2\nsecret = = 5\n");
+    let said = run(&world, &[]).fails();
+    assert!(said.contains("me.toml cannot be used: line 2 is not `name = value`"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    std::fs::remove_file(world.path("me.toml")).unwrap();
+    assert!(run(&world, &[]).fails().contains("cannot read me.toml"));
+    assert!(!world.path("device.json").exists());
+    // A value that no expression can read counts as missing: the device goes on as any other.
+    world.write("me.toml", "height = 1.83\n");
+    run(&world, &[]).says(0);
+}
+
+#[test]
+fn a_log_that_goes_back_is_not_followed() {
+    let world = world(&unanswered());
+    run(&world, &[]).says(0);
+    let state = world.read("device.json");
+    let [leader, helper] = key_sets();
+    crate::world::forge(&world.path("back"), &[leader, helper]);
+    let files = ["--state", "device.json", "--attributes", "me.toml", "--trust", "trust.toml"];
+    let said = world.run(&[&["device", "run", "--once", "--log", "back"], &files[..]].concat());
+    assert!(said.fails().contains("consistency: the log has 2 entries, but had 3"));
+    assert_eq!(world.read("device.json"), state);
+}

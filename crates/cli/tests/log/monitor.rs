@@ -1,0 +1,278 @@
+//! `sotto log monitor`.
+
+use serde_json::{Value, json};
+use sotto_wire::{Encode, Entry, HpkeConfigList, Recipe};
+
+use crate::entries::{
+    DAY, claiming, hpke, key, key_of, key_set, key_sets, now, recipe, recipe_entry, result, sampled,
+};
+use crate::web::serve;
+use crate::world::{Run, World, forge, forge_with};
+
+/// Reads the log in the folder `log` once.
+fn monitor(world: &World, more: &[&str]) -> Run {
+    let files = ["--trust", "trust.toml", "--state", "monitor.json", "--log", "log"];
+    world.run(&[&["log", "monitor", "--once"], &files[..], more].concat())
+}
+
+/// The same without served keys, as JSON.
+fn quiet(world: &World, code: i32) -> Value {
+    monitor(world, &["--no-served-keys", "--json"]).json(code)
+}
+
+fn show(world: &World, entries: &[Entry]) {
+    forge(&world.path("log"), entries);
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+/// The one alert.
+fn alert(report: &Value) -> String {
+    let [alert]: [String; 1] = texts(&report["alerts"]).try_into().unwrap();
+    alert
+}
+
+/// Checks that the one file which the report names proves something.
+fn check_proof(world: &World, report: &Value) -> String {
+    let [file]: [String; 1] = texts(&report["misbehaviour_files"]).try_into().unwrap();
+    world.run(&["log", "verify", "--misbehaviour", &file]).says(1)
+}
+
+#[test]
+fn what_is_new_is_told_once() {
+    let world = World::new();
+    let [leader, helper] = key_sets();
+    let mut entries =
+        vec![leader, helper, result(&key("leader.example")), recipe_entry(&recipe("one"))];
+    show(&world, &entries);
+    let said = monitor(&world, &["--no-served-keys"]).says(0);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "0: key set 5 of leader.example: HPKE keys 5");
+    assert_eq!(lines[1], "1: key set 7 of helper.example: HPKE keys 7");
+    assert_eq!(lines[2], "2: result for the predicate \"tier == 'gold'\": 50000 devices");
+    assert!(lines[3].starts_with("3: recipe one by author.example: epsilon 0."), "{said}");
+    assert!(lines[3].ends_with(", minimum batch 5000"), "{said}");
+    assert_eq!(lines.len(), 4);
+    let again = monitor(&world, &["--no-served-keys"]).says(0);
+    assert_eq!(again, "4 entries, nothing new, nothing wrong\n");
+    let empty = json!({ "size": 4, "news": [], "alerts": [], "misbehaviour_files": [] });
+    assert_eq!(quiet(&world, 0), empty);
+
+    // Only what was added is read, and compared with what the author published before.
+    entries.push(recipe_entry(&sampled(recipe("two"), 1, 1)));
+    show(&world, &entries);
+    let report = quiet(&world, 0);
+    let news = texts(&report["news"]);
+    assert!(news[0].starts_with("4: recipe two by author.example: epsilon "), "{news:?}");
+    let changes = "4: recipe two by author.example: since one: ";
+    assert!(news[1..].iter().all(|line| line.starts_with(changes)), "{news:?}");
+    let rate = format!("{changes}sampling rate ");
+    let rate = news.iter().find(|line| line.starts_with(&rate)).unwrap();
+    assert!(rate.ends_with("(weaker)"), "{rate}");
+}
+
+#[test]
+fn what_devices_would_refuse_is_told() {
+    let world = World::new();
+    world.trust(|trust| trust.floors.min_batch = 10_000);
+    let stranger = key_set(&key("stranger.example"), 1);
+    show(&world, &[recipe_entry(&recipe("one")), stranger, result(&key("stranger.example"))]);
+    let news = texts(&quiet(&world, 0)["news"]);
+    assert!(news[0].contains("; devices stay silent: floors: a minimum batch of 5000"), "{news:?}");
+    assert!(news[1].contains("an operator that the trust file does not pin"), "{news:?}");
+    assert!(news[2].contains("by stranger.example, whom the trust file does not pin"), "{news:?}");
+}
+
+#[test]
+fn a_name_that_is_used_twice_is_an_alert_with_proof() {
+    let world = World::new();
+    show(&world, &[recipe_entry(&recipe("one"))]);
+    assert_eq!(quiet(&world, 0)["alerts"], json!([]));
+    // The first of the two is remembered from the reading before.
+    let two = [recipe("one"), sampled(recipe("one"), 1, 4)];
+    show(&world, &two.map(|recipe| recipe_entry(&recipe)));
+    let said = monitor(&world, &["--no-served-keys", "--out", "evidence"]).says(1);
+    let alert = "ALERT 1: recipe one by author.example: the name was used for another recipe\n";
+    assert!(said.contains(alert), "{said}");
+    let [file]: [String; 1] = world.evidence("evidence").try_into().unwrap();
+    assert!(said.contains(&format!("proof in {file}\n")), "{said}");
+    let proved = world.run(&["log", "verify", "--misbehaviour", &file]).says(1);
+    let author = key("author.example").verifier();
+    let words = format!("Proved: the author key {author} signed two recipes named one\n");
+    assert_eq!(proved, words);
+    // Told once.
+    assert_eq!(quiet(&world, 0)["alerts"], json!([]));
+}
+
+#[test]
+fn a_claim_that_is_too_low_is_an_alert_with_proof() {
+    let world = World::new();
+    show(&world, &[recipe_entry(&claiming(recipe("one"), 0.99))]);
+    let report = quiet(&world, 1);
+    let words = alert(&report);
+    assert!(words.starts_with("0: recipe one by author.example: claim: it claims "), "{words}");
+    assert!(check_proof(&world, &report).contains("signed a recipe that fails: claim: "));
+}
+
+#[test]
+fn a_proof_that_cannot_be_written_does_not_hide_what_it_proves() {
+    let world = World::new();
+    show(&world, &[recipe_entry(&claiming(recipe("one"), 0.99))]);
+    world.write("taken", "a file");
+    let report = monitor(&world, &["--no-served-keys", "--json", "--out", "taken"]).json(1);
+    let alerts = texts(&report["alerts"]);
+    assert!(alerts[0].contains("it claims"), "{alerts:?}");
+    assert!(alerts[1].starts_with("a proof is not written: "), "{alerts:?}");
+}
+
+#[test]
+fn key_sets_that_go_back_or_are_foreign_are_alerts() {
+    let world = World::new();
+    let operator = key("leader.example");
+    show(&world, &[key_set(&operator, 5), key_set(&operator, 4)]);
+    let words = alert(&quiet(&world, 1));
+    assert_eq!(words, "1: key set 4 of leader.example: key set 5 was there before");
+
+    let world = World::new();
+    let impostor = key_of("somebody", "leader.example");
+    show(&world, &[key_set(&impostor, 5), result(&impostor)]);
+    let alerts = texts(&quiet(&world, 1)["alerts"]);
+    assert_eq!(alerts[0], "0: key set 5 of leader.example: not signed by the pinned key");
+    assert!(alerts[1].ends_with("not signed by the pinned key of leader.example"), "{alerts:?}");
+}
+
+#[test]
+fn checkpoints_that_no_device_believes_are_alerts() {
+    let world = World::new();
+    let entries = [recipe_entry(&recipe("one"))];
+    let at = |witnesses, time| {
+        forge_with(&world.path("log"), &entries, witnesses, time);
+        alert(&quiet(&world, 1))
+    };
+    let words = at(1, now());
+    assert!(words.starts_with("no device believes the checkpoint: "), "{words}");
+    let words = at(2, now() - 5 * DAY);
+    assert!(words.starts_with("the checkpoint is 432"), "{words}");
+    assert!(words.ends_with(" s old; devices allow 604800 s"), "{words}");
+    let words = at(2, now() + DAY);
+    assert_eq!(words, "the witnesses' time is ahead of this machine's clock");
+}
+
+#[test]
+fn a_log_that_goes_back_or_contradicts_itself_is_an_alert() {
+    let world = World::new();
+    let entries = ["one", "two", "three"].map(|name| recipe_entry(&recipe(name)));
+    show(&world, &entries[..2]);
+    quiet(&world, 0);
+    let state = world.read("monitor.json");
+    show(&world, &entries[..1]);
+    assert_eq!(alert(&quiet(&world, 1)), "the log has 1 entries, but had 2");
+    assert!(world.evidence(".").is_empty());
+
+    // The same size, and a larger one.
+    for fork in [vec![0, 2], vec![0, 2, 1]] {
+        let world = World::new();
+        show(&world, &entries[..2]);
+        quiet(&world, 0);
+        let state = world.read("monitor.json");
+        let fork: Vec<Entry> =
+            fork.into_iter().map(|index: usize| entries[index].clone()).collect();
+        show(&world, &fork);
+        let report = quiet(&world, 1);
+        let words = alert(&report);
+        assert_eq!(words, format!("the log contradicts itself: sizes 2 and {}", fork.len()));
+        assert_eq!(report["size"], fork.len());
+        assert!(check_proof(&world, &report).starts_with("Proved: the log key "));
+        assert_eq!(world.read("monitor.json"), state, "what was believed stays");
+    }
+
+    // The monitor goes on where it was.
+    assert_eq!(world.read("monitor.json"), state);
+    show(&world, &entries);
+    let news = texts(&quiet(&world, 0)["news"]);
+    assert!(news[0].starts_with("2: recipe three "), "{news:?}");
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_neither() {
+    let world = World::new();
+    let once = ["--no-served-keys"];
+    assert!(monitor(&world, &once).fails().contains("no such folder"));
+    show(&world, &[recipe_entry(&recipe("one"))]);
+    let loops = ["log", "monitor", "--trust", "trust.toml", "--state", "s", "--json"];
+    assert!(world.run(&loops).json(2)["error"].as_str().unwrap().contains("--once"));
+    world.write("monitor.json", "nonsense");
+    assert!(monitor(&world, &once).fails().contains("monitor.json is damaged"));
+    assert_eq!(world.read("monitor.json"), b"nonsense");
+
+    // Entries that do not belong to the checkpoint are not news, and nothing is kept.
+    let world = World::new();
+    show(&world, &[recipe_entry(&recipe("one"))]);
+    let bundle = "log/tile/entries/000.p/1";
+    let other = String::from_utf8_lossy(&world.read(bundle)).replace("one", "two");
+    world.write(bundle, other);
+    assert!(monitor(&world, &once).fails().contains("does not belong to the checkpoint"));
+    assert!(!world.path("monitor.json").exists());
+}
+
+/// The recipe with its aggregators at this address.
+fn at(url: &str, mut recipe: Recipe) -> Recipe {
+    recipe.parties.leader.url = format!("{url}/leader/");
+    recipe.parties.helper.url = format!("{url}/helper/");
+    recipe
+}
+
+#[test]
+fn served_keys_are_compared_with_logged_ones() {
+    let (url, requests) = serve(|line| {
+        let list = |seeds: &[u64]| {
+            let configs = seeds.iter().map(|seed| hpke(*seed)).collect();
+            (200, HpkeConfigList::new(configs).unwrap().to_bytes())
+        };
+        match line {
+            // Of the set before the newest, which is still in force.
+            _ if line.starts_with("GET /leader/hpke_config ") => list(&[5]),
+            _ if line.starts_with("GET /helper/hpke_config ") => list(&[7, 66]),
+            _ => (404, Vec::new()),
+        }
+    });
+    let world = World::new();
+    let [leader, helper] = key_sets();
+    let newer = key_set(&key("leader.example"), 6);
+    let mut entries = vec![leader, helper, newer, recipe_entry(&at(&url, recipe("one")))];
+    show(&world, &entries);
+    let report = monitor(&world, &["--json"]).json(1);
+    let words = alert(&report);
+    let expected =
+        format!("helper.example at {url}/helper/ serves key 66, which it has not logged");
+    assert_eq!(words, expected);
+    assert_eq!(requests.lock().unwrap().len(), 2);
+    // It is an alert as long as it is so.
+    assert_eq!(alert(&monitor(&world, &["--json"]).json(1)), expected);
+    assert_eq!(quiet(&world, 0)["alerts"], json!([]));
+
+    // Who does not answer is told, but is no alert.
+    world.write(
+        "monitor.json",
+        "{\"size\":0,\"checkpoint\":null,\"recipes\":{},\"newest\":{},\"key_sets\":{}}",
+    );
+    entries[3] = recipe_entry(&at(&format!("{url}/nowhere"), recipe("one")));
+    show(&world, &entries);
+    let news = texts(&monitor(&world, &["--json"]).json(0)["news"]);
+    assert!(
+        news.contains(&"leader.example: keys not compared: it answers 404".to_owned()),
+        "{news:?}"
+    );
+
+    // Keys that nobody logged.
+    let world = World::new();
+    show(&world, &[recipe_entry(&at(&url, recipe("one")))]);
+    let alerts = texts(&monitor(&world, &["--json"]).json(1)["alerts"]);
+    assert_eq!(alerts.len(), 2);
+    assert!(
+        alerts[0].ends_with("serves keys, but has logged none that are in force"),
+        "{alerts:?}"
+    );
+}
