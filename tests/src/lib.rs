@@ -3,8 +3,8 @@
 //!
 //! [`process`] finds and starts the binary, [`pair`] runs a leader and a helper, [`task`] reads what
 //! `sotto task new` wrote, [`cli`] uploads and collects through the binary, [`devices`] upload from this
-//! process, [`http`] is the plainest possible client. [`crash`] is the
-//! crash campaign, of which the tests run a slice.
+//! process, [`http`] is the plainest possible client, [`world`] adds a log, its witnesses and whole devices. [`crash`] is
+//! the crash campaign, of which the tests run a slice.
 
 pub mod cli;
 pub mod crash;
@@ -14,3 +14,4 @@ pub mod log;
 pub mod pair;
 pub mod process;
 pub mod task;
+pub mod world;

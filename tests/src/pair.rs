@@ -160,6 +160,13 @@ impl Aggregator {
         Ok(())
     }
 
+    /// Lists an HPKE key file before those that it has, for the next start.
+    pub fn hpke_keys_first(&mut self, file: &str) -> Result<()> {
+        let keys = self.settings.entry("hpke_keys").or_insert(Value::Array(Vec::new()));
+        keys.as_array_mut().context("hpke_keys")?.insert(0, file.into());
+        Ok(())
+    }
+
     /// Starts it and waits until it serves.
     pub fn start(&mut self) -> Result<()> {
         self.spawn()?;

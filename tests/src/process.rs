@@ -157,16 +157,21 @@ impl Drop for Process {
 /// A port of the loopback interface that nobody listens on, below the range that the system gives to
 /// outgoing connections: a killed server must find its port free again.
 pub fn free_port() -> Result<u16> {
+    free_ports(1)
+}
+
+/// The first of `count` neighbouring ports of that kind.
+pub fn free_ports(count: u16) -> Result<u16> {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 20_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Programs that run at the same time begin at different places.
     let begin = (std::process::id() as u16).wrapping_mul(97) % COUNT;
     for _ in 0..COUNT {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST + (begin + step % COUNT) % COUNT;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
+        let step = NEXT.fetch_add(count, Ordering::Relaxed);
+        let first = FIRST + (begin + step % COUNT) % COUNT;
+        if (first..first + count).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+            return Ok(first);
         }
     }
     bail!("no free port")

@@ -88,6 +88,15 @@ fn publish(
                 writeln!(out, "fork {halt}")?;
                 bail!("{halt}");
             }
+            // The witness is honest and asked by nobody else: what it claims is so.
+            Next::Inspect(claim) => {
+                writeln!(out, "fork {claim}")?;
+                bail!("{claim}");
+            }
+            Next::Disputed(dispute) => {
+                writeln!(out, "fork {dispute}")?;
+                bail!("{dispute}");
+            }
             Next::Without(reason) => bail!("status {status}: {reason}"),
         }
     }

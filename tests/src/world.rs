@@ -1,0 +1,296 @@
+//! Everybody whom a recipe needs, as processes of the binary: a log, its witnesses, leader and helper, and devices that
+//! run one pass each. Keys, policy, trust file and configurations are made by the same commands that people type.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::pair::{Aggregator, Pair};
+use crate::process::{Process, free_port, shown, sotto};
+
+/// Longer than anything here takes, also on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const WITNESSES: [&str; 3] = ["alpha", "beta", "gamma"];
+
+/// All parties, in one temporary folder. Dropping it kills the processes.
+#[derive(Debug)]
+pub struct World {
+    /// Leader and helper; they answer recipes of the log only.
+    pub pair: Pair,
+    /// The log.
+    pub log: Service,
+    /// Alpha, beta and gamma: two of them are a quorum.
+    pub witnesses: Vec<Service>,
+}
+
+impl World {
+    /// Makes all keys and files. Nothing runs yet.
+    pub fn new() -> Result<Self> {
+        let pair = Pair::new()?;
+        let folder = pair.folder().to_path_buf();
+        let log = Service::new(&folder, "log", "log")?;
+        let witnesses: Result<Vec<_>> =
+            WITNESSES.iter().map(|name| Service::new(&folder, name, "witness")).collect();
+        let mut world = Self { pair, log, witnesses: witnesses? };
+        world.make_keys()?;
+        world.make_log_files()?;
+        world.make_trust_file()?;
+        world.configure_aggregators()?;
+        Ok(world)
+    }
+
+    /// Starts everybody, and waits until they serve.
+    pub fn start(&mut self) -> Result<()> {
+        for witness in &mut self.witnesses {
+            witness.start()?;
+        }
+        self.log.start()?;
+        self.pair.start()
+    }
+
+    /// A file of the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.pair.folder().join(name)
+    }
+
+    /// Runs a command of the binary in the folder.
+    pub fn run(&self, arguments: &[&str]) -> Result<Output> {
+        let mut command = Command::new(sotto()?);
+        command.args(arguments).current_dir(self.pair.folder()).stdin(Stdio::null());
+        command.output().context("cannot start sotto")
+    }
+
+    /// Runs a command that must succeed, and reads its one JSON value.
+    pub fn run_json(&self, arguments: &[&str]) -> Result<Value> {
+        let output = self.run(&[&["--json"], arguments].concat())?;
+        if !output.status.success() {
+            bail!("sotto {arguments:?} failed ({}): {}", output.status, shown(&output));
+        }
+        serde_json::from_slice(&output.stdout).with_context(|| shown(&output))
+    }
+
+    /// The exit code of a command, and all that it printed.
+    pub fn exit_code(&self, arguments: &[&str]) -> Result<(Option<i32>, String)> {
+        let output = self.run(arguments)?;
+        Ok((output.status.code(), shown(&output)))
+    }
+
+    /// Makes an HPKE key for an aggregator and lists it before those that it has, for the next start.
+    pub fn add_hpke_key(&mut self, operator: &str, id: u8) -> Result<String> {
+        let file = format!("{operator}-hpke-{id}.toml");
+        self.run_json(&["keys", "new", "--id", &id.to_string(), "--out", &file])?;
+        let aggregator = self.aggregator(operator);
+        aggregator.hpke_keys_first(&file)?;
+        Ok(file)
+    }
+
+    /// Publishes the next key set of an operator, the preferred key first.
+    pub fn publish_keys(&self, operator: &str, files: &[&str]) -> Result<Value> {
+        let signer = format!("{operator}.key");
+        // With the trust file: in force at once, because this one asks for no age.
+        let mut arguments = vec!["keys", "publish", "--signer", &signer, "--trust", "trust.toml"];
+        arguments.extend(files.iter().flat_map(|file| ["--hpke-key", file]));
+        self.run_json(&arguments)
+    }
+
+    /// Writes and publishes a histogram `minutes -> short, middle, long` that everybody answers, practically without
+    /// noise: rate 1, and a local epsilon so large that the value is kept.
+    pub fn publish_recipe(&self, name: &str, devices: u64) -> Result<Value> {
+        let (leader, helper) = (self.pair.leader.url.clone(), self.pair.helper.url.clone());
+        let (count, opens) = (devices.to_string(), opens()?.to_string());
+        let mut arguments = vec!["recipe", "new", name, "--purpose", "How long do people commute?"];
+        arguments.extend(["--attribute", "minutes:int", "--labels", "short,middle,long"]);
+        arguments.extend(["--mapping", "minutes < 15 ? 0 : minutes < 45 ? 1 : 2"]);
+        arguments.extend(["--population", &count, "--min-batch", &count, "--rate", "1"]);
+        arguments.extend(["--epsilon0", "30", "--opens", &opens]);
+        arguments.extend(["--leader-operator", "leader.example", "--leader-url", &leader]);
+        arguments.extend(["--helper-operator", "helper.example", "--helper-url", &helper]);
+        arguments.extend(["--collector-key", "collector.toml", "--log-origin", "log.example"]);
+        self.run_json(&arguments)?;
+        let (file, log) = (format!("{name}.toml"), self.log.url());
+        self.run_json(&["recipe", "publish", &file, "--signer", "author.key", "--log", &log])
+    }
+
+    /// One pass of a device with these minutes. A name that comes again is the same device.
+    pub fn device(&self, name: &str, minutes: u64) -> Result<Value> {
+        let (state, attributes) = (format!("{name}.json"), format!("{name}.attributes.toml"));
+        fs::write(self.path(&attributes), format!("minutes = {minutes}\n"))?;
+        let mut arguments = vec!["device", "run", "--once", "--trust", "trust.toml"];
+        arguments.extend(["--state", &state, "--attributes", &attributes]);
+        self.run_json(&arguments)
+    }
+
+    /// Collects all that a recipe has brought so far.
+    pub fn collect(&self, name: &str) -> Result<Value> {
+        let recipe = self.run_json(&["recipe", "show", &format!("{name}.recipe")])?;
+        let when = &recipe["when"];
+        let time = |key: &str| when[key].as_u64().with_context(|| recipe.to_string());
+        let (opens, closes) = (time("opens")?, time("closes")?);
+        let (start, length) = (opens.to_string(), (closes - opens).to_string());
+        let file = format!("{name}.recipe");
+        let mut arguments = vec!["collect", "--recipe", &file, "--token-file", "collector.token"];
+        arguments.extend(["--collector-key", "collector.toml", "--deadline", "60"]);
+        arguments.extend(["--interval", &start, &length]);
+        self.run_json(&arguments)
+    }
+
+    /// Waits until a number of an aggregator's `/metrics` is at least this.
+    pub fn wait_for(&self, aggregator: &Aggregator, metric: &str, value: f64) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while aggregator.metric(metric)? < value {
+            if Instant::now() > deadline {
+                bail!("{metric} stays below {value}: {}", aggregator.log_text());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// `leader` or `helper`.
+    pub fn aggregator(&mut self, operator: &str) -> &mut Aggregator {
+        match operator {
+            "leader" => &mut self.pair.leader,
+            _ => &mut self.pair.helper,
+        }
+    }
+
+    fn make_keys(&self) -> Result<()> {
+        for name in ["author", "leader", "helper", "log"].iter().chain(&WITNESSES) {
+            let (name, out) = (format!("{name}.example"), format!("{name}.key"));
+            let made = self.run_json(&["keys", "signer", "--name", &name, "--out", &out])?;
+            fs::write(self.path(&format!("{out}.json")), made.to_string())?;
+        }
+        self.run_json(&["keys", "new", "--id", "9", "--out", "collector.toml"])?;
+        Ok(())
+    }
+
+    /// The public line of a signer.
+    fn public(&self, name: &str, line: &str) -> Result<String> {
+        let text = fs::read(self.path(&format!("{name}.key.json")))?;
+        let made: Value = serde_json::from_slice(&text)?;
+        Ok(made[line].as_str().context("keys signer prints both lines")?.to_owned())
+    }
+
+    fn make_log_files(&self) -> Result<()> {
+        let log = self.public("log", "verifier")?;
+        let mut policy = format!("log {log} {}\n", self.log.url());
+        for witness in &self.witnesses {
+            let name = witness.name;
+            witness.write_config(&format!("key = \"{name}.key\"\nlogs = [\"{log}\"]\n"))?;
+            let cosigner = self.public(name, "cosigner")?;
+            policy += &format!("witness {name} {cosigner} {}\n", witness.url());
+        }
+        policy += "group most 2 alpha beta gamma\nquorum most\n";
+        fs::write(self.path("policy"), &policy)?;
+        let keys: Result<Vec<_>> = ["author", "leader", "helper"]
+            .iter()
+            .map(|name| self.public(name, "verifier"))
+            .collect();
+        let keys = serde_json::to_string(&keys?)?;
+        self.log.write_config(&format!(
+            "key = \"log.key\"\nsubmitters = {keys}\nbatch_delay_ms = 5\npolicy = \"\"\"\n{policy}\"\"\"\n"
+        ))
+    }
+
+    fn make_trust_file(&self) -> Result<()> {
+        let policy = fs::read_to_string(self.path("policy"))?;
+        let (leader, helper) =
+            (self.public("leader", "verifier")?, self.public("helper", "verifier")?);
+        let text = format!(
+            "policy = \"\"\"\n{policy}\"\"\"\ninsecure_no_min_age = true\ninsecure_fresh_start = true\n\
+             insecure_direct = true\n[[operators]]\nkey = \"{leader}\"\n[[operators]]\nkey = \"{helper}\"\n\
+             [floors]\nmin_batch = 2\nmin_population = 2\n[budget]\nepsilon = 100.0\n"
+        );
+        Ok(fs::write(self.path("trust.toml"), text)?)
+    }
+
+    fn configure_aggregators(&mut self) -> Result<()> {
+        let author = self.public("author", "verifier")?;
+        // Secrets of a test: what they are does not matter, only who holds them.
+        let (verify_key, leader_token) =
+            ("BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ", "leaders-token-0123");
+        let collector_token = "collectors-token-0123";
+        fs::write(self.path("collector.token"), collector_token)?;
+        for operator in ["leader", "helper"] {
+            let token = match operator {
+                "leader" => format!("collector_authentication_token = \"{collector_token}\"\n"),
+                _ => String::new(),
+            };
+            let aggregator = self.aggregator(operator);
+            let url = aggregator.url.clone();
+            aggregator.configure(&format!(
+                "public_url = \"{url}\"\ninsecure_plain_tasks = false\n[jobs]\n[recipes]\ntrust = \"trust.toml\"\n\
+                 operator = \"{operator}.example\"\nverify_key_init = \"{verify_key}\"\n\
+                 leader_authentication_token = \"{leader_token}\"\npoll_s = 1\n\
+                 [[recipes.authors]]\nkey = \"{author}\"\n{token}"
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+/// The hour before this one: reports made now, and a little later, are in the recipe's time.
+fn opens() -> Result<u64> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    Ok(now / 3_600 * 3_600 - 3_600)
+}
+
+/// A log or a witness: its configuration, and its process while it runs.
+#[derive(Debug)]
+pub struct Service {
+    name: &'static str,
+    role: &'static str,
+    folder: PathBuf,
+    listen: SocketAddr,
+    process: Option<Process>,
+}
+
+impl Service {
+    fn new(folder: &Path, name: &'static str, role: &'static str) -> Result<Self> {
+        let listen = (Ipv4Addr::LOCALHOST, free_port()?).into();
+        Ok(Self { name, role, folder: folder.to_path_buf(), listen, process: None })
+    }
+
+    /// Where it is reached.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.listen)
+    }
+
+    /// Starts it and waits until it serves.
+    pub fn start(&mut self) -> Result<()> {
+        let place = |ending: &str| self.folder.join(format!("{}.{ending}", self.name));
+        let (config, ready, log) = (place("toml"), place("ready"), place("log"));
+        let _ = fs::remove_file(&ready);
+        let mut arguments = vec!["serve".into(), self.role.into()];
+        arguments.extend(["--config".into(), config.into_os_string()]);
+        arguments.extend(["--ready-file".into(), ready.clone().into_os_string()]);
+        let mut process = Process::start(arguments, &log, "info")?;
+        let deadline = Instant::now() + PATIENCE;
+        while !ready.exists() {
+            if !process.is_running()? || Instant::now() > deadline {
+                bail!("{} did not start: {}", self.name, fs::read_to_string(&log)?);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.take().with_context(|| format!("{} does not run", self.name))?.kill()
+    }
+
+    fn write_config(&self, settings: &str) -> Result<()> {
+        let (name, listen) = (self.name, self.listen);
+        let head = format!("listen = \"{listen}\"\ndata_dir = \"{name}-data\"\n");
+        Ok(fs::write(self.folder.join(format!("{name}.toml")), head + settings)?)
+    }
+}
