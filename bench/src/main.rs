@@ -1,10 +1,12 @@
-//! Benchmarks: `cargo xtask bench aggregate | scale | account`.
+//! Benchmarks: `cargo xtask bench aggregate | scale | account | device`.
 //!
 //! The first two run the binary `sotto`: [`setup`] keeps tasks and prepared reports from run to run, [`run`] measures one run, [`floor`]
-//! what the cryptography alone costs, [`table`] prints. [`account`] runs the privacy accountant beside its peer.
+//! what the cryptography alone costs, [`table`] prints. [`account`] runs the privacy accountant beside its peer,
+//! [`device`] the checks of a device beside their floor.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
 
 mod account;
+mod device;
 mod floor;
 mod load;
 mod prepare;
@@ -59,6 +61,11 @@ enum Benchmark {
         #[command(flatten)]
         options: account::Options,
     },
+    /// What checking a recipe and its proofs costs a device.
+    Device {
+        #[command(flatten)]
+        options: device::Options,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -78,6 +85,7 @@ fn main() -> Result<()> {
         }
         Benchmark::Scale { options, reports } => scale(options, &reports, counted()?.as_ref()),
         Benchmark::Account { options } => account::run(&options),
+        Benchmark::Device { options } => device::run(&options),
     }
 }
 
