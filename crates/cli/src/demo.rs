@@ -4,6 +4,7 @@
 //! loopback ports, with their files in a temporary folder. No configuration, no network.
 
 mod chart;
+mod collecting;
 mod exact;
 mod result;
 mod sampled;

@@ -7,30 +7,25 @@ mod parties;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use sotto_client::{Collected, Collector, Device, UploadOutcome};
+use sotto_client::{Collected, Device, UploadOutcome};
 use sotto_protocol::Moment;
 use sotto_vdaf::Measurement;
-use sotto_wire::{Interval, Query};
 
 use self::parties::Parties;
 use super::Plan;
-use super::result::{DemoBatch, DemoBucket, DemoInterval, DemoReports, DemoResult};
+use super::collecting::{batch, collect, wait_until_summed};
+use super::result::{DemoBucket, DemoReports, DemoResult};
 use super::story::Story;
 use crate::output::Output;
-use crate::random;
 use crate::time_text::now;
 use crate::workers::{lock, work};
 
 /// Devices that talk to the leader at the same time.
 const DEVICES_AT_ONCE: usize = 16;
-
-/// How long the servers may make no progress before the demo gives up. Far beyond what any machine
-/// needs, so that load alone never ends it.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 const CAVEATS: &[&str] = &[
     "The counts are exact. No noise hides a device that is alone with its word.",
@@ -54,8 +49,11 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
     // One moment for all, so that the hour does not turn between two devices.
     let moment = now()?;
     let uploads = upload(plan, &parties, moment, output)?;
-    wait_until_summed(&parties, &uploads, output)?;
-    let collected = collect(&parties, moment, output)?;
+    wait_until_summed(uploads.accepted, output, || {
+        let counters = parties.leader_counters()?;
+        Ok(counters.aggregated + counters.rejections.total())
+    })?;
+    let collected = collect(&parties.collector()?, moment, output)?;
     let mut rejected = uploads.rejected;
     for (reason, count) in parties.leader_counters()?.rejections.iter() {
         *rejected.entry(reason.name().to_owned()).or_default() += count;
@@ -64,7 +62,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         devices: plan.held.len() as u64,
         participated: plan.held.len() as u64,
         min_batch: plan.min_batch_size,
-        batches: vec![batch(&parties, &collected)],
+        batches: vec![batch(parties.task(), &collected)],
         buckets: buckets(plan, &collected)?,
         reports: DemoReports { accepted: collected.collection.report_count, rejected },
         privacy: None,
@@ -99,46 +97,6 @@ fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Re
     .context("the devices could not upload")?;
     bar.finish();
     Ok(uploads.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
-}
-
-/// Shows how leader and helper work through the reports.
-fn wait_until_summed(parties: &Parties, uploads: &Uploads, output: &Output) -> Result<()> {
-    let bar = output.bar("summed", uploads.accepted);
-    let (mut done, mut since) = (0, Instant::now());
-    while done < uploads.accepted {
-        let counters = parties.leader_counters()?;
-        let now_done = counters.aggregated + counters.rejections.total();
-        if now_done > done {
-            (done, since) = (now_done, Instant::now());
-            bar.set_position(done);
-        }
-        ensure!(since.elapsed() < PATIENCE, "the aggregation makes no progress");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    bar.finish();
-    Ok(())
-}
-
-/// The collector asks for the one unit of time in which all reports are.
-fn collect(parties: &Parties, moment: Moment, output: &Output) -> Result<Collected> {
-    let collector: Collector = parties.collector()?;
-    let query = Query::TimeInterval(Interval::bucket(parties.task().time(moment))?);
-    let spinner = output.spinner("collecting");
-    let collected = collector.collect(&query, PATIENCE, &mut |_| (), &mut random::system());
-    spinner.finish_and_clear();
-    collected.context("the collector got no result")
-}
-
-fn batch(parties: &Parties, collected: &Collected) -> DemoBatch {
-    let precision = parties.task().configuration().time_precision();
-    let interval = collected.collection.interval;
-    DemoBatch {
-        interval: DemoInterval {
-            start: interval.start().start_seconds(precision),
-            duration: interval.duration().as_seconds(precision),
-        },
-        count: collected.collection.report_count,
-    }
 }
 
 fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<DemoBucket>> {

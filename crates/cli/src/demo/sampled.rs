@@ -7,25 +7,21 @@ mod fleet;
 mod parties;
 mod recipe;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
 use sotto_client::Collected;
 use sotto_protocol::recipe::{Assessment, estimates, show_micro};
-use sotto_wire::{Interval, Query};
 
 use self::fleet::Turnout;
 use self::parties::Parties;
 use super::Plan;
-use super::result::{DemoBatch, DemoBucket, DemoInterval, DemoPrivacy, DemoReports, DemoResult};
+use super::collecting::{batch, collect, wait_until_summed};
+use super::result::{DemoBucket, DemoPrivacy, DemoReports, DemoResult};
 use super::story::Story;
 use crate::output::Output;
-use crate::random;
 use crate::time_text::now;
-
-/// How long the servers may make no progress before the demo gives up.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Intervals hold with this probability.
 const LEVEL: f64 = 0.95;
@@ -51,13 +47,13 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
          30,000 runs); run it again",
         plan.min_batch_size
     );
-    wait_until_summed(&parties, accepted, output)?;
-    let collected = collect(&parties, moment, output)?;
+    wait_until_summed(accepted, output, || parties.summed())?;
+    let collected = collect(&parties.collector()?, moment, output)?;
     let result = DemoResult {
         devices: plan.held.len() as u64,
         participated: accepted,
         min_batch: plan.min_batch_size,
-        batches: vec![batch(&parties, &collected)],
+        batches: vec![batch(parties.assessment().task(), &collected)],
         buckets: buckets(plan, parties.assessment(), &collected)?,
         reports: DemoReports {
             accepted: collected.collection.report_count,
@@ -69,49 +65,6 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
     let story = Story { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
     parties.stop();
     Ok((result, story))
-}
-
-/// Shows how leader and helper work through the reports.
-fn wait_until_summed(parties: &Parties, accepted: u64, output: &Output) -> Result<()> {
-    let bar = output.bar("summed", accepted);
-    let (mut done, mut since) = (0, Instant::now());
-    while done < accepted {
-        let now_done = parties.summed()?;
-        if now_done > done {
-            (done, since) = (now_done, Instant::now());
-            bar.set_position(done);
-        }
-        ensure!(since.elapsed() < PATIENCE, "the aggregation makes no progress");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    bar.finish();
-    Ok(())
-}
-
-/// The collector asks for the one unit of time in which all reports are.
-fn collect(
-    parties: &Parties,
-    moment: sotto_protocol::Moment,
-    output: &Output,
-) -> Result<Collected> {
-    let query = Query::TimeInterval(Interval::bucket(parties.assessment().task().time(moment))?);
-    let spinner = output.spinner("collecting");
-    let collected =
-        parties.collector()?.collect(&query, PATIENCE, &mut |_| (), &mut random::system());
-    spinner.finish_and_clear();
-    collected.context("the collector got no result")
-}
-
-fn batch(parties: &Parties, collected: &Collected) -> DemoBatch {
-    let precision = parties.assessment().task().configuration().time_precision();
-    let interval = collected.collection.interval;
-    DemoBatch {
-        interval: DemoInterval {
-            start: interval.start().start_seconds(precision),
-            duration: interval.duration().as_seconds(precision),
-        },
-        count: collected.collection.report_count,
-    }
 }
 
 /// Debiases the counts: estimates over all devices, with what noise and sampling leave open.

@@ -1,0 +1,59 @@
+//! What both demos do once the reports are in.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use sotto_client::{Collected, Collector};
+use sotto_protocol::{Moment, Task};
+use sotto_wire::{Interval, Query};
+
+use super::result::{DemoBatch, DemoInterval};
+use crate::output::Output;
+use crate::random;
+
+/// How long the servers may make no progress before the demo gives up. Far beyond what any machine
+/// needs, so that load alone never ends it.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Shows how leader and helper work through the reports; `summed` tells how many they are done with.
+pub(super) fn wait_until_summed(
+    total: u64,
+    output: &Output,
+    summed: impl Fn() -> Result<u64>,
+) -> Result<()> {
+    let bar = output.bar("summed", total);
+    let (mut done, mut since) = (0, Instant::now());
+    while done < total {
+        let now_done = summed()?;
+        if now_done > done {
+            (done, since) = (now_done, Instant::now());
+            bar.set_position(done);
+        }
+        ensure!(since.elapsed() < PATIENCE, "the aggregation makes no progress");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bar.finish();
+    Ok(())
+}
+
+/// The collector asks for the one unit of time in which all reports are.
+pub(super) fn collect(collector: &Collector, moment: Moment, output: &Output) -> Result<Collected> {
+    let query = Query::TimeInterval(Interval::bucket(collector.task().time(moment))?);
+    let spinner = output.spinner("collecting");
+    let collected = collector.collect(&query, PATIENCE, &mut |_| (), &mut random::system());
+    spinner.finish_and_clear();
+    collected.context("the collector got no result")
+}
+
+/// The batch, as the result names it.
+pub(super) fn batch(task: &Task, collected: &Collected) -> DemoBatch {
+    let precision = task.configuration().time_precision();
+    let interval = collected.collection.interval;
+    DemoBatch {
+        interval: DemoInterval {
+            start: interval.start().start_seconds(precision),
+            duration: interval.duration().as_seconds(precision),
+        },
+        count: collected.collection.report_count,
+    }
+}
