@@ -43,8 +43,8 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
     let accepted = turnout.accepted as u64;
     ensure!(
         accepted >= plan.min_batch_size,
-        "{accepted} devices took part, {} are needed: nothing is released (this happens once in about \
-         30,000 runs); run it again",
+        "{accepted} devices took part, {} are needed: nothing is released (this happens less than once in \
+         ten million runs); run it again",
         plan.min_batch_size
     );
     wait_until_summed(accepted, output, || parties.summed())?;

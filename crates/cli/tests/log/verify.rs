@@ -331,3 +331,33 @@ fn the_remembered_checkpoint_only_moves_forward() {
     assert!(verify(&world, &["--remember", "elsewhere"]).fails().contains("is damaged"));
     assert_eq!(fs::read(&file).unwrap(), b"nonsense");
 }
+
+#[test]
+fn an_old_checkpoint_that_is_shown_again_is_not_the_newest() {
+    let (world, _) = two();
+    let before = world.read(&format!("{LOG}/checkpoint"));
+    let mut log = world.log();
+    publish(&mut log, &[recipe_entry(&recipe("three"))]);
+    verify(&world, &["--log", LOG]).says(0);
+    assert_eq!(remembered(&world).size, 3);
+    world.write(&format!("{LOG}/checkpoint"), before);
+    let (verdict, words) =
+        finding(&verify(&world, &["--log", LOG, "--json"]).json(2), "consistent");
+    assert_eq!(
+        (verdict.as_str(), words.as_str()),
+        ("unknown", "the log shows 2 entries, but had 3")
+    );
+    assert_eq!(remembered(&world).size, 3);
+}
+
+#[test]
+fn a_fetched_checkpoint_with_a_wrong_bit_proves_nothing() {
+    let (world, _) = two();
+    let path = format!("{LOG}/checkpoint");
+    let note = Note::parse(&world.read(&path)).unwrap();
+    for signature in note.signatures() {
+        world.write(&path, spoiled(&note, signature.name.as_str()).to_bytes());
+        let found = verify(&world, &["--log", LOG, "--json"]).json(2);
+        assert!(world.evidence(".").is_empty(), "{found}");
+    }
+}

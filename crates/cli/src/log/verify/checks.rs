@@ -44,7 +44,9 @@ pub(super) fn verify(
         let words = format!("the recipe is for the log {}: devices look there", recipe.parties.log);
         findings.add("place", Verdict::Unknown, words);
     }
-    if log_and_witnesses(&new.note, policy, &mut findings) {
+    // A file that was fetched may have been changed on the way: that proves nothing about anybody.
+    let broken = if subject.fetch.is_some() { Verdict::Unknown } else { Verdict::Bad };
+    if log_and_witnesses(&new.note, policy, broken, &mut findings) {
         match memory {
             Some(memory) => {
                 evidence.extend(history(subject, &new, policy, memory, &mut findings)?);
@@ -77,11 +79,16 @@ fn included(subject: &Subject, new: &SignedTree, findings: &mut Findings) {
     }
 }
 
-/// Whether the checkpoint is one that the policy believes.
-fn log_and_witnesses(note: &Note, policy: &TlogPolicy, findings: &mut Findings) -> bool {
+/// Whether the checkpoint is one that the policy believes. `broken`: what a signature that does not verify means.
+fn log_and_witnesses(
+    note: &Note,
+    policy: &TlogPolicy,
+    broken: Verdict,
+    findings: &mut Findings,
+) -> bool {
     let origin = note.text().lines().next().unwrap_or_default();
     if let Err(error) = note::verify_log(note, policy) {
-        let verdict = if error == NoteError::Bad { Verdict::Bad } else { Verdict::Unknown };
+        let verdict = if error == NoteError::Bad { broken } else { Verdict::Unknown };
         findings.add("log", verdict, format!("{origin}: {error}"));
         return false;
     }
@@ -107,7 +114,7 @@ fn log_and_witnesses(note: &Note, policy: &TlogPolicy, findings: &mut Findings) 
             (Verdict::Ok, format!("{words}; public since {by} at the latest"))
         }
         Err(NoteError::NoTime) => (Verdict::Unknown, "the policy asks for no witness".to_owned()),
-        Err(NoteError::Bad) => (Verdict::Bad, format!("{words}; a cosignature is not valid")),
+        Err(NoteError::Bad) => (broken, format!("{words}; a cosignature is not valid")),
         Err(error) => (Verdict::Unknown, format!("{words}: {error}")),
     };
     findings.add("witnessed", verdict, words);
@@ -139,6 +146,12 @@ fn history(
         }
     };
     match fork::compare(fetch, policy, &old, new) {
+        // Nobody contradicts himself, but whoever is shown an old tree is not shown what is new in it.
+        Compared::Agree if is < was => {
+            let words = format!("the log shows {is} entries, but had {was}");
+            findings.add("consistent", Verdict::Unknown, words);
+            Ok(None)
+        }
         Compared::Agree => {
             findings.add("consistent", Verdict::Ok, format!("with size {was}, seen before"));
             if is > was {
