@@ -128,6 +128,17 @@ fn a_proof_that_cannot_be_written_does_not_hide_what_it_proves() {
 }
 
 #[test]
+fn key_sets_that_follow_each_other_too_fast_are_alerts() {
+    let world = World::new();
+    world.trust(|file| file.insecure_no_min_age = false);
+    let operator = key("leader.example");
+    show(&world, &[key_set(&operator, 5), key_set(&operator, 6)]);
+    let words = alert(&quiet(&world, 1));
+    let begins = "it begins less than 86400 s after key set 5: devices pass it over";
+    assert_eq!(words, format!("1: key set 6 of leader.example: {begins}"));
+}
+
+#[test]
 fn key_sets_that_go_back_or_are_foreign_are_alerts() {
     let world = World::new();
     let operator = key("leader.example");

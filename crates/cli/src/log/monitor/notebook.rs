@@ -186,6 +186,14 @@ impl Notebook {
             report.alert(format!("{head}: key set {} was there before", last.seq), None);
             return;
         }
+        let spacing = trust.min_key_set_spacing_s();
+        if let Some(last) = sets.last()
+            && set.not_before < last.not_before.saturating_add(spacing)
+        {
+            let words = format!("it begins less than {spacing} s after key set {}", last.seq);
+            report.alert(format!("{head}: {words}: devices pass it over"), None);
+            return;
+        }
         sets.retain(|old| old.not_after > set.not_before);
         sets.push(set.clone());
     }
