@@ -327,11 +327,6 @@ impl Trust {
             .map(|(_, url)| url.as_str())
     }
 
-    /// Whether recipes without a claim are answered.
-    pub fn insecure_exact(&self) -> bool {
-        self.insecure_exact
-    }
-
     /// Whether reports go to the leader directly.
     pub fn insecure_direct(&self) -> bool {
         self.insecure_direct
