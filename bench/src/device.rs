@@ -6,7 +6,6 @@
 mod world;
 
 use std::hint::black_box;
-use std::time::Instant;
 
 use anyhow::Result;
 use serde_json::json;
@@ -17,6 +16,7 @@ use sotto_protocol::recipe::Assessment;
 use sotto_wire::{Entry, TlogProof};
 
 use self::world::World;
+use crate::turns::least;
 
 /// How the benchmark is run.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn proof(world: &World, times: usize) -> Result<Line> {
     let bytes = world.offer.recipe.first.to_bytes();
     let leaf = merkle::leaf_hash(&world.offer.recipe.entry);
-    let whole = || -> Result<()> {
+    let mut whole = || -> Result<()> {
         let proof = TlogProof::parse(&bytes)?;
         black_box(note::verify_proof(&leaf, &proof, world.trust.policy())?);
         Ok(())
@@ -75,13 +75,13 @@ fn proof(world: &World, times: usize) -> Result<Line> {
     let entry = Entry::parse(&world.offer.recipe.entry)?;
     let author = entry.recipe().map(|recipe| recipe.author.verifier());
     let author = author.ok_or_else(|| anyhow::anyhow!("a recipe"))?;
-    let bare = || -> Result<()> {
+    let mut bare = || -> Result<()> {
         for _ in 0..4 {
             black_box(note::verify(entry.note(), &author)?);
         }
         Ok(())
     };
-    let (ours_s, floor_s) = by_turns(times, whole, bare)?;
+    let [ours_s, floor_s] = least(times, [&mut whole, &mut bare])?;
     Ok(Line {
         name: "proof bundle, 20 hashes, 4 signatures",
         ours_s,
@@ -95,7 +95,7 @@ fn admission(world: &World, times: usize) -> Result<Line> {
     let recipe = entry.recipe().cloned().ok_or_else(|| anyhow::anyhow!("a recipe"))?;
     let mut library = Library::default();
     library.admit(&world.offer, &world.view, &world.trust)?;
-    let first = || -> Result<()> {
+    let mut first = || -> Result<()> {
         black_box(Assessment::new(recipe.clone())?);
         Ok(())
     };
@@ -103,7 +103,7 @@ fn admission(world: &World, times: usize) -> Result<Line> {
         black_box(library.admit(&world.offer, &world.view, &world.trust)?);
         Ok(())
     };
-    let (ours_s, floor_s) = by_turns(times, first, &mut known)?;
+    let [ours_s, floor_s] = least(times, [&mut first, &mut known])?;
     Ok(Line {
         name: "a new recipe: task, expressions, epsilon",
         ours_s,
@@ -121,39 +121,21 @@ fn consideration(world: &World, times: usize) -> Result<Line> {
     if let Some(seen) = seen {
         state.commit(seen)?;
     }
-    let ours = || -> Result<()> {
+    let mut ours = || -> Result<()> {
         let considered =
             consider(state.state(), &admitted, &world.view, &world.trust, &host, world.now)?;
         black_box(&considered.change);
         Ok(())
     };
     let note = world.checkpoint.to_bytes();
-    let open = || -> Result<()> {
+    let mut open = || -> Result<()> {
         black_box(View::open(&note, &world.trust)?);
         Ok(())
     };
-    let (ours_s, floor_s) = by_turns(times, ours, open)?;
+    let [ours_s, floor_s] = least(times, [&mut ours, &mut open])?;
     Ok(Line {
         name: "one device considers a recipe",
         ours_s,
         floor: Some(("opening a checkpoint", floor_s)),
     })
-}
-
-/// The best time of each, measured by turns.
-fn by_turns(
-    times: usize,
-    mut one: impl FnMut() -> Result<()>,
-    mut other: impl FnMut() -> Result<()>,
-) -> Result<(f64, f64)> {
-    let (mut best_one, mut best_other) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..times {
-        let start = Instant::now();
-        one()?;
-        best_one = best_one.min(start.elapsed().as_secs_f64());
-        let start = Instant::now();
-        other()?;
-        best_other = best_other.min(start.elapsed().as_secs_f64());
-    }
-    Ok((best_one, best_other))
 }

@@ -1,11 +1,12 @@
-//! Benchmarks: `cargo xtask bench aggregate | scale | account | device`.
+//! Benchmarks: `cargo xtask bench aggregate | scale | account | device | anonymity`.
 //!
 //! The first two run the binary `sotto`: [`setup`] keeps tasks and prepared reports from run to run, [`run`] measures one run, [`floor`]
 //! what the cryptography alone costs, [`table`] prints. [`account`] runs the privacy accountant beside its peer,
-//! [`device`] the checks of a device beside their floor.
+//! [`device`] the checks of a device beside their floor, [`anonymity`] gateway and relay beside theirs.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
 
 mod account;
+mod anonymity;
 mod device;
 mod floor;
 mod load;
@@ -14,6 +15,7 @@ mod proxy;
 mod run;
 mod setup;
 mod table;
+mod turns;
 mod workload;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -66,6 +68,20 @@ enum Benchmark {
         #[command(flatten)]
         options: device::Options,
     },
+    /// What a gateway and a relay cost per request, beside what nobody can do without.
+    Anonymity {
+        #[command(flatten)]
+        options: anonymity::Options,
+    },
+    /// One process of `anonymity`.
+    #[command(hide = true)]
+    Party {
+        /// What it does.
+        part: anonymity::Part,
+        /// The gateway behind it.
+        #[arg(long)]
+        gateway: Option<SocketAddr>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -86,6 +102,8 @@ fn main() -> Result<()> {
         Benchmark::Scale { options, reports } => scale(options, &reports, counted()?.as_ref()),
         Benchmark::Account { options } => account::run(&options),
         Benchmark::Device { options } => device::run(&options),
+        Benchmark::Anonymity { options } => anonymity::run(&options),
+        Benchmark::Party { part, gateway } => anonymity::play(part, gateway),
     }
 }
 

@@ -126,7 +126,8 @@ fn memory(measured: &Measured) -> &'static str {
     yes_no(small(&measured.leader) && small(&measured.helper))
 }
 
-fn yes_no(met: bool) -> &'static str {
+/// How a goal that was met is shown.
+pub(crate) fn yes_no(met: bool) -> &'static str {
     if met { "yes" } else { "NO" }
 }
 

@@ -18,7 +18,7 @@ pub fn require(name: &str) {
     assert!(sotto_wire::decoders::decoder(name).is_some(), "no decoder {name}");
 }
 
-/// Decodes; panics if what was decoded does not encode to the same bytes.
+/// Decodes; panics if what was decoded does not encode to the same bytes, or does not come back.
 pub fn decode(name: &str, bytes: &[u8]) {
     if let Some(decoder) = sotto_wire::decoders::decoder(name) {
         (decoder.decode)(bytes);

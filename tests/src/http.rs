@@ -4,8 +4,10 @@
 //! exactly which request was answered. Both want nothing between them and the socket. Loopback only.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 /// Longer than any honest answer takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,7 +41,18 @@ impl Response {
 impl Connection {
     /// Connects.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?)
+    }
+
+    /// Connects from an address of this machine.
+    pub fn open_from(source: IpAddr, address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+        socket.connect(&address.into())?;
+        Self::over(socket.into())
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;

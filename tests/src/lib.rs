@@ -3,8 +3,9 @@
 //!
 //! [`process`] finds and starts the binary, [`pair`] runs a leader and a helper, [`task`] reads what
 //! `sotto task new` wrote, [`cli`] uploads and collects through the binary, [`devices`] upload from this
-//! process, [`http`] is the plainest possible client, [`world`] adds a log, its witnesses and whole devices. [`crash`] is
-//! the crash campaign, of which the tests run a slice.
+//! process, [`http`] is the plainest possible client. [`world`] adds a log, its witnesses and a relay (each a
+//! [`service`]), and whole devices, which [`phone`] runs in this process. [`pipe`] keeps what passes between two
+//! parties. [`crash`] is the crash campaign, of which the tests run a slice.
 
 pub mod cli;
 pub mod crash;
@@ -12,6 +13,9 @@ pub mod devices;
 pub mod http;
 pub mod log;
 pub mod pair;
+pub mod phone;
+pub mod pipe;
 pub mod process;
+pub mod service;
 pub mod task;
 pub mod world;

@@ -146,6 +146,12 @@ impl Process {
     }
 }
 
+impl From<Child> for Process {
+    fn from(child: Child) -> Self {
+        Self { child }
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already.

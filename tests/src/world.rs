@@ -1,9 +1,9 @@
-//! Everybody whom a recipe needs, as processes of the binary: a log, its witnesses, leader and helper, and devices that
-//! run one pass each. Keys, policy, trust file and configurations are made by the same commands that people type.
+//! Everybody whom a recipe needs, as processes of the binary: a log, its witnesses, leader and helper, a relay before log and
+//! leader, and devices that run one pass each. Keys, policy, trust file and configurations are made by the same commands that people type.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,12 +12,16 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::pair::{Aggregator, Pair};
-use crate::process::{Process, free_port, shown, sotto};
+use crate::process::{shown, sotto};
+use crate::service::Service;
 
 /// Longer than anything here takes, also on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 const WITNESSES: [&str; 3] = ["alpha", "beta", "gamma"];
+
+/// Operators that have a gateway. That of the log is not the log: it signs key sets, the log signs trees.
+const GATEWAYS: [&str; 2] = ["leader", "keeper"];
 
 /// All parties, in one temporary folder. Dropping it kills the processes.
 #[derive(Debug)]
@@ -28,19 +32,55 @@ pub struct World {
     pub log: Service,
     /// Alpha, beta and gamma: two of them are a quorum.
     pub witnesses: Vec<Service>,
+    /// Between devices and everybody else.
+    pub relay: Service,
+    /// How relay and gateways are set up.
+    pub oblivious: Oblivious,
+}
+
+/// How relay and gateways are set up. To be changed in [`World::arranged`], before the files are written.
+#[derive(Debug)]
+pub struct Oblivious {
+    /// The relay's settings, before its list of gateways.
+    pub relay: String,
+    /// Where the relay finds the gateway of an operator, if not at the leader or the log.
+    pub urls: BTreeMap<&'static str, String>,
+    /// The tables of leader (`leader`) and log (`keeper`), if they have a gateway of their own.
+    pub tables: BTreeMap<&'static str, String>,
+}
+
+impl Default for Oblivious {
+    /// Requests wait for a moment, so that some are mixed and no test waits for long. All devices have one address.
+    fn default() -> Self {
+        let table = |operator| format!("[gateway]\nkeys = [\"{operator}-gateway.toml\"]\n");
+        Self {
+            relay: "[sources]\nmax = 0\n[pool]\nmin = 2\nwait_ms = 5\n".to_owned(),
+            urls: BTreeMap::new(),
+            tables: GATEWAYS.iter().map(|operator| (*operator, table(operator))).collect(),
+        }
+    }
 }
 
 impl World {
     /// Makes all keys and files. Nothing runs yet.
     pub fn new() -> Result<Self> {
+        Self::arranged(|_| Ok(()))
+    }
+
+    /// The same after `arrange` has moved or set things: addresses, log levels, gateways.
+    pub fn arranged(arrange: impl FnOnce(&mut Self) -> Result<()>) -> Result<Self> {
         let pair = Pair::new()?;
         let folder = pair.folder().to_path_buf();
         let log = Service::new(&folder, "log", "log")?;
         let witnesses: Result<Vec<_>> =
             WITNESSES.iter().map(|name| Service::new(&folder, name, "witness")).collect();
-        let mut world = Self { pair, log, witnesses: witnesses? };
+        let relay = Service::new(&folder, "relay", "relay")?;
+        let oblivious = Oblivious::default();
+        let mut world = Self { pair, log, witnesses: witnesses?, relay, oblivious };
+        arrange(&mut world)?;
         world.make_keys()?;
         world.make_log_files()?;
+        world.make_relay_file()?;
         world.make_trust_file()?;
         world.configure_aggregators()?;
         Ok(world)
@@ -52,6 +92,7 @@ impl World {
             witness.start()?;
         }
         self.log.start()?;
+        self.relay.start()?;
         self.pair.start()
     }
 
@@ -91,13 +132,39 @@ impl World {
         Ok(file)
     }
 
-    /// Publishes the next key set of an operator, the preferred key first.
+    /// Publishes the next key set of an operator, the preferred key first, and the key of its gateway.
     pub fn publish_keys(&self, operator: &str, files: &[&str]) -> Result<Value> {
+        let gateway = format!("{operator}-gateway.toml");
+        match self.path(&gateway).exists() {
+            true => self.publish_key_set(operator, files, &[&gateway]),
+            false => self.publish_key_set(operator, files, &[]),
+        }
+    }
+
+    /// Publishes the next key set of an operator: these keys, those of each kind in order of preference.
+    pub fn publish_key_set(
+        &self,
+        operator: &str,
+        files: &[&str],
+        gateway: &[&str],
+    ) -> Result<Value> {
         let signer = format!("{operator}.key");
         // With the trust file: in force at once, because this one asks for no age.
         let mut arguments = vec!["keys", "publish", "--signer", &signer, "--trust", "trust.toml"];
         arguments.extend(files.iter().flat_map(|file| ["--hpke-key", file]));
+        arguments.extend(gateway.iter().flat_map(|file| ["--gateway-key", file]));
         self.run_json(&arguments)
+    }
+
+    /// An HPKE key for each aggregator, everybody serving, and all keys in the log.
+    pub fn start_with_keys(&mut self) -> Result<()> {
+        let files = [self.add_hpke_key("leader", 1)?, self.add_hpke_key("helper", 1)?];
+        self.start()?;
+        for (operator, file) in ["leader", "helper"].iter().zip(&files) {
+            self.publish_keys(operator, &[file])?;
+        }
+        self.publish_keys("keeper", &[])?;
+        Ok(())
     }
 
     /// Writes and publishes a histogram `minutes -> short, middle, long` that everybody answers, practically without
@@ -162,12 +229,16 @@ impl World {
     }
 
     fn make_keys(&self) -> Result<()> {
-        for name in ["author", "leader", "helper", "log"].iter().chain(&WITNESSES) {
+        for name in ["author", "leader", "helper", "keeper", "log"].iter().chain(&WITNESSES) {
             let (name, out) = (format!("{name}.example"), format!("{name}.key"));
             let made = self.run_json(&["keys", "signer", "--name", &name, "--out", &out])?;
             fs::write(self.path(&format!("{out}.json")), made.to_string())?;
         }
         self.run_json(&["keys", "new", "--id", "9", "--out", "collector.toml"])?;
+        for (operator, id) in GATEWAYS.iter().zip(["21", "22"]) {
+            let file = format!("{operator}-gateway.toml");
+            self.run_json(&["keys", "new", "--id", id, "--out", &file])?;
+        }
         Ok(())
     }
 
@@ -182,31 +253,54 @@ impl World {
         let log = self.public("log", "verifier")?;
         let mut policy = format!("log {log} {}\n", self.log.url());
         for witness in &self.witnesses {
-            let name = witness.name;
+            let name = witness.name();
             witness.write_config(&format!("key = \"{name}.key\"\nlogs = [\"{log}\"]\n"))?;
             let cosigner = self.public(name, "cosigner")?;
             policy += &format!("witness {name} {cosigner} {}\n", witness.url());
         }
         policy += "group most 2 alpha beta gamma\nquorum most\n";
         fs::write(self.path("policy"), &policy)?;
-        let keys: Result<Vec<_>> = ["author", "leader", "helper"]
+        let keys: Result<Vec<_>> = ["author", "leader", "helper", "keeper"]
             .iter()
             .map(|name| self.public(name, "verifier"))
             .collect();
         let keys = serde_json::to_string(&keys?)?;
+        let gateway = self.oblivious.tables.get("keeper").cloned().unwrap_or_default();
         self.log.write_config(&format!(
-            "key = \"log.key\"\nsubmitters = {keys}\nbatch_delay_ms = 5\npolicy = \"\"\"\n{policy}\"\"\"\n"
+            "key = \"log.key\"\nsubmitters = {keys}\nbatch_delay_ms = 5\npolicy = \"\"\"\n{policy}\"\"\"\n\
+             {gateway}"
         ))
+    }
+
+    fn make_relay_file(&self) -> Result<()> {
+        let mut text = self.oblivious.relay.clone();
+        for (operator, own) in
+            [("leader", self.pair.leader.url.clone()), ("keeper", self.log.url())]
+        {
+            let url = self.oblivious.urls.get(operator).unwrap_or(&own);
+            text += &format!(
+                "[[gateways]]\noperator = \"{operator}.example\"\nurl = \"{url}gateway\"\n"
+            );
+        }
+        self.relay.write_config(&text)
     }
 
     fn make_trust_file(&self) -> Result<()> {
         let policy = fs::read_to_string(self.path("policy"))?;
-        let (leader, helper) =
-            (self.public("leader", "verifier")?, self.public("helper", "verifier")?);
-        let text = format!(
+        let mut text = format!(
             "policy = \"\"\"\n{policy}\"\"\"\ninsecure_no_min_age = true\ninsecure_fresh_start = true\n\
-             insecure_direct = true\n[[operators]]\nkey = \"{leader}\"\n[[operators]]\nkey = \"{helper}\"\n\
-             [floors]\nmin_batch = 2\nmin_population = 2\n[budget]\nepsilon = 100.0\n"
+             [floors]\nmin_batch = 2\nmin_population = 2\n[budget]\nepsilon = 100.0\n\
+             [[relays]]\noperator = \"relay.example\"\nurl = \"{}\"\n",
+            self.relay.url()
+        );
+        for operator in ["leader", "helper", "keeper"] {
+            let key = self.public(operator, "verifier")?;
+            text += &format!("[[operators]]\nkey = \"{key}\"\n");
+        }
+        let shown = self.run_json(&["keys", "show", "keeper-gateway.toml"])?;
+        let config = shown["hpke_config"].as_str().context("keys show")?;
+        text += &format!(
+            "[log_gateway]\noperator = \"keeper.example\"\nhpke_configs = [\"{config}\"]\n"
         );
         Ok(fs::write(self.path("trust.toml"), text)?)
     }
@@ -223,13 +317,14 @@ impl World {
                 "leader" => format!("collector_authentication_token = \"{collector_token}\"\n"),
                 _ => String::new(),
             };
+            let gateway = self.oblivious.tables.get(operator).cloned().unwrap_or_default();
             let aggregator = self.aggregator(operator);
             let url = aggregator.url.clone();
             aggregator.configure(&format!(
                 "public_url = \"{url}\"\ninsecure_plain_tasks = false\n[jobs]\n[recipes]\ntrust = \"trust.toml\"\n\
                  operator = \"{operator}.example\"\nverify_key_init = \"{verify_key}\"\n\
                  leader_authentication_token = \"{leader_token}\"\npoll_s = 1\n\
-                 [[recipes.authors]]\nkey = \"{author}\"\n{token}"
+                 [[recipes.authors]]\nkey = \"{author}\"\n{token}{gateway}"
             ))?;
         }
         Ok(())
@@ -240,57 +335,4 @@ impl World {
 fn opens() -> Result<u64> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     Ok(now / 3_600 * 3_600 - 3_600)
-}
-
-/// A log or a witness: its configuration, and its process while it runs.
-#[derive(Debug)]
-pub struct Service {
-    name: &'static str,
-    role: &'static str,
-    folder: PathBuf,
-    listen: SocketAddr,
-    process: Option<Process>,
-}
-
-impl Service {
-    fn new(folder: &Path, name: &'static str, role: &'static str) -> Result<Self> {
-        let listen = (Ipv4Addr::LOCALHOST, free_port()?).into();
-        Ok(Self { name, role, folder: folder.to_path_buf(), listen, process: None })
-    }
-
-    /// Where it is reached.
-    pub fn url(&self) -> String {
-        format!("http://{}/", self.listen)
-    }
-
-    /// Starts it and waits until it serves.
-    pub fn start(&mut self) -> Result<()> {
-        let place = |ending: &str| self.folder.join(format!("{}.{ending}", self.name));
-        let (config, ready, log) = (place("toml"), place("ready"), place("log"));
-        let _ = fs::remove_file(&ready);
-        let mut arguments = vec!["serve".into(), self.role.into()];
-        arguments.extend(["--config".into(), config.into_os_string()]);
-        arguments.extend(["--ready-file".into(), ready.clone().into_os_string()]);
-        let mut process = Process::start(arguments, &log, "info")?;
-        let deadline = Instant::now() + PATIENCE;
-        while !ready.exists() {
-            if !process.is_running()? || Instant::now() > deadline {
-                bail!("{} did not start: {}", self.name, fs::read_to_string(&log)?);
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        self.process = Some(process);
-        Ok(())
-    }
-
-    /// `kill -9`.
-    pub fn kill(&mut self) -> Result<()> {
-        self.process.take().with_context(|| format!("{} does not run", self.name))?.kill()
-    }
-
-    fn write_config(&self, settings: &str) -> Result<()> {
-        let (name, listen) = (self.name, self.listen);
-        let head = format!("listen = \"{listen}\"\ndata_dir = \"{name}-data\"\n");
-        Ok(fs::write(self.folder.join(format!("{name}.toml")), head + settings)?)
-    }
 }

@@ -53,6 +53,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "sotto-dp",
             "sotto-crypto",
             "sotto-protocol",
+            "sotto-server",
             "sotto-client",
             "sotto-tests",
         ],
@@ -66,10 +67,10 @@ const RESERVED: [(&str, &[&str]); 8] = [
     ("prio", &["sotto-vdaf"]),
     // SQL stays behind the store's verbs; the crash campaign and the benchmarks look behind them.
     ("rusqlite", &["sotto-store", "sotto-tests", "sotto-bench"]),
-    // Layers 1 and 2 and the device do without a runtime.
-    ("tokio", &["sotto-server", "sotto"]),
+    // Layers 1 and 2 and the device do without a runtime. The benchmarks run a relay and a bare proxy.
+    ("tokio", &["sotto-server", "sotto", "sotto-bench"]),
     ("axum", &["sotto-server", "sotto"]),
-    ("hyper", &["sotto-server"]),
+    ("hyper", &["sotto-server", "sotto-bench"]),
     ("reqwest", &["sotto-server"]),
     // C code; devices do without.
     ("aws-lc-rs", &["sotto-crypto", "sotto-server", "sotto"]),

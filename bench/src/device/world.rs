@@ -168,6 +168,7 @@ fn key_set(key: &NoteKey, id: u8) -> KeySet {
         not_before: NOW - 8 * DAY_S,
         not_after: NOW + 30 * DAY_S,
         hpke_configs: vec![config(id)],
+        gateway_configs: None,
     }
 }
 

@@ -167,7 +167,7 @@ impl DemoArgs {
                 plan.seed
             ),
             "sotto recipe new              your own question".to_owned(),
-            "sotto serve log --print-config".to_owned(),
+            "sotto serve relay --print-config   what each party runs: also leader, helper, log, witness".to_owned(),
         ];
         section(output, "Try next", next.into_iter())
     }

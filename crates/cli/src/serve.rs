@@ -1,11 +1,14 @@
-//! `sotto serve`: runs a leader, a helper, a log or a witness until it is told to end.
+//! `sotto serve`: runs one of the roles until it is told to end.
 
 mod config;
+mod gateway;
+mod gateway_keys;
 mod http_tables;
 mod key_history;
 mod keyring;
 mod log;
 mod recipes;
+mod relay;
 mod tasks;
 mod template;
 mod witness;
@@ -25,7 +28,9 @@ use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::Role;
 
 use self::config::Settings;
+use self::gateway::GatewaySettings;
 use self::log::LogSettings;
+use self::relay::RelaySettings;
 pub(crate) use self::tasks::served;
 use self::witness::WitnessSettings;
 use crate::output::{Outcome, Output, WithHint};
@@ -67,6 +72,10 @@ enum RoleName {
     Log,
     /// Cosigns logs that only ever grow.
     Witness,
+    /// Passes devices' sealed requests on, without who they are from.
+    Relay,
+    /// Opens what comes through relays, for servers without a gateway of their own.
+    Gateway,
 }
 
 /// A configuration that was read.
@@ -74,6 +83,8 @@ enum Plan {
     Aggregator(Role, Box<Settings>),
     Log(Box<LogSettings>),
     Witness(Box<WitnessSettings>),
+    Relay(Box<RelaySettings>),
+    Gateway(Box<GatewaySettings>),
 }
 
 /// What a started server says about itself.
@@ -95,6 +106,8 @@ impl RoleName {
             Self::Helper => "helper",
             Self::Log => "log",
             Self::Witness => "witness",
+            Self::Relay => "relay",
+            Self::Gateway => "gateway",
         }
     }
 
@@ -105,6 +118,8 @@ impl RoleName {
             Self::Helper => template::text(Role::Helper),
             Self::Log => log::template(),
             Self::Witness => witness::template(),
+            Self::Relay => relay::template(),
+            Self::Gateway => gateway::template(),
         }
     }
 
@@ -115,6 +130,8 @@ impl RoleName {
             Self::Helper => aggregator(Role::Helper),
             Self::Log => Ok(Plan::Log(Box::new(LogSettings::read(path)?))),
             Self::Witness => Ok(Plan::Witness(Box::new(WitnessSettings::read(path)?))),
+            Self::Relay => Ok(Plan::Relay(Box::new(RelaySettings::read(path)?))),
+            Self::Gateway => Ok(Plan::Gateway(Box::new(GatewaySettings::read(path)?))),
         }
     }
 }
@@ -162,6 +179,16 @@ impl ServeArgs {
                 self.announce(output, witness.addr(), witness.admin_addr(), None)?;
                 until_signalled(signals, |stop| witness.run(stop)).await
             }
+            Plan::Relay(settings) => {
+                let relay = settings.bind(self.insecure_http).await?;
+                self.announce(output, relay.addr(), relay.admin_addr(), None)?;
+                until_signalled(signals, |stop| relay.run(stop)).await
+            }
+            Plan::Gateway(settings) => {
+                let gateway = settings.bind(self.insecure_http).await?;
+                self.announce(output, gateway.addr(), gateway.admin_addr(), None)?;
+                until_signalled(signals, |stop| gateway.run(stop)).await
+            }
         }
     }
 
@@ -181,6 +208,10 @@ impl ServeArgs {
         server.hpke_keys = keyring::load(settings, &data_dir)?;
         server.tasks = tasks::load(settings, role)?;
         server.insecure_http = self.insecure_http;
+        if let Some((gateway, files)) = settings.gateway()? {
+            tokio::spawn(files.follow(gateway.keys.clone()));
+            server.gateway = Some(gateway);
+        }
         let tasks = server.tasks.len();
         if tasks == 0 && server.taskprov.is_none() && server.recipes.is_none() {
             tracing::warn!("no task is configured: list task files under `tasks`");

@@ -20,7 +20,7 @@ use sotto_wire::{MediaType, ProblemType, Query, limits};
 use zeroize::Zeroizing;
 
 use crate::auth::AuthToken;
-use crate::exchange::{Exchange, ExchangeError, expect_media_type, resource, retry_after};
+use crate::exchange::{Exchange, ExchangeError, expect_media_type, resource};
 use crate::retry::RetryPolicy;
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport};
 
@@ -226,7 +226,7 @@ impl Collector {
 
     fn consume(&self, job: &CollectionJob, response: &HttpResponse) -> Result<Poll, CollectError> {
         if response.body.is_empty() {
-            return Ok(Poll::Pending { retry_after: retry_after(response) });
+            return Ok(Poll::Pending { retry_after: response.retry_after() });
         }
         expect_media_type(response, MediaType::CollectionJobResp)?;
         let collection =

@@ -22,10 +22,11 @@ pub struct Delivery {
     pub waiting: usize,
 }
 
-/// Sends every stored answer once (with the retries of `retry`). An answer that is taken, or refused for good, is wiped.
+/// Sends every stored answer once (with the retries of `retry`), by the way that `route` gives for its recipe; without one it
+/// waits. An answer that is taken, or refused for good, is wiped.
 pub fn deliver(
     store: &mut dyn DeviceStore,
-    transport: &Arc<dyn Transport>,
+    route: &mut dyn FnMut(&EntryId) -> Option<Arc<dyn Transport>>,
     retry: &RetryPolicy,
     rng: &mut dyn CryptoRng,
 ) -> Result<Delivery, StateError> {
@@ -33,7 +34,8 @@ pub fn deliver(
         store.state().pending().map(|(id, pending)| (id, pending.clone())).collect();
     let mut delivery = Delivery::default();
     for (recipe, pending) in stored {
-        match send(pending, transport, retry, rng) {
+        let sent = route(&recipe).and_then(|transport| send(pending, transport, retry, rng));
+        match sent {
             Some(UploadOutcome::Accepted) => delivery.accepted += 1,
             Some(UploadOutcome::Rejected(error)) if error != ReportError::ReportTooEarly => {
                 delivery.refused += 1;
@@ -51,7 +53,7 @@ pub fn deliver(
 /// The leader's verdict; `None` if there was none, which may change.
 fn send(
     pending: Pending,
-    transport: &Arc<dyn Transport>,
+    transport: Arc<dyn Transport>,
     retry: &RetryPolicy,
     rng: &mut dyn CryptoRng,
 ) -> Option<UploadOutcome> {
@@ -59,6 +61,6 @@ fn send(
     let task =
         Task::new(taskprov::task_id(encoded), TaskConfiguration::from_bytes(encoded).ok()?).ok()?;
     let report = PreparedReport::from_bytes(pending.report).ok()?;
-    let device = Device::new(task, Arc::clone(transport)).with_retry(retry.clone()).with_taskprov();
+    let device = Device::new(task, transport).with_retry(retry.clone()).with_taskprov();
     device.upload(&[report], rng).ok()?.first().copied()
 }

@@ -4,7 +4,6 @@
 //! idempotent (DAP "HTTPS Requests"), and a repeated request has the same bytes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rand_core::CryptoRng;
 use sotto_protocol::Task;
@@ -13,7 +12,9 @@ use zeroize::Zeroizing;
 
 use crate::problem::Problem;
 use crate::retry::RetryPolicy;
-use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
+use crate::transport::{
+    HttpRequest, HttpResponse, Method, Transport, TransportError, is_transient,
+};
 
 /// Why an exchange with an aggregator failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,9 +83,12 @@ impl Exchange {
                     if !is_transient(response.status) {
                         return Err(ExchangeError::Problem(problem));
                     }
-                    (ExchangeError::Problem(problem), retry_after(&response))
+                    (ExchangeError::Problem(problem), response.retry_after())
                 }
-                Err(error) if error.is_transient() => (error.into(), None),
+                Err(error) if error.is_transient() => {
+                    let retry_after = error.retry_after();
+                    (error.into(), retry_after)
+                }
                 Err(error) => return Err(error.into()),
             };
             let Some(pause) = self.retry.pause(attempt, retry_after, rng) else {
@@ -113,12 +117,6 @@ pub(crate) fn resource(endpoint: &Url, path: &str) -> String {
     format!("{}/{path}", endpoint.as_str().trim_end_matches('/'))
 }
 
-/// The seconds of a `Retry-After` header (RFC 9110 §10.2.3). A date is ignored.
-pub(crate) fn retry_after(response: &HttpResponse) -> Option<Duration> {
-    let seconds = response.header("retry-after")?.trim();
-    seconds.parse().ok().map(Duration::from_secs)
-}
-
 /// Checks that a non-empty body is announced as what it should be.
 pub(crate) fn expect_media_type(
     response: &HttpResponse,
@@ -129,15 +127,5 @@ pub(crate) fn expect_media_type(
         Ok(())
     } else {
         Err(ExchangeError::BadResponse("unexpected content type"))
-    }
-}
-
-/// Statuses after which the same request is sent again: overload, and the server's own trouble. Unknown
-/// ones count as the first of their class (RFC 9110 §15).
-fn is_transient(status: u16) -> bool {
-    match status {
-        501 | 505 => false,
-        408 | 425 | 429 | 500..=599 => true,
-        _ => false,
     }
 }

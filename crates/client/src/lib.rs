@@ -2,7 +2,8 @@
 //!
 //! [`Device`] fetches the aggregators' HPKE keys, turns measurements into reports and uploads them.
 //! [`Collector`] asks the leader for batches and opens them. Both speak through a [`Transport`], of which
-//! [`HttpTransport`] is the one that ships; a relay or a test brings its own. What the messages hold is
+//! [`HttpTransport`] is the one that ships and [`RelayTransport`] the one that hides a device's address behind a
+//! relay; a test brings its own. [`Routes`] gives each exchange of a device its way. What the messages hold is
 //! decided in `sotto-protocol`; here is only the exchange: addresses, headers, retries, patience.
 //!
 //! There is no runtime and no background thread, and no cryptography provider for TLS: a host that talks
@@ -33,7 +34,9 @@ mod exchange;
 mod http;
 mod log;
 mod problem;
+mod relay;
 mod retry;
+mod routes;
 #[cfg(test)]
 mod script;
 mod state_file;
@@ -47,7 +50,9 @@ pub use exchange::ExchangeError;
 pub use http::{HttpOptions, HttpTransport};
 pub use log::HttpLog;
 pub use problem::Problem;
+pub use relay::{Clock, Random, RelayTransport};
 pub use retry::RetryPolicy;
+pub use routes::{LogRoute, RouteError, Routes};
 pub use sotto_protocol::collector::Collection;
 pub use state_file::StateFile;
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};

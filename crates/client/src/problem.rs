@@ -25,14 +25,7 @@ impl Problem {
     /// Reads the problem out of an answer with an error status. An answer without a problem document is a
     /// problem of unknown type.
     pub(crate) fn from_response(response: &HttpResponse) -> Self {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Document {
-            r#type: String,
-            title: String,
-            detail: String,
-        }
-        let document: Document = serde_json::from_slice(&response.body).unwrap_or_default();
+        let document = Document::read(response);
         let text = if document.detail.is_empty() { &document.title } else { &document.detail };
         Self {
             status: response.status,
@@ -44,6 +37,26 @@ impl Problem {
     /// Whether it is this one of DAP's problems.
     pub fn is(&self, problem_type: ProblemType) -> bool {
         self.problem_type == Some(problem_type)
+    }
+}
+
+/// The problem type that an answer names, whatever it is; empty if it names none.
+pub(crate) fn problem_type(response: &HttpResponse) -> String {
+    Document::read(response).r#type
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    r#type: String,
+    title: String,
+    detail: String,
+}
+
+impl Document {
+    /// An answer without a problem document is one that says nothing.
+    fn read(response: &HttpResponse) -> Self {
+        serde_json::from_slice(&response.body).unwrap_or_default()
     }
 }
 

@@ -6,6 +6,7 @@
 //! codes: that is the caller's part.
 
 use std::fmt;
+use std::time::Duration;
 
 use zeroize::Zeroizing;
 
@@ -24,6 +25,17 @@ pub enum Method {
     Post,
     /// DELETE.
     Delete,
+}
+
+impl Method {
+    /// The name in HTTP.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Delete => "DELETE",
+        }
+    }
 }
 
 /// A request as a [`Transport`] gets it.
@@ -70,6 +82,12 @@ impl HttpResponse {
         let found = self.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
+
+    /// The seconds of a `Retry-After` header (RFC 9110 §10.2.3). A date is ignored.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.header("retry-after")?.trim();
+        seconds.parse().ok().map(Duration::from_secs)
+    }
 }
 
 /// Why there is no answer. Holds no address and no credential.
@@ -103,11 +121,54 @@ pub enum TransportError {
     /// The request could not be made.
     #[error("the request could not be made: {0}")]
     InvalidRequest(String),
+    /// No relay may carry the request.
+    #[error("there is no relay for this request")]
+    NoRelay,
+    /// The relay, or the gateway behind it, refused in clear: the request was not opened.
+    #[error("the relay answers with HTTP status {status}")]
+    Relay {
+        /// The status.
+        status: u16,
+        /// When to come back, if it says so.
+        retry_after: Option<Duration>,
+    },
+    /// The gateway does not have the key that the request was sealed to. A newer one has to come from the log.
+    #[error("the gateway does not have the key that the request was sealed to")]
+    GatewayKey,
+    /// The gateway finds the request's date too far from its own. What it takes for the time is not told: it would be a way
+    /// to tell devices apart.
+    #[error("the gateway's clock and this device's differ by too much")]
+    Clock,
+    /// What the relay brought is no answer to this request.
+    #[error("the relay's answer cannot be used: {0}")]
+    BadAnswer(String),
 }
 
 impl TransportError {
     /// Whether another attempt may fare better.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Timeout | Self::Unreachable(_))
+        match self {
+            Self::Timeout | Self::Unreachable(_) => true,
+            Self::Relay { status, .. } => is_transient(*status),
+            _ => false,
+        }
+    }
+
+    /// How long to wait at least before another attempt, if somebody on the way said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Relay { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// Statuses after which the same request is sent again: overload, and the server's own trouble. Unknown
+/// ones count as the first of their class (RFC 9110 §15).
+pub(crate) fn is_transient(status: u16) -> bool {
+    match status {
+        501 | 505 => false,
+        408 | 425 | 429 | 500..=599 => true,
+        _ => false,
     }
 }

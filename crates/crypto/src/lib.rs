@@ -6,6 +6,8 @@
 //! collectors, and, with the feature `server`, `server_hpke` on AWS-LC, which opens a share in less than
 //! half the time. Equal randomness gives equal ciphertexts in both.
 //!
+//! [`ohttp`] seals requests to an oblivious gateway, and the answers to them.
+//!
 //! [`note`] signs and verifies notes and checkpoints of transparency logs, and [`merkle`] is their trees.
 //!
 //! Labels and associated data belong to `sotto-wire` and `sotto-protocol`; which key to use, and for how
@@ -16,6 +18,7 @@ pub mod hpke;
 mod keypair;
 pub mod merkle;
 pub mod note;
+pub mod ohttp;
 #[cfg(test)]
 mod rfc9180;
 mod secret;

@@ -86,10 +86,10 @@ pub(crate) fn ciphertext(enc: &str, payload: &str) -> HpkeCiphertext<'static> {
     HpkeCiphertext::new(HpkeConfigId::new(7), bytes(enc), bytes(payload)).unwrap()
 }
 
-/// Gives out one fixed string of 32 bytes, and nothing else.
-pub(crate) struct Fixed(pub(crate) [u8; 32]);
+/// Gives out one fixed string of `N` bytes, and nothing else.
+pub(crate) struct Fixed<const N: usize>(pub(crate) [u8; N]);
 
-impl TryRng for Fixed {
+impl<const N: usize> TryRng for Fixed<N> {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -106,4 +106,4 @@ impl TryRng for Fixed {
     }
 }
 
-impl TryCryptoRng for Fixed {}
+impl<const N: usize> TryCryptoRng for Fixed<N> {}

@@ -5,6 +5,7 @@
 //! ```text
 //! View::open          the checkpoint: pinned log key, witness quorum
 //! advance             never behind the stored checkpoint            -> commit Change::Seen
+//!                     a newer key of the log's gateway              -> commit Change::LogGateway
 //! Library::admit      one recipe with its proofs: all that is the same for every device
 //! consider            what this device adds, and the ledger         -> commit Change::Considered
 //! toss                the coin, once; the exact report bytes        -> commit Change::Answered
@@ -20,13 +21,16 @@
 
 mod consider;
 mod evidence;
+mod gateway;
 mod library;
 mod pass;
 mod state;
 
 pub(crate) use self::consider::check_fresh;
 pub use self::consider::{Consideration, Host, Ticket, advance, consider, toss};
+pub(crate) use self::evidence::ProvedKeySet;
 pub use self::evidence::{Admitted, Evidence, Offer, View};
+pub use self::gateway::{leader_gateway_key, log_gateway_key};
 pub use self::library::Library;
 pub use self::pass::{Pass, PassError, pass};
 pub use self::state::{

@@ -46,19 +46,28 @@ pub mod device;
 mod error;
 pub mod expression;
 #[cfg(feature = "server")]
+pub mod gateway;
+#[cfg(feature = "server")]
 pub mod helper;
+pub mod http_date;
 #[cfg(feature = "server")]
 mod input_share;
 #[cfg(feature = "server")]
+mod keyed_hash;
+#[cfg(feature = "server")]
 pub mod leader;
 pub mod log;
+pub mod oblivious;
 pub mod recipe;
+#[cfg(feature = "server")]
+pub mod relay;
 #[cfg(feature = "server")]
 mod request;
 mod task;
 #[cfg(feature = "server")]
 pub mod taskprov;
 pub mod trust;
+mod uniform;
 #[cfg(feature = "server")]
 pub mod witness;
 
@@ -69,6 +78,7 @@ pub use request::{RequestKind, request_digest};
 #[cfg(feature = "server")]
 pub use task::{AggregatorTask, HpkeKeyring};
 pub use task::{MAX_CLOCK_SKEW_S, Moment, Task, TaskError};
+pub use uniform::uniform_below;
 
 /// The id of a task's only verification key. DAP lets a task have several; ours have one.
 #[cfg(feature = "server")]

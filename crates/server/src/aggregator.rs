@@ -55,6 +55,9 @@ impl Aggregator {
         config: ServerConfig,
         store: Arc<dyn TaskStore>,
     ) -> Result<Self, BindError> {
+        if role != Role::Leader && config.gateway.is_some() {
+            return Err(BindError::Config("only a leader has a gateway".into()));
+        }
         let keys = HpkeKeyring::new(&config.hpke_keys)?;
         let hpke_config_list = keys.config_list()?.to_bytes().into();
         let tasks =
@@ -78,6 +81,7 @@ impl Aggregator {
                     tasks: Arc::clone(&tasks),
                     store,
                     hpke_configs: keys.configs(),
+                    gateway_keys: config.gateway.map(|gateway| gateway.keys),
                     forgotten: config.forget_tasks.into_iter().collect(),
                     health: Arc::clone(&health),
                 };

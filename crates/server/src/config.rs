@@ -14,6 +14,7 @@ use sotto_wire::limits::{MAX_AGGREGATION_JOB_LEN, MAX_UPLOAD_REQUEST_LEN};
 use sotto_wire::{KeyName, TaskId, VerifierKey};
 
 use crate::auth::AuthToken;
+use crate::gateway::GatewayConfig;
 use crate::tasks::ServedTask;
 
 /// A leader.
@@ -78,6 +79,8 @@ pub struct ServerConfig {
     pub taskprov: Option<TaskprovConfig>,
     /// Takes part in recipes that a public log holds.
     pub recipes: Option<RecipesConfig>,
+    /// Takes uploads through relays. Leaders only: devices never talk to a helper.
+    pub gateway: Option<GatewayConfig>,
     /// Serves plain DAP tasks, with no recipe behind them: devices then cannot check what they take
     /// part in.
     pub insecure_plain_tasks: bool,
@@ -112,6 +115,7 @@ impl ServerConfig {
             forget_tasks: Vec::new(),
             taskprov: None,
             recipes: None,
+            gateway: None,
             insecure_plain_tasks: false,
             cpu_threads,
             cpu_queue: 4 * cpu_threads,

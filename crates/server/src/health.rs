@@ -34,6 +34,8 @@ pub(crate) enum Concern {
     LogDisputed,
     /// Witnesses do not cosign.
     Witnesses,
+    /// A gateway behind the relay does not answer.
+    GatewayUnreachable,
     /// The public log cannot be read: no new recipes.
     LogUnreachable,
     /// What the public log shows is not believed now: no new recipes.
@@ -44,6 +46,10 @@ pub(crate) enum Concern {
     HpkeKeyMissing,
     /// None of the server's HPKE keys is in its operator's newest logged key set.
     HpkeKeysUnlogged,
+    /// The operator's newest logged key set names a gateway key that the gateway does not hold.
+    GatewayKeyMissing,
+    /// None of the gateway's keys is in its operator's newest logged key set.
+    GatewayKeysUnlogged,
 }
 
 impl Concern {
@@ -59,11 +65,14 @@ impl Concern {
             Self::LogHalted => "log_halted",
             Self::LogDisputed => "log_disputed",
             Self::Witnesses => "witnesses",
+            Self::GatewayUnreachable => "gateway_unreachable",
             Self::LogUnreachable => "log_unreachable",
             Self::LogRefused => "log_refused",
             Self::LogForked => "log_forked",
             Self::HpkeKeyMissing => "hpke_key_missing",
             Self::HpkeKeysUnlogged => "hpke_keys_unlogged",
+            Self::GatewayKeyMissing => "gateway_key_missing",
+            Self::GatewayKeysUnlogged => "gateway_keys_unlogged",
         }
     }
 }

@@ -12,6 +12,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use sotto_protocol::Abort;
+use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
 use sotto_wire::{MediaType, ProblemType, TaskId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -31,7 +32,7 @@ const RATE_GRACE: Duration = Duration::from_secs(5);
 /// is given up: to hold the budget, a peer must keep sending.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
-    budget: Arc<Semaphore>,
+    budget: Budget,
     timeout: Duration,
 }
 
@@ -47,33 +48,68 @@ impl ReadBody {
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
+
+    /// Bytes of our own that are too few to count.
+    pub(crate) fn uncounted(bytes: Bytes) -> Self {
+        Self { bytes, _share: Share::default() }
+    }
 }
 
 impl BodyReader {
     pub(crate) fn new(budget_bytes: usize, timeout: Duration) -> Self {
-        let units = (budget_bytes / BUDGET_UNIT).clamp(1, Semaphore::MAX_PERMITS);
-        Self { budget: Arc::new(Semaphore::new(units)), timeout }
+        Self { budget: Budget::new(budget_bytes as u64), timeout }
     }
 
     /// Reads a whole body of at most `limit` bytes.
-    pub(crate) async fn read(&self, mut body: Body, limit: usize) -> Result<ReadBody, Failure> {
-        let hint = body.size_hint();
-        if hint.lower() > limit as u64 {
+    pub(crate) async fn read(&self, body: Body, limit: usize) -> Result<ReadBody, Failure> {
+        if body.size_hint().lower() > limit as u64 {
             return Err(Failure::TooLong(limit));
         }
+        self.read_with(Share::default(), body, limit).await
+    }
+
+    /// The same with a share of the budget that was taken before.
+    pub(crate) async fn read_with(
+        &self,
+        share: Share,
+        mut body: Body,
+        limit: usize,
+    ) -> Result<ReadBody, Failure> {
+        match self.gather(share, &mut body, limit, Instant::now()).await? {
+            (read, None) => Ok(read),
+            (_, Some(_)) => Err(Failure::TooLong(limit)),
+        }
+    }
+
+    /// Reads a body that began to arrive at `start` as far as it fits into `limit` bytes. Besides, the
+    /// piece that did not fit, if there is one: the body is not at its end then.
+    pub(crate) async fn read_up_to(
+        &self,
+        body: &mut Body,
+        limit: usize,
+        start: Instant,
+    ) -> Result<(ReadBody, Option<Bytes>), Failure> {
+        self.gather(Share::default(), body, limit, start).await
+    }
+
+    async fn gather(
+        &self,
+        mut share: Share,
+        body: &mut Body,
+        limit: usize,
+        start: Instant,
+    ) -> Result<(ReadBody, Option<Bytes>), Failure> {
+        let hint = body.size_hint();
         let expected = hint.upper().map_or(limit, |upper| (upper as usize).min(limit));
-        let start = Instant::now();
-        let mut share = Share::default();
         let mut first = Bytes::new();
         let mut gathered = Vec::new();
+        let mut beyond = None;
         loop {
             let len = first.len() + gathered.len();
-            // The timer is armed only if nothing is there yet.
-            let frame = tokio::time::timeout_at(start + self.patience(len), body.frame());
-            let Some(frame) = frame.await.map_err(|_| Failure::Incomplete)? else { break };
-            let Ok(data) = frame.map_err(|_| Failure::Incomplete)?.into_data() else { continue };
+            let Some(data) = self.piece(body, start, len).await? else { break };
             if len + data.len() > limit {
-                return Err(Failure::TooLong(limit));
+                beyond = Some(data);
+                break;
             }
             // Most uploads arrive in one frame and are not copied.
             if len == 0 {
@@ -91,7 +127,38 @@ impl BodyReader {
             gathered.extend_from_slice(&data);
         }
         let bytes = if gathered.is_empty() { first } else { gathered.into() };
-        Ok(ReadBody { bytes, _share: share })
+        Ok((ReadBody { bytes, _share: share }, beyond))
+    }
+
+    /// The next piece of a body of which so much has arrived since `start`; `None` at its end.
+    pub(crate) async fn piece(
+        &self,
+        body: &mut Body,
+        start: Instant,
+        arrived: usize,
+    ) -> Result<Option<Bytes>, Failure> {
+        loop {
+            // The timer is armed only if nothing is there yet.
+            let frame = tokio::time::timeout_at(start + self.patience(arrived), body.frame());
+            let Some(frame) = frame.await.map_err(|_| Failure::Incomplete)? else {
+                return Ok(None);
+            };
+            if let Ok(data) = frame.map_err(|_| Failure::Incomplete)?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    /// Takes budget for bytes that do not come from a peer.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<Share, Failure> {
+        let mut share = Share::default();
+        self.grow(&mut share, bytes)?;
+        Ok(share)
+    }
+
+    /// Makes a share cover so many bytes.
+    pub(crate) fn grow(&self, share: &mut Share, bytes: usize) -> Result<(), Failure> {
+        share.grow(&self.budget, bytes)
     }
 
     /// How long after its beginning a body of which so much has arrived is still waited for.
@@ -101,26 +168,45 @@ impl BodyReader {
     }
 }
 
-/// A share of the budget.
+/// Bytes that requests share.
+#[derive(Debug)]
+pub(crate) struct Budget(Arc<Semaphore>);
+
+impl Budget {
+    pub(crate) fn new(bytes: u64) -> Self {
+        let units = usize::try_from(bytes / BUDGET_UNIT as u64).unwrap_or(usize::MAX);
+        Self(Arc::new(Semaphore::new(units.clamp(1, Semaphore::MAX_PERMITS))))
+    }
+}
+
+/// A share of a budget, until it is dropped.
 #[derive(Debug, Default)]
-struct Share(Option<OwnedSemaphorePermit>);
+pub(crate) struct Share(Option<OwnedSemaphorePermit>);
 
 impl Share {
     /// Makes it cover so many bytes.
-    fn grow(&mut self, budget: &Arc<Semaphore>, bytes: usize) -> Result<(), Failure> {
+    pub(crate) fn grow(&mut self, budget: &Budget, bytes: usize) -> Result<(), Failure> {
         let held = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = bytes.div_ceil(BUDGET_UNIT).saturating_sub(held);
         if more == 0 {
             return Ok(());
         }
         let more = u32::try_from(more).map_err(|_| Failure::OutOfMemory)?;
-        let more = Arc::clone(budget).try_acquire_many_owned(more);
+        let more = Arc::clone(&budget.0).try_acquire_many_owned(more);
         let more = more.map_err(|_| Failure::OutOfMemory)?;
         match &mut self.0 {
             Some(held) => held.merge(more),
             none => *none = Some(more),
         }
         Ok(())
+    }
+
+    /// Gives back what it covers beyond so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        if let Some(held) = &mut self.0 {
+            let surplus = held.num_permits().saturating_sub(bytes.div_ceil(BUDGET_UNIT));
+            drop(held.split(surplus));
+        }
     }
 }
 
@@ -129,7 +215,17 @@ pub(crate) fn expect_media_type(headers: &HeaderMap, expected: MediaType) -> Res
     let named = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let matches = named == expected.as_str().as_bytes()
         || std::str::from_utf8(named).is_ok_and(|named| expected.matches(named));
-    if matches { Ok(()) } else { Err(Failure::UnexpectedMediaType(expected)) }
+    if matches { Ok(()) } else { Err(Failure::UnexpectedMediaType(expected.as_str())) }
+}
+
+/// Lets a request pass whose `Content-Type` says that it is for a gateway (RFC 9458 §4.3).
+pub(crate) fn expect_encapsulated(headers: &HeaderMap) -> Result<(), Failure> {
+    let named = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let essence = named.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    match essence.eq_ignore_ascii_case(REQUEST_MEDIA_TYPE.as_bytes()) {
+        true => Ok(()),
+        false => Err(Failure::UnexpectedMediaType(REQUEST_MEDIA_TYPE)),
+    }
 }
 
 /// The task id of a URL.

@@ -23,6 +23,7 @@ use axum::routing::{get, post};
 use reqwest::Url;
 use sotto_store::LeaderStore;
 use sotto_wire::Role;
+use sotto_wire::size_class::SizeClass;
 use tokio::sync::{Notify, mpsc};
 
 use self::intake::Intake;
@@ -31,6 +32,7 @@ use self::pacing::Pacing;
 use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
 use crate::config::{AggregationConfig, LeaderConfig};
 use crate::error::{BindError, RunError};
+use crate::gateway::{GatewayConfig, GatewayResource};
 use crate::peer::HelperClient;
 use crate::problem::Failure;
 use crate::service::{self, Loops, Sockets};
@@ -41,12 +43,17 @@ use crate::{recipes, upkeep};
 /// itself with the batch.
 const MAX_DELETIONS: usize = 256;
 
+/// More than an encapsulated upload has besides the upload: method, URL, fields with the announcement of
+/// a task, and what sealing adds.
+const MAX_INNER_HEAD: usize = 64 * 1024;
+
 /// Collections that are worked on at once.
 const COLLECTION_WORKERS: usize = 2;
 
 /// A leader that listens and is not yet serving.
 pub struct Leader {
     state: Arc<LeaderState>,
+    gateway: Option<Arc<GatewayResource>>,
     sockets: Sockets,
     deletions: mpsc::Receiver<Deletion>,
 }
@@ -66,6 +73,7 @@ impl Leader {
         forget_tasks(&server, &*store).await?;
         check_keys(&server.hpke_keys, &*store).await?;
         let tasks = Arc::clone(&store);
+        let gateway = server.gateway.clone();
         let aggregator = Arc::new(Aggregator::new(Role::Leader, server, tasks).await?);
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);
         let state = LeaderState {
@@ -86,7 +94,9 @@ impl Leader {
             collections_ready: Notify::new(),
             uploads_paused: AtomicBool::new(false),
         };
-        Ok(Self { state: Arc::new(state), sockets, deletions })
+        let state = Arc::new(state);
+        let gateway = gateway.map(|config| open_gateway(config, &state)).transpose()?;
+        Ok(Self { state, gateway, sockets, deletions })
     }
 
     /// Where the leader listens.
@@ -107,8 +117,8 @@ impl Leader {
     /// Serves until `shutdown` resolves, then drains: accepts no more, gives leases back at once,
     /// finishes requests in flight within the deadline. To end on the spot, drop the future.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, sockets, deletions } = self;
-        let router = router(&state);
+        let Self { state, gateway, sockets, deletions } = self;
+        let router = router(&state, gateway);
         let aggregator = Arc::clone(&state.aggregator);
         service::serve(aggregator.vitals(), sockets, router, shutdown, |loops| {
             start_loops(&state, deletions, loops);
@@ -158,20 +168,42 @@ impl LeaderState {
     }
 }
 
-fn router(state: &Arc<LeaderState>) -> Router {
-    let tasks = format!("{}/tasks/{{task_id}}", state.aggregator.base_path);
-    Router::new()
-        .route(&format!("{tasks}/reports"), post(upload::post))
+fn router(state: &Arc<LeaderState>, gateway: Option<Arc<GatewayResource>>) -> Router {
+    let base = &state.aggregator.base_path;
+    let tasks = format!("{base}/tasks/{{task_id}}");
+    uploads(base)
         .route(&format!("{tasks}/collection_jobs"), post(collection::post))
         .route(
             &format!("{tasks}/collection_jobs/{{collection_job_id}}"),
             get(collection::get).delete(collection::delete),
         )
         .with_state(Arc::clone(state))
-        .route(&format!("{}/hpke_config", state.aggregator.base_path), get(hpke_config))
+        .route(&format!("{base}/hpke_config"), get(hpke_config))
+        .merge(gateway.map(|gateway| gateway.router(base)).unwrap_or_default())
         .fallback(async || Failure::NotFound.into_response())
         .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
         .with_state(Arc::clone(&state.aggregator))
+}
+
+/// What devices may use.
+fn uploads(base_path: &str) -> Router<Arc<LeaderState>> {
+    Router::new().route(&format!("{base_path}/tasks/{{task_id}}/reports"), post(upload::post))
+}
+
+/// A gateway to uploads and nothing else.
+fn open_gateway(
+    config: GatewayConfig,
+    state: &Arc<LeaderState>,
+) -> Result<Arc<GatewayResource>, BindError> {
+    let aggregator = &state.aggregator;
+    let router = uploads(&aggregator.base_path)
+        .fallback(async || Failure::NotFound.into_response())
+        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
+        .with_state(Arc::clone(state));
+    let limits = &aggregator.body_limits;
+    let longest = SizeClass::holding(limits.max_upload.saturating_add(MAX_INNER_HEAD));
+    let max_request = longest.unwrap_or(SizeClass::MAX_REQUEST).bytes();
+    GatewayResource::inside(config, router, max_request, limits.timeout, &aggregator.metrics)
 }
 
 fn start_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, loops: &mut Loops) {

@@ -1,6 +1,6 @@
-//! Sotto's roles over HTTP: leader and helper, log and witness.
+//! Sotto's roles over HTTP: leader and helper, log and witness, relay and gateway.
 //!
-//! [`Leader`], [`Helper`], [`Log`] and [`Witness`] are servers around the pure steps of
+//! [`Leader`], [`Helper`], [`Log`], [`Witness`], [`Relay`] and [`Gateway`] are servers around the pure steps of
 //! `sotto_protocol` and the verbs of `sotto_store`: a handler decodes, loads, calls one function, commits
 //! and encodes. All are bound first, which checks everything that can be checked, and then run until
 //! they are told to end.
@@ -13,6 +13,8 @@ mod aggregator;
 mod auth;
 mod config;
 mod error;
+mod file_body;
+mod gateway;
 mod health;
 mod helper;
 mod http;
@@ -20,11 +22,13 @@ mod leader;
 mod listener;
 mod log;
 mod metrics;
+mod outbound;
 mod peer;
 mod pool;
 mod problem;
 mod provision;
 mod recipes;
+mod relay;
 mod service;
 mod shutdown;
 mod tasks;
@@ -37,8 +41,10 @@ pub use config::{
     RecipeAuthor, RecipesConfig, ServerConfig, TaskprovConfig, TlsConfig,
 };
 pub use error::{BindError, RunError, TaskRefused};
+pub use gateway::{Gateway, GatewayConfig, GatewayKeys, GatewayServerConfig, GatewayTarget};
 pub use helper::Helper;
 pub use leader::Leader;
 pub use log::{Log, LogConfig};
+pub use relay::{Relay, RelayConfig, RelayGateway, SourceRule};
 pub use tasks::{ServedTask, TaskRegistry};
 pub use witness::{Witness, WitnessConfig};

@@ -7,12 +7,15 @@
 mod stall;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -20,7 +23,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -41,7 +44,13 @@ pub(crate) struct Listener {
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
     limits: ConnectionLimits,
+    tells_peers: bool,
 }
+
+/// Where a request comes from. It is shown to the relay's handlers alone, which need it to limit
+/// sources, and cannot be printed.
+#[derive(Clone, Copy)]
+pub(crate) struct PeerIp(pub(crate) IpAddr);
 
 impl Listener {
     /// Binds. Plain HTTP away from loopback needs `insecure_http`.
@@ -58,12 +67,17 @@ impl Listener {
         let listen = |source| BindError::Listen { address, source };
         let tcp = TcpListener::bind(address).await.map_err(listen)?;
         let address = tcp.local_addr().map_err(listen)?;
-        Ok(Self { tcp, address, tls, limits })
+        Ok(Self { tcp, address, tls, limits, tells_peers: false })
     }
 
     /// Where it listens, with the port that the operating system chose for port 0.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Gives each request a [`PeerIp`]. Without this, handlers have no way to learn it.
+    pub(crate) fn tell_peers(&mut self) {
+        self.tells_peers = true;
     }
 
     /// Serves until the shutdown begins, then finishes the requests in flight within `drain`.
@@ -79,7 +93,7 @@ impl Listener {
                 Some(_) = connections.join_next() => continue,
                 accepted = accept(&self.tcp, &places) => accepted,
             };
-            let (stream, place) = match accepted {
+            let (stream, peer, place) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(error = %error.kind(), "a connection could not be accepted");
@@ -87,9 +101,10 @@ impl Listener {
                     continue;
                 }
             };
+            let peer = self.tells_peers.then_some(peer);
             let (connection, watcher) = (Arc::clone(&connection), graceful.watcher());
             connections.spawn(async move {
-                connection.serve(stream, watcher).await;
+                connection.serve(stream, peer, watcher).await;
                 drop(place);
             });
         }
@@ -104,13 +119,13 @@ impl Listener {
 async fn accept(
     tcp: &TcpListener,
     places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, PeerIp, OwnedSemaphorePermit)> {
     // Without a place, connections wait in the operating system's queue.
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = tcp.accept().await?;
+    let (stream, peer) = tcp.accept().await?;
     // Answers are single small writes: waiting to fill a packet would only delay them.
     stream.set_nodelay(true)?;
-    Ok((stream, place))
+    Ok((stream, PeerIp(peer.ip()), place))
 }
 
 /// What all connections of a listener share.
@@ -138,23 +153,43 @@ impl ConnectionBuilder {
         }
     }
 
-    async fn serve(&self, stream: TcpStream, watcher: Watcher) {
+    async fn serve(&self, stream: TcpStream, peer: Option<PeerIp>, watcher: Watcher) {
         let Some(acceptor) = &self.tls else {
-            return self.speak(stream, watcher).await;
+            return self.speak(stream, peer, watcher).await;
         };
         let handshake = tokio::time::timeout(self.handshake_timeout, acceptor.accept(stream));
         let Ok(Ok(stream)) = handshake.await else { return };
-        self.speak(stream, watcher).await;
+        self.speak(stream, peer, watcher).await;
     }
 
-    async fn speak<S>(&self, stream: S, watcher: Watcher)
+    async fn speak<S>(&self, stream: S, peer: Option<PeerIp>, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(StallGuard::new(stream, self.write_timeout));
-        let connection = self.http1.serve_connection(io, self.service.clone());
+        let service = PeerService { inner: self.service.clone(), peer };
+        let connection = self.http1.serve_connection(io, service);
         // An error here is the peer's: it went away, dawdled or did not speak HTTP.
         let _ = watcher.watch(connection).await;
+    }
+}
+
+/// The router, for the requests of one peer.
+struct PeerService {
+    inner: TowerToHyperService<Router>,
+    peer: Option<PeerIp>,
+}
+
+impl Service<Request<Incoming>> for PeerService {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
+        self.inner.call(request)
     }
 }
 

@@ -10,7 +10,6 @@ mod add;
 mod backoff;
 mod config;
 mod desk;
-mod file_body;
 mod files;
 mod metrics;
 mod sequencer;
@@ -35,6 +34,7 @@ use self::sequencer::{Sequencer, Submission};
 use self::witnesses::WitnessPool;
 use crate::aggregator::base_path;
 use crate::error::{BindError, RunError};
+use crate::gateway::GatewayResource;
 use crate::http::BodyReader;
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
@@ -44,9 +44,14 @@ use crate::upkeep;
 /// Submissions that may wait for the sequencer; beyond that, submitters get 429.
 const MAX_WAITING: usize = 1024;
 
+/// The bytes of the longest encapsulated request for a file: a path and a few fields, padded by whoever
+/// wants to look like an upload.
+const MAX_READ_REQUEST: usize = 64 * 1024;
+
 /// A log that listens and is not yet serving.
 pub struct Log {
     state: Arc<LogState>,
+    gateway: Option<Arc<GatewayResource>>,
     sequencer: Sequencer,
     vitals: Vitals,
     sockets: Sockets,
@@ -82,9 +87,11 @@ impl Log {
             inbox: inbox_sender,
             metrics: Arc::clone(&metrics),
         };
+        let state = Arc::new(state);
+        let gateway = open_gateway(&config, &state, &vitals.metrics)?;
         let health = Arc::clone(&vitals.health);
         let sequencer = Sequencer::new(config, dir, witnesses, inbox, signed_size, metrics, health);
-        Ok(Self { state: Arc::new(state), sequencer, vitals, sockets })
+        Ok(Self { state, gateway, sequencer, vitals, sockets })
     }
 
     /// Where the log listens.
@@ -101,10 +108,10 @@ impl Log {
     /// within the deadline. What was signed and not published by then is finished at the next start.
     /// To end on the spot, drop the future.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, sequencer, vitals, sockets } = self;
+        let Self { state, gateway, sequencer, vitals, sockets } = self;
         let metrics = Arc::clone(&vitals.metrics);
         // The router has the last sender to the sequencer, which ends when all are gone.
-        let router = router(state);
+        let router = router(state, gateway);
         service::serve(vitals, sockets, router, shutdown, |loops| {
             loops.spawn("sequencer", sequencer.run(loops.shutdown()));
             loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
@@ -132,17 +139,37 @@ struct LogState {
     metrics: Arc<LogMetrics>,
 }
 
-fn router(state: Arc<LogState>) -> Router {
+fn router(state: Arc<LogState>, gateway: Option<Arc<GatewayResource>>) -> Router {
     let base = &state.base_path;
-    Router::new()
+    public_files(base)
         .route(&format!("{base}/add"), post(add::post))
-        .route(&format!("{base}/checkpoint"), get(files::get))
-        .route(&format!("{base}/tile/{{*path}}"), get(files::get))
-        .route(&format!("{base}/by-id/{{bucket}}"), get(files::get))
-        .route(&format!("{base}/first/{{*path}}"), get(files::get))
+        .merge(gateway.map(|gateway| gateway.router(base)).unwrap_or_default())
         .fallback(async || Failure::NotFound.into_response())
         .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
         .with_state(state)
+}
+
+fn public_files(base_path: &str) -> Router<Arc<LogState>> {
+    Router::new()
+        .route(&format!("{base_path}/checkpoint"), get(files::get))
+        .route(&format!("{base_path}/tile/{{*path}}"), get(files::get))
+        .route(&format!("{base_path}/by-id/{{bucket}}"), get(files::get))
+        .route(&format!("{base_path}/first/{{*path}}"), get(files::get))
+}
+
+/// A gateway to the files and nothing else.
+fn open_gateway(
+    config: &LogConfig,
+    state: &Arc<LogState>,
+    metrics: &MetricsRegistry,
+) -> Result<Option<Arc<GatewayResource>>, BindError> {
+    let Some(gateway) = config.gateway.clone() else { return Ok(None) };
+    let router = public_files(&state.base_path)
+        .fallback(async || Failure::NotFound.into_response())
+        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
+        .with_state(Arc::clone(state));
+    let timeout = config.http.body_timeout;
+    GatewayResource::inside(gateway, router, MAX_READ_REQUEST, timeout, metrics).map(Some)
 }
 
 /// The policy by which this log publishes must be about this log and no other.

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, DATE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::Response;
 use serde_json::{Map, Value, json};
-use sotto_protocol::{Abort, Fault};
+use sotto_protocol::gateway::{InnerRefusal, OuterRefusal};
+use sotto_protocol::http_date::imf_fixdate;
+use sotto_protocol::{Abort, Fault, Moment};
 use sotto_store::StoreError;
-use sotto_wire::{MediaType, PROBLEM_MEDIA_TYPE, ProblemType, TaskId};
+use sotto_wire::ohttp::{DATE_PROBLEM, KEY_PROBLEM};
+use sotto_wire::{PROBLEM_MEDIA_TYPE, ProblemType, TaskId};
 
 use crate::pool::PoolError;
 
@@ -32,7 +35,7 @@ pub(crate) enum Failure {
     /// Credentials that are not the right ones.
     Forbidden,
     /// The body is not said to be the message that the resource takes.
-    UnexpectedMediaType(MediaType),
+    UnexpectedMediaType(&'static str),
     /// The body is longer than the limit, in bytes.
     TooLong(usize),
     /// The body did not arrive in time, or broke off.
@@ -51,6 +54,12 @@ pub(crate) enum Failure {
     Refused(StatusCode, String),
     /// Not now: in words, and when to ask again.
     Unavailable(String, Duration),
+    /// The peer asks too much: in words, and when to ask again.
+    TooMany(&'static str, Duration),
+    /// A request to a gateway was not opened.
+    Unopened(OuterRefusal),
+    /// A request to a gateway was opened, at this moment, and is not passed on.
+    NotAdmitted(InnerRefusal, Moment),
     /// A stored problem, given again.
     Stored {
         /// The `type` member.
@@ -93,7 +102,7 @@ impl Failure {
             }
             Self::UnexpectedMediaType(expected) => plain(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                &format!("The resource takes a body of Content-Type {}.", expected.as_str()),
+                &format!("The resource takes a body of Content-Type {expected}."),
             ),
             Self::TooLong(limit) => plain(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -101,6 +110,9 @@ impl Failure {
             ),
             Self::Incomplete => {
                 plain(StatusCode::REQUEST_TIMEOUT, "The body did not arrive in time.")
+            }
+            Self::TooMany(detail, pause) => {
+                retry_after(plain(StatusCode::TOO_MANY_REQUESTS, detail), pause)
             }
             Self::OutOfMemory => too_busy("Too many large requests at once."),
             Self::NotFound => plain(StatusCode::NOT_FOUND, "There is no such resource."),
@@ -113,6 +125,8 @@ impl Failure {
             Self::Unavailable(detail, pause) => {
                 retry_after(plain(StatusCode::SERVICE_UNAVAILABLE, &detail), pause)
             }
+            Self::Unopened(refusal) => unopened_response(refusal),
+            Self::NotAdmitted(refusal, now) => not_admitted_response(refusal, now),
             Self::Stored { problem, detail, task_id } => stored_response(problem, &detail, task_id),
         }
     }
@@ -179,6 +193,36 @@ fn stored_response(problem: String, detail: &str, task_id: TaskId) -> Response {
     let mut document = document(&problem, title.unwrap_or_default(), status, detail);
     document.insert("taskid".into(), task_id.to_string().into());
     respond(status, document)
+}
+
+/// The types of these problems have titles of their own (RFC 9458 §9).
+fn gateway_problem(status: u16, kind: &str, detail: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    let title = match kind {
+        KEY_PROBLEM => "Oblivious HTTP key configuration not acceptable",
+        DATE_PROBLEM => "Date Not Acceptable",
+        _ => status.canonical_reason().unwrap_or(""),
+    };
+    respond(status, document(kind, title, status, detail))
+}
+
+fn unopened_response(refusal: OuterRefusal) -> Response {
+    gateway_problem(refusal.status(), refusal.problem_type(), &refusal.to_string())
+}
+
+fn not_admitted_response(refusal: InnerRefusal, now: Moment) -> Response {
+    let mut response =
+        gateway_problem(refusal.status(), refusal.problem_type(), &refusal.to_string());
+    match refusal {
+        InnerRefusal::Date => {
+            if let Ok(date) = HeaderValue::try_from(imf_fixdate(now)) {
+                response.headers_mut().insert(DATE, date);
+            }
+            response
+        }
+        InnerRefusal::Full => retry(response),
+        InnerRefusal::Malformed | InnerRefusal::Replayed => response,
+    }
 }
 
 /// A problem that DAP has no type for: its namespace is not ours to add to.

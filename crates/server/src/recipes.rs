@@ -6,7 +6,7 @@
 //! the log. A request that announces a task nobody knows makes the loop read once more.
 //!
 //! [`tail`] reads the log, [`membership`] says which recipes are ours and what their tasks are,
-//! [`keys`] compares our HPKE keys with those that devices seal to.
+//! [`keys`] compares our keys with those that devices seal to.
 
 mod fetch;
 mod keys;
@@ -30,6 +30,7 @@ use self::tail::{Reading, Tail, Trouble};
 use crate::aggregator::{Aggregator, Peer, now};
 use crate::config::RecipesConfig;
 use crate::error::BindError;
+use crate::gateway::GatewayKeys;
 use crate::health::{Concern, Health, StoreWork};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
@@ -48,6 +49,8 @@ pub(crate) struct Surroundings {
     pub(crate) tasks: Arc<TaskRegistry>,
     pub(crate) store: Arc<dyn TaskStore>,
     pub(crate) hpke_configs: Vec<HpkeConfig>,
+    /// Those of the server's gateway, if it has one.
+    pub(crate) gateway_keys: Option<Arc<GatewayKeys>>,
     /// Tasks that were deleted, and must not be joined again: their reports could count twice.
     pub(crate) forgotten: HashSet<TaskId>,
     pub(crate) health: Arc<Health>,
@@ -199,7 +202,11 @@ impl Recipes {
         self.metrics.entries.set(reading.size as f64);
         self.metrics.witnessed.set(reading.time as f64);
         self.metrics.open.set(reading.recipes.len() as f64);
-        keys::check(&self.around.health, &self.around.hpke_configs, &reading.keys);
+        let (health, newest) = (&self.around.health, &reading.keys);
+        keys::check(health, &self.around.hpke_configs, newest);
+        if let Some(keys) = &self.around.gateway_keys {
+            keys::check_gateway(health, &keys.configs(), newest);
+        }
         told.retain(|id, _| reading.recipes.contains_key(id));
         for (id, verdict) in &reading.recipes {
             let joined = match verdict {

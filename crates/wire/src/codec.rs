@@ -63,6 +63,9 @@ pub enum DecodeError {
     /// Extension types do not strictly increase: unsorted, or one type twice.
     #[error("extensions out of order")]
     ExtensionsOutOfOrder,
+    /// A part of a message breaks the rules of its format.
+    #[error("{0}: not what the format allows")]
+    Malformed(&'static str),
     /// A value is readable, but not one that the type allows.
     #[error(transparent)]
     Bounds(BoundsError),

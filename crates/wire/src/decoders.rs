@@ -1,9 +1,11 @@
 //! Every decoder of this crate in one table, for the fuzz targets and the mutation campaign.
 //!
 //! Each entry decodes and, if that succeeds, encodes again: two encodings of one value would let two parties
-//! that compare digests disagree about one message.
+//! that compare digests disagree about one message. Where a format has several encodings, what was decoded must come
+//! back from ours.
 
 mod examples;
+mod ohttp;
 mod tlog;
 
 use crate::limits::{DECODE_ALLOCATION_FACTOR, JSON_ALLOCATION_FACTOR};
@@ -22,7 +24,7 @@ use crate::{
 pub struct Decoder {
     /// The name, also of the fuzz target.
     pub name: &'static str,
-    /// Whether the bytes decode. Panics if what was decoded does not encode to the same bytes.
+    /// Whether the bytes decode. Panics if what was decoded does not encode to the same bytes, or does not come back.
     pub decode: fn(&[u8]) -> bool,
     /// Valid encodings to start from.
     pub seeds: fn() -> Vec<Vec<u8>>,
@@ -184,6 +186,31 @@ pub const DECODERS: &[Decoder] = &[
     tlog!(add_checkpoint),
     tlog!(entry_bundle),
     tlog!(tile_path),
+    Decoder {
+        name: "bhttp_request",
+        decode: ohttp::bhttp_request,
+        seeds: || examples::seeds("bhttp_request"),
+        // Decodes what it encoded as well.
+        allocation_factor: 2 * DECODE_ALLOCATION_FACTOR,
+    },
+    Decoder {
+        name: "bhttp_response",
+        decode: ohttp::bhttp_response,
+        seeds: || examples::seeds("bhttp_response"),
+        allocation_factor: 2 * DECODE_ALLOCATION_FACTOR,
+    },
+    Decoder {
+        name: "ohttp_request",
+        decode: ohttp::ohttp_request,
+        seeds: || examples::seeds("ohttp_request"),
+        allocation_factor: DECODE_ALLOCATION_FACTOR,
+    },
+    Decoder {
+        name: "ohttp_keys",
+        decode: ohttp::ohttp_keys,
+        seeds: || examples::seeds("ohttp_keys"),
+        allocation_factor: DECODE_ALLOCATION_FACTOR,
+    },
     text!("tlog_policy", |text: &str| TlogPolicy::parse(text).ok(), TlogPolicy::to_string),
 ];
 

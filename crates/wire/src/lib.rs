@@ -1,4 +1,4 @@
-//! DAP messages, recipes, the formats of the log, identifiers and limits for Sotto.
+//! DAP messages, recipes, the formats of the log and of Oblivious HTTP, identifiers and limits for Sotto.
 //!
 //! Every message of DAP and taskprov as a type that can only hold what the wire can carry. Large messages
 //! borrow from the received buffer. Nothing here does I/O, knows the time or holds randomness; what a message
@@ -15,6 +15,7 @@
 //! ```
 
 mod aggregation;
+pub mod bhttp;
 mod checksum;
 mod codec;
 mod collection;
@@ -29,10 +30,12 @@ pub mod labels;
 pub mod limits;
 mod media;
 mod note;
+pub mod ohttp;
 mod opaque;
 mod problem;
 pub mod recipe;
 mod report;
+pub mod size_class;
 mod task;
 pub mod taskprov;
 mod time;

@@ -133,3 +133,13 @@ pub const MAX_ENDPOINT_LEN: usize = 2_048;
 
 /// The most HPKE keys in a key set: one in use, one to come, and those that stored reports still name.
 pub const MAX_KEY_SET_CONFIGS: usize = 16;
+
+/// The most fields of a binary HTTP message, in all its sections. A field takes three bytes and costs 32 in memory; an
+/// HTTP server accepts about a hundred.
+pub const MAX_BHTTP_FIELDS: usize = 128;
+
+/// The most informational responses in front of a binary HTTP response. There are two in practice.
+pub const MAX_BHTTP_INFORMATIONAL: usize = 16;
+
+/// The most suites of one key of an oblivious gateway: what the 16 bits of their length can say.
+pub const MAX_OHTTP_SUITES: usize = 0xffff / 4;

@@ -25,6 +25,7 @@ use crate::{BatchMode, EntryId, FormatError, HpkeConfig, KeyName};
 
 #[cfg(feature = "authoring")]
 pub use authoring::{AuthoringError, RecipeDraft, parse_epsilon, parse_probability};
+pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};
 pub use population_result::{POPULATION_RESULT_SCHEMA, PopulationResult};
 pub use scalar::{AttributeName, AttributeType, Probability, PublicKey, Signer};

@@ -175,7 +175,21 @@ fn worst_cases() {
         recipe.replace("\"buckets\":3", &list).into_bytes()
     };
     let resp_first = [&[0; 17][..], &[0, 0, 0xea, 0x60], &[0; 60_000]].concat();
+    let fields = [&[0x43, 0x00][..], &[1, b'a', 0].repeat(256)].concat();
+    let most_fields = [&[0x41, 0x80][..], &[1, b'a', 0].repeat(128)].concat();
+    let get = b"\0\x01G\x01h\0\x01/";
+    let informational = [&[0x40, 0x64, 3, 1, b'a', 0][..]; 17];
+    let pieces = [&b"\x02\x01G\x01h\0\x01/\0"[..], &[1, 7].repeat(50_000)].concat();
+    let key = [&[0, 41, 0, 0, 0x20][..], &[0; 32], &[0, 4, 0, 1, 0, 1]].concat();
     for (name, message, decodes) in [
+        ("bhttp_request", [&get[..], &most_fields].concat(), true),
+        ("bhttp_request", [&get[..], &fields].concat(), false),
+        ("bhttp_request", [&pieces[..], &[0]].concat(), true),
+        ("bhttp_response", [&[1], &informational[..16].concat()[..], &[0x40, 0xc8]].concat(), true),
+        ("bhttp_response", [&[1], &informational.concat()[..], &[0x40, 0xc8]].concat(), false),
+        ("ohttp_request", vec![0; 100_000], true),
+        ("ohttp_keys", key.repeat(10_000), true),
+        ("ohttp_keys", [0, 3, 0, 0xff, 0xff].repeat(10_000), true),
         ("aggregation_job_init_req", job(&[]), true),
         ("aggregation_job_init_req", job(&large_first), true),
         ("aggregation_job_init_req", [&[0; 5][..], &list].concat(), true),

@@ -10,9 +10,12 @@ use std::collections::BTreeSet;
 use cases::{Mutant, canonical, histogram, leaf_mutants, shape_mutants};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECIPE_SCHEMA, testing};
-use sotto_wire::{EntryId, FormatError, KeySet, PopulationResult, Recipe};
+use sotto_wire::{
+    EntryId, FormatError, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId, KeySet,
+    PopulationResult, Recipe,
+};
 
 fn schema(text: &str) -> jsonschema::Validator {
     let schema: Value = serde_json::from_str(text).unwrap();
@@ -59,6 +62,8 @@ fn arbitrary_key_sets_and_results_come_back_and_fit_their_schemas() {
         assert_eq!(key_set.id(), EntryId::of(&key_set.to_json()));
         assert!(key_sets.is_valid(&value(&key_set.to_json())));
         assert_eq!(key_set.configs().unwrap().len(), key_set.hpke_configs.len());
+        let gateway = key_set.gateway_configs.as_ref().map_or(0, Vec::len);
+        assert_eq!(key_set.gateway_keys().unwrap().len(), gateway);
 
         let result = testing::population_result(&mut rng);
         result.check().unwrap();
@@ -159,6 +164,56 @@ fn every_field_of_key_sets_and_results_changes_their_ids() {
         let schema = schema(POPULATION_RESULT_SCHEMA);
         mutate_all(&result, &schema, PopulationResult::parse, PopulationResult::id);
     }
+}
+
+#[test]
+fn the_keys_of_a_gateway_may_stand_alone_but_nothing_may_stand_for_none() {
+    let schema = schema(KEY_SET_SCHEMA);
+    let mut rng = ChaCha20Rng::seed_from_u64(10);
+    let with_gateway = std::iter::repeat_with(|| testing::key_set(&mut rng))
+        .find(|set| set.gateway_configs.is_some() && !set.hpke_configs.is_empty())
+        .unwrap();
+    let tree = value(&with_gateway.to_json());
+    let keys = &tree["gateway_configs"];
+    let twice = json!([keys[0], keys[0]]);
+    let many: Vec<_> = (0..17).map(|_| keys[0].clone()).collect();
+    for (why, gateway, own, accepted) in [
+        ("both", Some(keys.clone()), keys.clone(), true),
+        ("a gateway's alone", Some(keys.clone()), json!([]), true),
+        ("an aggregator's alone", None, keys.clone(), true),
+        ("none", None, json!([]), false),
+        ("an empty list", Some(json!([])), keys.clone(), false),
+        ("two empty lists", Some(json!([])), json!([]), false),
+        ("null", Some(json!(null)), keys.clone(), false),
+        ("one id twice", Some(twice), keys.clone(), false),
+        ("too many", Some(json!(many)), keys.clone(), false),
+        ("no configuration", Some(json!(["AAAA"])), keys.clone(), false),
+    ] {
+        let mut tree = tree.clone();
+        tree["hpke_configs"] = own;
+        let fields = tree.as_object_mut().unwrap();
+        match gateway {
+            Some(gateway) => fields.insert("gateway_configs".to_owned(), gateway),
+            None => fields.remove("gateway_configs"),
+        };
+        assert_eq!(KeySet::parse(&canonical(&tree)).is_ok(), accepted, "{why}");
+        assert_eq!(schema.is_valid(&tree), accepted, "{why}");
+    }
+    // Two keys of one id, which a schema cannot see.
+    let config = |key| {
+        let (id, kem) = (HpkeConfigId::new(3), HpkeKemId::X25519_HKDF_SHA256);
+        let (kdf, aead) = (HpkeKdfId::HKDF_SHA256, HpkeAeadId::AES_128_GCM);
+        KeySet::config_text(&HpkeConfig::new(id, kem, kdf, aead, vec![key; 32]).unwrap())
+    };
+    let one_id = vec![config(1), config(2)];
+    let gateway = KeySet { gateway_configs: Some(one_id.clone()), ..with_gateway.clone() };
+    assert!(gateway.check().unwrap_err().to_string().contains("two gateway_configs"));
+    let own = KeySet { hpke_configs: one_id.clone(), ..with_gateway.clone() };
+    assert!(own.check().unwrap_err().to_string().contains("two hpke_configs"));
+    // The same id in both lists is no clash: the two are used in different places.
+    let [one, other] = [&one_id[..1], &one_id[1..]].map(<[String]>::to_vec);
+    let both = KeySet { hpke_configs: one, gateway_configs: Some(other), ..with_gateway };
+    assert_eq!(both.check(), Ok(()));
 }
 
 /// The path without the names that the author chose and the positions in lists.

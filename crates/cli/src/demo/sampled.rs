@@ -3,7 +3,9 @@
 //! Every simulated device runs the same engine as a real one, with its state in memory. They share what depends on
 //! the recipe alone, as a fleet in one process may.
 
+mod carried;
 mod fleet;
+mod operators;
 mod parties;
 mod recipe;
 
@@ -27,10 +29,10 @@ use crate::time_text::now;
 const LEVEL: f64 = 0.95;
 
 const CAVEATS: &[&str] = &[
-    "Devices talk to the leader directly, so it sees their addresses: no relay yet.",
     "Nothing keeps a device from reporting twice: no tokens yet.",
     "The recipe counts at once (insecure_no_min_age); real devices wait a day, so that somebody can object.",
-    "Here all parties share one process. Leader, helper, log and witnesses must be different operators.",
+    "The relay holds requests for 30 ms; a real one waits ten seconds for more to mix them with.",
+    "Here all parties share one process. Relay, leader, helper, log and witnesses must be different operators.",
 ];
 
 /// Runs the demo.
@@ -108,7 +110,8 @@ fn saw(
         (
             "log",
             format!(
-                "one recipe and two key sets, cosigned by {} witnesses; who reads them, but nothing else",
+                "one recipe and {} key sets, cosigned by {} witnesses; that they are read, not by whom",
+                parties.key_sets(),
                 parties.witnesses()
             ),
         ),
@@ -119,11 +122,12 @@ fn saw(
                  tossed a coin ({rate})"
             ),
         ),
+        ("relay", format!("devices' addresses, and {}; nothing inside", sealed(parties))),
         (
             "leader",
             format!(
-                "{reports} reports of {devices} devices, {}: half of each, random numbers without the \
-                 other half",
+                "{reports} reports of {devices} devices, {}, no address: half of each, random numbers \
+                 without the other half",
                 HumanBytes(turnout.bytes)
             ),
         ),
@@ -141,4 +145,15 @@ fn saw(
             ),
         ),
     ]
+}
+
+/// What the relay could count.
+fn sealed(parties: &Parties) -> String {
+    let carried = parties.carried();
+    let sizes: Vec<String> = carried
+        .iter()
+        .map(|(length, count)| format!("{count} of {}", HumanBytes(*length as u64)))
+        .collect();
+    let total: u64 = carried.values().sum();
+    format!("{total} sealed requests: {}", sizes.join(", "))
 }

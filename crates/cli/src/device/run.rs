@@ -5,18 +5,18 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
-use sotto_client::{StateFile, Transport, deliver};
+use sotto_client::{HttpLog, LogRoute, Routes, StateFile, Transport, deliver};
 use sotto_protocol::device::{DeviceStore, Host, Pass, pass};
 use sotto_protocol::log::{Fetch, Watch, WatchError};
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
 
 use super::attributes;
-use crate::connection::retry;
-use crate::log_source::LogArgs;
+use crate::connection::{retry, routes};
+use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
 use crate::time_text::{now, parse_seconds};
 use crate::{random, trust_file};
@@ -53,22 +53,25 @@ impl RunArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         ensure!(self.once || !output.json(), "--json goes with --once");
         let trust = trust_file::read(&self.trust)?;
-        if !trust.insecure_direct() {
-            return Err(anyhow!("reports cannot travel through a relay yet"))
-                .hint("insecure_direct = true in the trust file sends them to the leader, which then sees this device's address");
-        }
         // A mistake in the file shows before anything is asked or sent.
         attributes::read(&self.attributes)?;
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
-        let transport: Arc<dyn Transport> = self.log.connection.transport(1)?;
         let source = self.log.source(Some(&trust))?.context("which log?");
         let source =
             source.hint("give --log, or a URL after the log's key in the trust file's policy")?;
-        let mut watch = Watch::new(source.fetch());
         let mut state =
             StateFile::open(&self.state).with_context(|| self.state.display().to_string())?;
+        let transport: Arc<dyn Transport> = self.log.connection.transport(1)?;
+        let routes = routes(transport);
+        let (fetch, log_route) = log_of(&source, &routes, &state, &trust)?;
+        let mut watch = Watch::new(fetch);
         loop {
-            let done = self.pass(&mut state, &mut watch, &trust, &transport);
+            if let Some(route) = &log_route {
+                route.renew(state.state(), &trust);
+            }
+            let spinner = output.spinner("reading the log, deciding, sending");
+            let done = self.pass(&mut state, &mut watch, &trust, &routes);
+            spinner.finish_and_clear();
             match done {
                 Ok(done) => report(output, &watch, &done)?,
                 Err(error) if self.once => return Err(error),
@@ -87,11 +90,11 @@ impl RunArgs {
         state: &mut StateFile,
         watch: &mut Watch<F>,
         trust: &Trust,
-        transport: &Arc<dyn Transport>,
+        routes: &Routes,
     ) -> Result<Pass> {
         let mut rng = random::system();
         // First what was promised earlier: the same bytes, whatever the log says today.
-        deliver(state as &mut dyn DeviceStore, transport, &retry(3), &mut rng)?;
+        send(state, watch, trust, routes)?;
         // A long log is read in parts.
         while let Err(error) = watch.refresh(trust, now()?) {
             match error {
@@ -102,7 +105,7 @@ impl RunArgs {
         let attributes = attributes::read(&self.attributes)?;
         let host = Host { conditions_met: self.conditions_met()?, attributes: &attributes };
         let done = pass(state, watch, trust, &host, now()?, &mut rng)?;
-        deliver(state, transport, &retry(3), &mut rng)?;
+        send(state, watch, trust, routes)?;
         Ok(done)
     }
 
@@ -116,6 +119,33 @@ impl RunArgs {
             .with_context(|| format!("cannot run {command:?}"))?;
         Ok(status.success())
     }
+}
+
+/// The files of the log, and the way to them if it leads through relays. A folder on this machine needs none.
+fn log_of(
+    source: &LogSource,
+    routes: &Routes,
+    state: &StateFile,
+    trust: &Trust,
+) -> Result<(Box<dyn Fetch>, Option<LogRoute>)> {
+    let LogSource::Http { url, .. } = source else { return Ok((source.fetch(), None)) };
+    let route = routes.to_log(state.state(), trust).hint(
+        "pin the log's gateway and relays in the trust file; insecure_direct = true does without, and log and \
+         leader then see this device's address",
+    )?;
+    Ok((Box::new(HttpLog::new(url, route.transport())), Some(route)))
+}
+
+/// Sends what waits to be sent.
+fn send<F: Fetch>(
+    state: &mut StateFile,
+    watch: &Watch<F>,
+    trust: &Trust,
+    routes: &Routes,
+) -> Result<()> {
+    let ways = routes.to_leaders(state.state(), watch, trust);
+    deliver(state, &mut |id| ways.get(id).cloned(), &retry(3), &mut random::system())?;
+    Ok(())
 }
 
 /// What was considered and what was not, never what was answered.

@@ -24,7 +24,7 @@ const PUBLISHING_S: u64 = 3_600;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  sotto keys publish --signer leader.key --hpke-key new.toml --hpke-key old.toml \\\n    \
-    --log https://log.example\n\nThe first key is the one that devices use, once the set is in force: when it has \
+    --gateway-key gateway.toml --log https://log.example\n\nA set replaces the one before as a whole: give all keys. The first of each kind is the one that devices use, once the set is in force: when it has \
     been in the log for long enough, and begins long enough after the set before it. Until then they go on with the \
     old set."
 )]
@@ -32,9 +32,16 @@ pub(super) struct PublishArgs {
     /// The operator's key file: the key that devices pin.
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
-    /// A key file of the aggregator (`sotto keys new`); again for further keys.
-    #[arg(long, value_name = "FILE", required = true)]
+    /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; again for further keys.
+    #[arg(long, value_name = "FILE", required_unless_present = "gateway_key")]
     hpke_key: Vec<PathBuf>,
+    /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal their requests; again for
+    /// further keys.
+    #[arg(long, value_name = "FILE")]
+    gateway_key: Vec<PathBuf>,
+    /// Publish a set without gateway keys although the last one had some. Devices then send this operator nothing more.
+    #[arg(long, conflicts_with = "gateway_key")]
+    drop_gateway: bool,
     /// From when on the keys may be used: POSIX seconds or 2026-11-15T08:00:00Z. Devices want a set to have been in the log for
     /// long enough by then [default: when devices with the trust file accept it; without --trust, in a day and an hour]
     #[arg(long, value_name = "TIME")]
@@ -92,6 +99,7 @@ impl PublishArgs {
                 "not_before": set.not_before,
                 "not_after": set.not_after,
                 "keys": set.hpke_configs.len(),
+                "gateway_keys": set.gateway_configs.as_ref().map_or(0, Vec::len),
             }))?;
         } else {
             output.line(entry.id())?;
@@ -119,21 +127,31 @@ impl PublishArgs {
         if not_after <= now()?.0 {
             return Err(anyhow!("--not-after is in the past"));
         }
-        let keys = self
-            .hpke_key
-            .iter()
-            .map(|path| super::read(path).map(|key| KeySet::config_text(key.config())));
         let set = KeySet {
             version: FORMAT_VERSION,
             operator: signer_file::public(signer),
             seq: last.map_or(1, |last| last.seq.saturating_add(1)),
             not_before,
             not_after,
-            hpke_configs: keys.collect::<Result<_>>()?,
+            hpke_configs: config_texts(&self.hpke_key)?,
+            gateway_configs: match self.gateway_key.as_slice() {
+                [] => None,
+                files => Some(config_texts(files)?),
+            },
         };
         set.check()?;
+        let had_gateway = last.is_some_and(|last| last.gateway_configs.is_some());
+        if had_gateway && set.gateway_configs.is_none() && !self.drop_gateway {
+            return Err(anyhow!("the last key set names gateway keys, and this one would not"))
+                .hint("give --gateway-key again, or --drop-gateway if devices are to send nothing more");
+        }
         Ok(set)
     }
+}
+
+/// The public halves of key files, as key sets hold them.
+fn config_texts(files: &[PathBuf]) -> Result<Vec<String>> {
+    files.iter().map(|path| Ok(KeySet::config_text(super::read(path)?.config()))).collect()
 }
 
 /// When devices accept that a set comes into force.
@@ -227,6 +245,7 @@ mod tests {
             not_before,
             not_after: not_before + 1_000_000,
             hpke_configs: vec![KeySet::config_text(crate::keys::generate(1).config())],
+            gateway_configs: None,
         }
     }
 

@@ -12,10 +12,13 @@ use serde::Deserialize;
 use sotto_crypto::Secret;
 use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_server::{
-    AggregationConfig, AuthToken, RecipesConfig, ServerConfig, TaskprovConfig, TlsConfig,
+    AggregationConfig, AuthToken, GatewayConfig, RecipesConfig, ServerConfig, TaskprovConfig,
+    TlsConfig,
 };
 use sotto_wire::{Role, TaskId, Url};
 
+use super::gateway::GatewayTable;
+use super::gateway_keys::KeyFiles;
 use super::recipes::RecipesTable;
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, optional_secret, secret, secret_array};
@@ -46,6 +49,7 @@ pub(super) struct ConfigFile {
     pub(super) jobs: JobsTable,
     pub(super) taskprov: Option<TaskprovTable>,
     pub(super) recipes: Option<RecipesTable>,
+    pub(super) gateway: Option<GatewayTable>,
 }
 
 /// `[tls]`
@@ -209,6 +213,17 @@ impl Settings {
     fn taskprov(&self) -> Result<Option<TaskprovConfig>> {
         let Some(table) = &self.file.taskprov else { return Ok(None) };
         table.config(self.role).context("[taskprov]").map(Some)
+    }
+
+    /// The gateway, which is the leader's, and its key files.
+    pub(super) fn gateway(&self) -> Result<Option<(GatewayConfig, KeyFiles)>> {
+        let Some(table) = &self.file.gateway else { return Ok(None) };
+        ensure!(
+            self.role == Role::Leader,
+            "[gateway]: devices talk to the leader, not to the helper"
+        );
+        let public_url = self.file.public_url.as_deref();
+        table.config(&self.folder, &self.data_dir(), public_url).map(Some)
     }
 
     fn recipes(&self) -> Result<Option<RecipesConfig>> {

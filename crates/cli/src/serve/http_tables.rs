@@ -1,4 +1,4 @@
-//! The settings that a log and a witness have in common.
+//! The settings that all roles but leader and helper have in common.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use sotto_wire::VerifierKey;
 use super::config::{TlsTable, base_path, set, set_seconds};
 use crate::output::WithHint;
 
-/// `[limits]` of a log or a witness.
+/// `[limits]`
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HttpLimits {
@@ -35,7 +35,16 @@ pub(super) struct HttpTables<'a> {
 impl HttpTables<'_> {
     /// For the server. Paths are relative to `folder`.
     pub(super) fn config(&self, folder: &Path, insecure_http: bool) -> Result<HttpConfig> {
-        let mut http = HttpConfig::new(self.listen);
+        self.over(HttpConfig::new(self.listen), folder, insecure_http)
+    }
+
+    /// The same over other defaults.
+    pub(super) fn over(
+        &self,
+        mut http: HttpConfig,
+        folder: &Path,
+        insecure_http: bool,
+    ) -> Result<HttpConfig> {
         http.admin_listen = self.admin_listen;
         http.base_path = self.public_url.map(base_path).transpose()?.unwrap_or_default();
         http.tls = self.tls.config(folder)?;
@@ -67,9 +76,26 @@ pub(super) fn verifier_keys(setting: &str, texts: &[String]) -> Result<Vec<Verif
     texts.iter().map(key).collect()
 }
 
+/// The files of a folder with the ending of our configurations, sorted.
+pub(super) fn toml_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)
+        .and_then(|entries| {
+            entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()
+        })
+        .with_context(|| format!("cannot read {}", folder.display()))?;
+    let is_toml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    let mut files: Vec<PathBuf> = entries.into_iter().filter(is_toml).collect();
+    files.sort();
+    Ok(files)
+}
+
 /// The text of `[limits]`, for `--print-config`.
 pub(super) fn limits_template() -> String {
-    let http = HttpConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+    limits_template_of(&HttpConfig::new(SocketAddr::from(([127, 0, 0, 1], 0))))
+}
+
+/// The same with these defaults.
+pub(super) fn limits_template_of(http: &HttpConfig) -> String {
     format!(
         "[limits]\n\
          # max_connections = {}\n\

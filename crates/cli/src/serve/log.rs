@@ -12,6 +12,7 @@ use sotto_store::LogDir;
 use sotto_wire::{PublicKey, TlogPolicy};
 
 use super::config::{TlsTable, override_from, set, set_millis, set_seconds};
+use super::gateway::{self, GatewayTable};
 use super::http_tables::{HttpLimits, HttpTables, folder_of, limits_template, verifier_keys};
 use crate::output::WithHint;
 use crate::{private_file, signer_file, toml_text};
@@ -44,6 +45,7 @@ struct LogFile {
     max_batch: Option<usize>,
     refresh_s: Option<u64>,
     witness_timeout_s: Option<u64>,
+    gateway: Option<GatewayTable>,
     tls: TlsTable,
     limits: HttpLimits,
 }
@@ -62,13 +64,19 @@ impl LogSettings {
     pub(super) async fn bind(&self, insecure_http: bool) -> Result<Log> {
         let key = self.file.key.as_deref().unwrap_or(Path::new(DEFAULT_KEY));
         let key = signer_file::read(&self.folder.join(key))?;
-        let config = self.config(&key, insecure_http)?;
+        let mut config = self.config(&key, insecure_http)?;
         if !config.policy.requires_witnesses() {
             tracing::warn!("the policy asks for no witness: nobody notices if this log forks");
         }
         let data_dir = self.file.data_dir.as_deref().unwrap_or(Path::new(DEFAULT_DATA_DIR));
         let data_dir = self.folder.join(data_dir);
         private_file::make_folder(&data_dir)?;
+        if let Some(table) = &self.file.gateway {
+            let public_url = self.file.public_url.as_deref();
+            let (gateway, files) = table.config(&self.folder, &data_dir, public_url)?;
+            tokio::spawn(files.follow(gateway.keys.clone()));
+            config.gateway = Some(gateway);
+        }
         let dir = LogDir::open(&data_dir, key)
             .with_context(|| format!("cannot open the log in {}", data_dir.display()))
             .hint("is another log running on this folder, or was it made with another key?")?;
@@ -197,8 +205,11 @@ pub(super) fn template() -> String {
 #   key = "privkey.pem"
 #   ca = "ca.pem"
 
-{}"#,
-        limits_template()
+{}{}"#,
+        limits_template(),
+        gateway::table_template(
+            "Lets devices read the log through a relay, so that it does not see who they are."
+        ),
     )
 }
 

@@ -1,6 +1,6 @@
 //! The tasks of a server: files, or folders of files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
@@ -9,6 +9,7 @@ use sotto_server::{AuthScheme, AuthToken, ServedTask};
 use sotto_wire::Role;
 
 use super::config::Settings;
+use super::http_tables::toml_files;
 use crate::output::WithHint;
 use crate::task_file::{AggregatorPart, Party, TaskFile};
 
@@ -20,7 +21,7 @@ pub(super) fn load(settings: &Settings, role: Role) -> Result<Vec<ServedTask>> {
             tasks.push(read(&path, role)?);
             continue;
         }
-        for file in task_files(&path)? {
+        for file in toml_files(&path)? {
             let (task, _) = TaskFile::read(&file)?;
             if is_party(task.party, role) {
                 tasks.push(read(&file, role)?);
@@ -61,16 +62,4 @@ fn read(path: &Path, role: Role) -> Result<ServedTask> {
 
 fn is_party(party: Party, role: Role) -> bool {
     matches!((party, role), (Party::Leader, Role::Leader) | (Party::Helper, Role::Helper))
-}
-
-fn task_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder)
-        .and_then(|entries| {
-            entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()
-        })
-        .with_context(|| format!("cannot read {}", folder.display()))?;
-    let is_task = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
-    let mut files: Vec<PathBuf> = entries.into_iter().filter(is_task).collect();
-    files.sort();
-    Ok(files)
 }

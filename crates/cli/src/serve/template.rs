@@ -6,8 +6,8 @@ use sotto_server::AggregationConfig;
 use sotto_wire::Role;
 
 use super::config::{default_data_dir, default_listen, default_max_lifetime_s, default_max_tasks};
-use super::default_server;
 use super::recipes::default_poll_s;
+use super::{default_server, gateway};
 
 /// The text for a role.
 pub(super) fn text(role: Role) -> String {
@@ -23,6 +23,11 @@ pub(super) fn text(role: Role) -> String {
     }
     taskprov(&mut text, role);
     recipes(&mut text, role);
+    if role == Role::Leader {
+        text += &gateway::table_template(
+            "Takes uploads that come through a relay, so that the leader does not see whose they are.",
+        );
+    }
     text
 }
 

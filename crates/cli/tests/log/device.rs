@@ -111,16 +111,24 @@ fn a_device_without_history_waits() {
 fn what_is_not_allowed_is_refused_with_a_hint() {
     let world = world(&unanswered());
     world.trust(|trust| trust.insecure_direct = false);
-    let said = run(&world, &[]).fails();
-    assert!(said.contains("through a relay"), "{said}");
-    assert!(said.contains("hint: insecure_direct = true"), "{said}");
-    world.trust(|_| {});
     let files = ["--state", "device.json", "--attributes", "me.toml", "--trust", "trust.toml"];
+    let web = ["device", "run", "--once", "--log", "http://127.0.0.1:1/"];
+    let said = world.run(&[&web, &files[..]].concat()).fails();
+    assert!(said.contains("names no log_gateway"), "{said}");
+    assert!(said.contains("insecure_direct = true does without"), "{said}");
+    world.trust(|_| {});
     let said = world.run(&[&["device", "run", "--once"], &files[..]].concat()).fails();
     assert!(said.contains("which log?") && said.contains("hint: give --log"), "{said}");
     let said = world.run(&[&["device", "run", "--json", "--log", LOG], &files[..]].concat());
     assert!(said.json(2)["error"].as_str().unwrap().contains("--once"));
     assert!(!world.path("device.json").exists());
+    // From a folder the log can be read; but the leader has no gateway.
+    world.trust(|trust| trust.insecure_direct = false);
+    let said = run(&world, &[]).says(0);
+    assert!(
+        said.starts_with("silent      regions: key_sets: leader.example: no gateway"),
+        "{said}"
+    );
 }
 
 #[test]

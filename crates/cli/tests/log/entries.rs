@@ -124,6 +124,7 @@ pub(crate) fn key_set(operator: &NoteKey, seq: u64) -> Entry {
         not_before: now() - DAY,
         not_after: now() + 100 * DAY,
         hpke_configs: vec![KeySet::config_text(&hpke(seq))],
+        gateway_configs: None,
     };
     entry(EntryKind::KeySet, set.to_json(), &[operator])
 }

@@ -11,6 +11,7 @@ use sotto_client::{
 };
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
 use sotto_protocol::log::Watch;
+use sotto_wire::EntryId;
 
 use crate::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
 use crate::world::{DAY, Files, NOW, World, seen};
@@ -24,6 +25,11 @@ pub(crate) struct Leader {
 impl Leader {
     pub(crate) fn new(lose: usize) -> Arc<Self> {
         Arc::new(Self { lose, sent: Mutex::default() })
+    }
+
+    /// What came.
+    pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
+        self.sent.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
     }
 
     /// What came for each task.
@@ -80,7 +86,8 @@ fn run(
         for (id, pending) in store.state().pending() {
             sent.entry(id).or_default().insert(pending.report.clone());
         }
-        deliver(store, &transport, &RetryPolicy::never(), &mut rng).map(drop)
+        let mut route = |_: &EntryId| Some(Arc::clone(&transport));
+        deliver(store, &mut route, &RetryPolicy::never(), &mut rng).map(drop)
     };
     let crash = crash(path.clone());
     let steps = Campaign { watch, open: &mut open, send: &mut send };

@@ -1,10 +1,13 @@
-//! A device whose state is a real file: crashes at every step, and files that are damaged.
+//! A device whose state is a real file: crashes at every step, and files that are damaged. And its ways: relays, gateways, routes.
 
 // Panicking is how tests fail, in their helpers too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod behind_relay;
 mod damage;
 mod files;
+mod relay;
+mod routes;
 
 // The log, the device's world and the campaign of crashes, as the protocol's own tests have them.
 #[path = "../../../protocol/tests/device/crash.rs"]

@@ -16,7 +16,7 @@ use super::{Check, Silence};
 use crate::client::{ClientError, produce_report};
 use crate::expression::Attributes;
 use crate::trust::Trust;
-use crate::{MAX_CLOCK_SKEW_S, Moment};
+use crate::{MAX_CLOCK_SKEW_S, Moment, uniform_below};
 
 /// What the host knows about the device it runs on.
 #[derive(Clone, Copy, Debug)]
@@ -84,11 +84,11 @@ pub fn consider(
     let assessment = &admitted.assessment;
     let recipe = assessment.recipe();
     check_fresh(view, trust, now)?;
-    check_taken(state, admitted, view)?;
+    check_taken(state, &admitted.origin, view)?;
     check_name(state, admitted)?;
     let key_sets = [
-        check_key_set(state, &admitted.leader, trust, now)?,
-        check_key_set(state, &admitted.helper, trust, now)?,
+        check_key_set(state, &admitted.leader.set, trust, now)?,
+        check_key_set(state, &admitted.helper.set, trust, now)?,
     ];
     check_open(admitted, state, now)?;
     check_history(state, recipe.when.opens, trust)?;
@@ -142,14 +142,7 @@ pub fn toss(
 
 /// True with exactly this probability.
 fn coin(rate: &Probability, rng: &mut dyn CryptoRng) -> bool {
-    // The largest multiple of the denominator: what lies above would favour small remainders.
-    let limit = u64::MAX - u64::MAX % rate.den();
-    loop {
-        let word = rng.next_u64();
-        if word < limit {
-            return word % rate.den() < rate.num();
-        }
-    }
+    uniform_below(rate.den(), rng) < rate.num()
 }
 
 pub(crate) fn check_fresh(view: &View, trust: &Trust, now: Moment) -> Result<(), Silence> {
@@ -166,12 +159,12 @@ pub(crate) fn check_fresh(view: &View, trust: &Trust, now: Moment) -> Result<(),
     Ok(())
 }
 
-/// The view is the one that the device has taken, and the recipe was admitted from that log.
-fn check_taken(state: &DeviceState, admitted: &Admitted, view: &View) -> Result<(), Silence> {
+/// The view is the one that the device has taken, and it is of the log that something was proved from.
+pub(super) fn check_taken(state: &DeviceState, origin: &str, view: &View) -> Result<(), Silence> {
     let seen = state.logs.get(&view.checkpoint.origin);
     let taken = seen
         .is_some_and(|seen| seen.size == view.checkpoint.size && seen.root == view.checkpoint.root);
-    if taken && admitted.origin == view.checkpoint.origin {
+    if taken && origin == view.checkpoint.origin {
         return Ok(());
     }
     Err(Silence::new(Check::Consistency, "the view was not compared with what was seen before"))
@@ -189,20 +182,20 @@ fn check_name(state: &DeviceState, admitted: &Admitted) -> Result<(), Silence> {
 }
 
 /// The key set is in force, not older than one that was used, and not too soon after it.
-fn check_key_set(
+pub(super) fn check_key_set(
     state: &DeviceState,
     set: &ProvedKeySet,
     trust: &Trust,
     now: Moment,
 ) -> Result<(KeyName, SeenKeySet), Silence> {
     let refuse = |reason: String| {
-        let reason = format!("{}: {reason}", set.operator);
+        let reason = format!("{}: {reason}", set.operator.name);
         Err(Silence::new(Check::KeySets, reason))
     };
     if now.0 < set.not_before || now.0 >= set.not_after {
         return refuse("the key set is not in force".to_owned());
     }
-    if let Some(seen) = state.key_sets.get(&set.operator) {
+    if let Some(seen) = state.key_sets.get(&set.operator.name) {
         if set.seq < seen.seq {
             return refuse(format!("key set {} is older than {}", set.seq, seen.seq));
         }
@@ -215,7 +208,7 @@ fn check_key_set(
         }
     }
     let seen = SeenKeySet { seq: set.seq, id: set.id, not_before: set.not_before };
-    Ok((set.operator.clone(), seen))
+    Ok((set.operator.name.clone(), seen))
 }
 
 /// A device that was reset has forgotten what it spent and what it answered. So a new state is silent until its period is over, and

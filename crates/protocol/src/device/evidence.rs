@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use sotto_crypto::hpke::is_supported;
 use sotto_crypto::{merkle, note};
-use sotto_wire::recipe::{KeySet, PopulationResult};
+use sotto_wire::recipe::{KeySet, PopulationResult, Signer};
 use sotto_wire::{
     Checkpoint, Entry, EntryId, EntryKind, HpkeConfig, KeyName, Note, TlogProof, TreeHash,
 };
@@ -55,8 +56,8 @@ pub struct Admitted {
     pub(super) origin: String,
     /// Its place in the log: devices consider recipes in this order, which no author can choose.
     pub(super) index: u64,
-    pub(super) leader: ProvedKeySet,
-    pub(super) helper: ProvedKeySet,
+    pub(super) leader: AggregatorKeys,
+    pub(super) helper: AggregatorKeys,
 }
 
 impl Admitted {
@@ -69,18 +70,32 @@ impl Admitted {
     pub fn helper_config(&self) -> &HpkeConfig {
         &self.helper.config
     }
+
+    /// The key of the leader's gateway, to which a request with a report is sealed. There is one unless reports go to the
+    /// leader directly.
+    pub fn gateway_config(&self) -> Option<&HpkeConfig> {
+        self.leader.set.gateway.as_ref()
+    }
+}
+
+/// The keys of an aggregator, proved.
+#[derive(Clone, Debug)]
+pub(super) struct AggregatorKeys {
+    pub(super) set: ProvedKeySet,
+    /// The configuration to seal shares to.
+    pub(super) config: HpkeConfig,
 }
 
 /// A key set whose place in the log is proved.
 #[derive(Clone, Debug)]
-pub(super) struct ProvedKeySet {
-    pub(super) operator: KeyName,
+pub(crate) struct ProvedKeySet {
+    pub(super) operator: Signer,
     pub(super) id: EntryId,
     pub(super) seq: u64,
     pub(super) not_before: u64,
     pub(super) not_after: u64,
-    /// The configuration to seal to.
-    pub(super) config: HpkeConfig,
+    /// The first key of the operator's gateway that can be used.
+    pub(super) gateway: Option<HpkeConfig>,
 }
 
 impl View {
@@ -107,10 +122,7 @@ impl View {
 impl Evidence {
     /// The key set of the operator `name`, proved as it is for a recipe that names the operator.
     pub fn key_set(&self, name: &KeyName, view: &View, trust: &Trust) -> Result<KeySet, Silence> {
-        self.verify_key_set(name, view, trust)?;
-        let entry = self.parse(EntryKind::KeySet)?;
-        let set = entry.key_set().cloned();
-        set.ok_or_else(|| Silence::new(Check::KeySets, "the entry is no key set"))
+        Ok(self.verify_key_set(name, view, trust)?.1)
     }
 
     /// Parses the entry and proves its place and age. Gives the time by which a quorum had seen it.
@@ -158,13 +170,30 @@ impl Evidence {
         Ok(seen_by)
     }
 
-    /// Proves a key set of the operator `name`, signed by the key that is pinned for it.
-    pub(super) fn verify_key_set(
+    /// Proves a key set of an aggregator's operator, with a key to seal shares to.
+    pub(super) fn verify_aggregator(
         &self,
         name: &KeyName,
         view: &View,
         trust: &Trust,
-    ) -> Result<ProvedKeySet, Silence> {
+    ) -> Result<AggregatorKeys, Silence> {
+        let (proved, set) = self.verify_key_set(name, view, trust)?;
+        let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
+        let configs = set.configs().map_err(|error| refuse(error.to_string()))?;
+        let config = configs
+            .into_iter()
+            .find(is_supported)
+            .ok_or_else(|| refuse("no HPKE configuration of a supported suite".to_owned()))?;
+        Ok(AggregatorKeys { set: proved, config })
+    }
+
+    /// Proves a key set of the operator `name`, signed by the key that is pinned for it.
+    pub(crate) fn verify_key_set(
+        &self,
+        name: &KeyName,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<(ProvedKeySet, KeySet), Silence> {
         let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
         let pinned = trust.operator(name).ok_or_else(|| {
             Silence::new(Check::Operators, format!("the operator {name} is not pinned"))
@@ -183,20 +212,16 @@ impl Evidence {
             let reason = "it came into force before it had been in the log for long enough";
             return Err(refuse(reason.to_owned()));
         }
-        let config = set
-            .configs()
-            .map_err(|error| refuse(error.to_string()))?
-            .into_iter()
-            .find(sotto_crypto::hpke::is_supported)
-            .ok_or_else(|| refuse("no HPKE configuration of a supported suite".to_owned()))?;
-        Ok(ProvedKeySet {
-            operator: name.clone(),
+        let gateway_keys = set.gateway_keys().map_err(|error| refuse(error.to_string()))?;
+        let proved = ProvedKeySet {
+            operator: set.operator.clone(),
             id: entry.id(),
             seq: set.seq,
             not_before: set.not_before,
             not_after: set.not_after,
-            config,
-        })
+            gateway: gateway_keys.into_iter().find(is_supported),
+        };
+        Ok((proved, set.clone()))
     }
 
     /// Proves the result that certifies an audience, signed by two pinned operators.

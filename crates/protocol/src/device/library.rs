@@ -37,8 +37,13 @@ impl Library {
         }
         let assessment = self.assess(id, recipe)?;
         let parties = &assessment.recipe().parties;
-        let leader = offer.leader_keys.verify_key_set(&parties.leader.operator, view, trust)?;
-        let helper = offer.helper_keys.verify_key_set(&parties.helper.operator, view, trust)?;
+        let leader = offer.leader_keys.verify_aggregator(&parties.leader.operator, view, trust)?;
+        let helper = offer.helper_keys.verify_aggregator(&parties.helper.operator, view, trust)?;
+        if leader.set.gateway.is_none() && !trust.insecure_direct() {
+            let operator = &parties.leader.operator;
+            let reason = format!("{operator}: no gateway key of a supported suite");
+            return Err(Silence::new(Check::KeySets, reason));
+        }
         assessment.check_limits(trust)?;
         check_audience(offer, &assessment, view, trust)?;
         let origin = view.checkpoint.origin.clone();

@@ -3,6 +3,7 @@
 use rand_core::CryptoRng;
 use sotto_wire::EntryId;
 
+use super::gateway::advance_log_gateway;
 use super::{DeviceStore, Host, Silence, StateError, advance, consider, toss};
 use crate::Moment;
 use crate::log::{Fetch, ReaderError, Watch};
@@ -48,6 +49,13 @@ pub fn pass<F: Fetch>(
     let proof = watch.consistency(from)?;
     if let Some(seen) = advance(store.state(), &view, &proof, trust, now)? {
         store.commit(seen)?;
+    }
+    // Without a newer key the device goes on with the one it has.
+    let newer = watch
+        .log_gateway_set()
+        .and_then(|set| advance_log_gateway(store.state(), set, &view, trust, now).ok().flatten());
+    if let Some(newer) = newer {
+        store.commit(newer)?;
     }
     let mut done = Pass::default();
     let mut open: Vec<_> = watch.recipes().iter().collect();

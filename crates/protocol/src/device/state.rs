@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sotto_dp::filter::Filter;
-use sotto_wire::recipe::Recipe;
-use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
+use sotto_wire::recipe::{Recipe, Signer};
+use sotto_wire::{Checkpoint, EntryId, HpkeConfig, KeyName, TreeHash};
 
 /// Lines of the on-device log that are kept, the newest.
 const MAX_AUDIT_LINES: usize = 1_000;
@@ -75,6 +75,21 @@ pub struct DeviceState {
     pub(super) ledger: Option<Ledger>,
     /// The on-device log.
     pub(super) audit: Vec<AuditLine>,
+    /// The newest key of the log's gateway. It may be missing: without it a device begins with the pinned one again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) log_gateway: Option<SeenGateway>,
+}
+
+/// The key of a gateway from a key set that was proved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SeenGateway {
+    /// Who signed the key set.
+    pub(super) operator: Signer,
+    /// When the key set is over.
+    pub(super) not_after: u64,
+    #[serde(with = "config_text")]
+    pub(super) config: HpkeConfig,
 }
 
 /// What is spent in a period, and when it ends. The end is fixed when the period begins: another length of periods
@@ -175,6 +190,17 @@ pub enum Change {
         /// What to send.
         pending: Pending,
     },
+    /// The log's operator has logged another key of the log's gateway.
+    LogGateway {
+        /// The operator, by the key that is pinned for it.
+        operator: Signer,
+        /// The key set.
+        set: SeenKeySet,
+        /// When the key set is over.
+        not_after: u64,
+        /// The gateway's key.
+        config: HpkeConfig,
+    },
     /// The leader has the answer, or will never take it: the bytes go.
     Delivered {
         /// The recipe.
@@ -225,6 +251,10 @@ impl DeviceState {
                 if let Some(considered) = self.recipes.get_mut(&recipe) {
                     considered.pending = Some(pending);
                 }
+            }
+            Change::LogGateway { operator, set, not_after, config } => {
+                self.key_sets.insert(operator.name.clone(), set);
+                self.log_gateway = Some(SeenGateway { operator, not_after, config });
             }
             Change::Delivered { recipe } => {
                 if let Some(considered) = self.recipes.get_mut(&recipe) {
@@ -290,6 +320,21 @@ mod text {
         D: Deserializer<'de>,
     {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// An HPKE configuration in the text form of key sets.
+mod config_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use sotto_wire::HpkeConfig;
+    use sotto_wire::recipe::KeySet;
+
+    pub(super) fn serialize<S: Serializer>(config: &HpkeConfig, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&KeySet::config_text(config))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<HpkeConfig, D::Error> {
+        KeySet::parse_config("config", &String::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 

@@ -12,7 +12,7 @@ use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
 use super::catalogue::Catalogue;
 use super::{Fetch, Reader, ReaderError};
 use crate::Moment;
-use crate::device::{Admitted, Check, Library, Silence, View, check_fresh};
+use crate::device::{Admitted, Check, Library, ProvedKeySet, Silence, View, check_fresh};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
 
@@ -24,6 +24,8 @@ pub struct Watch<F> {
     library: Library,
     view: Option<View>,
     admitted: BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>,
+    /// The newest key set of the operator of the log's gateway, if one is pinned.
+    log_gateway: Option<Result<ProvedKeySet, Silence>>,
 }
 
 /// Why a watch has no newer view.
@@ -57,6 +59,7 @@ impl<F: Fetch> Watch<F> {
             library: Library::default(),
             view: None,
             admitted: BTreeMap::new(),
+            log_gateway: None,
         }
     }
 
@@ -64,11 +67,11 @@ impl<F: Fetch> Watch<F> {
     pub fn refresh(&mut self, trust: &Trust, now: Moment) -> Result<&View, WatchError> {
         let read = self.read(trust, now);
         // A file that was read wrongly once must not stand for good: what is unproved is read again.
-        let unproved = |verdict: &Result<_, Silence>| {
-            verdict.as_ref().is_err_and(|silence| silence.check == Check::Inclusion)
-        };
+        let refused = self.admitted.values().filter_map(|verdict| verdict.as_ref().err());
+        let log_gateway = self.log_gateway.as_ref().and_then(|set| set.as_ref().err());
+        let unproved = refused.chain(log_gateway).any(|silence| silence.check == Check::Inclusion);
         let wrong = matches!(read, Err(WatchError::Reader(_) | WatchError::Refused(_)));
-        if wrong || self.admitted.values().any(unproved) {
+        if wrong || unproved {
             self.reader.forget();
             self.catalogue.forget_proofs();
         }
@@ -92,6 +95,11 @@ impl<F: Fetch> Watch<F> {
             let verdict = self.admit(&id, &view, trust);
             self.admitted.insert(id, verdict.map(Arc::new));
         }
+        let gateway = trust.log_gateway();
+        self.log_gateway = gateway.map(|gateway| {
+            let (proved, _) = self.prove_key_set(gateway.operator(), &view, trust)?;
+            Ok(proved)
+        });
         Ok(view)
     }
 
@@ -129,14 +137,27 @@ impl<F: Fetch> Watch<F> {
 
     /// The newest key set of a pinned operator that has been in the log for long enough: the keys that devices seal to.
     pub fn key_set(&mut self, operator: &KeyName, trust: &Trust) -> Result<KeySet, Silence> {
-        let missing = |reason: String| Silence::new(Check::KeySets, reason);
-        let Some(view) = &self.view else {
-            return Err(missing("the log has not been read yet".to_owned()));
+        let Some(view) = self.view.clone() else {
+            return Err(Silence::new(Check::KeySets, "the log has not been read yet"));
         };
+        Ok(self.prove_key_set(operator, &view, trust)?.1)
+    }
+
+    /// The newest key set of the operator of the log's gateway.
+    pub(crate) fn log_gateway_set(&self) -> Option<&ProvedKeySet> {
+        self.log_gateway.as_ref()?.as_ref().ok()
+    }
+
+    fn prove_key_set(
+        &mut self,
+        operator: &KeyName,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<(ProvedKeySet, KeySet), Silence> {
         self.catalogue
             .key_set(operator.as_str(), &mut self.reader, view, trust)
-            .map_err(|error| missing(error.to_string()))?
-            .key_set(operator, view, trust)
+            .map_err(|error| Silence::new(error.check(), error.to_string()))?
+            .verify_key_set(operator, view, trust)
     }
 
     /// What follows from a recipe that the log holds, whether or not it may be answered.

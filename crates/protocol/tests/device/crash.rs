@@ -12,7 +12,10 @@ use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::Probability;
 
-use crate::world::{Batch, DAY, Files, NOW, Plan, World, at, recipe, recipe_entry, reclaim};
+use crate::world::{
+    Batch, DAY, Files, LOG_OPERATOR, NOW, Plan, World, at, key, key_set_entry, log_set, recipe,
+    recipe_entry, reclaim,
+};
 
 /// Where a device dies.
 #[derive(Clone, Debug)]
@@ -81,7 +84,7 @@ impl DeviceStore for Crashing<'_> {
     }
 }
 
-/// Three recipes: one that every device answers, two by a coin.
+/// Three recipes: one that every device answers, two by a coin; and a newer key of the log's gateway.
 pub(crate) fn world() -> World {
     let mut plan = Plan::new();
     plan.trust.floors.max_rate = Probability::ONE;
@@ -91,6 +94,8 @@ pub(crate) fn world() -> World {
         reclaim(&mut other);
         plan.later.push(Batch { entries: vec![recipe_entry(&other)], times: at(NOW - 2 * DAY) });
     }
+    let set = key_set_entry(&log_set(1, NOW - 2 * DAY), &key(LOG_OPERATOR));
+    plan.later.push(Batch { entries: vec![set], times: at(NOW - 3 * DAY) });
     plan.build()
 }
 

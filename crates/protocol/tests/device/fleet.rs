@@ -20,7 +20,7 @@ use sotto_wire::recipe::{Probability, Randomizer, Recipe, Targeting};
 use sotto_wire::{EntryId, EntryKind};
 
 use crate::world::{
-    Batch, DAY, Files, HOUR, Log, NOW, ORIGIN, PERIOD, at, entry, key, key_set, key_set_entry,
+    Batch, DAY, Files, HOUR, Log, NOW, ORIGIN, PERIOD, at, entry, key, key_set_entry, leader_set,
     recipe, recipe_entry, reclaim, result, seen, trust_file,
 };
 
@@ -65,7 +65,7 @@ fn log(period: u64) -> Files {
     let (leader, helper) = (key("leader.example"), key("helper.example"));
     let sets = [(&leader, 5), (&helper, 7)];
     let mut entries: Vec<Vec<u8>> = sets
-        .map(|(operator, seq)| key_set_entry(&key_set(operator, seq, NOW - 39 * DAY), operator))
+        .map(|(operator, seq)| key_set_entry(&leader_set(operator, seq, NOW - 39 * DAY), operator))
         .into();
     for tier in &TIERS[..2] {
         let json = audience(tier).to_json();

@@ -5,7 +5,7 @@ use sotto_protocol::log::{Watch, first};
 use sotto_wire::recipe::KeySet;
 
 use crate::world::{
-    Batch, DAY, HOUR, NOW, Plan, World, at, key, key_of, key_set, key_set_entry, signed,
+    Batch, DAY, HOUR, NOW, Plan, World, at, key, key_of, key_set_entry, leader_set, signed,
 };
 
 /// A set that came later: its number, when it begins, when the quorum saw it.
@@ -14,7 +14,7 @@ struct Later(u64, u64, u64);
 fn plan(later: &[Later], change: fn(&mut KeySet)) -> Plan {
     let mut plan = Plan::new();
     for Later(seq, not_before, seen) in later {
-        let mut set = key_set(&key("leader.example"), *seq, *not_before);
+        let mut set = leader_set(&key("leader.example"), *seq, *not_before);
         change(&mut set);
         let entries = vec![key_set_entry(&set, &key("leader.example"))];
         plan.later.push(Batch { entries, times: at(*seen) });
@@ -65,7 +65,7 @@ fn one_that_begins_too_soon_is_passed_over_by_all() {
 #[test]
 fn one_that_the_operator_did_not_sign_hides_nothing() {
     let mut plan = Plan::new();
-    let set = key_set(&key("leader.example"), 6, NOW - 2 * DAY);
+    let set = leader_set(&key("leader.example"), 6, NOW - 2 * DAY);
     let entries = vec![key_set_entry(&set, &key_of("mallory", "leader.example"))];
     plan.later.push(Batch { entries, times: at(NOW - 3 * DAY) });
     let world = plan.build();

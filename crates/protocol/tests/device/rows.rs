@@ -1,6 +1,6 @@
 //! The worlds of the table: each differs from one that is answered in one thing.
 
-mod parties;
+pub(crate) mod parties;
 mod proofs;
 mod recipes;
 
@@ -9,8 +9,8 @@ use sotto_wire::recipe::{KeySet, Recipe};
 
 use crate::checks::Row;
 use crate::world::{
-    Batch, DAY, HOUR, NOW, Plan, World, at, key, key_set, key_set_entry, recipe, recipe_entry,
-    reclaim,
+    Batch, DAY, HOUR, NOW, Plan, World, at, hpke, key, key_set_entry, leader_set, recipe,
+    recipe_entry, reclaim,
 };
 
 pub(crate) fn all() -> Vec<Row> {
@@ -61,6 +61,17 @@ pub(crate) fn good() -> Vec<(&'static str, Plan)> {
         second.operator = "leader.example".to_owned();
         plan.trust.relays.insert(0, second);
     });
+    add("a leader without a gateway, where reports go to it directly", &|plan| {
+        plan.leader_set.gateway_configs = None;
+        plan.trust.insecure_direct = true;
+    });
+    add("a gateway key of an unknown suite beside one that can be used", &|plan| {
+        let configs = plan.leader_set.gateway_configs.get_or_insert_default();
+        configs.insert(0, parties::unknown_suite());
+    });
+    add("a helper with a gateway, which nobody needs", &|plan| {
+        plan.helper_set.gateway_configs = Some(vec![hpke(1)]);
+    });
     add("exact values, where the owner allows it", &|plan| {
         recipes::exact(&mut plan.recipe);
         plan.trust.insecure_exact = true;
@@ -86,7 +97,7 @@ fn second(plan: &mut Plan, name: &str, change: fn(&mut Recipe)) {
 
 /// A newer key set of the leader, and a second recipe whose offer brings it.
 fn newer_keys(plan: &mut Plan, change: fn(&mut KeySet)) {
-    let mut set = key_set(&key("leader.example"), 6, NOW - 2 * DAY);
+    let mut set = leader_set(&key("leader.example"), 6, NOW - 2 * DAY);
     change(&mut set);
     let entries = vec![key_set_entry(&set, &key("leader.example"))];
     plan.later.push(Batch { entries, times: at(NOW - 3 * DAY) });

@@ -18,7 +18,9 @@ use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::sequence::{LogState, checkpoint};
 use sotto_protocol::log::{Reader, Watch, WatchError, first};
 use sotto_protocol::recipe::{judgement, recipe_vdaf};
-use sotto_protocol::trust::{BudgetFile, Floors, PinnedOperator, PinnedRelay, Trust, TrustFile};
+use sotto_protocol::trust::{
+    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, Trust, TrustFile,
+};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, KeySet, Parties,
     PopulationResult, Privacy, Probability, PublicKey, Query, Randomizer, Recipe, Sampling, Signer,
@@ -32,6 +34,8 @@ pub(crate) const PERIOD: u64 = 28 * DAY;
 /// Ten days into a period.
 pub(crate) const NOW: u64 = 745 * PERIOD + 10 * DAY;
 pub(crate) const ORIGIN: &str = "log.example";
+/// Who runs the log's gateway.
+pub(crate) const LOG_OPERATOR: &str = "gateway.example";
 
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 /// When each of the three witnesses cosigned; two are a quorum.
@@ -75,8 +79,16 @@ pub(crate) fn recipe_entry(recipe: &Recipe) -> Vec<u8> {
 
 /// The HPKE configuration of somebody, as key sets and recipes hold it.
 pub(crate) fn hpke(seed: u64) -> String {
-    let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    KeySet::config_text(HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng).config())
+    KeySet::config_text(keypair(1, seed).config())
+}
+
+/// The key of a gateway, with its number as its id.
+pub(crate) fn gateway_key(number: u8) -> HpkeKeypair {
+    keypair(number, 1_000 + u64::from(number))
+}
+
+fn keypair(id: u8, seed: u64) -> HpkeKeypair {
+    HpkeKeypair::generate(HpkeConfigId::new(id), &mut ChaCha20Rng::seed_from_u64(seed))
 }
 
 pub(crate) fn key_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
@@ -87,7 +99,19 @@ pub(crate) fn key_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
         not_before,
         not_after: not_before + 365 * DAY,
         hpke_configs: vec![hpke(seq)],
+        gateway_configs: None,
     }
+}
+
+/// The same with a gateway, as leaders have one.
+pub(crate) fn leader_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
+    let gateway_configs = Some(vec![KeySet::config_text(gateway_key(seq as u8).config())]);
+    KeySet { gateway_configs, ..key_set(operator, seq, not_before) }
+}
+
+/// A key set of the operator of the log's gateway, who has no aggregator.
+pub(crate) fn log_set(seq: u64, not_before: u64) -> KeySet {
+    KeySet { hpke_configs: Vec::new(), ..leader_set(&key(LOG_OPERATOR), seq, not_before) }
 }
 
 pub(crate) fn key_set_entry(set: &KeySet, signer: &NoteKey) -> Vec<u8> {
@@ -145,7 +169,7 @@ impl Plan {
             recipe_signer: key("author.example"),
             recipe_bytes: None,
             recipe_times: at(NOW - 3 * DAY),
-            leader_set: key_set(&key("leader.example"), 5, NOW - 39 * DAY),
+            leader_set: leader_set(&key("leader.example"), 5, NOW - 39 * DAY),
             leader_signer: key("leader.example"),
             helper_set: key_set(&key("helper.example"), 7, NOW - 39 * DAY),
             helper_signer: key("helper.example"),
@@ -372,7 +396,7 @@ pub(crate) fn trust_file() -> TrustFile {
         policy += &format!("witness w{number} {}\n", witness(number).cosigner());
     }
     policy += "group two 2 w0 w1 w2\nquorum two\n";
-    let operators = ["leader.example", "helper.example", "other.example"];
+    let operators = ["leader.example", "helper.example", "other.example", LOG_OPERATOR];
     TrustFile {
         policy,
         max_checkpoint_age_s: 7 * DAY,
@@ -388,6 +412,10 @@ pub(crate) fn trust_file() -> TrustFile {
             operator: "relay.example".to_owned(),
             url: "https://relay.example/".to_owned(),
         }],
+        log_gateway: Some(LogGatewayFile {
+            operator: LOG_OPERATOR.to_owned(),
+            hpke_configs: vec![KeySet::config_text(gateway_key(0).config())],
+        }),
         floors: Floors { max_rate: Probability::new(1, 2).unwrap(), ..Floors::default() },
         targeting_attributes: ["tier".to_owned()].into(),
         budget: BudgetFile { epsilon: 2.0, delta: 1e-6, period_s: PERIOD },

@@ -7,6 +7,7 @@ use sotto_protocol::log::admit::Signers;
 use sotto_wire::TlogPolicy;
 
 use crate::config::HttpConfig;
+use crate::gateway::GatewayConfig;
 
 /// A log. Its key, and so its origin, is the one with which its folder was opened.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct LogConfig {
     pub min_backoff: Duration,
     /// The longest pause.
     pub max_backoff: Duration,
+    /// Serves the files of the log through relays.
+    pub gateway: Option<GatewayConfig>,
 }
 
 impl LogConfig {
@@ -48,6 +51,7 @@ impl LogConfig {
             witness_certificates: None,
             min_backoff: Duration::from_millis(500),
             max_backoff: Duration::from_secs(30),
+            gateway: None,
         }
     }
 }

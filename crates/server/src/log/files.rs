@@ -17,7 +17,7 @@ use sotto_protocol::log::CHECKPOINT_PATH;
 use sotto_wire::tlog::tile::{BundlePath, TILE_WIDTH, TilePath, parse_index_path};
 
 use super::LogState;
-use super::file_body;
+use crate::file_body;
 use crate::problem::Failure;
 use crate::service::answer;
 

@@ -1,62 +1,170 @@
-//! Compares the server's HPKE keys with those that devices seal to: the operator's newest key set in the
-//! log that is old enough to count.
+//! Compares the server's keys, and those of its gateway, with those that devices seal to: the operator's
+//! newest key set in the log that is old enough to count.
 //!
 //! Keys that the set does not name are fine. They are old ones, which stay until no stored report names
-//! them, or new ones whose set is not old enough yet.
+//! them and no device uses them, or new ones whose set is not old enough yet.
 
 use sotto_protocol::device::Silence;
-use sotto_wire::HpkeConfig;
 use sotto_wire::recipe::KeySet;
+use sotto_wire::{FormatError, HpkeConfig};
 
 use crate::health::{Concern, Health};
 
-/// Raises and clears the concerns about keys.
+/// Raises and clears the concerns about the keys that reports are sealed to.
 pub(super) fn check(health: &Health, held: &[HpkeConfig], newest: &Result<KeySet, Silence>) {
-    let (missing, unlogged) = judge(held, newest);
-    for (concern, reason) in
-        [(Concern::HpkeKeyMissing, missing), (Concern::HpkeKeysUnlogged, unlogged)]
-    {
-        match reason {
-            None => health.clear(concern),
-            Some(reason) => {
-                if health.raise(concern, reason.as_str()) {
-                    tracing::error!(reason, "the HPKE keys are not those of the log");
+    const KIND: Kind = Kind {
+        name: "HPKE",
+        named: KeySet::configs,
+        loss: "reports that devices seal to them are lost",
+        missing: Concern::HpkeKeyMissing,
+        unlogged: Concern::HpkeKeysUnlogged,
+    };
+    KIND.check(health, held, newest);
+}
+
+/// Raises and clears the concerns about the keys of the gateway.
+pub(super) fn check_gateway(
+    health: &Health,
+    held: &[HpkeConfig],
+    newest: &Result<KeySet, Silence>,
+) {
+    const KIND: Kind = Kind {
+        name: "gateway",
+        named: KeySet::gateway_keys,
+        loss: "devices that use them are turned away",
+        missing: Concern::GatewayKeyMissing,
+        unlogged: Concern::GatewayKeysUnlogged,
+    };
+    KIND.check(health, held, newest);
+}
+
+/// Keys for one purpose.
+struct Kind {
+    name: &'static str,
+    /// Those of a key set.
+    named: fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>,
+    /// What a missing one means.
+    loss: &'static str,
+    missing: Concern,
+    unlogged: Concern,
+}
+
+impl Kind {
+    fn check(&self, health: &Health, held: &[HpkeConfig], newest: &Result<KeySet, Silence>) {
+        let (missing, unlogged) = self.judge(held, newest);
+        for (concern, reason) in [(self.missing, missing), (self.unlogged, unlogged)] {
+            match reason {
+                None => health.clear(concern),
+                Some(reason) => {
+                    if health.raise(concern, reason.as_str()) {
+                        tracing::error!(reason, "the keys are not those of the log");
+                    }
                 }
             }
         }
     }
+
+    /// What is wrong: a key that devices may seal to is missing; none of our keys is among them.
+    fn judge(
+        &self,
+        held: &[HpkeConfig],
+        newest: &Result<KeySet, Silence>,
+    ) -> (Option<String>, Option<String>) {
+        let set = match newest {
+            Ok(set) => set,
+            Err(silence) => {
+                let reason = format!("no logged key set to compare with: {}", silence.reason);
+                return (None, Some(reason));
+            }
+        };
+        let named = match (self.named)(set) {
+            Ok(named) => named,
+            Err(error) => return (None, Some(format!("the newest key set: {error}"))),
+        };
+        let (operator, seq, name) = (&set.operator.name, set.seq, self.name);
+        let absent: Vec<String> = named
+            .iter()
+            .filter(|config| !held.contains(config))
+            .map(|config| config.id().value().to_string())
+            .collect();
+        let missing = (!absent.is_empty()).then(|| {
+            format!(
+                "key set {seq} of {operator} names {name} keys that this server does not hold (ids \
+                 {}): {}",
+                absent.join(", "),
+                self.loss
+            )
+        });
+        let unlogged = (absent.len() == named.len()).then(|| {
+            format!("key set {seq} of {operator} names none of this server's {name} keys")
+        });
+        (missing, unlogged)
+    }
 }
 
-/// What is wrong: a key that devices may seal to is missing; none of our keys is among them.
-fn judge(
-    held: &[HpkeConfig],
-    newest: &Result<KeySet, Silence>,
-) -> (Option<String>, Option<String>) {
-    let set = match newest {
-        Ok(set) => set,
-        Err(silence) => {
-            return (None, Some(format!("no logged key set to compare with: {}", silence.reason)));
-        }
-    };
-    let named = match set.configs() {
-        Ok(named) => named,
-        Err(error) => return (None, Some(format!("the newest key set: {error}"))),
-    };
-    let (operator, seq) = (&set.operator.name, set.seq);
-    let absent: Vec<String> = named
-        .iter()
-        .filter(|config| !held.contains(config))
-        .map(|config| config.id().value().to_string())
-        .collect();
-    if absent.is_empty() {
-        return (None, None);
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng;
+    use sotto_crypto::HpkeKeypair;
+    use sotto_protocol::device::Check;
+    use sotto_wire::{HpkeConfigId, PublicKey, Signer};
+
+    use super::*;
+
+    fn config(id: u8) -> HpkeConfig {
+        let mut rng = ChaCha20Rng::seed_from_u64(u64::from(id));
+        HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng).config().clone()
     }
-    let missing = format!(
-        "key set {seq} of {operator} names HPKE keys that this server does not hold (ids {}): reports \
-         that devices seal to them are lost",
-        absent.join(", ")
-    );
-    let unlogged = (absent.len() == named.len())
-        .then(|| format!("key set {seq} of {operator} names none of this server's HPKE keys"));
-    (Some(missing), unlogged)
+
+    fn set(gateway: &[u8]) -> Result<KeySet, Silence> {
+        let texts = gateway.iter().map(|id| KeySet::config_text(&config(*id))).collect();
+        Ok(KeySet {
+            version: 1,
+            operator: Signer {
+                name: "leader.example".parse().unwrap(),
+                key: PublicKey::new([0; 32]),
+            },
+            seq: 3,
+            not_before: 0,
+            not_after: 1,
+            hpke_configs: vec![KeySet::config_text(&config(1))],
+            gateway_configs: (!gateway.is_empty()).then_some(texts),
+        })
+    }
+
+    fn raised(health: &Health) -> Vec<String> {
+        let (ready, document) = health.report();
+        assert!(ready);
+        let reasons = document["reasons"].as_array().unwrap().iter();
+        reasons.map(|reason| reason["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn gateway_keys_are_compared_with_the_log() {
+        let health = Health::default();
+        let held = [config(7), config(8)];
+        for (named, concerns) in [
+            (&[7, 8][..], &[][..]),
+            (&[8], &[]),
+            (&[8, 9], &["gateway_key_missing"]),
+            (&[9], &["gateway_key_missing", "gateway_keys_unlogged"]),
+            // The set has none: devices cannot come this way.
+            (&[], &["gateway_keys_unlogged"]),
+            (&[7], &[]),
+        ] {
+            check_gateway(&health, &held, &set(named));
+            assert_eq!(raised(&health), concerns, "{named:?}");
+        }
+        let silence = Silence { check: Check::KeySets, reason: "there is none".into() };
+        check_gateway(&health, &held, &Err(silence));
+        assert_eq!(raised(&health), ["gateway_keys_unlogged"]);
+        // The keys of reports are another matter.
+        check(&health, &[config(1)], &set(&[]));
+        check(&health, &[config(2)], &set(&[]));
+        assert_eq!(
+            raised(&health),
+            ["hpke_key_missing", "hpke_keys_unlogged", "gateway_keys_unlogged"]
+        );
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod backlog;
+mod captured;
 mod collection;
 mod harness;
 mod helper;

@@ -86,6 +86,7 @@ impl World {
             operators: vec![operator(&self.leader), operator(&self.helper)],
             authors: None,
             relays: Vec::new(),
+            log_gateway: None,
             floors: Floors {
                 min_batch: 5,
                 min_population: 10,
@@ -203,6 +204,7 @@ pub(crate) fn key_set(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> Ent
         not_before: moment().0 - 100,
         not_after: moment().0 + 86_400,
         hpke_configs: keys.iter().map(|key| KeySet::config_text(key.config())).collect(),
+        gateway_configs: None,
     };
     entry(EntryKind::KeySet, set.to_json(), operator)
 }

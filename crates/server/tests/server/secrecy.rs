@@ -1,39 +1,15 @@
 //! Nothing that could identify a device or let somebody in reaches logs or metrics.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use reqwest::StatusCode;
 use sotto_wire::BatchMode;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
 
+use crate::captured::{Captured, spellings};
 use crate::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, eventually, histogram};
 use crate::trouble::{Fate, start};
 
-#[derive(Clone, Default)]
-struct Captured(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Captured {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn logs_and_metrics_keep_quiet() {
-    let captured = Captured::default();
-    let writer = captured.clone();
-    let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
-    let filter = EnvFilter::new("debug,sotto_server=trace,sotto_store=trace");
-    let subscriber = tracing_subscriber::registry().with(layer.with_filter(filter));
-    // For the whole process: what other tests log is captured too, and must be as quiet.
-    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let captured = Captured::start("debug,sotto_server=trace,sotto_store=trace");
 
     // Some trouble, so that there is something to log.
     let (mut pair, _proxy) =
@@ -70,7 +46,7 @@ async fn logs_and_metrics_keep_quiet() {
         .into();
     pair.stop().await;
 
-    let log = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
+    let log = captured.text();
     assert!(log.contains("sotto_server"), "nothing was captured: the test would prove nothing");
     let metrics = metrics.concat();
     for text in [&log, &metrics] {
@@ -88,12 +64,4 @@ async fn logs_and_metrics_keep_quiet() {
     for line in ours {
         assert!(!ports.iter().any(|address| line.contains(address.as_str())), "{line}");
     }
-}
-
-/// The ways in which bytes are usually printed.
-fn spellings(id: &[u8]) -> [String; 4] {
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let id: [u8; 16] = id.try_into().unwrap();
-    let base64 = sotto_wire::ReportId::new(id).to_string();
-    [hex.to_uppercase(), hex, base64, format!("{id:?}")]
 }

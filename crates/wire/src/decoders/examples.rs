@@ -1,6 +1,7 @@
 //! Valid encodings of every message, small enough that a mutation often hits a length or a code point.
 
 mod entry;
+mod ohttp;
 mod tlog;
 
 use std::borrow::Cow;
@@ -20,7 +21,9 @@ use crate::{
 
 /// Valid encodings for the decoder `name`; none if there is no such decoder.
 pub(super) fn seeds(name: &str) -> Vec<Vec<u8>> {
-    if let Some(seeds) = entry::seeds(name).or_else(|| tlog::seeds(name)) {
+    if let Some(seeds) =
+        entry::seeds(name).or_else(|| tlog::seeds(name)).or_else(|| ohttp::seeds(name))
+    {
         return seeds;
     }
     binary(name).unwrap_or_default().unwrap_or_else(|| text(name).unwrap_or_default())

@@ -243,8 +243,9 @@ fn parties(parties: &Parties) -> Result<(), FormatError> {
     }
 }
 
-/// `http` or `https`, a host, perhaps a path; nothing that a request would add to, send as a password or drop.
-fn url(field: &str, url: &str) -> Result<(), FormatError> {
+/// `http` or `https`, a host, perhaps a path; nothing that a request would add to, send as a password or drop. `field` names
+/// the URL in the error.
+pub fn url(field: &str, url: &str) -> Result<(), FormatError> {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
         return refuse(format!("{field} must begin with https:// or http://"));
     };

@@ -26,7 +26,12 @@ pub struct KeySet {
     /// Until before this second.
     pub not_after: u64,
     /// The keys: encoded [`HpkeConfig`]s, base64url without padding, the preferred one first.
+    ///
+    /// Empty if and only if the operator has a gateway and no aggregator: the log's.
     pub hpke_configs: Vec<String>,
+    /// The keys of the operator's oblivious gateway, in the same form; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_configs: Option<Vec<String>>,
 }
 
 impl KeySet {
@@ -51,14 +56,24 @@ impl KeySet {
         canonical::check_len(self.to_json().len())
     }
 
-    /// The keys.
+    /// The keys to which shares are sealed.
     pub fn configs(&self) -> Result<Vec<HpkeConfig>, FormatError> {
-        self.hpke_configs.iter().map(|text| scalar::hpke_config("hpke_configs", text)).collect()
+        parse_configs("hpke_configs", &self.hpke_configs)
+    }
+
+    /// The keys to which requests to the operator's gateway are sealed; none if it has no gateway.
+    pub fn gateway_keys(&self) -> Result<Vec<HpkeConfig>, FormatError> {
+        parse_configs("gateway_configs", self.gateway_configs.as_deref().unwrap_or_default())
     }
 
     /// The text in which a key set holds this key.
     pub fn config_text(config: &HpkeConfig) -> String {
         scalar::hpke_config_text(config)
+    }
+
+    /// The key that such a text holds; `field` names it in the error.
+    pub fn parse_config(field: &str, text: &str) -> Result<HpkeConfig, FormatError> {
+        scalar::hpke_config(field, text)
     }
 
     fn check_fields(&self) -> Result<(), FormatError> {
@@ -69,14 +84,28 @@ impl KeySet {
         if self.not_before >= self.not_after {
             return Err(FormatError::new("not_before must be earlier than not_after"));
         }
-        let count = self.hpke_configs.len() as u64;
-        check::range("the number of hpke_configs", count, 1, MAX_KEY_SET_CONFIGS as u64)?;
-        // A report names its key by this id alone.
-        let mut ids: Vec<u8> = self.configs()?.iter().map(|config| config.id().value()).collect();
-        ids.sort_unstable();
-        if ids.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(FormatError::new("two hpke_configs have the same id"));
+        let least = u64::from(self.gateway_configs.is_none());
+        check_configs("hpke_configs", &self.hpke_configs, least)?;
+        match &self.gateway_configs {
+            Some(configs) => check_configs("gateway_configs", configs, 1),
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+fn parse_configs(field: &str, texts: &[String]) -> Result<Vec<HpkeConfig>, FormatError> {
+    texts.iter().map(|text| scalar::hpke_config(field, text)).collect()
+}
+
+fn check_configs(field: &str, texts: &[String], least: u64) -> Result<(), FormatError> {
+    let count = format!("the number of {field}");
+    check::range(&count, texts.len() as u64, least, MAX_KEY_SET_CONFIGS as u64)?;
+    // A report, or a request to a gateway, names its key by this id alone.
+    let mut ids: Vec<u8> =
+        parse_configs(field, texts)?.iter().map(|config| config.id().value()).collect();
+    ids.sort_unstable();
+    if ids.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(FormatError::new(format!("two {field} have the same id")));
+    }
+    Ok(())
 }

@@ -55,18 +55,21 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
     }
 }
 
-/// An arbitrary key set.
+/// An arbitrary key set: an aggregator's, one with a gateway, or a gateway's alone.
 pub fn key_set(rng: &mut dyn Rng) -> KeySet {
     let not_before = number(0, MAX_INTEGER - 1, rng);
-    let first = rng.next_u32() as u8;
-    let count = number(1, MAX_KEY_SET_CONFIGS as u64, rng) as u8;
+    let gateway_configs = (number(0, 2, rng) > 0).then(|| hpke_configs(rng));
     KeySet {
         version: FORMAT_VERSION,
         operator: signer("operator.example/", rng),
         seq: number(0, MAX_INTEGER, rng),
         not_before,
         not_after: number(not_before + 1, MAX_INTEGER, rng),
-        hpke_configs: (0..count).map(|id| hpke_config(first.wrapping_add(id), rng)).collect(),
+        hpke_configs: match gateway_configs.is_some() && number(0, 1, rng) == 0 {
+            true => Vec::new(),
+            false => hpke_configs(rng),
+        },
+        gateway_configs,
     }
 }
 
@@ -83,6 +86,12 @@ pub fn population_result(rng: &mut dyn Rng) -> PopulationResult {
         leader: signer("leader.example/", rng),
         helper: signer("helper.example/", rng),
     }
+}
+
+fn hpke_configs(rng: &mut dyn Rng) -> Vec<String> {
+    let first = rng.next_u32() as u8;
+    let count = number(1, MAX_KEY_SET_CONFIGS as u64, rng) as u8;
+    (0..count).map(|id| hpke_config(first.wrapping_add(id), rng)).collect()
 }
 
 fn attributes(rng: &mut dyn Rng) -> Attributes {

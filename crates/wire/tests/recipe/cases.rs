@@ -112,9 +112,11 @@ pub(crate) fn shape_mutants(tree: &Value) -> Vec<Mutant> {
                 }
             }
             Value::Array(items) => {
-                let longer = [&items[..], &items[..1]].concat();
-                add("[longer]".to_owned(), Value::Array(longer));
-                add("[shorter]".to_owned(), Value::Array(items[1..].to_vec()));
+                if let Some(first) = items.first() {
+                    let longer = [&items[..], std::slice::from_ref(first)].concat();
+                    add("[longer]".to_owned(), Value::Array(longer));
+                    add("[shorter]".to_owned(), Value::Array(items[1..].to_vec()));
+                }
                 add("={}".to_owned(), json!({}));
             }
             Value::String(_) => add("=1".to_owned(), json!(1)),

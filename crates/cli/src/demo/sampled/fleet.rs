@@ -1,9 +1,9 @@
 //! The demo's devices.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow};
-use sotto_client::{Delivery, HttpLog, Transport, deliver};
+use sotto_client::{Delivery, HttpLog, deliver};
 use sotto_protocol::Moment;
 use sotto_protocol::device::{DeviceStore, Host, MemoryState, pass};
 use sotto_protocol::expression::{Attributes, Value};
@@ -16,7 +16,9 @@ use crate::output::Output;
 use crate::workers::{lock, work};
 
 /// Devices that are busy at the same time.
-const DEVICES_AT_ONCE: usize = 16;
+///
+/// They mostly wait in the relay, which mixes those that send at the same time.
+const DEVICES_AT_ONCE: usize = 48;
 
 /// What became of the fleet.
 #[derive(Debug, Default)]
@@ -37,12 +39,14 @@ pub(super) fn run(
     let turnout = Mutex::new(Turnout::default());
     let watches: Mutex<Vec<Watch<HttpLog>>> = Mutex::default();
     let bar = output.bar("devices", plan.held.len() as u64);
-    let transport: Arc<dyn Transport> = parties.transport();
+    let routes = parties.routes();
     work(plan.held.iter().map(|bucket| Ok(*bucket)), DEVICES_AT_ONCE, &bar, |bucket, rng| {
-        let mut watch = match lock(&watches).pop() {
+        // Not in the `match`, which would hold the lock while the log is read.
+        let free = lock(&watches).pop();
+        let mut watch = match free {
             Some(watch) => watch,
             None => {
-                let mut watch = Watch::new(parties.log());
+                let mut watch = Watch::new(parties.log()?);
                 watch.refresh(parties.trust(), moment).context("the log cannot be read")?;
                 watch
             }
@@ -56,7 +60,9 @@ pub(super) fn run(
             return Err(anyhow!("a device refuses the demo's recipe: {silence}"));
         }
         let bytes: usize = state.state().pending().map(|(_, pending)| pending.report.len()).sum();
-        let Delivery { accepted, waiting, .. } = deliver(&mut state, &transport, &retry(5), rng)?;
+        let ways = routes.to_leaders(state.state(), &watch, parties.trust());
+        let mut route = |id: &_| ways.get(id).cloned();
+        let Delivery { accepted, waiting, .. } = deliver(&mut state, &mut route, &retry(5), rng)?;
         if waiting > 0 {
             return Err(anyhow!("the leader does not take a report"));
         }

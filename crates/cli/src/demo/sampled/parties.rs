@@ -1,46 +1,43 @@
-//! The parties of the demo: log, witnesses, leader, helper, author and collector.
+//! The parties of the demo: log, witnesses, leader, helper, relay, author and collector.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sotto_client::{AuthToken as ClientToken, Collector, HttpLog, HttpTransport};
+use sotto_client::{AuthToken as ClientToken, Collector, HttpLog, HttpTransport, Routes};
 use sotto_crypto::note::NoteKey;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Moment;
-use sotto_protocol::log::admit::Signers;
+use sotto_protocol::device::DeviceState;
 use sotto_protocol::recipe::Assessment;
-use sotto_protocol::trust::{BudgetFile, Floors, PinnedOperator, Trust, TrustFile};
+use sotto_protocol::trust::Trust;
 use sotto_server::{
-    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, Log, LogConfig, RecipeAuthor,
-    RecipesConfig, ServerConfig, Witness, WitnessConfig,
+    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipesConfig,
+    ServerConfig,
 };
-use sotto_store::{Counters, LogDir, SqliteStore, TaskStore, WitnessDir};
-use sotto_wire::{Entry, EntryKind, KeySet, Note, TlogPolicy, VerifierKey};
+use sotto_store::{Counters, SqliteStore, TaskStore};
+use sotto_wire::{Entry, EntryKind, Note, VerifierKey};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::recipe::{HELPER, LEADER, Places, recipe, signer};
-use crate::connection::ConnectionArgs;
+use super::carried::Carried;
+use super::operators::{
+    Keys, LOG_OPERATOR, WITNESSES, gateway_config, key_set, relay, transparency, trust,
+};
+use super::recipe::{HELPER, LEADER, Places, recipe};
+use crate::connection::{self, ConnectionArgs};
 use crate::demo::Plan;
 use crate::demo::servers::{Server, loopback, open_store};
 use crate::log_source::LogSource;
 use crate::output::Output;
 use crate::{keys, random};
 
-/// Two of them must cosign.
-const WITNESSES: [&str; 3] = ["alder.demo", "birch.demo", "cedar.demo"];
-
 /// Connections that the devices keep open together.
-const CONNECTIONS: usize = 16;
-
-/// How long the key sets of the demo live.
-const KEYS_LIVE_S: u64 = 7 * 86_400;
+const CONNECTIONS: usize = 64;
 
 /// Everything that runs. Fields are dropped in order: servers, stores, then the folder.
 pub(super) struct Parties {
@@ -51,43 +48,34 @@ pub(super) struct Parties {
     trust: Trust,
     log_url: String,
     log_index: u64,
+    key_sets: usize,
     assessment: Assessment,
     collector_key: HpkeKeypair,
     collector_token: String,
+    /// For the collector.
     transport: Arc<HttpTransport>,
+    /// For devices: to the relay, and nowhere else.
+    carried: Arc<Carried>,
     _folder: TempDir,
 }
 
-/// Who signs what.
-struct Keys {
-    author: NoteKey,
-    leader: NoteKey,
-    helper: NoteKey,
-    log: NoteKey,
-}
-
-impl Keys {
-    fn generate() -> Result<Self> {
-        let key = |name: &str| anyhow::Ok(NoteKey::generate(name.parse()?, &mut random::system()));
-        Ok(Self {
-            author: key("analyst.demo")?,
-            leader: key(LEADER)?,
-            helper: key(HELPER)?,
-            log: key("log.demo")?,
-        })
-    }
-}
-
 impl Parties {
-    /// Starts log and witnesses, publishes keys and recipe, and starts the aggregators, which find both in the log.
+    /// Starts log and witnesses, publishes keys and recipe, and starts the aggregators, which find both in the log. The relay
+    /// knows the gateways of leader and log, and devices know the relay.
     pub(super) fn start(plan: &Plan, now: Moment, output: &Output) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let keys = Keys::generate()?;
-        let log_key = keys.log.verifier();
+        let log_gateway = keys::generate(4);
+        let log_gateway_config = log_gateway.config().clone();
         let (mut servers, policy, log_url) =
-            runtime.block_on(transparency(folder.path(), &keys))?;
-        let trust = trust(plan, &policy, &keys)?;
+            runtime.block_on(transparency(folder.path(), &keys, log_gateway))?;
+        let leader = Aggregator::new(1)?;
+        let helper = Aggregator::new(2)?;
+        let gateways = [(LEADER, leader.url()), (LOG_OPERATOR, format!("{log_url}/"))];
+        let (relay, relay_url) = runtime.block_on(relay(&gateways))?;
+        servers.push(relay);
+        let trust = trust(plan, &policy, &keys, &log_gateway_config, relay_url)?;
         let log = LogSource::open(&log_url, &ConnectionArgs::default())?;
         let publish = |kind, json: Vec<u8>, key: &NoteKey| {
             let text = Entry::text(kind, &String::from_utf8(json)?);
@@ -95,12 +83,18 @@ impl Parties {
             let entry = Entry::from_note(Note::new(text)?.with_signature(signature))?;
             anyhow::Ok(log.submit(&entry, Some(trust.policy()), output)?.index)
         };
-        let leader = Aggregator::new(1)?;
-        let helper = Aggregator::new(2)?;
-        for (aggregator, key) in [(&leader, &keys.leader), (&helper, &keys.helper)] {
-            publish(EntryKind::KeySet, aggregator.key_set(key, now).to_json(), key)?;
+        let leader_gateway = keys::generate(5);
+        let leader_gateway_config = leader_gateway.config().clone();
+        let key_sets = [
+            (&keys.leader, Some(leader.key.config()), Some(&leader_gateway_config)),
+            (&keys.helper, Some(helper.key.config()), None),
+            (&keys.log_operator, None, Some(&log_gateway_config)),
+        ];
+        for (key, hpke, gateway) in key_sets {
+            publish(EntryKind::KeySet, key_set(key, hpke, gateway, now).to_json(), key)?;
         }
         let collector_key = keys::generate(3);
+        let log_key = keys.log.verifier();
         let places = Places {
             leader_url: leader.url(),
             helper_url: helper.url(),
@@ -115,7 +109,8 @@ impl Parties {
         let secrets = Secrets::generate();
         let author = keys.author.verifier();
         servers.extend(runtime.block_on(async {
-            let server = leader.server(LEADER, &trust, &log_url, &author, &secrets)?;
+            let mut server = leader.server(LEADER, &trust, &log_url, &author, &secrets)?;
+            server.gateway = Some(gateway_config(leader_gateway, &leader.url())?);
             let config = LeaderConfig { server, ..LeaderConfig::new(leader.address, Vec::new()) };
             let leader = Leader::bind(config, leader_store.clone()).await?;
             let server = helper.server(HELPER, &trust, &log_url, &author, &secrets)?;
@@ -125,6 +120,7 @@ impl Parties {
                 Server::spawn(|stop| helper.run(stop)),
             ])
         })?);
+        let transport = ConnectionArgs::default().transport(CONNECTIONS)?;
         Ok(Self {
             runtime,
             servers,
@@ -133,10 +129,12 @@ impl Parties {
             trust,
             log_url,
             log_index,
+            key_sets: key_sets.len(),
             assessment,
             collector_key,
             collector_token: secrets.collector,
-            transport: ConnectionArgs::default().transport(CONNECTIONS)?,
+            carried: Arc::new(Carried::new(transport.clone())),
+            transport,
             _folder: folder,
         })
     }
@@ -146,9 +144,25 @@ impl Parties {
         &self.trust
     }
 
-    /// The log, as devices read it.
-    pub(super) fn log(&self) -> HttpLog {
-        HttpLog::new(&self.log_url, self.transport.clone())
+    /// The ways of the devices.
+    pub(super) fn routes(&self) -> Routes {
+        connection::routes(self.carried.clone())
+    }
+
+    /// The log, as a device reads it that has never read it before.
+    pub(super) fn log(&self) -> Result<HttpLog> {
+        let route = self.routes().to_log(&DeviceState::default(), &self.trust)?;
+        Ok(HttpLog::new(&self.log_url, route.transport()))
+    }
+
+    /// How many requests of which length the relay was sent.
+    pub(super) fn carried(&self) -> BTreeMap<usize, u64> {
+        self.carried.lengths()
+    }
+
+    /// How many key sets are in the log.
+    pub(super) fn key_sets(&self) -> usize {
+        self.key_sets
     }
 
     /// The place of the recipe in the log.
@@ -166,17 +180,12 @@ impl Parties {
         &self.assessment
     }
 
-    /// How devices and collector reach the servers.
-    pub(super) fn transport(&self) -> Arc<HttpTransport> {
-        self.transport.clone()
-    }
-
     /// The collector.
     pub(super) fn collector(&self) -> Result<Collector> {
         let token = ClientToken::Bearer(Secret::new(self.collector_token.clone()));
         let private_key = Secret::new(*self.collector_key.private_key().expose());
         let key = HpkeKeypair::from_parts(self.collector_key.config().clone(), private_key)?;
-        Ok(Collector::new(self.assessment.task().clone(), key, token, self.transport()))
+        Ok(Collector::new(self.assessment.task().clone(), key, token, self.transport.clone()))
     }
 
     /// Reports that are summed or refused.
@@ -201,56 +210,6 @@ impl Parties {
             server.stop(&self.runtime);
         }
     }
-}
-
-/// Starts the witnesses and the log. Gives the policy that devices pin, and the log's address.
-async fn transparency(folder: &Path, keys: &Keys) -> Result<(Vec<Server>, String, String)> {
-    let log_key = keys.log.verifier();
-    let mut servers = Vec::new();
-    let mut policy = String::new();
-    for name in WITNESSES {
-        let key = NoteKey::generate(name.parse()?, &mut random::system());
-        let cosigner = key.cosigner();
-        let config = WitnessConfig::new(loopback(), vec![log_key.clone()]);
-        let witness = Witness::bind(config, WitnessDir::open(&folder.join(name), key)?).await?;
-        policy += &format!("witness {name} {cosigner} http://{}\n", witness.addr());
-        servers.push(Server::spawn(|stop| witness.run(stop)));
-    }
-    policy += &format!("group two 2 {}\nquorum two\n", WITNESSES.join(" "));
-    let listed = [&keys.author, &keys.leader, &keys.helper];
-    let listed = listed.map(|key| signer(&key.verifier()).key);
-    let seed = Secret::new(*keys.log.seed().expose());
-    let dir = LogDir::open(&folder.join("log"), NoteKey::from_seed(keys.log.name().clone(), seed))?;
-    let mut config = LogConfig::new(
-        loopback(),
-        TlogPolicy::parse(&format!("log {log_key}\n{policy}"))?,
-        Signers::Listed(listed.into()),
-    );
-    config.batch_delay = Duration::from_millis(10);
-    let log = Log::bind(config, dir).await?;
-    let url = format!("http://{}", log.addr());
-    servers.push(Server::spawn(|stop| log.run(stop)));
-    Ok((servers, format!("log {log_key} {url}\n{policy}"), url))
-}
-
-fn trust(plan: &Plan, policy: &str, keys: &Keys) -> Result<Trust> {
-    let operators = [&keys.leader, &keys.helper];
-    let file = TrustFile {
-        operators: operators.map(|key| PinnedOperator { key: key.verifier().to_string() }).into(),
-        // A demo has few devices; real floors are far above.
-        floors: Floors {
-            min_batch: plan.min_batch_size,
-            min_population: plan.held.len() as u64,
-            ..Floors::default()
-        },
-        // Enough for the one recipe, however few devices there are.
-        budget: BudgetFile { epsilon: 8.0, delta: 1e-5, period_s: 28 * 86_400 },
-        insecure_no_min_age: true,
-        insecure_direct: true,
-        insecure_fresh_start: true,
-        ..TrustFile::new(policy)
-    };
-    Ok(Trust::try_from(file)?)
 }
 
 /// What the aggregators share with each other and with the collector.
@@ -285,17 +244,6 @@ impl Aggregator {
 
     fn url(&self) -> String {
         format!("http://{}/", self.address)
-    }
-
-    fn key_set(&self, operator: &NoteKey, now: Moment) -> KeySet {
-        KeySet {
-            version: 1,
-            operator: signer(&operator.verifier()),
-            seq: 1,
-            not_before: now.0.saturating_sub(60),
-            not_after: now.0 + KEYS_LIVE_S,
-            hpke_configs: vec![KeySet::config_text(self.key.config())],
-        }
     }
 
     fn server(

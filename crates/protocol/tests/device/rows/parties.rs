@@ -7,7 +7,9 @@ use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
 use super::{newer_keys, veteran};
 use crate::checks::{Row, Walk};
-use crate::world::{Batch, DAY, HOUR, NOW, Plan, at, key, key_of, key_set, key_set_entry, signer};
+use crate::world::{
+    Batch, DAY, HOUR, NOW, Plan, at, key, key_of, key_set_entry, leader_set, signer,
+};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = key_sets();
@@ -20,7 +22,7 @@ fn key_sets() -> Vec<Row> {
     let row = |words, change: &dyn Fn(&mut Plan)| Row::new(Check::KeySets, words, change);
     vec![
         row("keys that the log does not hold", &|_| {}).offer(|_, offer| {
-            let set = key_set(&key("leader.example"), 6, NOW - 41 * DAY);
+            let set = leader_set(&key("leader.example"), 6, NOW - 41 * DAY);
             offer.leader_keys.entry = key_set_entry(&set, &key("leader.example"));
         }),
         row("a key set with a foreign signature", &|plan| {
@@ -42,16 +44,36 @@ fn key_sets() -> Vec<Row> {
             plan.keys_times = [Some(NOW - 2 * HOUR), Some(5), Some(NOW - 2 * HOUR)];
         }),
         row("a key of a suite that nobody knows", &|plan| {
-            let config = HpkeConfig::new(
-                HpkeConfigId::new(1),
-                HpkeKemId::new(0xfff0),
-                HpkeKdfId::HKDF_SHA256,
-                HpkeAeadId::AES_128_GCM,
-                vec![7; 32],
-            );
-            plan.leader_set.hpke_configs = vec![KeySet::config_text(&config.unwrap())];
+            plan.leader_set.hpke_configs = vec![unknown_suite()];
+        }),
+        row("a leader without a gateway", &|plan| plan.leader_set.gateway_configs = None),
+        row("a gateway key of a suite that nobody knows", &|plan| {
+            plan.leader_set.gateway_configs = Some(vec![unknown_suite()]);
+        }),
+        row("a leader with a gateway's keys and none for shares", &|plan| {
+            plan.leader_set.hpke_configs.clear();
+        }),
+        row("a helper with a gateway's keys and none for shares", &|plan| {
+            plan.helper_set.gateway_configs =
+                Some(std::mem::take(&mut plan.helper_set.hpke_configs));
+        }),
+        row("a leader with a gateway's keys and none for shares, asked directly", &|plan| {
+            plan.leader_set.hpke_configs.clear();
+            plan.trust.insecure_direct = true;
         }),
     ]
+}
+
+/// A key that no device can seal to.
+pub(crate) fn unknown_suite() -> String {
+    let config = HpkeConfig::new(
+        HpkeConfigId::new(9),
+        HpkeKemId::new(0xfff0),
+        HpkeKdfId::HKDF_SHA256,
+        HpkeAeadId::AES_128_GCM,
+        vec![7; 32],
+    );
+    KeySet::config_text(&config.unwrap())
 }
 
 /// After the device has used the leader's key set 5.
@@ -89,6 +111,9 @@ fn operators() -> Vec<Row> {
         row("relay and helper are one operator", &|plan| {
             plan.trust.relays[0].operator = "helper.example".to_owned();
         }),
-        row("no relay", &|plan| plan.trust.relays.clear()),
+        row("no relay", &|plan| {
+            plan.trust.relays.clear();
+            plan.trust.log_gateway = None;
+        }),
     ]
 }

@@ -9,10 +9,12 @@ const RECIPES: [&str; 3] = [
     r#"{"aggregation":{"batch_mode":"time_interval","min_batch":10000,"vdaf":{"chunk_length":2,"length":3,"type":"Prio3Histogram"}},"attributes":{"emoji":"string"},"author":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"a.example"},"name":"emoji-1","parties":{"collector_hpke_config":"AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","helper":{"operator":"h.example","url":"http://h.example:8080/dap"},"leader":{"operator":"l.example","url":"https://l.example/"},"log":"log.example"},"privacy":{"accountant":"best","adjacency":"replace","delta":[1,1000000000],"epsilon_micro":50000,"kind":"claim","rounds":1},"purpose":"Which emoji people use.","query":{"buckets":3,"fallback":2,"kind":"histogram","labels":["none","😀","other"],"mapping":"emoji == '' ? 0 :\nemoji in ['a', \"b\"] ? 1 : 2"},"randomizer":{"epsilon_micro":4000000,"kind":"randomized_response"},"sampling":{"rate":[1,50]},"version":1,"when":{"closes":10800,"max_window_s":3600,"opens":7200,"window_s":3600},"who":{"population":1000000}}"#,
 ];
 
-/// With one key, and with several.
-const KEY_SETS: [&str; 2] = [
+/// With one key, with several, with those of a gateway, and with those alone.
+const KEY_SETS: [&str; 4] = [
     r#"{"hpke_configs":["AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"seq":1,"version":1}"#,
     r#"{"hpke_configs":["CQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","yAAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"seq":3,"version":1}"#,
+    r#"{"gateway_configs":["CQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"hpke_configs":["AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"seq":1,"version":1}"#,
+    r#"{"gateway_configs":["AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"hpke_configs":[],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"seq":2,"version":1}"#,
 ];
 
 /// A certified population.

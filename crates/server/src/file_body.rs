@@ -1,6 +1,6 @@
-//! A file as the body of an answer, read piece by piece.
+//! A file as a body, read piece by piece: a public file of a log, or a request that waited on disk.
 //!
-//! An entry bundle may have 16 MiB. Piece by piece, slow readers hold little memory. A file that is
+//! Either may have 16 MiB. Piece by piece, slow readers hold little memory. A public file that is
 //! replaced meanwhile is read on as it was: files are renamed into place, never changed.
 
 use std::fs::File;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 const PIECE: u64 = 64 * 1024;
 
 /// A file on its way out.
-pub(super) struct FileBody {
+pub(crate) struct FileBody {
     /// What was read and not sent yet.
     piece: Option<Bytes>,
     /// The file, unless it is at its end or being read.
@@ -30,7 +30,7 @@ pub(super) struct FileBody {
 }
 
 /// Opens a file and reads its beginning; `None` if there is no such file.
-pub(super) async fn open(path: PathBuf) -> io::Result<Option<FileBody>> {
+pub(crate) async fn open(path: PathBuf) -> io::Result<Option<FileBody>> {
     let opened = tokio::task::spawn_blocking(move || {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -65,6 +65,11 @@ fn read(mut file: File, left: u64) -> io::Result<(File, Bytes)> {
 }
 
 impl FileBody {
+    /// The next `len` bytes of a file, from where it stands.
+    pub(crate) fn new(file: File, len: u64) -> Self {
+        Self { piece: None, file: Some(file), reading: None, left: len }
+    }
+
     fn send(&mut self, piece: Bytes) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.left -= piece.len() as u64;
         Poll::Ready(Some(Ok(Frame::data(piece))))

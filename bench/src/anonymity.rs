@@ -1,0 +1,132 @@
+//! What the way through relay and gateway costs: `cargo xtask bench anonymity`.
+//!
+//! [`gateway`] is the gateway's cryptography on one thread, beside its floor and beside the crates `ohttp` and `bhttp`. [`relay`]
+//! is the CPU time of a relay, beside a reverse proxy that does nothing else; both are [`parties`], processes of this program.
+
+mod gateway;
+mod parties;
+mod relay;
+
+use anyhow::Result;
+use serde_json::json;
+
+use self::gateway::Opening;
+pub(crate) use self::parties::{Part, play};
+use self::relay::Relayed;
+use crate::table::yes_no;
+
+/// The goal for the gateway, against the opening of one HPKE message.
+const GOAL_GATEWAY: f64 = 1.3;
+/// The goal for the relay, against the bare proxy.
+const GOAL_RELAY: f64 = 1.5;
+
+/// How the benchmark is run.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Fewer repetitions: to see that it works, not to quote.
+    #[arg(long)]
+    quick: bool,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures and prints.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let openings = gateway::measure(if options.quick { 20 } else { 500 })?;
+    let relayed = match options.quick {
+        true => relay::measure(1, 2_000)?,
+        false => relay::measure(7, 20_000)?,
+    };
+    if options.json {
+        let goals = json!({ "gateway": GOAL_GATEWAY, "relay": GOAL_RELAY });
+        let gateway: Vec<_> = openings.iter().map(opening_json).collect();
+        let relay: Vec<_> = relayed.iter().map(relayed_json).collect();
+        let name = "anonymity";
+        let all = json!({ "benchmark": name, "goals": goals, "gateway": gateway, "relay": relay });
+        println!("{all:#}");
+        return Ok(());
+    }
+    print_openings(&openings);
+    println!();
+    print_relayed(&relayed);
+    Ok(())
+}
+
+impl Opening {
+    fn ratio(&self) -> f64 {
+        self.ours_us / self.floor_us
+    }
+}
+
+impl Relayed {
+    fn ratio(&self) -> f64 {
+        self.relay_us / self.proxy_us
+    }
+}
+
+fn opening_json(opening: &Opening) -> serde_json::Value {
+    json!({
+        "request": opening.name,
+        "encapsulated_bytes": opening.bytes,
+        "floor_us": opening.floor_us,
+        "with_export_us": opening.export_us,
+        "ours_us": opening.ours_us,
+        "peer_us": opening.peer_us,
+        "ratio": opening.ratio(),
+        "goal_met": opening.ratio() <= GOAL_GATEWAY,
+    })
+}
+
+fn relayed_json(relayed: &Relayed) -> serde_json::Value {
+    json!({
+        "body_bytes": relayed.bytes,
+        "relay_us": relayed.relay_us,
+        "proxy_us": relayed.proxy_us,
+        "ratio": relayed.ratio(),
+        "median_ratio": relayed.median_ratio,
+        "goal_met": relayed.ratio() <= GOAL_RELAY,
+    })
+}
+
+fn print_openings(openings: &[Opening]) {
+    println!("gateway, us per request, one thread, without HTTP");
+    println!(
+        "{:<20} {:>9} {:>8} {:>13} {:>8} {:>7} {:>14}",
+        "request", "bytes", "floor", "with export", "ours", "ratio", "ohttp + bhttp"
+    );
+    for opening in openings {
+        println!(
+            "{:<20} {:>9} {:>8.1} {:>13.1} {:>8.1} {:>7.2} {:>14.1}",
+            opening.name,
+            opening.bytes,
+            opening.floor_us,
+            opening.export_us,
+            opening.ours_us,
+            opening.ratio(),
+            opening.peer_us
+        );
+    }
+    let met = openings.iter().all(|opening| opening.ratio() <= GOAL_GATEWAY);
+    println!("at most {GOAL_GATEWAY} x floor: {}", yes_no(met));
+}
+
+fn print_relayed(relayed: &[Relayed]) {
+    println!("relay, CPU us per request");
+    println!(
+        "{:<20} {:>9} {:>8} {:>7} {:>13}",
+        "bytes of the body", "relay", "proxy", "ratio", "median ratio"
+    );
+    for relayed in relayed {
+        println!(
+            "{:<20} {:>9.1} {:>8.1} {:>7.2} {:>13.2}",
+            relayed.bytes,
+            relayed.relay_us,
+            relayed.proxy_us,
+            relayed.ratio(),
+            relayed.median_ratio
+        );
+    }
+    let met = relayed.iter().all(|relayed| relayed.ratio() <= GOAL_RELAY);
+    println!("at most {GOAL_RELAY} x the proxy: {}", yes_no(met));
+}

@@ -1,0 +1,168 @@
+//! The operators of the demo: their keys, what they publish, the log with its witnesses, and the relay.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use sotto_crypto::note::NoteKey;
+use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::Moment;
+use sotto_protocol::log::admit::Signers;
+use sotto_protocol::relay::PoolRule;
+use sotto_protocol::trust::{
+    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, Trust, TrustFile,
+};
+use sotto_server::{
+    GatewayConfig, GatewayKeys, Log, LogConfig, Relay, RelayConfig, RelayGateway, Witness,
+    WitnessConfig,
+};
+use sotto_store::{LogDir, WitnessDir};
+use sotto_wire::{HpkeConfig, KeySet, TlogPolicy};
+
+use super::recipe::{HELPER, LEADER, signer};
+use crate::demo::Plan;
+use crate::demo::servers::{Server, loopback};
+use crate::random;
+
+/// Two of them must cosign.
+pub(super) const WITNESSES: [&str; 3] = ["alder.demo", "birch.demo", "cedar.demo"];
+
+/// The operators of the log and of the relay.
+pub(super) const LOG_OPERATOR: &str = "log-operator.demo";
+const RELAY: &str = "relay.demo";
+
+/// When the relay sends on what it holds. A real one waits for ten seconds.
+const POOL: PoolRule = PoolRule { min: 8, wait_ms: 30 };
+
+/// How long the key sets of the demo live.
+const KEYS_LIVE_S: u64 = 7 * 86_400;
+
+/// Who signs what.
+pub(super) struct Keys {
+    pub(super) author: NoteKey,
+    pub(super) leader: NoteKey,
+    pub(super) helper: NoteKey,
+    pub(super) log_operator: NoteKey,
+    pub(super) log: NoteKey,
+}
+
+impl Keys {
+    pub(super) fn generate() -> Result<Self> {
+        let key = |name: &str| anyhow::Ok(NoteKey::generate(name.parse()?, &mut random::system()));
+        Ok(Self {
+            author: key("analyst.demo")?,
+            leader: key(LEADER)?,
+            helper: key(HELPER)?,
+            log_operator: key(LOG_OPERATOR)?,
+            log: key("log.demo")?,
+        })
+    }
+}
+
+/// Starts the witnesses and the log. Gives the policy that devices pin, and the log's address.
+pub(super) async fn transparency(
+    folder: &Path,
+    keys: &Keys,
+    gateway: HpkeKeypair,
+) -> Result<(Vec<Server>, String, String)> {
+    let log_key = keys.log.verifier();
+    let mut servers = Vec::new();
+    let mut policy = String::new();
+    for name in WITNESSES {
+        let key = NoteKey::generate(name.parse()?, &mut random::system());
+        let cosigner = key.cosigner();
+        let config = WitnessConfig::new(loopback(), vec![log_key.clone()]);
+        let witness = Witness::bind(config, WitnessDir::open(&folder.join(name), key)?).await?;
+        policy += &format!("witness {name} {cosigner} http://{}\n", witness.addr());
+        servers.push(Server::spawn(|stop| witness.run(stop)));
+    }
+    policy += &format!("group two 2 {}\nquorum two\n", WITNESSES.join(" "));
+    let listed = [&keys.author, &keys.leader, &keys.helper, &keys.log_operator];
+    let listed = listed.map(|key| signer(&key.verifier()).key);
+    let seed = Secret::new(*keys.log.seed().expose());
+    let dir = LogDir::open(&folder.join("log"), NoteKey::from_seed(keys.log.name().clone(), seed))?;
+    let mut config = LogConfig::new(
+        loopback(),
+        TlogPolicy::parse(&format!("log {log_key}\n{policy}"))?,
+        Signers::Listed(listed.into()),
+    );
+    config.batch_delay = Duration::from_millis(10);
+    config.gateway = Some(GatewayConfig::new(Arc::new(GatewayKeys::new(vec![gateway])?)));
+    let log = Log::bind(config, dir).await?;
+    let url = format!("http://{}", log.addr());
+    servers.push(Server::spawn(|stop| log.run(stop)));
+    Ok((servers, format!("log {log_key} {url}\n{policy}"), url))
+}
+
+/// Starts the relay for these operators and the servers with their gateways. Gives its address.
+pub(super) async fn relay(gateways: &[(&str, String)]) -> Result<(Server, String)> {
+    let gateway = |(operator, url): &(&str, String)| {
+        let url = format!("{url}gateway");
+        anyhow::Ok(RelayGateway { operator: operator.parse()?, url, pool: None })
+    };
+    let gateways = gateways.iter().map(gateway).collect::<Result<_>>()?;
+    let mut config = RelayConfig::new(loopback(), gateways);
+    config.pool = POOL;
+    // All devices have one address here.
+    config.source_limit = None;
+    let relay = Relay::bind(config).await?;
+    let url = format!("http://{}/", relay.addr());
+    Ok((Server::spawn(|stop| relay.run(stop)), url))
+}
+
+/// The gateway of the server at `url`, with this key.
+pub(super) fn gateway_config(key: HpkeKeypair, url: &str) -> Result<GatewayConfig> {
+    let mut config = GatewayConfig::new(Arc::new(GatewayKeys::new(vec![key])?));
+    config.origin = Some(url.trim_end_matches('/').to_owned());
+    Ok(config)
+}
+
+/// A key set that is in force.
+pub(super) fn key_set(
+    operator: &NoteKey,
+    hpke: Option<&HpkeConfig>,
+    gateway: Option<&HpkeConfig>,
+    now: Moment,
+) -> KeySet {
+    KeySet {
+        version: 1,
+        operator: signer(&operator.verifier()),
+        seq: 1,
+        not_before: now.0.saturating_sub(60),
+        not_after: now.0 + KEYS_LIVE_S,
+        hpke_configs: hpke.map(KeySet::config_text).into_iter().collect(),
+        gateway_configs: gateway.map(|config| vec![KeySet::config_text(config)]),
+    }
+}
+
+/// What every device takes on trust.
+pub(super) fn trust(
+    plan: &Plan,
+    policy: &str,
+    keys: &Keys,
+    log_gateway: &HpkeConfig,
+    relay_url: String,
+) -> Result<Trust> {
+    let operators = [&keys.leader, &keys.helper, &keys.log_operator];
+    let file = TrustFile {
+        relays: vec![PinnedRelay { operator: RELAY.to_owned(), url: relay_url }],
+        log_gateway: Some(LogGatewayFile {
+            operator: LOG_OPERATOR.to_owned(),
+            hpke_configs: vec![KeySet::config_text(log_gateway)],
+        }),
+        operators: operators.map(|key| PinnedOperator { key: key.verifier().to_string() }).into(),
+        // A demo has few devices; real floors are far above.
+        floors: Floors {
+            min_batch: plan.min_batch_size,
+            min_population: plan.held.len() as u64,
+            ..Floors::default()
+        },
+        // Enough for the one recipe, however few devices there are.
+        budget: BudgetFile { epsilon: 8.0, delta: 1e-5, period_s: 28 * 86_400 },
+        insecure_no_min_age: true,
+        insecure_fresh_start: true,
+        ..TrustFile::new(policy)
+    };
+    Ok(Trust::try_from(file)?)
+}

@@ -1,0 +1,150 @@
+//! The key files of a gateway, which are read again when they change: keys rotate while the gateway serves.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use sotto_crypto::HpkeKeypair;
+use sotto_server::GatewayKeys;
+
+use super::http_tables::toml_files;
+use crate::{keys, private_file};
+
+/// How often the files are looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The key that a gateway makes when its folder has none.
+const FIRST_KEY: &str = "gateway-key-1.toml";
+
+/// Key files and folders of key files.
+#[derive(Clone, Debug)]
+pub(super) struct KeyFiles {
+    paths: Vec<PathBuf>,
+}
+
+/// What a file looked like when it was read.
+type Seen = Vec<(PathBuf, Option<SystemTime>, u64)>;
+
+impl KeyFiles {
+    /// The listed ones; with none listed, the folder `own`, with a key that is made at the first start.
+    pub(super) fn new(listed: &[PathBuf], folder: &Path, own: &Path) -> Result<Self> {
+        if !listed.is_empty() {
+            return Ok(Self { paths: listed.iter().map(|path| folder.join(path)).collect() });
+        }
+        private_file::make_folder(own)?;
+        if toml_files(own)?.is_empty() {
+            let path = own.join(FIRST_KEY);
+            let [id] = crate::random::bytes();
+            keys::write(&path, &keys::generate(id), false)?;
+            tracing::info!(file = %path.display(), "made a gateway key: publish it with `sotto keys publish --gateway-key`");
+        }
+        Ok(Self { paths: vec![own.to_owned()] })
+    }
+
+    /// Reads all keys.
+    pub(super) fn load(&self) -> Result<Arc<GatewayKeys>> {
+        Ok(Arc::new(GatewayKeys::new(self.read()?)?))
+    }
+
+    /// Replaces the keys whenever the files change, for ever. Files that cannot be used change nothing.
+    pub(super) async fn follow(self, keys: Arc<GatewayKeys>) {
+        let mut seen = self.seen();
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            let now = self.seen();
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            match self.read().and_then(|read| {
+                let count = read.len();
+                keys.replace(read)?;
+                Ok(count)
+            }) {
+                Ok(count) => tracing::info!(keys = count, "the gateway keys were read again"),
+                Err(error) => tracing::error!(
+                    error = format!("{error:#}"),
+                    "the gateway keys have changed and cannot be used: the old ones stay"
+                ),
+            }
+        }
+    }
+
+    fn read(&self) -> Result<Vec<HpkeKeypair>> {
+        let files = self.files()?;
+        anyhow::ensure!(!files.is_empty(), "there is no gateway key");
+        files.iter().map(|file| keys::read(file)).collect()
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for path in &self.paths {
+            if path.is_dir() {
+                files.extend(toml_files(path)?);
+            } else {
+                files.push(path.clone());
+            }
+        }
+        Ok(files)
+    }
+
+    fn seen(&self) -> Seen {
+        let file = |path: PathBuf| {
+            let data = std::fs::metadata(&path).ok();
+            let modified = data.as_ref().and_then(|data| data.modified().ok());
+            (path, modified, data.map_or(0, |data| data.len()))
+        };
+        self.files().unwrap_or_default().into_iter().map(file).collect()
+    }
+}
+
+/// Loads the keys of a gateway.
+pub(super) fn load(
+    listed: &[PathBuf],
+    folder: &Path,
+    own: &Path,
+) -> Result<(KeyFiles, Arc<GatewayKeys>)> {
+    let files = KeyFiles::new(listed, folder, own).context("[gateway] keys")?;
+    let keys = files.load().context("[gateway] keys")?;
+    Ok((files, keys))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_more_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("gateway-keys");
+        let (files, _) = load(&[], folder.path(), &own).unwrap();
+        let first = files.read().unwrap();
+        assert_eq!(first.len(), 1);
+        let id = first[0].config().id().value();
+        let before = files.seen();
+        keys::write(&own.join("gateway-key-2.toml"), &keys::generate(id.wrapping_add(1)), false)
+            .unwrap();
+        assert_ne!(files.seen(), before);
+        let (files, _) = load(&[], folder.path(), &own).unwrap();
+        let both = files.read().unwrap();
+        assert_eq!(both.len(), 2);
+        assert_eq!(both[0].config(), first[0].config());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let listed = [PathBuf::from("absent.toml")];
+        let error = load(&listed, folder.path(), folder.path()).unwrap_err();
+        assert!(format!("{error:#}").contains("absent.toml"), "{error:#}");
+        std::fs::create_dir(folder.path().join("empty")).unwrap();
+        let error = load(&[PathBuf::from("empty")], folder.path(), folder.path()).unwrap_err();
+        assert!(format!("{error:#}").contains("there is no gateway key"), "{error:#}");
+        for name in ["a.toml", "b.toml"] {
+            keys::write(&folder.path().join("empty").join(name), &keys::generate(7), false)
+                .unwrap();
+        }
+        assert!(load(&[PathBuf::from("empty")], folder.path(), folder.path()).is_err());
+    }
+}

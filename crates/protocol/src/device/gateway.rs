@@ -1,0 +1,75 @@
+//! The keys of the gateways behind the relays: the leader's for a report, the log's for reading it.
+//!
+//! A key that only some devices use would tell them apart. So each comes from the newest logged key set of a pinned operator, by the
+//! rules of every other key; the log's own, without which the log cannot be read for the first time, begins with the pinned one.
+
+use sotto_wire::HpkeConfig;
+
+use super::consider::{check_fresh, check_key_set, check_taken};
+use super::evidence::{Admitted, ProvedKeySet, View};
+use super::state::{Change, DeviceState};
+use super::{Check, Silence};
+use crate::Moment;
+use crate::trust::Trust;
+
+/// The key of the leader's gateway for a report that is on its way, perhaps since before the newest key set.
+///
+/// The report stays the same whatever happens: the key is that of its wrapping alone. Without a key it waits.
+pub fn leader_gateway_key<'a>(
+    state: &DeviceState,
+    admitted: &'a Admitted,
+    view: &View,
+    trust: &Trust,
+    now: Moment,
+) -> Result<&'a HpkeConfig, Silence> {
+    check_fresh(view, trust, now)?;
+    check_taken(state, &admitted.origin, view)?;
+    check_key_set(state, &admitted.leader.set, trust, now)?;
+    let missing = || Silence::new(Check::KeySets, "the leader's operator has no gateway key");
+    admitted.gateway_config().ok_or_else(missing)
+}
+
+/// The key of the log's gateway with which this device reads the log: the newest logged one that it has seen, unless that one is
+/// over, or another operator's than the one that is pinned now; then the pinned one. `None` if no gateway is pinned.
+pub fn log_gateway_key<'a>(
+    state: &'a DeviceState,
+    trust: &'a Trust,
+    now: Moment,
+) -> Option<&'a HpkeConfig> {
+    let pinned = trust.log_gateway()?;
+    let operator = trust.operator(pinned.operator());
+    let seen = state.log_gateway.as_ref().filter(|seen| {
+        operator.is_some_and(|operator| seen.operator.is(operator))
+            && now.0.max(state.time) < seen.not_after
+    });
+    seen.map(|seen| &seen.config).or_else(|| pinned.configs().first())
+}
+
+/// Takes a newer key of the log's gateway, if there is one. `None`: nothing is new.
+pub(super) fn advance_log_gateway(
+    state: &DeviceState,
+    set: &ProvedKeySet,
+    view: &View,
+    trust: &Trust,
+    now: Moment,
+) -> Result<Option<Change>, Silence> {
+    check_fresh(view, trust, now)?;
+    check_taken(state, &view.checkpoint.origin, view)?;
+    let (_, seen) = check_key_set(state, set, trust, now)?;
+    let missing = || Silence::new(Check::KeySets, "the log's operator has no gateway key");
+    let config = set.gateway.as_ref().ok_or_else(missing)?;
+    let known = |known: &super::state::SeenGateway| {
+        known.config == *config
+            && known.not_after == set.not_after
+            && known.operator == set.operator
+    };
+    if state.log_gateway.as_ref().is_some_and(known) {
+        return Ok(None);
+    }
+    Ok(Some(Change::LogGateway {
+        operator: set.operator.clone(),
+        set: seen,
+        not_after: set.not_after,
+        config: config.clone(),
+    }))
+}

@@ -1,0 +1,146 @@
+//! The gateway's half of oblivious HTTP (RFC 9458): opens requests, refuses old and repeated ones, seals
+//! answers.
+//!
+//! [`consume_request`] opens a body, [`Opened::admit`] judges what was in it, and [`Opened::respond`] seals
+//! the answer. What fails before a request is open is an [`OuterRefusal`], answered in clear, for want of a
+//! key to seal it with. What fails later is an [`InnerRefusal`] and goes back sealed and padded: the relay
+//! cannot tell it from a success.
+//!
+//! The targets behind the gateway, their names and the limits on bodies are left to the host.
+
+mod refusal;
+mod replay;
+
+use std::fmt;
+
+use rand_core::CryptoRng;
+use sotto_crypto::HpkeKeypair;
+use sotto_crypto::ohttp::{ResponseSealer, open_request};
+use sotto_wire::HpkeConfig;
+use sotto_wire::bhttp::{Request, Response};
+use sotto_wire::ohttp::{EncapsulatedRequest, RESPONSE_OVERHEAD, encode_key_list};
+use sotto_wire::size_class::SizeClass;
+use zeroize::Zeroizing;
+
+use crate::{Fault, HpkeKeyring, Moment};
+
+pub use refusal::{InnerRefusal, OuterRefusal};
+pub use replay::ReplayWindow;
+
+/// The keys that requests may be sealed to, the preferred one first.
+#[derive(Debug)]
+pub struct GatewayKeyring {
+    keys: HpkeKeyring,
+    key_list: Vec<u8>,
+}
+
+impl GatewayKeyring {
+    /// A ring of at least one key, their ids distinct.
+    pub fn new(keys: &[HpkeKeypair]) -> Result<Self, Fault> {
+        let keys = HpkeKeyring::new(keys)?;
+        let key_list = encode_key_list(&keys.configs()).map_err(|e| Fault(e.to_string()))?;
+        Ok(Self { keys, key_list })
+    }
+
+    /// The public halves, most preferred first.
+    pub fn configs(&self) -> Vec<HpkeConfig> {
+        self.keys.configs()
+    }
+
+    /// The same as `application/ohttp-keys` (RFC 9458 §3.2).
+    pub fn key_list(&self) -> Vec<u8> {
+        self.key_list.clone()
+    }
+}
+
+/// A request that opened. Whether it is one, is new and is for us has not been judged.
+pub struct Opened {
+    enc: [u8; 32],
+    message: Zeroizing<Vec<u8>>,
+    responder: Responder,
+}
+
+/// Seals the one answer to a request.
+pub struct Responder(ResponseSealer);
+
+/// Opens an encapsulated request.
+pub fn consume_request(keys: &GatewayKeyring, body: &[u8]) -> Result<Opened, OuterRefusal> {
+    let request = EncapsulatedRequest::parse(body).map_err(|_| OuterRefusal::Malformed)?;
+    let opener = keys.keys.opener(request.key_id).ok_or(OuterRefusal::UnknownKey)?;
+    let config = opener.config();
+    let suite = (config.kem_id(), config.kdf_id(), config.aead_id());
+    if (request.kem, request.kdf, request.aead) != suite {
+        return Err(OuterRefusal::UnknownKey);
+    }
+    let opened = open_request(opener, &request).map_err(|_| OuterRefusal::Malformed)?;
+    let responder = Responder(opened.responder);
+    Ok(Opened { enc: opened.enc, message: opened.bhttp, responder })
+}
+
+impl Opened {
+    /// The request, if it is one, is of now and was not seen before.
+    pub fn admit(
+        &self,
+        window: &mut ReplayWindow,
+        now: Moment,
+    ) -> Result<Request<'_>, InnerRefusal> {
+        let request = self.decode()?;
+        window.admit(self, &request, now)?;
+        Ok(request)
+    }
+
+    /// The first half of [`Self::admit`], for hosts that share the window: [`ReplayWindow::admit`] is the other.
+    pub fn decode(&self) -> Result<Request<'_>, InnerRefusal> {
+        Request::decode(&self.message).map_err(|_| InnerRefusal::Malformed)
+    }
+
+    /// Seals the answer, as long as its size class.
+    pub fn respond(
+        self,
+        response: &Response<'_>,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Vec<u8>, Fault> {
+        self.responder.respond(response, rng)
+    }
+
+    /// The request's bytes and what answers it, for hosts that drop the one before they have the other.
+    pub fn into_parts(self) -> (Zeroizing<Vec<u8>>, Responder) {
+        (self.message, self.responder)
+    }
+
+    /// How many bytes the opened request has, padding included.
+    pub fn message_len(&self) -> usize {
+        self.message.len()
+    }
+}
+
+impl Responder {
+    /// Seals the answer, as long as its size class.
+    pub fn respond(
+        self,
+        response: &Response<'_>,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Vec<u8>, Fault> {
+        let too_long = || Fault("an answer is longer than the largest size class".into());
+        let class = SizeClass::holding(response.encoded_len() + RESPONSE_OVERHEAD);
+        let padded = class
+            .and_then(|class| response.to_padded(class.bytes() - RESPONSE_OVERHEAD))
+            .map(Zeroizing::new)
+            .ok_or_else(too_long)?;
+        self.0.seal(&padded, rng).map_err(|error| Fault(error.to_string()))
+    }
+}
+
+/// Shows nothing of the request.
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("message_len", &self.message.len()).finish_non_exhaustive()
+    }
+}
+
+/// Shows no key.
+impl fmt::Debug for Responder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Responder([redacted])")
+    }
+}

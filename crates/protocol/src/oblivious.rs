@@ -1,0 +1,218 @@
+//! The device's half of oblivious HTTP (RFC 9458): a request that only the gateway can read, and its answer.
+//!
+//! The relay sees who sends and one of a few lengths; the gateway sees the request and not who sent it.
+//! What both see is therefore the same for all devices: the encapsulated request is exactly as long as
+//! its size class, its `date` is rounded, and it holds no field that the caller did not give.
+//! Each request has a key of its own, and an [`Awaited`] answers to one response: nothing links two exchanges.
+//!
+//! Which gateway key is to be trusted, and sending, are left to the caller.
+
+use std::fmt;
+
+use rand_core::CryptoRng;
+use sotto_crypto::HpkeError;
+use sotto_crypto::ohttp::{ResponseOpener, seal_request};
+use sotto_wire::bhttp::{Field, Request, Response};
+use sotto_wire::ohttp::REQUEST_OVERHEAD;
+use sotto_wire::size_class::SizeClass;
+use sotto_wire::{DecodeError, HpkeConfig, KeyName};
+use zeroize::Zeroizing;
+
+use crate::Moment;
+use crate::http_date::rounded_date;
+
+/// A request as the target gets it.
+#[derive(Clone, Copy)]
+pub struct InnerRequest<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// An absolute `http` or `https` URL.
+    pub url: &'a str,
+    /// Names and values, besides `date`.
+    pub fields: &'a [(&'a str, &'a str)],
+    /// The body.
+    pub content: &'a [u8],
+}
+
+/// Shows neither values nor the body.
+impl fmt::Debug for InnerRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InnerRequest")
+            .field("method", &self.method)
+            .field("content_len", &self.content.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An answer as the target gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InnerResponse {
+    /// The status code.
+    pub status: u16,
+    /// Names, in lower case, and values.
+    pub fields: Vec<(String, String)>,
+    /// The body.
+    pub content: Vec<u8>,
+}
+
+/// Why an oblivious exchange failed on the device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObliviousError {
+    /// The URL is not an absolute `http` or `https` one, or names a user or a fragment.
+    #[error("the URL of an oblivious request must be absolute, without user and fragment")]
+    InvalidUrl,
+    /// A field that this module sets.
+    #[error("the date of an oblivious request is not the caller's to set")]
+    DateGiven,
+    /// No size class for requests holds it.
+    #[error("the request is longer than the largest size class")]
+    TooLong,
+    /// The gateway's key cannot be used.
+    #[error("the gateway's key cannot be used: {0}")]
+    Key(HpkeError),
+    /// The answer is not one to this request, from the holder of the gateway's key.
+    #[error("the oblivious response does not open")]
+    Sealed,
+    /// The answer opened, and is no binary HTTP response.
+    #[error("the oblivious response does not decode: {0}")]
+    Malformed(DecodeError),
+}
+
+/// What opens the answer to one request.
+#[derive(Debug)]
+pub struct Awaited {
+    opener: ResponseOpener,
+}
+
+/// Seals `request` to the gateway's key: the body that goes to the relay, as long as its size class.
+pub fn produce_request(
+    request: &InnerRequest<'_>,
+    gateway: &HpkeConfig,
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Result<(Vec<u8>, Awaited), ObliviousError> {
+    let (scheme, authority, path) = split_url(request.url).ok_or(ObliviousError::InvalidUrl)?;
+    let date = rounded_date(now);
+    let names: Vec<String> =
+        request.fields.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+    if names.iter().any(|name| name == "date") {
+        return Err(ObliviousError::DateGiven);
+    }
+    let mut fields = vec![field("date", &date)];
+    fields.extend(names.iter().zip(request.fields).map(|(name, (_, value))| field(name, value)));
+    let inner = Request {
+        method: request.method,
+        scheme,
+        authority,
+        path,
+        fields,
+        content: request.content.into(),
+        trailers: Vec::new(),
+    };
+    let class = SizeClass::holding(inner.encoded_len() + REQUEST_OVERHEAD)
+        .filter(|class| *class <= SizeClass::MAX_REQUEST)
+        .ok_or(ObliviousError::TooLong)?;
+    let padded = inner.to_padded(class.bytes() - REQUEST_OVERHEAD).map(Zeroizing::new);
+    let padded = padded.ok_or(ObliviousError::TooLong)?;
+    let (body, opener) = seal_request(gateway, &padded, rng).map_err(ObliviousError::Key)?;
+    Ok((body, Awaited { opener }))
+}
+
+impl Awaited {
+    /// Opens the answer that the relay brought. It need not be padded: other gateways may not.
+    pub fn consume_response(self, body: &[u8]) -> Result<InnerResponse, ObliviousError> {
+        let opened = self.opener.open(body).map_err(|_| ObliviousError::Sealed)?;
+        let response = Response::decode(&opened).map_err(ObliviousError::Malformed)?;
+        // A value that is not text is not a value that anybody here reads.
+        let fields = response
+            .fields
+            .iter()
+            .filter_map(|field| {
+                let value = std::str::from_utf8(field.value).ok()?;
+                Some((field.name.to_string(), value.to_owned()))
+            })
+            .collect();
+        let content = response.content.into_owned();
+        Ok(InnerResponse { status: response.status, fields, content })
+    }
+}
+
+/// Where a request for this operator's gateway goes: a resource of the relay, named for the operator. Where
+/// the gateway is, the relay's own list says.
+pub fn relay_url(relay: &str, gateway: &KeyName) -> String {
+    let mut url = format!("{}/", relay.trim_end_matches('/'));
+    for byte in gateway.as_str().bytes() {
+        // RFC 3986 §2.3: all that is not unreserved is encoded, so the name stays one segment.
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                url.push(char::from(byte));
+            }
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
+}
+
+fn field<'a>(name: &'a str, value: &'a str) -> Field<'a> {
+    Field { name, value: value.as_bytes() }
+}
+
+/// Scheme, authority, and path with query.
+fn split_url(url: &str) -> Option<(&str, &str, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    if !matches!(scheme, "http" | "https") {
+        return None;
+    }
+    // A user would go with every request, and a fragment is no part of one.
+    if !rest.bytes().all(|byte| byte.is_ascii_graphic()) || rest.contains('#') {
+        return None;
+    }
+    let (authority, path) = match rest.find(['/', '?']) {
+        Some(at) => rest.split_at(at),
+        None => (rest, "/"),
+    };
+    let plain = !authority.is_empty() && !authority.contains('@') && path.starts_with('/');
+    plain.then_some((scheme, authority, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_cut_where_http_does() {
+        for (url, parts) in [
+            ("https://a.example/b/c?d=e", ("https", "a.example", "/b/c?d=e")),
+            ("http://127.0.0.1:8080", ("http", "127.0.0.1:8080", "/")),
+            ("https://[::1]:1/", ("https", "[::1]:1", "/")),
+        ] {
+            assert_eq!(split_url(url), Some(parts));
+        }
+        for bad in [
+            "",
+            "a.example/b",
+            "/b",
+            "ftp://a.example/",
+            "https:///b",
+            "https://user@a.example/",
+            "https://a.example/#b",
+            "https://a.example?b",
+            "https://a.example/b c",
+            "https://a.example/\u{e9}",
+        ] {
+            assert_eq!(split_url(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_is_one_segment_of_the_relays_path() {
+        let url = |relay, name: &str| relay_url(relay, &name.parse().unwrap());
+        assert_eq!(url("https://r.example", "leader.example"), "https://r.example/leader.example");
+        assert_eq!(url("https://r.example/ohttp/", "a"), "https://r.example/ohttp/a");
+        assert_eq!(
+            url("https://r.example", "a/b?c#d%e~\u{e9}"),
+            "https://r.example/a%2Fb%3Fc%23d%25e~%C3%A9"
+        );
+    }
+}

@@ -1,0 +1,12 @@
+//! The relay's two decisions (RFC 9458 §6.2): in which order requests go on, and whose are too many.
+//!
+//! [`Pool`] holds requests back until enough of them are together and gives them out in a random order, so
+//! that who sees both sides cannot match them by time or place in line. [`SourceLimit`] counts the requests
+//! of a source for one window and remembers none longer. Both work in the host's milliseconds, which never
+//! go back; sockets, bodies and the list of gateways are the host's.
+
+mod pool;
+mod source_limit;
+
+pub use pool::{Pool, PoolRule};
+pub use source_limit::SourceLimit;

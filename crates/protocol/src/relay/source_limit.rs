@@ -1,0 +1,142 @@
+//! How many requests one source may send.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use rand_core::CryptoRng;
+
+use crate::keyed_hash::{HashKey, HashedMap, keyed_hash};
+
+/// Counts requests per source, for one window after another.
+///
+/// A source is an IPv4 address, or the first 64 bits of an IPv6 address: one subscriber has all that share
+/// them. It is held as a hash under a key of the window. At the window's end key and counts are dropped,
+/// and nothing links one window to the next.
+pub struct SourceLimit {
+    max: u32,
+    window_ms: u64,
+    max_sources: usize,
+    window: Option<Window>,
+}
+
+struct Window {
+    end_ms: u64,
+    key: HashKey,
+    counts: HashedMap<u32>,
+}
+
+impl SourceLimit {
+    /// At most `max` requests of one source in `window_ms`, for up to `max_sources` sources.
+    pub fn new(max: u32, window_ms: u64, max_sources: usize) -> Self {
+        Self { max, window_ms, max_sources, window: None }
+    }
+
+    /// Whether one more request of `source` is within its limit. A window begins with its first request.
+    ///
+    /// Sources beyond the table's size are not limited. Whoever has that many addresses has not been
+    /// limited by the table either, and to refuse newcomers would let him shut out everybody else.
+    pub fn admit(&mut self, source: IpAddr, now_ms: u64, rng: &mut dyn CryptoRng) -> bool {
+        self.forget(now_ms);
+        let window = self.window.get_or_insert_with(|| {
+            let mut key = HashKey::default();
+            rng.fill_bytes(key.as_mut_slice());
+            let end_ms = now_ms.saturating_add(self.window_ms);
+            Window { end_ms, key, counts: HashedMap::default() }
+        });
+        let hash = keyed_hash(&window.key, &source_bytes(source));
+        if window.counts.len() >= self.max_sources && !window.counts.contains_key(&hash) {
+            return self.max > 0;
+        }
+        let count = window.counts.entry(hash).or_default();
+        if *count >= self.max {
+            return false;
+        }
+        *count += 1;
+        true
+    }
+
+    /// Forgets all sources if the window has ended. [`Self::admit`] does it too; a host calls this at
+    /// [`Self::due_at`], so that sources are gone even if no request follows.
+    pub fn forget(&mut self, now_ms: u64) {
+        self.window.take_if(|window| window.end_ms <= now_ms);
+    }
+
+    /// When the window ends, if there is one.
+    pub fn due_at(&self) -> Option<u64> {
+        self.window.as_ref().map(|window| window.end_ms)
+    }
+
+    /// How many sources are remembered.
+    pub fn len(&self) -> usize {
+        self.window.as_ref().map_or(0, |window| window.counts.len())
+    }
+
+    /// Whether no source is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Shows neither the key nor a hash.
+impl fmt::Debug for SourceLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceLimit")
+            .field("max", &self.max)
+            .field("window_ms", &self.window_ms)
+            .field("sources", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What tells one source from another: a byte for the family, then the address or its prefix.
+fn source_bytes(source: IpAddr) -> [u8; 9] {
+    let mut bytes = [0; 9];
+    // A dual-stack socket shows IPv4 peers as mapped IPv6 addresses, all of one /64.
+    let prefix: &[u8] = match source.to_canonical() {
+        IpAddr::V4(address) => {
+            bytes[0] = 4;
+            &address.octets()
+        }
+        IpAddr::V6(address) => {
+            bytes[0] = 6;
+            &address.octets()
+        }
+    };
+    for (byte, octet) in bytes[1..].iter_mut().zip(prefix) {
+        *byte = *octet;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_chacha::rand_core::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn one_source_is_another_hash_in_every_window() {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut limit = SourceLimit::new(9, 1_000, 9);
+        let mut seen = Vec::new();
+        for now_ms in [0, 500, 1_000, 2_000] {
+            assert!(limit.admit(IpAddr::from([192, 0, 2, 1]), now_ms, &mut rng));
+            let window = limit.window.as_ref().unwrap();
+            seen.extend(window.counts.iter().map(|(hash, count)| (*hash, *count)));
+        }
+        assert_eq!(seen[0].0, seen[1].0);
+        assert_eq!(seen.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1, 2, 1, 1]);
+        assert!(seen[1].0 != seen[2].0 && seen[2].0 != seen[3].0 && seen[1].0 != seen[3].0);
+    }
+
+    #[test]
+    fn a_source_is_an_ipv4_address_or_half_an_ipv6_one() {
+        let bytes = |text: &str| source_bytes(text.parse().unwrap());
+        assert_eq!(bytes("192.0.2.1"), [4, 192, 0, 2, 1, 0, 0, 0, 0]);
+        assert_eq!(bytes("::ffff:192.0.2.1"), bytes("192.0.2.1"));
+        assert_eq!(bytes("2001:db8:1:2:3:4:5:6"), [6, 0x20, 1, 0x0d, 0xb8, 0, 1, 0, 2]);
+        // The same bits in the other family are another source.
+        assert_ne!(bytes("c000:201::"), bytes("192.0.2.1"));
+    }
+}

@@ -1,0 +1,304 @@
+//! The trust file as people write it, and how it becomes [`Trust`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+
+use serde::{Deserialize, Serialize};
+use sotto_dp::Adjacency;
+use sotto_dp::filter::Budget;
+use sotto_wire::recipe::{KeySet, Probability, PublicKey, check_url};
+use sotto_wire::{KeyName, KeyType, TlogPolicy, VerifierKey};
+
+use super::{LogGateway, Trust};
+
+const DAY_S: u64 = 86_400;
+
+/// The trust file as it is written. Unknown settings are errors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustFile {
+    /// Log, witnesses and quorum, in the form of C2SP tlog-policy.
+    pub policy: String,
+    /// The oldest checkpoint that is believed, in seconds by the device's clock.
+    #[serde(default = "max_checkpoint_age_s")]
+    pub max_checkpoint_age_s: u64,
+    /// How long a recipe, a result or a key set must have been in the log, so that somebody can object.
+    #[serde(default = "one_day")]
+    pub min_log_age_s: u64,
+    /// The least time between two key sets of one operator: faster ones could tell devices apart.
+    #[serde(default = "one_day")]
+    pub min_key_set_spacing_s: u64,
+    /// How old the measurement of a certified audience may be.
+    #[serde(default = "max_result_age_s")]
+    pub max_result_age_s: u64,
+    /// The operators whose aggregators may be named by a recipe.
+    pub operators: Vec<PinnedOperator>,
+    /// The authors whose recipes are considered; absent, all that the log holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authors: Option<Vec<String>>,
+    /// The relays that this device may use.
+    #[serde(default)]
+    pub relays: Vec<PinnedRelay>,
+    /// The gateway through which the log is read; needed by devices that use relays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_gateway: Option<LogGatewayFile>,
+    /// The smallest crowds and the largest rate.
+    #[serde(default)]
+    pub floors: Floors,
+    /// Attributes that a predicate may read, because they are not sensitive.
+    #[serde(default)]
+    pub targeting_attributes: BTreeSet<String>,
+    /// What may be spent in a period.
+    #[serde(default)]
+    pub budget: BudgetFile,
+    /// Recipes and key sets count at once: anybody who controls the log can aim one at a device before anybody sees it.
+    #[serde(default)]
+    pub insecure_no_min_age: bool,
+    /// Recipes without a claim are answered, and cost nothing.
+    #[serde(default)]
+    pub insecure_exact: bool,
+    /// Reports go to the leader directly, which sees the device's address; and the log is read directly.
+    #[serde(default)]
+    pub insecure_direct: bool,
+    /// A device without history answers at once: resetting it makes its budget new.
+    #[serde(default)]
+    pub insecure_fresh_start: bool,
+}
+
+impl TrustFile {
+    /// A file with nothing but a policy: every setting at its default, no operator pinned.
+    pub fn new(policy: impl Into<String>) -> Self {
+        Self {
+            policy: policy.into(),
+            max_checkpoint_age_s: max_checkpoint_age_s(),
+            min_log_age_s: one_day(),
+            min_key_set_spacing_s: one_day(),
+            max_result_age_s: max_result_age_s(),
+            operators: Vec::new(),
+            authors: None,
+            relays: Vec::new(),
+            log_gateway: None,
+            floors: Floors::default(),
+            targeting_attributes: BTreeSet::new(),
+            budget: BudgetFile::default(),
+            insecure_no_min_age: false,
+            insecure_exact: false,
+            insecure_direct: false,
+            insecure_fresh_start: false,
+        }
+    }
+}
+
+/// An operator of aggregators.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinnedOperator {
+    /// Its key in the form `name+hash+key`: it signs key sets and results.
+    pub key: String,
+}
+
+/// A relay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinnedRelay {
+    /// Who runs it: another operator than those of leader and helper.
+    pub operator: String,
+    /// Where it is.
+    pub url: String,
+}
+
+/// The gateway of the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogGatewayFile {
+    /// Who runs it: one of the pinned operators, which logs its newer keys.
+    pub operator: String,
+    /// The keys with which a device begins, in the text form of key sets, the preferred one first. What the log holds takes
+    /// their place once it is read.
+    pub hpke_configs: Vec<String>,
+}
+
+/// Limits that no recipe may cross.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Floors {
+    /// The smallest minimum batch.
+    pub min_batch: u64,
+    /// The smallest audience: the population of an untargeted recipe, the certified one of a targeted recipe.
+    pub min_population: u64,
+    /// The largest sampling rate, as `[num, den]`.
+    pub max_rate: Probability,
+    /// The shortest unit of time: a report carries the unit in which it was made, and a short one would tell when exactly.
+    pub min_window_s: u64,
+}
+
+impl Default for Floors {
+    fn default() -> Self {
+        Self {
+            min_batch: 1_000,
+            min_population: 10_000,
+            max_rate: Probability::ONE,
+            min_window_s: 600,
+        }
+    }
+}
+
+/// The budget of a period.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BudgetFile {
+    /// The epsilon of a period.
+    pub epsilon: f64,
+    /// The delta of a period.
+    pub delta: f64,
+    /// The length of a period.
+    pub period_s: u64,
+}
+
+impl Default for BudgetFile {
+    /// Epsilon 2 in four weeks.
+    fn default() -> Self {
+        Self { epsilon: 2.0, delta: 1e-6, period_s: 28 * DAY_S }
+    }
+}
+
+fn max_checkpoint_age_s() -> u64 {
+    7 * DAY_S
+}
+
+fn max_result_age_s() -> u64 {
+    90 * DAY_S
+}
+
+fn one_day() -> u64 {
+    DAY_S
+}
+
+/// Why a trust file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {reason}")]
+pub struct TrustError {
+    place: &'static str,
+    reason: String,
+}
+
+impl TrustError {
+    fn at(place: &'static str) -> impl Fn(&dyn Display) -> Self {
+        move |reason| Self { place, reason: reason.to_string() }
+    }
+}
+
+impl TryFrom<TrustFile> for Trust {
+    type Error = TrustError;
+
+    fn try_from(file: TrustFile) -> Result<Self, TrustError> {
+        let ages = file.min_log_age_s.min(file.min_key_set_spacing_s);
+        if ages == 0 && !file.insecure_no_min_age {
+            let at = TrustError::at("min_log_age_s, min_key_set_spacing_s");
+            return Err(at(&"0 needs insecure_no_min_age"));
+        }
+        let aged = |seconds| if file.insecure_no_min_age { 0 } else { seconds };
+        let operators = operators(&file.operators)?;
+        let log_gateway = file.log_gateway.as_ref();
+        let log_gateway = log_gateway.map(|file| log_gateway_of(file, &operators)).transpose()?;
+        let trust = Self {
+            policy: policy(&file.policy)?,
+            max_checkpoint_age_s: file.max_checkpoint_age_s,
+            min_log_age_s: aged(file.min_log_age_s),
+            min_key_set_spacing_s: aged(file.min_key_set_spacing_s),
+            max_result_age_s: file.max_result_age_s,
+            operators,
+            authors: file.authors.as_deref().map(authors).transpose()?,
+            relays: file.relays.into_iter().map(relay).collect::<Result<_, _>>()?,
+            log_gateway,
+            floors: file.floors,
+            targeting_attributes: file.targeting_attributes,
+            budget: budget(&file.budget)?,
+            period_s: file.budget.period_s,
+            insecure_exact: file.insecure_exact,
+            insecure_direct: file.insecure_direct,
+            insecure_fresh_start: file.insecure_fresh_start,
+        };
+        let unread = trust.log_gateway.is_some() && trust.log_relays().next().is_none();
+        if unread && !trust.insecure_direct {
+            return Err(TrustError::at("log_gateway")(&"no relay of another operator is pinned"));
+        }
+        Ok(trust)
+    }
+}
+
+fn policy(text: &str) -> Result<TlogPolicy, TrustError> {
+    let at = TrustError::at("policy");
+    let policy = TlogPolicy::parse(text).map_err(|error| at(&error))?;
+    if policy.logs().is_empty() {
+        return Err(at(&"it names no log"));
+    }
+    if !policy.requires_witnesses() {
+        return Err(at(&"a quorum of witnesses is needed: without one no time is proved"));
+    }
+    Ok(policy)
+}
+
+fn budget(file: &BudgetFile) -> Result<Budget, TrustError> {
+    let at = TrustError::at("budget");
+    let (epsilon, delta) = (file.epsilon, file.delta);
+    let budget = Budget { epsilon, delta, adjacency: Adjacency::Replace };
+    budget.check().map_err(|error| at(&error))?;
+    if file.period_s == 0 {
+        return Err(at(&"period_s must be at least 1"));
+    }
+    Ok(budget)
+}
+
+fn operators(pinned: &[PinnedOperator]) -> Result<BTreeMap<KeyName, VerifierKey>, TrustError> {
+    let at = TrustError::at("operators");
+    let mut operators = BTreeMap::new();
+    for operator in pinned {
+        let key = ed25519(&operator.key).map_err(|error| at(&error))?;
+        if operators.insert(key.name().clone(), key).is_some() {
+            return Err(at(&"two keys have the same name"));
+        }
+    }
+    Ok(operators)
+}
+
+fn authors(keys: &[String]) -> Result<BTreeSet<PublicKey>, TrustError> {
+    let at = TrustError::at("authors");
+    let author = |text: &String| {
+        let key = ed25519(text).map_err(|error| at(&error))?;
+        Ok(PublicKey::new(*key.public_key()))
+    };
+    keys.iter().map(author).collect()
+}
+
+fn relay(file: PinnedRelay) -> Result<(KeyName, String), TrustError> {
+    let at = TrustError::at("relays");
+    let named = |error: &dyn Display| at(&format!("{:?}: {error}", file.operator));
+    let operator = file.operator.parse().map_err(|error| named(&error))?;
+    check_url("url", &file.url).map_err(|error| at(&format!("{:?}: {error}", file.url)))?;
+    Ok((operator, file.url))
+}
+
+fn log_gateway_of(
+    file: &LogGatewayFile,
+    operators: &BTreeMap<KeyName, VerifierKey>,
+) -> Result<LogGateway, TrustError> {
+    let at = TrustError::at("log_gateway");
+    let operator: KeyName =
+        file.operator.parse().map_err(|error| at(&format!("{:?}: {error}", file.operator)))?;
+    // Its newer keys are believed by this signature.
+    if !operators.contains_key(&operator) {
+        return Err(at(&format!("the operator {operator} is not pinned")));
+    }
+    let configs = file.hpke_configs.iter().map(|text| KeySet::parse_config("hpke_configs", text));
+    let configs: Vec<_> = configs.collect::<Result<_, _>>().map_err(|error| at(&error))?;
+    LogGateway::new(operator, configs).ok_or_else(|| at(&"no key of a supported suite"))
+}
+
+fn ed25519(text: &str) -> Result<VerifierKey, String> {
+    let key: VerifierKey = text.parse().map_err(|error| format!("{text:?}: {error}"))?;
+    match key.key_type() {
+        KeyType::Ed25519 => Ok(key),
+        KeyType::CosignatureV1 => Err(format!("{text:?} is a witness's key")),
+    }
+}

@@ -1,0 +1,119 @@
+//! What the relay sees of a body is its size class.
+
+use sotto_protocol::Moment;
+use sotto_protocol::oblivious::{InnerRequest, ObliviousError, produce_request};
+use sotto_wire::size_class::SizeClass;
+
+use crate::parties::{Gateway, NOON, UPLOAD, problem, success};
+
+const SMALLEST: usize = 4096;
+
+#[test]
+fn every_request_has_the_length_of_a_class() {
+    let mut gateway = Gateway::new(21);
+    for len in [0, 1, 3_000, 3_800, 4_000, 4_096, 16_000, 16_384, 65_536, 300_000, 5_000_000] {
+        let content = vec![1; len];
+        let (body, _) = gateway.produce(&InnerRequest { content: &content, ..UPLOAD }, NOON);
+        let class = SizeClass::of_exact(body.len()).expect("an exact class");
+        // The smallest that holds it: a head of less than 300 bytes is all there is besides.
+        assert_eq!(Some(class), SizeClass::holding(body.len()));
+        assert!(class.index() == 0 || len + 300 > class.bytes() / 4, "{len}");
+        assert_eq!(gateway.open(&body).decode().unwrap().content.len(), len);
+    }
+}
+
+#[test]
+fn the_edge_of_a_class_is_exact() {
+    let mut gateway = Gateway::new(22);
+    // Lengths around the edge, found from the encoded length of one of them.
+    let content = vec![1; SMALLEST];
+    let len_of = |gateway: &mut Gateway, len: usize| {
+        let request = InnerRequest { content: &content[..len], ..UPLOAD };
+        gateway.produce(&request, NOON).0.len()
+    };
+    let fits = (3_000..SMALLEST).rev().find(|len| len_of(&mut gateway, *len) == SMALLEST).unwrap();
+    let (body, _) = gateway.produce(&InnerRequest { content: &content[..fits], ..UPLOAD }, NOON);
+    let opened = gateway.open(&body);
+    // Not one byte of padding is left.
+    assert_eq!(opened.message_len(), SMALLEST - 55);
+    let mut unpadded = Vec::new();
+    opened.decode().unwrap().encode(&mut unpadded);
+    assert_eq!(unpadded.len(), opened.message_len());
+    assert_eq!(len_of(&mut gateway, fits + 1), 4 * SMALLEST);
+}
+
+#[test]
+fn what_no_class_holds_is_not_sent() {
+    let mut gateway = Gateway::new(23);
+    let content = vec![1; SizeClass::MAX_REQUEST.bytes()];
+    let too_long = InnerRequest { content: &content, ..UPLOAD };
+    let refused = produce_request(&too_long, &gateway.config(), NOON, &mut gateway.rng);
+    assert_eq!(refused.unwrap_err(), ObliviousError::TooLong);
+    let largest = InnerRequest { content: &content[300..], ..UPLOAD };
+    assert_eq!(gateway.produce(&largest, NOON).0.len(), SizeClass::MAX_REQUEST.bytes());
+}
+
+#[test]
+fn every_answer_has_the_length_of_a_class() {
+    let mut gateway = Gateway::new(24);
+    for len in [0, 1, 4_000, 4_096, 20_000, 300_000, 20_000_000] {
+        let (body, awaited) = gateway.produce(&UPLOAD, NOON);
+        let answer = gateway.answer(&body, &vec![2; len], NOON);
+        let class = SizeClass::of_exact(answer.len()).expect("an exact class");
+        assert!(class.index() == 0 || len + 300 > class.bytes() / 4, "{len}");
+        assert_eq!(awaited.consume_response(&answer).unwrap().content, vec![2; len]);
+    }
+}
+
+/// Every length around the edge has an answer: the last that fits fills its class, and the next has the class above.
+#[test]
+fn the_edge_of_an_answers_class_is_exact() {
+    let mut gateway = Gateway::new(28);
+    let content = vec![2; SMALLEST];
+    let lengths: Vec<_> = (SMALLEST - 120..SMALLEST)
+        .map(|len| {
+            let (body, _) = gateway.produce(&UPLOAD, NOON);
+            let response = success(&content[..len]);
+            let answer = gateway.open(&body).respond(&response, &mut gateway.rng).unwrap().len();
+            (response.encoded_len() + 32, answer)
+        })
+        .collect();
+    assert!(lengths.iter().any(|(needed, _)| *needed == SMALLEST));
+    for (needed, answer) in lengths {
+        let expected = if needed <= SMALLEST { SMALLEST } else { 4 * SMALLEST };
+        assert_eq!(answer, expected, "{needed}");
+    }
+}
+
+#[test]
+fn an_answer_that_no_class_holds_is_our_fault() {
+    let mut gateway = Gateway::new(25);
+    let (body, _) = gateway.produce(&UPLOAD, NOON);
+    let content = vec![2; 64 * 1024 * 1024];
+    assert!(gateway.open(&body).respond(&success(&content), &mut gateway.rng).is_err());
+}
+
+/// From outside, an accepted upload and every refusal are the same.
+#[test]
+fn success_and_every_failure_inside_have_one_length() {
+    let mut gateway = Gateway::new(26);
+    let mut lengths = Vec::new();
+    let (body, _) = gateway.produce(&UPLOAD, NOON);
+    lengths.push(gateway.answer(&body, b"", NOON).len());
+    lengths.push(gateway.answer(&body, b"", NOON).len()); // received before
+    let (late, _) = gateway.produce(&UPLOAD, Moment(NOON.0 - 100_000));
+    lengths.push(gateway.answer(&late, b"", NOON).len());
+    let (no_request, _) = gateway.sealed(b"?");
+    lengths.push(gateway.answer(&no_request, b"", NOON).len());
+    let mut full = Gateway::remembering(0, 27);
+    let (body, _) = full.produce(&UPLOAD, NOON);
+    lengths.push(full.answer(&body, b"", NOON).len());
+    for status in [404, 421, 500] {
+        let (body, _) = gateway.produce(&UPLOAD, NOON);
+        let why = "Why. ".repeat(100);
+        let opened = gateway.open(&body);
+        let answer = problem(status, why.as_bytes());
+        lengths.push(opened.respond(&answer, &mut gateway.rng).unwrap().len());
+    }
+    assert_eq!(lengths, [SMALLEST; 8]);
+}

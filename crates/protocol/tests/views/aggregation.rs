@@ -1,0 +1,160 @@
+//! Leader, helper and collector in memory, over reports that were uploaded.
+
+use std::collections::BTreeMap;
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::leader::aggregate::{
+    BacklogReport, JobInput, JobLimits, consume_aggregation_job_resp, form_jobs,
+    produce_aggregation_job_init_req,
+};
+use sotto_protocol::leader::collect::{produce_aggregate_share_req, produce_collection_job_resp};
+use sotto_protocol::leader::upload::consume_upload_req;
+use sotto_protocol::{
+    AggregatorTask, BucketAggregate, BucketAggregates, HpkeKeyring, Moment, Task, collector, helper,
+};
+use sotto_wire::{BatchSelector, HpkeConfigId, Query, Role, TaskConfiguration};
+
+/// Both aggregators of the recipe in `world`, which derives keys from these seeds.
+pub(crate) struct Aggregators {
+    leader: AggregatorTask,
+    helper: AggregatorTask,
+    leader_keys: HpkeKeyring,
+    helper_keys: HpkeKeyring,
+    collector: HpkeKeypair,
+}
+
+/// What helper and collector received.
+pub(crate) struct Collected {
+    pub(crate) helper: Vec<Vec<u8>>,
+    pub(crate) collector: Vec<Vec<u8>>,
+    pub(crate) report_count: u64,
+}
+
+fn keypair(seed: u64) -> HpkeKeypair {
+    HpkeKeypair::generate(HpkeConfigId::new(1), &mut ChaCha20Rng::seed_from_u64(seed))
+}
+
+impl Aggregators {
+    pub(crate) fn new(task: &Task) -> Self {
+        let collector = keypair(99);
+        let aggregator = |role| AggregatorTask {
+            task: Task::new(*task.id(), configuration(task)).unwrap(),
+            role,
+            verify_key: Secret::new([9; 32]),
+            collector_hpke_config: collector.config().clone(),
+            taskprov: true,
+        };
+        Self {
+            leader: aggregator(Role::Leader),
+            helper: aggregator(Role::Helper),
+            leader_keys: HpkeKeyring::new(&[keypair(5)]).unwrap(),
+            helper_keys: HpkeKeyring::new(&[keypair(7)]).unwrap(),
+            collector,
+        }
+    }
+
+    /// Aggregates the uploads in the order in which they came, and collects them.
+    pub(crate) fn collect(&self, uploads: &[Vec<u8>], now: Moment) -> Collected {
+        let mut stored = Vec::new();
+        for upload in uploads {
+            for verdict in consume_upload_req(&self.leader, &self.leader_keys, upload, now).unwrap()
+            {
+                stored.push(verdict.outcome.unwrap().raw);
+            }
+        }
+        let mut seen = Vec::new();
+        let (leader, helper) = self.aggregate(&stored, now, &mut seen);
+        let task = &self.leader.task;
+        let whole = task.interval().unwrap();
+        let (query, selector) = (Query::TimeInterval(whole), BatchSelector::TimeInterval(whole));
+        let request = collector::produce_collection_job_req(task, &query).unwrap();
+        let asked =
+            produce_aggregate_share_req(&self.leader, &request, &selector, &leader).unwrap();
+        seen.push(asked.clone());
+        let parsed = helper::parse_aggregate_share_req(&self.helper, &asked).unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(4);
+        let share = helper::consume_aggregate_share_req(
+            &self.helper,
+            &parsed,
+            Some(&helper),
+            false,
+            &mut rng,
+        )
+        .unwrap();
+        let response = produce_collection_job_resp(
+            &self.leader,
+            &request,
+            &selector,
+            &leader,
+            &share,
+            &mut rng,
+        )
+        .unwrap();
+        let collection =
+            collector::consume_collection_job_resp(task, &self.collector, &request, &response)
+                .unwrap();
+        let report_count = collection.report_count;
+        Collected { helper: seen, collector: vec![response], report_count }
+    }
+
+    fn aggregate(
+        &self,
+        stored: &[&[u8]],
+        now: Moment,
+        seen: &mut Vec<Vec<u8>>,
+    ) -> (BucketAggregate, BucketAggregate) {
+        let task_id = *self.leader.task.id();
+        let records: Vec<_> =
+            stored.iter().map(|report| BacklogReport { task_id, report }).collect();
+        let limits = JobLimits { max_job_reports: 3, max_job_bytes: usize::MAX };
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let formed = form_jobs(&records, |_| Some(&self.leader), limits, now, &mut rng);
+        let (mut leader, mut helper) = (BTreeMap::new(), BTreeMap::new());
+        for job in formed.jobs {
+            let reports: Vec<_> = job.reports.iter().map(|report| stored[report.record]).collect();
+            let input = JobInput { reports: &reports, now: job.now, batch_id: None };
+            let job =
+                produce_aggregation_job_init_req(&self.leader, &self.leader_keys, &input).unwrap();
+            seen.push(job.request.clone());
+            let parsed =
+                helper::parse_aggregation_job_init_req(&self.helper, &job.request).unwrap();
+            let spent = vec![None; parsed.reports().len()];
+            let answer = helper::consume_aggregation_job_init_req(
+                &self.helper,
+                &self.helper_keys,
+                parsed,
+                &spent,
+                now,
+            )
+            .unwrap();
+            let outcome = consume_aggregation_job_resp(job, &answer.response).unwrap();
+            assert_eq!(outcome.rejections.total() + answer.rejections.total(), 0);
+            add(&mut leader, outcome.buckets);
+            add(&mut helper, answer.buckets);
+        }
+        (merged(leader), merged(helper))
+    }
+}
+
+fn configuration(task: &Task) -> TaskConfiguration {
+    sotto_wire::Decode::from_bytes(task.encoded_configuration()).unwrap()
+}
+
+fn add(sums: &mut BucketAggregates, buckets: BucketAggregates) {
+    for (bucket, aggregate) in buckets {
+        match sums.get_mut(&bucket) {
+            Some(sum) => sum.merge(&aggregate).unwrap(),
+            None => drop(sums.insert(bucket, aggregate)),
+        }
+    }
+}
+
+fn merged(buckets: BucketAggregates) -> BucketAggregate {
+    let sum = |mut sum: BucketAggregate, other: BucketAggregate| {
+        sum.merge(&other).unwrap();
+        sum
+    };
+    buckets.into_values().reduce(sum).unwrap()
+}

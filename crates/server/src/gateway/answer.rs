@@ -1,0 +1,149 @@
+//! Answers, before and after they are sealed.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+use sotto_wire::bhttp;
+use sotto_wire::ohttp::{RESPONSE_MEDIA_TYPE, RESPONSE_OVERHEAD};
+use sotto_wire::size_class::SizeClass;
+
+use super::destination::returned;
+use crate::http::{ReadBody, Share};
+use crate::problem::Failure;
+
+/// The length of the smallest answer. Memory for one is taken before a request is handed over: a server
+/// may have stored a report when it answers, and must be able to say so.
+pub(super) const SMALL: usize = 4 * 1024;
+
+/// The longest content of an answer: with its head it fits into the largest size class.
+pub(super) const MAX_CONTENT: usize = 64 * 1024 * 1024 - SMALL;
+
+/// The bytes that are written at once. HTTP over TLS copies them.
+const PIECE: usize = 64 * 1024;
+
+/// An answer to be sealed.
+pub(super) struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    content: ReadBody,
+}
+
+impl Answer {
+    pub(super) fn new(status: StatusCode, headers: HeaderMap, content: ReadBody) -> Self {
+        Self { status, headers, content }
+    }
+
+    /// A refusal in our own words.
+    pub(super) async fn refusal(failure: Failure) -> Self {
+        let (head, body) = failure.into_response().into_parts();
+        // It is there already.
+        let content = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        Self::new(head.status, head.headers, ReadBody::uncounted(content))
+    }
+
+    /// As it is inside the sealed answer.
+    pub(super) fn response(&self) -> bhttp::Response<'_> {
+        bhttp::Response {
+            informational: Vec::new(),
+            status: self.status.as_u16(),
+            fields: returned(&self.headers),
+            content: self.content.bytes().as_ref().into(),
+            trailers: Vec::new(),
+        }
+    }
+
+    /// How long it is when it is sealed, if it can be.
+    pub(super) fn class(&self) -> Option<SizeClass> {
+        SizeClass::holding(self.response().encoded_len() + RESPONSE_OVERHEAD)
+    }
+}
+
+/// A sealed answer on its way out, with its share of the memory.
+pub(super) fn sealed(bytes: Vec<u8>, share: Share) -> Response {
+    let body = Sealed(Bytes::from_owner(Counted { bytes, _share: share }));
+    let mut response = Response::new(Body::new(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(RESPONSE_MEDIA_TYPE));
+    response
+}
+
+struct Counted {
+    bytes: Vec<u8>,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Bytes that go out piece by piece.
+struct Sealed(Bytes);
+
+impl HttpBody for Sealed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let len = self.0.len().min(PIECE);
+        Poll::Ready((len > 0).then(|| Ok(Frame::data(self.0.split_to(len)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::http::BodyReader;
+
+    #[tokio::test]
+    async fn sealed_answers_go_out_whole_and_give_their_memory_back() {
+        let budget = BodyReader::new(4 * PIECE, Duration::from_secs(1));
+        for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 4 * PIECE] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let share = budget.reserve(4 * PIECE).unwrap();
+            let mut body = sealed(bytes.clone(), share).into_body();
+            assert_eq!(body.size_hint().exact(), Some(len as u64));
+            let mut sent = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let piece = frame.unwrap().into_data().unwrap();
+                assert!(piece.len() <= PIECE);
+                // Counted until the last piece is gone.
+                assert!(budget.reserve(1).is_err());
+                sent.extend_from_slice(&piece);
+            }
+            assert!(sent == bytes, "{len}");
+            drop(body);
+            assert!(budget.reserve(4 * PIECE).is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_fit_into_the_smallest_class() {
+        let long = Failure::Refused(StatusCode::BAD_GATEWAY, "x".repeat(3000));
+        for failure in [Failure::NotFound, Failure::OutOfMemory, long] {
+            let answer = Answer::refusal(failure).await;
+            assert_eq!(answer.class().unwrap().bytes(), SMALL);
+        }
+    }
+}

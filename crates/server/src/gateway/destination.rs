@@ -1,0 +1,156 @@
+//! The servers behind a gateway, and what passes to and from them.
+//!
+//! Of the fields of a request and of an answer, only those on a short list pass. So nothing that is about
+//! a connection, no credentials and no cookie can go through, whoever sends it.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderName, HeaderValue, RETRY_AFTER};
+use axum::http::uri::{Authority, PathAndQuery, Scheme};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::Response;
+use bytes::Bytes;
+use sotto_wire::bhttp::{self, Field};
+use sotto_wire::taskprov;
+use tower::ServiceExt;
+
+use super::origin::Origin;
+use crate::outbound::OutboundClient;
+use crate::problem::Failure;
+
+/// The fields of a request that pass.
+static PASSED: [HeaderName; 3] = [CONTENT_TYPE, ACCEPT, HeaderName::from_static(taskprov::HEADER)];
+
+/// The fields of an answer that pass.
+static RETURNED: [HeaderName; 3] = [CONTENT_TYPE, RETRY_AFTER, DATE];
+
+/// Where the requests of a gateway go.
+pub(crate) enum Destination {
+    /// To resources of this process, those of `router` and no others.
+    Inside {
+        /// Requests for other origins are refused. Without it, none are.
+        origin: Option<Origin>,
+        /// The resources.
+        router: Router,
+    },
+    /// To servers over HTTP.
+    Outside {
+        /// The servers.
+        targets: Vec<Target>,
+        /// For all of them.
+        client: OutboundClient<Body>,
+        /// How long a server may take until its answer begins.
+        timeout: Duration,
+    },
+}
+
+/// A server over HTTP.
+pub(crate) struct Target {
+    pub(super) origin: Origin,
+    pub(super) scheme: Scheme,
+    pub(super) authority: Authority,
+}
+
+impl Destination {
+    /// The request as its server gets it.
+    pub(super) fn address(&self, inner: &bhttp::Request<'_>) -> Result<Request, Undeliverable> {
+        let path: PathAndQuery = inner.path.parse().map_err(|_| Undeliverable::Malformed)?;
+        if !path.path().starts_with('/') {
+            return Err(Undeliverable::Malformed);
+        }
+        let uri = match self {
+            Self::Inside { origin: None, .. } => Uri::from(path),
+            Self::Inside { origin: Some(origin), .. } => {
+                if !is_for(origin, inner) {
+                    return Err(Undeliverable::Misdirected);
+                }
+                Uri::from(path)
+            }
+            Self::Outside { targets, .. } => {
+                let target = targets.iter().find(|target| is_for(&target.origin, inner));
+                let target = target.ok_or(Undeliverable::Misdirected)?;
+                let uri = Uri::builder()
+                    .scheme(target.scheme.clone())
+                    .authority(target.authority.clone())
+                    .path_and_query(path);
+                uri.build().map_err(|_| Undeliverable::Malformed)?
+            }
+        };
+        let method = Method::from_bytes(inner.method.as_bytes());
+        let mut request = Request::new(match inner.content.is_empty() {
+            true => Body::empty(),
+            false => Body::from(Bytes::copy_from_slice(&inner.content)),
+        });
+        *request.method_mut() = method.map_err(|_| Undeliverable::Malformed)?;
+        *request.uri_mut() = uri;
+        for field in &inner.fields {
+            let Some(name) = PASSED.iter().find(|name| name.as_str() == field.name) else {
+                continue;
+            };
+            let value = HeaderValue::from_bytes(field.value);
+            let value = value.map_err(|_| Undeliverable::Malformed)?;
+            request.headers_mut().append(name, value);
+        }
+        Ok(request)
+    }
+
+    /// What the server answers.
+    pub(super) async fn deliver(&self, request: Request) -> Result<Response, Failure> {
+        match self {
+            Self::Inside { router, .. } => {
+                let Ok(response) = router.clone().oneshot(request).await;
+                Ok(response)
+            }
+            // Whatever else a server over HTTP can do is not for strangers.
+            Self::Outside { .. }
+                if ![Method::GET, Method::HEAD, Method::POST].contains(request.method()) =>
+            {
+                Err(Failure::MethodNotAllowed)
+            }
+            Self::Outside { client, timeout, .. } => {
+                let refused = |status, detail: &str| Failure::Refused(status, detail.to_owned());
+                let response = tokio::time::timeout(*timeout, client.request(request)).await;
+                let response = response
+                    .map_err(|_| {
+                        refused(StatusCode::GATEWAY_TIMEOUT, "The server takes too long.")
+                    })?
+                    .map_err(|_| refused(StatusCode::BAD_GATEWAY, "The server does not answer."))?;
+                if response.status().is_informational() {
+                    return Err(refused(StatusCode::BAD_GATEWAY, "The server switches protocols."));
+                }
+                Ok(response.map(Body::new))
+            }
+        }
+    }
+}
+
+/// The fields of an answer that pass, as they are inside a response.
+pub(super) fn returned(headers: &HeaderMap) -> Vec<Field<'_>> {
+    let fields = RETURNED.iter().filter_map(|name| {
+        let value = headers.get(name)?;
+        Some(Field { name: name.as_str(), value: value.as_bytes() })
+    });
+    fields.collect()
+}
+
+/// Why a request does not reach a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Undeliverable {
+    /// It is no HTTP request.
+    Malformed,
+    /// There is no such server behind this gateway.
+    Misdirected,
+}
+
+fn is_for(origin: &Origin, inner: &bhttp::Request<'_>) -> bool {
+    // RFC 9292 §3.3 allows the authority to be left to the `host` field.
+    let host = inner.field("host").and_then(|host| std::str::from_utf8(host).ok());
+    let authority = match inner.authority {
+        "" => host.unwrap_or_default(),
+        authority => authority,
+    };
+    origin.is(inner.scheme, authority)
+}

@@ -1,0 +1,240 @@
+//! The Oblivious Gateway Resource (RFC 9458 §3.2): opens a request, has it answered, seals the answer.
+//!
+//! Until a request is open, failures are plain answers, which the relay reads. Afterwards everything is
+//! sealed into an answer of status 200 and of a length of the size classes: refusals, failures and
+//! acknowledgements all fit into the smallest, so that the relay sees no difference.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::response::Response;
+use axum::routing::get;
+use sotto_protocol::Fault;
+use sotto_protocol::gateway::{
+    InnerRefusal, Opened, OuterRefusal, ReplayWindow, Responder, consume_request,
+};
+use sotto_wire::ohttp::KEYS_MEDIA_TYPE;
+use sotto_wire::size_class::SizeClass;
+
+use super::answer::{Answer, MAX_CONTENT, SMALL, sealed};
+use super::destination::{Destination, Undeliverable};
+use super::metrics::{GatewayMetrics, Outcome};
+use super::origin::Origin;
+use super::{GatewayConfig, GatewayKeys};
+use crate::aggregator::{now, rng};
+use crate::error::BindError;
+use crate::http::{BodyReader, Share, expect_encapsulated};
+use crate::metrics::MetricsRegistry;
+use crate::problem::Failure;
+use crate::service::answer;
+
+/// Where others find a gateway (RFC 9540).
+const WELL_KNOWN: &str = "/.well-known/ohttp-gateway";
+
+/// The resource, with all that its requests share.
+pub(crate) struct GatewayResource {
+    keys: Arc<GatewayKeys>,
+    window: Mutex<ReplayWindow>,
+    bodies: BodyReader,
+    max_request: usize,
+    destination: Destination,
+    metrics: GatewayMetrics,
+}
+
+/// What surrounds a gateway in its server.
+pub(super) struct Place<'a> {
+    /// Where requests go.
+    pub(super) destination: Destination,
+    /// The bytes of the longest request that makes sense there, sealed.
+    pub(super) max_request: usize,
+    /// How long a body may take to arrive.
+    pub(super) body_timeout: Duration,
+    /// Counts.
+    pub(super) metrics: &'a MetricsRegistry,
+}
+
+impl GatewayResource {
+    pub(super) fn new(config: GatewayConfig, place: Place<'_>) -> Result<Self, BindError> {
+        let window_s = config.window.as_secs();
+        if window_s < ReplayWindow::MIN_WINDOW_S {
+            return Err(BindError::Config(format!(
+                "the window of a gateway must be at least {} seconds: dates are rounded down to ten \
+                 minutes, and relays hold requests",
+                ReplayWindow::MIN_WINDOW_S
+            )));
+        }
+        let mut hash_key = [0; 16];
+        aws_lc_rs::rand::fill(&mut hash_key)
+            .map_err(|_| Fault("the operating system gives no randomness".into()))?;
+        let window = ReplayWindow::new(window_s, config.max_remembered, hash_key);
+        Ok(Self {
+            keys: config.keys,
+            window: Mutex::new(window),
+            bodies: BodyReader::new(config.max_memory, place.body_timeout),
+            max_request: place.max_request.min(SizeClass::MAX_REQUEST.bytes()),
+            destination: place.destination,
+            metrics: GatewayMetrics::new(place.metrics),
+        })
+    }
+
+    /// A gateway to resources of the same process: those of `router`, under the origin of the configuration.
+    pub(crate) fn inside(
+        config: GatewayConfig,
+        router: Router,
+        max_request: usize,
+        body_timeout: Duration,
+        metrics: &MetricsRegistry,
+    ) -> Result<Arc<Self>, BindError> {
+        let origin = config.origin.as_deref().map(Origin::parse).transpose()?;
+        let destination = Destination::Inside { origin, router };
+        let place = Place { destination, max_request, body_timeout, metrics };
+        Ok(Arc::new(Self::new(config, place)?))
+    }
+
+    /// Its routes, at both of its places.
+    pub(crate) fn router<S>(self: Arc<Self>, base_path: &str) -> Router<S> {
+        Router::new()
+            .route(&format!("{base_path}/gateway"), get(keys).post(post))
+            .route(WELL_KNOWN, get(keys).post(post))
+            .with_state(self)
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Response, Failure> {
+        let (opened, mut share) = self.open(request).await.map_err(|failed| self.count(failed))?;
+        let admitted = self.admit(&opened);
+        // The content of the request was copied.
+        let (message, responder) = opened.into_parts();
+        share.shrink(message.len() + 2 * SMALL);
+        drop(message);
+        let served = match admitted {
+            Ok(request) => self.serve(request).await,
+            Err(failed) => Err(failed),
+        };
+        let answer = match served {
+            Ok(answer) => {
+                self.metrics.count(Outcome::Answered);
+                answer
+            }
+            Err(failed) => Answer::refusal(self.count(failed)).await,
+        };
+        Ok(self.seal(responder, share, answer).await?)
+    }
+
+    /// Reads and opens a request. The share of the memory is for the opened request, its content once more,
+    /// and a small answer, padded and sealed.
+    async fn open(&self, request: Request) -> Result<(Opened, Share), Failed> {
+        let unread = |failure| (Outcome::Unread, failure);
+        let (head, body) = request.into_parts();
+        expect_encapsulated(&head.headers).map_err(unread)?;
+        let body = self.bodies.read(body, self.max_request).await.map_err(unread)?;
+        let share = self.bodies.reserve(2 * body.bytes().len() + 2 * SMALL).map_err(unread)?;
+        let keys = self.keys.current();
+        match consume_request(keys.ring(), body.bytes()) {
+            Ok(opened) => Ok((opened, share)),
+            Err(refusal) => {
+                let outcome = match refusal {
+                    OuterRefusal::UnknownKey => Outcome::UnknownKey,
+                    OuterRefusal::Malformed => Outcome::Unopened,
+                };
+                Err((outcome, Failure::Unopened(refusal)))
+            }
+        }
+    }
+
+    /// Takes a request once, within its window.
+    fn admit(&self, opened: &Opened) -> Result<Request, Failed> {
+        let now = now();
+        let admitted = opened.decode().and_then(|inner| {
+            let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+            window.admit(opened, &inner, now)?;
+            Ok(inner)
+        });
+        let refused = |refusal| {
+            let outcome = match refusal {
+                InnerRefusal::Malformed => Outcome::Malformed,
+                InnerRefusal::Date => Outcome::Date,
+                InnerRefusal::Replayed => Outcome::Replayed,
+                InnerRefusal::Full => Outcome::Full,
+            };
+            (outcome, Failure::NotAdmitted(refusal, now))
+        };
+        self.destination.address(&admitted.map_err(refused)?).map_err(|reason| match reason {
+            Undeliverable::Malformed => refused(InnerRefusal::Malformed),
+            Undeliverable::Misdirected => {
+                let detail = "The server that the request is for is not behind this gateway.";
+                let failure = Failure::Refused(StatusCode::MISDIRECTED_REQUEST, detail.into());
+                (Outcome::Misdirected, failure)
+            }
+        })
+    }
+
+    /// Has a request answered by its server.
+    async fn serve(&self, request: Request) -> Result<Answer, Failed> {
+        let unanswered = |failure| (Outcome::Unanswered, failure);
+        // Before the server does anything that its answer would have to tell.
+        let share = self.bodies.reserve(SMALL).map_err(unanswered)?;
+        let response = self.destination.deliver(request).await.map_err(unanswered)?;
+        let (head, body) = response.into_parts();
+        let content = self.bodies.read_with(share, body, MAX_CONTENT).await;
+        let content = content.map_err(|failure| match failure {
+            Failure::OutOfMemory => unanswered(failure),
+            _ => unanswered(unusable_answer()),
+        })?;
+        Ok(Answer::new(head.status, head.headers, content))
+    }
+
+    /// Seals an answer. One that there is no memory for is replaced by a word about that.
+    async fn seal(
+        &self,
+        responder: Responder,
+        mut share: Share,
+        mut answer: Answer,
+    ) -> Result<Response, Fault> {
+        let fits = match answer.class() {
+            Some(class) => self.bodies.grow(&mut share, 2 * class.bytes()),
+            None => Err(unusable_answer()),
+        };
+        if let Err(failure) = fits {
+            answer = Answer::refusal(failure).await;
+        }
+        let bytes = responder.respond(&answer.response(), &mut rng()?)?;
+        drop(answer);
+        share.shrink(bytes.len());
+        Ok(sealed(bytes, share))
+    }
+
+    fn count(&self, (outcome, failure): Failed) -> Failure {
+        self.metrics.count(outcome);
+        failure
+    }
+}
+
+/// What became of a request, and the words for it.
+type Failed = (Outcome, Failure);
+
+/// `POST`: an encapsulated request.
+async fn post(State(gateway): State<Arc<GatewayResource>>, request: Request) -> Response {
+    answer(&gateway.metrics.route, gateway.exchange(request)).await
+}
+
+/// `GET`: the keys, for others. Our devices take keys from the public log alone.
+async fn keys(State(gateway): State<Arc<GatewayResource>>) -> Response {
+    answer(&gateway.metrics.keys_route, async {
+        let mut response = Response::new(gateway.keys.current().key_list().into());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(KEYS_MEDIA_TYPE));
+        // They may be replaced at any time.
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        Ok(response)
+    })
+    .await
+}
+
+fn unusable_answer() -> Failure {
+    let detail = "The answer of the server is too long, or broke off.";
+    Failure::Refused(StatusCode::BAD_GATEWAY, detail.into())
+}

@@ -1,0 +1,221 @@
+//! The relay (RFC 9458 §6.2): passes encapsulated requests on to gateways, and tells nobody whose they are.
+//!
+//! A device posts to `<base>/<operator of the gateway>`. The request is read to its end ([`held`]), waits
+//! in a pool for others of its size ([`pools`]) and is sent on ([`forward`]). Only gateways that the operator
+//! of the relay lists can be named, so no recipe can direct traffic anywhere else. An address is seen by
+//! [`sources`] alone; none is written down, counted by or told to anybody.
+
+mod clock;
+mod config;
+mod forward;
+mod held;
+mod metrics;
+mod pools;
+mod sources;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::routing::post;
+use sotto_protocol::Fault;
+use sotto_protocol::relay::PoolRule;
+use tokio::sync::{mpsc, oneshot};
+
+use self::clock::Clock;
+pub use self::config::{RelayConfig, RelayGateway, SourceRule};
+use self::forward::{Destination, Forwarder};
+use self::held::Intake;
+use self::metrics::RelayMetrics;
+use self::pools::{Pools, Waiting};
+use self::sources::Sources;
+use crate::aggregator::base_path;
+use crate::error::{BindError, RunError};
+use crate::http::{BodyReader, expect_encapsulated};
+use crate::listener::PeerIp;
+use crate::metrics::MetricsRegistry;
+use crate::outbound;
+use crate::problem::{Failure, RETRY_SOON};
+use crate::service::{self, Sockets, Vitals, answer};
+use crate::upkeep;
+
+/// Requests on their way into a pool. There is no need for many: a pool takes them at once.
+const INBOX: usize = 256;
+
+/// A relay that listens and is not yet serving.
+pub struct Relay {
+    state: RelayState,
+    pools: Pools,
+    vitals: Vitals,
+    sockets: Sockets,
+}
+
+impl Relay {
+    /// Checks the configuration and binds the sockets.
+    pub async fn bind(config: RelayConfig) -> Result<Self, BindError> {
+        let (gateways, rules, destinations) = gateways(&config)?;
+        let registry = Arc::new(MetricsRegistry::new()?);
+        let metrics = Arc::new(RelayMetrics::new(&registry));
+        let vitals = Vitals {
+            health: Arc::default(),
+            metrics: registry,
+            drain_deadline: config.http.drain_deadline,
+        };
+        let clock = Clock::start();
+        let (inbox_sender, inbox) = mpsc::channel(INBOX);
+        let certificates = config.gateway_certificates.as_deref();
+        let forwarder = Forwarder {
+            client: outbound::client(config.gateway_timeout, certificates)?,
+            destinations,
+            timeout: config.gateway_timeout,
+            metrics: Arc::clone(&metrics),
+            health: Arc::clone(&vitals.health),
+        };
+        let pools = Pools::new(rules, inbox, Arc::new(forwarder), Arc::clone(&metrics), clock)?;
+        let bodies = BodyReader::new(config.http.max_body_memory, config.http.body_timeout);
+        let sources = config.source_limit.map(|rule| Sources::new(rule, clock)).transpose()?;
+        let state = RelayState {
+            base_path: base_path(&config.http.base_path)?,
+            gateways,
+            intake: Intake::new(
+                bodies,
+                config.memory_body_max,
+                &config.spool_dir,
+                config.max_spool_bytes,
+            )?,
+            sources: sources.map(Arc::new),
+            inbox: inbox_sender,
+            metrics,
+        };
+        let mut sockets = Sockets::bind(&config.http).await?;
+        sockets.main.tell_peers();
+        Ok(Self { state, pools, vitals, sockets })
+    }
+
+    /// Where the relay listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.sockets.main.address()
+    }
+
+    /// Where the operator's listener is, if there is one.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.sockets.admin_address()
+    }
+
+    /// Serves until `shutdown` resolves, then drains: accepts no more, sends on at once what waits, and
+    /// finishes requests in flight within the deadline. To end on the spot, drop the future.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        let Self { state, pools, vitals, sockets } = self;
+        let metrics = Arc::clone(&vitals.metrics);
+        let sources = state.sources.clone();
+        // The router has the last sender to the pools, which end when all are gone.
+        let router = router(Arc::new(state));
+        service::serve(vitals, sockets, router, shutdown, |loops| {
+            loops.spawn("pools", pools.run(loops.shutdown()));
+            loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
+            if let Some(sources) = sources {
+                loops.spawn("sources", sources.forget(loops.shutdown()));
+            }
+        })
+        .await
+    }
+}
+
+impl std::fmt::Debug for Relay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Relay").finish_non_exhaustive()
+    }
+}
+
+/// Shared by all requests.
+struct RelayState {
+    base_path: String,
+    /// The place of each operator's gateway in the list.
+    gateways: HashMap<String, usize>,
+    intake: Intake,
+    sources: Option<Arc<Sources>>,
+    inbox: mpsc::Sender<Waiting>,
+    metrics: Arc<RelayMetrics>,
+}
+
+fn router(state: Arc<RelayState>) -> Router {
+    Router::new()
+        .route(&format!("{}/{{gateway}}", state.base_path), post(receive))
+        .fallback(async || Failure::NotFound.into_response())
+        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
+        .with_state(state)
+}
+
+/// `POST` of an encapsulated request for a gateway.
+async fn receive(
+    State(state): State<Arc<RelayState>>,
+    gateway: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    answer(&state.metrics.route, relay(&state, gateway, request)).await
+}
+
+async fn relay(
+    state: &RelayState,
+    gateway: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let gateway = gateway.ok().and_then(|Path(name)| state.gateways.get(&name).copied());
+    let gateway = gateway.ok_or(Failure::NotFound)?;
+    let body = {
+        let (head, body) = request.into_parts();
+        if let Some(sources) = &state.sources {
+            let source = head.extensions.get::<PeerIp>().copied();
+            let source = source.ok_or_else(|| Fault("a connection has no peer".into()))?;
+            if !sources.admit(source) {
+                state.metrics.limited.increment(1);
+                let detail = "Too many requests from one source.";
+                return Err(Failure::TooMany(detail, sources.window()));
+            }
+        }
+        expect_encapsulated(&head.headers)?;
+        // What the device said of itself is gone from here on.
+        body
+    };
+    let body = state.intake.receive(body).await?;
+    if body.is_spooled() {
+        state.metrics.spooled.increment(1);
+    }
+    let class = body.class().ok_or_else(|| Fault("a body is longer than its limit".into()))?;
+    let (answer, answered) = oneshot::channel();
+    let ending = || Failure::Unavailable("The relay is ending.".into(), RETRY_SOON);
+    let waiting = Waiting { gateway, class, body, answer };
+    state.inbox.send(waiting).await.map_err(|_| ending())?;
+    answered.await.unwrap_or_else(|_| Err(ending()))
+}
+
+type Gateways = (HashMap<String, usize>, Vec<PoolRule>, Vec<Destination>);
+
+/// The gateways by name, and what is to be known of each.
+fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
+    if config.gateways.is_empty() {
+        return Err(BindError::Config("a relay needs at least one gateway".into()));
+    }
+    let mut gateways = (HashMap::new(), Vec::new(), Vec::new());
+    for (index, gateway) in config.gateways.iter().enumerate() {
+        let operator = gateway.operator.as_str();
+        let wrong =
+            |reason: &str| BindError::Config(format!("the gateway of {operator}: {reason}"));
+        let rule = gateway.pool.unwrap_or(config.pool);
+        if rule.wait_ms > PoolRule::MAX_WAIT_MS {
+            return Err(wrong("its requests would wait longer than gateways remember them"));
+        }
+        let uri = outbound::target(&gateway.url, config.http.insecure_http).map_err(wrong)?;
+        let (names, rules, destinations) = &mut gateways;
+        if names.insert(operator.to_owned(), index).is_some() {
+            return Err(wrong("it is listed twice"));
+        }
+        rules.push(rule);
+        destinations.push(Destination::new(operator.to_owned(), uri));
+    }
+    Ok(gateways)
+}

@@ -1,0 +1,23 @@
+//! Milliseconds since the relay began, the time of `sotto_protocol::relay`.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock(Instant);
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(super) fn now_ms(self) -> u64 {
+        self.0.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
+    }
+
+    /// A moment from which on [`Self::now_ms`] is at least `ms`.
+    pub(super) fn at(self, ms: u64) -> Instant {
+        self.0 + Duration::from_millis(ms)
+    }
+}

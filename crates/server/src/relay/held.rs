@@ -1,0 +1,181 @@
+//! Bodies that wait in the relay: small ones in memory, larger ones in files without a name.
+//!
+//! Both are counted as they arrive and bounded together, so held requests cost what was set aside for
+//! them and no more. The name of a file is gone before its first byte is written: nothing is left to
+//! find or to clean up, however the relay ends.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use sotto_wire::size_class::SizeClass;
+use tokio::time::Instant;
+
+use crate::error::BindError;
+use crate::file_body::FileBody;
+use crate::http::{BodyReader, Budget, ReadBody, Share};
+use crate::problem::{Failure, RETRY_SOON};
+
+/// Bytes that are gathered for one write to a file.
+const WRITE_SIZE: usize = 64 * 1024;
+
+/// Takes bodies in.
+pub(super) struct Intake {
+    bodies: BodyReader,
+    /// Longer bodies are refused.
+    max: usize,
+    /// Longer bodies go to files.
+    memory_max: usize,
+    folder: PathBuf,
+    files: Budget,
+}
+
+impl Intake {
+    /// Bodies of up to `memory_max` bytes stay in the memory of `bodies`. The others lie in `folder` and
+    /// have at most `max_spool_bytes` together.
+    pub(super) fn new(
+        bodies: BodyReader,
+        memory_max: usize,
+        folder: &Path,
+        max_spool_bytes: u64,
+    ) -> Result<Self, BindError> {
+        tempfile::tempfile_in(folder).map_err(|error| {
+            BindError::Config(format!("spool_dir {}: {error}", folder.display()))
+        })?;
+        Ok(Self {
+            bodies,
+            max: SizeClass::MAX_REQUEST.bytes(),
+            memory_max,
+            folder: folder.to_owned(),
+            files: Budget::new(max_spool_bytes),
+        })
+    }
+
+    /// Waits for the whole body.
+    pub(super) async fn receive(&self, mut body: Body) -> Result<HeldBody, Failure> {
+        let announced = body.size_hint().lower();
+        if announced > self.max as u64 {
+            return Err(Failure::TooLong(self.max));
+        }
+        let start = Instant::now();
+        let in_memory = if announced > self.memory_max as u64 { 0 } else { self.memory_max };
+        match self.bodies.read_up_to(&mut body, in_memory, start).await? {
+            (read, None) => Ok(HeldBody::Memory { read, is_sent: false }),
+            (read, Some(piece)) => self.spool(read, piece, body, start).await,
+        }
+    }
+
+    /// Writes what was read, the next piece and the rest of the body to a file.
+    async fn spool(
+        &self,
+        read: ReadBody,
+        piece: Bytes,
+        mut body: Body,
+        start: Instant,
+    ) -> Result<HeldBody, Failure> {
+        let (mut in_memory, mut on_disk) = (Share::default(), Share::default());
+        let mut file = None;
+        let mut gathered = read.bytes().to_vec();
+        let mut len = gathered.len();
+        drop(read);
+        let mut next = Some(piece);
+        while let Some(piece) = next {
+            len += piece.len();
+            if len > self.max {
+                return Err(Failure::TooLong(self.max));
+            }
+            on_disk.grow(&self.files, len)?;
+            if gathered.len() + piece.len() > WRITE_SIZE {
+                file = Some(self.write(file, std::mem::take(&mut gathered)).await?);
+                in_memory = Share::default();
+            }
+            gathered.extend_from_slice(&piece);
+            self.bodies.grow(&mut in_memory, gathered.capacity())?;
+            next = self.bodies.piece(&mut body, start, len).await?;
+        }
+        let file = self.write(file, gathered).await?;
+        Ok(HeldBody::Spooled { file: FileBody::new(file, len as u64), _share: on_disk })
+    }
+
+    /// Appends to a file, or to a new one. It can then be read from its beginning.
+    async fn write(&self, file: Option<File>, bytes: Vec<u8>) -> Result<File, Failure> {
+        let folder = file.is_none().then(|| self.folder.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let mut file = match (file, folder) {
+                (Some(file), _) => file,
+                (None, folder) => tempfile::tempfile_in(folder.unwrap_or_default())?,
+            };
+            file.seek(io::SeekFrom::End(0))?;
+            file.write_all(&bytes)?;
+            file.rewind()?;
+            Ok(file)
+        });
+        let written: io::Result<File> =
+            written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        written.map_err(|error| {
+            tracing::error!(error = %error.kind(), "a body could not be written to spool_dir");
+            Failure::Unavailable("The relay cannot hold large requests now.".into(), RETRY_SOON)
+        })
+    }
+}
+
+/// A body that has arrived and is to go on.
+pub(super) enum HeldBody {
+    Memory { read: ReadBody, is_sent: bool },
+    Spooled { file: FileBody, _share: Share },
+}
+
+impl HeldBody {
+    pub(super) fn is_spooled(&self) -> bool {
+        matches!(self, Self::Spooled { .. })
+    }
+
+    /// The pool that it belongs into. No body is longer than the largest class.
+    pub(super) fn class(&self) -> Option<SizeClass> {
+        let len = match self {
+            Self::Memory { read, .. } => read.bytes().len() as u64,
+            Self::Spooled { file, .. } => file.size_hint().lower(),
+        };
+        usize::try_from(len).ok().and_then(SizeClass::holding)
+    }
+}
+
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match &mut *self {
+            Self::Memory { is_sent: true, .. } => Poll::Ready(None),
+            Self::Memory { read, is_sent } => {
+                *is_sent = true;
+                Poll::Ready(Some(Ok(Frame::data(read.bytes().clone()))))
+            }
+            Self::Spooled { file, .. } => Pin::new(file).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            // An empty one is not at its end before it was sent, or its length would not be told.
+            Self::Memory { is_sent, .. } => *is_sent,
+            Self::Spooled { file, .. } => file.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Memory { is_sent: true, .. } => SizeHint::with_exact(0),
+            Self::Memory { read, .. } => SizeHint::with_exact(read.bytes().len() as u64),
+            Self::Spooled { file, .. } => file.size_hint(),
+        }
+    }
+}

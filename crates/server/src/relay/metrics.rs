@@ -1,0 +1,83 @@
+//! What a relay counts. No label names a gateway, a source or a size.
+
+use metrics::{Counter, Gauge};
+
+use crate::metrics::{MetricsRegistry, RouteMetrics};
+
+pub(super) struct RelayMetrics {
+    pub(super) route: RouteMetrics,
+    /// Requests in pools.
+    pub(super) held: Gauge,
+    /// Bodies that went to a file.
+    pub(super) spooled: Counter,
+    /// Requests of sources that had sent too many.
+    pub(super) limited: Counter,
+    pools: [Counter; 3],
+    exchanges: [Counter; 3],
+}
+
+/// Why a pool was emitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Emission {
+    Full,
+    Waited,
+    Drain,
+}
+
+/// What became of a request at the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    Answered,
+    Unreachable,
+    Late,
+}
+
+impl RelayMetrics {
+    pub(super) fn new(registry: &MetricsRegistry) -> Self {
+        Self {
+            route: registry.route("relay"),
+            held: registry.gauge(
+                "sotto_relay_held_requests",
+                None,
+                "Requests that wait for others to go on with.",
+            ),
+            spooled: registry.counter("sotto_relay_spooled_total", "Bodies that waited in a file."),
+            limited: registry.counter(
+                "sotto_relay_source_limited_total",
+                "Requests turned away because their source had sent too many.",
+            ),
+            pools: registry.counters(
+                "sotto_relay_pools_total",
+                "Emitted pools by reason.",
+                "reason",
+                ["full", "waited", "drain"],
+            ),
+            exchanges: registry.counters(
+                "sotto_relay_exchanges_total",
+                "Requests that were sent on, by what became of them.",
+                "outcome",
+                ["answered", "unreachable", "late"],
+            ),
+        }
+    }
+
+    pub(super) fn emitted(&self, why: Emission) {
+        let [full, waited, drain] = &self.pools;
+        match why {
+            Emission::Full => full,
+            Emission::Waited => waited,
+            Emission::Drain => drain,
+        }
+        .increment(1);
+    }
+
+    pub(super) fn exchanged(&self, outcome: Exchange) {
+        let [answered, unreachable, late] = &self.exchanges;
+        match outcome {
+            Exchange::Answered => answered,
+            Exchange::Unreachable => unreachable,
+            Exchange::Late => late,
+        }
+        .increment(1);
+    }
+}

@@ -1,0 +1,73 @@
+//! How many requests each source may send, and the one place where an address is looked at.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use sotto_protocol::Fault;
+use sotto_protocol::relay::SourceLimit;
+
+use super::clock::Clock;
+use super::config::SourceRule;
+use crate::aggregator;
+use crate::listener::PeerIp;
+use crate::shutdown::Shutdown;
+
+/// Sources that are counted at once. Each takes some 16 bytes.
+const MAX_SOURCES: usize = 1_000_000;
+
+/// Counts requests per source within a window.
+pub(super) struct Sources {
+    state: Mutex<State>,
+    window: Duration,
+    clock: Clock,
+}
+
+struct State {
+    limit: SourceLimit,
+    rng: ChaCha20Rng,
+}
+
+impl Sources {
+    pub(super) fn new(rule: SourceRule, clock: Clock) -> Result<Self, Fault> {
+        let window_ms = rule.window.as_millis().try_into().unwrap_or(u64::MAX);
+        let limit = SourceLimit::new(rule.max, window_ms, MAX_SOURCES);
+        let state = Mutex::new(State { limit, rng: aggregator::rng()? });
+        Ok(Self { state, window: rule.window, clock })
+    }
+
+    /// Whether one more request of this source is within its limit.
+    pub(super) fn admit(&self, PeerIp(source): PeerIp) -> bool {
+        let mut state = self.lock();
+        let State { limit, rng } = &mut *state;
+        limit.admit(source, self.clock.now_ms(), rng)
+    }
+
+    /// When a source that was turned away may come again at the latest.
+    pub(super) fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// Forgets the sources at the end of each window, also if no request follows.
+    pub(super) async fn forget(self: Arc<Self>, mut shutdown: Shutdown) {
+        loop {
+            // A window that begins while this sleeps does not end before it wakes.
+            let due = self.lock().limit.due_at().map(|due_ms| self.clock.at(due_ms));
+            let pause = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => tokio::time::sleep(self.window).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = shutdown.begun() => return,
+                () = pause => self.lock().limit.forget(self.clock.now_ms()),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,172 @@
+//! A gateway that speaks just enough HTTP, records every byte and answers as it is told.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::harness::{LOOPBACK, eventually};
+
+/// A request as it came off the wire.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+    pub(crate) at: Instant,
+}
+
+/// What the gateway does once it has read a request.
+#[derive(Clone)]
+pub(crate) enum Reply {
+    /// Sends these bytes.
+    Bytes(Vec<u8>),
+    /// Sends the first bytes, waits to be told, and sends the others.
+    InTwo(Vec<u8>, Arc<Notify>, Vec<u8>),
+    /// Sends these bytes and then nothing, with the connection open.
+    Stall(Vec<u8>),
+    /// Closes the connection.
+    Close,
+}
+
+impl Reply {
+    /// An ordinary encapsulated answer.
+    pub(crate) fn ok(content: &[u8]) -> Self {
+        let mut bytes = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: message/ohttp-res\r\ncontent-length: {}\r\n\r\n",
+            content.len()
+        )
+        .into_bytes();
+        bytes.extend_from_slice(content);
+        Self::Bytes(bytes)
+    }
+}
+
+pub(crate) struct Gateway {
+    pub(crate) addr: SocketAddr,
+    recorded: Arc<Mutex<Vec<Recorded>>>,
+    reply: Arc<Mutex<Reply>>,
+    serving: JoinHandle<()>,
+}
+
+impl Gateway {
+    pub(crate) async fn start() -> Self {
+        Self::listen(LOOPBACK, None).await
+    }
+
+    pub(crate) async fn listen(addr: SocketAddr, tls: Option<TlsAcceptor>) -> Self {
+        let listener = TcpListener::bind(addr).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let recorded = Arc::<Mutex<Vec<Recorded>>>::default();
+        let reply = Arc::new(Mutex::new(Reply::ok(b"answer")));
+        let shared = (Arc::clone(&recorded), Arc::clone(&reply));
+        let serving = tokio::spawn(async move {
+            // They end with this task.
+            let mut connections = tokio::task::JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (recorded, reply) = shared.clone();
+                let tls = tls.clone();
+                connections.spawn(async move {
+                    match tls {
+                        None => converse(stream, &recorded, &reply).await,
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                converse(stream, &recorded, &reply).await;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        Self { addr, recorded, reply, serving }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/gateway", self.addr)
+    }
+
+    pub(crate) fn answer_with(&self, reply: Reply) {
+        *self.reply.lock().unwrap() = reply;
+    }
+
+    pub(crate) fn recorded(&self) -> Vec<Recorded> {
+        self.recorded.lock().unwrap().clone()
+    }
+
+    pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
+        self.recorded().into_iter().map(|recorded| recorded.body).collect()
+    }
+
+    pub(crate) async fn has(&self, count: usize) {
+        eventually("the gateway got the requests", || async { self.recorded().len() >= count })
+            .await;
+    }
+
+    /// Ends it: connections are closed and refused.
+    pub(crate) async fn stop(self) -> SocketAddr {
+        self.serving.abort();
+        assert!(self.serving.await.unwrap_err().is_cancelled());
+        self.addr
+    }
+}
+
+async fn converse(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    recorded: &Mutex<Vec<Recorded>>,
+    reply: &Mutex<Reply>,
+) {
+    while let Some(request) = read_request(&mut stream).await {
+        recorded.lock().unwrap().push(request);
+        let reply = reply.lock().unwrap().clone();
+        match reply {
+            Reply::Bytes(bytes) => stream.write_all(&bytes).await.unwrap(),
+            Reply::InTwo(first, go_on, second) => {
+                stream.write_all(&first).await.unwrap();
+                stream.flush().await.unwrap();
+                go_on.notified().await;
+                stream.write_all(&second).await.unwrap();
+            }
+            Reply::Stall(bytes) => {
+                stream.write_all(&bytes).await.unwrap();
+                std::future::pending::<()>().await;
+            }
+            Reply::Close => return,
+        }
+        if stream.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Recorded> {
+    let mut bytes = Vec::new();
+    let head_len = loop {
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            assert!(bytes.is_empty(), "a head broke off");
+            return None;
+        }
+    };
+    let mut body = bytes.split_off(head_len);
+    let head = String::from_utf8(bytes).unwrap();
+    let len: usize = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .expect("the relay tells the length")
+        .parse()
+        .unwrap();
+    while body.len() < len {
+        if stream.read_buf(&mut body).await.ok()? == 0 {
+            return None;
+        }
+    }
+    assert_eq!(body.len(), len);
+    Some(Recorded { head, body, at: Instant::now() })
+}

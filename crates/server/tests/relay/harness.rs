@@ -1,0 +1,204 @@
+//! A relay on loopback, and devices that speak to it byte by byte, each from an address of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use sotto_protocol::relay::PoolRule;
+use sotto_server::{Relay, RelayConfig, RelayGateway, RunError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::gateway::Gateway;
+
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// How long anything may take before a test fails. Only a bound: nothing is measured.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The operator of the gateway.
+pub(crate) const OPERATOR: &str = "leader.example";
+/// No request waits for another.
+pub(crate) const AT_ONCE: PoolRule = PoolRule { min: 1, wait_ms: 0 };
+
+/// Requests wait until there are so many.
+pub(crate) fn pool_of(min: usize) -> PoolRule {
+    PoolRule { min, wait_ms: PoolRule::MAX_WAIT_MS }
+}
+
+/// A relay before one gateway, to be changed before it starts.
+pub(crate) fn config(gateway: &Gateway, pool: PoolRule) -> RelayConfig {
+    let gateway =
+        RelayGateway { operator: OPERATOR.parse().unwrap(), url: gateway.url(), pool: None };
+    let mut config = RelayConfig::new(LOOPBACK, vec![gateway]);
+    config.pool = pool;
+    config.http.admin_listen = Some(LOOPBACK);
+    config
+}
+
+/// A relay that runs in the background.
+pub(crate) struct Server {
+    pub(crate) addr: SocketAddr,
+    admin: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Result<(), RunError>>,
+}
+
+impl Server {
+    pub(crate) async fn start(config: RelayConfig) -> Self {
+        let relay = Relay::bind(config).await.unwrap();
+        let (addr, admin) = (relay.addr(), relay.admin_addr().unwrap());
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(relay.run(async {
+            let _: Result<(), _> = stopped.await;
+        }));
+        Self { addr, admin, stop: Some(stop), running }
+    }
+
+    pub(crate) fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.begin_stop();
+        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
+    }
+
+    pub(crate) async fn admin_get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        String::from_utf8(rest(&mut stream).await).unwrap()
+    }
+
+    /// A number that the relay shows its operator; 0 if it has not been counted yet.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let text = self.admin_get("/metrics").await;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.map_or(0, |value| value.parse().unwrap())
+    }
+
+    /// Waits until so many requests are held.
+    pub(crate) async fn holds(&self, count: u64) {
+        eventually("requests are held", || async {
+            self.metric("sotto_relay_held_requests").await == count
+        })
+        .await;
+    }
+
+    /// A connection from the usual address.
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.addr).await.unwrap()
+    }
+
+    /// A connection from an address of loopback.
+    pub(crate) async fn connect_from(&self, source: Ipv4Addr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(source.into(), 0)).unwrap();
+        socket.connect(self.addr).await.unwrap()
+    }
+
+    /// Posts a body and waits for the answer.
+    pub(crate) async fn post(&self, body: &[u8]) -> Answer {
+        let mut stream = self.connect().await;
+        stream.write_all(&request(body)).await.unwrap();
+        answer(&mut stream).await
+    }
+
+    /// Posts a body from an address.
+    pub(crate) async fn post_from(&self, source: Ipv4Addr, body: &[u8]) -> Answer {
+        let mut stream = self.connect_from(source).await;
+        stream.write_all(&request(body)).await.unwrap();
+        answer(&mut stream).await
+    }
+
+    /// Posts a body; the answer is still to come.
+    pub(crate) async fn begin(&self, body: &[u8]) -> TcpStream {
+        let mut stream = self.connect().await;
+        stream.write_all(&request(body)).await.unwrap();
+        stream
+    }
+}
+
+/// The head of an ordinary request.
+pub(crate) fn head(len: usize) -> String {
+    format!(
+        "POST /{OPERATOR} HTTP/1.1\r\nhost: relay.example\r\ncontent-type: message/ohttp-req\r\n\
+         connection: close\r\ncontent-length: {len}\r\n\r\n"
+    )
+}
+
+pub(crate) fn request(body: &[u8]) -> Vec<u8> {
+    let mut bytes = head(body.len()).into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// An answer as it came off the wire.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    fn parse(bytes: &[u8]) -> Self {
+        let at = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        let at = at.unwrap_or_else(|| panic!("no head: {}", String::from_utf8_lossy(bytes)));
+        let head = String::from_utf8(bytes[..at].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head, body: bytes[at + 4..].to_vec() }
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields.find(|(field, _)| *field == name).map(|(_, value)| value)
+    }
+
+    /// The names of all fields, in order.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let mut names: Vec<_> =
+            self.head.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Checks that it is a problem document of this status.
+    pub(crate) fn is_problem(&self, status: u16) {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.field("content-type"), Some("application/problem+json"), "{self:?}");
+        let document: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(document["status"], status);
+        assert_eq!(document["type"], "about:blank");
+        assert!(!document["detail"].as_str().unwrap().is_empty());
+    }
+}
+
+pub(crate) async fn answer(stream: &mut TcpStream) -> Answer {
+    Answer::parse(&rest(stream).await)
+}
+
+/// Reads until the peer closes.
+pub(crate) async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // A reset is an end as well.
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.unwrap();
+    bytes
+}
+
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "never happened: {what}");
+}
+
+/// Bytes that look like nothing, the same in every run.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    use rand_core::{Rng, SeedableRng};
+    let mut bytes = vec![0; len];
+    rand_chacha::ChaCha20Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
+}

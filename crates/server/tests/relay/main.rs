@@ -1,0 +1,14 @@
+//! The relay over real sockets on loopback, with a gateway behind it that records what it gets.
+
+// Clippy takes only functions with the test attribute for tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod forwarding;
+mod gateway;
+mod harness;
+mod holding;
+mod pooling;
+mod secrecy;
+mod sources;
+mod transport;
+mod trouble;

@@ -1,0 +1,137 @@
+//! Requests wait for each other.
+
+use std::time::{Duration, Instant};
+
+use sotto_protocol::relay::PoolRule;
+use sotto_server::{Relay, RelayGateway};
+
+use crate::gateway::Gateway;
+use crate::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
+
+#[tokio::test]
+async fn nothing_leaves_before_the_pool_is_full() {
+    let gateway = Gateway::start().await;
+    let relay = Server::start(config(&gateway, pool_of(5))).await;
+    let mut sent = Vec::new();
+    let mut streams = Vec::new();
+    for index in 0..5 {
+        assert!(gateway.recorded().is_empty());
+        sent.push(noise(index, 4096));
+        streams.push(relay.begin(&sent[index as usize]).await);
+        if index < 4 {
+            relay.holds(index + 1).await;
+        }
+    }
+    for stream in &mut streams {
+        assert_eq!(answer(stream).await.status, 200);
+    }
+    let mut arrived = gateway.bodies();
+    arrived.sort();
+    sent.sort();
+    assert!(arrived == sent);
+    assert_eq!(relay.metric(r#"sotto_relay_pools_total{reason="full"}"#).await, 1);
+    assert_eq!(relay.metric(r#"sotto_relay_exchanges_total{outcome="answered"}"#).await, 5);
+    assert_eq!(relay.metric("sotto_relay_held_requests").await, 0);
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn a_pool_that_does_not_fill_leaves_after_its_wait() {
+    let gateway = Gateway::start().await;
+    let wait = Duration::from_millis(400);
+    let rule = PoolRule { min: 100, wait_ms: 400 };
+    let relay = Server::start(config(&gateway, rule)).await;
+    for round in 1..=2 {
+        let start = Instant::now();
+        let (one, other) = tokio::join!(relay.post(b"one"), relay.post(b"other"));
+        assert_eq!((one.status, other.status), (200, 200));
+        let recorded = gateway.recorded();
+        assert_eq!(recorded.len(), 2 * round);
+        for request in &recorded[2 * (round - 1)..] {
+            assert!(request.at - start >= wait, "{:?}", request.at - start);
+        }
+    }
+    relay.stop().await;
+}
+
+/// A size or a gateway of its own is no company.
+#[tokio::test]
+async fn sizes_and_gateways_have_pools_of_their_own() {
+    let gateway = Gateway::start().await;
+    let other = Gateway::start().await;
+    let mut settings = config(&gateway, pool_of(2));
+    let operator = "log.example".parse().unwrap();
+    settings.gateways.push(RelayGateway { operator, url: other.url(), pool: Some(pool_of(3)) });
+    let relay = Server::start(settings).await;
+    let mut small = relay.begin(&noise(1, 4096)).await;
+    let mut large = relay.begin(&noise(2, 4097)).await;
+    let mut elsewhere = relay.connect().await;
+    let bytes = String::from_utf8(crate::harness::request(b"x")).unwrap();
+    let bytes = bytes.replace("leader.example", "log.example");
+    tokio::io::AsyncWriteExt::write_all(&mut elsewhere, bytes.as_bytes()).await.unwrap();
+    relay.holds(3).await;
+    assert!(gateway.recorded().is_empty() && other.recorded().is_empty());
+    assert_eq!(relay.post(&noise(3, 1)).await.status, 200);
+    assert_eq!(answer(&mut small).await.status, 200);
+    relay.holds(2).await;
+    assert_eq!(relay.post(&noise(3, 16 * 1024)).await.status, 200);
+    assert_eq!(answer(&mut large).await.status, 200);
+    relay.holds(1).await;
+    assert!(other.recorded().is_empty());
+    relay.stop().await;
+}
+
+/// Who goes away does not take his request with him: the others would have less company than they
+/// were promised, and the gateway would see when he went.
+#[tokio::test]
+async fn a_device_that_goes_away_leaves_its_request() {
+    let gateway = Gateway::start().await;
+    let relay = Server::start(config(&gateway, pool_of(3))).await;
+    let (one, other) = (relay.begin(b"gone").await, relay.begin(b"gone too").await);
+    relay.holds(2).await;
+    drop((one, other));
+    assert_eq!(relay.post(b"here").await.status, 200);
+    gateway.has(3).await;
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn draining_sends_on_what_waits() {
+    let gateway = Gateway::start().await;
+    let mut relay = Server::start(config(&gateway, pool_of(100))).await;
+    let mut small = relay.begin(b"held").await;
+    let mut large = relay.begin(&noise(1, 200_000)).await;
+    // This one is still arriving when the end begins.
+    let mut slow = relay.connect().await;
+    let bytes = crate::harness::request(b"late");
+    tokio::io::AsyncWriteExt::write_all(&mut slow, &bytes[..bytes.len() - 1]).await.unwrap();
+    relay.holds(2).await;
+    assert!(gateway.recorded().is_empty());
+    relay.begin_stop();
+    eventually("the relay drains", || async {
+        relay.admin_get("/readyz").await.contains("draining")
+    })
+    .await;
+    tokio::io::AsyncWriteExt::write_all(&mut slow, &bytes[bytes.len() - 1..]).await.unwrap();
+    for stream in [&mut small, &mut large, &mut slow] {
+        assert_eq!(answer(stream).await.status, 200);
+    }
+    assert_eq!(gateway.recorded().len(), 3);
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn dropping_the_relay_ends_it_on_the_spot() {
+    let gateway = Gateway::start().await;
+    gateway.answer_with(crate::gateway::Reply::Stall(Vec::new()));
+    let relay = Relay::bind(config(&gateway, AT_ONCE)).await.unwrap();
+    let addr = relay.addr();
+    let running = tokio::spawn(relay.run(std::future::pending()));
+    let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+    let bytes = crate::harness::request(b"request");
+    tokio::io::AsyncWriteExt::write_all(&mut stream, &bytes).await.unwrap();
+    gateway.has(1).await;
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    assert!(crate::harness::rest(&mut stream).await.is_empty());
+}

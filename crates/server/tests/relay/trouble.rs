@@ -1,0 +1,128 @@
+//! Gateways that are away, slow or broken, and settings that cannot be.
+
+use std::time::Duration;
+
+use sotto_protocol::relay::PoolRule;
+use sotto_server::{BindError, Relay, RelayConfig};
+
+use crate::gateway::{Gateway, Reply};
+use crate::harness::{AT_ONCE, Server, answer, config, eventually, pool_of};
+
+#[tokio::test]
+async fn a_gateway_that_is_away_and_comes_back() {
+    let gateway = Gateway::start().await;
+    let relay = Server::start(config(&gateway, AT_ONCE)).await;
+    // A connection is kept, and found closed later.
+    assert_eq!(relay.post(b"request").await.status, 200);
+    let addr = gateway.stop().await;
+    for _ in 0..2 {
+        relay.post(b"request").await.is_problem(502);
+    }
+    let ready = relay.admin_get("/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    assert!(ready.contains("gateway_unreachable") && ready.contains("leader.example"), "{ready}");
+    let gateway = Gateway::listen(addr, None).await;
+    assert_eq!(relay.post(b"request").await.status, 200);
+    assert!(relay.admin_get("/readyz").await.contains("\"ready\""));
+    assert_eq!(gateway.recorded().len(), 1);
+    assert_eq!(relay.metric(r#"sotto_relay_exchanges_total{outcome="unreachable"}"#).await, 2);
+    relay.stop().await;
+}
+
+/// A request that may have arrived is not sent again.
+#[tokio::test]
+async fn a_gateway_that_does_not_answer() {
+    let gateway = Gateway::start().await;
+    let mut settings = config(&gateway, AT_ONCE);
+    settings.gateway_timeout = Duration::from_millis(400);
+    let relay = Server::start(settings).await;
+    gateway.answer_with(Reply::Stall(Vec::new()));
+    relay.post(b"1").await.is_problem(504);
+    gateway.answer_with(Reply::Close);
+    relay.post(b"2").await.is_problem(502);
+    gateway.answer_with(Reply::Bytes(b"HTTP/1.1 banana\r\n\r\n".to_vec()));
+    relay.post(b"3").await.is_problem(502);
+    gateway.answer_with(Reply::Bytes(b"HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n".to_vec()));
+    relay.post(b"4").await.is_problem(502);
+    // An answer that stops in the middle is seen to have stopped.
+    let begun = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nbegun";
+    gateway.answer_with(Reply::Stall(begun.to_vec()));
+    let mut stream = relay.begin(b"5").await;
+    let stopped = answer(&mut stream).await;
+    assert_eq!(stopped.field("content-length"), Some("10"), "{stopped:?}");
+    assert!(stopped.body.len() < 10, "{stopped:?}");
+    assert_eq!(gateway.bodies(), [b"1", b"2", b"3", b"4", b"5"]);
+    assert_eq!(relay.metric(r#"sotto_relay_exchanges_total{outcome="late"}"#).await, 1);
+    relay.stop().await;
+}
+
+/// Requests for one gateway that is stuck do not hold up those for another.
+#[tokio::test]
+async fn a_stuck_gateway_holds_up_no_other() {
+    let (stuck, other) = (Gateway::start().await, Gateway::start().await);
+    stuck.answer_with(Reply::Stall(Vec::new()));
+    let mut settings = config(&other, AT_ONCE);
+    let mut second = settings.gateways[0].clone();
+    (second.operator, second.url) = ("stuck.example".parse().unwrap(), stuck.url());
+    settings.gateways.push(second);
+    settings.http.drain_deadline = Duration::from_millis(200);
+    let relay = Server::start(settings).await;
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        let request = String::from_utf8(crate::harness::request(b"x")).unwrap();
+        let request = request.replace("leader.example", "stuck.example");
+        let mut stream = relay.connect().await;
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+        waiting.push(stream);
+    }
+    stuck.has(20).await;
+    assert_eq!(relay.post(b"request").await.status, 200);
+    // The drain has a deadline.
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn a_pool_of_trouble_is_answered_whole() {
+    let gateway = Gateway::start().await;
+    let relay = Server::start(config(&gateway, pool_of(3))).await;
+    gateway.stop().await;
+    let mut first = relay.begin(b"1").await;
+    let mut second = relay.begin(b"2").await;
+    relay.holds(2).await;
+    relay.post(b"3").await.is_problem(502);
+    answer(&mut first).await.is_problem(502);
+    answer(&mut second).await.is_problem(502);
+    eventually("nothing is held", || async {
+        relay.metric("sotto_relay_held_requests").await == 0
+    })
+    .await;
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be() {
+    let gateway = Gateway::start().await;
+    let refused = async |change: &dyn Fn(&mut RelayConfig), words: &str| {
+        let mut settings = config(&gateway, AT_ONCE);
+        change(&mut settings);
+        let error = Relay::bind(settings).await.unwrap_err();
+        assert!(matches!(error, BindError::Config(_)), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    refused(&|settings| settings.gateways.clear(), "at least one gateway").await;
+    let twice = |settings: &mut RelayConfig| settings.gateways.push(settings.gateways[0].clone());
+    refused(&twice, "leader.example: it is listed twice").await;
+    let plain = |settings: &mut RelayConfig| {
+        settings.gateways[0].url = "http://leader.example/gateway".into();
+    };
+    refused(&plain, "insecure_http").await;
+    let wait = |settings: &mut RelayConfig| {
+        settings.pool = PoolRule { min: 2, wait_ms: PoolRule::MAX_WAIT_MS + 1 };
+    };
+    refused(&wait, "wait longer").await;
+    let folder = |settings: &mut RelayConfig| settings.spool_dir = "/nowhere/at/all".into();
+    refused(&folder, "/nowhere/at/all").await;
+    let everywhere =
+        RelayConfig::new("0.0.0.0:0".parse().unwrap(), config(&gateway, AT_ONCE).gateways);
+    assert!(matches!(Relay::bind(everywhere).await, Err(BindError::PlainHttp { .. })));
+}

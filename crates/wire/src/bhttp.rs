@@ -1,0 +1,213 @@
+//! Binary HTTP messages (RFC 9292): what travels inside an encapsulated request or response.
+//!
+//! Messages of both framings are decoded, those of known length are encoded. Lengths, names, values and control data are
+//! checked as RFC 9292 and HTTP/2 demand, for a message that two parsers read in two ways could reach a resource that
+//! the first one would not have let through. What a request asks for is left to others.
+//!
+//! One message has many encodings (integers of several widths, two framings, sections left out, padding), so that the
+//! traits for canonical messages are not for these.
+
+mod decode;
+mod varint;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use varint::{opaque_len, put_opaque, put_varint, varint_len};
+
+/// The framing indicators of messages of known length.
+const KNOWN_REQUEST: u64 = 0;
+const KNOWN_RESPONSE: u64 = 1;
+
+/// One field of a header or trailer section.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The name, in lower case.
+    pub name: &'a str,
+    /// The value: no line breaks, no space at either end.
+    pub value: &'a [u8],
+}
+
+/// A request.
+///
+/// Encoding writes what the parts hold: parts that break the rules give bytes that [`Request::decode`] refuses.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The scheme of the URL.
+    pub scheme: &'a str,
+    /// The host and port of the URL; empty if a `host` field names them.
+    pub authority: &'a str,
+    /// The path and query of the URL.
+    pub path: &'a str,
+    /// The header fields.
+    pub fields: Vec<Field<'a>>,
+    /// The content.
+    pub content: Cow<'a, [u8]>,
+    /// The fields behind the content.
+    pub trailers: Vec<Field<'a>>,
+}
+
+/// A response. [`Request`] says what encoding does not check.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// What came before the response itself.
+    pub informational: Vec<Informational<'a>>,
+    /// The status code, from 200 to 599.
+    pub status: u16,
+    /// The header fields.
+    pub fields: Vec<Field<'a>>,
+    /// The content.
+    pub content: Cow<'a, [u8]>,
+    /// The fields behind the content.
+    pub trailers: Vec<Field<'a>>,
+}
+
+/// An informational response.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Informational<'a> {
+    /// The status code, from 100 to 199.
+    pub status: u16,
+    /// The header fields.
+    pub fields: Vec<Field<'a>>,
+}
+
+impl Request<'_> {
+    /// The value of the first field with this name, which is in lower case.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        first(&self.fields, name)
+    }
+
+    /// Appends the encoding, of known length and without padding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, KNOWN_REQUEST);
+        for part in self.control() {
+            put_opaque(out, part.as_bytes());
+        }
+        put_fields(out, &self.fields);
+        put_opaque(out, &self.content);
+        put_fields(out, &self.trailers);
+    }
+
+    /// The exact number of bytes that [`encode`](Self::encode) appends.
+    pub fn encoded_len(&self) -> usize {
+        let control: usize = self.control().iter().map(|part| opaque_len(part.len())).sum();
+        1 + control + rest_len(&self.fields, &self.content, &self.trailers)
+    }
+
+    /// The encoding with as many zeros behind it as make `len` bytes; nothing if it is longer than that.
+    pub fn to_padded(&self, len: usize) -> Option<Vec<u8>> {
+        padded(len, self.encoded_len(), |out| self.encode(out))
+    }
+
+    fn control(&self) -> [&str; 4] {
+        [self.method, self.scheme, self.authority, self.path]
+    }
+}
+
+impl Response<'_> {
+    /// The value of the first field with this name, which is in lower case.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        first(&self.fields, name)
+    }
+
+    /// Appends the encoding, of known length and without padding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, KNOWN_RESPONSE);
+        for informational in &self.informational {
+            put_varint(out, u64::from(informational.status));
+            put_fields(out, &informational.fields);
+        }
+        put_varint(out, u64::from(self.status));
+        put_fields(out, &self.fields);
+        put_opaque(out, &self.content);
+        put_fields(out, &self.trailers);
+    }
+
+    /// The exact number of bytes that [`encode`](Self::encode) appends.
+    pub fn encoded_len(&self) -> usize {
+        let informational: usize = self
+            .informational
+            .iter()
+            .map(|one| varint_len(u64::from(one.status)) + opaque_len(fields_len(&one.fields)))
+            .sum();
+        let status = varint_len(u64::from(self.status));
+        1 + informational + status + rest_len(&self.fields, &self.content, &self.trailers)
+    }
+
+    /// The encoding with as many zeros behind it as make `len` bytes; nothing if it is longer than that.
+    pub fn to_padded(&self, len: usize) -> Option<Vec<u8>> {
+        padded(len, self.encoded_len(), |out| self.encode(out))
+    }
+}
+
+fn first<'a>(fields: &[Field<'a>], name: &str) -> Option<&'a [u8]> {
+    fields.iter().find(|field| field.name == name).map(|field| field.value)
+}
+
+fn padded(len: usize, encoded_len: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Option<Vec<u8>> {
+    if encoded_len > len {
+        return None;
+    }
+    let mut out = Vec::with_capacity(len);
+    encode(&mut out);
+    out.resize(len, 0);
+    Some(out)
+}
+
+fn put_fields(out: &mut Vec<u8>, fields: &[Field<'_>]) {
+    put_varint(out, fields_len(fields) as u64);
+    for field in fields {
+        put_opaque(out, field.name.as_bytes());
+        put_opaque(out, field.value);
+    }
+}
+
+/// The length of a section without the length in front of it.
+fn fields_len(fields: &[Field<'_>]) -> usize {
+    fields.iter().map(|field| opaque_len(field.name.len()) + opaque_len(field.value.len())).sum()
+}
+
+fn rest_len(fields: &[Field<'_>], content: &[u8], trailers: &[Field<'_>]) -> usize {
+    opaque_len(fields_len(fields)) + opaque_len(content.len()) + opaque_len(fields_len(trailers))
+}
+
+/// Names only: a path, a value or the content may tell whom a request is about.
+impl fmt::Debug for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} bytes", self.name, self.value.len())
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("fields", &self.fields)
+            .field("content_len", &self.content.len())
+            .field("trailers", &self.trailers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Response<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("informational", &self.informational)
+            .field("status", &self.status)
+            .field("fields", &self.fields)
+            .field("content_len", &self.content.len())
+            .field("trailers", &self.trailers)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Informational<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Informational")
+            .field("status", &self.status)
+            .field("fields", &self.fields)
+            .finish()
+    }
+}

@@ -1,0 +1,138 @@
+//! Key configurations and lists of them (RFC 9458 §3).
+
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16};
+use crate::limits::MAX_OHTTP_SUITES;
+use crate::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
+
+/// A gateway's public key with the suites that go with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyConfig {
+    id: HpkeConfigId,
+    kem_id: HpkeKemId,
+    public_key: Vec<u8>,
+    suites: Vec<(HpkeKdfId, HpkeAeadId)>,
+}
+
+impl KeyConfig {
+    /// Checks that there is a suite, not too many, and that the public key is as long as its mechanism has them.
+    pub fn new(
+        id: HpkeConfigId,
+        kem_id: HpkeKemId,
+        public_key: Vec<u8>,
+        suites: Vec<(HpkeKdfId, HpkeAeadId)>,
+    ) -> Result<Self, BoundsError> {
+        if public_key_len(kem_id) != Some(public_key.len()) {
+            return Err(BoundsError::Length("public key"));
+        }
+        if suites.is_empty() || suites.len() > MAX_OHTTP_SUITES {
+            return Err(BoundsError::Length("symmetric algorithms"));
+        }
+        Ok(Self { id, kem_id, public_key, suites })
+    }
+
+    /// The name of the key.
+    pub fn id(&self) -> HpkeConfigId {
+        self.id
+    }
+
+    /// The key encapsulation mechanism.
+    pub fn kem_id(&self) -> HpkeKemId {
+        self.kem_id
+    }
+
+    /// The serialized public key.
+    pub fn public_key(&self) -> &[u8] {
+        &self.public_key
+    }
+
+    /// Pairs of a key derivation function and an authenticated cipher, most preferred first.
+    pub fn suites(&self) -> &[(HpkeKdfId, HpkeAeadId)] {
+        &self.suites
+    }
+
+    /// The key with one of its suites, if it has that one.
+    pub fn hpke_config(&self, kdf_id: HpkeKdfId, aead_id: HpkeAeadId) -> Option<HpkeConfig> {
+        self.suites.contains(&(kdf_id, aead_id)).then_some(())?;
+        HpkeConfig::new(self.id, self.kem_id, kdf_id, aead_id, self.public_key.clone()).ok()
+    }
+}
+
+impl TryFrom<&HpkeConfig> for KeyConfig {
+    type Error = BoundsError;
+
+    fn try_from(config: &HpkeConfig) -> Result<Self, BoundsError> {
+        let suites = vec![(config.kdf_id(), config.aead_id())];
+        Self::new(config.id(), config.kem_id(), config.public_key().to_vec(), suites)
+    }
+}
+
+impl Encode for KeyConfig {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.id.value());
+        out.extend_from_slice(&self.kem_id.value().to_be_bytes());
+        out.extend_from_slice(&self.public_key);
+        out.extend_from_slice(&(4 * self.suites.len() as u16).to_be_bytes());
+        for (kdf_id, aead_id) in &self.suites {
+            out.extend_from_slice(&kdf_id.value().to_be_bytes());
+            out.extend_from_slice(&aead_id.value().to_be_bytes());
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        5 + self.public_key.len() + 4 * self.suites.len()
+    }
+}
+
+impl Decode<'_> for KeyConfig {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let id = HpkeConfigId::new(reader.u8()?);
+        let kem_id = HpkeKemId::new(reader.u16()?);
+        let len = public_key_len(kem_id).ok_or(DecodeError::Malformed("KEM"))?;
+        let public_key = reader.bytes(len)?.to_vec();
+        let mut algorithms = Reader::new(reader.opaque_u16()?);
+        let mut suites = Vec::with_capacity(algorithms.remaining() / 4);
+        while !algorithms.is_empty() {
+            suites.push((HpkeKdfId::new(algorithms.u16()?), HpkeAeadId::new(algorithms.u16()?)));
+        }
+        Ok(Self::new(id, kem_id, public_key, suites)?)
+    }
+}
+
+/// The list of these keys, each with its one suite, in `application/ohttp-keys`.
+pub fn encode_key_list(configs: &[HpkeConfig]) -> Result<Vec<u8>, BoundsError> {
+    let mut out = Vec::new();
+    for config in configs {
+        put_opaque_u16(&mut out, &KeyConfig::try_from(config)?.to_bytes());
+    }
+    Ok(out)
+}
+
+/// The keys of a list, without those of a mechanism that is not known.
+///
+/// An error anywhere spoils the list: clients that made the best of it, each in its own way, could be told apart by it
+/// (RFC 9458 §3.2).
+pub fn decode_key_list(bytes: &[u8]) -> Result<Vec<KeyConfig>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mut configs = Vec::new();
+    while !reader.is_empty() {
+        let config = reader.opaque_u16()?;
+        let mut header = Reader::new(config);
+        header.u8()?;
+        if public_key_len(HpkeKemId::new(header.u16()?)).is_some() {
+            configs.push(KeyConfig::from_bytes(config)?);
+        }
+    }
+    Ok(configs)
+}
+
+/// `Npk` (RFC 9180 §7.1). The format does not say how long a key is, so that one of another mechanism cannot be read.
+fn public_key_len(kem_id: HpkeKemId) -> Option<usize> {
+    match kem_id.value() {
+        0x0010 => Some(65),
+        0x0011 => Some(97),
+        0x0012 => Some(133),
+        0x0020 => Some(32),
+        0x0021 => Some(56),
+        _ => None,
+    }
+}

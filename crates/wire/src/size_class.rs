@@ -1,0 +1,91 @@
+//! The sizes that a request to an oblivious gateway, and the answer to it, may have.
+//!
+//! A relay sees how long the bodies are that it forwards. With few sizes, the same for everybody, it learns little from
+//! them: one recipe has company from others, and a refusal looks like a success. The class follows from the length
+//! alone, never from a recipe, for its author would choose one that nobody else has.
+
+/// One of the sizes: 4 KiB times a power of four, up to 64 MiB.
+///
+/// ```
+/// use sotto_wire::size_class::SizeClass;
+///
+/// let class = SizeClass::holding(6_000).unwrap();
+/// assert_eq!(class.bytes(), 16 * 1024);
+/// assert_eq!(SizeClass::of_exact(16 * 1024), Some(class));
+/// assert_eq!(SizeClass::of_exact(6_000), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SizeClass(u8);
+
+/// The smallest size. A refusal, an answer to an upload and most files of a log fit.
+const SMALLEST: usize = 4 * 1024;
+
+impl SizeClass {
+    /// How many sizes there are.
+    pub const COUNT: u8 = 8;
+
+    /// The largest size of a request, 16 MiB: the largest upload fits. Answers may be larger, for a bundle of the
+    /// longest entries of a log is.
+    pub const MAX_REQUEST: Self = Self(6);
+
+    /// The largest size of an answer.
+    pub const MAX_RESPONSE: Self = Self(Self::COUNT - 1);
+
+    /// The smallest size that holds `len` bytes.
+    pub fn holding(len: usize) -> Option<Self> {
+        Self::all().find(|class| class.bytes() >= len)
+    }
+
+    /// The size of exactly `len` bytes.
+    pub fn of_exact(len: usize) -> Option<Self> {
+        Self::all().find(|class| class.bytes() == len)
+    }
+
+    /// The size in bytes.
+    pub fn bytes(self) -> usize {
+        SMALLEST << (2 * self.0)
+    }
+
+    /// Which size it is; the smallest is 0.
+    pub fn index(self) -> u8 {
+        self.0
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{MAX_ENTRY_BUNDLE_LEN, MAX_UPLOAD_REQUEST_LEN};
+
+    #[test]
+    fn the_sizes() {
+        let sizes: Vec<_> = SizeClass::all().map(SizeClass::bytes).collect();
+        let kib = [4, 16, 64, 256, 1024, 4096, 16_384, 65_536];
+        assert_eq!(sizes, kib.map(|size| size * 1024));
+        assert_eq!(SizeClass::MAX_REQUEST.bytes(), 16 * 1024 * 1024);
+    }
+
+    #[test]
+    fn the_smallest_that_fits() {
+        assert_eq!(SizeClass::holding(0), Some(SizeClass(0)));
+        for class in SizeClass::all() {
+            assert_eq!(SizeClass::holding(class.bytes()), Some(class));
+            assert_eq!(SizeClass::of_exact(class.bytes()), Some(class));
+            assert_eq!(SizeClass::of_exact(class.bytes() - 1), None);
+            let next = (class.index() + 1 < SizeClass::COUNT).then(|| SizeClass(class.0 + 1));
+            assert_eq!(SizeClass::holding(class.bytes() + 1), next);
+        }
+        assert_eq!(SizeClass::holding(usize::MAX), None);
+    }
+
+    #[test]
+    fn what_travels_fits() {
+        let head = 4 * 1024;
+        assert!(SizeClass::MAX_REQUEST.bytes() >= MAX_UPLOAD_REQUEST_LEN + head);
+        assert!(SizeClass::holding(MAX_ENTRY_BUNDLE_LEN + head).is_some());
+    }
+}

@@ -1,0 +1,90 @@
+//! A log, a witness, a relay or a gateway as a process of the binary.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{Process, free_port};
+use crate::world::PATIENCE;
+
+/// A log, a witness, a relay or a gateway: its configuration, and its process while it runs.
+#[derive(Debug)]
+pub struct Service {
+    /// How much it logs (`SOTTO_LOG`).
+    pub log_level: &'static str,
+    name: &'static str,
+    role: &'static str,
+    folder: PathBuf,
+    listen: SocketAddr,
+    process: Option<Process>,
+}
+
+impl Service {
+    /// One of this name and role. Its files lie in `folder`.
+    pub fn new(folder: &Path, name: &'static str, role: &'static str) -> Result<Self> {
+        let listen = (Ipv4Addr::LOCALHOST, free_port()?).into();
+        let folder = folder.to_path_buf();
+        Ok(Self { log_level: "info", name, role, folder, listen, process: None })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Result<&Process> {
+        self.process.as_ref().with_context(|| format!("{} does not run", self.name))
+    }
+
+    /// Where it is reached.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.listen)
+    }
+
+    /// Starts it and waits until it serves.
+    pub fn start(&mut self) -> Result<()> {
+        let place = |ending: &str| self.folder.join(format!("{}.{ending}", self.name));
+        let (config, ready, log) = (place("toml"), place("ready"), place("log"));
+        let _ = fs::remove_file(&ready);
+        let mut arguments = vec!["serve".into(), self.role.into()];
+        arguments.extend(["--config".into(), config.into_os_string()]);
+        arguments.extend(["--ready-file".into(), ready.clone().into_os_string()]);
+        let mut process = Process::start(arguments, &log, self.log_level)?;
+        let deadline = Instant::now() + PATIENCE;
+        while !ready.exists() {
+            if !process.is_running()? || Instant::now() > deadline {
+                bail!("{} did not start: {}", self.name, fs::read_to_string(&log)?);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.take().with_context(|| format!("{} does not run", self.name))?.kill()
+    }
+
+    /// Writes its configuration, for the next start.
+    pub fn write_config(&self, settings: &str) -> Result<()> {
+        let (name, listen) = (self.name, self.listen);
+        // A relay has no data.
+        let data_dir = match self.role {
+            "relay" => String::new(),
+            _ => format!("data_dir = \"{name}-data\"\n"),
+        };
+        let head = format!("listen = \"{listen}\"\n{data_dir}");
+        Ok(fs::write(self.folder.join(format!("{name}.toml")), head + settings)?)
+    }
+}

@@ -1,0 +1,74 @@
+//! A report waits while the key of the leader's gateway goes.
+
+use std::fs;
+use std::sync::Arc;
+
+use serde_json::json;
+use sotto_client::{Delivery, RetryPolicy};
+use sotto_tests::phone::{Phone, Source, now, trust};
+use sotto_wire::ohttp::KEY_PROBLEM;
+
+use super::{
+    ACCEPTED, Door, FIRST_KEY, add_gateway_key, key_file, problem, public_half,
+    publish_gateway_key, rotating_world, seal_upload, wait_for_key,
+};
+
+const NEXT_KEY: u8 = FIRST_KEY + 1;
+
+#[test]
+fn a_report_outlives_its_gateway_key() {
+    let world = rotating_world();
+    world.publish_recipe("commute", 2).unwrap();
+    let trust = trust(&world).unwrap();
+    let source = Arc::new(Source::new([127, 77, 1, 2].into()));
+    let mut phone = Phone::new(&world, &trust, Arc::<Source>::clone(&source), 1).unwrap();
+    phone.read_log().unwrap();
+    assert_eq!(phone.consider(10).unwrap().considered.len(), 1);
+    let pending = phone.pending();
+    assert_eq!(pending.len(), 1);
+
+    let expired = public_half(&world, &key_file(FIRST_KEY));
+    add_gateway_key(&world, NEXT_KEY);
+    wait_for_key(&world, NEXT_KEY, true);
+    fs::remove_file(world.path(&key_file(FIRST_KEY))).unwrap();
+    wait_for_key(&world, FIRST_KEY, false);
+
+    // What the gateway says, and the relay passes on.
+    for (seed, door) in Door::ALL.into_iter().enumerate() {
+        let (sealed, _) = seal_upload(&world, &pending[0], &expired, now(), seed as u64);
+        let answer = door.post(&world, &sealed);
+        assert_eq!((answer.status, problem(&answer).as_str()), (400, KEY_PROBLEM), "{door:?}");
+    }
+    // The device tries once, takes no for an answer, and keeps its report as it is.
+    let waiting = Delivery { waiting: 1, ..Delivery::default() };
+    let before = source.sent().len();
+    assert_eq!(phone.deliver(&RetryPolicy::default()).unwrap(), waiting);
+    assert_eq!(source.sent().len(), before + 1);
+    phone.read_log().unwrap();
+    assert!(phone.consider(50).unwrap().considered.is_empty());
+    assert_eq!(phone.deliver(&RetryPolicy::default()).unwrap(), waiting);
+    assert_eq!(phone.pending(), pending);
+    assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 0.0);
+
+    // Once the log names the new key, the same report goes that way.
+    publish_gateway_key(&world, NEXT_KEY);
+    phone.read_log().unwrap();
+    assert!(phone.consider(50).unwrap().considered.is_empty());
+    assert_eq!(phone.pending(), pending);
+    let accepted = Delivery { accepted: 1, ..Delivery::default() };
+    assert_eq!(phone.deliver(&RetryPolicy::never()).unwrap(), accepted);
+    assert!(phone.pending().is_empty());
+    assert_eq!(phone.deliver(&RetryPolicy::never()).unwrap(), Delivery::default());
+    assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 1.0);
+
+    // The bytes that waited are the bytes that arrived: once more, they are not counted again.
+    let next = public_half(&world, &key_file(NEXT_KEY));
+    let (sealed, awaited) = seal_upload(&world, &pending[0], &next, now(), 7);
+    let answer = Door::Relay.post(&world, &sealed);
+    assert_eq!(awaited.consume_response(&answer.body).unwrap().status, 200);
+    phone.replace();
+    phone.answer(20, &RetryPolicy::never()).unwrap();
+    let collected = world.collect("commute").unwrap();
+    assert_eq!(collected["report_count"], 2);
+    assert_eq!(collected["result"], json!([1, 1, 0]));
+}
