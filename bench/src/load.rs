@@ -3,7 +3,7 @@
 //! A thread keeps one request in flight on each of its connections and waits for the oldest: cheap
 //! enough to share the machine with what it measures.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use sotto_wire::MediaType;
 use crate::prepare::Prepared;
 
 /// Requests in flight of an upload.
-const UPLOAD_CONNECTIONS: usize = 128;
-const THREADS: u64 = 2;
+const UPLOAD_CONNECTIONS: u8 = 128;
+const THREADS: u8 = 2;
 /// When the server says that it has enough to do.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -27,7 +27,9 @@ pub(crate) struct Load<'a, F> {
     /// How many.
     pub(crate) count: u64,
     /// Requests in flight.
-    pub(crate) connections: usize,
+    pub(crate) connections: u8,
+    /// Where each connection comes from, by number.
+    pub(crate) source: fn(u8) -> Ipv4Addr,
     /// The bytes of every answer.
     pub(crate) answer_len: usize,
     /// Writes the body of a request, by number.
@@ -52,6 +54,7 @@ pub(crate) fn upload(address: SocketAddr, path: &str, reports: &Prepared) -> Res
         head: &head,
         count: reports.count(),
         connections: UPLOAD_CONNECTIONS,
+        source: |_| Ipv4Addr::LOCALHOST,
         answer_len: 0,
         body: |index, report: &mut Vec<u8>| reports.read(index, report),
     }
@@ -75,13 +78,15 @@ impl<F: Fn(u64, &mut Vec<u8>) -> Result<()> + Sync> Load<'_, F> {
     }
 
     /// One thread's share of the requests: every `THREADS`-th.
-    fn share(&self, number: u64) -> Result<Uploaded> {
+    fn share(&self, number: u8) -> Result<Uploaded> {
         let mut total = Uploaded::default();
-        let mut left = (number..self.count).step_by(THREADS as usize);
+        let mut left = (u64::from(number)..self.count).step_by(THREADS.into());
         let mut lanes = Vec::new();
-        for _ in 0..self.connections / THREADS as usize {
+        for connection in (number..self.connections).step_by(THREADS.into()) {
             let Some(index) = left.next() else { break };
-            let mut lane = Lane { connection: Connection::open(self.address)?, body: Vec::new() };
+            let source = (self.source)(connection).into();
+            let connection = Connection::open_from(source, self.address)?;
+            let mut lane = Lane { connection, body: Vec::new() };
             (self.body)(index, &mut lane.body)?;
             lane.send(self.head, &mut total)?;
             lanes.push(Some(lane));

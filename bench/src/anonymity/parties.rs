@@ -7,7 +7,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -113,8 +112,8 @@ async fn relay(gateway: SocketAddr) -> Result<()> {
     };
     let mut config = RelayConfig::new(any_port(), vec![gateway]);
     config.pool = POOL;
-    // Sources are counted, and the one that there is may send everything.
-    config.source_limit = Some(SourceRule { max: u32::MAX, window: Duration::from_secs(60) });
+    // Sources are counted, and each may send everything.
+    config.source_limit = Some(SourceRule { max: u32::MAX, ..SourceRule::default() });
     let relay = Relay::bind(config).await?;
     announce(relay.addr())?;
     Ok(relay.run(std::future::pending()).await?)

@@ -1,5 +1,7 @@
 //! The CPU time of a relay, beside a bare reverse proxy: same load, same gateway behind them, by turns.
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Context, Result};
 use sotto_tests::http::head;
 use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
@@ -9,7 +11,7 @@ use crate::load::Load;
 
 /// A request of 6 KB as it is, and as a device sends it: padded to its size class.
 const BODY_LENS: [usize; 2] = [6_000, 16 * 1024];
-const CONNECTIONS: usize = 32;
+const CONNECTIONS: u8 = 32;
 
 /// CPU microseconds per request, the least of the rounds.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,8 @@ fn load(party: &Party, body: &[u8], count: u64) -> Result<f64> {
         head: &head,
         count,
         connections: CONNECTIONS,
+        // Pools count sources.
+        source: |connection| Ipv4Addr::new(127, 0, 1, connection),
         answer_len: ANSWER_LEN,
         body: |_, bytes: &mut Vec<u8>| {
             bytes.clear();

@@ -161,7 +161,7 @@ impl DemoArgs {
         section(output, "Not private yet", story.caveats.iter().map(|line| (*line).to_owned()))?;
         let next = [
             format!("sotto demo --devices 20000 --seed {}", plan.seed),
-            format!("sotto demo --seed {} --json", plan.seed),
+            format!("sotto demo --devices {} --seed {} --json", plan.held.len(), plan.seed),
             format!(
                 "sotto demo --exact --seed {}   the same without sampling and noise",
                 plan.seed

@@ -67,8 +67,10 @@ fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json && error.use_stderr() {
         let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Output::new(true).failure(&anyhow::anyhow!("{message}"));
+        // What is wrong ends at the first empty line; how the command is used follows.
+        let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+        let message = lines.collect::<Vec<_>>().join(" ");
+        Output::new(true).failure(&anyhow::anyhow!("{}", message.trim_start_matches("error: ")));
     } else {
         // Nothing is left to tell if the terminal is gone.
         let _ = error.print();

@@ -42,7 +42,7 @@ use crate::private_file;
     after_help = "SIGTERM and SIGINT end it: requests in flight are finished first; a second signal \
     ends it at once, which loses nothing that was acknowledged.\n\nEnvironment: SOTTO_LISTEN, \
     SOTTO_ADMIN_LISTEN and SOTTO_DATA_DIR override the configuration; SOTTO_LOG sets the log level \
-    (error, warn, info, debug).\n\nA configuration to start from: sotto serve leader --print-config"
+    (error, warn, info, debug).\n\nA configuration to start from: sotto serve ROLE --print-config"
 )]
 pub(crate) struct ServeArgs {
     /// Which server.
@@ -304,7 +304,9 @@ fn explain<T>(error: BindError) -> Result<T> {
         BindError::Task(TaskRefused::HelperUrl { .. }) => {
             Some("use https, or start with --insecure-http")
         }
-        BindError::Listen { .. } => Some("is something else listening there? change `listen`"),
+        BindError::Listen { .. } => {
+            Some("is something else listening there? change `listen` or `admin_listen`")
+        }
         BindError::ForgetServed(_) => Some("take it out of `tasks` or out of `forget_tasks`"),
         BindError::MissingKeys(_) => Some("list the old key files under `hpke_keys` again"),
         _ => None,

@@ -30,8 +30,8 @@ impl Fetch for HttpLog {
             response_limit: limit,
         };
         let response = self.transport.send(&request);
-        let response =
-            response.map_err(|error| FetchError::new(format!("{}: {error}", self.base)))?;
+        let response = response
+            .map_err(|error| FetchError::new(format!("the log at {}: {error}", self.base)))?;
         match response.status {
             200 => Ok(Some(response.body)),
             404 | 410 => Ok(None),

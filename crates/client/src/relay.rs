@@ -1,8 +1,9 @@
 //! The transport that hides where a request comes from: sealed to a gateway, carried by a relay (RFC 9458).
 //!
-//! The relay learns the device's address, the gateway and a size class; the gateway learns the request. Each exchange goes
+//! The relay learns the device's address, the gateway and a size class; the gateway learns the request. Each attempt goes
 //! through a relay drawn anew and is sealed with a fresh key, a repeated one too, so nothing links two of them.
-//! What the relay or the gateway says in clear is not authenticated: it can fail an exchange, and nothing else.
+//! What the relay or the gateway says in clear is not authenticated: it can fail an attempt, and nothing else. A relay that
+//! fails is passed over for another one, and a key that is refused for the next one, if there is any.
 //!
 //! Which gateway key is to be believed is decided in `sotto_protocol::device`; sealing and padding are
 //! `sotto_protocol::oblivious`'s.
@@ -39,39 +40,86 @@ pub struct RelayTransport {
     inner: Arc<dyn Transport>,
     relays: Vec<String>,
     gateway: KeyName,
-    key: RwLock<HpkeConfig>,
+    /// The first one counts.
+    keys: RwLock<Vec<HpkeConfig>>,
     clock: Clock,
     random: Random,
 }
 
 impl RelayTransport {
-    /// Reaches the gateway of the operator `gateway`, which holds `key`, through one of `relays`, which `inner` reaches.
+    /// Reaches the gateway of the operator `gateway`, which holds one of `keys`, the first one most likely, through one of
+    /// `relays`, which `inner` reaches.
     pub fn new(
         inner: Arc<dyn Transport>,
         relays: Vec<String>,
         gateway: KeyName,
-        key: HpkeConfig,
+        keys: Vec<HpkeConfig>,
         clock: Clock,
         random: Random,
     ) -> Self {
-        Self { inner, relays, gateway, key: RwLock::new(key), clock, random }
+        Self { inner, relays, gateway, keys: RwLock::new(keys), clock, random }
     }
 
-    /// Seals to this key from now on.
-    pub fn use_key(&self, key: HpkeConfig) {
-        *self.key.write().unwrap_or_else(PoisonError::into_inner) = key;
+    /// Seals to the first of these keys from now on, and to the next if one is refused.
+    pub fn use_keys(&self, keys: Vec<HpkeConfig>) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// One of the relays. None is preferred, so none sees more of a device than the others.
-    fn relay(&self, rng: &mut dyn CryptoRng) -> Result<&str, TransportError> {
-        let index = uniform_below(self.relays.len() as u64, rng);
-        let relay = usize::try_from(index).ok().and_then(|index| self.relays.get(index));
-        relay.map(String::as_str).ok_or(TransportError::NoRelay)
+    fn key(&self) -> Option<HpkeConfig> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).first().cloned()
+    }
+
+    /// Gives up a key that the gateway does not have. Whether there is another.
+    fn refused(&self, key: &HpkeConfig) -> bool {
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() > 1 {
+            keys.retain(|other| other != key);
+        }
+        keys.first().is_some_and(|first| first != key)
+    }
+
+    /// The relays in a random order. None is preferred, so none sees more of a device than the others.
+    fn shuffled(&self, rng: &mut dyn CryptoRng) -> Vec<&str> {
+        let mut left: Vec<&str> = self.relays.iter().map(String::as_str).collect();
+        let mut order = Vec::with_capacity(left.len());
+        while !left.is_empty() {
+            // Below the length, which came from a `usize`.
+            order.push(left.swap_remove(uniform_below(left.len() as u64, rng) as usize));
+        }
+        order
+    }
+
+    /// One attempt with this key, through the first relay that does its part.
+    fn attempt(
+        &self,
+        request: &HttpRequest<'_>,
+        key: &HpkeConfig,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<HttpResponse, TransportError> {
+        let mut failed = TransportError::NoRelay;
+        for relay in self.shuffled(rng) {
+            let (body, awaited) = self.seal(request, key, rng)?;
+            let outer = HttpRequest {
+                method: Method::Post,
+                url: relay_url(relay, &self.gateway),
+                headers: vec![("content-type", Zeroizing::new(REQUEST_MEDIA_TYPE.to_owned()))],
+                body: &body,
+                response_limit: sealed_limit(request.response_limit),
+            };
+            let error = match self.inner.send(&outer).and_then(|answer| open(&answer, awaited)) {
+                Ok(answer) => return finish(answer, request.response_limit),
+                Err(TransportError::GatewayKey) => return Err(TransportError::GatewayKey),
+                Err(error) => error,
+            };
+            failed = TransportError::AtRelay { relay: relay.to_owned(), error: Box::new(error) };
+        }
+        Err(failed)
     }
 
     fn seal(
         &self,
         request: &HttpRequest<'_>,
+        key: &HpkeConfig,
         rng: &mut dyn CryptoRng,
     ) -> Result<(Vec<u8>, Awaited), TransportError> {
         let fields: Vec<(&str, &str)> =
@@ -82,8 +130,7 @@ impl RelayTransport {
             fields: &fields,
             content: request.body,
         };
-        let key = self.key.read().unwrap_or_else(PoisonError::into_inner).clone();
-        produce_request(&inner, &key, (self.clock)(), rng).map_err(|error| match error {
+        produce_request(&inner, key, (self.clock)(), rng).map_err(|error| match error {
             ObliviousError::InvalidUrl => TransportError::InvalidUrl,
             other => TransportError::InvalidRequest(other.to_string()),
         })
@@ -93,25 +140,13 @@ impl RelayTransport {
 impl Transport for RelayTransport {
     fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
         let mut rng = (self.random)();
-        let url = relay_url(self.relay(&mut *rng)?, &self.gateway);
-        let (body, awaited) = self.seal(request, &mut *rng)?;
-        let outer = HttpRequest {
-            method: Method::Post,
-            url,
-            headers: vec![("content-type", Zeroizing::new(REQUEST_MEDIA_TYPE.to_owned()))],
-            body: &body,
-            response_limit: sealed_limit(request.response_limit),
-        };
-        let answer = open(&self.inner.send(&outer)?, awaited)?;
-        if answer.content.len() > request.response_limit {
-            return Err(TransportError::ResponseTooLong);
+        loop {
+            let key = self.key().ok_or(TransportError::GatewayKey)?;
+            match self.attempt(request, &key, &mut *rng) {
+                Err(TransportError::GatewayKey) if self.refused(&key) => {}
+                outcome => return outcome,
+            }
         }
-        let InnerResponse { status, fields: headers, content: body } = answer;
-        let response = HttpResponse { status, headers, body };
-        if status == 400 && is_problem(&response, DATE_PROBLEM) {
-            return Err(TransportError::Clock);
-        }
-        Ok(response)
     }
 }
 
@@ -126,6 +161,19 @@ impl fmt::Debug for RelayTransport {
 fn sealed_limit(limit: usize) -> usize {
     let length = limit.saturating_add(MAX_RESPONSE_HEAD + RESPONSE_OVERHEAD);
     SizeClass::holding(length).unwrap_or(SizeClass::MAX_RESPONSE).bytes()
+}
+
+/// The answer as its caller gets it.
+fn finish(answer: InnerResponse, limit: usize) -> Result<HttpResponse, TransportError> {
+    if answer.content.len() > limit {
+        return Err(TransportError::ResponseTooLong);
+    }
+    let InnerResponse { status, fields: headers, content: body } = answer;
+    let response = HttpResponse { status, headers, body };
+    if status == 400 && is_problem(&response, DATE_PROBLEM) {
+        return Err(TransportError::Clock);
+    }
+    Ok(response)
 }
 
 /// The answer within what the relay brought.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use sotto_protocol::device::{DeviceState, leader_gateway_key, log_gateway_key};
+use sotto_protocol::device::{DeviceState, leader_gateway_key, log_gateway_keys};
 use sotto_protocol::log::{Fetch, Watch};
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
@@ -52,12 +52,12 @@ impl Routes {
             return Ok(LogRoute { transport: Arc::clone(&self.inner), relay: None, clock });
         }
         let gateway = trust.log_gateway().ok_or(RouteError::NoLogGateway)?;
-        let key = log_gateway_key(state, trust, clock()).ok_or(RouteError::NoLogGateway)?;
+        let keys = log_gateway_keys(state, trust, clock());
         let relay = Arc::new(RelayTransport::new(
             Arc::clone(&self.inner),
             trust.log_relays().map(str::to_owned).collect(),
             gateway.operator().clone(),
-            key.clone(),
+            keys,
             Arc::clone(&self.clock),
             Arc::clone(&self.random),
         ));
@@ -93,7 +93,7 @@ impl Routes {
             Arc::clone(&self.inner),
             trust.relays_for(recipe).map(str::to_owned).collect(),
             recipe.parties.leader.operator.clone(),
-            key.clone(),
+            vec![key.clone()],
             Arc::clone(&self.clock),
             Arc::clone(&self.random),
         )))
@@ -106,13 +106,11 @@ impl LogRoute {
         Arc::clone(&self.transport)
     }
 
-    /// Takes the key that the device would begin with now. To be called before the log is read: a pass may have found a newer
+    /// Takes the keys that the device would begin with now. To be called before the log is read: a pass may have found a newer
     /// one, and one may be over.
     pub fn renew(&self, state: &DeviceState, trust: &Trust) {
-        if let Some(relay) = &self.relay
-            && let Some(key) = log_gateway_key(state, trust, (self.clock)())
-        {
-            relay.use_key(key.clone());
+        if let Some(relay) = &self.relay {
+            relay.use_keys(log_gateway_keys(state, trust, (self.clock)()));
         }
     }
 }

@@ -90,7 +90,7 @@ impl HttpResponse {
     }
 }
 
-/// Why there is no answer. Holds no address and no credential.
+/// Why there is no answer. Holds no credential, and no address but that of a relay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
@@ -125,7 +125,7 @@ pub enum TransportError {
     #[error("there is no relay for this request")]
     NoRelay,
     /// The relay, or the gateway behind it, refused in clear: the request was not opened.
-    #[error("the relay answers with HTTP status {status}")]
+    #[error("{}", refusal_words(*status))]
     Relay {
         /// The status.
         status: u16,
@@ -137,11 +137,32 @@ pub enum TransportError {
     GatewayKey,
     /// The gateway finds the request's date too far from its own. What it takes for the time is not told: it would be a way
     /// to tell devices apart.
-    #[error("the gateway's clock and this device's differ by too much")]
+    #[error(
+        "the gateway's clock and this device's differ by more than minutes: set this device's clock"
+    )]
     Clock,
     /// What the relay brought is no answer to this request.
-    #[error("the relay's answer cannot be used: {0}")]
+    #[error("the answer cannot be used: {0}")]
     BadAnswer(String),
+    /// Every relay failed. This is how the last one did.
+    #[error("relay {relay}: {error}")]
+    AtRelay {
+        /// The relay, as the trust file names it.
+        relay: String,
+        /// What went wrong there.
+        error: Box<TransportError>,
+    },
+}
+
+/// What a status of a relay means to who sent the request.
+fn refusal_words(status: u16) -> String {
+    let why = match status {
+        404 => "it does not serve this operator's gateway, or the gateway is not where it thinks",
+        429 => "too many requests: try later",
+        502..=504 => "it does not reach the gateway: try later",
+        _ => "the request was not passed on",
+    };
+    format!("HTTP status {status}: {why}")
 }
 
 impl TransportError {
@@ -150,6 +171,7 @@ impl TransportError {
         match self {
             Self::Timeout | Self::Unreachable(_) => true,
             Self::Relay { status, .. } => is_transient(*status),
+            Self::AtRelay { error, .. } => error.is_transient(),
             _ => false,
         }
     }
@@ -158,6 +180,7 @@ impl TransportError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Relay { retry_after, .. } => *retry_after,
+            Self::AtRelay { error, .. } => error.retry_after(),
             _ => None,
         }
     }

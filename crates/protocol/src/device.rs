@@ -30,7 +30,7 @@ pub(crate) use self::consider::check_fresh;
 pub use self::consider::{Consideration, Host, Ticket, advance, consider, toss};
 pub(crate) use self::evidence::ProvedKeySet;
 pub use self::evidence::{Admitted, Evidence, Offer, View};
-pub use self::gateway::{leader_gateway_key, log_gateway_key};
+pub use self::gateway::{leader_gateway_key, log_gateway_keys};
 pub use self::library::Library;
 pub use self::pass::{Pass, PassError, pass};
 pub use self::state::{

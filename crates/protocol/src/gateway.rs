@@ -1,12 +1,13 @@
 //! The gateway's half of oblivious HTTP (RFC 9458): opens requests, refuses old and repeated ones, seals
 //! answers.
 //!
-//! [`consume_request`] opens a body, [`Opened::admit`] judges what was in it, and [`Opened::respond`] seals
-//! the answer. What fails before a request is open is an [`OuterRefusal`], answered in clear, for want of a
-//! key to seal it with. What fails later is an [`InnerRefusal`] and goes back sealed and padded: the relay
-//! cannot tell it from a success.
+//! [`consume_request`] opens a body, [`Opened::decode`] reads what was in it, [`ReplayWindow::admit`] takes
+//! it once, and [`Responder::respond`] seals the answer. What fails before a request is open is an
+//! [`OuterRefusal`], answered in clear, for want of a key to seal it with. What fails later is an
+//! [`InnerRefusal`] and goes back sealed and padded: the relay cannot tell it from a success.
 //!
-//! The targets behind the gateway, their names and the limits on bodies are left to the host.
+//! The targets behind the gateway, their names and the limits on bodies are left to the host. It should
+//! refuse what it cannot deliver before the window remembers it.
 
 mod refusal;
 mod replay;
@@ -22,7 +23,7 @@ use sotto_wire::ohttp::{EncapsulatedRequest, RESPONSE_OVERHEAD, encode_key_list}
 use sotto_wire::size_class::SizeClass;
 use zeroize::Zeroizing;
 
-use crate::{Fault, HpkeKeyring, Moment};
+use crate::{Fault, HpkeKeyring};
 
 pub use refusal::{InnerRefusal, OuterRefusal};
 pub use replay::ReplayWindow;
@@ -78,39 +79,15 @@ pub fn consume_request(keys: &GatewayKeyring, body: &[u8]) -> Result<Opened, Out
 }
 
 impl Opened {
-    /// The request, if it is one, is of now and was not seen before.
-    pub fn admit(
-        &self,
-        window: &mut ReplayWindow,
-        now: Moment,
-    ) -> Result<Request<'_>, InnerRefusal> {
-        let request = self.decode()?;
-        window.admit(self, &request, now)?;
-        Ok(request)
-    }
-
-    /// The first half of [`Self::admit`], for hosts that share the window: [`ReplayWindow::admit`] is the other.
+    /// The request, if it is one.
     pub fn decode(&self) -> Result<Request<'_>, InnerRefusal> {
         Request::decode(&self.message).map_err(|_| InnerRefusal::Malformed)
     }
 
-    /// Seals the answer, as long as its size class.
-    pub fn respond(
-        self,
-        response: &Response<'_>,
-        rng: &mut dyn CryptoRng,
-    ) -> Result<Vec<u8>, Fault> {
-        self.responder.respond(response, rng)
-    }
-
-    /// The request's bytes and what answers it, for hosts that drop the one before they have the other.
+    /// The request's bytes, padding included, and what answers it: the host can drop the one before it has
+    /// the other.
     pub fn into_parts(self) -> (Zeroizing<Vec<u8>>, Responder) {
         (self.message, self.responder)
-    }
-
-    /// How many bytes the opened request has, padding included.
-    pub fn message_len(&self) -> usize {
-        self.message.len()
     }
 }
 

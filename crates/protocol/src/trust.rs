@@ -178,10 +178,11 @@ impl Trust {
             return refuse("leader and helper are one operator".to_owned());
         }
         if !self.insecure_direct && self.relays_for(recipe).next().is_none() {
-            return refuse(
-                "every pinned relay is run by the operator of the leader or of the helper"
-                    .to_owned(),
-            );
+            let reason = match self.relays.is_empty() {
+                true => "no relay is pinned",
+                false => "every pinned relay is run by the operator of the leader or of the helper",
+            };
+            return refuse(reason.to_owned());
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! What a failure looks like to the peer is in [`crate::problem`].
 
-use std::sync::Arc;
+mod budget;
+
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
@@ -14,13 +15,10 @@ use http_body_util::BodyExt;
 use sotto_protocol::Abort;
 use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
 use sotto_wire::{MediaType, ProblemType, TaskId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+pub(crate) use self::budget::{Budget, Share};
 use crate::problem::Failure;
-
-/// The unit in which the memory budget is counted.
-const BUDGET_UNIT: usize = 1024;
 
 /// After [`RATE_GRACE`], a body must have arrived at so many bytes per second on average.
 const MIN_RATE: u64 = 1024;
@@ -49,9 +47,20 @@ impl ReadBody {
         &self.bytes
     }
 
+    /// The bytes, counted until the last piece of them is dropped.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+
     /// Bytes of our own that are too few to count.
     pub(crate) fn uncounted(bytes: Bytes) -> Self {
         Self { bytes, _share: Share::default() }
+    }
+}
+
+impl AsRef<[u8]> for ReadBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -168,48 +177,6 @@ impl BodyReader {
     }
 }
 
-/// Bytes that requests share.
-#[derive(Debug)]
-pub(crate) struct Budget(Arc<Semaphore>);
-
-impl Budget {
-    pub(crate) fn new(bytes: u64) -> Self {
-        let units = usize::try_from(bytes / BUDGET_UNIT as u64).unwrap_or(usize::MAX);
-        Self(Arc::new(Semaphore::new(units.clamp(1, Semaphore::MAX_PERMITS))))
-    }
-}
-
-/// A share of a budget, until it is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Share(Option<OwnedSemaphorePermit>);
-
-impl Share {
-    /// Makes it cover so many bytes.
-    pub(crate) fn grow(&mut self, budget: &Budget, bytes: usize) -> Result<(), Failure> {
-        let held = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = bytes.div_ceil(BUDGET_UNIT).saturating_sub(held);
-        if more == 0 {
-            return Ok(());
-        }
-        let more = u32::try_from(more).map_err(|_| Failure::OutOfMemory)?;
-        let more = Arc::clone(&budget.0).try_acquire_many_owned(more);
-        let more = more.map_err(|_| Failure::OutOfMemory)?;
-        match &mut self.0 {
-            Some(held) => held.merge(more),
-            none => *none = Some(more),
-        }
-        Ok(())
-    }
-
-    /// Gives back what it covers beyond so many bytes.
-    pub(crate) fn shrink(&mut self, bytes: usize) {
-        if let Some(held) = &mut self.0 {
-            let surplus = held.num_permits().saturating_sub(bytes.div_ceil(BUDGET_UNIT));
-            drop(held.split(surplus));
-        }
-    }
-}
-
 /// Lets a request pass whose `Content-Type` names the message that the resource takes.
 pub(crate) fn expect_media_type(headers: &HeaderMap, expected: MediaType) -> Result<(), Failure> {
     let named = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -220,12 +187,17 @@ pub(crate) fn expect_media_type(headers: &HeaderMap, expected: MediaType) -> Res
 
 /// Lets a request pass whose `Content-Type` says that it is for a gateway (RFC 9458 §4.3).
 pub(crate) fn expect_encapsulated(headers: &HeaderMap) -> Result<(), Failure> {
-    let named = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    let essence = named.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    match essence.eq_ignore_ascii_case(REQUEST_MEDIA_TYPE.as_bytes()) {
+    match is_of_type(headers, REQUEST_MEDIA_TYPE) {
         true => Ok(()),
         false => Err(Failure::UnexpectedMediaType(REQUEST_MEDIA_TYPE)),
     }
+}
+
+/// Whether `Content-Type` names this media type, with whatever parameters.
+pub(crate) fn is_of_type(headers: &HeaderMap, media_type: &str) -> bool {
+    let named = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let essence = named.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    essence.eq_ignore_ascii_case(media_type.as_bytes())
 }
 
 /// The task id of a URL.
@@ -275,10 +247,12 @@ pub(crate) fn at(mut response: Response, location: &str) -> Response {
 mod tests {
     use std::convert::Infallible;
     use std::pin::Pin;
+    use std::sync::Arc;
     use std::task::{Context, Poll};
 
     use hyper::body::Frame;
 
+    use super::budget::UNIT;
     use super::*;
 
     fn reader(budget: usize) -> BodyReader {
@@ -317,7 +291,7 @@ mod tests {
 
     #[tokio::test]
     async fn small_bodies_count_as_well() {
-        let reader = reader(2 * BUDGET_UNIT);
+        let reader = reader(2 * UNIT);
         let small = || Body::from(vec![0; 100]);
         let _one = reader.read(small(), 1 << 20).await.unwrap();
         let two = reader.read(small(), 1 << 20).await.unwrap();
@@ -331,7 +305,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_takes_budget_only_as_it_arrives() {
-        let reader = Arc::new(BodyReader::new(4 * BUDGET_UNIT, Duration::from_secs(30)));
+        let reader = Arc::new(BodyReader::new(4 * UNIT, Duration::from_secs(30)));
         let announced = 1 << 20;
         let slow = tokio::spawn({
             let reader = Arc::clone(&reader);
@@ -339,7 +313,7 @@ mod tests {
             async move { reader.read(body, announced).await }
         });
         tokio::task::yield_now().await;
-        assert!(reader.read(Body::from(vec![0; 2 * BUDGET_UNIT]), 1 << 20).await.is_ok());
+        assert!(reader.read(Body::from(vec![0; 2 * UNIT]), 1 << 20).await.is_ok());
         slow.abort();
     }
 

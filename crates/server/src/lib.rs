@@ -23,6 +23,7 @@ mod listener;
 mod log;
 mod metrics;
 mod outbound;
+mod pace;
 mod peer;
 mod pool;
 mod problem;

@@ -4,6 +4,7 @@
 //! connections are bounded: a peer that dawdles costs a place for a while, never memory or a thread.
 //! HTTP/1.1 only: one request at a time on a connection, so that bounding connections bounds requests.
 
+mod gate;
 mod stall;
 
 use std::io;
@@ -27,6 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+pub(crate) use self::gate::SourceGate;
 use self::stall::StallGuard;
 use crate::config::{ConnectionLimits, TlsConfig};
 use crate::error::BindError;
@@ -44,11 +46,11 @@ pub(crate) struct Listener {
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
     limits: ConnectionLimits,
-    tells_peers: bool,
+    gate: Option<Arc<SourceGate>>,
 }
 
-/// Where a request comes from. It is shown to the relay's handlers alone, which need it to limit
-/// sources, and cannot be printed.
+/// Where a request comes from. It is shown to the handlers of a relay that limits sources, to nobody
+/// else, and cannot be printed.
 #[derive(Clone, Copy)]
 pub(crate) struct PeerIp(pub(crate) IpAddr);
 
@@ -67,7 +69,7 @@ impl Listener {
         let listen = |source| BindError::Listen { address, source };
         let tcp = TcpListener::bind(address).await.map_err(listen)?;
         let address = tcp.local_addr().map_err(listen)?;
-        Ok(Self { tcp, address, tls, limits, tells_peers: false })
+        Ok(Self { tcp, address, tls, limits, gate: None })
     }
 
     /// Where it listens, with the port that the operating system chose for port 0.
@@ -75,9 +77,10 @@ impl Listener {
         self.address
     }
 
-    /// Gives each request a [`PeerIp`]. Without this, handlers have no way to learn it.
-    pub(crate) fn tell_peers(&mut self) {
-        self.tells_peers = true;
+    /// Limits the connections of each source, and gives each request a [`PeerIp`]. Without this, handlers
+    /// have no way to learn it.
+    pub(crate) fn limit_sources(&mut self, gate: SourceGate) {
+        self.gate = Some(Arc::new(gate));
     }
 
     /// Serves until the shutdown begins, then finishes the requests in flight within `drain`.
@@ -101,11 +104,18 @@ impl Listener {
                     continue;
                 }
             };
-            let peer = self.tells_peers.then_some(peer);
+            let (peer, entry) = match &self.gate {
+                None => (None, None),
+                Some(gate) => match gate.enter(peer) {
+                    // Closed at once: in a queue, it would stand in the way of others.
+                    None => continue,
+                    entered => (Some(peer), entered),
+                },
+            };
             let (connection, watcher) = (Arc::clone(&connection), graceful.watcher());
             connections.spawn(async move {
                 connection.serve(stream, peer, watcher).await;
-                drop(place);
+                drop((entry, place));
             });
         }
         drop(self.tcp);

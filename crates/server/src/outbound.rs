@@ -68,25 +68,28 @@ where
 
 /// Where requests go. Plain HTTP away from loopback needs `insecure_http`.
 pub(crate) fn target(url: &str, insecure_http: bool) -> Result<Uri, &'static str> {
-    let parsed = Url::parse(url).map_err(|_| "its URL does not parse")?;
+    let parsed =
+        Url::parse(url).map_err(|_| "its URL does not parse: write it like https://host/path")?;
     if !matches!(parsed.scheme(), "http" | "https") {
-        return Err("its URL is not one of HTTP");
+        return Err("its URL does not begin with https://");
     }
     let has_more = parsed.query().is_some() || parsed.fragment().is_some();
     if has_more || !parsed.username().is_empty() || parsed.password().is_some() {
         return Err("its URL has a query, a fragment or credentials");
     }
     if is_exposed(&parsed) && !insecure_http {
-        return Err("its URL is plain HTTP away from loopback, which needs insecure_http");
+        return Err(
+            "its URL is plain http to another machine: use https, or start with --insecure-http",
+        );
     }
-    parsed.as_str().parse().map_err(|_| "its URL does not parse")
+    parsed.as_str().parse().map_err(|_| "its URL does not parse: write it like https://host/path")
 }
 
 fn roots(certificates: Option<&[u8]>) -> Result<RootCertStore, Fault> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(native.certs);
-    let system_has_none = roots.is_empty();
+    let system = roots.len();
     for certificate in CertificateDer::pem_slice_iter(certificates.unwrap_or_default()) {
         let unusable = |_| Fault("the peers' certificates are not PEM certificates".into());
         let certificate = certificate.map_err(unusable)?;
@@ -94,7 +97,12 @@ fn roots(certificates: Option<&[u8]>) -> Result<RootCertStore, Fault> {
             .add(certificate)
             .map_err(|_| Fault("a peer's certificate cannot be used as a root".into()))?;
     }
-    if system_has_none && certificates.is_none() {
+    if certificates.is_some() && roots.len() == system {
+        return Err(Fault(
+            "there is no PEM certificate among those that may vouch for peers".into(),
+        ));
+    }
+    if roots.is_empty() {
         tracing::warn!("the operating system has no root certificates: no HTTPS to peers");
     }
     Ok(roots)

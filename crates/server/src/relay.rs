@@ -1,9 +1,10 @@
 //! The relay (RFC 9458 §6.2): passes encapsulated requests on to gateways, and tells nobody whose they are.
 //!
 //! A device posts to `<base>/<operator of the gateway>`. The request is read to its end ([`held`]), waits
-//! in a pool for others of its size ([`pools`]) and is sent on ([`forward`]). Only gateways that the operator
-//! of the relay lists can be named, so no recipe can direct traffic anywhere else. An address is seen by
-//! [`sources`] alone; none is written down, counted by or told to anybody.
+//! in a pool for others of its size ([`pools`]) and is sent on ([`forward`]). The answer is read to its end as
+//! well before the device gets it. Only gateways that the operator of the relay lists can be named, so no
+//! recipe can direct traffic anywhere else. An address is seen by the listener and by [`sources`] alone; none
+//! is written down, counted by or told to anybody.
 
 mod clock;
 mod config;
@@ -20,10 +21,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
 use axum::response::Response;
 use axum::routing::post;
 use sotto_protocol::Fault;
-use sotto_protocol::relay::PoolRule;
+use sotto_protocol::relay::{PoolRule, SourceTag};
+use sotto_wire::size_class::SizeClass;
 use tokio::sync::{mpsc, oneshot};
 
 use self::clock::Clock;
@@ -33,10 +36,10 @@ use self::held::Intake;
 use self::metrics::RelayMetrics;
 use self::pools::{Pools, Waiting};
 use self::sources::Sources;
-use crate::aggregator::base_path;
+use crate::aggregator::{self, base_path};
 use crate::error::{BindError, RunError};
-use crate::http::{BodyReader, expect_encapsulated};
-use crate::listener::PeerIp;
+use crate::http::expect_encapsulated;
+use crate::listener::{PeerIp, SourceGate};
 use crate::metrics::MetricsRegistry;
 use crate::outbound;
 use crate::problem::{Failure, RETRY_SOON};
@@ -71,28 +74,31 @@ impl Relay {
         let forwarder = Forwarder {
             client: outbound::client(config.gateway_timeout, certificates)?,
             destinations,
+            answers: Intake::new(&config, SizeClass::MAX_RESPONSE, config.gateway_timeout)?,
             timeout: config.gateway_timeout,
             metrics: Arc::clone(&metrics),
             health: Arc::clone(&vitals.health),
         };
         let pools = Pools::new(rules, inbox, Arc::new(forwarder), Arc::clone(&metrics), clock)?;
-        let bodies = BodyReader::new(config.http.max_body_memory, config.http.body_timeout);
-        let sources = config.source_limit.map(|rule| Sources::new(rule, clock)).transpose()?;
+        let mut sockets = Sockets::bind(&config.http).await?;
+        let mut sources = None;
+        if let Some(rule) = config.source_limit {
+            if rule.max_connections == 0 {
+                return Err(BindError::Config("no source may have a connection".into()));
+            }
+            let refused = metrics.connections_limited.clone();
+            let gate = SourceGate::new(rule.max_connections, &mut aggregator::rng()?, refused);
+            sockets.main.limit_sources(gate);
+            sources = Some(Arc::new(Sources::new(rule, clock)?));
+        }
         let state = RelayState {
             base_path: base_path(&config.http.base_path)?,
             gateways,
-            intake: Intake::new(
-                bodies,
-                config.memory_body_max,
-                &config.spool_dir,
-                config.max_spool_bytes,
-            )?,
-            sources: sources.map(Arc::new),
+            intake: Intake::new(&config, SizeClass::MAX_REQUEST, config.http.body_timeout)?,
+            sources,
             inbox: inbox_sender,
             metrics,
         };
-        let mut sockets = Sockets::bind(&config.http).await?;
-        sockets.main.tell_peers();
         Ok(Self { state, pools, vitals, sockets })
     }
 
@@ -106,13 +112,12 @@ impl Relay {
         self.sockets.admin_address()
     }
 
-    /// Serves until `shutdown` resolves, then drains: accepts no more, sends on at once what waits, and
-    /// finishes requests in flight within the deadline. To end on the spot, drop the future.
+    /// Serves until `shutdown` resolves, then drains: accepts no more, sends on at once what waits, refuses
+    /// what still comes, and finishes requests in flight within the deadline. To end on the spot, drop the future.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let Self { state, pools, vitals, sockets } = self;
         let metrics = Arc::clone(&vitals.metrics);
         let sources = state.sources.clone();
-        // The router has the last sender to the pools, which end when all are gone.
         let router = router(Arc::new(state));
         service::serve(vitals, sockets, router, shutdown, |loops| {
             loops.spawn("pools", pools.run(loops.shutdown()));
@@ -166,31 +171,33 @@ async fn relay(
 ) -> Result<Response, Failure> {
     let gateway = gateway.ok().and_then(|Path(name)| state.gateways.get(&name).copied());
     let gateway = gateway.ok_or(Failure::NotFound)?;
-    let body = {
+    let (source, body) = {
         let (head, body) = request.into_parts();
-        if let Some(sources) = &state.sources {
-            let source = head.extensions.get::<PeerIp>().copied();
-            let source = source.ok_or_else(|| Fault("a connection has no peer".into()))?;
-            if !sources.admit(source) {
-                state.metrics.limited.increment(1);
-                let detail = "Too many requests from one source.";
-                return Err(Failure::TooMany(detail, sources.window()));
-            }
-        }
+        let source = state.sources.as_deref().map(|sources| admit(state, sources, &head));
+        let source = source.transpose()?;
         expect_encapsulated(&head.headers)?;
         // What the device said of itself is gone from here on.
-        body
+        (source, body)
     };
     let body = state.intake.receive(body).await?;
     if body.is_spooled() {
         state.metrics.spooled.increment(1);
     }
-    let class = body.class().ok_or_else(|| Fault("a body is longer than its limit".into()))?;
     let (answer, answered) = oneshot::channel();
     let ending = || Failure::Unavailable("The relay is ending.".into(), RETRY_SOON);
-    let waiting = Waiting { gateway, class, body, answer };
+    let waiting = Waiting { gateway, source, body, answer };
     state.inbox.send(waiting).await.map_err(|_| ending())?;
     answered.await.unwrap_or_else(|_| Err(ending()))
+}
+
+/// Counts a request of a source that may send it, and gives the source's tag.
+fn admit(state: &RelayState, sources: &Sources, head: &Parts) -> Result<SourceTag, Failure> {
+    let source = head.extensions.get::<PeerIp>().copied();
+    let source = source.ok_or_else(|| Fault("a connection has no peer".into()))?;
+    sources.admit(source).ok_or_else(|| {
+        state.metrics.limited.increment(1);
+        Failure::TooMany("Too many requests from one source.", sources.window())
+    })
 }
 
 type Gateways = (HashMap<String, usize>, Vec<PoolRule>, Vec<Destination>);
@@ -207,7 +214,12 @@ fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
             |reason: &str| BindError::Config(format!("the gateway of {operator}: {reason}"));
         let rule = gateway.pool.unwrap_or(config.pool);
         if rule.wait_ms > PoolRule::MAX_WAIT_MS {
-            return Err(wrong("its requests would wait longer than gateways remember them"));
+            let reason = format!(
+                "wait_ms is {}, and at most {} are allowed: gateways remember requests for a while only",
+                rule.wait_ms,
+                PoolRule::MAX_WAIT_MS
+            );
+            return Err(wrong(&reason));
         }
         let uri = outbound::target(&gateway.url, config.http.insecure_http).map_err(wrong)?;
         let (names, rules, destinations) = &mut gateways;

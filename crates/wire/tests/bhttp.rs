@@ -59,6 +59,12 @@ fn content_in_pieces() {
     assert!(matches!(response.content, Cow::Owned(_)));
     let whole = Response::decode(b"\x03\x40\xc8\0\x04This\0").unwrap();
     assert!(matches!(whole.content, Cow::Borrowed(b"This")));
+    // Memory is taken once, for all pieces.
+    let many = [&b"\x03\x40\xc8\0"[..], &b"\x01x".repeat(1_000), b"\0"].concat();
+    let Cow::Owned(content) = Response::decode(&many).unwrap().content else {
+        unreachable!("a thousand pieces are not one");
+    };
+    assert_eq!((content.len(), content.capacity()), (1_000, 1_000));
     // The end of the pieces is part of the message.
     assert_eq!(Response::decode(b"\x03\x40\xc8\0\x04This"), Err(DecodeError::UnexpectedEnd));
 }

@@ -66,6 +66,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         buckets: buckets(plan, &collected)?,
         reports: DemoReports { accepted: collected.collection.report_count, rejected },
         privacy: None,
+        relay: Vec::new(),
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
     let story = Story { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };

@@ -23,8 +23,18 @@ pub(crate) struct DemoResult {
     /// What devices promised themselves; absent where nothing is promised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) privacy: Option<DemoPrivacy>,
+    /// What devices sent through the relay; absent where there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) relay: Vec<DemoSize>,
     /// Wall-clock seconds.
     pub(crate) elapsed_s: f64,
+}
+
+/// How many sealed requests had this length. The relay could count no more than this.
+#[derive(Debug, Serialize)]
+pub(crate) struct DemoSize {
+    pub(crate) bytes: usize,
+    pub(crate) requests: u64,
 }
 
 /// The recipe's privacy, as each device computed it.
@@ -139,6 +149,7 @@ pub(super) fn sample() -> DemoResult {
         buckets: vec![DemoBucket::exact("queen", 20, 20), DemoBucket::exact("dodo", 10, 10)],
         reports: DemoReports { accepted: 30, rejected: BTreeMap::new() },
         privacy: None,
+        relay: Vec::new(),
         elapsed_s: 0.5,
     }
 }

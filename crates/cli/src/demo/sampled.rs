@@ -20,7 +20,7 @@ use self::fleet::Turnout;
 use self::parties::Parties;
 use super::Plan;
 use super::collecting::{batch, collect, wait_until_summed};
-use super::result::{DemoBucket, DemoPrivacy, DemoReports, DemoResult};
+use super::result::{DemoBucket, DemoPrivacy, DemoReports, DemoResult, DemoSize};
 use super::story::Story;
 use crate::output::Output;
 use crate::time_text::now;
@@ -30,7 +30,8 @@ const LEVEL: f64 = 0.95;
 
 const CAVEATS: &[&str] = &[
     "Nothing keeps a device from reporting twice: no tokens yet.",
-    "The recipe counts at once (insecure_no_min_age); real devices wait a day, so that somebody can object.",
+    "The recipe counts at once (insecure_no_min_age), for devices without history (insecure_fresh_start); real ones wait a day, and a period.",
+    "The devices share a few readings of the log; real ones read it each for itself, with half a dozen requests.",
     "The relay holds requests for 30 ms; a real one waits ten seconds for more to mix them with.",
     "Here all parties share one process. Relay, leader, helper, log and witnesses must be different operators.",
 ];
@@ -62,6 +63,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
             rejected: parties.rejections()?,
         },
         privacy: Some(privacy(&parties)),
+        relay: parties.carried(),
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
     let story = Story { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
@@ -150,10 +152,8 @@ fn saw(
 /// What the relay could count.
 fn sealed(parties: &Parties) -> String {
     let carried = parties.carried();
-    let sizes: Vec<String> = carried
-        .iter()
-        .map(|(length, count)| format!("{count} of {}", HumanBytes(*length as u64)))
-        .collect();
-    let total: u64 = carried.values().sum();
+    let shown = |size: &DemoSize| format!("{} of {}", size.requests, HumanBytes(size.bytes as u64));
+    let sizes: Vec<String> = carried.iter().map(shown).collect();
+    let total: u64 = carried.iter().map(|size| size.requests).sum();
     format!("{total} sealed requests: {}", sizes.join(", "))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 use sotto_client::StateFile;
@@ -27,6 +27,7 @@ pub(super) struct LogArgs {
 
 impl LogArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        ensure!(self.state.exists(), "there is no state file {}", self.state.display());
         let state =
             StateFile::read(&self.state).with_context(|| self.state.display().to_string())?;
         if output.json() {

@@ -53,6 +53,11 @@ impl RunArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         ensure!(self.once || !output.json(), "--json goes with --once");
         let trust = trust_file::read(&self.trust)?;
+        if trust.insecure_direct() {
+            output.remark(
+                "insecure_direct: no relay is used, log and leader see this device's address",
+            );
+        }
         // A mistake in the file shows before anything is asked or sent.
         attributes::read(&self.attributes)?;
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);

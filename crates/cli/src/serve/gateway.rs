@@ -68,7 +68,7 @@ pub(super) fn table_template(what: &str) -> String {
 #   [gateway]
 #   keys = ["gateway-key-1.toml"]
 #   window_s = {window}                     how old a request may be; requests are remembered so long
-#   max_remembered = {remembered}           about 20 bytes each; beyond that, requests are turned away
+#   max_remembered = {remembered}           about 20 bytes each; beyond that, requests are served unremembered
 #   max_memory_bytes = {memory}       what requests and answers in flight may hold together
 "#,
         window = ReplayWindow::DEFAULT_WINDOW_S,
@@ -122,6 +122,11 @@ impl GatewaySettings {
 
     /// Reads the keys and binds.
     pub(super) async fn bind(&self, insecure_http: bool) -> Result<Gateway> {
+        if self.file.targets.is_empty() {
+            return Err(anyhow!("no target is configured")).hint(
+                "list what the gateway hands requests to: [[targets]] origin = \"https://leader.example\"",
+            );
+        }
         let data_dir = self.file.data_dir.as_deref().unwrap_or(Path::new(DEFAULT_DATA_DIR));
         let data_dir = self.folder.join(data_dir);
         private_file::make_folder(&data_dir)?;
@@ -146,10 +151,6 @@ impl GatewaySettings {
             tls: &file.tls,
             limits: &file.limits,
         };
-        if file.targets.is_empty() {
-            return Err(anyhow!("no target is configured"))
-                .hint("list what the gateway hands requests to: [[targets]] origin = \"https://leader.example\"");
-        }
         let target = |table: &TargetTable| GatewayTarget {
             origin: table.origin.trim_end_matches('/').to_owned(),
             url: table.url.as_ref().unwrap_or(&table.origin).trim_end_matches('/').to_owned(),
@@ -170,11 +171,6 @@ pub(super) fn template() -> String {
 # (`[gateway]` in their configurations): prefer that.
 # A line that begins with `# key =` shows a default. Paths are relative to this file.
 
-# What it hands requests to: the origin that requests name, and where it is reached if that is another place. Required.
-#   [[targets]]
-#   origin = "https://leader.example"
-#   url = "http://10.0.0.5:8080"
-
 # Where relays reach it: POST /gateway. Port 0 lets the system choose (see --ready-file).
 # listen = "{DEFAULT_LISTEN}"
 
@@ -190,7 +186,8 @@ pub(super) fn template() -> String {
 # Key files (`sotto keys new`), or folders of them. They are read again when they change.
 # keys = []
 
-# How old a request may be, in seconds, and how many are remembered so long, so that none is taken twice.
+# How old a request may be, in seconds, and how many are remembered so long, so that none is taken twice. Beyond that,
+# requests are turned away.
 # window_s = {window}
 # max_remembered = {remembered}
 
@@ -207,7 +204,12 @@ pub(super) fn template() -> String {
 #   key = "privkey.pem"
 #   ca = "ca.pem"
 
-{limits}"#,
+{limits}
+# What it hands requests to: the origin that requests name, and where it is reached if that is another place. Required.
+#   [[targets]]
+#   origin = "https://leader.example"
+#   url = "http://127.0.0.1:8080"
+"#,
         window = ReplayWindow::DEFAULT_WINDOW_S,
         remembered = ReplayWindow::DEFAULT_MAX,
         memory = GatewayConfig::DEFAULT_MAX_MEMORY,
@@ -249,10 +251,15 @@ mod tests {
         assert_eq!(config.targets[1].url, "https://log.example");
     }
 
-    #[test]
-    fn a_gateway_without_targets_is_refused() {
-        let error = config("").unwrap_err();
+    /// Before anything is written.
+    #[tokio::test]
+    async fn a_gateway_without_targets_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings =
+            GatewaySettings { folder: folder.path().into(), file: GatewayFile::default() };
+        let error = settings.bind(false).await.unwrap_err();
         assert!(format!("{error:#}").contains("no target"), "{error:#}");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }
 
     #[test]

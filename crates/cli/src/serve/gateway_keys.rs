@@ -21,16 +21,18 @@ const FIRST_KEY: &str = "gateway-key-1.toml";
 #[derive(Clone, Debug)]
 pub(super) struct KeyFiles {
     paths: Vec<PathBuf>,
+    seen: Seen,
 }
 
 /// What a file looked like when it was read.
-type Seen = Vec<(PathBuf, Option<SystemTime>, u64)>;
+type Seen = Vec<(Option<SystemTime>, PathBuf, u64)>;
 
 impl KeyFiles {
     /// The listed ones; with none listed, the folder `own`, with a key that is made at the first start.
-    pub(super) fn new(listed: &[PathBuf], folder: &Path, own: &Path) -> Result<Self> {
+    fn new(listed: &[PathBuf], folder: &Path, own: &Path) -> Result<Self> {
         if !listed.is_empty() {
-            return Ok(Self { paths: listed.iter().map(|path| folder.join(path)).collect() });
+            let paths = listed.iter().map(|path| folder.join(path)).collect();
+            return Ok(Self { paths, seen: Seen::new() });
         }
         private_file::make_folder(own)?;
         if toml_files(own)?.is_empty() {
@@ -39,24 +41,25 @@ impl KeyFiles {
             keys::write(&path, &keys::generate(id), false)?;
             tracing::info!(file = %path.display(), "made a gateway key: publish it with `sotto keys publish --gateway-key`");
         }
-        Ok(Self { paths: vec![own.to_owned()] })
+        Ok(Self { paths: vec![own.to_owned()], seen: Seen::new() })
     }
 
     /// Reads all keys.
-    pub(super) fn load(&self) -> Result<Arc<GatewayKeys>> {
+    fn load(&mut self) -> Result<Arc<GatewayKeys>> {
+        // Before they are read: what changes meanwhile is seen later.
+        self.seen = self.look();
         Ok(Arc::new(GatewayKeys::new(self.read()?)?))
     }
 
     /// Replaces the keys whenever the files change, for ever. Files that cannot be used change nothing.
-    pub(super) async fn follow(self, keys: Arc<GatewayKeys>) {
-        let mut seen = self.seen();
+    pub(super) async fn follow(mut self, keys: Arc<GatewayKeys>) {
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
-            let now = self.seen();
-            if now == seen {
+            let now = self.look();
+            if now == self.seen {
                 continue;
             }
-            seen = now;
+            self.seen = now;
             match self.read().and_then(|read| {
                 let count = read.len();
                 keys.replace(read)?;
@@ -73,15 +76,23 @@ impl KeyFiles {
 
     fn read(&self) -> Result<Vec<HpkeKeypair>> {
         let files = self.files()?;
-        anyhow::ensure!(!files.is_empty(), "there is no gateway key");
+        anyhow::ensure!(!files.is_empty(), "there is no gateway key in {}", self.shown());
         files.iter().map(|file| keys::read(file)).collect()
     }
 
+    fn shown(&self) -> String {
+        let paths: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        paths.join(", ")
+    }
+
+    /// The files, the preferred one first: as they are listed; in a folder, the newest.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for path in &self.paths {
             if path.is_dir() {
-                files.extend(toml_files(path)?);
+                let mut found = toml_files(path)?;
+                found.sort_by_key(|file| std::cmp::Reverse(modified(file)));
+                files.extend(found);
             } else {
                 files.push(path.clone());
             }
@@ -89,14 +100,17 @@ impl KeyFiles {
         Ok(files)
     }
 
-    fn seen(&self) -> Seen {
+    fn look(&self) -> Seen {
         let file = |path: PathBuf| {
-            let data = std::fs::metadata(&path).ok();
-            let modified = data.as_ref().and_then(|data| data.modified().ok());
-            (path, modified, data.map_or(0, |data| data.len()))
+            let len = std::fs::metadata(&path).map_or(0, |data| data.len());
+            (modified(&path), path, len)
         };
         self.files().unwrap_or_default().into_iter().map(file).collect()
     }
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    std::fs::metadata(file).ok()?.modified().ok()
 }
 
 /// Loads the keys of a gateway.
@@ -105,8 +119,8 @@ pub(super) fn load(
     folder: &Path,
     own: &Path,
 ) -> Result<(KeyFiles, Arc<GatewayKeys>)> {
-    let files = KeyFiles::new(listed, folder, own).context("[gateway] keys")?;
-    let keys = files.load().context("[gateway] keys")?;
+    let mut files = KeyFiles::new(listed, folder, own).context("gateway keys")?;
+    let keys = files.load().context("gateway keys")?;
     Ok((files, keys))
 }
 
@@ -122,14 +136,16 @@ mod tests {
         let first = files.read().unwrap();
         assert_eq!(first.len(), 1);
         let id = first[0].config().id().value();
-        let before = files.seen();
-        keys::write(&own.join("gateway-key-2.toml"), &keys::generate(id.wrapping_add(1)), false)
-            .unwrap();
-        assert_ne!(files.seen(), before);
+        assert_eq!(files.look(), files.seen);
+        let second = own.join("gateway-key-2.toml");
+        keys::write(&second, &keys::generate(id.wrapping_add(1)), false).unwrap();
+        let later = SystemTime::now() + Duration::from_secs(9);
+        std::fs::File::options().write(true).open(&second).unwrap().set_modified(later).unwrap();
+        assert_ne!(files.look(), files.seen);
         let (files, _) = load(&[], folder.path(), &own).unwrap();
         let both = files.read().unwrap();
         assert_eq!(both.len(), 2);
-        assert_eq!(both[0].config(), first[0].config());
+        assert_eq!(both[1].config(), first[0].config(), "the newest comes first");
     }
 
     #[test]

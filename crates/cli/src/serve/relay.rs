@@ -65,6 +65,7 @@ struct PoolTable {
 struct SourcesTable {
     max: Option<u32>,
     window_s: Option<u64>,
+    max_connections: Option<u32>,
 }
 
 impl RelaySettings {
@@ -143,6 +144,7 @@ impl SourcesTable {
         let rule = SourceRule {
             max: self.max.unwrap_or(default.max),
             window: self.window_s.map_or(default.window, Duration::from_secs),
+            max_connections: self.max_connections.unwrap_or(default.max_connections),
         };
         (rule.max > 0).then_some(rule)
     }
@@ -156,13 +158,6 @@ pub(super) fn template() -> String {
         r#"# Configuration of a Sotto relay. A line that begins with `# key =` shows a default.
 # Paths are relative to this file.
 
-# Where requests may go: the operator of a gateway, and the gateway's URL. Devices name the operator. Required.
-# `pool` may differ from the one below.
-#   [[gateways]]
-#   operator = "leader.example"
-#   url = "https://leader.example/gateway"
-#   pool = {{ min = 64, wait_ms = 10000 }}
-
 # Where devices reach it. Port 0 lets the system choose (see --ready-file).
 # listen = "{DEFAULT_LISTEN}"
 
@@ -172,26 +167,28 @@ pub(super) fn template() -> String {
 # The URL that trust files name, if it has a path: resources then lie under that path.
 #   public_url = "https://relay.example/sotto/"
 
-# Larger bodies wait in files without a name in spool_dir (by default the system's folder for such files), up to
-# max_spool_bytes together; beyond that, devices get 429.
-#   spool_dir = "/var/tmp"
+# Larger bodies wait in files without a name in spool_dir (by default /var/tmp, or the system's folder for such files):
+# requests up to max_spool_bytes together, and answers. Beyond that, devices get 429 or 503.
+#   spool_dir = "/var/spool/sotto"
 # memory_body_max_bytes = {memory}
 # max_spool_bytes = {spool}
 
-# How long a gateway may take over its answer.
+# How long a gateway may take over the head of its answer, and then over its content.
 # gateway_timeout_s = {timeout}
 
-# Requests of one size for one gateway wait until there are `min` of them, or the first has waited `wait_ms`; then they
-# go on together, in a random order. At most {MAX_WAIT_S} s: gateways remember requests for a while only.
+# Requests of one size for one gateway wait until they come from `min` sources, or the first has waited `wait_ms`; then
+# they go on together, in a random order. At most {MAX_WAIT_S} s: gateways remember requests for a while only.
 [pool]
 # min = {min}
 # wait_ms = {wait}
 
-# Requests that one source may send in a window; 0 for no limit, which is right behind a proxy, where all have one address.
-# Sources are remembered no longer than the window, and nowhere written down.
+# Requests that one source (an IPv4 address, an IPv6 /64) may send in a window, and connections that it may have at once.
+# A `max` of 0 is no limit of either, which is right behind a proxy, where all have one address; every request counts for
+# the pool's `min` then. Sources are remembered no longer than the window or a connection, and nowhere written down.
 [sources]
 # max = {max}
 # window_s = {window}
+# max_connections = {connections}
 
 # Certificate chain and key (PEM). Without them, only loopback is served, unless --insecure-http.
 # `ca` holds authorities that may vouch for gateways, beside the public ones.
@@ -200,7 +197,14 @@ pub(super) fn template() -> String {
 #   key = "privkey.pem"
 #   ca = "ca.pem"
 
-{limits}"#,
+{limits}
+# Where requests may go: the operator of a gateway, and the gateway's URL. Devices name the operator. Required.
+# `pool` may differ from the one above.
+#   [[gateways]]
+#   operator = "leader.example"
+#   url = "https://leader.example/gateway"
+#   pool = {{ min = 64, wait_ms = 10000 }}
+"#,
         memory = config.memory_body_max,
         spool = config.max_spool_bytes,
         timeout = config.gateway_timeout.as_secs(),
@@ -208,6 +212,7 @@ pub(super) fn template() -> String {
         wait = config.pool.wait_ms,
         max = sources.max,
         window = sources.window.as_secs(),
+        connections = sources.max_connections,
         MAX_WAIT_S = PoolRule::MAX_WAIT_MS / 1_000,
         limits = limits_template_of(&config.http),
     )
@@ -234,6 +239,7 @@ mod tests {
         let default = RelayConfig::new(DEFAULT_LISTEN, Vec::new());
         assert_eq!(shown.http.listen, DEFAULT_LISTEN);
         assert_eq!(shown.pool, default.pool);
+        assert_eq!(shown.source_limit, default.source_limit);
         assert_eq!(
             shown.http.connections.max_connections,
             default.http.connections.max_connections
@@ -253,6 +259,13 @@ mod tests {
         assert!(config.source_limit.is_none());
         assert_eq!(config.gateways[0].pool, Some(PoolRule { min: 5, wait_ms: 7 }));
         assert_eq!(config.http.connections.max_connections, 9);
+    }
+
+    #[test]
+    fn a_limit_of_sources_may_be_changed_in_part() {
+        let config = config(&format!("[sources]\nmax_connections = 7\n{GATEWAY}")).unwrap();
+        let expected = SourceRule { max_connections: 7, ..SourceRule::default() };
+        assert_eq!(config.source_limit, Some(expected));
     }
 
     #[test]

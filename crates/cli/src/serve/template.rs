@@ -62,7 +62,7 @@ fn general(text: &mut String, role: Role) {
 # insecure_plain_tasks = false
 
 # Certificate chain and key (PEM). Without them, only loopback is served, unless --insecure-http.
-# `ca` holds authorities that may vouch for the helper, beside the system's.
+# `ca` holds authorities that may vouch for helper and log, beside the system's.
 [tls]
 #   cert = "fullchain.pem"
 #   key = "privkey.pem"

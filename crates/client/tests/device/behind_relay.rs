@@ -90,21 +90,24 @@ impl BehindRelay {
         };
         let mut rng = ChaCha20Rng::seed_from_u64(5);
         let now = Moment(NOW);
-        let answer = match opened.admit(&mut self.window.lock().unwrap(), now) {
+        let admitted = opened.decode().and_then(|request| {
+            self.window.lock().unwrap().admit(&opened, &request, now)?;
+            Ok(inner(&request))
+        });
+        let answer = match admitted {
             Err(refusal) => {
                 let body = format!("{{\"type\": \"{}\"}}", refusal.problem_type()).into_bytes();
                 let headers = vec![("content-type".into(), "application/problem+json".into())];
-                let problem = HttpResponse { status: refusal.status(), headers, body };
-                opened.respond(&response(&problem), &mut rng)
+                HttpResponse { status: refusal.status(), headers, body }
             }
             Ok(request) => {
-                let request = inner(&request);
                 let answer = (self.target)(&request);
                 self.inner.lock().unwrap().push(request);
-                opened.respond(&response(&answer), &mut rng)
+                answer
             }
         };
-        sealed(answer.unwrap())
+        let (_, responder) = opened.into_parts();
+        sealed(responder.respond(&response(&answer), &mut rng).unwrap())
     }
 }
 
@@ -166,7 +169,7 @@ pub(crate) fn through(relay: &Arc<BehindRelay>, key: &HpkeKeypair) -> RelayTrans
         Arc::<BehindRelay>::clone(relay),
         vec!["https://relay.example/".to_owned()],
         "leader.example".parse().unwrap(),
-        key.config().clone(),
+        vec![key.config().clone()],
         clock(NOW),
         random(),
     )

@@ -139,14 +139,22 @@ fn what_is_said_in_clear_fails_the_exchange_and_nothing_else() {
         relay.interfere(Ok(said.clone()));
         let transport = through(&relay, &gateway_key(1));
         let error = send(&transport, b"a report").unwrap_err();
-        assert_eq!((&error, error.is_transient()), (&expected, transient), "{said:?}");
+        assert_eq!((error.is_transient(), bare(error)), (transient, expected), "{said:?}");
         assert_eq!(relay.outer().len(), 1, "a transport does not retry");
         send(&transport, b"a report").expect("no trace of it is left");
     }
     for error in [TransportError::Timeout, TransportError::Unreachable("gone".to_owned())] {
         let relay = echo();
         relay.interfere(Err(error.clone()));
-        assert_eq!(send(&through(&relay, &gateway_key(1)), b""), Err(error));
+        assert_eq!(send(&through(&relay, &gateway_key(1)), b"").map_err(bare), Err(error));
+    }
+}
+
+/// An error without the name of the relay where it happened.
+fn bare(error: TransportError) -> TransportError {
+    match error {
+        TransportError::AtRelay { error, .. } => *error,
+        other => other,
     }
 }
 
@@ -169,7 +177,8 @@ fn an_answer_to_another_request_is_none() {
         again.send(&outer).unwrap()
     };
     relay.interfere(Ok(captured));
-    assert!(matches!(send(&transport, b"two"), Err(TransportError::BadAnswer(_))));
+    let failed = send(&transport, b"two").map_err(bare);
+    assert!(matches!(failed, Err(TransportError::BadAnswer(_))));
 }
 
 #[test]
@@ -180,7 +189,7 @@ fn a_device_whose_clock_is_wrong_is_told_so_and_no_more() {
             Arc::<BehindRelay>::clone(&relay),
             vec!["https://relay.example".to_owned()],
             "leader.example".parse().unwrap(),
-            gateway_key(1).config().clone(),
+            vec![gateway_key(1).config().clone()],
             clock(now),
             random(),
         );
@@ -220,7 +229,8 @@ fn answers_have_limits_inside_and_outside() {
     };
     assert_eq!(ask(1_000, 1_000), Ok(1_000));
     assert_eq!(ask(1_001, 1_000), Err(TransportError::ResponseTooLong), "inside");
-    assert_eq!(ask(60_000, 1_000), Err(TransportError::ResponseTooLong), "outside");
+    let outside = ask(60_000, 1_000).map_err(bare);
+    assert_eq!(outside, Err(TransportError::ResponseTooLong), "outside");
     assert_eq!(ask(100_000, 100_000), Ok(100_000));
     let limits: Vec<usize> = relay.outer().iter().map(|outer| outer.response_limit).collect();
     assert_eq!(limits, [16_384, 16_384, 16_384, 262_144], "no more than what may come is read");
@@ -238,7 +248,7 @@ fn each_exchange_draws_its_relay() {
             Arc::<BehindRelay>::clone(&relay),
             relays.iter().map(|name| format!("https://{name}.example")).collect(),
             "leader.example".parse().unwrap(),
-            gateway_key(1).config().clone(),
+            vec![gateway_key(1).config().clone()],
             clock(NOW),
             random(),
         )
@@ -271,8 +281,63 @@ fn a_newer_key_counts_from_the_next_exchange_on() {
     send(&transport, b"one").unwrap();
     relay.rotate(&[gateway_key(2)]);
     assert_eq!(send(&transport, b"two"), Err(TransportError::GatewayKey));
-    transport.use_key(gateway_key(2).config().clone());
+    transport.use_keys(vec![gateway_key(2).config().clone()]);
     send(&transport, b"two").unwrap();
     let keys: Vec<u8> = relay.outer().iter().map(|outer| outer.body[0]).collect();
     assert_eq!(keys, [1, 1, 2]);
+}
+
+#[test]
+fn a_key_that_is_refused_gives_way_to_the_next_and_the_last_one_stays() {
+    let relay = echo();
+    let transport = through(&relay, &gateway_key(1));
+    relay.rotate(&[gateway_key(2)]);
+    let key = |id| gateway_key(id).config().clone();
+    transport.use_keys(vec![key(1), key(2)]);
+    send(&transport, b"one").unwrap();
+    send(&transport, b"two").unwrap();
+    relay.rotate(&[gateway_key(1)]);
+    for _ in 0..2 {
+        assert_eq!(send(&transport, b"three"), Err(TransportError::GatewayKey));
+    }
+    transport.use_keys(vec![key(1), key(2)]);
+    send(&transport, b"three").unwrap();
+    let keys: Vec<u8> = relay.outer().iter().map(|outer| outer.body[0]).collect();
+    assert_eq!(keys, [1, 2, 2, 2, 2, 1]);
+}
+
+#[test]
+fn a_relay_that_fails_is_passed_over_and_the_last_one_is_named() {
+    struct OneDown(Arc<BehindRelay>);
+    impl Transport for OneDown {
+        fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
+            match request.url.starts_with("https://down.example/") {
+                true => Err(TransportError::Unreachable("no such host".to_owned())),
+                false => self.0.send(request),
+            }
+        }
+    }
+    let relay = echo();
+    let with = |relays: &[&str]| {
+        RelayTransport::new(
+            Arc::new(OneDown(Arc::clone(&relay))),
+            relays.iter().map(|name| format!("https://{name}.example/")).collect(),
+            "leader.example".parse().unwrap(),
+            vec![gateway_key(1).config().clone()],
+            clock(NOW),
+            random(),
+        )
+    };
+    let transport = with(&["down", "up"]);
+    for _ in 0..50 {
+        send(&transport, b"").unwrap();
+    }
+    assert_eq!(relay.outer().len(), 50);
+    let error = send(&with(&["down"]), b"").unwrap_err();
+    assert!(error.is_transient());
+    assert_eq!(error.to_string(), "relay https://down.example/: unreachable: no such host");
+    // A relay that is busy is as good as none.
+    relay.interfere(Ok(answer(429, &[("retry-after", "9")], b"")));
+    let error = send(&with(&["up"]), b"").unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(9)));
 }

@@ -29,20 +29,21 @@ pub fn leader_gateway_key<'a>(
     admitted.gateway_config().ok_or_else(missing)
 }
 
-/// The key of the log's gateway with which this device reads the log: the newest logged one that it has seen, unless that one is
-/// over, or another operator's than the one that is pinned now; then the pinned one. `None` if no gateway is pinned.
-pub fn log_gateway_key<'a>(
-    state: &'a DeviceState,
-    trust: &'a Trust,
-    now: Moment,
-) -> Option<&'a HpkeConfig> {
-    let pinned = trust.log_gateway()?;
+/// The keys of the log's gateway with which this device reads the log, the first one first: the newest logged one that it has seen,
+/// unless that one is over, or another operator's than the one that is pinned now; then the pinned ones. Empty if no gateway is pinned.
+///
+/// A device that was away while the key changed can learn the new one in the log only. So it falls back to what is pinned, which is the
+/// same for all. Whoever refuses its key makes it look like a device that has never read the log, and learns nothing else.
+pub fn log_gateway_keys(state: &DeviceState, trust: &Trust, now: Moment) -> Vec<HpkeConfig> {
+    let Some(pinned) = trust.log_gateway() else { return Vec::new() };
     let operator = trust.operator(pinned.operator());
     let seen = state.log_gateway.as_ref().filter(|seen| {
         operator.is_some_and(|operator| seen.operator.is(operator))
             && now.0.max(state.time) < seen.not_after
     });
-    seen.map(|seen| &seen.config).or_else(|| pinned.configs().first())
+    let seen = seen.map(|seen| &seen.config);
+    let others = pinned.configs().iter().filter(|config| seen != Some(*config));
+    seen.into_iter().chain(others).cloned().collect()
 }
 
 /// Takes a newer key of the log's gateway, if there is one. `None`: nothing is new.

@@ -43,7 +43,7 @@ pub enum InnerRefusal {
     /// The same bytes came before.
     #[error("This request was received before.")]
     Replayed,
-    /// The gateway can remember no more requests for now, so it cannot tell new ones from old.
+    /// The gateway can remember no more requests for now: it could not tell this one from its replays.
     #[error("The gateway is full.")]
     Full,
 }

@@ -15,7 +15,9 @@ use crate::{MAX_CLOCK_SKEW_S, Moment};
 /// A request is known by its encapsulated key, which HPKE binds to every other byte: change one and it no
 /// longer opens. Its `date` is one of those bytes, so a replay has the date of the original and is looked
 /// for among the requests of the same ten minutes alone. These are forgotten together, once every date in
-/// them is too old to be admitted. Only requests that opened are remembered: garbage fills nothing.
+/// them is too old to be admitted. Only requests that opened are remembered: garbage fills nothing. Whoever
+/// seals requests to the gateway can fill it all the same. [`InnerRefusal::Full`] says so, once dates and
+/// what is remembered have been checked, and the host decides whether its targets bear replays meanwhile.
 ///
 /// A restart forgets everything. Within a window after one, a repeated request reaches its target again,
 /// which for a DAP upload is the same report id again.

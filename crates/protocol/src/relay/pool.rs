@@ -2,12 +2,14 @@
 
 use rand_core::CryptoRng;
 
+use super::SourceTag;
+use crate::keyed_hash::HashedSet;
 use crate::uniform::uniform_below;
 
 /// When a pool is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolRule {
-    /// As soon as it holds this many requests. 0 is as good as 1: no request waits.
+    /// As soon as it holds requests of this many sources. 0 is as good as 1: no request waits.
     pub min: usize,
     /// Or once its first request has waited this long, at most [`Self::MAX_WAIT_MS`].
     pub wait_ms: u64,
@@ -35,28 +37,39 @@ pub struct Pool<T> {
     items: Vec<T>,
     /// When the first of `items` came.
     first_ms: u64,
+    /// The sources of `items` that are known.
+    sources: HashedSet,
+    /// How many of `items` have no known source.
+    unknown: usize,
 }
 
 impl<T> Pool<T> {
     /// An empty pool.
     pub fn new(rule: PoolRule) -> Self {
-        Self { rule, items: Vec::new(), first_ms: 0 }
+        Self { rule, items: Vec::new(), first_ms: 0, sources: HashedSet::default(), unknown: 0 }
     }
 
     /// Adds a request. Whether the pool is due now is for [`Self::due_at`] to say.
-    pub fn push(&mut self, item: T, now_ms: u64) {
+    ///
+    /// Requests of one source count once: else whoever wants a request to go on alone would only have to send
+    /// some of his own. One without a source (behind a proxy all have the same) counts for itself.
+    pub fn push(&mut self, item: T, source: Option<SourceTag>, now_ms: u64) {
         if self.items.is_empty() {
             self.first_ms = now_ms;
+        }
+        match source {
+            Some(SourceTag(source)) => drop(self.sources.insert(source)),
+            None => self.unknown += 1,
         }
         self.items.push(item);
     }
 
-    /// From when on [`Self::take`] gives something: in the past if enough requests are here, none if none is.
+    /// From when on [`Self::take`] gives something: in the past if enough sources are here, none if no request is.
     pub fn due_at(&self) -> Option<u64> {
         if self.items.is_empty() {
             return None;
         }
-        if self.items.len() >= self.rule.min {
+        if self.sources.len() + self.unknown >= self.rule.min {
             return Some(self.first_ms);
         }
         Some(self.first_ms.saturating_add(self.rule.wait_ms.min(PoolRule::MAX_WAIT_MS)))
@@ -72,6 +85,8 @@ impl<T> Pool<T> {
 
     /// All requests, every order equally likely, due or not: for a host that shuts down.
     pub fn take_all(&mut self, rng: &mut dyn CryptoRng) -> Vec<T> {
+        self.sources.clear();
+        self.unknown = 0;
         let mut items = std::mem::take(&mut self.items);
         shuffle(&mut items, rng);
         items

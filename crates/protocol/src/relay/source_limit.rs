@@ -7,6 +7,17 @@ use rand_core::CryptoRng;
 
 use crate::keyed_hash::{HashKey, HashedMap, keyed_hash};
 
+/// What tells one source from another in one table and while it lasts, and nothing more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SourceTag(pub(super) u64);
+
+/// Shows nothing.
+impl fmt::Debug for SourceTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SourceTag")
+    }
+}
+
 /// Counts requests per source, for one window after another.
 ///
 /// A source is an IPv4 address, or the first 64 bits of an IPv6 address: one subscriber has all that share
@@ -31,11 +42,16 @@ impl SourceLimit {
         Self { max, window_ms, max_sources, window: None }
     }
 
-    /// Whether one more request of `source` is within its limit. A window begins with its first request.
+    /// The tag of `source`, if one more request of it is within its limit. A window begins with its first request.
     ///
     /// Sources beyond the table's size are not limited. Whoever has that many addresses has not been
     /// limited by the table either, and to refuse newcomers would let him shut out everybody else.
-    pub fn admit(&mut self, source: IpAddr, now_ms: u64, rng: &mut dyn CryptoRng) -> bool {
+    pub fn admit(
+        &mut self,
+        source: IpAddr,
+        now_ms: u64,
+        rng: &mut dyn CryptoRng,
+    ) -> Option<SourceTag> {
         self.forget(now_ms);
         let window = self.window.get_or_insert_with(|| {
             let mut key = HashKey::default();
@@ -45,14 +61,14 @@ impl SourceLimit {
         });
         let hash = keyed_hash(&window.key, &source_bytes(source));
         if window.counts.len() >= self.max_sources && !window.counts.contains_key(&hash) {
-            return self.max > 0;
+            return (self.max > 0).then_some(SourceTag(hash));
         }
         let count = window.counts.entry(hash).or_default();
         if *count >= self.max {
-            return false;
+            return None;
         }
         *count += 1;
-        true
+        Some(SourceTag(hash))
     }
 
     /// Forgets all sources if the window has ended. [`Self::admit`] does it too; a host calls this at
@@ -89,7 +105,7 @@ impl fmt::Debug for SourceLimit {
 }
 
 /// What tells one source from another: a byte for the family, then the address or its prefix.
-fn source_bytes(source: IpAddr) -> [u8; 9] {
+pub(super) fn source_bytes(source: IpAddr) -> [u8; 9] {
     let mut bytes = [0; 9];
     // A dual-stack socket shows IPv4 peers as mapped IPv6 addresses, all of one /64.
     let prefix: &[u8] = match source.to_canonical() {
@@ -121,7 +137,7 @@ mod tests {
         let mut limit = SourceLimit::new(9, 1_000, 9);
         let mut seen = Vec::new();
         for now_ms in [0, 500, 1_000, 2_000] {
-            assert!(limit.admit(IpAddr::from([192, 0, 2, 1]), now_ms, &mut rng));
+            assert!(limit.admit(IpAddr::from([192, 0, 2, 1]), now_ms, &mut rng).is_some());
             let window = limit.window.as_ref().unwrap();
             seen.extend(window.counts.iter().map(|(hash, count)| (*hash, *count)));
         }

@@ -221,7 +221,9 @@ impl TryFrom<TrustFile> for Trust {
         };
         let unread = trust.log_gateway.is_some() && trust.log_relays().next().is_none();
         if unread && !trust.insecure_direct {
-            return Err(TrustError::at("log_gateway")(&"no relay of another operator is pinned"));
+            return Err(TrustError::at("log_gateway")(
+                &"no relay of another operator is pinned under [[relays]]",
+            ));
         }
         Ok(trust)
     }

@@ -26,7 +26,7 @@ fn relay(seed: u64) -> impl FnMut(usize) -> Vec<usize> {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     move |len| {
         let mut pool = Pool::new(PoolRule { min: len, wait_ms: 10_000 });
-        (0..len).for_each(|item| pool.push(item, item as u64));
+        (0..len).for_each(|item| pool.push(item, None, item as u64));
         pool.take(len as u64, &mut rng)
     }
 }

@@ -88,13 +88,14 @@ fn our_gateway_serves_their_client() {
         let message = written(&their_upload(&imf_fixdate(NOON)), mode);
         let (body, awaited) = client.encapsulate(&message).unwrap();
         let opened = gateway.open(&body);
-        let request = opened.admit(&mut gateway.window, NOON).unwrap();
+        let request = opened.decode().unwrap();
+        gateway.window.admit(&opened, &request, NOON).unwrap();
         assert_eq!((request.method, request.scheme), ("POST", "https"));
         assert_eq!((request.authority, request.path), ("leader.example", "/reports?x=1"));
         assert_eq!(request.field("content-type"), Some(UPLOAD.fields[0].1.as_bytes()));
         assert_eq!(request.content.as_ref(), b"a report");
 
-        let sealed = opened.respond(&success(b"stored"), &mut gateway.rng).unwrap();
+        let sealed = gateway.respond(&body, &success(b"stored")).unwrap();
         assert!(SizeClass::of_exact(sealed.len()).is_some());
         let answer = awaited.decapsulate(&sealed).unwrap();
         let answer = Message::read_bhttp(&mut Cursor::new(&answer[..])).unwrap();

@@ -35,10 +35,8 @@ fn the_edge_of_a_class_is_exact() {
     let (body, _) = gateway.produce(&InnerRequest { content: &content[..fits], ..UPLOAD }, NOON);
     let opened = gateway.open(&body);
     // Not one byte of padding is left.
-    assert_eq!(opened.message_len(), SMALLEST - 55);
-    let mut unpadded = Vec::new();
-    opened.decode().unwrap().encode(&mut unpadded);
-    assert_eq!(unpadded.len(), opened.message_len());
+    assert_eq!(opened.decode().unwrap().encoded_len(), SMALLEST - 55);
+    assert_eq!(opened.into_parts().0.len(), SMALLEST - 55);
     assert_eq!(len_of(&mut gateway, fits + 1), 4 * SMALLEST);
 }
 
@@ -74,7 +72,7 @@ fn the_edge_of_an_answers_class_is_exact() {
         .map(|len| {
             let (body, _) = gateway.produce(&UPLOAD, NOON);
             let response = success(&content[..len]);
-            let answer = gateway.open(&body).respond(&response, &mut gateway.rng).unwrap().len();
+            let answer = gateway.respond(&body, &response).unwrap().len();
             (response.encoded_len() + 32, answer)
         })
         .collect();
@@ -90,7 +88,7 @@ fn an_answer_that_no_class_holds_is_our_fault() {
     let mut gateway = Gateway::new(25);
     let (body, _) = gateway.produce(&UPLOAD, NOON);
     let content = vec![2; 64 * 1024 * 1024];
-    assert!(gateway.open(&body).respond(&success(&content), &mut gateway.rng).is_err());
+    assert!(gateway.respond(&body, &success(&content)).is_err());
 }
 
 /// From outside, an accepted upload and every refusal are the same.
@@ -111,9 +109,8 @@ fn success_and_every_failure_inside_have_one_length() {
     for status in [404, 421, 500] {
         let (body, _) = gateway.produce(&UPLOAD, NOON);
         let why = "Why. ".repeat(100);
-        let opened = gateway.open(&body);
         let answer = problem(status, why.as_bytes());
-        lengths.push(opened.respond(&answer, &mut gateway.rng).unwrap().len());
+        lengths.push(gateway.respond(&body, &answer).unwrap().len());
     }
     assert_eq!(lengths, [SMALLEST; 8]);
 }

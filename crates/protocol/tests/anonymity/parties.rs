@@ -4,12 +4,12 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_crypto::HpkeKeypair;
 use sotto_crypto::ohttp::{ResponseOpener, seal_request};
-use sotto_protocol::Moment;
 use sotto_protocol::gateway::{
     GatewayKeyring, InnerRefusal, Opened, ReplayWindow, consume_request,
 };
 use sotto_protocol::http_date::imf_fixdate;
 use sotto_protocol::oblivious::{Awaited, InnerRequest, produce_request};
+use sotto_protocol::{Fault, Moment};
 use sotto_wire::bhttp::{Field, Request, Response};
 use sotto_wire::{HpkeConfig, HpkeConfigId};
 
@@ -93,20 +93,29 @@ impl Gateway {
     /// The verdict on a body that opens.
     pub(crate) fn admit(&mut self, body: &[u8], now: Moment) -> Result<(), InnerRefusal> {
         let opened = self.open(body);
-        opened.admit(&mut self.window, now).map(|_| ())
+        self.window.admit(&opened, &opened.decode()?, now)
     }
 
     /// The answer of a gateway whose target says 200 with this content.
     pub(crate) fn answer(&mut self, body: &[u8], content: &[u8], now: Moment) -> Vec<u8> {
-        let opened = self.open(body);
-        match opened.admit(&mut self.window, now).map(|_| ()) {
-            Ok(()) => opened.respond(&success(content), &mut self.rng).unwrap(),
+        match self.admit(body, now) {
+            Ok(()) => self.respond(body, &success(content)),
             Err(refusal) => {
                 let content = format!("{{\"type\": \"{}\"}}", refusal.problem_type());
-                let answer = problem(refusal.status(), content.as_bytes());
-                opened.respond(&answer, &mut self.rng).unwrap()
+                self.respond(body, &problem(refusal.status(), content.as_bytes()))
             }
         }
+        .unwrap()
+    }
+
+    /// This answer to a body that opens, sealed.
+    pub(crate) fn respond(
+        &mut self,
+        body: &[u8],
+        response: &Response<'_>,
+    ) -> Result<Vec<u8>, Fault> {
+        let (_, responder) = self.open(body).into_parts();
+        responder.respond(response, &mut self.rng)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sotto_protocol::relay::{Pool, PoolRule};
+use sotto_protocol::relay::{Pool, PoolRule, SourceLimit};
 
 fn rng() -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(51)
@@ -30,27 +30,47 @@ fn an_empty_pool_is_never_due() {
 fn enough_requests_go_at_once() {
     let mut pool = Pool::new(PoolRule { min: 3, wait_ms: 10_000 });
     for (item, now_ms) in [(1, 100), (2, 200)] {
-        pool.push(item, now_ms);
+        pool.push(item, None, now_ms);
         assert!(pool.take(now_ms, &mut rng()).is_empty());
     }
-    pool.push(3, 300);
+    pool.push(3, None, 300);
     assert!(pool.due_at().unwrap() <= 300);
     assert_eq!(sorted(pool.take(300, &mut rng())), [1, 2, 3]);
     assert!(pool.is_empty());
 }
 
+/// Who wants a request to go on alone needs as many addresses as the pool wants company.
+#[test]
+fn requests_of_one_source_are_no_company() {
+    let mut limit = SourceLimit::new(1_000, 60_000, 100);
+    let mut pool = Pool::new(PoolRule { min: 3, wait_ms: 10_000 });
+    let mut tag = |last: u8, now_ms| limit.admit([192, 0, 2, last].into(), now_ms, &mut rng());
+    assert!(tag(1, 0).is_some());
+    pool.push(0, tag(1, 0), 0);
+    for item in 1..50 {
+        pool.push(item, tag(2, 10), 10);
+        assert!(pool.take(10, &mut rng()).is_empty(), "{item}");
+    }
+    pool.push(50, tag(3, 20), 20);
+    assert_eq!(sorted(pool.take(20, &mut rng())), (0..=50).collect::<Vec<_>>());
+    // The next pool begins anew.
+    pool.push(51, tag(1, 30), 30);
+    assert!(pool.take(30, &mut rng()).is_empty());
+    assert_eq!(pool.due_at(), Some(10_030));
+}
+
 #[test]
 fn few_requests_go_when_the_first_has_waited() {
     let mut pool = Pool::new(PoolRule { min: 16, wait_ms: 10_000 });
-    pool.push(1, 5_000);
-    pool.push(2, 14_999);
+    pool.push(1, None, 5_000);
+    pool.push(2, None, 14_999);
     assert_eq!(pool.due_at(), Some(15_000));
     assert!(pool.take(14_999, &mut rng()).is_empty());
     assert_eq!(pool.len(), 2);
     assert_eq!(sorted(pool.take(15_000, &mut rng())), [1, 2]);
     // The next first one waits for itself.
     assert_eq!(pool.due_at(), None);
-    pool.push(3, 20_000);
+    pool.push(3, None, 20_000);
     assert_eq!(pool.due_at(), Some(30_000));
 }
 
@@ -58,7 +78,7 @@ fn few_requests_go_when_the_first_has_waited() {
 fn all_go_together_however_many_came() {
     let mut pool = Pool::new(PoolRule { min: 2, wait_ms: 10 });
     for item in 0..50 {
-        pool.push(item, 0);
+        pool.push(item, None, 0);
     }
     assert_eq!(sorted(pool.take(0, &mut rng())), (0..50).collect::<Vec<_>>());
 }
@@ -66,8 +86,8 @@ fn all_go_together_however_many_came() {
 #[test]
 fn the_end_waits_for_nothing() {
     let mut pool = Pool::new(PoolRule::default());
-    pool.push(1, 0);
-    pool.push(2, 0);
+    pool.push(1, None, 0);
+    pool.push(2, None, 0);
     assert_eq!(sorted(pool.take_all(&mut rng())), [1, 2]);
     assert!(pool.is_empty());
 }
@@ -77,7 +97,7 @@ fn a_minimum_of_none_or_one_holds_nothing_back() {
     for min in [0, 1] {
         let mut pool = Pool::new(PoolRule { min, wait_ms: 10_000 });
         assert_eq!(pool.due_at(), None);
-        pool.push(1, 7);
+        pool.push(1, None, 7);
         assert_eq!(pool.take(7, &mut rng()), [1]);
     }
 }
@@ -85,10 +105,10 @@ fn a_minimum_of_none_or_one_holds_nothing_back() {
 #[test]
 fn no_request_waits_longer_than_a_gateway_allows() {
     let mut pool = Pool::new(PoolRule { min: 16, wait_ms: u64::MAX });
-    pool.push(1, 1_000);
+    pool.push(1, None, 1_000);
     assert_eq!(pool.due_at(), Some(1_000 + PoolRule::MAX_WAIT_MS));
     let mut pool = Pool::new(PoolRule { min: 16, wait_ms: 10_000 });
-    pool.push(1, u64::MAX);
+    pool.push(1, None, u64::MAX);
     assert_eq!(pool.due_at(), Some(u64::MAX));
 }
 
@@ -108,7 +128,7 @@ fn every_request_leaves_once_and_in_time() {
                 assert!(due_ms - came_ms <= rule.wait_ms);
             }
         }
-        pool.push((item, now_ms), now_ms);
+        pool.push((item, now_ms), None, now_ms);
         let emitted = pool.take(now_ms, &mut rng);
         assert!(emitted.is_empty() || emitted.len() == rule.min);
         emitted.iter().for_each(|(item, _)| left[*item] += 1);

@@ -13,7 +13,7 @@ fn address(text: &str) -> IpAddr {
 /// How many of `count` requests of this source are admitted.
 fn admitted(limit: &mut SourceLimit, source: &str, count: usize, now_ms: u64) -> usize {
     let mut rng = ChaCha20Rng::seed_from_u64(now_ms);
-    (0..count).filter(|_| limit.admit(address(source), now_ms, &mut rng)).count()
+    (0..count).filter(|_| limit.admit(address(source), now_ms, &mut rng).is_some()).count()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use sotto_protocol::Moment;
 use sotto_protocol::device::{
     Change, Check, DeviceState, DeviceStore, MemoryState, SeenKeySet, View, leader_gateway_key,
-    log_gateway_key,
+    log_gateway_keys,
 };
 use sotto_protocol::trust::{Trust, TrustFile};
 use sotto_wire::recipe::KeySet;
@@ -37,7 +37,7 @@ fn world(sets: &[KeySet]) -> World {
 fn after(world: &World, store: &mut MemoryState) -> HpkeConfig {
     let done = world.walk(store, 1).unwrap();
     assert!(done.considered.len() + done.silent.len() == 1, "the rest goes on");
-    log_gateway_key(store.state(), &world.trust, world.now).unwrap().clone()
+    log_gateway_keys(store.state(), &world.trust, world.now)[0].clone()
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn a_device_begins_with_the_pinned_key_and_goes_on_with_the_logged_one() {
     let world = world(&[log_set(1, NOW - 2 * DAY)]);
     let mut store = world.device();
     let (trust, now) = (&world.trust, world.now);
-    assert_eq!(log_gateway_key(store.state(), trust, now), Some(&config(PINNED)));
-    assert_eq!(log_gateway_key(&DeviceState::default(), trust, now), Some(&config(PINNED)));
+    assert_eq!(log_gateway_keys(store.state(), trust, now), [config(PINNED)]);
+    assert_eq!(log_gateway_keys(&DeviceState::default(), trust, now), [config(PINNED)]);
     assert_eq!(after(&world, &mut store), config(1));
     let state = store.state().clone();
     world.walk(&mut store, 2).unwrap();
@@ -54,7 +54,7 @@ fn a_device_begins_with_the_pinned_key_and_goes_on_with_the_logged_one() {
     // Another process.
     let text = serde_json::to_string(&state).unwrap();
     let read: DeviceState = serde_json::from_str(&text).unwrap();
-    assert_eq!(log_gateway_key(&read, trust, now), Some(&config(1)));
+    assert_eq!(log_gateway_keys(&read, trust, now), [config(1), config(PINNED)]);
     assert_eq!(read, state);
 }
 
@@ -65,7 +65,7 @@ fn a_logged_key_that_is_over_gives_way_to_the_pinned_one() {
     let mut store = world.device();
     assert_eq!(after(&world, &mut store), config(1));
     let at = |store: &MemoryState, now| {
-        log_gateway_key(store.state(), &world.trust, Moment(now)).unwrap().clone()
+        log_gateway_keys(store.state(), &world.trust, Moment(now))[0].clone()
     };
     assert_eq!(at(&store, NOW + HOUR - 1), config(1));
     assert_eq!(at(&store, NOW + HOUR), config(PINNED));
@@ -133,7 +133,7 @@ fn a_remembered_key_goes_with_the_operator_who_signed_it() {
         let mut file = trust_file();
         change(&mut file);
         let trust = Trust::try_from(file).unwrap();
-        log_gateway_key(store.state(), &trust, world.now).cloned()
+        log_gateway_keys(store.state(), &trust, world.now).first().cloned()
     };
     assert_eq!(key_by(&|_| {}), Some(config(1)));
     assert_eq!(
@@ -154,7 +154,7 @@ fn without_a_pinned_gateway_nothing_is_remembered() {
     let mut store = world.device();
     world.walk(&mut store, 1).unwrap();
     let pinned = Trust::try_from(trust_file()).unwrap();
-    assert_eq!(log_gateway_key(store.state(), &pinned, world.now), Some(&config(PINNED)));
+    assert_eq!(log_gateway_keys(store.state(), &pinned, world.now), [config(PINNED)]);
 }
 
 #[test]

@@ -77,7 +77,10 @@ fn the_gateway_of_the_log_is_a_pinned_operators_with_a_key_that_can_be_used() {
 #[test]
 fn a_gateway_of_the_log_needs_a_relay_that_its_operator_does_not_run() {
     let own = |file: &mut TrustFile| file.relays = vec![relay(LOG_OPERATOR)];
-    assert_eq!(refusal(own), "log_gateway: no relay of another operator is pinned");
+    assert_eq!(
+        refusal(own),
+        "log_gateway: no relay of another operator is pinned under [[relays]]"
+    );
     trust(|file| {
         own(file);
         file.insecure_direct = true;

@@ -132,15 +132,17 @@ impl Network {
     ) -> Rc<RefCell<Option<Vec<u8>>>> {
         let url = relay_url("https://relay.example/", &gateway.parse().unwrap());
         self.views.relay.push((from.address, url, body.clone()));
-        assert!(self.sources.admit(from.address, self.now_ms, &mut self.relay_rng));
+        let source = self.sources.admit(from.address, self.now_ms, &mut self.relay_rng);
+        assert!(source.is_some());
         let class = SizeClass::of_exact(body.len()).expect("a body of a size class");
         let answer = Rc::default();
         let held = Held { gateway, body, answer: Rc::clone(&answer) };
         let rule = PoolRule { min: 3, wait_ms: 10_000 };
-        self.pools
-            .entry((gateway, class))
-            .or_insert_with(|| Pool::new(rule))
-            .push(held, self.now_ms);
+        self.pools.entry((gateway, class)).or_insert_with(|| Pool::new(rule)).push(
+            held,
+            source,
+            self.now_ms,
+        );
         self.emit();
         answer
     }
@@ -174,7 +176,8 @@ impl Network {
         };
         seen.push(held.body.clone());
         let opened = consume_request(&gateway.keys, &held.body).unwrap();
-        let request = opened.admit(&mut gateway.window, now).unwrap();
+        let request = opened.decode().unwrap();
+        gateway.window.admit(&opened, &request, now).unwrap();
         let mut shown = Vec::new();
         request.encode(&mut shown);
         let (status, content) = match held.gateway {
@@ -198,7 +201,8 @@ impl Network {
             content: content.into(),
             trailers: Vec::new(),
         };
-        opened.respond(&response, &mut gateway.rng).unwrap()
+        let (_, responder) = opened.into_parts();
+        responder.respond(&response, &mut gateway.rng).unwrap()
     }
 }
 

@@ -17,6 +17,7 @@ use sotto_wire::size_class::SizeClass;
 
 use super::destination::returned;
 use crate::http::{ReadBody, Share};
+use crate::pace::Paced;
 use crate::problem::Failure;
 
 /// The length of the smallest answer. Memory for one is taken before a request is handed over: a server
@@ -26,8 +27,8 @@ pub(super) const SMALL: usize = 4 * 1024;
 /// The longest content of an answer: with its head it fits into the largest size class.
 pub(super) const MAX_CONTENT: usize = 64 * 1024 * 1024 - SMALL;
 
-/// The bytes that are written at once. HTTP over TLS copies them.
-const PIECE: usize = 64 * 1024;
+/// The bytes that are written at once, and by which the pace of a peer is looked at. One record of TLS.
+const PIECE: usize = 16 * 1024;
 
 /// An answer to be sealed.
 pub(super) struct Answer {
@@ -69,7 +70,7 @@ impl Answer {
 /// A sealed answer on its way out, with its share of the memory.
 pub(super) fn sealed(bytes: Vec<u8>, share: Share) -> Response {
     let body = Sealed(Bytes::from_owner(Counted { bytes, _share: share }));
-    let mut response = Response::new(Body::new(body));
+    let mut response = Response::new(Body::new(Paced::new(body)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(RESPONSE_MEDIA_TYPE));
     response
 }
@@ -113,6 +114,13 @@ impl HttpBody for Sealed {
 mod tests {
     use std::time::Duration;
 
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Mutex;
+    use tokio::time::Instant;
+
     use super::*;
     use crate::http::BodyReader;
 
@@ -136,6 +144,55 @@ mod tests {
             drop(body);
             assert!(budget.reserve(4 * PIECE).is_ok());
         }
+    }
+
+    /// Has an answer of so many bytes read by a peer that takes 16 KiB at a time, with a pause before each.
+    /// How many bytes of the connection it got, and whether all of the memory was given back.
+    async fn read_slowly(len: usize, pause: Duration) -> (usize, bool) {
+        let budget = BodyReader::new(len, Duration::from_secs(1));
+        let response = sealed(vec![7; len], budget.reserve(len).unwrap());
+        let response = Mutex::new(Some(response));
+        let (near, mut far) = tokio::io::duplex(4 * 1024);
+        let serve = service_fn(async |_| {
+            Ok::<_, Infallible>(response.lock().await.take().unwrap_or_default())
+        });
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(near), serve);
+        let reader = async {
+            let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+            far.write_all(request).await.unwrap();
+            let (mut piece, mut taken) = (vec![0; PIECE], 0);
+            loop {
+                tokio::time::sleep(pause).await;
+                let mut got = 0;
+                while got < PIECE {
+                    match far.read(&mut piece[got..]).await.unwrap() {
+                        0 => return taken + got,
+                        more => got += more,
+                    }
+                }
+                taken += got;
+            }
+        };
+        let (served, taken) = tokio::join!(connection, reader);
+        assert_eq!(served.is_ok(), taken > len, "{served:?}");
+        (taken, budget.reserve(len).is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_too_slowly_is_given_up() {
+        let len = 4 * 1024 * 1024;
+        let start = Instant::now();
+        let (taken, given_back) = read_slowly(len, Duration::from_secs(2)).await;
+        assert!(taken < len && given_back, "{taken}");
+        // After t seconds, 8 KiB times t have left and 16 KiB times (t - 30) should have: about 60 s.
+        assert!(start.elapsed() > Duration::from_secs(30));
+        assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
+
+        let (taken, given_back) = read_slowly(len, Duration::from_millis(900)).await;
+        assert!(taken > len && given_back, "{taken}");
+        // A small answer is gone before anybody can be late.
+        let (taken, given_back) = read_slowly(SMALL, Duration::from_secs(600)).await;
+        assert!(taken > SMALL && given_back, "{taken}");
     }
 
     #[tokio::test]

@@ -15,7 +15,8 @@ pub struct GatewayConfig {
     /// How long after its date a request is taken, and remembered so that it is taken once. At least 20
     /// minutes: dates are rounded down to ten, and relays hold requests.
     pub window: Duration,
-    /// Requests that are remembered at once; beyond that, none are taken.
+    /// Requests that are remembered at once. Beyond that, leader and log take requests without remembering
+    /// them, for replays do no harm there; a gateway of its own takes none.
     pub max_remembered: usize,
     /// Scheme and authority of the requests inside, such as `https://leader.example`; others are refused.
     /// Without it, all are taken for this server.

@@ -1,18 +1,19 @@
 //! The servers behind a gateway, and what passes to and from them.
 //!
 //! Of the fields of a request and of an answer, only those on a short list pass. So nothing that is about
-//! a connection, no credentials and no cookie can go through, whoever sends it.
+//! a connection, no credentials and no cookie can go through, whoever sends it. Fields that decide
+//! something must not be repeated: a gateway and a server could each believe another of them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderName, HeaderValue, RETRY_AFTER};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, DATE, HOST, HeaderName, HeaderValue, RETRY_AFTER};
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use bytes::Bytes;
 use sotto_wire::bhttp::{self, Field};
 use sotto_wire::taskprov;
 use tower::ServiceExt;
@@ -23,6 +24,9 @@ use crate::problem::Failure;
 
 /// The fields of a request that pass.
 static PASSED: [HeaderName; 3] = [CONTENT_TYPE, ACCEPT, HeaderName::from_static(taskprov::HEADER)];
+
+/// Those that do not pass and are read here. No request has one of either kind twice.
+static READ: [HeaderName; 2] = [DATE, HOST];
 
 /// The fields of an answer that pass.
 static RETURNED: [HeaderName; 3] = [CONTENT_TYPE, RETRY_AFTER, DATE];
@@ -50,18 +54,29 @@ pub(crate) enum Destination {
 /// A server over HTTP.
 pub(crate) struct Target {
     pub(super) origin: Origin,
+    /// The authority of the origin. A server may serve several, and knows them by this.
+    pub(super) host: HeaderValue,
     pub(super) scheme: Scheme,
     pub(super) authority: Authority,
 }
 
 impl Destination {
-    /// The request as its server gets it.
-    pub(super) fn address(&self, inner: &bhttp::Request<'_>) -> Result<Request, Undeliverable> {
+    /// Whether a request may be served again. An upload is counted once, by its report id, and files of a
+    /// log are public; who replays cannot open the answer. What a server over HTTP does is not known here.
+    pub(super) fn bears_replays(&self) -> bool {
+        matches!(self, Self::Inside { .. })
+    }
+
+    /// The request as its server gets it, without its content.
+    pub(super) fn address(&self, inner: &bhttp::Request<'_>) -> Result<Request<()>, Undeliverable> {
         let path: PathAndQuery = inner.path.parse().map_err(|_| Undeliverable::Malformed)?;
-        if !path.path().starts_with('/') {
+        if !path.path().starts_with('/') || repeats(inner) {
             return Err(Undeliverable::Malformed);
         }
-        let uri = match self {
+        let method = Method::from_bytes(inner.method.as_bytes());
+        let mut request = Request::new(());
+        *request.method_mut() = method.map_err(|_| Undeliverable::Malformed)?;
+        *request.uri_mut() = match self {
             Self::Inside { origin: None, .. } => Uri::from(path),
             Self::Inside { origin: Some(origin), .. } => {
                 if !is_for(origin, inner) {
@@ -72,6 +87,7 @@ impl Destination {
             Self::Outside { targets, .. } => {
                 let target = targets.iter().find(|target| is_for(&target.origin, inner));
                 let target = target.ok_or(Undeliverable::Misdirected)?;
+                request.headers_mut().insert(HOST, target.host.clone());
                 let uri = Uri::builder()
                     .scheme(target.scheme.clone())
                     .authority(target.authority.clone())
@@ -79,20 +95,13 @@ impl Destination {
                 uri.build().map_err(|_| Undeliverable::Malformed)?
             }
         };
-        let method = Method::from_bytes(inner.method.as_bytes());
-        let mut request = Request::new(match inner.content.is_empty() {
-            true => Body::empty(),
-            false => Body::from(Bytes::copy_from_slice(&inner.content)),
-        });
-        *request.method_mut() = method.map_err(|_| Undeliverable::Malformed)?;
-        *request.uri_mut() = uri;
         for field in &inner.fields {
             let Some(name) = PASSED.iter().find(|name| name.as_str() == field.name) else {
                 continue;
             };
             let value = HeaderValue::from_bytes(field.value);
             let value = value.map_err(|_| Undeliverable::Malformed)?;
-            request.headers_mut().append(name, value);
+            request.headers_mut().insert(name, value);
         }
         Ok(request)
     }
@@ -143,6 +152,21 @@ pub(super) enum Undeliverable {
     Malformed,
     /// There is no such server behind this gateway.
     Misdirected,
+}
+
+/// The content of a request as its server gets it. It is copied unless it was put together already.
+pub(super) fn content(content: Cow<'_, [u8]>) -> Body {
+    match content.is_empty() {
+        true => Body::empty(),
+        false => Body::from(content.into_owned()),
+    }
+}
+
+fn repeats(inner: &bhttp::Request<'_>) -> bool {
+    PASSED.iter().chain(&READ).any(|name| {
+        let with_name = inner.fields.iter().filter(|field| name.as_str() == field.name);
+        with_name.count() > 1
+    })
 }
 
 fn is_for(origin: &Origin, inner: &bhttp::Request<'_>) -> bool {

@@ -20,7 +20,7 @@ pub(super) enum Outcome {
     Date,
     /// Taken before.
     Replayed,
-    /// Too many are remembered already.
+    /// Too many are remembered already, and the server may not bear replays.
     Full,
     /// For a server that is not behind this gateway.
     Misdirected,
@@ -28,10 +28,12 @@ pub(super) enum Outcome {
     Unanswered,
     /// Answered by the server, well or not.
     Answered,
+    /// The same for one that was not remembered: too many are already.
+    Unremembered,
 }
 
 impl Outcome {
-    const NAMES: [&'static str; 10] = [
+    const NAMES: [&'static str; 11] = [
         "unread",
         "unknown_key",
         "unopened",
@@ -42,6 +44,7 @@ impl Outcome {
         "misdirected",
         "unanswered",
         "answered",
+        "unremembered",
     ];
 }
 

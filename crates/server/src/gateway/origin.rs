@@ -33,6 +33,11 @@ impl Origin {
         Ok(Self { scheme: url.scheme().to_owned(), authority })
     }
 
+    /// The authority, as it is in the `host` of a request.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// Whether a request with this scheme and authority is for this server.
     pub(super) fn is(&self, scheme: &str, authority: &str) -> bool {
         let default_port = if self.scheme == "http" { ":80" } else { ":443" };

@@ -3,6 +3,9 @@
 //! Until a request is open, failures are plain answers, which the relay reads. Afterwards everything is
 //! sealed into an answer of status 200 and of a length of the size classes: refusals, failures and
 //! acknowledgements all fit into the smallest, so that the relay sees no difference.
+//!
+//! Anybody can seal requests to a gateway. So what cannot be delivered is refused before it is remembered,
+//! and a full memory keeps nobody from a server that bears replays.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,9 +22,10 @@ use sotto_protocol::gateway::{
 };
 use sotto_wire::ohttp::KEYS_MEDIA_TYPE;
 use sotto_wire::size_class::SizeClass;
+use zeroize::Zeroizing;
 
 use super::answer::{Answer, MAX_CONTENT, SMALL, sealed};
-use super::destination::{Destination, Undeliverable};
+use super::destination::{Destination, Undeliverable, content};
 use super::metrics::{GatewayMetrics, Outcome};
 use super::origin::Origin;
 use super::{GatewayConfig, GatewayKeys};
@@ -67,10 +71,10 @@ impl GatewayResource {
                 ReplayWindow::MIN_WINDOW_S
             )));
         }
-        let mut hash_key = [0; 16];
-        aws_lc_rs::rand::fill(&mut hash_key)
+        let mut hash_key = Zeroizing::new([0; 16]);
+        aws_lc_rs::rand::fill(hash_key.as_mut_slice())
             .map_err(|_| Fault("the operating system gives no randomness".into()))?;
-        let window = ReplayWindow::new(window_s, config.max_remembered, hash_key);
+        let window = ReplayWindow::new(window_s, config.max_remembered, *hash_key);
         Ok(Self {
             keys: config.keys,
             window: Mutex::new(window),
@@ -106,17 +110,17 @@ impl GatewayResource {
     async fn exchange(&self, request: Request) -> Result<Response, Failure> {
         let (opened, mut share) = self.open(request).await.map_err(|failed| self.count(failed))?;
         let admitted = self.admit(&opened);
-        // The content of the request was copied.
+        // The server has a content of its own.
         let (message, responder) = opened.into_parts();
         share.shrink(message.len() + 2 * SMALL);
         drop(message);
         let served = match admitted {
-            Ok(request) => self.serve(request).await,
+            Ok((request, outcome)) => self.serve(request).await.map(|answer| (answer, outcome)),
             Err(failed) => Err(failed),
         };
         let answer = match served {
-            Ok(answer) => {
-                self.metrics.count(Outcome::Answered);
+            Ok((answer, outcome)) => {
+                self.metrics.count(outcome);
                 answer
             }
             Err(failed) => Answer::refusal(self.count(failed)).await,
@@ -145,14 +149,10 @@ impl GatewayResource {
         }
     }
 
-    /// Takes a request once, within its window.
-    fn admit(&self, opened: &Opened) -> Result<Request, Failed> {
+    /// Takes a request that can be delivered once, within its window. Besides, what it counts as when it is
+    /// answered.
+    fn admit(&self, opened: &Opened) -> Result<(Request, Outcome), Failed> {
         let now = now();
-        let admitted = opened.decode().and_then(|inner| {
-            let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-            window.admit(opened, &inner, now)?;
-            Ok(inner)
-        });
         let refused = |refusal| {
             let outcome = match refusal {
                 InnerRefusal::Malformed => Outcome::Malformed,
@@ -162,14 +162,24 @@ impl GatewayResource {
             };
             (outcome, Failure::NotAdmitted(refusal, now))
         };
-        self.destination.address(&admitted.map_err(refused)?).map_err(|reason| match reason {
+        let inner = opened.decode().map_err(refused)?;
+        let request = self.destination.address(&inner).map_err(|reason| match reason {
             Undeliverable::Malformed => refused(InnerRefusal::Malformed),
             Undeliverable::Misdirected => {
                 let detail = "The server that the request is for is not behind this gateway.";
                 let failure = Failure::Refused(StatusCode::MISDIRECTED_REQUEST, detail.into());
                 (Outcome::Misdirected, failure)
             }
-        })
+        })?;
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let admitted = window.admit(opened, &inner, now);
+        drop(window);
+        let outcome = match admitted {
+            Ok(()) => Outcome::Answered,
+            Err(InnerRefusal::Full) if self.destination.bears_replays() => Outcome::Unremembered,
+            Err(refusal) => return Err(refused(refusal)),
+        };
+        Ok((request.map(|()| content(inner.content)), outcome))
     }
 
     /// Has a request answered by its server.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderValue;
 use sotto_wire::size_class::SizeClass;
 
 use super::GatewayConfig;
@@ -56,7 +57,8 @@ impl GatewayServerConfig {
 pub struct GatewayTarget {
     /// Scheme and authority of the requests that are for it, such as `https://leader.example`.
     pub origin: String,
-    /// Where it is, such as `http://127.0.0.1:8080`. Paths are those of the requests.
+    /// Where it is, such as `http://127.0.0.1:8080`. Paths are those of the requests, and their `host` is
+    /// that of the origin.
     pub url: String,
 }
 
@@ -135,7 +137,10 @@ fn destination(config: &GatewayServerConfig) -> Result<Destination, BindError> {
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
             return Err(refused("its URL does not parse"));
         };
-        Ok(Target { origin: Origin::parse(&target.origin)?, scheme, authority })
+        let origin = Origin::parse(&target.origin)?;
+        let host = HeaderValue::from_str(origin.authority());
+        let host = host.map_err(|_| refused("its origin is no value of a field"))?;
+        Ok(Target { origin, host, scheme, authority })
     });
     Ok(Destination::Outside {
         targets: targets.collect::<Result<_, _>>()?,

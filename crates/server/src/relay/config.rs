@@ -12,7 +12,8 @@ use crate::config::HttpConfig;
 /// A relay.
 #[derive(Debug)]
 pub struct RelayConfig {
-    /// How it is reached. `max_body_memory` bounds what waits in memory.
+    /// How it is reached. `max_body_memory` bounds the requests that wait in memory, and once more the
+    /// answers.
     pub http: HttpConfig,
     /// Where requests may go, and nowhere else.
     pub gateways: Vec<RelayGateway>,
@@ -22,12 +23,11 @@ pub struct RelayConfig {
     pub memory_body_max: usize,
     /// The folder of those files. They have no name in it.
     pub spool_dir: PathBuf,
-    /// Bytes that all bodies in files may have together.
+    /// Bytes that all requests in files may have together, and all answers.
     pub max_spool_bytes: u64,
-    /// How many requests one source may send. Behind a proxy, where all devices have one address, there
-    /// should be none.
+    /// What one source may do. Behind a proxy, where all devices have one address, there should be none.
     pub source_limit: Option<SourceRule>,
-    /// How long a gateway may take over the head of its answer, and over each piece of it.
+    /// How long a gateway may take over the head of its answer, and then over its content.
     pub gateway_timeout: Duration,
     /// PEM certificates that may vouch for gateways, beside those of the operating system.
     pub gateway_certificates: Option<Vec<u8>>,
@@ -46,7 +46,7 @@ impl RelayConfig {
             gateways,
             pool: PoolRule::default(),
             memory_body_max: 64 * 1024,
-            spool_dir: std::env::temp_dir(),
+            spool_dir: default_spool_dir(),
             max_spool_bytes: 4 * 1024 * 1024 * 1024,
             source_limit: Some(SourceRule::default()),
             gateway_timeout: Duration::from_secs(30),
@@ -66,18 +66,27 @@ pub struct RelayGateway {
     pub pool: Option<PoolRule>,
 }
 
-/// How many requests one source may send.
+/// What one source may do: an IPv4 address, or the first 64 bits of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRule {
     /// Requests in one window.
     pub max: u32,
     /// The window. At its end every source is forgotten.
     pub window: Duration,
+    /// Connections at once. One more is closed.
+    pub max_connections: u32,
 }
 
 impl Default for SourceRule {
     /// Many devices may share one address, and one that starts reads a whole log.
     fn default() -> Self {
-        Self { max: 1_000, window: Duration::from_secs(60) }
+        Self { max: 1_000, window: Duration::from_secs(60), max_connections: 256 }
     }
+}
+
+/// The system's folder for temporary files lies in memory on many systems, which is not where large
+/// bodies should be.
+fn default_spool_dir() -> PathBuf {
+    let on_disk = PathBuf::from("/var/tmp");
+    if on_disk.is_dir() { on_disk } else { std::env::temp_dir() }
 }

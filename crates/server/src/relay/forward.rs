@@ -2,33 +2,29 @@
 //!
 //! To the gateway goes a request of the relay's own with the content in it; no part of the head that
 //! the device sent. Back come the status, the content and the few fields that a device needs. A request
-//! is sent once, and to its end even if the device has gone away meanwhile, which so does not show at the
-//! gateway.
+//! is sent once and its answer read to the end, at the gateway's speed, before the device gets any of it:
+//! a device that goes away or has a slow link does not show at the gateway.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use axum::http::{Method, Request, StatusCode, Uri};
 use axum::response::Response;
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use sotto_wire::PROBLEM_MEDIA_TYPE;
 use sotto_wire::ohttp::{REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE};
-use tokio::time::Sleep;
 
-use super::held::HeldBody;
+use super::held::{HeldBody, Intake};
 use super::metrics::{Exchange, RelayMetrics};
 use super::pools::Waiting;
 use crate::health::{Concern, Health};
+use crate::http::is_of_type;
 use crate::outbound::OutboundClient;
-use crate::problem::Failure;
+use crate::pace::Paced;
+use crate::problem::{Failure, RETRY_SOON};
 
 /// A gateway and whether the last request reached it.
 pub(super) struct Destination {
@@ -47,6 +43,8 @@ impl Destination {
 pub(super) struct Forwarder {
     pub(super) client: OutboundClient<HeldBody>,
     pub(super) destinations: Vec<Destination>,
+    pub(super) answers: Intake,
+    /// For the head of an answer.
     pub(super) timeout: Duration,
     pub(super) metrics: Arc<RelayMetrics>,
     pub(super) health: Arc<Health>,
@@ -58,13 +56,8 @@ impl Forwarder {
         let Waiting { gateway, body, answer, .. } = waiting;
         let Some(destination) = self.destinations.get(gateway) else { return };
         let outcome = self.exchange(destination, body).await;
-        if let Err(Ok(unwanted)) = answer.send(outcome) {
-            let rest = async {
-                let mut body = unwanted.into_body();
-                while let Some(Ok(_)) = body.frame().await {}
-            };
-            let _ = tokio::time::timeout(self.timeout, rest).await;
-        }
+        // It fails if the device has gone away.
+        let _ = answer.send(outcome);
     }
 
     async fn exchange(
@@ -77,32 +70,54 @@ impl Forwarder {
         *request.uri_mut() = destination.uri.clone();
         let media_type = HeaderValue::from_static(REQUEST_MEDIA_TYPE);
         request.headers_mut().insert(CONTENT_TYPE, media_type);
-        match tokio::time::timeout(self.timeout, self.client.request(request)).await {
+        let refused = |status, detail: &str| Err(Failure::Refused(status, detail.into()));
+        let asked = tokio::time::timeout(self.timeout, self.client.request(request)).await;
+        let (outcome, answer) = match asked {
             Ok(Ok(answer)) if !answer.status().is_informational() => {
-                self.note(destination, Exchange::Answered);
-                Ok(self.filter(answer))
+                let is_gateways = is_gateways(&answer);
+                match self.take_in(answer).await {
+                    Err(Failure::Incomplete | Failure::TooLong(_)) => {
+                        let detail = "The answer of the gateway did not arrive whole.";
+                        (Exchange::Broken, refused(StatusCode::BAD_GATEWAY, detail))
+                    }
+                    answer if is_gateways => (Exchange::Answered, answer),
+                    answer => (Exchange::Foreign, answer),
+                }
             }
-            Ok(_) => {
-                self.note(destination, Exchange::Unreachable);
+            Ok(failed) => {
+                if let Err(error) = &failed {
+                    tracing::debug!(gateway = destination.operator, error = cause(error));
+                }
                 let detail = "The gateway could not be reached.";
-                Err(Failure::Refused(StatusCode::BAD_GATEWAY, detail.into()))
+                (Exchange::Unreachable, refused(StatusCode::BAD_GATEWAY, detail))
             }
             Err(_) => {
-                self.note(destination, Exchange::Late);
                 let detail = "The gateway did not answer in time.";
-                Err(Failure::Refused(StatusCode::GATEWAY_TIMEOUT, detail.into()))
+                (Exchange::Late, refused(StatusCode::GATEWAY_TIMEOUT, detail))
             }
-        }
+        };
+        self.note(destination, outcome);
+        answer
     }
 
-    /// Keeps of an answer what a device needs.
-    fn filter(&self, answer: hyper::Response<Incoming>) -> Response {
-        let (head, incoming) = answer.into_parts();
-        let body = AnswerBody { incoming, timeout: self.timeout, late: None };
-        let mut response = Response::new(Body::new(body));
+    /// Waits for the whole answer, and keeps of it what a device needs.
+    async fn take_in(&self, answer: hyper::Response<Incoming>) -> Result<Response, Failure> {
+        let (head, content) = answer.into_parts();
+        let content = match self.answers.receive(Body::new(content)).await {
+            // It is not the device that asked too much.
+            Err(Failure::OutOfMemory) => {
+                let detail = "The relay has no room for the answer.";
+                return Err(Failure::Unavailable(detail.into(), RETRY_SOON));
+            }
+            received => received?,
+        };
+        if content.is_spooled() {
+            self.metrics.spooled.increment(1);
+        }
+        let mut response = Response::new(Body::new(Paced::new(content)));
         *response.status_mut() = head.status;
         *response.headers_mut() = kept_fields(&head.headers);
-        response
+        Ok(response)
     }
 
     /// Counts an outcome, and tells the operator when a gateway begins or ends to fail.
@@ -116,9 +131,16 @@ impl Forwarder {
             return;
         }
         let operator = &destination.operator;
-        match is_failing {
-            true => tracing::warn!(gateway = operator, "a gateway does not answer"),
-            false => tracing::info!(gateway = operator, "a gateway answers again"),
+        match outcome {
+            Exchange::Answered => tracing::info!(gateway = operator, "a gateway answers again"),
+            Exchange::Foreign => tracing::warn!(
+                gateway = operator,
+                "what answers at a gateway's URL is no gateway: does the URL end in /gateway?"
+            ),
+            _ => tracing::warn!(
+                gateway = operator,
+                "a gateway does not answer (SOTTO_LOG=debug says why)"
+            ),
         }
         let failing: Vec<_> = self
             .destinations
@@ -134,13 +156,29 @@ impl Forwarder {
     }
 }
 
+/// Whether an answer can be a gateway's: what is no gateway knows no such resource, or answers in the clear.
+fn is_gateways(answer: &hyper::Response<Incoming>) -> bool {
+    match answer.status() {
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => false,
+        status => !status.is_success() || is_of_type(answer.headers(), RESPONSE_MEDIA_TYPE),
+    }
+}
+
+/// The innermost reason, which says most: why a certificate is refused, or a connection.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
 /// The fields of a gateway's answer that go back to the device, in one spelling each: anything else
 /// could be a mark.
 fn kept_fields(fields: &HeaderMap) -> HeaderMap {
     let mut kept = HeaderMap::new();
-    let named = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     for media_type in [RESPONSE_MEDIA_TYPE, PROBLEM_MEDIA_TYPE] {
-        if named.eq_ignore_ascii_case(media_type.as_bytes()) {
+        if is_of_type(fields, media_type) {
             kept.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
     }
@@ -149,43 +187,4 @@ fn kept_fields(fields: &HeaderMap) -> HeaderMap {
         kept.insert(RETRY_AFTER, HeaderValue::from(pause));
     }
     kept
-}
-
-/// The content of an answer on its way back, without trailers. It breaks off if the gateway leaves it
-/// lying; the timer exists only while there is something to wait for.
-struct AnswerBody {
-    incoming: Incoming,
-    timeout: Duration,
-    late: Option<Pin<Box<Sleep>>>,
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let timeout = self.timeout;
-        match Pin::new(&mut self.incoming).poll_frame(cx) {
-            Poll::Ready(frame) => {
-                self.late = None;
-                let frame = frame.transpose().map_err(io::Error::other);
-                Poll::Ready(frame.map(|frame| frame.filter(Frame::is_data)).transpose())
-            }
-            Poll::Pending => {
-                let late = self.late.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-                late.as_mut().poll(cx).map(|()| Some(Err(io::ErrorKind::TimedOut.into())))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
-    }
 }

@@ -1,14 +1,16 @@
-//! Bodies that wait in the relay: small ones in memory, larger ones in files without a name.
+//! Bodies that wait in the relay, requests and answers: small ones in memory, larger ones in files without
+//! a name.
 //!
-//! Both are counted as they arrive and bounded together, so held requests cost what was set aside for
-//! them and no more. The name of a file is gone before its first byte is written: nothing is left to
+//! Both are counted as they arrive and bounded together, so what is held costs what was set aside for
+//! it and no more. The name of a file is gone before its first byte is written: nothing is left to
 //! find or to clean up, however the relay ends.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
@@ -16,6 +18,7 @@ use hyper::body::{Frame, SizeHint};
 use sotto_wire::size_class::SizeClass;
 use tokio::time::Instant;
 
+use super::config::RelayConfig;
 use crate::error::BindError;
 use crate::file_body::FileBody;
 use crate::http::{BodyReader, Budget, ReadBody, Share};
@@ -36,23 +39,25 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Bodies of up to `memory_max` bytes stay in the memory of `bodies`. The others lie in `folder` and
-    /// have at most `max_spool_bytes` together.
+    /// For bodies of up to `max`, each of which arrives within `timeout`.
     pub(super) fn new(
-        bodies: BodyReader,
-        memory_max: usize,
-        folder: &Path,
-        max_spool_bytes: u64,
+        config: &RelayConfig,
+        max: SizeClass,
+        timeout: Duration,
     ) -> Result<Self, BindError> {
+        let folder = &config.spool_dir;
         tempfile::tempfile_in(folder).map_err(|error| {
-            BindError::Config(format!("spool_dir {}: {error}", folder.display()))
+            BindError::Config(format!(
+                "no file can be made in spool_dir {}: {error}",
+                folder.display()
+            ))
         })?;
         Ok(Self {
-            bodies,
-            max: SizeClass::MAX_REQUEST.bytes(),
-            memory_max,
-            folder: folder.to_owned(),
-            files: Budget::new(max_spool_bytes),
+            bodies: BodyReader::new(config.http.max_body_memory, timeout),
+            max: max.bytes(),
+            memory_max: config.memory_body_max,
+            folder: folder.clone(),
+            files: Budget::new(config.max_spool_bytes),
         })
     }
 
@@ -65,7 +70,7 @@ impl Intake {
         let start = Instant::now();
         let in_memory = if announced > self.memory_max as u64 { 0 } else { self.memory_max };
         match self.bodies.read_up_to(&mut body, in_memory, start).await? {
-            (read, None) => Ok(HeldBody::Memory { read, is_sent: false }),
+            (read, None) => Ok(HeldBody::Memory(Some(read))),
             (read, Some(piece)) => self.spool(read, piece, body, start).await,
         }
     }
@@ -119,15 +124,19 @@ impl Intake {
             written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         written.map_err(|error| {
             tracing::error!(error = %error.kind(), "a body could not be written to spool_dir");
-            Failure::Unavailable("The relay cannot hold large requests now.".into(), RETRY_SOON)
+            Failure::Unavailable("The relay cannot hold large bodies now.".into(), RETRY_SOON)
         })
     }
 }
 
 /// A body that has arrived and is to go on.
 pub(super) enum HeldBody {
-    Memory { read: ReadBody, is_sent: bool },
-    Spooled { file: FileBody, _share: Share },
+    /// Until it is sent.
+    Memory(Option<ReadBody>),
+    Spooled {
+        file: FileBody,
+        _share: Share,
+    },
 }
 
 impl HeldBody {
@@ -135,13 +144,17 @@ impl HeldBody {
         matches!(self, Self::Spooled { .. })
     }
 
-    /// The pool that it belongs into. No body is longer than the largest class.
+    /// The size class that it fills, if it fills one.
     pub(super) fn class(&self) -> Option<SizeClass> {
-        let len = match self {
-            Self::Memory { read, .. } => read.bytes().len() as u64,
+        usize::try_from(self.len()).ok().and_then(SizeClass::of_exact)
+    }
+
+    /// The bytes that are to be sent.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Memory(read) => read.as_ref().map_or(0, |read| read.bytes().len() as u64),
             Self::Spooled { file, .. } => file.size_hint().lower(),
-        };
-        usize::try_from(len).ok().and_then(SizeClass::holding)
+        }
     }
 }
 
@@ -154,10 +167,8 @@ impl HttpBody for HeldBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut *self {
-            Self::Memory { is_sent: true, .. } => Poll::Ready(None),
-            Self::Memory { read, is_sent } => {
-                *is_sent = true;
-                Poll::Ready(Some(Ok(Frame::data(read.bytes().clone()))))
+            Self::Memory(read) => {
+                Poll::Ready(read.take().map(|read| Ok(Frame::data(read.into_bytes()))))
             }
             Self::Spooled { file, .. } => Pin::new(file).poll_frame(cx),
         }
@@ -166,16 +177,12 @@ impl HttpBody for HeldBody {
     fn is_end_stream(&self) -> bool {
         match self {
             // An empty one is not at its end before it was sent, or its length would not be told.
-            Self::Memory { is_sent, .. } => *is_sent,
+            Self::Memory(read) => read.is_none(),
             Self::Spooled { file, .. } => file.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Memory { is_sent: true, .. } => SizeHint::with_exact(0),
-            Self::Memory { read, .. } => SizeHint::with_exact(read.bytes().len() as u64),
-            Self::Spooled { file, .. } => file.size_hint(),
-        }
+        SizeHint::with_exact(self.len())
     }
 }

@@ -12,8 +12,10 @@ pub(super) struct RelayMetrics {
     pub(super) spooled: Counter,
     /// Requests of sources that had sent too many.
     pub(super) limited: Counter,
+    /// Connections of sources that had as many as they may.
+    pub(super) connections_limited: Counter,
     pools: [Counter; 3],
-    exchanges: [Counter; 3],
+    exchanges: [Counter; 5],
 }
 
 /// Why a pool was emitted.
@@ -30,6 +32,10 @@ pub(super) enum Exchange {
     Answered,
     Unreachable,
     Late,
+    /// The answer began, and did not arrive whole.
+    Broken,
+    /// What answered is no gateway.
+    Foreign,
 }
 
 impl RelayMetrics {
@@ -46,6 +52,10 @@ impl RelayMetrics {
                 "sotto_relay_source_limited_total",
                 "Requests turned away because their source had sent too many.",
             ),
+            connections_limited: registry.counter(
+                "sotto_relay_connections_limited_total",
+                "Connections closed because their source had too many.",
+            ),
             pools: registry.counters(
                 "sotto_relay_pools_total",
                 "Emitted pools by reason.",
@@ -56,7 +66,7 @@ impl RelayMetrics {
                 "sotto_relay_exchanges_total",
                 "Requests that were sent on, by what became of them.",
                 "outcome",
-                ["answered", "unreachable", "late"],
+                ["answered", "unreachable", "late", "broken", "foreign"],
             ),
         }
     }
@@ -72,11 +82,13 @@ impl RelayMetrics {
     }
 
     pub(super) fn exchanged(&self, outcome: Exchange) {
-        let [answered, unreachable, late] = &self.exchanges;
+        let [answered, unreachable, late, broken, foreign] = &self.exchanges;
         match outcome {
             Exchange::Answered => answered,
             Exchange::Unreachable => unreachable,
             Exchange::Late => late,
+            Exchange::Broken => broken,
+            Exchange::Foreign => foreign,
         }
         .increment(1);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use rand_chacha::ChaCha20Rng;
 use sotto_protocol::Fault;
-use sotto_protocol::relay::{Pool, PoolRule};
+use sotto_protocol::relay::{Pool, PoolRule, SourceTag};
 use sotto_wire::size_class::SizeClass;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -21,18 +21,19 @@ use crate::aggregator;
 use crate::problem::Failure;
 use crate::shutdown::Shutdown;
 
-/// A request that waits. Nothing here tells whose it is but the way back.
+/// A request that waits. Nothing here tells whose it is but the way back: tags change with every window.
 pub(super) struct Waiting {
     /// Which of the gateways.
     pub(super) gateway: usize,
-    pub(super) class: SizeClass,
+    /// The tag of its source, unless there is no limit of sources.
+    pub(super) source: Option<SourceTag>,
     pub(super) body: HeldBody,
     pub(super) answer: oneshot::Sender<Result<Response, Failure>>,
 }
 
 /// All pools of a relay.
 pub(super) struct Pools {
-    /// By gateway, then by size class.
+    /// By gateway, then by size.
     pools: Vec<Vec<Pool<Waiting>>>,
     inbox: mpsc::Receiver<Waiting>,
     forwarder: Arc<Forwarder>,
@@ -51,9 +52,9 @@ impl Pools {
         metrics: Arc<RelayMetrics>,
         clock: Clock,
     ) -> Result<Self, Fault> {
-        let classes = |rule| (0..SizeClass::COUNT).map(|_| Pool::new(rule)).collect();
+        let sizes = |rule| (0..=SizeClass::COUNT).map(|_| Pool::new(rule)).collect();
         Ok(Self {
-            pools: rules.into_iter().map(classes).collect(),
+            pools: rules.into_iter().map(sizes).collect(),
             inbox,
             forwarder,
             forwards: JoinSet::new(),
@@ -63,10 +64,9 @@ impl Pools {
         })
     }
 
-    /// Runs until nobody is left who could send a request. Once the shutdown begins, requests wait no
-    /// more; at the end, those that were sent on are finished, also for devices that have gone away.
+    /// Runs until the shutdown begins. Then what waits goes on, mixed, and nothing more is taken: a request
+    /// that came later would go on alone. What was sent on is finished, also for devices that have gone away.
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
-        let mut is_draining = false;
         loop {
             let due = self.pools.iter().flatten().filter_map(Pool::due_at).min();
             let due = due.map(|due_ms| self.clock.at(due_ms));
@@ -77,34 +77,32 @@ impl Pools {
                 }
             };
             tokio::select! {
-                () = shutdown.begun(), if !is_draining => {
-                    is_draining = true;
-                    self.emit_all();
-                }
+                biased;
+                () = shutdown.begun() => break,
+                () = alarm => self.emit_due(),
                 waiting = self.inbox.recv() => match waiting {
-                    Some(waiting) => self.take_in(waiting, is_draining),
+                    Some(waiting) => self.take_in(waiting),
                     None => break,
                 },
-                () = alarm => self.emit_due(),
             }
+        }
+        self.inbox.close();
+        while let Some(waiting) = self.inbox.recv().await {
+            self.take_in(waiting);
         }
         self.emit_all();
         while self.forwards.join_next().await.is_some() {}
     }
 
-    fn take_in(&mut self, waiting: Waiting, is_draining: bool) {
-        let (gateway, class) = (waiting.gateway, usize::from(waiting.class.index()));
+    fn take_in(&mut self, waiting: Waiting) {
         let now_ms = self.clock.now_ms();
-        let Some(pool) = self.pools.get_mut(gateway).and_then(|pools| pools.get_mut(class)) else {
-            return;
-        };
-        pool.push(waiting, now_ms);
+        let (source, size) = (waiting.source, place_of(waiting.body.class()));
+        let pools = self.pools.get_mut(waiting.gateway);
+        let Some(pool) = pools.and_then(|pools| pools.get_mut(size)) else { return };
+        pool.push(waiting, source, now_ms);
         self.metrics.held.increment(1.0);
-        let (emitted, why) = match is_draining {
-            true => (pool.take_all(&mut self.rng), Emission::Drain),
-            false => (pool.take(now_ms, &mut self.rng), Emission::Full),
-        };
-        self.emit(emitted, why);
+        let emitted = pool.take(now_ms, &mut self.rng);
+        self.emit(emitted, Emission::Full);
     }
 
     fn emit_due(&mut self) {
@@ -121,15 +119,12 @@ impl Pools {
         why: Emission,
         take: impl Fn(&mut Pool<Waiting>, &mut ChaCha20Rng) -> Vec<Waiting>,
     ) {
-        for gateway in 0..self.pools.len() {
-            for class in 0..usize::from(SizeClass::COUNT) {
-                let pool = self.pools.get_mut(gateway).and_then(|pools| pools.get_mut(class));
-                if let Some(pool) = pool {
-                    let emitted = take(pool, &mut self.rng);
-                    self.emit(emitted, why);
-                }
-            }
+        let mut pools = std::mem::take(&mut self.pools);
+        for pool in pools.iter_mut().flatten() {
+            let emitted = take(pool, &mut self.rng);
+            self.emit(emitted, why);
         }
+        self.pools = pools;
     }
 
     fn emit(&mut self, emitted: Vec<Waiting>, why: Emission) {
@@ -143,4 +138,10 @@ impl Pools {
             self.forwards.spawn(Arc::clone(&self.forwarder).forward(waiting));
         }
     }
+}
+
+/// Which of a gateway's pools is for this size. Requests of no size class have the last one: their length
+/// tells them apart, so they are no company for those that have one.
+fn place_of(class: Option<SizeClass>) -> usize {
+    class.map_or(SizeClass::COUNT, SizeClass::index).into()
 }

@@ -1,11 +1,12 @@
-//! How many requests each source may send, and the one place where an address is looked at.
+//! How many requests each source may send, and which of them are of one source. Beside the listener's gate,
+//! no other part of the relay looks at an address.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use sotto_protocol::Fault;
-use sotto_protocol::relay::SourceLimit;
+use sotto_protocol::relay::{SourceLimit, SourceTag};
 
 use super::clock::Clock;
 use super::config::SourceRule;
@@ -36,8 +37,8 @@ impl Sources {
         Ok(Self { state, window: rule.window, clock })
     }
 
-    /// Whether one more request of this source is within its limit.
-    pub(super) fn admit(&self, PeerIp(source): PeerIp) -> bool {
+    /// The tag of the source in this window, if one more request of it is within its limit.
+    pub(super) fn admit(&self, PeerIp(source): PeerIp) -> Option<SourceTag> {
         let mut state = self.lock();
         let State { limit, rng } = &mut *state;
         limit.admit(source, self.clock.now_ms(), rng)

@@ -8,6 +8,7 @@ mod inner_refusals;
 mod log_reads;
 mod oracle;
 mod outer_refusals;
+mod remembering;
 mod rotation;
 mod secrecy;
 mod standalone;

@@ -16,12 +16,19 @@ use crate::device::{
 use crate::harness::{COLLECTOR_TOKEN, LOOPBACK, Server, Setup, histogram, keypair};
 use crate::log_harness::World;
 
-fn target(origin: &str, url: &str) -> GatewayTarget {
+pub(crate) fn target(origin: &str, url: &str) -> GatewayTarget {
     GatewayTarget { origin: origin.into(), url: url.trim_end_matches('/').into() }
 }
 
 async fn start(targets: Vec<GatewayTarget>) -> (Server, Channel) {
-    let mut config = GatewayServerConfig::new(LOOPBACK, gateway_config(), targets);
+    start_with(gateway_config(), targets).await
+}
+
+pub(crate) async fn start_with(
+    gateway: GatewayConfig,
+    targets: Vec<GatewayTarget>,
+) -> (Server, Channel) {
+    let mut config = GatewayServerConfig::new(LOOPBACK, gateway, targets);
     config.http.admin_listen = Some(LOOPBACK);
     config.timeout = Duration::from_millis(500);
     let gateway = Gateway::bind(config).await.unwrap();
@@ -163,6 +170,8 @@ async fn few_fields_pass() {
         let (head, _) = asked.split_once("\r\n\r\n").unwrap();
         let mut lines = head.lines();
         assert_eq!(lines.next(), Some("POST /a/b?c=d HTTP/1.1"));
+        // The server as the request names it, not where it is.
+        assert!(head.lines().any(|line| line == "host: stub.example"), "{head}");
         let mut names: Vec<_> = lines.map(|line| line.split(':').next().unwrap()).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept", "content-length", "content-type", "dap-taskprov", "host"]);

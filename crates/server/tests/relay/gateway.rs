@@ -1,8 +1,9 @@
 //! A gateway that speaks just enough HTTP, records every byte and answers as it is told.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -27,6 +28,8 @@ pub(crate) enum Reply {
     Bytes(Vec<u8>),
     /// Sends the first bytes, waits to be told, and sends the others.
     InTwo(Vec<u8>, Arc<Notify>, Vec<u8>),
+    /// Sends the first bytes, and then one after the other, with pauses.
+    Trickle(Vec<u8>),
     /// Sends these bytes and then nothing, with the connection open.
     Stall(Vec<u8>),
     /// Closes the connection.
@@ -50,6 +53,8 @@ pub(crate) struct Gateway {
     pub(crate) addr: SocketAddr,
     recorded: Arc<Mutex<Vec<Recorded>>>,
     reply: Arc<Mutex<Reply>>,
+    /// Whether each answer was taken off its hands to the last byte, in the order of their ends.
+    taken: Arc<Mutex<Vec<bool>>>,
     serving: JoinHandle<()>,
 }
 
@@ -63,27 +68,28 @@ impl Gateway {
         let addr = listener.local_addr().unwrap();
         let recorded = Arc::<Mutex<Vec<Recorded>>>::default();
         let reply = Arc::new(Mutex::new(Reply::ok(b"answer")));
-        let shared = (Arc::clone(&recorded), Arc::clone(&reply));
+        let taken = Arc::<Mutex<Vec<bool>>>::default();
+        let shared = (Arc::clone(&recorded), Arc::clone(&reply), Arc::clone(&taken));
         let serving = tokio::spawn(async move {
             // They end with this task.
             let mut connections = tokio::task::JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (recorded, reply) = shared.clone();
+                let (recorded, reply, taken) = shared.clone();
                 let tls = tls.clone();
                 connections.spawn(async move {
                     match tls {
-                        None => converse(stream, &recorded, &reply).await,
+                        None => converse(stream, &recorded, &reply, &taken).await,
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
-                                converse(stream, &recorded, &reply).await;
+                                converse(stream, &recorded, &reply, &taken).await;
                             }
                         }
                     }
                 });
             }
         });
-        Self { addr, recorded, reply, serving }
+        Self { addr, recorded, reply, taken, serving }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -107,6 +113,15 @@ impl Gateway {
             .await;
     }
 
+    /// Waits until it is done with all answers, and tells how many were not taken to the last byte.
+    pub(crate) async fn broken_answers(&self) -> usize {
+        eventually("the gateway is done", || async {
+            self.taken.lock().unwrap().len() == self.recorded().len()
+        })
+        .await;
+        self.taken.lock().unwrap().iter().filter(|taken| !**taken).count()
+    }
+
     /// Ends it: connections are closed and refused.
     pub(crate) async fn stop(self) -> SocketAddr {
         self.serving.abort();
@@ -119,28 +134,44 @@ async fn converse(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     recorded: &Mutex<Vec<Recorded>>,
     reply: &Mutex<Reply>,
+    taken: &Mutex<Vec<bool>>,
 ) {
     while let Some(request) = read_request(&mut stream).await {
         recorded.lock().unwrap().push(request);
         let reply = reply.lock().unwrap().clone();
-        match reply {
-            Reply::Bytes(bytes) => stream.write_all(&bytes).await.unwrap(),
-            Reply::InTwo(first, go_on, second) => {
-                stream.write_all(&first).await.unwrap();
-                stream.flush().await.unwrap();
-                go_on.notified().await;
-                stream.write_all(&second).await.unwrap();
-            }
-            Reply::Stall(bytes) => {
-                stream.write_all(&bytes).await.unwrap();
-                std::future::pending::<()>().await;
-            }
-            Reply::Close => return,
-        }
-        if stream.flush().await.is_err() {
+        let outcome = send(&mut stream, reply).await;
+        taken.lock().unwrap().push(outcome.is_ok());
+        if outcome.is_err() {
             return;
         }
     }
+}
+
+async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: Reply) -> io::Result<()> {
+    match reply {
+        Reply::Bytes(bytes) => stream.write_all(&bytes).await?,
+        Reply::InTwo(first, go_on, second) => {
+            stream.write_all(&first).await?;
+            stream.flush().await?;
+            go_on.notified().await;
+            stream.write_all(&second).await?;
+        }
+        Reply::Trickle(first) => {
+            stream.write_all(&first).await?;
+            loop {
+                stream.write_all(b"x").await?;
+                stream.flush().await?;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Reply::Stall(bytes) => {
+            stream.write_all(&bytes).await?;
+            stream.flush().await?;
+            std::future::pending::<()>().await;
+        }
+        Reply::Close => return Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+    stream.flush().await
 }
 
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Recorded> {

@@ -32,6 +32,8 @@ pub(crate) fn config(gateway: &Gateway, pool: PoolRule) -> RelayConfig {
     let mut config = RelayConfig::new(LOOPBACK, vec![gateway]);
     config.pool = pool;
     config.http.admin_listen = Some(LOOPBACK);
+    // Most tests have one address, and their requests are to be company for each other.
+    config.source_limit = None;
     config
 }
 
@@ -99,21 +101,24 @@ impl Server {
 
     /// Posts a body and waits for the answer.
     pub(crate) async fn post(&self, body: &[u8]) -> Answer {
-        let mut stream = self.connect().await;
-        stream.write_all(&request(body)).await.unwrap();
-        answer(&mut stream).await
+        answer(&mut self.begin(body).await).await
     }
 
     /// Posts a body from an address.
     pub(crate) async fn post_from(&self, source: Ipv4Addr, body: &[u8]) -> Answer {
-        let mut stream = self.connect_from(source).await;
-        stream.write_all(&request(body)).await.unwrap();
-        answer(&mut stream).await
+        answer(&mut self.begin_from(source, body).await).await
     }
 
     /// Posts a body; the answer is still to come.
     pub(crate) async fn begin(&self, body: &[u8]) -> TcpStream {
         let mut stream = self.connect().await;
+        stream.write_all(&request(body)).await.unwrap();
+        stream
+    }
+
+    /// The same from an address.
+    pub(crate) async fn begin_from(&self, source: Ipv4Addr, body: &[u8]) -> TcpStream {
+        let mut stream = self.connect_from(source).await;
         stream.write_all(&request(body)).await.unwrap();
         stream
     }

@@ -3,6 +3,7 @@
 // Clippy takes only functions with the test attribute for tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod answers;
 mod forwarding;
 mod gateway;
 mod harness;

@@ -1,9 +1,11 @@
 //! Requests wait for each other.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use sotto_protocol::relay::PoolRule;
-use sotto_server::{Relay, RelayGateway};
+use sotto_server::{Relay, RelayGateway, SourceRule};
+use tokio::io::AsyncWriteExt;
 
 use crate::gateway::Gateway;
 use crate::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
@@ -64,20 +66,51 @@ async fn sizes_and_gateways_have_pools_of_their_own() {
     settings.gateways.push(RelayGateway { operator, url: other.url(), pool: Some(pool_of(3)) });
     let relay = Server::start(settings).await;
     let mut small = relay.begin(&noise(1, 4096)).await;
-    let mut large = relay.begin(&noise(2, 4097)).await;
+    let mut large = relay.begin(&noise(2, 16 * 1024)).await;
+    // What fills no class is no company for what fills one.
+    let mut odd = relay.begin(&noise(3, 4095)).await;
     let mut elsewhere = relay.connect().await;
     let bytes = String::from_utf8(crate::harness::request(b"x")).unwrap();
     let bytes = bytes.replace("leader.example", "log.example");
-    tokio::io::AsyncWriteExt::write_all(&mut elsewhere, bytes.as_bytes()).await.unwrap();
-    relay.holds(3).await;
+    elsewhere.write_all(bytes.as_bytes()).await.unwrap();
+    relay.holds(4).await;
     assert!(gateway.recorded().is_empty() && other.recorded().is_empty());
-    assert_eq!(relay.post(&noise(3, 1)).await.status, 200);
-    assert_eq!(answer(&mut small).await.status, 200);
-    relay.holds(2).await;
-    assert_eq!(relay.post(&noise(3, 16 * 1024)).await.status, 200);
-    assert_eq!(answer(&mut large).await.status, 200);
+    for (len, waiting) in [(4096, &mut small), (16 * 1024, &mut large), (100_000, &mut odd)] {
+        let before = gateway.recorded().len();
+        assert_eq!(relay.post(&noise(4, len)).await.status, 200);
+        assert_eq!(answer(waiting).await.status, 200);
+        assert_eq!(gateway.recorded().len(), before + 2);
+    }
     relay.holds(1).await;
     assert!(other.recorded().is_empty());
+    relay.stop().await;
+}
+
+/// Who sends many requests is no company for another: he knows which of them are his own.
+#[tokio::test]
+async fn company_is_counted_by_source() {
+    let gateway = Gateway::start().await;
+    let mut settings = config(&gateway, pool_of(16));
+    settings.source_limit = Some(SourceRule::default());
+    let relay = Server::start(settings).await;
+    let source = |last| Ipv4Addr::new(127, 3, 3, last);
+    let body = noise(1, 4096);
+    let mut streams = vec![relay.begin_from(source(1), &body).await];
+    for _ in 0..15 {
+        streams.push(relay.begin_from(source(2), &body).await);
+    }
+    relay.holds(16).await;
+    for last in 3..=15 {
+        streams.push(relay.begin_from(source(last), &body).await);
+    }
+    relay.holds(29).await;
+    assert!(gateway.recorded().is_empty());
+    streams.push(relay.begin_from(source(16), &body).await);
+    for stream in &mut streams {
+        assert_eq!(answer(stream).await.status, 200);
+    }
+    assert_eq!(gateway.recorded().len(), 30);
+    assert_eq!(relay.metric(r#"sotto_relay_pools_total{reason="full"}"#).await, 1);
     relay.stop().await;
 }
 
@@ -96,15 +129,17 @@ async fn a_device_that_goes_away_leaves_its_request() {
 }
 
 #[tokio::test]
-async fn draining_sends_on_what_waits() {
+async fn draining_sends_on_what_waits_and_takes_no_more() {
     let gateway = Gateway::start().await;
     let mut relay = Server::start(config(&gateway, pool_of(100))).await;
     let mut small = relay.begin(b"held").await;
     let mut large = relay.begin(&noise(1, 200_000)).await;
-    // This one is still arriving when the end begins.
-    let mut slow = relay.connect().await;
+    // These are still arriving when the end begins. Each of them would go on alone.
     let bytes = crate::harness::request(b"late");
-    tokio::io::AsyncWriteExt::write_all(&mut slow, &bytes[..bytes.len() - 1]).await.unwrap();
+    let mut late = [relay.connect().await, relay.connect().await];
+    for stream in &mut late {
+        stream.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
+    }
     relay.holds(2).await;
     assert!(gateway.recorded().is_empty());
     relay.begin_stop();
@@ -112,11 +147,16 @@ async fn draining_sends_on_what_waits() {
         relay.admin_get("/readyz").await.contains("draining")
     })
     .await;
-    tokio::io::AsyncWriteExt::write_all(&mut slow, &bytes[bytes.len() - 1..]).await.unwrap();
-    for stream in [&mut small, &mut large, &mut slow] {
+    for stream in [&mut small, &mut large] {
         assert_eq!(answer(stream).await.status, 200);
     }
-    assert_eq!(gateway.recorded().len(), 3);
+    for stream in &mut late {
+        stream.write_all(&bytes[bytes.len() - 1..]).await.unwrap();
+        let refused = answer(stream).await;
+        refused.is_problem(503);
+        assert_eq!(refused.field("retry-after"), Some("1"));
+    }
+    assert_eq!(gateway.recorded().len(), 2);
     relay.stop().await;
 }
 
@@ -129,7 +169,7 @@ async fn dropping_the_relay_ends_it_on_the_spot() {
     let running = tokio::spawn(relay.run(std::future::pending()));
     let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
     let bytes = crate::harness::request(b"request");
-    tokio::io::AsyncWriteExt::write_all(&mut stream, &bytes).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
     gateway.has(1).await;
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());

@@ -1,19 +1,20 @@
-//! How many requests a source may send.
+//! How many requests a source may send, and how many connections it may have.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use sotto_server::SourceRule;
+use tokio::io::AsyncWriteExt;
 
 use crate::gateway::Gateway;
-use crate::harness::{AT_ONCE, Server, config, eventually};
+use crate::harness::{AT_ONCE, PATIENCE, Server, config, eventually, request, rest};
 
 #[tokio::test]
 async fn a_source_is_limited_for_a_window_and_then_forgotten() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
     let window = Duration::from_secs(3);
-    settings.source_limit = Some(SourceRule { max: 2, window });
+    settings.source_limit = Some(SourceRule { max: 2, window, ..SourceRule::default() });
     let relay = Server::start(settings).await;
     let (one, other) = (Ipv4Addr::new(127, 1, 2, 3), Ipv4Addr::new(127, 1, 2, 4));
     for _ in 0..2 {
@@ -37,7 +38,8 @@ async fn a_source_is_limited_for_a_window_and_then_forgotten() {
 async fn requests_count_from_their_head_on() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
-    settings.source_limit = Some(SourceRule { max: 1, window: Duration::from_secs(600) });
+    let window = Duration::from_secs(600);
+    settings.source_limit = Some(SourceRule { max: 1, window, ..SourceRule::default() });
     let relay = Server::start(settings).await;
     let source = Ipv4Addr::new(127, 9, 9, 9);
     let mut slow = relay.connect_from(source).await;
@@ -47,5 +49,70 @@ async fn requests_count_from_their_head_on() {
     tokio::io::AsyncReadExt::read_exact(&mut slow, &mut go_on).await.unwrap();
     relay.post_from(source, b"request").await.is_problem(429);
     assert!(gateway.recorded().is_empty());
+    relay.stop().await;
+}
+
+/// One address cannot take the places of others, however idle its connections are.
+#[tokio::test]
+async fn a_source_has_so_many_connections_and_no_more() {
+    let gateway = Gateway::start().await;
+    let mut settings = config(&gateway, AT_ONCE);
+    settings.source_limit = Some(SourceRule { max_connections: 8, ..SourceRule::default() });
+    // As many again are left for others.
+    settings.http.connections.max_connections = 16;
+    settings.http.connections.header_timeout = PATIENCE;
+    let relay = Server::start(settings).await;
+    let (one, other) = (Ipv4Addr::new(127, 4, 4, 4), Ipv4Addr::new(127, 4, 4, 5));
+    let mut idle = Vec::new();
+    for _ in 0..8 {
+        idle.push(relay.connect_from(one).await);
+    }
+    for _ in 0..50 {
+        let mut refused = relay.connect_from(one).await;
+        assert!(rest(&mut refused).await.is_empty());
+    }
+    assert_eq!(relay.metric("sotto_relay_connections_limited_total").await, 50);
+    assert_eq!(relay.post_from(other, b"request").await.status, 200);
+    // Those that it has are of use still.
+    let mut kept = idle.pop().unwrap();
+    kept.write_all(&request(b"request")).await.unwrap();
+    assert!(rest(&mut kept).await.starts_with(b"HTTP/1.1 200"));
+    // With each that ends, one more may come.
+    eventually("the source may connect again", || async {
+        let mut stream = relay.connect_from(one).await;
+        stream.write_all(&request(b"request")).await.is_ok()
+            && rest(&mut stream).await.starts_with(b"HTTP/1.1 200")
+    })
+    .await;
+    drop(idle);
+    eventually("all of its places are free", || async {
+        let mut streams = Vec::new();
+        for _ in 0..8 {
+            streams.push(relay.connect_from(one).await);
+        }
+        for stream in &mut streams {
+            if stream.write_all(&request(b"request")).await.is_err()
+                || !rest(stream).await.starts_with(b"HTTP/1.1 200")
+            {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_limit_one_address_may_have_all_connections() {
+    let gateway = Gateway::start().await;
+    let relay = Server::start(config(&gateway, AT_ONCE)).await;
+    let mut idle = Vec::new();
+    for _ in 0..=SourceRule::default().max_connections {
+        idle.push(relay.connect().await);
+    }
+    assert_eq!(relay.post(b"request").await.status, 200);
+    assert_eq!(relay.metric("sotto_relay_connections_limited_total").await, 0);
+    drop(idle);
     relay.stop().await;
 }

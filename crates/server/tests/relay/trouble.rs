@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sotto_protocol::relay::PoolRule;
-use sotto_server::{BindError, Relay, RelayConfig};
+use sotto_server::{BindError, Relay, RelayConfig, SourceRule};
+use sotto_wire::size_class::SizeClass;
 
 use crate::gateway::{Gateway, Reply};
-use crate::harness::{AT_ONCE, Server, answer, config, eventually, pool_of};
+use crate::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
 
 #[tokio::test]
 async fn a_gateway_that_is_away_and_comes_back() {
@@ -44,15 +45,38 @@ async fn a_gateway_that_does_not_answer() {
     relay.post(b"3").await.is_problem(502);
     gateway.answer_with(Reply::Bytes(b"HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n".to_vec()));
     relay.post(b"4").await.is_problem(502);
-    // An answer that stops in the middle is seen to have stopped.
-    let begun = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nbegun";
-    gateway.answer_with(Reply::Stall(begun.to_vec()));
-    let mut stream = relay.begin(b"5").await;
-    let stopped = answer(&mut stream).await;
-    assert_eq!(stopped.field("content-length"), Some("10"), "{stopped:?}");
-    assert!(stopped.body.len() < 10, "{stopped:?}");
-    assert_eq!(gateway.bodies(), [b"1", b"2", b"3", b"4", b"5"]);
+    assert_eq!(gateway.bodies(), [b"1", b"2", b"3", b"4"]);
     assert_eq!(relay.metric(r#"sotto_relay_exchanges_total{outcome="late"}"#).await, 1);
+    relay.stop().await;
+}
+
+/// A device gets a whole answer or none.
+#[tokio::test]
+async fn an_answer_that_does_not_end() {
+    let gateway = Gateway::start().await;
+    let mut settings = config(&gateway, AT_ONCE);
+    settings.gateway_timeout = Duration::from_millis(400);
+    let relay = Server::start(settings).await;
+    let head = |len: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\n\r\n");
+    let begun = |len, arrived| [head(len).into_bytes(), noise(1, arrived)].concat();
+    let too_long = SizeClass::MAX_RESPONSE.bytes() + 1;
+    let replies = [
+        Reply::Stall(begun(10, 5)),
+        Reply::Stall(begun(1_000_000, 500_000)),
+        Reply::Trickle(begun(1_000, 5)),
+        Reply::Trickle(begun(1_000_000, 100_000)),
+        Reply::Stall(begun(too_long, 0)),
+    ];
+    for (reply, count) in replies.into_iter().zip(1..) {
+        gateway.answer_with(reply);
+        relay.post(b"request").await.is_problem(502);
+        let broken = r#"sotto_relay_exchanges_total{outcome="broken"}"#;
+        assert_eq!(relay.metric(broken).await, count);
+        assert!(relay.admin_get("/readyz").await.contains("gateway_unreachable"));
+    }
+    gateway.answer_with(Reply::ok(b"answer"));
+    assert_eq!(relay.post(b"request").await.status, 200);
+    assert!(relay.admin_get("/readyz").await.contains("\"ready\""));
     relay.stop().await;
 }
 
@@ -78,6 +102,24 @@ async fn a_stuck_gateway_holds_up_no_other() {
     stuck.has(20).await;
     assert_eq!(relay.post(b"request").await.status, 200);
     // The drain has a deadline.
+    relay.stop().await;
+}
+
+/// A wrong URL in the configuration shows to the relay's operator, not only to devices.
+#[tokio::test]
+async fn what_is_no_gateway_is_told_the_operator() {
+    let gateway = Gateway::start().await;
+    let relay = Server::start(config(&gateway, AT_ONCE)).await;
+    for head in ["404 Not Found", "405 Method Not Allowed", "200 OK\r\ncontent-type: text/html"] {
+        let reply = format!("HTTP/1.1 {head}\r\ncontent-length: 2\r\n\r\nno");
+        gateway.answer_with(Reply::Bytes(reply.into_bytes()));
+        assert_eq!(relay.post(b"1").await.body, b"no");
+        assert!(relay.admin_get("/readyz").await.contains("gateway_unreachable"), "{head}");
+        gateway.answer_with(Reply::ok(b"sealed"));
+        assert_eq!(relay.post(b"1").await.status, 200);
+        assert!(relay.admin_get("/readyz").await.contains("\"ready\""), "{head}");
+    }
+    assert_eq!(relay.metric("sotto_relay_exchanges_total{outcome=\"foreign\"}").await, 3);
     relay.stop().await;
 }
 
@@ -115,13 +157,17 @@ async fn settings_that_cannot_be() {
     let plain = |settings: &mut RelayConfig| {
         settings.gateways[0].url = "http://leader.example/gateway".into();
     };
-    refused(&plain, "insecure_http").await;
+    refused(&plain, "--insecure-http").await;
     let wait = |settings: &mut RelayConfig| {
         settings.pool = PoolRule { min: 2, wait_ms: PoolRule::MAX_WAIT_MS + 1 };
     };
-    refused(&wait, "wait longer").await;
+    refused(&wait, "and at most 60000 are allowed").await;
     let folder = |settings: &mut RelayConfig| settings.spool_dir = "/nowhere/at/all".into();
     refused(&folder, "/nowhere/at/all").await;
+    let none = |settings: &mut RelayConfig| {
+        settings.source_limit = Some(SourceRule { max_connections: 0, ..SourceRule::default() });
+    };
+    refused(&none, "no source may have a connection").await;
     let everywhere =
         RelayConfig::new("0.0.0.0:0".parse().unwrap(), config(&gateway, AT_ONCE).gateways);
     assert!(matches!(Relay::bind(everywhere).await, Err(BindError::PlainHttp { .. })));

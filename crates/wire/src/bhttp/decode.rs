@@ -103,17 +103,30 @@ impl<'a> Message<'a> {
         if self.reader.is_empty() {
             return Ok(Cow::default());
         }
-        let mut content = Cow::Borrowed(opaque(&mut self.reader)?);
-        if self.known_length || content.is_empty() {
-            return Ok(content);
+        let first = opaque(&mut self.reader)?;
+        if self.known_length || first.is_empty() {
+            return Ok(Cow::Borrowed(first));
         }
+        // Chunks are gone through twice, so that memory is taken once: content that grows could take three times its
+        // length.
+        let mut others = self.reader.clone();
+        let mut len = first.len();
         loop {
             let chunk = opaque(&mut self.reader)?;
             if chunk.is_empty() {
-                return Ok(content);
+                break;
             }
-            content.to_mut().extend_from_slice(chunk);
+            len += chunk.len();
         }
+        if len == first.len() {
+            return Ok(Cow::Borrowed(first));
+        }
+        let mut content = Vec::with_capacity(len);
+        content.extend_from_slice(first);
+        while content.len() < len {
+            content.extend_from_slice(opaque(&mut others)?);
+        }
+        Ok(Cow::Owned(content))
     }
 
     /// Zeros up to the end. Anything else could carry a message that only some readers see.

@@ -31,6 +31,7 @@ use super::operators::{
 use super::recipe::{HELPER, LEADER, Places, recipe};
 use crate::connection::{self, ConnectionArgs};
 use crate::demo::Plan;
+use crate::demo::result::DemoSize;
 use crate::demo::servers::{Server, loopback, open_store};
 use crate::log_source::LogSource;
 use crate::output::Output;
@@ -156,8 +157,9 @@ impl Parties {
     }
 
     /// How many requests of which length the relay was sent.
-    pub(super) fn carried(&self) -> BTreeMap<usize, u64> {
-        self.carried.lengths()
+    pub(super) fn carried(&self) -> Vec<DemoSize> {
+        let lengths = self.carried.lengths();
+        lengths.into_iter().map(|(bytes, requests)| DemoSize { bytes, requests }).collect()
     }
 
     /// How many key sets are in the log.

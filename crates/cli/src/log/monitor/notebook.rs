@@ -172,13 +172,12 @@ impl Notebook {
             report.alert(format!("{head}: not signed by the pinned key"), None);
             return;
         }
-        let ids: Vec<String> = set
-            .configs()
-            .unwrap_or_default()
-            .iter()
-            .map(|config| config.id().value().to_string())
-            .collect();
-        report.news(format!("{head}: HPKE keys {}", ids.join(", ")));
+        let (shares, gateway) = (set.configs().unwrap_or_default(), set.gateway_keys());
+        let kinds = [("HPKE keys", shares), ("gateway keys", gateway.unwrap_or_default())];
+        let kinds = kinds.iter().filter(|(_, keys)| !keys.is_empty());
+        let kinds: Vec<String> =
+            kinds.map(|(kind, keys)| format!("{kind} {}", ids(keys))).collect();
+        report.news(format!("{head}: {}", kinds.join("; ")));
         let sets = self.key_sets.entry(name.to_string()).or_default();
         if let Some(last) = sets.last()
             && set.seq <= last.seq
@@ -224,4 +223,10 @@ fn read_result(
 
 fn recipe(entry: &str) -> Option<Recipe> {
     Entry::parse(entry.as_bytes()).ok()?.recipe().cloned()
+}
+
+/// The ids of keys, as a reader compares them.
+fn ids(keys: &[HpkeConfig]) -> String {
+    let ids: Vec<String> = keys.iter().map(|key| key.id().value().to_string()).collect();
+    ids.join(", ")
 }
