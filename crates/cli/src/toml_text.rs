@@ -28,9 +28,19 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
         };
         match suggestion(message) {
             Some(name) => Err(described).hint(format!("did you mean `{name}`?")),
-            None => Err(described),
+            None => match habit(message) {
+                Some(hint) => Err(described).hint(hint),
+                None => Err(described),
+            },
         }
     })
+}
+
+/// What usually lies behind a message.
+fn habit(message: &str) -> Option<&'static str> {
+    (message == "invalid type: map, expected a sequence").then_some(
+        "there may be several of these: write the table's name in double brackets, [[...]]",
+    )
 }
 
 /// From serde's "unknown field `lisen`, expected one of `listen`, ...": the nearest known name.
@@ -99,6 +109,17 @@ mod tests {
         let error = parse::<Settings>("data_dir = \"a\"\ndata_dri = \"b\"\n").unwrap_err();
         let shown = format!("{error:#}");
         assert!(shown.starts_with("line 2: unknown field `data_dri`"), "{shown}");
+    }
+
+    #[test]
+    fn common_slips_get_a_hint() {
+        #[derive(Debug, Deserialize)]
+        struct Listed {
+            #[allow(dead_code)]
+            relays: Vec<Settings>,
+        }
+        let error = parse::<Listed>("[relays]\nlisten = \"a\"\n").unwrap_err();
+        assert!(format!("{error:?}").contains("[[...]]"), "{error:?}");
     }
 
     #[test]

@@ -80,7 +80,14 @@ impl RelaySettings {
 
     /// Binds.
     pub(super) async fn bind(&self, insecure_http: bool) -> Result<Relay> {
-        Relay::bind(self.config(insecure_http)?).await.or_else(super::explain)
+        let config = self.config(insecure_http)?;
+        for gateway in &config.gateways {
+            if gateway.pool.unwrap_or(config.pool).min <= 1 {
+                let operator = gateway.operator.as_str();
+                tracing::warn!(operator, "pool.min is 1: requests are not mixed");
+            }
+        }
+        Relay::bind(config).await.or_else(super::explain)
     }
 
     fn config(&self, insecure_http: bool) -> Result<RelayConfig> {

@@ -198,8 +198,12 @@ impl World {
     }
 
     pub(crate) async fn submit(&self, entry: &[u8]) -> Response {
+        self.try_submit(entry).await.unwrap()
+    }
+
+    pub(crate) async fn try_submit(&self, entry: &[u8]) -> reqwest::Result<Response> {
         let request = self.http.post(self.url("add")).header("content-type", "text/plain");
-        request.body(entry.to_vec()).send().await.unwrap()
+        request.body(entry.to_vec()).send().await
     }
 
     /// Submits an entry that must be taken, and checks its proof.

@@ -47,8 +47,15 @@ async fn what_is_no_signed_entry_is_refused() {
     for garbage in [&b""[..], b"garbage", &[0xff; 1000], &torn, &unsigned] {
         assert_eq!(world.submit(garbage).await.status(), StatusCode::BAD_REQUEST);
     }
+    // The log answers without reading it all and closes: the answer may be lost to a client that still writes.
     let oversized = vec![b'a'; 64 * 1024 + 1];
-    assert_eq!(world.submit(&oversized).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let mut refused = world.try_submit(&oversized).await;
+    for _ in 0..50 {
+        if refused.is_err() {
+            refused = world.try_submit(&oversized).await;
+        }
+    }
+    assert_eq!(refused.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
 
     // Signed by somebody else under the author's name, and by somebody beside the author.
     let recipe = world.recipe();
