@@ -151,7 +151,7 @@ fn message(error: &anyhow::Error) -> String {
 }
 
 /// The innermost hint: the nearer to the cause, the more it knows.
-fn hint_of(error: &anyhow::Error) -> Option<&str> {
+pub(crate) fn hint_of(error: &anyhow::Error) -> Option<&str> {
     error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()).last().map(|h| h.hint.as_str())
 }
 

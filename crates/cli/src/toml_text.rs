@@ -77,6 +77,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::output::hint_of;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -119,7 +120,7 @@ mod tests {
             relays: Vec<Settings>,
         }
         let error = parse::<Listed>("[relays]\nlisten = \"a\"\n").unwrap_err();
-        assert!(format!("{error:?}").contains("[[...]]"), "{error:?}");
+        assert!(hint_of(&error).unwrap().contains("[[...]]"), "{error:?}");
     }
 
     #[test]
