@@ -7,8 +7,6 @@ use std::thread;
 
 use anyhow::Result;
 
-use crate::process::free_port;
-
 /// What one connection carried in one direction.
 type Record = Arc<Mutex<Vec<u8>>>;
 
@@ -22,8 +20,8 @@ pub struct Pipe {
 impl Pipe {
     /// Passes connections on to `server`, which need not run yet.
     pub fn before(server: SocketAddr) -> Result<Self> {
-        let listen = (Ipv4Addr::LOCALHOST, free_port()?).into();
-        let listener = TcpListener::bind(listen)?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let listen = listener.local_addr()?;
         let records: Arc<Mutex<Vec<Record>>> = Arc::default();
         let shared = Arc::clone(&records);
         thread::spawn(move || {
