@@ -15,7 +15,7 @@ use sotto_protocol::expression::Attributes;
 use sotto_protocol::recipe::Assessment;
 use sotto_wire::{Entry, TlogProof};
 
-use self::world::World;
+pub(crate) use self::world::World;
 use crate::turns::least;
 
 /// How the benchmark is run.

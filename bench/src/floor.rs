@@ -50,7 +50,15 @@ pub(crate) fn measure(workload: Workload, task: &Task, verify_key: &[u8; 32]) ->
     for index in 0..BATCH {
         let (leader, helper) = (leader.config(), helper.config());
         let measurement = workload.measurement(index);
-        reports.push(produce_report(task, leader, helper, &measurement, Time::new(1), &mut rng)?);
+        reports.push(produce_report(
+            task,
+            leader,
+            helper,
+            &measurement,
+            Time::new(1),
+            None,
+            &mut rng,
+        )?);
     }
     let bench =
         Bench { task, verify_key, leader: Opener::new(&leader)?, helper: Opener::new(&helper)? };

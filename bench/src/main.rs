@@ -1,8 +1,9 @@
-//! Benchmarks: `cargo xtask bench aggregate | scale | account | device | anonymity`.
+//! Benchmarks: `cargo xtask bench aggregate | scale | account | device | anonymity | tokens`.
 //!
 //! The first two run the binary `sotto`: [`setup`] keeps tasks and prepared reports from run to run, [`run`] measures one run, [`floor`]
 //! what the cryptography alone costs, [`table`] prints. [`account`] runs the privacy accountant beside its peer,
-//! [`device`] the checks of a device beside their floor, [`anonymity`] gateway and relay beside theirs.
+//! [`device`] the checks of a device beside their floor, [`anonymity`] gateway and relay beside theirs,
+//! [`tokens`] issuing and verifying tokens.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
 
 mod account;
@@ -15,6 +16,7 @@ mod proxy;
 mod run;
 mod setup;
 mod table;
+mod tokens;
 mod turns;
 mod workload;
 
@@ -73,6 +75,11 @@ enum Benchmark {
         #[command(flatten)]
         options: anonymity::Options,
     },
+    /// What issuing and verifying a token costs, beside bare signatures and other implementations.
+    Tokens {
+        #[command(flatten)]
+        options: tokens::Options,
+    },
     /// One process of `anonymity`.
     #[command(hide = true)]
     Party {
@@ -103,6 +110,7 @@ fn main() -> Result<()> {
         Benchmark::Account { options } => account::run(&options),
         Benchmark::Device { options } => device::run(&options),
         Benchmark::Anonymity { options } => anonymity::run(&options),
+        Benchmark::Tokens { options } => tokens::run(&options),
         Benchmark::Party { part, gateway } => anonymity::play(part, gateway),
     }
 }

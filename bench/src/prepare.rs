@@ -66,7 +66,7 @@ impl Prepared {
                 for index in begin..count.min(begin + CHUNK) {
                     let measurement = workload.measurement(index);
                     let report =
-                        produce_report(task, keys.0, keys.1, &measurement, time, &mut rng)?;
+                        produce_report(task, keys.0, keys.1, &measurement, time, None, &mut rng)?;
                     bytes.extend_from_slice(&u32::try_from(report.len())?.to_be_bytes());
                     bytes.extend_from_slice(&report);
                 }

@@ -113,7 +113,7 @@ fn make_reports(pair: &Pair, files: &TaskFiles, time: Time, seed: u64) -> Result
         .map(|bucket| {
             let measurement = Measurement::Histogram(bucket);
             let task = files.task();
-            Ok(produce_report(task, &leader, &helper, &measurement, time, &mut rng)?)
+            Ok(produce_report(task, &leader, &helper, &measurement, time, None, &mut rng)?)
         })
         .collect()
 }

@@ -18,4 +18,5 @@ pub mod pipe;
 pub mod process;
 pub mod service;
 pub mod task;
+pub mod token_services;
 pub mod world;

@@ -2,6 +2,7 @@
 //!
 //! [`Source`] is a transport that comes from an address of its own, and says so in every header that it can think of.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +13,19 @@ use anyhow::{Context, Result, ensure};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{CryptoRng, SeedableRng};
 use sotto_client::{
-    Delivery, HttpLog, HttpRequest, HttpResponse, LogRoute, RetryPolicy, Routes, Transport,
-    TransportError, deliver,
+    Delivery, HttpLog, HttpRequest, HttpResponse, LogRoute, RetryPolicy, Routes, TokenRound,
+    Transport, TransportError, deliver, fetch_tokens,
 };
 use sotto_protocol::Moment;
-use sotto_protocol::device::{DeviceStore, Host, MemoryState, Pass, Pending, pass};
+use sotto_protocol::device::tokens::Live;
+use sotto_protocol::device::{
+    Admitted, DeviceStore, Host, MemoryState, Pass, Pending, Silence, follow, pass,
+};
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::{Watch, WatchError};
+use sotto_protocol::token::Attestor;
 use sotto_protocol::trust::{Trust, TrustFile};
+use sotto_wire::EntryId;
 
 use crate::http::{Connection, Response, head};
 use crate::world::World;
@@ -39,9 +45,13 @@ pub fn trust(world: &World) -> Result<Arc<Trust>> {
 pub struct Phone {
     trust: Arc<Trust>,
     routes: Routes,
+    /// To the attester.
+    transport: Arc<dyn Transport>,
     log_route: LogRoute,
     watch: Watch<HttpLog>,
-    state: MemoryState,
+    state: Box<dyn DeviceStore>,
+    /// Without one it asks for no tokens.
+    attestor: Option<Box<dyn Attestor>>,
     rng: ChaCha20Rng,
 }
 
@@ -59,12 +69,27 @@ impl Phone {
             rng.set_stream(1 + drawn.fetch_add(1, Ordering::Relaxed));
             Box::new(rng) as Box<dyn CryptoRng>
         };
-        let routes = Routes::new(transport, Arc::new(now), Arc::new(random));
-        let state = MemoryState::default();
+        let routes = Routes::new(Arc::clone(&transport), Arc::new(now), Arc::new(random));
+        let state = Box::new(MemoryState::default());
         let log_route = routes.to_log(state.state(), trust)?;
         let watch = Watch::new(HttpLog::new(&world.log.url(), log_route.transport()));
         let rng = ChaCha20Rng::seed_from_u64(seed);
-        Ok(Self { trust: Arc::clone(trust), routes, log_route, watch, state, rng })
+        let trust = Arc::clone(trust);
+        Ok(Self { trust, routes, transport, log_route, watch, state, attestor: None, rng })
+    }
+
+    /// The same with something to show the attester: it asks for tokens.
+    #[must_use]
+    pub fn attested(mut self, attestor: impl Attestor + 'static) -> Self {
+        self.attestor = Some(Box::new(attestor));
+        self
+    }
+
+    /// The same with this memory.
+    #[must_use]
+    pub fn remembering(mut self, state: impl DeviceStore + 'static) -> Self {
+        self.state = Box::new(state);
+        self
     }
 
     /// Takes the newest view of the log.
@@ -79,24 +104,52 @@ impl Phone {
         Ok(())
     }
 
+    /// Asks once for the tokens that are due.
+    pub fn ask_for_tokens(&mut self) -> Result<TokenRound> {
+        let attestor = self.attestor.as_deref().context("nothing to show the attester")?;
+        let Self { state, watch, trust, transport, rng, .. } = self;
+        let view = follow(state.as_mut(), watch, trust, now())?;
+        let live = Live { view: &view, recipes: watch.recipes() };
+        let transport = transport.as_ref();
+        Ok(fetch_tokens(state.as_mut(), &live, trust, attestor, transport, now(), rng)?)
+    }
+
+    /// The recipes of the log, each admitted or not.
+    pub fn recipes(&self) -> &BTreeMap<EntryId, Result<Arc<Admitted>, Silence>> {
+        self.watch.recipes()
+    }
+
+    /// The admitted recipe of this name.
+    pub fn admitted(&self, name: &str) -> Result<Arc<Admitted>> {
+        let mut admitted = self.recipes().values().flatten();
+        let found = admitted.find(|admitted| admitted.assessment.recipe().name == name);
+        let silent = || self.recipes().values().filter_map(|admitted| admitted.as_ref().err());
+        found
+            .cloned()
+            .with_context(|| format!("{name} is not admitted: {:?}", silent().collect::<Vec<_>>()))
+    }
+
     /// Decides about the open recipes.
     pub fn consider(&mut self, minutes: i64) -> Result<Pass> {
         let attributes: Attributes = [("minutes".to_owned(), Value::Int(minutes))].into();
         let host = Host { conditions_met: true, attributes: &attributes };
         let Self { state, watch, trust, rng, .. } = self;
-        Ok(pass(state, watch, trust, &host, now(), rng)?)
+        Ok(pass(state.as_mut(), watch, trust, &host, now(), rng)?)
     }
 
     /// Sends what waits to be sent.
     pub fn deliver(&mut self, retry: &RetryPolicy) -> Result<Delivery> {
         let ways = self.routes.to_leaders(self.state.state(), &self.watch, &self.trust);
         let mut route = |id: &_| ways.get(id).cloned();
-        Ok(deliver(&mut self.state, &mut route, retry, &mut self.rng)?)
+        Ok(deliver(self.state.as_mut(), &mut route, retry, &mut self.rng)?)
     }
 
-    /// Reads, decides, sends: one report, taken at once. `retry` is for uploads; the log is read once.
+    /// Reads, asks for tokens, decides, sends: one report, taken at once. `retry` is for uploads; the log is read once.
     pub fn answer(&mut self, minutes: i64, retry: &RetryPolicy) -> Result<()> {
         self.read_log().context("the log")?;
+        if self.attestor.is_some() {
+            self.ask_for_tokens()?;
+        }
         let done = self.consider(minutes)?;
         ensure!(done.considered.len() == 1, "not considered: {:?}", done.silent);
         let delivery = self.deliver(retry)?;
@@ -107,7 +160,7 @@ impl Phone {
 
     /// Another device in its place, which has read the log as far.
     pub fn replace(&mut self) {
-        self.state = MemoryState::default();
+        self.state = Box::new(MemoryState::default());
     }
 
     /// The answers that wait to be sent.

@@ -1,7 +1,8 @@
-//! A pipe before a server that keeps every byte that passes, in either direction.
+//! A pipe before a server that keeps every byte that passes, in either direction, and can be cut.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -15,6 +16,18 @@ type Record = Arc<Mutex<Vec<u8>>>;
 pub struct Pipe {
     listen: SocketAddr,
     records: Arc<Mutex<Vec<Record>>>,
+    cut: Arc<AtomicU8>,
+}
+
+/// What does not arrive any more. The connection that it was on ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Everything passes.
+    Nothing = 0,
+    /// The server sees nothing of a request.
+    Requests = 1,
+    /// The server has answered, and the client does not learn it.
+    Answers = 2,
 }
 
 impl Pipe {
@@ -23,15 +36,21 @@ impl Pipe {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let listen = listener.local_addr()?;
         let records: Arc<Mutex<Vec<Record>>> = Arc::default();
-        let shared = Arc::clone(&records);
+        let cut = Arc::new(AtomicU8::new(Cut::Nothing as u8));
+        let (shared, blade) = (Arc::clone(&records), Arc::clone(&cut));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // Without a server the client sees its connection close.
                 let Ok(server) = TcpStream::connect(server) else { continue };
-                let _ = join(client, server, &shared);
+                let _ = join(client, server, &shared, &blade);
             }
         });
-        Ok(Self { listen, records })
+        Ok(Self { listen, records, cut })
+    }
+
+    /// What does not arrive from now on.
+    pub fn cut(&self, cut: Cut) {
+        self.cut.store(cut as u8, Ordering::SeqCst);
     }
 
     /// The base URL of the server as its clients know it.
@@ -50,22 +69,35 @@ fn bytes(record: &Record) -> std::sync::MutexGuard<'_, Vec<u8>> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn join(client: TcpStream, server: TcpStream, records: &Mutex<Vec<Record>>) -> io::Result<()> {
+fn join(
+    client: TcpStream,
+    server: TcpStream,
+    records: &Mutex<Vec<Record>>,
+    cut: &Arc<AtomicU8>,
+) -> io::Result<()> {
     for stream in [&client, &server] {
         stream.set_nodelay(true)?;
     }
     let back = (server.try_clone()?, client.try_clone()?);
-    for (from, to) in [(client, server), back] {
+    for ((from, to), ends_at) in [((client, server), Cut::Requests), (back, Cut::Answers)] {
         let record = Record::default();
         records.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&record));
-        thread::spawn(move || pass(from, to, &record));
+        let cut = Arc::clone(cut);
+        thread::spawn(move || {
+            pass(from, to, &record, || cut.load(Ordering::SeqCst) == ends_at as u8)
+        });
     }
     Ok(())
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, record: &Record) {
+fn pass(mut from: TcpStream, mut to: TcpStream, record: &Record, is_cut: impl Fn() -> bool) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
+        if is_cut() {
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+            return;
+        }
         // Kept before it arrives: whoever was answered finds the request here.
         bytes(record).extend_from_slice(&buffer[..read]);
         if to.write_all(&buffer[..read]).is_err() {

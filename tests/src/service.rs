@@ -1,4 +1,4 @@
-//! A log, a witness, a relay or a gateway as a process of the binary.
+//! A log, a witness, a relay, a gateway, an attester or an issuer as a process of the binary.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::pair;
 use crate::process::{Process, free_port};
 use crate::world::PATIENCE;
 
-/// A log, a witness, a relay or a gateway: its configuration, and its process while it runs.
+/// One of them: its configuration, and its process while it runs.
 #[derive(Debug)]
 pub struct Service {
     /// How much it logs (`SOTTO_LOG`).
@@ -20,6 +21,7 @@ pub struct Service {
     role: &'static str,
     folder: PathBuf,
     listen: SocketAddr,
+    admin: SocketAddr,
     process: Option<Process>,
 }
 
@@ -27,8 +29,9 @@ impl Service {
     /// One of this name and role. Its files lie in `folder`.
     pub fn new(folder: &Path, name: &'static str, role: &'static str) -> Result<Self> {
         let listen = (Ipv4Addr::LOCALHOST, free_port()?).into();
+        let admin = (Ipv4Addr::LOCALHOST, free_port()?).into();
         let folder = folder.to_path_buf();
-        Ok(Self { log_level: "info", name, role, folder, listen, process: None })
+        Ok(Self { log_level: "info", name, role, folder, listen, admin, process: None })
     }
 
     /// Its name.
@@ -49,6 +52,11 @@ impl Service {
     /// Where it is reached.
     pub fn url(&self) -> String {
         format!("http://{}/", self.listen)
+    }
+
+    /// A number of the `/metrics` of an attester or an issuer; 0 if it is not there.
+    pub fn metric(&self, name: &str) -> Result<f64> {
+        pair::metric(self.admin, name)
     }
 
     /// Starts it and waits until it serves.
@@ -84,7 +92,11 @@ impl Service {
             "relay" => String::new(),
             _ => format!("data_dir = \"{name}-data\"\n"),
         };
-        let head = format!("listen = \"{listen}\"\n{data_dir}");
+        let admin = match self.role {
+            "attester" | "issuer" => format!("admin_listen = \"{}\"\n", self.admin),
+            _ => String::new(),
+        };
+        let head = format!("listen = \"{listen}\"\n{admin}{data_dir}");
         Ok(fs::write(self.folder.join(format!("{name}.toml")), head + settings)?)
     }
 }

@@ -14,11 +14,18 @@ use serde_json::Value;
 use crate::pair::{Aggregator, Pair};
 use crate::process::{shown, sotto};
 use crate::service::Service;
+use crate::token_services::TokenServices;
 
 /// Longer than anything here takes, also on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Who signs what the log holds.
+const SIGNERS: [&str; 5] = ["author", "leader", "helper", "keeper", "issuer"];
+
 const WITNESSES: [&str; 3] = ["alpha", "beta", "gamma"];
+
+/// What the leader shows the helper.
+pub const LEADER_TOKEN: &str = "leaders-token-0123";
 
 /// Operators that have a gateway. That of the log is not the log: it signs key sets, the log signs trees.
 const GATEWAYS: [&str; 2] = ["leader", "keeper"];
@@ -36,6 +43,10 @@ pub struct World {
     pub relay: Service,
     /// How relay and gateways are set up.
     pub oblivious: Oblivious,
+    /// Lines of `[floors]` in the trust file, beside those of batch and population.
+    pub floors: String,
+    /// Attester and issuer. Without them recipes ask for no tokens, and devices allow that.
+    pub tokens: Option<TokenServices>,
 }
 
 /// How relay and gateways are set up. To be changed in [`World::arranged`], before the files are written.
@@ -67,6 +78,17 @@ impl World {
         Self::arranged(|_| Ok(()))
     }
 
+    /// The same with attester and issuer: every report carries tokens.
+    pub fn with_tokens() -> Result<Self> {
+        Self::arranged(Self::add_tokens)
+    }
+
+    /// Adds attester and issuer, before the files are written.
+    pub fn add_tokens(&mut self) -> Result<()> {
+        self.tokens = Some(TokenServices::new(self.pair.folder())?);
+        Ok(())
+    }
+
     /// The same after `arrange` has moved or set things: addresses, log levels, gateways.
     pub fn arranged(arrange: impl FnOnce(&mut Self) -> Result<()>) -> Result<Self> {
         let pair = Pair::new()?;
@@ -76,13 +98,24 @@ impl World {
             WITNESSES.iter().map(|name| Service::new(&folder, name, "witness")).collect();
         let relay = Service::new(&folder, "relay", "relay")?;
         let oblivious = Oblivious::default();
-        let mut world = Self { pair, log, witnesses: witnesses?, relay, oblivious };
+        let mut world = Self {
+            pair,
+            log,
+            witnesses: witnesses?,
+            relay,
+            oblivious,
+            floors: String::new(),
+            tokens: None,
+        };
         arrange(&mut world)?;
         world.make_keys()?;
         world.make_log_files()?;
         world.make_relay_file()?;
         world.make_trust_file()?;
         world.configure_aggregators()?;
+        if let Some(tokens) = &world.tokens {
+            tokens.write_configs(&world.public("author", "verifier")?)?;
+        }
         Ok(world)
     }
 
@@ -93,6 +126,9 @@ impl World {
         }
         self.log.start()?;
         self.relay.start()?;
+        if let Some(tokens) = &mut self.tokens {
+            tokens.start()?;
+        }
         self.pair.start()
     }
 
@@ -164,24 +200,52 @@ impl World {
             self.publish_keys(operator, &[file])?;
         }
         self.publish_keys("keeper", &[])?;
+        if self.tokens.is_some() {
+            let mut arguments = vec!["keys", "publish", "--signer", "issuer.key"];
+            arguments.extend(["--trust", "trust.toml"]);
+            arguments.extend(["--encapsulation-key", "issuer-encapsulation.toml"]);
+            self.run_json(&arguments)?;
+        }
         Ok(())
     }
 
     /// Writes and publishes a histogram `minutes -> short, middle, long` that everybody answers, practically without
     /// noise: rate 1, and a local epsilon so large that the value is kept.
     pub fn publish_recipe(&self, name: &str, devices: u64) -> Result<Value> {
+        self.publish_recipe_when(name, devices, &["--opens", &opens()?.to_string()], "7d")
+    }
+
+    /// The same at another time: options of `recipe new`, and for how long the token keys outlive it.
+    pub fn publish_recipe_when(
+        &self,
+        name: &str,
+        devices: u64,
+        when: &[&str],
+        grace: &str,
+    ) -> Result<Value> {
         let (leader, helper) = (self.pair.leader.url.clone(), self.pair.helper.url.clone());
-        let (count, opens) = (devices.to_string(), opens()?.to_string());
+        let count = devices.to_string();
         let mut arguments = vec!["recipe", "new", name, "--purpose", "How long do people commute?"];
         arguments.extend(["--attribute", "minutes:int", "--labels", "short,middle,long"]);
         arguments.extend(["--mapping", "minutes < 15 ? 0 : minutes < 45 ? 1 : 2"]);
         arguments.extend(["--population", &count, "--min-batch", &count, "--rate", "1"]);
-        arguments.extend(["--epsilon0", "30", "--opens", &opens]);
+        arguments.extend(["--epsilon0", "30"]);
+        arguments.extend(when);
         arguments.extend(["--leader-operator", "leader.example", "--leader-url", &leader]);
         arguments.extend(["--helper-operator", "helper.example", "--helper-url", &helper]);
         arguments.extend(["--collector-key", "collector.toml", "--log-origin", "log.example"]);
+        arguments.extend(match &self.tokens {
+            Some(_) => ["--issuer", "issuer.example"].as_slice(),
+            None => &["--insecure-no-tokens"],
+        });
         self.run_json(&arguments)?;
         let (file, log) = (format!("{name}.toml"), self.log.url());
+        if let Some(tokens) = &self.tokens {
+            let issuer = tokens.issuer.url();
+            let mut arguments = vec!["recipe", "tokens", &file, "--signer", "author.key"];
+            arguments.extend(["--issuer", &issuer, "--trust", "trust.toml", "--grace", grace]);
+            self.run_json(&arguments)?;
+        }
         self.run_json(&["recipe", "publish", &file, "--signer", "author.key", "--log", &log])
     }
 
@@ -191,6 +255,9 @@ impl World {
         fs::write(self.path(&attributes), format!("minutes = {minutes}\n"))?;
         let mut arguments = vec!["device", "run", "--once", "--trust", "trust.toml"];
         arguments.extend(["--state", &state, "--attributes", &attributes]);
+        if self.tokens.is_some() {
+            arguments.extend(["--insecure-name", name]);
+        }
         self.run_json(&arguments)
     }
 
@@ -229,7 +296,7 @@ impl World {
     }
 
     fn make_keys(&self) -> Result<()> {
-        for name in ["author", "leader", "helper", "keeper", "log"].iter().chain(&WITNESSES) {
+        for name in SIGNERS.iter().chain(&["log"]).chain(&WITNESSES) {
             let (name, out) = (format!("{name}.example"), format!("{name}.key"));
             let made = self.run_json(&["keys", "signer", "--name", &name, "--out", &out])?;
             fs::write(self.path(&format!("{out}.json")), made.to_string())?;
@@ -239,6 +306,7 @@ impl World {
             let file = format!("{operator}-gateway.toml");
             self.run_json(&["keys", "new", "--id", id, "--out", &file])?;
         }
+        self.run_json(&["keys", "new", "--id", "31", "--out", "issuer-encapsulation.toml"])?;
         Ok(())
     }
 
@@ -260,10 +328,8 @@ impl World {
         }
         policy += "group most 2 alpha beta gamma\nquorum most\n";
         fs::write(self.path("policy"), &policy)?;
-        let keys: Result<Vec<_>> = ["author", "leader", "helper", "keeper"]
-            .iter()
-            .map(|name| self.public(name, "verifier"))
-            .collect();
+        let keys: Result<Vec<_>> =
+            SIGNERS.iter().map(|name| self.public(name, "verifier")).collect();
         let keys = serde_json::to_string(&keys?)?;
         let gateway = self.oblivious.tables.get("keeper").cloned().unwrap_or_default();
         self.log.write_config(&format!(
@@ -289,11 +355,13 @@ impl World {
         let policy = fs::read_to_string(self.path("policy"))?;
         let mut text = format!(
             "policy = \"\"\"\n{policy}\"\"\"\ninsecure_no_min_age = true\ninsecure_fresh_start = true\n\
-             [floors]\nmin_batch = 2\nmin_population = 2\n[budget]\nepsilon = 100.0\n\
+             insecure_no_tokens = {}\n[floors]\nmin_batch = 2\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
              [[relays]]\noperator = \"relay.example\"\nurl = \"{}\"\n",
+            self.tokens.is_none(),
+            self.floors,
             self.relay.url()
         );
-        for operator in ["leader", "helper", "keeper"] {
+        for operator in SIGNERS.into_iter().filter(|name| *name != "author") {
             let key = self.public(operator, "verifier")?;
             text += &format!("[[operators]]\nkey = \"{key}\"\n");
         }
@@ -302,6 +370,7 @@ impl World {
         text += &format!(
             "[log_gateway]\noperator = \"keeper.example\"\nhpke_configs = [\"{config}\"]\n"
         );
+        text += &self.tokens.as_ref().map(TokenServices::trust).unwrap_or_default();
         Ok(fs::write(self.path("trust.toml"), text)?)
     }
 
@@ -309,7 +378,7 @@ impl World {
         let author = self.public("author", "verifier")?;
         // Secrets of a test: what they are does not matter, only who holds them.
         let (verify_key, leader_token) =
-            ("BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ", "leaders-token-0123");
+            ("BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ", LEADER_TOKEN);
         let collector_token = "collectors-token-0123";
         fs::write(self.path("collector.token"), collector_token)?;
         for operator in ["leader", "helper"] {

@@ -13,7 +13,7 @@ use sotto_protocol::recipe::{judgement, recipe_vdaf};
 use sotto_protocol::trust::{PinnedOperator, Trust, TrustFile};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, Parties, Privacy, Query,
-    Randomizer, Sampling, When, Who,
+    Randomizer, Sampling, Tokens, When, Who,
 };
 use sotto_wire::{
     BatchMode, Checkpoint, Entry, EntryKind, HpkeConfigId, KeySet, Note, Probability, PublicKey,
@@ -25,16 +25,16 @@ const LEVELS: u32 = 20;
 const DAY_S: u64 = 86_400;
 
 /// What a device is shown.
-pub(super) struct World {
+pub(crate) struct World {
     pub(super) trust: Trust,
     pub(super) view: View,
     pub(super) checkpoint: Note,
-    pub(super) offer: Offer,
-    pub(super) now: Moment,
+    pub(crate) offer: Offer,
+    pub(crate) now: Moment,
 }
 
 impl World {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let keys = Keys::new()?;
         let mut file = TrustFile::new(keys.policy());
         file.operators = [&keys.leader, &keys.helper]
@@ -42,6 +42,7 @@ impl World {
             .into();
         file.insecure_direct = true;
         file.insecure_fresh_start = true;
+        file.insecure_no_tokens = true;
         let trust = Trust::try_from(file)?;
         let recipe = keys.entry(EntryKind::Recipe, recipe(&keys)?.to_json(), &keys.author)?;
         let sets = [(&keys.leader, 1), (&keys.helper, 2)]
@@ -67,6 +68,7 @@ impl World {
             recipe: evidence(0),
             leader_keys: evidence(1),
             helper_keys: evidence(2),
+            issuer_keys: None,
             certified: None,
         };
         let view = View::open(&checkpoint.to_bytes(), &trust)?;
@@ -169,6 +171,7 @@ fn key_set(key: &NoteKey, id: u8) -> KeySet {
         not_after: NOW + 30 * DAY_S,
         hpke_configs: vec![config(id)],
         gateway_configs: None,
+        encapsulation_configs: None,
     }
 }
 
@@ -210,6 +213,7 @@ fn recipe(keys: &Keys) -> Result<Recipe> {
             helper: party("helper.example")?,
             collector_hpke_config: config(3),
             log: "log.example".to_owned(),
+            tokens: Tokens::InsecureNone,
         },
     };
     let judged = judgement(&recipe)?.ok_or_else(|| anyhow::anyhow!("a claim"))?;

@@ -57,7 +57,7 @@ enum Command {
     Account(AccountArgs),
     /// Serve the interoperability test API, for other implementations to drive.
     Interop(InteropArgs),
-    /// Check VDAF test vectors.
+    /// Check VDAF and token test vectors.
     Vectors(VectorsArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),

@@ -1,8 +1,10 @@
 //! `sotto device`: one real device, which decides for itself.
 
+mod attestation;
 mod attributes;
 mod log;
 mod run;
+mod state_key;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -19,7 +21,7 @@ pub(crate) struct DeviceArgs {
 #[derive(Debug, Subcommand)]
 enum DeviceCommand {
     /// Read the log, check recipes, and answer those that pass and can be paid for.
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Show which recipes were considered, and what of the budget is spent.
     Log(log::LogArgs),
 }

@@ -38,7 +38,7 @@ enum KeysCommand {
     /// Show the public half of a key file.
     Show(show::ShowArgs),
     /// Publish an operator's next key set in the log.
-    Publish(publish::PublishArgs),
+    Publish(Box<publish::PublishArgs>),
 }
 
 #[derive(Debug, Args)]

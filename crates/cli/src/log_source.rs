@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use serde::Deserialize;
 use sotto_client::{HttpLog, HttpRequest, HttpResponse, Method, Transport};
 use sotto_crypto::{merkle, note};
 use sotto_protocol::log::{Fetch, Reader};
@@ -18,6 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::connection::ConnectionArgs;
 use crate::output::{Output, WithHint};
+use crate::problem_words;
 
 /// Entries that are read at once.
 const STEP: u64 = 1_024;
@@ -188,7 +188,7 @@ fn post(url: &str, transport: &dyn Transport, entry: &[u8]) -> Result<Vec<u8>> {
         match response.status {
             200 => return Ok(response.body),
             503 => {
-                last = words(&response);
+                last = problem_words::of(&response);
                 let asked = response.header("retry-after").and_then(|value| value.parse().ok());
                 let pause = asked.unwrap_or(u64::from(attempt)).clamp(1, LONGEST_PAUSE_S);
                 if attempt < ATTEMPTS {
@@ -203,8 +203,11 @@ fn post(url: &str, transport: &dyn Transport, entry: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn refusal(response: &HttpResponse) -> anyhow::Error {
-    let error =
-        anyhow!("the log refuses the entry (status {}): {}", response.status, words(response));
+    let error = anyhow!(
+        "the log refuses the entry (status {}): {}",
+        response.status,
+        problem_words::of(response)
+    );
     let hint = match response.status {
         403 => "ask the log's operator to list your key",
         404 => "is this the URL of a log?",
@@ -212,18 +215,4 @@ fn refusal(response: &HttpResponse) -> anyhow::Error {
         _ => return error,
     };
     Err::<(), _>(error).hint(hint).err().unwrap_or_else(|| anyhow!("the log refuses the entry"))
-}
-
-/// What a problem document says, without control characters.
-fn words(response: &HttpResponse) -> String {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Problem {
-        title: String,
-        detail: String,
-    }
-    let problem: Problem = serde_json::from_slice(&response.body).unwrap_or_default();
-    let text = if problem.detail.is_empty() { problem.title } else { problem.detail };
-    let text: String = text.chars().filter(|c| !c.is_control()).take(500).collect();
-    if text.is_empty() { "it gives no reason".to_owned() } else { text }
 }

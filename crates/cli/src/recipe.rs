@@ -13,6 +13,7 @@ mod new;
 mod publish;
 mod schema;
 mod show;
+mod tokens;
 pub(crate) mod words;
 
 #[cfg(test)]
@@ -36,6 +37,8 @@ enum RecipeCommand {
     New(Box<new::NewArgs>),
     /// Check a recipe as a device would, and say what it gives and costs.
     Check(check::CheckArgs),
+    /// Ask an issuer for the keys with which leader and helper will check tokens.
+    Tokens(tokens::TokensArgs),
     /// Sign a recipe and put it into the log.
     Publish(publish::PublishArgs),
     /// Show a recipe.
@@ -55,6 +58,7 @@ impl RecipeCommandArgs {
         match self.command {
             RecipeCommand::New(args) => args.run(output),
             RecipeCommand::Check(args) => args.run(output),
+            RecipeCommand::Tokens(args) => args.run(output),
             RecipeCommand::Publish(args) => args.run(output),
             RecipeCommand::Show(args) => args.run(output),
             RecipeCommand::Diff(args) => args.run(output),

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use sotto_crypto::blind_rsa::TokenKey;
 use sotto_crypto::note;
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
+use sotto_wire::recipe::{EndorsedKey, TokensDraft};
 use sotto_wire::{Entry, EntryId, EntryKind, KeyName, PublicKey, Recipe, RecipeDraft, Signer};
 
 use crate::log_source::{LogArgs, Snapshot};
@@ -16,7 +18,7 @@ use crate::trust_file;
 /// What a file holds.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// TOML; author and VDAF may be missing.
+    /// TOML; author, VDAF and token keys may be missing.
     Draft(Box<RecipeDraft>),
     /// Canonical JSON.
     Json(Box<Recipe>),
@@ -27,14 +29,27 @@ pub(crate) enum Form {
 /// A recipe, however it was given.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The recipe. If the draft names no author, a stand-in is in its place.
+    /// The recipe. If the draft has no author or no token keys, stand-ins are in their place.
     pub(crate) recipe: Recipe,
     /// The signed entry; its author's signature is verified.
     pub(crate) entry: Option<Entry>,
-    /// Whether the author, and with it the id, is known.
+    /// Whether the author is known.
     pub(crate) author_known: bool,
+    /// Whether the recipe has its token keys, or needs none.
+    pub(crate) token_keys_known: bool,
     /// Its place in the log that it came from.
     pub(crate) index: Option<u64>,
+}
+
+impl Loaded {
+    fn complete(recipe: Recipe, entry: Option<Entry>) -> Self {
+        Self { recipe, entry, author_known: true, token_keys_known: true, index: None }
+    }
+
+    /// Whether the id is known: that of a recipe with stand-ins means nothing.
+    pub(crate) fn id_known(&self) -> bool {
+        self.author_known && self.token_keys_known
+    }
 }
 
 /// Options of commands about one recipe.
@@ -110,26 +125,23 @@ fn parse(bytes: &[u8]) -> Result<Form> {
 }
 
 impl Form {
-    /// The recipe, with a stand-in for an author that is not known yet.
+    /// The recipe, with stand-ins for what is not known yet.
     pub(crate) fn loaded(self) -> Result<Loaded> {
         match self {
             Self::Draft(draft) => {
                 let author_known = draft.author.is_some();
-                let author = draft.author.clone().map_or_else(stand_in, Ok)?;
-                let vdaf = draft.vdaf.unwrap_or_else(|| recipe_vdaf(&draft.query));
-                let recipe = draft.complete(author, vdaf)?;
-                Ok(Loaded { recipe, entry: None, author_known, index: None })
+                let token_keys_known = !draft.tokens.keys_missing();
+                let recipe = with_stand_ins(*draft)?;
+                Ok(Loaded { recipe, entry: None, author_known, token_keys_known, index: None })
             }
-            Self::Json(recipe) => {
-                Ok(Loaded { recipe: *recipe, entry: None, author_known: true, index: None })
-            }
+            Self::Json(recipe) => Ok(Loaded::complete(*recipe, None)),
             Self::Entry(entry) => {
                 let Some(recipe) = entry.recipe().cloned() else {
                     bail!("the entry holds a {}, not a recipe", kind_words(entry.kind()));
                 };
                 note::verify(entry.note(), &recipe.author.verifier())
                     .with_context(|| format!("the signature of {}", recipe.author.name))?;
-                Ok(Loaded { recipe, entry: Some(*entry), author_known: true, index: None })
+                Ok(Loaded::complete(recipe, Some(*entry)))
             }
         }
     }
@@ -151,6 +163,28 @@ pub(crate) fn kind_words(kind: EntryKind) -> &'static str {
         EntryKind::KeySet => "key set",
         EntryKind::Result => "result",
     }
+}
+
+/// The recipe of a draft, with stand-ins for an author and token keys that it does not have yet.
+pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
+    let author = draft.author.clone().map_or_else(stand_in, Ok)?;
+    let vdaf = draft.vdaf.unwrap_or_else(|| recipe_vdaf(&draft.query));
+    let expires = draft.when.closes;
+    // Of the form of a key, and of no use as one.
+    let [first, second] =
+        [TokenKey::from_modulus(&[0xff; 256])?, TokenKey::from_modulus(&[0xef; 256])?];
+    let fill = |key: &mut Option<EndorsedKey>, stand_in: &TokenKey| {
+        key.get_or_insert_with(|| EndorsedKey::new(stand_in.spki(), expires, &[0; 64]));
+    };
+    match &mut draft.tokens {
+        TokensDraft::RateLimited { leader, helper, .. } => {
+            fill(leader, &first);
+            fill(helper, &second);
+        }
+        TokensDraft::InsecureLeaderOnly { leader, .. } => fill(leader, &first),
+        TokensDraft::InsecureNone => {}
+    }
+    Ok(draft.complete(author, vdaf)?)
 }
 
 /// Holds the author's place in a draft that nobody signed yet. It is never published.

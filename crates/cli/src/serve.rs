@@ -1,9 +1,11 @@
 //! `sotto serve`: runs one of the roles until it is told to end.
 
+mod attester;
 mod config;
 mod gateway;
-mod gateway_keys;
 mod http_tables;
+mod issuer;
+mod key_files;
 mod key_history;
 mod keyring;
 mod log;
@@ -27,8 +29,10 @@ use sotto_server::{
 use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::Role;
 
+use self::attester::AttesterSettings;
 use self::config::Settings;
 use self::gateway::GatewaySettings;
+use self::issuer::IssuerSettings;
 use self::log::LogSettings;
 use self::relay::RelaySettings;
 pub(crate) use self::tasks::served;
@@ -76,6 +80,10 @@ enum RoleName {
     Relay,
     /// Opens what comes through relays, for servers without a gateway of their own.
     Gateway,
+    /// Knows devices, and gets each of them one token per recipe.
+    Attester,
+    /// Signs tokens, blindly, and endorses the keys that recipes hold.
+    Issuer,
 }
 
 /// A configuration that was read.
@@ -85,6 +93,19 @@ enum Plan {
     Witness(Box<WitnessSettings>),
     Relay(Box<RelaySettings>),
     Gateway(Box<GatewaySettings>),
+    Attester(Box<AttesterSettings>),
+    Issuer(Box<IssuerSettings>),
+}
+
+impl Plan {
+    /// Whether the file holds secrets.
+    fn is_secret(&self) -> bool {
+        match self {
+            Self::Aggregator(_, settings) => settings.is_secret(),
+            Self::Attester(_) | Self::Issuer(_) => true,
+            Self::Log(_) | Self::Witness(_) | Self::Relay(_) | Self::Gateway(_) => false,
+        }
+    }
 }
 
 /// What a started server says about itself.
@@ -108,6 +129,8 @@ impl RoleName {
             Self::Witness => "witness",
             Self::Relay => "relay",
             Self::Gateway => "gateway",
+            Self::Attester => "attester",
+            Self::Issuer => "issuer",
         }
     }
 
@@ -120,6 +143,8 @@ impl RoleName {
             Self::Witness => witness::template(),
             Self::Relay => relay::template(),
             Self::Gateway => gateway::template(),
+            Self::Attester => attester::template(),
+            Self::Issuer => issuer::template(),
         }
     }
 
@@ -132,6 +157,8 @@ impl RoleName {
             Self::Witness => Ok(Plan::Witness(Box::new(WitnessSettings::read(path)?))),
             Self::Relay => Ok(Plan::Relay(Box::new(RelaySettings::read(path)?))),
             Self::Gateway => Ok(Plan::Gateway(Box::new(GatewaySettings::read(path)?))),
+            Self::Attester => Ok(Plan::Attester(Box::new(AttesterSettings::read(path)?))),
+            Self::Issuer => Ok(Plan::Issuer(Box::new(IssuerSettings::read(path)?))),
         }
     }
 }
@@ -148,9 +175,7 @@ impl ServeArgs {
         }
         let plan = self.role.read(path)?;
         crate::logging::start();
-        if matches!(&plan, Plan::Aggregator(_, settings) if settings.is_secret())
-            && private_file::is_open_to_others(path)
-        {
+        if plan.is_secret() && private_file::is_open_to_others(path) {
             tracing::warn!(
                 file = %path.display(),
                 "others can read the configuration, and it holds secrets: chmod 600"
@@ -188,6 +213,16 @@ impl ServeArgs {
                 let gateway = settings.bind(self.insecure_http).await?;
                 self.announce(output, gateway.addr(), gateway.admin_addr(), None)?;
                 until_signalled(signals, |stop| gateway.run(stop)).await
+            }
+            Plan::Attester(settings) => {
+                let attester = settings.bind(self.insecure_http).await?;
+                self.announce(output, attester.addr(), attester.admin_addr(), None)?;
+                until_signalled(signals, |stop| attester.run(stop)).await
+            }
+            Plan::Issuer(settings) => {
+                let issuer = settings.bind(self.insecure_http).await?;
+                self.announce(output, issuer.addr(), issuer.admin_addr(), None)?;
+                until_signalled(signals, |stop| issuer.run(stop)).await
             }
         }
     }

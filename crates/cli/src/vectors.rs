@@ -1,4 +1,4 @@
-//! `sotto vectors check`: runs VDAF test-vector files.
+//! `sotto vectors check`: runs files of VDAF and token test vectors.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use sotto_vdaf::vectors;
 
 use crate::output::{Outcome, Output};
 
-/// Checks VDAF test vectors.
+/// Checks VDAF and token test vectors.
 #[derive(Debug, Args)]
 pub(crate) struct VectorsArgs {
     #[command(subcommand)]
@@ -19,7 +19,12 @@ pub(crate) struct VectorsArgs {
 
 #[derive(Debug, Subcommand)]
 enum VectorsCommand {
-    /// Run test-vector files in the JSON schema of the VDAF specification.
+    /// Run files of test vectors.
+    ///
+    /// VDAF vectors are in the JSON schema of the VDAF specification. Token vectors are transcripts of
+    /// rate-limited issuance (sotto-tokens0004-v1) and the published ones of signature key blinding, of
+    /// RFC 9578 type 0x0002 and of rate-limited issuance: every value is computed again, and every party is
+    /// asked for its verdict.
     ///
     /// Prints one line per file, with the first difference if it does not pass. Exit code 1 if any
     /// does not pass.
@@ -31,7 +36,7 @@ enum VectorsCommand {
 }
 
 /// What became of one file.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Verdict {
     file: PathBuf,
     pass: bool,
@@ -47,6 +52,12 @@ struct Verdict {
     /// Operations that failed as they should.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<usize>,
+    /// What a file of token vectors is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<&'static str>,
+    /// Values that are equal, as they should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<usize>,
     /// The first difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     difference: Option<String>,
@@ -79,17 +90,25 @@ impl Verdict {
         let file = self.file.display();
         match &self.difference {
             Some(difference) => format!("FAIL {file}: {difference}"),
-            None => {
-                let vdaf = self.vdaf.as_deref().unwrap_or_default();
-                let [shares, reports, equal, refused] =
-                    [self.shares.map(usize::from), self.reports, self.succeeded, self.failed]
-                        .map(Option::unwrap_or_default);
-                format!(
-                    "pass {file}: {vdaf}, shares {shares}, reports {reports}, operations {equal} \
-                     equal and {refused} refused, as they should"
-                )
-            }
+            None => format!("pass {file}: {}", self.passed()),
         }
+    }
+
+    fn passed(&self) -> String {
+        let [values, equal, refused] =
+            [self.values, self.succeeded, self.failed].map(Option::unwrap_or_default);
+        if let Some(about) = self.tokens {
+            return format!(
+                "{about}, {values} values equal, {equal} accepted and {refused} refused, as they should"
+            );
+        }
+        let vdaf = self.vdaf.as_deref().unwrap_or_default();
+        let [shares, reports] =
+            [self.shares.map(usize::from), self.reports].map(Option::unwrap_or_default);
+        format!(
+            "{vdaf}, shares {shares}, reports {reports}, operations {equal} equal and {refused} refused, \
+             as they should"
+        )
     }
 }
 
@@ -98,28 +117,34 @@ fn check(file: &Path) -> Verdict {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let result = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot be read: {error}"))
-        .and_then(|text| vectors::check(&text, &name).map_err(|failure| failure.to_string()));
-    let file = file.to_owned();
-    match result {
-        Ok(report) => Verdict {
-            file,
-            pass: true,
-            vdaf: Some(report.vdaf),
-            shares: Some(report.shares),
-            reports: Some(report.reports),
-            succeeded: Some(report.succeeded),
-            failed: Some(report.failed),
-            difference: None,
-        },
-        Err(difference) => Verdict {
-            file,
-            pass: false,
-            vdaf: None,
-            shares: None,
-            reports: None,
-            succeeded: None,
-            failed: None,
-            difference: Some(difference),
-        },
-    }
+        .and_then(|text| match sotto_protocol::vectors::check(&text) {
+            Some(Ok(checked)) => Ok(Verdict {
+                pass: true,
+                tokens: Some(checked.about),
+                values: Some(checked.values),
+                succeeded: Some(checked.accepted),
+                failed: Some(checked.refused),
+                ..Verdict::default()
+            }),
+            Some(Err(difference)) => Err(difference.to_string()),
+            None => vdaf(&text, &name),
+        });
+    let verdict = result.unwrap_or_else(|difference| Verdict {
+        difference: Some(difference),
+        ..Verdict::default()
+    });
+    Verdict { file: file.to_owned(), ..verdict }
+}
+
+fn vdaf(text: &str, name: &str) -> std::result::Result<Verdict, String> {
+    let report = vectors::check(text, name).map_err(|failure| failure.to_string())?;
+    Ok(Verdict {
+        pass: true,
+        vdaf: Some(report.vdaf),
+        shares: Some(report.shares),
+        reports: Some(report.reports),
+        succeeded: Some(report.succeeded),
+        failed: Some(report.failed),
+        ..Verdict::default()
+    })
 }

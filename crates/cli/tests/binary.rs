@@ -232,6 +232,27 @@ fn vectors_pass_or_say_where_they_differ() {
     assert!(report["files"][2]["difference"].as_str().unwrap().contains("read"), "{report}");
 }
 
+#[test]
+fn token_vectors_pass_or_say_where_they_differ() {
+    let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/tokens_0004/tokens_0004.json");
+    let output = sotto(&["vectors", "check", good]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(stdout(&output).contains("rate-limited tokens 0x0004, "), "{}", stdout(&output));
+
+    let mut bad: Value = serde_json::from_str(&fs::read_to_string(good).unwrap()).unwrap();
+    bad["transcripts"][1]["attester"]["index_result"] = "00".into();
+    let folder = tempfile::tempdir().unwrap();
+    let bad_path = folder.path().join("bad.json");
+    fs::write(&bad_path, bad.to_string()).unwrap();
+    let output = sotto(&["vectors", "check", good, text(&bad_path), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = json(&output);
+    assert_eq!((&report["passed"], &report["failed"]), (&1.into(), &1.into()));
+    assert!(report["files"][0]["values"].as_u64().unwrap() > 280, "{report}");
+    let difference = report["files"][1]["difference"].as_str().unwrap();
+    assert!(difference.starts_with("T2.attester.index_result: "), "{report}");
+}
+
 /// The smallest test vector: no reports at all, so that only the end is computed.
 fn vector() -> Value {
     serde_json::json!({

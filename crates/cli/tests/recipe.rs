@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sotto_crypto::merkle::leaf_hash;
 use sotto_crypto::note::NoteKey;
 use sotto_wire::{Checkpoint, Entry, Note, Recipe, TlogProof};
@@ -47,7 +47,8 @@ fn failed(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-const NEW: [&str; 24] = [
+/// Without tokens: there is no issuer here.
+const NEW: [&str; 25] = [
     "recipe",
     "new",
     "commute",
@@ -72,6 +73,7 @@ const NEW: [&str; 24] = [
     "--collector-key",
     "collector.toml",
     "--log-origin=log.example",
+    "--insecure-no-tokens",
 ];
 
 /// A folder with `commute.toml`, the collector's key and the author's key.
@@ -259,6 +261,48 @@ fn published_recipes_come_with_entry_and_proof() {
     let path = folder.path().join("commute.toml");
     fs::write(&path, fs::read_to_string(&path).unwrap().replace("How long", "How far")).unwrap();
     assert!(failed(folder.path(), &publish).contains("exists already"));
+}
+
+/// What `recipe new` writes with an issuer: checked and shown as it is, and published when it has its keys.
+#[test]
+fn a_recipe_with_tokens_is_not_published_without_its_keys() {
+    let folder = folder();
+    let mut new: Vec<&str> = NEW[..NEW.len() - 1].to_vec();
+    let error = failed(folder.path(), &[&new[..], &["--force"]].concat());
+    assert!(error.contains("missing: --issuer (or --insecure-no-tokens)"), "{error}");
+    new.extend(["--issuer", "issuer.example", "--force"]);
+    good(folder.path(), &new);
+    let text = fs::read_to_string(folder.path().join("commute.toml")).unwrap();
+    let tokens = "[parties.tokens]\nkind = \"rate_limited\"\nissuer = \"issuer.example\"\n";
+    assert!(text.contains(tokens), "{text}");
+    let checked = good_json(folder.path(), &["recipe", "check", "commute.toml"]);
+    assert_eq!((&checked["ok"], &checked["id"]), (&json!(true), &json!(null)));
+    assert_eq!(checked["warnings"], json!([]));
+    let shown = good(folder.path(), &["recipe", "show", "commute.toml"]);
+    assert!(shown.contains("leader and helper each check a token of issuer.example"), "{shown}");
+    assert!(shown.contains("sotto recipe tokens"), "{shown}");
+    let shown = good_json(folder.path(), &["recipe", "show", "commute.toml"]);
+    let kind = json!({ "kind": "rate_limited", "issuer": "issuer.example" });
+    assert_eq!(shown["parties"]["tokens"], kind, "no stand-ins are shown");
+    let url = one_entry_log();
+    let publish = ["recipe", "publish", "commute.toml", "--signer", "author.key", "--log", &url];
+    let error = failed(folder.path(), &publish);
+    assert!(error.contains("no token keys of issuer.example yet"), "{error}");
+    assert!(error.contains("sotto recipe tokens"), "{error}");
+}
+
+/// Whoever does without tokens is told what that means, loudly.
+#[test]
+fn recipes_without_tokens_come_with_a_warning() {
+    let folder = folder();
+    let checked = good_json(folder.path(), &["recipe", "check", "commute.toml"]);
+    let warning = checked["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("nobody checks tokens"), "{warning}");
+    let shown = sotto(folder.path(), &["recipe", "show", "commute.toml"]);
+    let said = String::from_utf8(shown.stderr).unwrap();
+    assert!(said.contains("warning: nobody checks tokens"), "{said}");
+    let told = good(folder.path(), &["recipe", "explain", "commute.toml"]);
+    assert!(told.contains("Nobody makes sure that a device answers once only"), "{told}");
 }
 
 #[test]

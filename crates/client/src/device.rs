@@ -132,7 +132,8 @@ impl Device {
     ) -> Result<PreparedReport, DeviceError> {
         let keys = self.keys(rng)?;
         let time = self.task.time(now);
-        let bytes = produce_report(&self.task, &keys.leader, &keys.helper, measurement, time, rng)?;
+        let bytes =
+            produce_report(&self.task, &keys.leader, &keys.helper, measurement, time, None, rng)?;
         PreparedReport::new(bytes, Some(keys.generation))
     }
 

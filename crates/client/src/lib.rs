@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod attestors;
 mod auth;
 mod collector;
 mod deliver;
@@ -39,9 +40,12 @@ mod retry;
 mod routes;
 #[cfg(test)]
 mod script;
+mod sealing;
 mod state_file;
+mod tokens;
 mod transport;
 
+pub use attestors::{DeviceCertificate, InsecureName};
 pub use auth::AuthToken;
 pub use collector::{CollectError, Collected, CollectionJob, Collector, Poll, Progress};
 pub use deliver::{Delivery, deliver};
@@ -53,6 +57,8 @@ pub use problem::Problem;
 pub use relay::{Clock, Random, RelayTransport};
 pub use retry::RetryPolicy;
 pub use routes::{LogRoute, RouteError, Routes};
+pub use sealing::SealingKey;
 pub use sotto_protocol::collector::Collection;
 pub use state_file::StateFile;
+pub use tokens::{TokenRound, TokensError, fetch_tokens};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};

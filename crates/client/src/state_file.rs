@@ -1,19 +1,21 @@
-//! The state of a real device: one file, replaced as a whole with every change.
+//! The state of a real device: one sealed file, replaced as a whole with every change.
 //!
 //! The new state is written beside the old one, synced, and renamed over it; then the folder is synced. So after a
 //! crash at any point the file holds the state before or after a change, complete. A lock beside it keeps a second process out:
-//! two of them would charge one budget twice and toss two coins.
+//! two of them would charge one budget twice and toss two coins. Sealing also authenticates: a bit that flipped must not
+//! become a budget.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, StateError};
+use zeroize::Zeroizing;
 
-/// The version of the file's form.
-const VERSION: u32 = 1;
+use crate::sealing::SealingKey;
+
+/// The file begins with its version.
+const HEADER: &[u8] = b"sotto device state v2\n";
 
 /// The largest state that is read: far more than any budget lets a device consider.
 const MAX_LEN: u64 = 64 * 1024 * 1024;
@@ -22,40 +24,33 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
+    key: SealingKey,
     state: DeviceState,
     /// Set once a write failed: what is on disk is then either of two states, so nothing more is decided.
     broken: bool,
     _lock: File,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Stored {
-    version: u32,
-    /// SHA-256 of the state's text, in hex: a bit that flipped must not become a budget.
-    checksum: String,
-    state: Box<serde_json::value::RawValue>,
-}
-
 impl StateFile {
-    /// Opens the state at `path`; a new one if there is no file.
-    pub fn open(path: &Path) -> Result<Self, StateError> {
+    /// Opens the state at `path`, which `key` seals; a new one if there is no file.
+    pub fn open(path: &Path, key: &SealingKey) -> Result<Self, StateError> {
         let lock = lock(path)?;
-        let state = match Self::read(path) {
+        let state = match Self::read(path, key) {
             Err(StateError::Io(error)) if error.kind() == ErrorKind::NotFound => {
                 DeviceState::default()
             }
             read => read?,
         };
-        Ok(Self { path: path.to_owned(), state, broken: false, _lock: lock })
+        let (path, key) = (path.to_owned(), key.duplicate());
+        Ok(Self { path, key, state, broken: false, _lock: lock })
     }
 
     /// Looks at the state at `path`, which may be in use.
-    pub fn read(path: &Path) -> Result<DeviceState, StateError> {
+    pub fn read(path: &Path, key: &SealingKey) -> Result<DeviceState, StateError> {
         if fs::metadata(path)?.len() > MAX_LEN {
             return Err(damaged("the file is too long"));
         }
-        read(&fs::read_to_string(path)?)
+        read(&fs::read(path)?, key)
     }
 }
 
@@ -70,9 +65,10 @@ impl DeviceStore for StateFile {
         }
         let mut next = self.state.clone();
         next.apply(change);
-        let text = write(&next)?;
+        let text = Zeroizing::new(serde_json::to_vec(&next).map_err(damaged)?);
+        let sealed = self.key.seal(HEADER, &text)?;
         self.broken = true;
-        replace(&self.path, text.as_bytes())?;
+        replace(&self.path, &sealed)?;
         self.broken = false;
         self.state = next;
         Ok(())
@@ -83,25 +79,18 @@ fn damaged(error: impl ToString) -> StateError {
     StateError::Damaged(error.to_string())
 }
 
-fn read(text: &str) -> Result<DeviceState, StateError> {
-    let stored: Stored = serde_json::from_str(text).map_err(damaged)?;
-    if stored.version != VERSION {
-        return Err(damaged(format!("version {} is not known", stored.version)));
-    }
-    if stored.checksum != checksum(stored.state.get()) {
-        return Err(damaged("its checksum does not match"));
-    }
-    serde_json::from_str(stored.state.get()).map_err(damaged)
-}
-
-fn write(state: &DeviceState) -> Result<String, StateError> {
-    let state = serde_json::value::to_raw_value(state).map_err(damaged)?;
-    let checksum = checksum(state.get());
-    serde_json::to_string(&Stored { version: VERSION, checksum, state }).map_err(damaged)
-}
-
-fn checksum(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+fn read(bytes: &[u8], key: &SealingKey) -> Result<DeviceState, StateError> {
+    let Some(rest) = bytes.strip_prefix(HEADER) else {
+        let unsealed = bytes.first() == Some(&b'{');
+        let why = if unsealed {
+            "it is not sealed: an older version wrote it. Move it away; the device then begins anew, and is silent until \
+             its next period"
+        } else {
+            "it does not begin as a state file of a known version does"
+        };
+        return Err(damaged(why));
+    };
+    serde_json::from_slice(&key.open(HEADER, rest)?).map_err(damaged)
 }
 
 fn lock(path: &Path) -> Result<File, StateError> {

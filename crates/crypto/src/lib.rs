@@ -10,15 +10,24 @@
 //!
 //! [`note`] signs and verifies notes and checkpoints of transparency logs, and [`merkle`] is their trees.
 //!
+//! [`blind_rsa`] signs tokens without seeing them; [`key_blinding`] and [`rate_limited`] let an attester and an issuer limit
+//! how many a client gets, though neither sees both the client and what the token is for.
+//!
 //! Labels and associated data belong to `sotto-wire` and `sotto-protocol`; which key to use, and for how
 //! long, to the caller.
 
+pub mod blind_rsa;
+mod encapsulated;
 mod error;
 pub mod hpke;
+pub mod key_blinding;
 mod keypair;
 pub mod merkle;
 pub mod note;
 pub mod ohttp;
+#[cfg(test)]
+mod published;
+pub mod rate_limited;
 #[cfg(test)]
 mod rfc9180;
 mod secret;

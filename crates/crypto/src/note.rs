@@ -6,6 +6,7 @@
 //! Whether a time is recent or old enough is left to the caller: nothing here knows the time.
 
 mod checkpoint;
+mod endorsement;
 mod key;
 
 use ed25519_dalek::{Signature, VerifyingKey};
@@ -15,6 +16,7 @@ use thiserror::Error;
 pub use checkpoint::{
     QuorumTime, VerifiedCheckpoint, quorum, verify_checkpoint, verify_log, verify_proof,
 };
+pub use endorsement::verify_endorsement;
 pub use key::NoteKey;
 
 use crate::merkle::ProofError;

@@ -25,6 +25,21 @@ pub enum Bucket {
     Batch(BatchId),
 }
 
+/// Among which reports an id must be new.
+///
+/// Both aggregators derive it from the task, so they agree on what is a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayScope {
+    /// The report's bucket. The timestamp is bound by the AAD of both shares, so a replayed report carries it
+    /// unchanged; the ids go with the collected bucket, which refuses every report by itself.
+    Bucket,
+    /// The whole task, until it is forgotten: where the id alone says whether a contribution was counted. That
+    /// is so in leader-selected tasks, where a replay would go to whatever batch is open, and where tokens are
+    /// asked for: the id is a part of the token's nonce, and one token is good for one report of the task,
+    /// whatever its timestamp.
+    Task,
+}
+
 /// What a bucket (or a merged batch) holds.
 #[derive(Clone, Debug)]
 pub struct BucketAggregate {

@@ -6,14 +6,16 @@ use rand_core::CryptoRng;
 use sotto_crypto::{HpkeError, hpke};
 use sotto_vdaf::{Measurement, ShardError};
 use sotto_wire::labels::{input_share_info, vdaf_context};
+use sotto_wire::token::TOKEN_EXTENSION;
 use sotto_wire::{
-    BoundsError, Decode, DecodeError, Encode, Extensions, HpkeCiphertext, HpkeConfig,
+    BoundsError, Decode, DecodeError, Encode, Extension, Extensions, HpkeCiphertext, HpkeConfig,
     HpkeConfigList, InputShareAad, Payload, PlaintextInputShare, PublicShare, Report, ReportError,
     ReportId, ReportMetadata, Role, Time, UploadErrors,
 };
 use zeroize::Zeroizing;
 
 use crate::Task;
+use crate::token::ReportTokens;
 
 /// Why a report could not be made, or an answer not be read.
 #[derive(Debug, thiserror::Error)]
@@ -41,22 +43,22 @@ pub enum ClientError {
 
 /// Makes one report: shards the measurement and seals each share to its aggregator.
 ///
-/// `time` is in units of the task's precision ([`Task::time`]). The report id is 16 fresh bytes of
-/// `rng`. Nothing goes into the public extensions: it would split the set of devices.
+/// `time` is in units of the task's precision ([`Task::time`]). The report id is that of `tokens`, or 16 fresh bytes of
+/// `rng` for a task that asks for none. Each token goes into the private extensions of its own aggregator's share, where
+/// nobody else reads it. Nothing goes into the public extensions: it would split the set of devices.
 pub fn produce_report(
     task: &Task,
     leader: &HpkeConfig,
     helper: &HpkeConfig,
     measurement: &Measurement,
     time: Time,
+    tokens: Option<&ReportTokens>,
     rng: &mut dyn CryptoRng,
 ) -> Result<Vec<u8>, ClientError> {
     if task.check_interval(time).is_err() {
         return Err(ClientError::OutsideTaskInterval);
     }
-    let mut report_id = [0; ReportId::LEN];
-    rng.fill_bytes(&mut report_id);
-    let report_id = ReportId::new(report_id);
+    let report_id = tokens.map_or_else(|| random_report_id(rng), |tokens| tokens.report_id);
     let context = vdaf_context(task.id());
     let shares = task.vdaf().shard(&context, measurement, report_id.as_bytes(), rng)?;
 
@@ -70,9 +72,13 @@ pub fn produce_report(
         public_share: &public_share,
     }
     .to_bytes();
-    let mut seal = |role, config, share: &[u8]| seal_input_share(role, config, &aad, share, rng);
-    let leader_encrypted_input_share = seal(Role::Leader, leader, &shares.leader)?;
-    let helper_encrypted_input_share = seal(Role::Helper, helper, &shares.helper)?;
+    let leader_token = tokens.map(|tokens| tokens.leader.as_slice());
+    let helper_token = tokens.and_then(|tokens| tokens.helper.as_deref());
+    let mut seal = |role, config, share: &[u8], token: Option<&[u8]>| {
+        seal_input_share(role, config, &aad, &private_extensions(token)?, share, rng)
+    };
+    let leader_encrypted_input_share = seal(Role::Leader, leader, &shares.leader, leader_token)?;
+    let helper_encrypted_input_share = seal(Role::Helper, helper, &shares.helper, helper_token)?;
     let report = Report {
         report_metadata,
         public_share,
@@ -99,16 +105,34 @@ pub fn consume_upload_errors(body: &[u8]) -> Result<Vec<(ReportId, ReportError)>
     Ok(errors.status.iter().map(|status| (status.report_id, status.error)).collect())
 }
 
-/// Seals one share with the (still empty) private extensions. DAP, section "Upload Request".
+fn random_report_id(rng: &mut dyn CryptoRng) -> ReportId {
+    let mut id = [0; ReportId::LEN];
+    rng.fill_bytes(&mut id);
+    ReportId::new(id)
+}
+
+/// An aggregator's token, if there is one.
+fn private_extensions(token: Option<&[u8]>) -> Result<Extensions<'static>, BoundsError> {
+    match token {
+        None => Ok(Extensions::empty()),
+        Some(token) => Extensions::new(&[Extension {
+            extension_type: TOKEN_EXTENSION,
+            extension_data: token.into(),
+        }]),
+    }
+}
+
+/// Seals one share with its private extensions. DAP, section "Upload Request".
 fn seal_input_share(
     role: Role,
     config: &HpkeConfig,
     aad: &[u8],
+    private_extensions: &Extensions<'_>,
     share: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<HpkeCiphertext<'static>, ClientError> {
     let plaintext = PlaintextInputShare {
-        private_extensions: Extensions::empty(),
+        private_extensions: private_extensions.clone(),
         payload: Payload::new(share)?,
     };
     let mut encoded = Zeroizing::new(Vec::with_capacity(plaintext.encoded_len()));

@@ -7,6 +7,7 @@
 //! advance             never behind the stored checkpoint            -> commit Change::Seen
 //!                     a newer key of the log's gateway              -> commit Change::LogGateway
 //! Library::admit      one recipe with its proofs: all that is the same for every device
+//! tokens              asked for at random times, for every recipe   -> commit Change::Tokens
 //! consider            what this device adds, and the ledger         -> commit Change::Considered
 //! toss                the coin, once; the exact report bytes        -> commit Change::Answered
 //!                     send the same bytes until they are taken      -> commit Change::Delivered
@@ -25,6 +26,7 @@ mod gateway;
 mod library;
 mod pass;
 mod state;
+pub mod tokens;
 
 pub(crate) use self::consider::check_fresh;
 pub use self::consider::{Consideration, Host, Ticket, advance, consider, toss};
@@ -32,7 +34,7 @@ pub(crate) use self::evidence::ProvedKeySet;
 pub use self::evidence::{Admitted, Evidence, Offer, View};
 pub use self::gateway::{leader_gateway_key, log_gateway_keys};
 pub use self::library::Library;
-pub use self::pass::{Pass, PassError, pass};
+pub use self::pass::{Pass, PassError, follow, pass};
 pub use self::state::{
     AuditLine, Change, DeviceState, DeviceStore, MemoryState, Pending, SeenKeySet, StateError,
 };
@@ -63,7 +65,9 @@ pub enum Check {
     Derivation,
     /// The aggregators' keys come from their newest logged key sets.
     KeySets,
-    /// Leader, helper and relay are distinct, pinned operators.
+    /// The token keys are endorsed by the pinned issuer, for this recipe's author and aggregators.
+    TokenKeys,
+    /// Leader, helper, relay, issuer and attester are distinct operators, and pinned.
     Operators,
     /// Batch and population are large enough, the rate is small enough.
     Floors,
@@ -73,6 +77,8 @@ pub enum Check {
     FreshState,
     /// It has not been considered before.
     Once,
+    /// This device holds its tokens for the recipe.
+    Token,
     /// The host's conditions (idle, charging) are met.
     Conditions,
     /// The predicate is allowed, its audience certified, and this device in it.
@@ -85,7 +91,7 @@ pub enum Check {
 
 impl Check {
     /// All, in order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Canonical,
         Self::AuthorSignature,
         Self::Inclusion,
@@ -97,11 +103,13 @@ impl Check {
         Self::NameReuse,
         Self::Derivation,
         Self::KeySets,
+        Self::TokenKeys,
         Self::Operators,
         Self::Floors,
         Self::Open,
         Self::FreshState,
         Self::Once,
+        Self::Token,
         Self::Conditions,
         Self::Targeting,
         Self::Claim,
@@ -122,11 +130,13 @@ impl Check {
             Self::NameReuse => "name_reuse",
             Self::Derivation => "derivation",
             Self::KeySets => "key_sets",
+            Self::TokenKeys => "token_keys",
             Self::Operators => "operators",
             Self::Floors => "floors",
             Self::Open => "open",
             Self::FreshState => "fresh_state",
             Self::Once => "once",
+            Self::Token => "token",
             Self::Conditions => "conditions",
             Self::Targeting => "targeting",
             Self::Claim => "claim",

@@ -20,7 +20,8 @@ pub enum Rejection {
     /// The bucket is closing or collected.
     #[error("batch_collected")]
     BatchCollected,
-    /// The report id was already taken in this bucket.
+    /// The report id was already taken: in its bucket, or in the whole task where tokens are asked for.
+    /// There the id is a part of the token's nonce, so this is also what a token spent twice is counted as.
     #[error("report_replayed")]
     ReportReplayed,
     /// The aggregator can no longer judge the report, or its task is gone.
@@ -51,11 +52,32 @@ pub enum Rejection {
     /// The helper refused the whole aggregation job and had committed nothing.
     #[error("job_abandoned")]
     JobAbandoned,
+    /// The task asks for a token, and this aggregator's share holds none.
+    #[error("token_missing")]
+    TokenMissing,
+    /// The token does not decode, or is of another type.
+    #[error("token_malformed")]
+    TokenMalformed,
+    /// The token names another key than the recipe has for this aggregator.
+    #[error("token_wrong_key")]
+    TokenWrongKey,
+    /// The token is for another challenge: another recipe or issuer.
+    #[error("token_wrong_recipe")]
+    TokenWrongRecipe,
+    /// The key has expired.
+    #[error("token_expired")]
+    TokenExpired,
+    /// The signature is not the issuer's.
+    #[error("token_forged")]
+    TokenForged,
+    /// The token is good, but its nonce gives another report id.
+    #[error("token_other_report")]
+    TokenOtherReport,
 }
 
 impl Rejection {
     /// Every reason, in the order of [`Self::code`].
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 18] = [
         Self::BatchCollected,
         Self::ReportReplayed,
         Self::ReportDropped,
@@ -67,6 +89,13 @@ impl Rejection {
         Self::TaskNotStarted,
         Self::OutdatedConfig,
         Self::JobAbandoned,
+        Self::TokenMissing,
+        Self::TokenMalformed,
+        Self::TokenWrongKey,
+        Self::TokenWrongRecipe,
+        Self::TokenExpired,
+        Self::TokenForged,
+        Self::TokenOtherReport,
     ];
 
     /// The name used in counters, metrics and JSON.
@@ -83,6 +112,13 @@ impl Rejection {
             Self::TaskNotStarted => "task_not_started",
             Self::OutdatedConfig => "outdated_config",
             Self::JobAbandoned => "job_abandoned",
+            Self::TokenMissing => "token_missing",
+            Self::TokenMalformed => "token_malformed",
+            Self::TokenWrongKey => "token_wrong_key",
+            Self::TokenWrongRecipe => "token_wrong_recipe",
+            Self::TokenExpired => "token_expired",
+            Self::TokenForged => "token_forged",
+            Self::TokenOtherReport => "token_other_report",
         }
     }
 
@@ -100,6 +136,13 @@ impl Rejection {
             Self::TaskNotStarted => 10,
             Self::OutdatedConfig => 11,
             Self::JobAbandoned => 128,
+            Self::TokenMissing => 129,
+            Self::TokenMalformed => 130,
+            Self::TokenWrongKey => 131,
+            Self::TokenWrongRecipe => 132,
+            Self::TokenExpired => 133,
+            Self::TokenForged => 134,
+            Self::TokenOtherReport => 135,
         }
     }
 
@@ -109,6 +152,8 @@ impl Rejection {
     }
 }
 
+/// What a peer is told. Which check of a token failed is for this aggregator's operator alone: the other one
+/// could tell devices apart by it.
 impl From<Rejection> for ReportError {
     fn from(rejection: Rejection) -> Self {
         match rejection {
@@ -118,7 +163,14 @@ impl From<Rejection> for ReportError {
             Rejection::HpkeDecryptError => Self::HpkeDecryptError,
             Rejection::VdafVerifyError => Self::VdafVerifyError,
             Rejection::TaskExpired => Self::TaskExpired,
-            Rejection::InvalidMessage => Self::InvalidMessage,
+            Rejection::InvalidMessage
+            | Rejection::TokenMissing
+            | Rejection::TokenMalformed
+            | Rejection::TokenWrongKey
+            | Rejection::TokenWrongRecipe
+            | Rejection::TokenExpired
+            | Rejection::TokenForged
+            | Rejection::TokenOtherReport => Self::InvalidMessage,
             Rejection::ReportTooEarly => Self::ReportTooEarly,
             Rejection::TaskNotStarted => Self::TaskNotStarted,
             Rejection::OutdatedConfig => Self::OutdatedConfig,

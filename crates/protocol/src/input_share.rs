@@ -2,22 +2,28 @@
 //! "Input Share Validation".
 //!
 //! Both aggregators, the same rules. Whether the measurement is valid is the VDAF's to say, whether the
-//! report was seen before the store's.
+//! report was seen before the store's: so whether its token was spent before, for the token's nonce gives the
+//! report's id.
 
 use sotto_wire::labels::input_share_info;
+use sotto_wire::token::{TOKEN_EXTENSION, TOKEN_LEN};
 use sotto_wire::{
     Decode, Encode, Extensions, HpkeCiphertext, PlaintextInputShare, PublicShare, ReportMetadata,
     Role,
 };
 use zeroize::Zeroizing;
 
+use crate::token::VerifyToken;
 use crate::{AggregatorTask, HpkeKeyring, Moment, Rejection};
 
-/// The report extensions that an aggregator understands: none yet.
-const KNOWN_EXTENSIONS: &[u16] = &[];
+/// The public report extensions that an aggregator understands: none. What stands there both aggregators see.
+const KNOWN_PUBLIC: &[u16] = &[];
 
-/// The most bytes of private extensions in a share: room for a token with its challenge.
-const MAX_PRIVATE_EXTENSIONS_LEN: usize = 2048;
+/// The private ones, in a task that asks for tokens. In one that does not, none.
+const KNOWN_PRIVATE: &[u16] = &[TOKEN_EXTENSION];
+
+/// The most bytes of private extensions in a share: one token, with its type and length.
+const MAX_PRIVATE_EXTENSIONS_LEN: usize = 2 + 2 + TOKEN_LEN;
 
 /// What sealing adds to an input share without private extensions: the lengths of the two fields of
 /// `PlaintextInputShare` and the tag, which has 16 bytes in every AEAD of HPKE.
@@ -76,7 +82,8 @@ impl<'a> InputShareOpener<'a> {
         }
     }
 
-    /// Opens one share and makes every check of the two sections, in their order.
+    /// Opens one share and makes every check of the two sections, in their order; then the token's, the dearest
+    /// one, before the VDAF's.
     pub(crate) fn open(
         &mut self,
         metadata: &ReportMetadata<'_>,
@@ -102,11 +109,12 @@ impl<'a> InputShareOpener<'a> {
         let task = &self.task.task;
         task.check_clock(metadata.time, self.now)?;
         task.check_interval(metadata.time)?;
-        check_extensions(
-            &metadata.public_extensions,
-            &decoded.private_extensions,
-            KNOWN_EXTENSIONS,
-        )?;
+        let private = &decoded.private_extensions;
+        let known = if self.task.tokens.is_some() { KNOWN_PRIVATE } else { &[] };
+        check_extensions(&metadata.public_extensions, KNOWN_PUBLIC, private, known)?;
+        if let Some(tokens) = &self.task.tokens {
+            check_token(&**tokens, private, metadata, self.now)?;
+        }
         // The payload is the last field.
         let start = plaintext.len() - self.input_share_len;
         Ok(InputShare { plaintext, start })
@@ -115,7 +123,7 @@ impl<'a> InputShareOpener<'a> {
 
 /// Whether the public extensions alone are acceptable: what the leader can say before it opens a share.
 pub(crate) fn check_public_extensions(public: &Extensions<'_>) -> Result<(), Rejection> {
-    check_extensions(public, &Extensions::empty(), KNOWN_EXTENSIONS)
+    check_extensions(public, KNOWN_PUBLIC, &Extensions::empty(), &[])
 }
 
 /// Whether a sealed share can hold an input share of `input_share_len` bytes.
@@ -131,13 +139,34 @@ pub(crate) fn check_sealed_len(
     }
 }
 
-/// Every extension is known; no type is in both lists; each list strictly increases by type.
+/// The share holds a token that is good for this task and this aggregator, and for this report.
+///
+/// The last check is what makes a report id a token: whoever counts distinct ids counts distinct tokens, and a
+/// token cannot be moved to another report.
+fn check_token(
+    tokens: &dyn VerifyToken,
+    private: &Extensions<'_>,
+    metadata: &ReportMetadata<'_>,
+    now: Moment,
+) -> Result<(), Rejection> {
+    let mut extensions = private.iter().flatten();
+    let extension = extensions.find(|extension| extension.extension_type == TOKEN_EXTENSION);
+    let token = extension.ok_or(Rejection::TokenMissing)?;
+    if tokens.verify(&token.extension_data, now)? == metadata.report_id {
+        Ok(())
+    } else {
+        Err(Rejection::TokenOtherReport)
+    }
+}
+
+/// Every extension is known in its list; no type is in both lists; each list strictly increases by type.
 fn check_extensions(
     public: &Extensions<'_>,
+    known_public: &[u16],
     private: &Extensions<'_>,
-    known: &[u16],
+    known_private: &[u16],
 ) -> Result<(), Rejection> {
-    for list in [public, private] {
+    for (list, known) in [(public, known_public), (private, known_private)] {
         for extension in list.iter() {
             let extension = extension.map_err(|_| Rejection::InvalidMessage)?;
             if !known.contains(&extension.extension_type) {
@@ -185,7 +214,8 @@ mod tests {
             (&[3], &[3], false),
         ];
         for (public, private, legal) in cases {
-            let result = check_extensions(&list(public), &list(private), &[1, 2, 3]);
+            let known = &[1, 2, 3];
+            let result = check_extensions(&list(public), known, &list(private), known);
             let expected = if *legal { Ok(()) } else { Err(Rejection::InvalidMessage) };
             assert_eq!(result, expected, "{public:?} {private:?}");
         }
@@ -194,8 +224,17 @@ mod tests {
     #[test]
     fn a_list_that_is_cut_off_is_refused() {
         let cut = Extensions::from_bytes(&[0, 3, 0, 1, 0]).unwrap();
-        assert_eq!(check_extensions(&cut, &list(&[]), &[1]), Err(Rejection::InvalidMessage));
-        assert_eq!(check_extensions(&list(&[]), &cut, &[1]), Err(Rejection::InvalidMessage));
+        let none = list(&[]);
+        assert_eq!(check_extensions(&cut, &[1], &none, &[1]), Err(Rejection::InvalidMessage));
+        assert_eq!(check_extensions(&none, &[1], &cut, &[1]), Err(Rejection::InvalidMessage));
+    }
+
+    #[test]
+    fn an_extension_is_known_in_its_own_list_only() {
+        let (one, none) = (list(&[1]), list(&[]));
+        assert_eq!(check_extensions(&none, &[], &one, &[1]), Ok(()));
+        assert_eq!(check_extensions(&one, &[], &none, &[1]), Err(Rejection::InvalidMessage));
+        assert_eq!(check_extensions(&none, &[1], &one, &[]), Err(Rejection::InvalidMessage));
     }
 
     #[test]
@@ -204,7 +243,7 @@ mod tests {
             HpkeCiphertext::new(sotto_wire::HpkeConfigId::new(1), vec![0; 32], vec![0; len])
                 .unwrap()
         };
-        for (len, fits) in [(121, false), (122, true), (122 + 2048, true), (123 + 2048, false)] {
+        for (len, fits) in [(121, false), (122, true), (122 + 358, true), (123 + 358, false)] {
             assert_eq!(check_sealed_len(&sealed(len), 100).is_ok(), fits, "{len}");
         }
     }

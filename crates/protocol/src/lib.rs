@@ -31,7 +31,7 @@
 //! let task = Task::new(TaskId::new([7; 32]), configuration)?;
 //! let (now, measurement) = (Moment(1_700_000_000), Measurement::Histogram(2));
 //! let report = client::produce_report(
-//!     &task, leader.config(), helper.config(), &measurement, task.time(now), &mut rng,
+//!     &task, leader.config(), helper.config(), &measurement, task.time(now), None, &mut rng,
 //! )?;
 //! # assert!(report.len() > 500);
 //! # Ok(()) }
@@ -39,6 +39,9 @@
 
 #[cfg(feature = "server")]
 mod aggregate_share;
+#[cfg(feature = "server")]
+pub mod attester;
+mod base64url;
 mod batch;
 pub mod client;
 pub mod collector;
@@ -53,6 +56,8 @@ pub mod http_date;
 #[cfg(feature = "server")]
 mod input_share;
 #[cfg(feature = "server")]
+pub mod issuer;
+#[cfg(feature = "server")]
 mod keyed_hash;
 #[cfg(feature = "server")]
 pub mod leader;
@@ -66,19 +71,22 @@ mod request;
 mod task;
 #[cfg(feature = "server")]
 pub mod taskprov;
+pub mod token;
 pub mod trust;
 mod uniform;
+#[cfg(feature = "vectors")]
+pub mod vectors;
 #[cfg(feature = "server")]
 pub mod witness;
 
-pub use batch::{Bucket, BucketAggregate, BucketAggregates, Digest};
+pub use batch::{Bucket, BucketAggregate, BucketAggregates, Digest, ReplayScope};
 pub use error::{Abort, BadResponse, Failure, Fault, Rejection, Rejections};
 #[cfg(feature = "server")]
 pub use request::{RequestKind, request_digest};
 #[cfg(feature = "server")]
 pub use task::{AggregatorTask, HpkeKeyring};
 pub use task::{MAX_CLOCK_SKEW_S, Moment, Task, TaskError};
-pub use uniform::uniform_below;
+pub use uniform::{shuffle, uniform_below};
 
 /// The id of a task's only verification key. DAP lets a task have several; ours have one.
 #[cfg(feature = "server")]

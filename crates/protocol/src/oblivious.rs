@@ -141,17 +141,21 @@ impl Awaited {
 /// Where a request for this operator's gateway goes: a resource of the relay, named for the operator. Where
 /// the gateway is, the relay's own list says.
 pub fn relay_url(relay: &str, gateway: &KeyName) -> String {
-    let mut url = format!("{}/", relay.trim_end_matches('/'));
-    for byte in gateway.as_str().bytes() {
-        // RFC 3986 §2.3: all that is not unreserved is encoded, so the name stays one segment.
+    format!("{}/{}", relay.trim_end_matches('/'), percent_encoded(gateway))
+}
+
+/// A name as one segment of a URL: all that is not unreserved (RFC 3986 §2.3) is encoded.
+pub(crate) fn percent_encoded(name: &KeyName) -> String {
+    let mut encoded = String::new();
+    for byte in name.as_str().bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                url.push(char::from(byte));
+                encoded.push(char::from(byte));
             }
-            _ => url.push_str(&format!("%{byte:02X}")),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
-    url
+    encoded
 }
 
 fn field<'a>(name: &'a str, value: &'a str) -> Field<'a> {

@@ -13,15 +13,15 @@ use sotto_dp::filter::Charge;
 use sotto_dp::recipe::{Judgement, Mechanism, Terms, judge};
 use sotto_dp::{Adjacency, published};
 use sotto_vdaf::Measurement;
-use sotto_wire::EntryId;
 use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, Recipe};
+use sotto_wire::{EntryId, Role};
 
 pub use self::derive::{derive_task, derive_vdaf, recipe_vdaf};
 pub use self::estimate::estimates;
 use self::measure::Randomize;
 use crate::device::{Check, Silence};
 use crate::expression::{Attributes, Expression, Type, Value};
-use crate::{Task, trust::Trust};
+use crate::{Task, token::TokenTerms, trust::Trust};
 
 /// A recipe with all that follows from it.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct Assessment {
     predicate: Option<Expression>,
     randomize: Randomize,
     privacy: Option<Cost>,
+    leader_token: Option<TokenTerms>,
+    helper_token: Option<TokenTerms>,
 }
 
 /// What a recipe with a claim costs.
@@ -77,7 +79,22 @@ impl Assessment {
         }
         let randomize = Randomize::new(&recipe)?;
         let privacy = price(&recipe)?;
-        Ok(Self { id: recipe.id(), recipe, task, mapping, predicate, randomize, privacy })
+        let [leader_token, helper_token] = [Role::Leader, Role::Helper].map(|role| {
+            TokenTerms::of(&recipe, role)
+                .transpose()
+                .map_err(|error| Silence::new(Check::TokenKeys, format!("{role:?}: {error}")))
+        });
+        Ok(Self {
+            id: recipe.id(),
+            task,
+            mapping,
+            predicate,
+            randomize,
+            privacy,
+            leader_token: leader_token?,
+            helper_token: helper_token?,
+            recipe,
+        })
     }
 
     /// The recipe's id.
@@ -93,6 +110,15 @@ impl Assessment {
     /// The DAP task that follows from it.
     pub fn task(&self) -> &Task {
         &self.task
+    }
+
+    /// What the token for this aggregator must be; `None` if it asks for none.
+    pub fn token_terms(&self, role: Role) -> Option<&TokenTerms> {
+        match role {
+            Role::Leader => self.leader_token.as_ref(),
+            Role::Helper => self.helper_token.as_ref(),
+            _ => None,
+        }
     }
 
     /// What it costs; `None` for a recipe that claims nothing.

@@ -134,11 +134,14 @@ pub use aggregator::{AggregatorTask, HpkeKeyring};
 
 #[cfg(feature = "server")]
 mod aggregator {
+    use std::sync::Arc;
+
     use sotto_crypto::{HpkeKeypair, Secret, server_hpke::Opener};
-    use sotto_wire::{HpkeConfig, HpkeConfigId, HpkeConfigList, Role};
+    use sotto_wire::{BatchMode, HpkeConfig, HpkeConfigId, HpkeConfigList, Role};
 
     use super::Task;
-    use crate::Fault;
+    use crate::token::VerifyToken;
+    use crate::{Fault, ReplayScope};
 
     /// A task as one of its aggregators holds it.
     #[derive(Debug)]
@@ -153,6 +156,19 @@ mod aggregator {
         pub collector_hpke_config: HpkeConfig,
         /// Whether peers are sent the `DAP-Taskprov` header.
         pub taskprov: bool,
+        /// Judges the token that each report must hold in this aggregator's share. `None`: no token is asked
+        /// for, and none is understood.
+        pub tokens: Option<Arc<dyn VerifyToken>>,
+    }
+
+    impl AggregatorTask {
+        /// Among which reports an id must be new.
+        pub fn replay_scope(&self) -> ReplayScope {
+            match self.task.configuration().batch_mode() {
+                BatchMode::TimeInterval if self.tokens.is_none() => ReplayScope::Bucket,
+                _ => ReplayScope::Task,
+            }
+        }
     }
 
     /// An aggregator's HPKE keys, the preferred one first.

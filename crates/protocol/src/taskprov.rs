@@ -55,6 +55,8 @@ pub fn restore(
         verify_key: Secret::new(taskprov::verify_key(policy.verify_key_init.expose(), task_id)),
         collector_hpke_config: policy.collector_hpke_config.clone(),
         taskprov: true,
+        // Only a recipe can ask for tokens.
+        tokens: None,
     })
 }
 

@@ -6,6 +6,7 @@
 //! answers for its numbers, and the defaults are what we would pin.
 
 mod file;
+mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use sotto_wire::{HpkeConfig, KeyName, TlogPolicy, VerifierKey};
 pub use self::file::{
     BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, TrustError, TrustFile,
 };
+pub use self::tokens::{Attester, PinnedAttester, TokenTrust, TokensFile};
 use crate::device::{Check, Silence};
 use crate::recipe::Assessment;
 
@@ -31,11 +33,13 @@ pub struct Trust {
     authors: Option<BTreeSet<PublicKey>>,
     relays: Vec<(KeyName, String)>,
     log_gateway: Option<LogGateway>,
+    tokens: Option<TokenTrust>,
     floors: Floors,
     targeting_attributes: BTreeSet<String>,
     budget: Budget,
     period_s: u64,
     insecure_exact: bool,
+    insecure_no_tokens: bool,
     insecure_direct: bool,
     insecure_fresh_start: bool,
 }
@@ -116,10 +120,25 @@ impl Trust {
         self.operators.get(name)
     }
 
-    /// The relays that may carry a report of this recipe: run by neither of its aggregators.
+    /// The relays that may carry a report of this recipe: run by no other party of it.
     pub fn relays_for<'a>(&'a self, recipe: &'a Recipe) -> impl Iterator<Item = &'a str> {
+        self.relays_without(self.parties_of(recipe).map(|(_, name)| name).collect())
+    }
+
+    /// Everybody but the relay who has a part in the reports of this recipe, by role.
+    fn parties_of<'a>(
+        &'a self,
+        recipe: &'a Recipe,
+    ) -> impl Iterator<Item = (&'static str, &'a KeyName)> {
         let parties = &recipe.parties;
-        self.relays_without([&parties.leader.operator, &parties.helper.operator])
+        let issuer = parties.tokens.issuer();
+        let attester = self.tokens.as_ref().and_then(|tokens| tokens.attester.as_ref());
+        let attester = attester.filter(|_| issuer.is_some()).map(|attester| &attester.operator);
+        let aggregators =
+            [("leader", &parties.leader.operator), ("helper", &parties.helper.operator)];
+        let issuer = issuer.map(|issuer| ("issuer", issuer));
+        let attester = attester.map(|attester| ("attester", attester));
+        aggregators.into_iter().chain(issuer).chain(attester)
     }
 
     /// The gateway through which the log is read, if one is pinned.
@@ -130,14 +149,11 @@ impl Trust {
     /// The relays that may carry reads of the log: not run by the operator of its gateway. None without a gateway.
     pub fn log_relays(&self) -> impl Iterator<Item = &str> {
         let gateway = self.log_gateway.iter();
-        gateway.flat_map(|gateway| self.relays_without([&gateway.operator]))
+        gateway.flat_map(|gateway| self.relays_without(vec![&gateway.operator]))
     }
 
     /// The relays that none of these operators runs: whoever opens a request must not know where it came from.
-    fn relays_without<'a, const N: usize>(
-        &'a self,
-        operators: [&'a KeyName; N],
-    ) -> impl Iterator<Item = &'a str> {
+    fn relays_without<'a>(&'a self, operators: Vec<&'a KeyName>) -> impl Iterator<Item = &'a str> {
         let relays = self.relays.iter();
         relays.filter(move |(name, _)| !operators.contains(&name)).map(|(_, url)| url.as_str())
     }
@@ -163,7 +179,8 @@ impl Trust {
         }
     }
 
-    /// Leader, helper and relay are three operators, and the first two pinned.
+    /// Leader, helper, issuer, attester and relay are different operators, and the first two pinned: any two of them together
+    /// would know more of a device, or of its report, than each alone.
     pub(crate) fn check_operators(&self, recipe: &Recipe) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Operators, reason));
         let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
@@ -172,19 +189,28 @@ impl Trust {
                 return refuse(format!("the operator {name} is not pinned"));
             }
         }
-        let same_key = self.operator(leader).map(VerifierKey::public_key)
-            == self.operator(helper).map(VerifierKey::public_key);
-        if leader == helper || same_key {
-            return refuse("leader and helper are one operator".to_owned());
+        let parties: Vec<_> = self.parties_of(recipe).collect();
+        for (index, (role, name)) in parties.iter().enumerate() {
+            let earlier = parties.iter().take(index);
+            if let Some((other, _)) = earlier.clone().find(|(_, other)| self.same(other, name)) {
+                return refuse(format!("{other} and {role} are one operator"));
+            }
         }
         if !self.insecure_direct && self.relays_for(recipe).next().is_none() {
             let reason = match self.relays.is_empty() {
                 true => "no relay is pinned",
-                false => "every pinned relay is run by the operator of the leader or of the helper",
+                false => "every pinned relay is run by the operator of another party of the recipe",
             };
             return refuse(reason.to_owned());
         }
         Ok(())
+    }
+
+    /// Whether two names are one operator's, by the names or by their pinned keys.
+    fn same(&self, one: &KeyName, other: &KeyName) -> bool {
+        let keys = (self.operator(one), self.operator(other));
+        let one_key = matches!(keys, (Some(a), Some(b)) if a.public_key() == b.public_key());
+        one == other || one_key
     }
 
     /// The smallest batch and audience and the largest rate.

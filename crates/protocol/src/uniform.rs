@@ -16,3 +16,13 @@ pub fn uniform_below(bound: u64, rng: &mut dyn CryptoRng) -> u64 {
         }
     }
 }
+
+/// Puts things into an order, all orders equally likely (Fisher and Yates): each place from the last takes one of
+/// those that are left.
+pub fn shuffle<T>(items: &mut [T], rng: &mut dyn CryptoRng) {
+    for last in (1..items.len()).rev() {
+        // Below `last + 1`, which came from a `usize`.
+        let chosen = uniform_below(last as u64 + 1, rng) as usize;
+        items.swap(last, chosen);
+    }
+}

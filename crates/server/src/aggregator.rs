@@ -70,7 +70,9 @@ impl Aggregator {
         let health = Arc::<Health>::default();
         let provisioner = match config.taskprov {
             Some(taskprov) => {
-                Some(Provisioner::load(role, taskprov, &tasks, Arc::clone(&store)).await?)
+                let recipes = config.recipes.is_some();
+                let store = Arc::clone(&store);
+                Some(Provisioner::load(role, taskprov, recipes, &tasks, store).await?)
             }
             None => None,
         };

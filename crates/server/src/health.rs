@@ -50,6 +50,10 @@ pub(crate) enum Concern {
     GatewayKeyMissing,
     /// None of the gateway's keys is in its operator's newest logged key set.
     GatewayKeysUnlogged,
+    /// An issuer of tokens gives the attester no answer.
+    IssuerUnreachable,
+    /// The attester does not work with an issuer: its directory is not one, or its windows are too long.
+    IssuerRefused,
 }
 
 impl Concern {
@@ -73,6 +77,8 @@ impl Concern {
             Self::HpkeKeysUnlogged => "hpke_keys_unlogged",
             Self::GatewayKeyMissing => "gateway_key_missing",
             Self::GatewayKeysUnlogged => "gateway_keys_unlogged",
+            Self::IssuerUnreachable => "issuer_unreachable",
+            Self::IssuerRefused => "issuer_refused",
         }
     }
 }

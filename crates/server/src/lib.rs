@@ -10,6 +10,7 @@
 
 mod admin;
 mod aggregator;
+mod attester;
 mod auth;
 mod config;
 mod error;
@@ -18,6 +19,7 @@ mod gateway;
 mod health;
 mod helper;
 mod http;
+mod issuer;
 mod leader;
 mod listener;
 mod log;
@@ -36,6 +38,9 @@ mod tasks;
 mod upkeep;
 mod witness;
 
+pub use attester::{
+    Attester, AttesterConfig, InsecureAttestation, IssuerPeer, X509Attestation, X509Config,
+};
 pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{
     AggregationConfig, BodyLimits, ConnectionLimits, HelperConfig, HttpConfig, LeaderConfig,
@@ -44,6 +49,7 @@ pub use config::{
 pub use error::{BindError, RunError, TaskRefused};
 pub use gateway::{Gateway, GatewayConfig, GatewayKeys, GatewayServerConfig, GatewayTarget};
 pub use helper::Helper;
+pub use issuer::{EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig};
 pub use leader::Leader;
 pub use log::{Log, LogConfig};
 pub use relay::{Relay, RelayConfig, RelayGateway, SourceRule};

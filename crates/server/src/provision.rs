@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use sotto_protocol::taskprov::{opt_in, restore};
 use sotto_protocol::{Abort, AggregatorTask, Moment, TaskError};
 use sotto_store::{StoredTask, TaskStore};
-use sotto_wire::{Decode, ProblemType, Role, TaskConfiguration, TaskId, taskprov};
+use sotto_wire::{Decode, EntryId, ProblemType, Role, TaskConfiguration, TaskId, taskprov};
 use tokio::sync::Mutex;
 
 use crate::aggregator::{Peer, unrecognized_task};
@@ -23,6 +23,8 @@ use crate::tasks::{ServedTask, TaskRegistry};
 pub(crate) struct Provisioner {
     role: Role,
     config: TaskprovConfig,
+    /// Whether this aggregator serves recipes as well.
+    serves_recipes: bool,
     store: Arc<dyn TaskStore>,
     /// One at a time, so that the bound holds.
     joining: Mutex<()>,
@@ -33,6 +35,7 @@ impl Provisioner {
     pub(crate) async fn load(
         role: Role,
         config: TaskprovConfig,
+        serves_recipes: bool,
         tasks: &TaskRegistry,
         store: Arc<dyn TaskStore>,
     ) -> Result<Self, BindError> {
@@ -40,7 +43,7 @@ impl Provisioner {
             return Err(BindError::Config("the taskprov policy is for the other role".into()));
         }
         let stored = store.tasks().await?;
-        let provisioner = Self { role, config, store, joining: Mutex::default() };
+        let provisioner = Self { role, config, serves_recipes, store, joining: Mutex::default() };
         for (task_id, stored) in stored {
             let StoredTask::Announced(configuration) = stored else { continue };
             let refused = |error| TaskRefused::Stored { task_id, error };
@@ -79,6 +82,11 @@ impl Provisioner {
         let opt_out = |detail: &str| Abort::new(ProblemType::InvalidTask, detail).for_task(task_id);
         let in_band =
             |task: &&Arc<ServedTask>| task.aggregator().taskprov && task.recipe().is_none();
+        // The task of a recipe, announced before the log was read, would be served without the recipe's tokens.
+        let info = task.task.configuration().task_info();
+        if self.serves_recipes && info.len() == EntryId::LEN {
+            return Err(opt_out("A task of a recipe is learned from the log alone.").into());
+        }
         let joined = tasks.all().iter().filter(in_band).count();
         if joined >= self.config.max_tasks {
             return Err(opt_out("This aggregator takes part in no more tasks.").into());

@@ -270,6 +270,7 @@ pub(crate) mod testing {
                 .config()
                 .clone(),
             taskprov: false,
+            tokens: None,
         };
         let token = Arc::new(AuthToken::bearer("token").unwrap());
         ServedTask::leader(aggregator, Arc::clone(&token), token)

@@ -1,6 +1,9 @@
 //! What the embedded store costs per report, in CPU time of its threads.
 //!
 //! `cargo run --release -p sotto-store --example cost -- [reports] [report bytes] [per upload] [connections]`
+//!
+//! With `tokens` before the numbers, the reports are of one task that asks for tokens: their ids are spent in the whole
+//! task, stay after the collection, and are looked for again after a restart.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,9 +15,11 @@ use std::time::{Duration, Instant};
 use futures_executor::block_on;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, Moment, Rejections};
+use sotto_protocol::{
+    Bucket, BucketAggregate, BucketAggregates, Moment, Rejection, Rejections, ReplayScope,
+};
 use sotto_store::{
-    Committed, HelperCommit, HelperStore, JobCommit, LeaderStore, NewJob, NewJobBatch,
+    Committed, Fixed, HelperCommit, HelperStore, JobCommit, LeaderStore, NewJob, NewJobBatch,
     NewJobReport, NewReport, Record, SqliteOptions, SqliteStore, TaskStore,
 };
 use sotto_vdaf::AggregateShare;
@@ -25,7 +30,10 @@ const TIME: Time = Time::new(500_000);
 const JOB_REPORTS: usize = 500;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|a| a.parse().expect("a number"));
+    let mut arguments = std::env::args().skip(1).peekable();
+    let is_tokens = arguments.next_if(|argument| argument == "tokens").is_some();
+    let scope = if is_tokens { ReplayScope::Task } else { ReplayScope::Bucket };
+    let mut arguments = arguments.map(|argument| argument.parse().expect("a number"));
     let reports: usize = arguments.next().unwrap_or(100_000);
     let report_bytes: usize = arguments.next().unwrap_or(6_000);
     let uploads = Uploads {
@@ -33,12 +41,20 @@ fn main() {
         connections: arguments.next().unwrap_or(64),
     };
     let dir = tempfile::tempdir_in(".").unwrap();
-    let store = SqliteStore::open(dir.path(), SqliteOptions::default()).unwrap();
-    leader(&store, reports, report_bytes, uploads);
+    let open = |dir: &Path| SqliteStore::open(dir, SqliteOptions::default()).unwrap();
+    let store = open(dir.path());
+    leader(&store, scope, reports, report_bytes, uploads);
     drop(store);
+    if is_tokens {
+        leader_again(&open(dir.path()), reports);
+    }
     let dir = tempfile::tempdir_in(".").unwrap();
-    let store = SqliteStore::open(dir.path(), SqliteOptions::default()).unwrap();
-    helper(&store, reports);
+    let store = open(dir.path());
+    helper(&store, scope, reports);
+    drop(store);
+    if is_tokens {
+        helper_again(&open(dir.path()), reports);
+    }
     let file = std::fs::metadata(dir.path().join("sotto.sqlite")).unwrap().len();
     println!("database: {:.1} bytes per report", file as f64 / reports as f64);
     println!("peak memory: {}", field("/proc/self/status", "VmHWM"));
@@ -51,10 +67,16 @@ struct Uploads {
     connections: usize,
 }
 
-fn leader(store: &SqliteStore, reports: usize, report_bytes: usize, uploads: Uploads) {
+fn leader(
+    store: &SqliteStore,
+    scope: ReplayScope,
+    reports: usize,
+    report_bytes: usize,
+    uploads: Uploads,
+) {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut body = vec![0; report_bytes];
-    rng.fill_bytes(&mut body);
+    ChaCha20Rng::seed_from_u64(3).fill_bytes(&mut body);
     let mut totals = [Duration::ZERO; 5];
     let started = Instant::now();
     let mut done = 0;
@@ -68,7 +90,8 @@ fn leader(store: &SqliteStore, reports: usize, report_bytes: usize, uploads: Upl
                 break;
             }
             done += backlog.records.len();
-            let jobs = backlog.records.chunks(JOB_REPORTS).map(|r| job(r, &mut rng)).collect();
+            let jobs =
+                backlog.records.chunks(JOB_REPORTS).map(|r| job(r, scope, &mut rng)).collect();
             let (from, to) = (backlog.from, backlog.to);
             measure(&mut totals[2], || {
                 block_on(store.fix_jobs(from, to, jobs, Vec::new())).unwrap()
@@ -92,17 +115,51 @@ fn leader(store: &SqliteStore, reports: usize, report_bytes: usize, uploads: Upl
     assert_eq!(block_on(store.load()).unwrap().segment_bytes, 0);
 }
 
-fn job(records: &[Record], rng: &mut ChaCha20Rng) -> NewJob {
+/// The same ids again, in another bucket, after a restart: none is free. Every tenth job is tried.
+fn leader_again(store: &SqliteStore, reports: usize) {
+    assert_eq!(block_on(store.report_ids()).unwrap(), reports as u64);
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let mut total = Duration::ZERO;
+    let mut tried = 0;
+    for job in 0..reports / JOB_REPORTS {
+        let ids: Vec<ReportId> = (0..JOB_REPORTS).map(|_| report_id(&mut rng)).collect();
+        if job % 10 != 0 {
+            continue;
+        }
+        accept(store, JOB_REPORTS, Uploads { reports_each: JOB_REPORTS, connections: 1 }, &[0]);
+        let backlog = block_on(store.backlog(JOB_REPORTS, 64 << 20)).unwrap();
+        let copies = backlog.records.iter().zip(ids).map(|(record, report_id)| NewJobReport {
+            place: record.place,
+            report_id,
+            time: Time::new(600_000),
+        });
+        let (batch, scope) = (NewJobBatch::TimeInterval, ReplayScope::Task);
+        let reports = copies.collect();
+        let job = NewJob { task_id: TASK, now: Moment(0), batch, scope, reports };
+        let (from, to) = (backlog.from, backlog.to);
+        let fixed = measure(&mut total, || {
+            block_on(store.fix_jobs(from, to, vec![job], Vec::new())).unwrap()
+        });
+        let mut struck = Rejections::default();
+        struck.add_many(Rejection::ReportReplayed, JOB_REPORTS as u64);
+        assert_eq!(fixed, Fixed::Committed { jobs: 0, rejections: struck });
+        tried += JOB_REPORTS;
+    }
+    println!("leader after a restart: {reports} ids kept, {tried} replays, all refused");
+    print_costs(&["fix"], &[total], tried);
+}
+
+fn job(records: &[Record], scope: ReplayScope, rng: &mut ChaCha20Rng) -> NewJob {
     let reports = records.iter().map(|record| NewJobReport {
         place: record.place,
         report_id: report_id(rng),
         time: TIME,
     });
     let reports = reports.collect();
-    NewJob { task_id: TASK, now: Moment(0), batch: NewJobBatch::TimeInterval, reports }
+    NewJob { task_id: TASK, now: Moment(0), batch: NewJobBatch::TimeInterval, scope, reports }
 }
 
-fn helper(store: &SqliteStore, reports: usize) {
+fn helper(store: &SqliteStore, scope: ReplayScope, reports: usize) {
     let mut rng = ChaCha20Rng::seed_from_u64(2);
     let mut totals = [Duration::ZERO; 4];
     let started = Instant::now();
@@ -114,9 +171,10 @@ fn helper(store: &SqliteStore, reports: usize) {
         let asked = ids.clone();
         measure(&mut totals[0], || {
             assert!(block_on(store.response(TASK, digest)).unwrap().is_none());
-            block_on(store.spent_reports(TASK, asked)).unwrap()
+            block_on(store.spent_reports(TASK, scope, asked)).unwrap()
         });
         let commit = HelperCommit {
+            scope,
             reports: ids,
             buckets: buckets(JOB_REPORTS),
             rejections: Rejections::default(),
@@ -132,12 +190,30 @@ fn helper(store: &SqliteStore, reports: usize) {
     measure(&mut totals[3], || {
         let collected = store.collect_batch(TASK, batch, expected, [9; 32], Vec::new());
         assert_eq!(block_on(collected).unwrap(), Committed::Done);
-        while block_on(store.report_ids()).unwrap() > 0 {
+        let purged = scope == ReplayScope::Bucket;
+        while purged && block_on(store.report_ids()).unwrap() > 0 {
             std::thread::sleep(Duration::from_millis(500));
         }
     });
     println!("helper: {reports} reports, {:.1?}", started.elapsed());
     print_costs(&["spent", "commit", "forget", "collect"], &totals, reports);
+}
+
+/// The same ids again, in another bucket, after a restart: all are spent.
+fn helper_again(store: &SqliteStore, reports: usize) {
+    assert_eq!(block_on(store.report_ids()).unwrap(), reports as u64);
+    let mut rng = ChaCha20Rng::seed_from_u64(2);
+    let mut total = Duration::ZERO;
+    for _ in 0..reports / JOB_REPORTS {
+        let later = Bucket::Time(Time::new(600_000));
+        let ids = (0..JOB_REPORTS).map(|_| (later, report_id(&mut rng))).collect();
+        let spent = measure(&mut total, || {
+            block_on(store.spent_reports(TASK, ReplayScope::Task, ids)).unwrap()
+        });
+        assert!(spent.iter().all(|verdict| *verdict == Some(Rejection::ReportReplayed)));
+    }
+    println!("helper after a restart and the collection: {reports} ids kept, all spent");
+    print_costs(&["spent"], &[total], reports);
 }
 
 fn print_costs(names: &[&str], totals: &[Duration], reports: usize) {

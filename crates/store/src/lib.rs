@@ -7,15 +7,19 @@
 //!
 //! The futures need no particular runtime: work happens on the store's own threads.
 
+mod attester_db;
 mod clock;
 mod collection_id;
+mod issuer_db;
 mod memory;
 mod sqlite;
 mod tlog_dir;
 mod verbs;
 mod witness_dir;
 
+pub use attester_db::{AttesterDb, AttesterDbOptions, Grant, Known, Recorded};
 pub use clock::Clock;
+pub use issuer_db::{IssuerDb, IssuerDbError};
 pub use memory::MemoryStore;
 pub use sqlite::{DiskFiles, SegmentFile, SegmentFiles, SqliteOptions, SqliteStore};
 pub use tlog_dir::{

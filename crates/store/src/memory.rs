@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sotto_protocol::{Bucket, BucketAggregates, Digest, Moment, Rejection, Rejections};
+use sotto_protocol::{
+    Bucket, BucketAggregates, Digest, Moment, Rejection, Rejections, ReplayScope,
+};
 use sotto_wire::{
     BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Interval, Query, ReportId, TaskId, Time,
 };
@@ -92,7 +94,7 @@ struct State {
 #[derive(Default)]
 struct TaskState {
     counters: Counters,
-    /// By timestamp, or by nothing in leader-selected tasks.
+    /// By timestamp, or by nothing where the scope is the task.
     report_ids: HashSet<(Option<Time>, ReportId)>,
     buckets: BucketAggregates,
     ranges: Vec<Range>,
@@ -149,6 +151,7 @@ struct Job {
     task_id: TaskId,
     now: Moment,
     batch_id: Option<BatchId>,
+    scope: ReplayScope,
     reports: Vec<NewJobReport>,
     digest: Option<Digest>,
 }
@@ -259,7 +262,7 @@ impl TaskState {
         Ok(merged)
     }
 
-    /// Marks a batch collected; its shares and, in time-interval tasks, its ids go.
+    /// Marks a batch collected; its shares and the ids in its timestamps go.
     fn collect(&mut self, selector: &BatchSelector) {
         match *selector {
             BatchSelector::TimeInterval(interval) => {
@@ -271,11 +274,6 @@ impl TaskState {
             }
         }
         self.buckets.retain(|bucket, _| !is_in(bucket, selector));
-    }
-
-    /// Takes an id; whether it was free.
-    fn take_id(&mut self, bucket: &Bucket, report_id: ReportId) -> bool {
-        self.report_ids.insert((scope(bucket), report_id))
     }
 }
 
@@ -289,11 +287,11 @@ impl Hold {
     }
 }
 
-/// Where a report's id must be new.
-fn scope(bucket: &Bucket) -> Option<Time> {
-    match bucket {
-        Bucket::Time(time) => Some(*time),
-        Bucket::Batch(_) => None,
+/// Where a report's id must be new: in a timestamp, or in the whole task.
+fn id_key(scope: ReplayScope, bucket: &Bucket, report_id: ReportId) -> (Option<Time>, ReportId) {
+    match (scope, bucket) {
+        (ReplayScope::Bucket, Bucket::Time(time)) => (Some(*time), report_id),
+        _ => (None, report_id),
     }
 }
 

@@ -32,10 +32,10 @@ mod public_log;
 mod ranges;
 mod reader;
 mod recovery;
-mod schema;
+pub(crate) mod schema;
 mod tasks;
 mod verbs;
-mod worker;
+pub(crate) mod worker;
 mod writer;
 
 use std::fmt;
@@ -202,7 +202,7 @@ impl Drop for SqliteStore {
 }
 
 /// Takes the directory for this process.
-fn lock(dir: &Path) -> Result<File> {
+pub(crate) fn lock(dir: &Path) -> Result<File> {
     let path = dir.join("sotto.lock");
     let failed =
         |error: std::io::Error| StoreError::Backend(format!("{}: {error}", path.display()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use sotto_protocol::{
-    Bucket, BucketAggregate, BucketAggregates, Digest, Moment, Rejection, Rejections,
+    Bucket, BucketAggregate, BucketAggregates, Digest, Moment, Rejection, Rejections, ReplayScope,
 };
 use sotto_wire::{
     BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId, Time,
@@ -123,6 +123,8 @@ pub struct NewJob {
     pub now: Moment,
     /// Where the output shares go.
     pub batch: NewJobBatch,
+    /// Among which reports an id must be new. The same for every job of a task.
+    pub scope: ReplayScope,
     /// The reports, in order.
     pub reports: Vec<NewJobReport>,
 }
@@ -239,6 +241,8 @@ pub enum Closing {
 /// The helper's commit of one aggregation job.
 #[derive(Clone, Debug)]
 pub struct HelperCommit {
+    /// Among which reports an id must be new. The same for every job of a task.
+    pub scope: ReplayScope,
     /// The reports whose output shares are in `buckets`.
     pub reports: Vec<(Bucket, ReportId)>,
     /// What is added to which bucket.
@@ -359,7 +363,7 @@ pub trait LeaderStore: TaskStore {
 
     /// Takes a stretch of the backlog and fixes the sets of new jobs, in one durable transaction.
     /// Whatever could make the leader refuse a report later is decided here: an id already taken in
-    /// its bucket or a closed bucket strikes the report from its job and counts it; the others' ids
+    /// its scope or a closed bucket strikes the report from its job and counts it; the others' ids
     /// are reserved. Goes through only if the backlog still begins at `from`.
     async fn fix_jobs(
         &self,
@@ -421,8 +425,8 @@ pub trait LeaderStore: TaskStore {
     /// none accepted after it does. Durable; repeat it until `Drained`, which then stays the same.
     async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing>;
 
-    /// Stores the response, marks the batch collected for ever and deletes its shares and, in
-    /// time-interval tasks, its report ids. A repeated call is [`StoreError::Fenced`].
+    /// Stores the response, marks the batch collected for ever and deletes its shares and those report
+    /// ids whose scope is one of its buckets. A repeated call is [`StoreError::Fenced`].
     async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()>;
 
     /// Ends a collection job without a result. A batch that was closed stays closed.
@@ -438,10 +442,11 @@ pub trait HelperStore: TaskStore {
     /// The stored response to a request with this digest.
     async fn response(&self, task_id: TaskId, digest: Digest) -> Result<Option<Vec<u8>>>;
 
-    /// Why each report could not be committed now: its id is spent or its bucket collected.
+    /// Why each report could not be committed now: its id is spent in its scope or its bucket collected.
     async fn spent_reports(
         &self,
         task_id: TaskId,
+        scope: ReplayScope,
         reports: Vec<(Bucket, ReportId)>,
     ) -> Result<Vec<Option<Rejection>>>;
 
@@ -461,7 +466,7 @@ pub trait HelperStore: TaskStore {
     async fn batch(&self, task_id: TaskId, selector: BatchSelector) -> Result<Batch>;
 
     /// Marks a batch collected for ever, stores the response, deletes the shares, the stored
-    /// responses of its jobs and, in time-interval tasks, its report ids; all if the batch still has
+    /// responses of its jobs and those report ids whose scope is one of its buckets; all if the batch still has
     /// this count and checksum and nothing of it was collected, else [`Committed::Conflict`].
     async fn collect_batch(
         &self,

@@ -23,5 +23,6 @@ mod conformance {
     mod replays;
     mod requeues;
     mod tasks;
+    mod token_tasks;
     mod uploads;
 }

@@ -9,6 +9,12 @@ mod ohttp;
 mod tlog;
 
 use crate::limits::{DECODE_ALLOCATION_FACTOR, JSON_ALLOCATION_FACTOR};
+use crate::recipe::TokenKeyRequest;
+use crate::token::evidence::AttestationEvidence;
+use crate::token::{
+    self, EncapsulationKey, InnerTokenRequest, IssuerAnswerBatch, Token, TokenChallenge,
+    TokenRequest, TokenRequestBatch,
+};
 use crate::{
     AggregateShare, AggregateShareId, AggregateShareReq, AggregationJobContinueReq,
     AggregationJobId, AggregationJobInitReq, AggregationJobResp, BatchId, BatchMode, BatchSelector,
@@ -174,6 +180,7 @@ pub const DECODERS: &[Decoder] = &[
     json!("recipe", Recipe),
     json!("key_set", KeySet),
     json!("population_result", PopulationResult),
+    json!("token_key_request", TokenKeyRequest),
     Decoder {
         name: "entry",
         decode: entry,
@@ -211,8 +218,40 @@ pub const DECODERS: &[Decoder] = &[
         seeds: || examples::seeds("ohttp_keys"),
         allocation_factor: DECODE_ALLOCATION_FACTOR,
     },
+    message!("token_challenge", TokenChallenge),
+    message!("token", Token),
+    message!("token_request", TokenRequest<'_>),
+    Decoder {
+        name: "inner_token_request",
+        decode: inner_token_request,
+        seeds: || examples::seeds("inner_token_request"),
+        allocation_factor: DECODE_ALLOCATION_FACTOR,
+    },
+    message!("encapsulation_key", EncapsulationKey),
+    message!("token_request_batch", TokenRequestBatch<'_>),
+    Decoder {
+        // A refusal takes 3 bytes and costs 64, but there are at most 256.
+        allocation_factor: 2 * DECODE_ALLOCATION_FACTOR,
+        ..message!("issuer_answer_batch", IssuerAnswerBatch)
+    },
+    message!("attestation_evidence", AttestationEvidence<'_>),
+    text!("token_header", token::parse_byte_sequence, |bytes: &Vec<u8>| token::byte_sequence(
+        bytes
+    )),
     text!("tlog_policy", |text: &str| TlogPolicy::parse(text).ok(), TlogPolicy::to_string),
 ];
+
+/// The name is padded in one way.
+fn inner_token_request(bytes: &[u8]) -> bool {
+    let Ok(inner) = InnerTokenRequest::from_bytes(bytes) else { return false };
+    assert!(inner.to_bytes() == bytes, "inner token request is not canonical");
+    assert!(inner.encoded_len() == bytes.len(), "inner token request has another length");
+    inner.origin_name().is_ok_and(|name| {
+        let padded = InnerTokenRequest::pad_origin_name(&name);
+        assert!(padded.as_ref() == Ok(&inner.padded_origin_name), "padding is not canonical");
+        true
+    })
+}
 
 fn entry(bytes: &[u8]) -> bool {
     let Ok(entry) = Entry::parse(bytes) else { return false };

@@ -58,6 +58,9 @@ impl fmt::Display for EntryKind {
 pub struct EntryId([u8; 32]);
 
 impl EntryId {
+    /// Its length.
+    pub const LEN: usize = 32;
+
     /// The id with these bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)

@@ -16,6 +16,7 @@
 
 mod aggregation;
 pub mod bhttp;
+mod byte_sequence;
 mod checksum;
 mod codec;
 mod collection;
@@ -40,6 +41,7 @@ mod task;
 pub mod taskprov;
 mod time;
 pub mod tlog;
+pub mod token;
 pub mod utc;
 
 pub use aggregation::{

@@ -134,6 +134,18 @@ pub const MAX_ENDPOINT_LEN: usize = 2_048;
 /// The most HPKE keys in a key set: one in use, one to come, and those that stored reports still name.
 pub const MAX_KEY_SET_CONFIGS: usize = 16;
 
+/// The shortest SubjectPublicKeyInfo of a token key: an RSA modulus of 2,048 bits alone takes 256 bytes.
+pub const MIN_TOKEN_KEY_LEN: usize = 256;
+
+/// The longest SubjectPublicKeyInfo of a token key. Those of RFC 9578 take 342 bytes.
+pub const MAX_TOKEN_KEY_LEN: usize = 1_024;
+
+/// The shortest nonce of a request for token keys: 16 random bytes in base64url.
+pub const MIN_TOKEN_NONCE_LEN: usize = 22;
+
+/// The longest nonce of a request for token keys.
+pub const MAX_TOKEN_NONCE_LEN: usize = 64;
+
 /// The most fields of a binary HTTP message, in all its sections. A field takes three bytes and costs 32 in memory; an
 /// HTTP server accepts about a hundred.
 pub const MAX_BHTTP_FIELDS: usize = 128;
@@ -143,3 +155,16 @@ pub const MAX_BHTTP_INFORMATIONAL: usize = 16;
 
 /// The most suites of one key of an oblivious gateway: what the 16 bits of their length can say.
 pub const MAX_OHTTP_SUITES: usize = 0xffff / 4;
+
+/// The longest header of a token request: the evidence of a device is a chain of certificates.
+pub const MAX_TOKEN_HEADER_LEN: usize = 16 * 1024;
+
+/// The most token requests in one message from an attester to an issuer. It bounds what one answer costs: each takes an
+/// operation with a private RSA key.
+pub const MAX_TOKEN_BATCH: usize = 256;
+
+/// The longest token request that is read. One for a token key's own name takes 503 bytes.
+pub const MAX_TOKEN_REQUEST_LEN: usize = 1024;
+
+/// The longest batch of token requests, each with its length.
+pub const MAX_TOKEN_REQUEST_BATCH_LEN: usize = MAX_TOKEN_BATCH * (2 + MAX_TOKEN_REQUEST_LEN);

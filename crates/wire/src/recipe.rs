@@ -16,6 +16,7 @@ mod population_result;
 mod scalar;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod tokens;
 
 use std::collections::BTreeMap;
 
@@ -24,11 +25,17 @@ use serde::{Deserialize, Serialize};
 use crate::{BatchMode, EntryId, FormatError, HpkeConfig, KeyName};
 
 #[cfg(feature = "authoring")]
-pub use authoring::{AuthoringError, RecipeDraft, parse_epsilon, parse_probability};
+pub use authoring::{
+    AuthoringError, PartiesDraft, RecipeDraft, TokensDraft, parse_epsilon, parse_probability,
+};
 pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};
 pub use population_result::{POPULATION_RESULT_SCHEMA, PopulationResult};
 pub use scalar::{AttributeName, AttributeType, Probability, PublicKey, Signer};
+pub use tokens::{
+    EndorsedKey, TOKEN_KEY_HEADER, TOKEN_KEY_REQUEST_HEADER, TokenKeyRequest, TokenKeyStatement,
+    Tokens,
+};
 
 /// The JSON Schema of a recipe. It refuses whatever [`Recipe::parse`] refuses, as far as a schema can say it.
 pub const RECIPE_SCHEMA: &str = include_str!("../schema/recipe-v1.schema.json");
@@ -258,6 +265,8 @@ pub struct Parties {
     pub collector_hpke_config: String,
     /// The origin of the log that holds the recipe.
     pub log: String,
+    /// Who checks that each device contributes once.
+    pub tokens: Tokens,
 }
 
 impl Parties {

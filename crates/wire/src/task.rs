@@ -13,7 +13,7 @@ use crate::extensions::{ExtensionKind, ExtensionList, extension_value};
 use crate::time::{Interval, TimePrecision};
 
 /// A party of the protocol, as it appears in HPKE labels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Role {
     /// Asks for aggregate results.

@@ -3,14 +3,11 @@
 //!
 //! Whether to take part in a task is left to the protocol.
 
-use base64::Engine;
-use base64::alphabet::STANDARD as ALPHABET;
-use base64::engine::general_purpose::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hkdf::Hkdf;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use crate::byte_sequence;
 use crate::ids::TaskId;
 use crate::limits::MAX_TASKPROV_HEADER_LEN;
 
@@ -43,7 +40,7 @@ pub fn dap_verify_key(seed: &[u8; 32], task_id: &TaskId) -> [u8; 32] {
 
 /// The header's value for an encoded task configuration: an RFC 9651 byte sequence.
 pub fn header_value(task_configuration: &[u8]) -> String {
-    format!(":{}:", STANDARD.encode(task_configuration))
+    byte_sequence::encode(task_configuration)
 }
 
 /// The encoded task configuration in a header's value.
@@ -51,19 +48,10 @@ pub fn header_value(task_configuration: &[u8]) -> String {
 /// An RFC 9651 item; parameters are skipped. As that RFC asks, missing padding and stray bits in the last
 /// character are forgiven: the task id is made of the decoded bytes.
 pub fn parse_header(value: &str) -> Result<Vec<u8>, HeaderError> {
-    const FORGIVING: GeneralPurpose = GeneralPurpose::new(
-        &ALPHABET,
-        GeneralPurposeConfig::new()
-            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-            .with_decode_allow_trailing_bits(true),
-    );
     if value.len() > MAX_TASKPROV_HEADER_LEN {
         return Err(HeaderError);
     }
-    let item = value.trim_matches(' ').strip_prefix(':').ok_or(HeaderError)?;
-    let (encoded, parameters) = item.split_once(':').ok_or(HeaderError)?;
-    skip_parameters(parameters).ok_or(HeaderError)?;
-    FORGIVING.decode(encoded).map_err(|_| HeaderError)
+    byte_sequence::parse(value).ok_or(HeaderError)
 }
 
 fn derive(salt: &[u8], secret: &[u8; 32], task_id: &TaskId) -> [u8; 32] {
@@ -73,43 +61,4 @@ fn derive(salt: &[u8], secret: &[u8; 32], task_id: &TaskId) -> [u8; 32] {
         .expand(task_id.as_bytes(), &mut key)
         .expect("32 bytes are within what HKDF-SHA256 can output");
     key
-}
-
-/// Accepts `*( ";" *SP key [ "=" bare-item ] )`. Bare items are told apart only as far as needed to find
-/// their end; a comma outside a string would make the value a list.
-fn skip_parameters(text: &str) -> Option<()> {
-    let mut bytes = text.bytes().peekable();
-    while let Some(byte) = bytes.next() {
-        if byte != b';' {
-            return None;
-        }
-        while bytes.next_if_eq(&b' ').is_some() {}
-        bytes.next_if(|&byte| byte.is_ascii_lowercase() || byte == b'*')?;
-        while bytes.next_if(|&byte| is_key_byte(byte)).is_some() {}
-        if bytes.next_if_eq(&b'=').is_none() {
-            continue;
-        }
-        if bytes.next_if_eq(&b'"').is_some() {
-            loop {
-                match bytes.next()? {
-                    b'"' => break,
-                    b'\\' => drop(bytes.next_if(|byte| b"\"\\".contains(byte))?),
-                    b' '..=b'~' => {}
-                    _ => return None,
-                }
-            }
-        } else {
-            bytes.next_if(|&byte| is_bare_byte(byte))?;
-            while bytes.next_if(|&byte| is_bare_byte(byte)).is_some() {}
-        }
-    }
-    Some(())
-}
-
-fn is_key_byte(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte)
-}
-
-fn is_bare_byte(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"\",;".contains(&byte)
 }

@@ -64,6 +64,8 @@ fn arbitrary_key_sets_and_results_come_back_and_fit_their_schemas() {
         assert_eq!(key_set.configs().unwrap().len(), key_set.hpke_configs.len());
         let gateway = key_set.gateway_configs.as_ref().map_or(0, Vec::len);
         assert_eq!(key_set.gateway_keys().unwrap().len(), gateway);
+        let encapsulation = key_set.encapsulation_configs.as_ref().map_or(0, Vec::len);
+        assert_eq!(key_set.encapsulation_keys().unwrap().len(), encapsulation);
 
         let result = testing::population_result(&mut rng);
         result.check().unwrap();
@@ -124,6 +126,7 @@ fn every_field_of_a_recipe_changes_its_id() {
     // Three have one value only, so far. A kind changes with its whole group, below.
     let alone = [
         "aggregation.vdaf.type",
+        "parties.tokens.kind",
         "privacy.accountant",
         "privacy.kind",
         "privacy.rounds",
@@ -167,19 +170,25 @@ fn every_field_of_key_sets_and_results_changes_their_ids() {
 }
 
 #[test]
-fn the_keys_of_a_gateway_may_stand_alone_but_nothing_may_stand_for_none() {
+fn the_keys_of_a_gateway_or_an_issuer_may_stand_alone_but_nothing_may_stand_for_none() {
+    for kind in ["gateway_configs", "encapsulation_configs"] {
+        keys_may_stand_alone(kind);
+    }
+}
+
+fn keys_may_stand_alone(kind: &str) {
     let schema = schema(KEY_SET_SCHEMA);
     let mut rng = ChaCha20Rng::seed_from_u64(10);
-    let with_gateway = std::iter::repeat_with(|| testing::key_set(&mut rng))
-        .find(|set| set.gateway_configs.is_some() && !set.hpke_configs.is_empty())
+    let own = std::iter::repeat_with(|| testing::key_set(&mut rng))
+        .find(|set| set.gateway_configs.is_none() && set.encapsulation_configs.is_none())
         .unwrap();
-    let tree = value(&with_gateway.to_json());
-    let keys = &tree["gateway_configs"];
+    let tree = value(&own.to_json());
+    let keys = &tree["hpke_configs"];
     let twice = json!([keys[0], keys[0]]);
     let many: Vec<_> = (0..17).map(|_| keys[0].clone()).collect();
-    for (why, gateway, own, accepted) in [
+    for (why, others, own, accepted) in [
         ("both", Some(keys.clone()), keys.clone(), true),
-        ("a gateway's alone", Some(keys.clone()), json!([]), true),
+        ("these alone", Some(keys.clone()), json!([]), true),
         ("an aggregator's alone", None, keys.clone(), true),
         ("none", None, json!([]), false),
         ("an empty list", Some(json!([])), keys.clone(), false),
@@ -192,27 +201,35 @@ fn the_keys_of_a_gateway_may_stand_alone_but_nothing_may_stand_for_none() {
         let mut tree = tree.clone();
         tree["hpke_configs"] = own;
         let fields = tree.as_object_mut().unwrap();
-        match gateway {
-            Some(gateway) => fields.insert("gateway_configs".to_owned(), gateway),
-            None => fields.remove("gateway_configs"),
+        match others {
+            Some(others) => fields.insert(kind.to_owned(), others),
+            None => fields.remove(kind),
         };
-        assert_eq!(KeySet::parse(&canonical(&tree)).is_ok(), accepted, "{why}");
-        assert_eq!(schema.is_valid(&tree), accepted, "{why}");
+        assert_eq!(KeySet::parse(&canonical(&tree)).is_ok(), accepted, "{kind}: {why}");
+        assert_eq!(schema.is_valid(&tree), accepted, "{kind}: {why}");
     }
-    // Two keys of one id, which a schema cannot see.
+}
+
+#[test]
+fn no_two_keys_of_a_kind_have_one_id() {
+    let mut rng = ChaCha20Rng::seed_from_u64(10);
+    let set = testing::key_set(&mut rng);
+    // A schema cannot see this.
     let config = |key| {
         let (id, kem) = (HpkeConfigId::new(3), HpkeKemId::X25519_HKDF_SHA256);
         let (kdf, aead) = (HpkeKdfId::HKDF_SHA256, HpkeAeadId::AES_128_GCM);
         KeySet::config_text(&HpkeConfig::new(id, kem, kdf, aead, vec![key; 32]).unwrap())
     };
     let one_id = vec![config(1), config(2)];
-    let gateway = KeySet { gateway_configs: Some(one_id.clone()), ..with_gateway.clone() };
+    let gateway = KeySet { gateway_configs: Some(one_id.clone()), ..set.clone() };
     assert!(gateway.check().unwrap_err().to_string().contains("two gateway_configs"));
-    let own = KeySet { hpke_configs: one_id.clone(), ..with_gateway.clone() };
+    let issuer = KeySet { encapsulation_configs: Some(one_id.clone()), ..set.clone() };
+    assert!(issuer.check().unwrap_err().to_string().contains("two encapsulation_configs"));
+    let own = KeySet { hpke_configs: one_id.clone(), ..set.clone() };
     assert!(own.check().unwrap_err().to_string().contains("two hpke_configs"));
     // The same id in both lists is no clash: the two are used in different places.
     let [one, other] = [&one_id[..1], &one_id[1..]].map(<[String]>::to_vec);
-    let both = KeySet { hpke_configs: one, gateway_configs: Some(other), ..with_gateway };
+    let both = KeySet { hpke_configs: one, gateway_configs: Some(other), ..set };
     assert_eq!(both.check(), Ok(()));
 }
 
@@ -252,6 +269,9 @@ fn an_unknown_field_is_an_error_at_every_level() {
         "parties",
         "parties.leader",
         "parties.helper",
+        "parties.tokens",
+        "parties.tokens.leader",
+        "parties.tokens.helper",
     ] {
         assert!(levels.contains(level), "{level:?} was not tried");
     }

@@ -63,7 +63,10 @@ impl SubjectArgs {
                 .hint("give --trust, or the recipe's id or file");
         }
         let recipe = recipe_file::find(name, &self.log, trust.as_ref())?;
-        ensure!(recipe.author_known, "the recipe names no author yet, so it has no id and no task");
+        ensure!(
+            recipe.id_known(),
+            "the recipe has no author or no token keys yet, so it has no id and no task"
+        );
         let recipe = recipe.recipe;
         let task = derive_task(&recipe).map_err(|reason| anyhow!("{name}: {reason}"))?;
         let key = keys::read(self.collector_key.as_deref().unwrap_or(Path::new("")))?;

@@ -67,6 +67,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         reports: DemoReports { accepted: collected.collection.report_count, rejected },
         privacy: None,
         relay: Vec::new(),
+        tokens: None,
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
     let story = Story { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };

@@ -26,6 +26,9 @@ pub(crate) struct DemoResult {
     /// What devices sent through the relay; absent where there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) relay: Vec<DemoSize>,
+    /// Tokens that devices got; absent where none are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tokens: Option<u64>,
     /// Wall-clock seconds.
     pub(crate) elapsed_s: f64,
 }
@@ -150,6 +153,7 @@ pub(super) fn sample() -> DemoResult {
         reports: DemoReports { accepted: 30, rejected: BTreeMap::new() },
         privacy: None,
         relay: Vec::new(),
+        tokens: None,
         elapsed_s: 0.5,
     }
 }

@@ -8,6 +8,7 @@ mod fleet;
 mod operators;
 mod parties;
 mod recipe;
+mod tokens;
 
 use std::time::Instant;
 
@@ -29,11 +30,11 @@ use crate::time_text::now;
 const LEVEL: f64 = 0.95;
 
 const CAVEATS: &[&str] = &[
-    "Nothing keeps a device from reporting twice: no tokens yet.",
     "The recipe counts at once (insecure_no_min_age), for devices without history (insecure_fresh_start); real ones wait a day, and a period.",
+    "Devices ask for their tokens at once, and use them at once; real ones wait for hours in between, so that the two cannot be linked.",
     "The devices share a few readings of the log; real ones read it each for itself, with half a dozen requests.",
     "The relay holds requests for 30 ms; a real one waits ten seconds for more to mix them with.",
-    "Here all parties share one process. Relay, leader, helper, log and witnesses must be different operators.",
+    "Here all parties share one process. Relay, attester, issuer, leader, helper, log and witnesses must be different operators.",
 ];
 
 /// Runs the demo.
@@ -64,6 +65,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         },
         privacy: Some(privacy(&parties)),
         relay: parties.carried(),
+        tokens: Some(turnout.tokens as u64),
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
     let story = Story { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
@@ -122,6 +124,20 @@ fn saw(
             format!(
                 "checked the recipe, computed epsilon {epsilon} for itself, charged its budget, then \
                  tossed a coin ({rate})"
+            ),
+        ),
+        (
+            "attester",
+            format!(
+                "{devices} device certificates, and {} sealed requests for something: one pair of tokens each",
+                parties.to_attester().lengths().values().sum::<u64>()
+            ),
+        ),
+        (
+            "issuer",
+            format!(
+                "{} requests for tokens of this recipe, of nobody in particular; it signed {} and saw none",
+                turnout.tokens, turnout.tokens
             ),
         ),
         ("relay", format!("devices' addresses, and {}; nothing inside", sealed(parties))),

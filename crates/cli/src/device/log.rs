@@ -10,6 +10,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::device::DeviceState;
 use sotto_protocol::recipe::show_micro;
 
+use super::state_key;
 use crate::output::{Outcome, Output};
 use crate::time_text::show_moment;
 
@@ -28,8 +29,9 @@ pub(super) struct LogArgs {
 impl LogArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         ensure!(self.state.exists(), "there is no state file {}", self.state.display());
+        let key = state_key::open(&self.state)?;
         let state =
-            StateFile::read(&self.state).with_context(|| self.state.display().to_string())?;
+            StateFile::read(&self.state, &key).with_context(|| self.state.display().to_string())?;
         if output.json() {
             output.value(&value(&state))?;
             return Ok(Outcome::Yes);

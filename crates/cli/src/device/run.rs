@@ -8,13 +8,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
-use sotto_client::{HttpLog, LogRoute, Routes, StateFile, Transport, deliver};
-use sotto_protocol::device::{DeviceStore, Host, Pass, pass};
+use sotto_client::{HttpLog, LogRoute, Routes, StateFile, Transport, deliver, fetch_tokens};
+use sotto_protocol::device::tokens::Live;
+use sotto_protocol::device::{DeviceStore, Host, Pass, follow, pass};
 use sotto_protocol::log::{Fetch, Watch, WatchError};
+use sotto_protocol::token::Attestor;
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
 
-use super::attributes;
+use super::attestation::AttestationArgs;
+use super::{attributes, state_key};
 use crate::connection::{retry, routes};
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
@@ -46,6 +49,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "COMMAND")]
     condition: Option<String>,
     #[command(flatten)]
+    attestation: AttestationArgs,
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -64,9 +69,11 @@ impl RunArgs {
         let source = self.log.source(Some(&trust))?.context("which log?");
         let source =
             source.hint("give --log, or a URL after the log's key in the trust file's policy")?;
+        let key = state_key::open_or_make(&self.state)?;
         let mut state =
-            StateFile::open(&self.state).with_context(|| self.state.display().to_string())?;
+            StateFile::open(&self.state, &key).with_context(|| self.state.display().to_string())?;
         let transport: Arc<dyn Transport> = self.log.connection.transport(1)?;
+        let tokens = self.tokens(&trust, Arc::clone(&transport), output)?;
         let routes = routes(transport);
         let (fetch, log_route) = log_of(&source, &routes, &state, &trust)?;
         let mut watch = Watch::new(fetch);
@@ -75,7 +82,7 @@ impl RunArgs {
                 route.renew(state.state(), &trust);
             }
             let spinner = output.spinner("reading the log, deciding, sending");
-            let done = self.pass(&mut state, &mut watch, &trust, &routes);
+            let done = self.pass(&mut state, &mut watch, &trust, &routes, tokens.as_ref(), output);
             spinner.finish_and_clear();
             match done {
                 Ok(done) => report(output, &watch, &done)?,
@@ -96,6 +103,8 @@ impl RunArgs {
         watch: &mut Watch<F>,
         trust: &Trust,
         routes: &Routes,
+        tokens: Option<&TokenDesk>,
+        output: &Output,
     ) -> Result<Pass> {
         let mut rng = random::system();
         // First what was promised earlier: the same bytes, whatever the log says today.
@@ -107,11 +116,33 @@ impl RunArgs {
                 error => return Err(error.into()),
             }
         }
+        if let Some(desk) = tokens {
+            desk.ask(state, watch, trust, output)?;
+        }
         let attributes = attributes::read(&self.attributes)?;
         let host = Host { conditions_met: self.conditions_met()?, attributes: &attributes };
         let done = pass(state, watch, trust, &host, now()?, &mut rng)?;
         send(state, watch, trust, routes)?;
         Ok(done)
+    }
+
+    /// The way to tokens, if the trust file names one.
+    fn tokens(
+        &self,
+        trust: &Trust,
+        transport: Arc<dyn Transport>,
+        output: &Output,
+    ) -> Result<Option<TokenDesk>> {
+        let attestor = self.attestation.attestor()?;
+        if trust.tokens().is_none_or(|tokens| tokens.attester.is_none()) {
+            return Ok(None);
+        }
+        if attestor.is_none() {
+            output.remark(
+                "no tokens are asked for: --certificate and --certificate-key (or --insecure-name) say which device this is",
+            );
+        }
+        Ok(attestor.map(|attestor| TokenDesk { attestor, transport }))
     }
 
     fn conditions_met(&self) -> Result<bool> {
@@ -123,6 +154,49 @@ impl RunArgs {
             .status()
             .with_context(|| format!("cannot run {command:?}"))?;
         Ok(status.success())
+    }
+}
+
+/// Where tokens come from.
+struct TokenDesk {
+    attestor: Box<dyn Attestor>,
+    transport: Arc<dyn Transport>,
+}
+
+impl TokenDesk {
+    /// Asks for what is due. An attester that does not answer keeps nobody from the rest: tokens in hand are good.
+    fn ask<F: Fetch>(
+        &self,
+        state: &mut StateFile,
+        watch: &mut Watch<F>,
+        trust: &Trust,
+        output: &Output,
+    ) -> Result<()> {
+        let (mut rng, now) = (random::system(), now()?);
+        let view = follow(state, watch, trust, now)?;
+        let live = Live { view: &view, recipes: watch.recipes() };
+        let round = fetch_tokens(
+            state,
+            &live,
+            trust,
+            self.attestor.as_ref(),
+            self.transport.as_ref(),
+            now,
+            &mut rng,
+        )?;
+        if round.refused > 0 {
+            output.remark(format!(
+                "the attester refuses {} of {} requests for tokens; they are sent again later",
+                round.refused, round.asked
+            ));
+        }
+        if round.withheld > 0 {
+            output.remark(format!(
+                "the attester withholds {} tokens: this device has had them, or another that shows the same attestation",
+                round.withheld
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -33,15 +33,21 @@ pub(super) struct PublishArgs {
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
     /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; again for further keys.
-    #[arg(long, value_name = "FILE", required_unless_present = "gateway_key")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["gateway_key", "encapsulation_key"])]
     hpke_key: Vec<PathBuf>,
     /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal their requests; again for
     /// further keys.
     #[arg(long, value_name = "FILE")]
     gateway_key: Vec<PathBuf>,
+    /// A key file of the issuer of tokens (`sotto keys new`), to which devices seal their token requests; again for further keys.
+    #[arg(long, value_name = "FILE")]
+    encapsulation_key: Vec<PathBuf>,
     /// Publish a set without gateway keys although the last one had some. Devices then send this operator nothing more.
     #[arg(long, conflicts_with = "gateway_key")]
     drop_gateway: bool,
+    /// Publish a set without encapsulation keys although the last one had some. Devices then ask this issuer for nothing more.
+    #[arg(long, conflicts_with = "encapsulation_key")]
+    drop_encapsulation: bool,
     /// From when on the keys may be used: POSIX seconds or 2026-11-15T08:00:00Z. Devices want a set to have been in the log for
     /// long enough by then [default: when devices with the trust file accept it; without --trust, in a day and an hour]
     #[arg(long, value_name = "TIME")]
@@ -100,6 +106,7 @@ impl PublishArgs {
                 "not_after": set.not_after,
                 "keys": set.hpke_configs.len(),
                 "gateway_keys": set.gateway_configs.as_ref().map_or(0, Vec::len),
+                "encapsulation_keys": set.encapsulation_configs.as_ref().map_or(0, Vec::len),
             }))?;
         } else {
             output.line(entry.id())?;
@@ -134,10 +141,8 @@ impl PublishArgs {
             not_before,
             not_after,
             hpke_configs: config_texts(&self.hpke_key)?,
-            gateway_configs: match self.gateway_key.as_slice() {
-                [] => None,
-                files => Some(config_texts(files)?),
-            },
+            gateway_configs: optional_texts(&self.gateway_key)?,
+            encapsulation_configs: optional_texts(&self.encapsulation_key)?,
         };
         set.check()?;
         let had_gateway = last.is_some_and(|last| last.gateway_configs.is_some());
@@ -145,8 +150,18 @@ impl PublishArgs {
             return Err(anyhow!("the last key set names gateway keys, and this one would not"))
                 .hint("give --gateway-key again, or --drop-gateway if devices are to send nothing more");
         }
+        let had_issuer = last.is_some_and(|last| last.encapsulation_configs.is_some());
+        if had_issuer && set.encapsulation_configs.is_none() && !self.drop_encapsulation {
+            return Err(anyhow!("the last key set names encapsulation keys, and this one would not"))
+                .hint("give --encapsulation-key again, or --drop-encapsulation if devices are to ask for no more tokens");
+        }
         Ok(set)
     }
+}
+
+/// The same of keys that an operator may have none of.
+fn optional_texts(files: &[PathBuf]) -> Result<Option<Vec<String>>> {
+    (!files.is_empty()).then(|| config_texts(files)).transpose()
 }
 
 /// The public halves of key files, as key sets hold them.
@@ -246,6 +261,7 @@ mod tests {
             not_after: not_before + 1_000_000,
             hpke_configs: vec![KeySet::config_text(crate::keys::generate(1).config())],
             gateway_configs: None,
+            encapsulation_configs: None,
         }
     }
 

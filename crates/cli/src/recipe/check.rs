@@ -39,7 +39,7 @@ impl CheckArgs {
 pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
     let row = |name: &str, value: &str| output.line(format!("  {name:<17} {value}"));
     output.line(output.bold(&format!("recipe {}", found.name)))?;
-    row("id", found.id.as_deref().unwrap_or("known once it has an author"))?;
+    row("id", found.id.as_deref().unwrap_or("known once it has an author and its token keys"))?;
     output.line(output.bold("checks"))?;
     for line in &found.checks {
         let status = match line.status {

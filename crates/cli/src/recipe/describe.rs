@@ -6,7 +6,8 @@
 use serde::Serialize;
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::Recipe;
-use sotto_wire::recipe::{Aggregator, Privacy, Query, Randomizer, Targeting};
+use sotto_wire::Role;
+use sotto_wire::recipe::{Aggregator, Privacy, Query, Randomizer, Targeting, Tokens};
 
 use super::words::{self, grouped};
 use crate::time_text::show_seconds;
@@ -258,6 +259,39 @@ fn parties(list: &mut Changes, old: &Recipe, new: &Recipe) {
         list.push("parties.collector_hpke_config", text, Effect::Neutral);
     }
     list.text("parties.log", "log", &old.log, &new.log);
+    tokens(list, &old.tokens, &new.tokens);
+}
+
+fn tokens(list: &mut Changes, old: &Tokens, new: &Tokens) {
+    // How many aggregators check.
+    let checked = |tokens: &Tokens| match tokens {
+        Tokens::RateLimited { .. } => 2,
+        Tokens::InsecureLeaderOnly { .. } => 1,
+        Tokens::InsecureNone => 0,
+    };
+    let (was, is) = (checked(old), checked(new));
+    if was != is {
+        let text = format!("tokens: {} -> {}", words::tokens(old), words::tokens(new));
+        return list.push("parties.tokens", text, more_is_weaker(&is, &was));
+    }
+    if let (Some(old), Some(new)) = (old.issuer(), new.issuer()) {
+        list.text("parties.tokens.issuer", "issuer of tokens", old.as_str(), new.as_str());
+    }
+    for (field, role, name) in [
+        ("parties.tokens.leader", Role::Leader, "leader"),
+        ("parties.tokens.helper", Role::Helper, "helper"),
+    ] {
+        if let (Some(old), Some(new)) = (old.key(role), new.key(role))
+            && old != new
+        {
+            let until = words::moment(new.expires);
+            list.push(
+                field,
+                format!("another token key of the {name}, until {until}"),
+                Effect::Neutral,
+            );
+        }
+    }
 }
 
 #[cfg(test)]

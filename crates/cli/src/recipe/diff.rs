@@ -40,6 +40,10 @@ impl DiffArgs {
             // A draft without an author says nothing about who will sign it.
             changes.retain(|change| change.field != "author");
         }
+        if !old.token_keys_known || !new.token_keys_known {
+            let keys = ["parties.tokens.leader", "parties.tokens.helper"];
+            changes.retain(|change| !keys.contains(&change.field));
+        }
         let weaker = changes.iter().any(|change| change.effect == Effect::Weaker);
         if output.json() {
             output.value(

@@ -25,6 +25,9 @@ use crate::task::REPORT_OVERHEAD;
 /// Recipes that close within this time get a warning.
 const SOON_S: u64 = 86_400;
 
+/// What is said of the parties when they are as they should be.
+const OPERATORS: &str = "leader and helper are pinned, and no two parties are one operator";
+
 /// How one check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -98,6 +101,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     }
     let judged = judgement(recipe);
     let assessment = assess(recipe, &mut found);
+    token_keys(loaded, trust, &mut found);
     if let Some(assessment) = &assessment {
         limits(assessment, trust, &mut found);
     }
@@ -107,7 +111,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     Ok(Examination {
         ok: checks.iter().all(|line| line.status != Status::Failed),
         name: recipe.name.clone(),
-        id: loaded.author_known.then(|| recipe.id().to_string()),
+        id: loaded.id_known().then(|| recipe.id().to_string()),
         author: loaded.author_known.then(|| recipe.author.verifier().to_string()),
         signed: loaded.entry.is_some(),
         checks,
@@ -149,7 +153,9 @@ impl Findings {
 
 fn why_unknown(check: Check, trusted: bool) -> &'static str {
     match check {
-        Check::FreshState | Check::Once | Check::Conditions => "depends on the device",
+        Check::FreshState | Check::Once | Check::Token | Check::Conditions => {
+            "depends on the device"
+        }
         Check::Operators | Check::Floors | Check::Targeting | Check::Claim | Check::Ledger
             if trusted =>
         {
@@ -200,6 +206,26 @@ fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
     Some(assessment)
 }
 
+/// Who checks tokens, and whether the pinned issuer endorsed the keys.
+fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
+    let who = words::tokens(&loaded.recipe.parties.tokens);
+    let Some(trust) = trust else {
+        return found.unknown(Check::TokenKeys, format!("{who}; needs --trust"));
+    };
+    let checked = match loaded.token_keys_known {
+        true => trust.check_token_keys(&loaded.recipe),
+        false => trust.check_token_terms(&loaded.recipe),
+    };
+    match checked {
+        Err(silence) => found.failed(silence),
+        Ok(()) if loaded.token_keys_known => found.ok(Check::TokenKeys, who),
+        Ok(()) => {
+            let reason = format!("{who}; its keys are missing: `sotto recipe tokens`");
+            found.unknown(Check::TokenKeys, reason);
+        }
+    }
+}
+
 /// What one device's trust file says about the recipe.
 fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) {
     let Some(trust) = trust else { return };
@@ -212,7 +238,7 @@ fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) 
         Err(silence) => {
             // The limits are looked at in this order.
             if silence.check != Check::Operators {
-                found.ok(Check::Operators, "leader and helper are two pinned operators");
+                found.ok(Check::Operators, OPERATORS);
             }
             if silence.check == Check::Targeting {
                 found.ok(Check::Floors, "batch, population and rate keep the floors");
@@ -220,7 +246,7 @@ fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) 
             found.failed(silence);
         }
         Ok(()) => {
-            found.ok(Check::Operators, "leader and helper are two pinned operators");
+            found.ok(Check::Operators, OPERATORS);
             found.ok(Check::Floors, "batch, population and rate keep the floors");
         }
     }
@@ -328,6 +354,7 @@ fn warnings(recipe: &Recipe, crowd: &Crowd, now: u64) -> Vec<String> {
                 .to_owned(),
         );
     }
+    list.extend(words::token_warning(&recipe.parties.tokens).map(str::to_owned));
     if let Privacy::Claim { epsilon_micro, .. } = &recipe.privacy
         && *epsilon_micro > 10_000_000
     {

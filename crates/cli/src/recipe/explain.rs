@@ -175,8 +175,15 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
          and never a single one.",
         grouped(recipe.aggregation.min_batch)
     );
+    let stamp = match parties.tokens.issuer() {
+        Some(issuer) => format!(
+            "So that nobody answers twice, your device gets a sealed stamp of {issuer}, which does not learn whose device it is; and \
+             whoever vouches for your device learns neither the question nor the stamp."
+        ),
+        None => "Nobody makes sure that a device answers once only.".to_owned(),
+    };
     let public = format!("Everybody can read this question in the public log {}.", parties.log);
-    vec![servers, address, result, public]
+    vec![servers, address, stamp, result, public]
 }
 
 fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
@@ -227,13 +234,19 @@ fn times(charge: &Charge, trust: &Trust) -> Result<u64> {
 
 fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
     let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
+    let mut text = Vec::new();
+    if recipe.parties.tokens.is_insecure() {
+        text.push(format!(
+            "{leader} could answer many times itself, and so learn what one real device answered, as the dice left it."
+        ));
+    }
     let Randomizer::RandomizedResponse { epsilon_micro } = &recipe.randomizer else {
-        return Ok(vec![format!(
+        text.push(format!(
             "If {leader} and {helper} put their parts together, they see your exact answer, though not whose it is."
-        )]);
+        ));
+        return Ok(text);
     };
     let alone = sure((*epsilon_micro as f64 / 1e6).next_up());
-    let mut text = Vec::new();
     if let Some(found) = colluding(recipe)? {
         text.push(format!(
             "If {leader} and {helper} put their parts together, they see each answer as the dice left it, but not whose \

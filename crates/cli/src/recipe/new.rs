@@ -12,9 +12,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
-use sotto_protocol::recipe::{Assessment, judgement, recipe_vdaf, show_micro};
+use sotto_protocol::recipe::{Assessment, judgement, show_micro};
 use sotto_wire::recipe::Privacy;
-use sotto_wire::{KeyName, PublicKey, Recipe, RecipeDraft, Signer};
+use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
 use super::crowd::crowd;
@@ -29,7 +29,7 @@ use crate::time_text::{now, parse_seconds};
     --purpose 'How long do people commute?' \\\n    --attribute minutes:int --labels short,middle,long \\\n    --mapping \
     'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1000000 \\\n    --leader-operator leader.example --leader-url \
     https://leader.example/ \\\n    --helper-operator helper.example --helper-url https://helper.example/ \\\n    \
-    --collector-key collector.toml --log-origin log.example"
+    --collector-key collector.toml --log-origin log.example --issuer issuer.example"
 )]
 pub(crate) struct NewArgs {
     /// The recipe's name: a-z, 0-9, dot and hyphen. No two recipes of an author share one.
@@ -119,6 +119,15 @@ pub(crate) struct NewArgs {
     /// The origin of the log: the name of its key.
     #[arg(long, value_name = "ORIGIN", help_heading = "Parties")]
     pub(super) log_origin: Option<String>,
+    /// Who runs the issuer of tokens, with which both aggregators check that each device contributes once.
+    #[arg(long, value_name = "NAME", help_heading = "Parties")]
+    pub(super) issuer: Option<String>,
+    /// Only the leader checks tokens, because the helper cannot. Only devices that allow it answer.
+    #[arg(long, requires = "issuer", help_heading = "Parties")]
+    pub(super) insecure_leader_only: bool,
+    /// No tokens: anybody can contribute any number of times. Only devices that allow it answer.
+    #[arg(long, conflicts_with = "issuer", help_heading = "Parties")]
+    pub(super) insecure_no_tokens: bool,
     /// The file to write [default: NAME.toml]
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
@@ -183,9 +192,16 @@ impl NewArgs {
             let safe = grouped(crowd.safe_min_batch);
             output.remark(format!("warning: a minimum batch above {safe} may not come together"));
         }
+        let out = out.display();
+        if let Some(warning) = words::token_warning(&recipe.parties.tokens) {
+            output.remark(format!("warning: {warning}"));
+        }
+        let tokens = match draft.tokens.keys_missing() {
+            true => format!("\n      sotto recipe tokens {out} --signer FILE --issuer URL"),
+            false => String::new(),
+        };
         output.remark(format!(
-            "next: sotto recipe check {0}\n      sotto recipe publish {0} --signer FILE --log URL",
-            out.display()
+            "next: sotto recipe check {out}{tokens}\n      sotto recipe publish {out} --signer FILE --log URL"
         ));
         Ok(Outcome::Yes)
     }
@@ -212,6 +228,10 @@ impl NewArgs {
             ("--helper-url", self.helper_url.is_some()),
             ("--collector-key", self.collector_key.is_some()),
             ("--log-origin", self.log_origin.is_some()),
+            (
+                "--issuer (or --insecure-no-tokens)",
+                self.issuer.is_some() || self.insecure_no_tokens,
+            ),
         ];
         let missing: Vec<&str> =
             needed.iter().filter(|(_, given)| !given).map(|(name, _)| *name).collect();
@@ -224,12 +244,9 @@ impl NewArgs {
 }
 
 /// Computes the claim of a draft as a device will, and writes it into the draft. The recipe that comes back has a
-/// stand-in for its author.
+/// stand-in for its author, and for the issuer's keys.
 fn with_claim(draft: &mut RecipeDraft) -> Result<Recipe> {
-    let name: KeyName = "unsigned".parse()?;
-    let stand_in = Signer { name, key: PublicKey::new([0; 32]) };
-    let vdaf = recipe_vdaf(&draft.query);
-    let mut recipe = draft.clone().complete(stand_in, vdaf)?;
+    let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
     let judged = judgement(&recipe)?;
     if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut draft.privacy, judged) {
         if !judged.epsilon.is_finite() {

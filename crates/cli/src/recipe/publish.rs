@@ -127,6 +127,10 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
         (Form::Entry(entry), _) => Ok(*entry),
         (_, None) => missing(),
         (Form::Draft(draft), Some(signer)) => {
+            if let (true, Some(issuer)) = (draft.tokens.keys_missing(), draft.tokens.issuer()) {
+                return Err(anyhow!("the recipe has no token keys of {issuer} yet"))
+                    .hint("ask for them: `sotto recipe tokens FILE --signer FILE --issuer URL`");
+            }
             let vdaf = recipe_vdaf(&draft.query);
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
         }

@@ -3,11 +3,12 @@
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
-use sotto_wire::Recipe;
+use sotto_crypto::blind_rsa::TokenKey;
+use sotto_wire::{Recipe, Role};
 
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output};
-use crate::recipe_file::RecipeArgs;
+use crate::recipe_file::{Loaded, RecipeArgs};
 use crate::time_text::show_seconds;
 
 #[derive(Debug, Args)]
@@ -24,14 +25,12 @@ impl ShowArgs {
         let (loaded, _) = self.recipe.load()?;
         let recipe = &loaded.recipe;
         if output.json() {
-            if loaded.author_known {
+            if loaded.id_known() {
                 // The very bytes that the id is the hash of.
                 output.line(String::from_utf8(recipe.to_json())?)?;
             } else {
                 let mut value: Value = serde_json::from_slice(&recipe.to_json())?;
-                if let Some(fields) = value.as_object_mut() {
-                    fields.remove("author");
-                }
+                without_stand_ins(&mut value, &loaded);
                 output.value(&value)?;
             }
             return Ok(Outcome::Yes);
@@ -39,8 +38,10 @@ impl ShowArgs {
         let row = |name: &str, value: &str| output.line(format!("{name:<14} {value}"));
         row("recipe", &recipe.name)?;
         row("purpose", &recipe.purpose)?;
-        if loaded.author_known {
+        if loaded.id_known() {
             row("id", &recipe.id().to_string())?;
+        }
+        if loaded.author_known {
             let signed = if loaded.entry.is_some() { "signature verified" } else { "not signed" };
             row("author", &format!("{} ({signed})", recipe.author.verifier()))?;
         } else {
@@ -50,8 +51,44 @@ impl ShowArgs {
             row("log index", &index.to_string())?;
         }
         rows(recipe, &row)?;
+        token_rows(&loaded, &row)?;
+        if let Some(warning) = words::token_warning(&recipe.parties.tokens) {
+            output.remark(format!("warning: {warning}"));
+        }
         Ok(Outcome::Yes)
     }
+}
+
+/// Leaves away what only holds the place of something that is not known yet.
+fn without_stand_ins(value: &mut Value, loaded: &Loaded) {
+    if !loaded.author_known
+        && let Some(fields) = value.as_object_mut()
+    {
+        fields.remove("author");
+    }
+    if !loaded.token_keys_known
+        && let Some(tokens) = value["parties"]["tokens"].as_object_mut()
+    {
+        tokens.retain(|name, _| !["leader", "helper"].contains(&name.as_str()));
+    }
+}
+
+fn token_rows(loaded: &Loaded, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
+    let tokens = &loaded.recipe.parties.tokens;
+    row("tokens", &words::tokens(tokens))?;
+    if !loaded.token_keys_known {
+        return row("token keys", "none yet: `sotto recipe tokens` asks the issuer for them");
+    }
+    for (role, name) in [(Role::Leader, "leader"), (Role::Helper, "helper")] {
+        if let Some(key) = tokens.key(role) {
+            // The name under which attester and issuer know it.
+            let key_of = |spki: Vec<u8>| TokenKey::parse_spki(&spki).ok();
+            let origin = key.spki().ok().and_then(key_of).map(|key| key.origin_name());
+            let origin = origin.unwrap_or_else(|| "no key for tokens".to_owned());
+            row("token key", &format!("{name}: {origin} until {}", words::moment(key.expires)))?;
+        }
+    }
+    Ok(())
 }
 
 fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {

@@ -3,7 +3,7 @@
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{
-    Adjacency, AttributeType, Privacy, Probability, Query, Randomizer, RecipeVdaf,
+    Adjacency, AttributeType, Privacy, Probability, Query, Randomizer, RecipeVdaf, Tokens,
 };
 use sotto_wire::{BatchMode, Recipe};
 
@@ -83,6 +83,34 @@ pub(crate) fn attribute_type(kind: AttributeType) -> &'static str {
         AttributeType::Bool => "bool",
         AttributeType::Int => "int",
         AttributeType::String => "string",
+    }
+}
+
+/// Who checks that each device contributes once.
+pub(crate) fn tokens(tokens: &Tokens) -> String {
+    match tokens {
+        Tokens::RateLimited { issuer, .. } => {
+            format!("leader and helper each check a token of {issuer}")
+        }
+        Tokens::InsecureLeaderOnly { issuer, .. } => {
+            format!("only the leader checks a token of {issuer} (insecure_leader_only)")
+        }
+        Tokens::InsecureNone => "nobody checks any (insecure_none)".to_owned(),
+    }
+}
+
+/// What a recipe in which not both aggregators check tokens means, in words for its author.
+pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
+    match tokens {
+        Tokens::RateLimited { .. } => None,
+        Tokens::InsecureLeaderOnly { .. } => Some(
+            "the helper checks no tokens: a leader that cheats can fill a batch with reports of its own and single out one device. \
+             Only devices that allow insecure_no_tokens answer",
+        ),
+        Tokens::InsecureNone => Some(
+            "nobody checks tokens: anybody can send any number of reports, decide the totals, and fill a batch to single out one \
+             device. Only devices that allow insecure_no_tokens answer",
+        ),
     }
 }
 

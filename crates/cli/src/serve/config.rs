@@ -18,7 +18,7 @@ use sotto_server::{
 use sotto_wire::{Role, TaskId, Url};
 
 use super::gateway::GatewayTable;
-use super::gateway_keys::KeyFiles;
+use super::key_files::KeyFiles;
 use super::recipes::RecipesTable;
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, optional_secret, secret, secret_array};

@@ -9,8 +9,8 @@ use sotto_protocol::gateway::ReplayWindow;
 use sotto_server::{Gateway, GatewayConfig, GatewayServerConfig, GatewayTarget};
 
 use super::config::{TlsTable, override_from, set, set_seconds};
-use super::gateway_keys::{self, KeyFiles};
 use super::http_tables::{HttpLimits, HttpTables, folder_of, limits_template};
+use super::key_files::{self, KeyFiles};
 use crate::output::WithHint;
 use crate::{private_file, toml_text};
 
@@ -39,7 +39,7 @@ impl GatewayTable {
         data_dir: &Path,
         public_url: Option<&str>,
     ) -> Result<(GatewayConfig, KeyFiles)> {
-        let (files, keys) = gateway_keys::load(&self.keys, folder, &data_dir.join(OWN_KEYS))?;
+        let (files, keys) = key_files::load(&self.keys, folder, &data_dir.join(OWN_KEYS))?;
         let mut config = GatewayConfig::new(keys);
         set_seconds(&mut config.window, self.window_s);
         set(&mut config.max_remembered, self.max_remembered);

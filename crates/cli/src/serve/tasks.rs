@@ -44,6 +44,7 @@ pub(crate) fn served(part: AggregatorPart, scheme: AuthScheme) -> Result<ServedT
         verify_key: part.verify_key,
         collector_hpke_config: part.collector_hpke_config,
         taskprov: false,
+        tokens: None,
     };
     Ok(match part.collector_token {
         Some(collector) => ServedTask::leader(task, leader_token, token(collector.expose())?)?,

@@ -140,17 +140,33 @@ fn a_state_that_is_in_use_or_damaged_is_left_alone() {
     assert!(said.contains("device.json") && said.contains("another process"), "{said}");
     drop(lock);
     run(&world, &[]).says(0);
-    let good = String::from_utf8(world.read("device.json")).unwrap();
-    // The last one is in its form, but not what was written.
-    let changed = good.replacen("regions", "religion", 1);
-    assert_ne!(changed, good);
-    for bad in ["", "nonsense", &good[..good.len() / 2], &changed] {
+    let good = world.read("device.json");
+    // What a person did not write is not readable either.
+    assert!(!String::from_utf8_lossy(&good).contains("regions"));
+    let mut changed = good.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    for (bad, why) in [
+        (&b""[..], "state is damaged"),
+        (b"nonsense", "state is damaged"),
+        (&good[..good.len() / 2], "state does not open"),
+        (&changed, "state does not open"),
+    ] {
         world.write("device.json", bad);
-        assert!(run(&world, &[]).fails().contains("state is damaged"), "{bad}");
+        let said = run(&world, &[]).fails();
+        assert!(said.contains("device.json") && said.contains(why), "{said}");
         let said = world.run(&["device", "log", "--state", "device.json"]).fails();
-        assert!(said.contains("device.json: the device's state is damaged"), "{said}");
-        assert_eq!(world.read("device.json"), bad.as_bytes());
+        assert!(said.contains("device.json: the device's") && said.contains(why), "{said}");
+        assert_eq!(world.read("device.json"), bad);
     }
+    // A state without its key is not begun anew by itself.
+    world.write("device.json", &good);
+    let key = world.read("device.json.key");
+    std::fs::remove_file(world.path("device.json.key")).unwrap();
+    assert!(run(&world, &[]).fails().contains("device.json.key"));
+    world.write("device.json.key", "nonsense");
+    assert!(run(&world, &[]).fails().contains("device.json.key holds no key"));
+    world.write("device.json.key", key);
+    run(&world, &[]).says(0);
     let said = world.run(&["device", "log", "--state", "other.json"]).fails();
     assert!(said.contains("other.json"), "{said}");
 }

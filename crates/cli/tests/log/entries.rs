@@ -11,7 +11,7 @@ use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::recipe::{judgement, recipe_vdaf};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, Parties, Privacy, Probability,
-    Query, Randomizer, Sampling, When, Who,
+    Query, Randomizer, Sampling, Tokens, When, Who,
 };
 use sotto_wire::{
     BatchMode, Entry, EntryId, EntryKind, HpkeConfig, HpkeConfigId, KeySet, Note, PopulationResult,
@@ -85,6 +85,7 @@ pub(crate) fn recipe(name: &str) -> Recipe {
             helper: aggregator("helper.example"),
             collector_hpke_config: KeySet::config_text(&hpke(99)),
             log: ORIGIN.to_owned(),
+            tokens: Tokens::InsecureNone,
         },
     };
     claiming(recipe, 1.0)
@@ -125,6 +126,7 @@ pub(crate) fn key_set(operator: &NoteKey, seq: u64) -> Entry {
         not_after: now() + 100 * DAY,
         hpke_configs: vec![KeySet::config_text(&hpke(seq))],
         gateway_configs: None,
+        encapsulation_configs: None,
     };
     entry(EntryKind::KeySet, set.to_json(), &[operator])
 }

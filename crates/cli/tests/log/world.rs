@@ -59,6 +59,7 @@ impl World {
         file.insecure_no_min_age = true;
         file.insecure_direct = true;
         file.insecure_fresh_start = true;
+        file.insecure_no_tokens = true;
         change(&mut file);
         self.write("trust.toml", toml::to_string(&file).unwrap());
     }

@@ -1,17 +1,26 @@
 //! Damaged state files are errors. None reads as a device that has spent less.
 
-use sotto_client::StateFile;
+use sotto_client::{SealingKey, StateFile};
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
 
 use crate::crash::world;
-use crate::files::begin;
+use crate::files::sealing_key;
+use crate::world::{DAY, NOW, seen};
+
+/// What a file begins with; then the nonce.
+const HEADER: &[u8] = b"sotto device state v2\n";
 
 /// A state with all that a state can have, and its file.
 fn lived() -> (tempfile::TempDir, std::path::PathBuf, DeviceState) {
+    lived_with(&sealing_key())
+}
+
+fn lived_with(key: &SealingKey) -> (tempfile::TempDir, std::path::PathBuf, DeviceState) {
     let (world, folder) = (world(), tempfile::tempdir().unwrap());
-    let path = folder.path().join("state.json");
-    begin(&world, &path);
-    let mut store = StateFile::open(&path).unwrap();
+    let path = folder.path().join("state");
+    let checkpoint = sotto_wire::Checkpoint::parse(world.log.checkpoints[0].text()).unwrap();
+    let mut store = StateFile::open(&path, key).unwrap();
+    store.commit(seen(checkpoint, NOW - 41 * DAY)).unwrap();
     world.walk(&mut store, 1).unwrap();
     let state = store.state().clone();
     assert!(state.ledger().is_some() && state.pending().count() > 0);
@@ -19,58 +28,94 @@ fn lived() -> (tempfile::TempDir, std::path::PathBuf, DeviceState) {
 }
 
 #[test]
-fn a_flipped_bit_is_an_error_or_changes_nothing() {
+fn a_flipped_bit_is_an_error_and_loses_nothing() {
     let (_folder, path, state) = lived();
     let bytes = std::fs::read(&path).unwrap();
-    let mut same = 0;
     for place in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[place] ^= 1 << (place % 8);
         std::fs::write(&path, &changed).unwrap();
-        match StateFile::open(&path) {
-            Err(StateError::Damaged(_) | StateError::Io(_)) => {}
-            Err(other) => panic!("{other}"),
-            Ok(store) => {
-                assert_eq!(store.state(), &state, "byte {place}");
-                same += 1;
-            }
+        let opened = StateFile::open(&path, &sealing_key());
+        match place < HEADER.len() {
+            true => assert!(matches!(opened, Err(StateError::Damaged(_))), "byte {place}"),
+            false => assert!(matches!(opened, Err(StateError::Sealed)), "byte {place}"),
         }
+        assert_eq!(std::fs::read(&path).unwrap(), changed, "what cannot be read is left alone");
     }
-    assert!(same < 4, "{same}");
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(StateFile::open(&path, &sealing_key()).unwrap().state(), &state);
 }
 
 #[test]
 fn a_file_that_was_cut_emptied_or_replaced_is_an_error() {
     let (_folder, path, state) = lived();
-    let text = std::fs::read_to_string(&path).unwrap();
-    for length in (0..text.len()).step_by(7) {
-        std::fs::write(&path, &text[..length]).unwrap();
-        assert!(matches!(StateFile::open(&path), Err(StateError::Damaged(_))), "{length} bytes");
+    let bytes = std::fs::read(&path).unwrap();
+    let opens = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        StateFile::open(&path, &sealing_key())
+    };
+    for length in (0..bytes.len()).step_by(7) {
+        let opened = opens(&bytes[..length]);
+        assert!(matches!(opened, Err(StateError::Damaged(_) | StateError::Sealed)), "{length}");
     }
-    let empty = serde_json::to_string(&DeviceState::default()).unwrap();
+    let empty = serde_json::to_vec(&DeviceState::default()).unwrap();
     let others = [
         empty.clone(),
-        format!(r#"{{"version":1,"state":{empty}}}"#),
-        format!(r#"{{"version":1,"checksum":"","state":{empty}}}"#),
-        text.replacen(r#""version":1"#, r#""version":2"#, 1),
-        text.replacen("{", r#"{"more":1,"#, 1),
-        format!("{text}{text}"),
+        [HEADER, &empty].concat(),
+        [HEADER, &[0; 12], &empty].concat(),
+        [&bytes[..], &bytes].concat(),
+        // Another version's bytes do not open as this one's.
+        bytes.iter().copied().map(|byte| if byte == b'2' { b'3' } else { byte }).collect(),
     ];
     for other in others {
-        std::fs::write(&path, &other).unwrap();
-        assert!(matches!(StateFile::open(&path), Err(StateError::Damaged(_))), "{other}");
+        assert!(matches!(opens(&other), Err(StateError::Damaged(_) | StateError::Sealed)));
     }
-    std::fs::write(&path, &text).unwrap();
-    assert_eq!(StateFile::open(&path).unwrap().state(), &state);
+    assert_eq!(opens(&bytes).unwrap().state(), &state);
+}
+
+#[test]
+fn another_key_opens_nothing_and_loses_nothing() {
+    let (_folder, path, state) = lived();
+    let bytes = std::fs::read(&path).unwrap();
+    let other = SealingKey::new([8; 32]);
+    assert!(matches!(StateFile::open(&path, &other), Err(StateError::Sealed)));
+    assert!(matches!(StateFile::read(&path, &other), Err(StateError::Sealed)));
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    assert_eq!(StateFile::read(&path, &sealing_key()).unwrap(), state);
+    // The file of another device does not open either.
+    let (_folder, theirs, _) = lived_with(&other);
+    std::fs::copy(&theirs, &path).unwrap();
+    assert!(matches!(StateFile::open(&path, &sealing_key()), Err(StateError::Sealed)));
+}
+
+#[test]
+fn no_two_writes_look_alike_and_none_shows_what_is_in_it() {
+    let (_folder, path, _) = lived();
+    let (_other, again, _) = lived();
+    let (one, two) = (std::fs::read(&path).unwrap(), std::fs::read(&again).unwrap());
+    assert_eq!(one.len(), two.len(), "the same life");
+    assert_ne!(one[HEADER.len()..HEADER.len() + 12], two[HEADER.len()..HEADER.len() + 12]);
+    let shown = one.windows(11).any(|window| window == b"log.example");
+    assert!(!shown, "sealed");
+}
+
+#[test]
+fn a_file_from_before_sealing_is_refused_with_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    std::fs::write(&path, include_str!("unsealed_state.json")).unwrap();
+    let error = StateFile::open(&path, &sealing_key()).unwrap_err().to_string();
+    assert!(error.contains("not sealed"), "{error}");
+    assert!(error.contains("Move it away"), "{error}");
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_no_new_device() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.json");
+    let path = folder.path().join("state");
     std::fs::create_dir(&path).unwrap();
-    assert!(StateFile::open(&path).is_err());
-    assert!(StateFile::open(&folder.path().join("no/such/folder.json")).is_err());
+    assert!(StateFile::open(&path, &sealing_key()).is_err());
+    assert!(StateFile::open(&folder.path().join("no/such/folder"), &sealing_key()).is_err());
 }
 
 #[cfg(unix)]

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{
-    HttpRequest, HttpResponse, RetryPolicy, StateFile, Transport, TransportError, deliver,
+    HttpRequest, HttpResponse, RetryPolicy, SealingKey, StateFile, Transport, TransportError,
+    deliver,
 };
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
 use sotto_protocol::log::Watch;
@@ -53,10 +54,15 @@ impl Transport for Leader {
     }
 }
 
+/// What seals the states of these tests.
+pub(crate) fn sealing_key() -> SealingKey {
+    SealingKey::new([7; 32])
+}
+
 /// A device that has known the log since an earlier period.
 pub(crate) fn begin(world: &World, path: &Path) {
     let checkpoint = sotto_wire::Checkpoint::parse(world.log.checkpoints[0].text()).unwrap();
-    let mut store = StateFile::open(path).unwrap();
+    let mut store = StateFile::open(path, &sealing_key()).unwrap();
     store.commit(seen(checkpoint, NOW - 41 * DAY)).unwrap();
 }
 
@@ -75,13 +81,14 @@ fn run(
     crash: impl Fn(PathBuf) -> Crash,
 ) -> Run {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.json");
+    let path = folder.path().join("state");
     begin(world, &path);
     let leader = Leader::new(lose);
     let transport: Arc<dyn Transport> = Arc::clone(&leader) as Arc<dyn Transport>;
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let mut sent = Sent::new();
-    let mut open = || -> Box<dyn DeviceStore> { Box::new(StateFile::open(&path).unwrap()) };
+    let mut open =
+        || -> Box<dyn DeviceStore> { Box::new(StateFile::open(&path, &sealing_key()).unwrap()) };
     let mut send = |store: &mut dyn DeviceStore, _: usize| {
         for (id, pending) in store.state().pending() {
             sent.entry(id).or_default().insert(pending.report.clone());
@@ -93,7 +100,7 @@ fn run(
     let steps = Campaign { watch, open: &mut open, send: &mut send };
     let (end, seen) = campaign(world, seed, &crash, steps);
     // What a new process would read.
-    assert_eq!(&end, StateFile::open(&path).unwrap().state());
+    assert_eq!(&end, StateFile::open(&path, &sealing_key()).unwrap().state());
     let by_task = leader.by_task();
     assert!(by_task.values().all(|bodies| bodies.len() == 1), "the leader sees one report");
     let bodies: BTreeSet<&Vec<u8>> = by_task.values().flatten().collect();
@@ -137,18 +144,18 @@ fn no_crash_makes_a_device_with_a_file_toss_twice_answer_otherwise_or_forget_a_c
 fn a_failed_write_ends_the_process_s_decisions() {
     let world = world();
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.json");
+    let path = folder.path().join("state");
     begin(&world, &path);
-    let mut store = StateFile::open(&path).unwrap();
+    let mut store = StateFile::open(&path, &sealing_key()).unwrap();
     let before = store.state().clone();
     // A folder where the new file would go.
-    std::fs::create_dir(folder.path().join("state.json.new")).unwrap();
+    std::fs::create_dir(folder.path().join("state.new")).unwrap();
     assert!(world.walk(&mut store, 1).is_err());
-    std::fs::remove_dir(folder.path().join("state.json.new")).unwrap();
+    std::fs::remove_dir(folder.path().join("state.new")).unwrap();
     assert!(world.walk(&mut store, 1).is_err(), "what is on disk is not known any more");
     assert_eq!(store.state(), &before);
     drop(store);
-    let mut store = StateFile::open(&path).unwrap();
+    let mut store = StateFile::open(&path, &sealing_key()).unwrap();
     assert_eq!(store.state(), &before);
     world.walk(&mut store, 1).unwrap();
 }
@@ -156,9 +163,9 @@ fn a_failed_write_ends_the_process_s_decisions() {
 #[test]
 fn one_process_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.json");
-    let first = StateFile::open(&path).unwrap();
-    assert!(matches!(StateFile::open(&path), Err(StateError::Locked)));
+    let path = folder.path().join("state");
+    let first = StateFile::open(&path, &sealing_key()).unwrap();
+    assert!(matches!(StateFile::open(&path, &sealing_key()), Err(StateError::Locked)));
     drop(first);
-    StateFile::open(&path).unwrap();
+    StateFile::open(&path, &sealing_key()).unwrap();
 }

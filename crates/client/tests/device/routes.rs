@@ -16,7 +16,7 @@ use sotto_wire::recipe::Probability;
 use sotto_wire::{EntryId, taskprov};
 
 use crate::behind_relay::{BehindRelay, Inner, answer, clock, random, refused};
-use crate::files::{Leader, begin};
+use crate::files::{Leader, begin, sealing_key};
 use crate::world::{
     Batch, DAY, LOG_OPERATOR, NOW, Plan, World, at, gateway_key, key, key_set_entry, leader_set,
     log_set,
@@ -284,7 +284,7 @@ fn the_log_is_read_through_its_gateway_first_by_the_pinned_key_then_by_the_logge
         keys
     };
     let read = |relay: &Arc<BehindRelay>, passes: usize| {
-        let mut store = StateFile::open(&path).unwrap();
+        let mut store = StateFile::open(&path, &sealing_key()).unwrap();
         let routes = routes(Arc::<BehindRelay>::clone(relay));
         let way = routes.to_log(store.state(), &world.trust).unwrap();
         let mut watch = Watch::new(HttpLog::new("https://log.example", way.transport()));
@@ -324,18 +324,6 @@ fn a_device_without_a_gateway_of_the_log_does_not_ask_the_log_itself() {
     let routes = routes(Arc::<BehindRelay>::clone(&relay));
     let refused = routes.to_log(&DeviceState::default(), &world.trust);
     assert_eq!(refused.unwrap_err(), RouteError::NoLogGateway);
-}
-
-#[test]
-fn a_state_file_from_before_gateways_opens() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.json");
-    std::fs::write(&path, include_str!("state_before_gateways.json")).unwrap();
-    let store = StateFile::open(&path).unwrap();
-    assert_eq!(store.state().log_size("log.example"), Some(1));
-    let world = plan().build();
-    let keys = sotto_protocol::device::log_gateway_keys(store.state(), &world.trust, world.now);
-    assert_eq!(keys, [gateway_key(0).config().clone()]);
 }
 
 #[test]

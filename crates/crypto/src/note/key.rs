@@ -60,8 +60,11 @@ impl NoteKey {
 
     /// Signs the text of a note.
     pub fn sign(&self, text: &str) -> NoteSignature {
-        let signature = self.signing_key.sign(text.as_bytes()).to_bytes().to_vec();
-        Self::signature(&self.verifier, signature)
+        Self::signature(&self.verifier, self.sign_bytes(text).to_vec())
+    }
+
+    pub(super) fn sign_bytes(&self, text: &str) -> [u8; 64] {
+        self.signing_key.sign(text.as_bytes()).to_bytes()
     }
 
     /// Cosigns the text of a checkpoint at this time, in POSIX seconds. A time beyond what the format allows is

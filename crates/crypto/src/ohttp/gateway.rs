@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use aws_lc_rs::aead;
 use rand_core::CryptoRng;
-use sotto_wire::ohttp::{EncapsulatedRequest, RESPONSE_LABEL, RESPONSE_OVERHEAD, request_info};
+use sotto_wire::ohttp::{EncapsulatedRequest, request_info};
 use zeroize::Zeroizing;
 
-use super::{KEY_LEN, ResponseSecret};
+use super::labels;
 use crate::HpkeError;
+use crate::encapsulated::{self, KEY_LEN, ResponseSecret};
 use crate::hpke::PUBLIC_KEY_LEN;
 use crate::server_hpke::Opener;
 
@@ -40,14 +40,9 @@ pub fn open_request(
     {
         return Err(HpkeError::UnsupportedSuite);
     }
-    let (enc, payload) =
-        request.rest.split_first_chunk::<PUBLIC_KEY_LEN>().ok_or(HpkeError::Decrypt)?;
-    let mut receiver = opener.setup_receiver(enc, &request_info(&request.header()))?;
-    let bhttp = receiver.open(b"", payload)?;
-    let mut secret = Zeroizing::new([0; KEY_LEN]);
-    secret.copy_from_slice(&receiver.export(RESPONSE_LABEL.as_bytes(), KEY_LEN)?);
-    let responder = ResponseSealer { secret: ResponseSecret { enc: *enc, secret } };
-    Ok(OpenedRequest { enc: *enc, bhttp, responder })
+    let info = request_info(&request.header());
+    let (bhttp, secret) = encapsulated::open(opener, labels(&info), request.rest)?;
+    Ok(OpenedRequest { enc: secret.enc, bhttp, responder: ResponseSealer { secret } })
 }
 
 impl fmt::Debug for OpenedRequest {
@@ -67,24 +62,6 @@ impl ResponseSealer {
     pub fn seal(self, bhttp: &[u8], rng: &mut dyn CryptoRng) -> Result<Vec<u8>, HpkeError> {
         let mut response_nonce = [0; KEY_LEN];
         rng.fill_bytes(&mut response_nonce);
-        let keys = self.secret.keys(&response_nonce)?;
-        let key = aead::UnboundKey::new(&aead::AES_128_GCM, keys.key.as_slice())
-            .map(aead::LessSafeKey::new)
-            .map_err(|_| HpkeError::InvalidKey)?;
-
-        let mut body = vec![0; RESPONSE_OVERHEAD + bhttp.len()];
-        let (head, sealed) = body.split_at_mut(KEY_LEN);
-        head.copy_from_slice(&response_nonce);
-        let (ciphertext, tag) = sealed.split_at_mut(bhttp.len());
-        key.seal_out_of_place_scatter(
-            aead::Nonce::assume_unique_for_key(keys.nonce),
-            aead::Aad::empty(),
-            bhttp,
-            ciphertext,
-            &[],
-            tag,
-        )
-        .map_err(|_| HpkeError::Encrypt)?;
-        Ok(body)
+        self.secret.seal(bhttp, &response_nonce)
     }
 }

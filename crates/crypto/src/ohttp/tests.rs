@@ -3,7 +3,7 @@
 //! The example gives the client's ephemeral private key. Our sender derives that key from randomness, so that its
 //! bytes are checked through the receiver here, and against another implementation in `tests/ohttp.rs`.
 
-use sotto_wire::ohttp::{EncapsulatedRequest, KeyConfig, request_header};
+use sotto_wire::ohttp::{EncapsulatedRequest, KeyConfig, REQUEST_HEADER_LEN, request_header};
 use sotto_wire::{Decode, HpkeConfig, HpkeConfigId};
 
 use super::*;

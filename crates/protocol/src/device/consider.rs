@@ -12,9 +12,10 @@ use super::evidence::{Admitted, ProvedKeySet, View};
 use super::state::{
     AuditLine, Change, Consider, DeviceState, Ledger, Pending, SeenKeySet, name_key,
 };
-use super::{Check, Silence};
+use super::{Check, Silence, tokens};
 use crate::client::{ClientError, produce_report};
 use crate::expression::Attributes;
+use crate::token::ReportTokens;
 use crate::trust::Trust;
 use crate::{MAX_CLOCK_SKEW_S, Moment, uniform_below};
 
@@ -42,6 +43,8 @@ pub struct Consideration {
 #[must_use]
 pub struct Ticket {
     admitted: Arc<Admitted>,
+    /// The commit has taken them out of the state: a report is made of them now or never.
+    tokens: Option<ReportTokens>,
 }
 
 /// Takes a newer view of the log, if it extends what this device has seen. `proof` is the consistency proof from the
@@ -95,6 +98,7 @@ pub fn consider(
     if state.is_considered(&assessment.id()) {
         return Err(Silence::new(Check::Once, "it has been considered before"));
     }
+    let tokens = tokens::take(state, admitted, now)?;
     if !host.conditions_met {
         return Err(Silence::new(Check::Conditions, "the host's conditions are not met"));
     }
@@ -116,7 +120,7 @@ pub fn consider(
             epsilon_micro: assessment.cost().map(|cost| cost.epsilon_micro),
         },
     }));
-    Ok(Consideration { change, ticket: Ticket { admitted: Arc::clone(admitted) } })
+    Ok(Consideration { change, ticket: Ticket { admitted: Arc::clone(admitted), tokens } })
 }
 
 /// Tosses the coin, once, and makes the report if it says yes. The change is committed before a byte is sent.
@@ -126,7 +130,7 @@ pub fn toss(
     now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Result<Option<Change>, ClientError> {
-    let admitted = ticket.admitted;
+    let Ticket { admitted, tokens } = ticket;
     let assessment = &admitted.assessment;
     if !coin(&assessment.recipe().sampling.rate, rng) {
         return Ok(None);
@@ -134,7 +138,8 @@ pub fn toss(
     let task = assessment.task();
     let measurement = assessment.randomized(host.attributes, rng);
     let (leader, helper) = (admitted.leader_config(), admitted.helper_config());
-    let report = produce_report(task, leader, helper, &measurement, task.time(now), rng)?;
+    let time = task.time(now);
+    let report = produce_report(task, leader, helper, &measurement, time, tokens.as_ref(), rng)?;
     let task_configuration = task.encoded_configuration().to_vec();
     let pending = Pending { report, task_configuration };
     Ok(Some(Change::Answered { recipe: assessment.id(), pending }))

@@ -6,7 +6,8 @@ use sotto_crypto::hpke::is_supported;
 use sotto_crypto::{merkle, note};
 use sotto_wire::recipe::{KeySet, PopulationResult, Signer};
 use sotto_wire::{
-    Checkpoint, Entry, EntryId, EntryKind, HpkeConfig, KeyName, Note, TlogProof, TreeHash,
+    Checkpoint, Entry, EntryId, EntryKind, FormatError, HpkeConfig, KeyName, Note, TlogProof,
+    TreeHash,
 };
 
 use super::{Check, Silence};
@@ -44,6 +45,8 @@ pub struct Offer {
     pub leader_keys: Evidence,
     /// The newest key set of the helper's operator.
     pub helper_keys: Evidence,
+    /// The newest key set of the issuer's operator, of a recipe with tokens whose issuer is the pinned one.
+    pub issuer_keys: Option<Evidence>,
     /// The result that certifies the audience of a targeted recipe.
     pub certified: Option<Evidence>,
 }
@@ -56,8 +59,10 @@ pub struct Admitted {
     pub(super) origin: String,
     /// Its place in the log: devices consider recipes in this order, which no author can choose.
     pub(super) index: u64,
-    pub(super) leader: AggregatorKeys,
-    pub(super) helper: AggregatorKeys,
+    pub(super) leader: OperatorKeys,
+    pub(super) helper: OperatorKeys,
+    /// The issuer's, of a recipe with tokens.
+    pub(super) issuer: Option<OperatorKeys>,
 }
 
 impl Admitted {
@@ -76,13 +81,18 @@ impl Admitted {
     pub fn gateway_config(&self) -> Option<&HpkeConfig> {
         self.leader.set.gateway.as_ref()
     }
+
+    /// The issuer's key, to which token requests are sealed. There is one if the recipe has tokens.
+    pub fn encapsulation(&self) -> Option<&HpkeConfig> {
+        self.issuer.as_ref().map(|issuer| &issuer.config)
+    }
 }
 
-/// The keys of an aggregator, proved.
+/// The keys of an aggregator or an issuer, proved.
 #[derive(Clone, Debug)]
-pub(super) struct AggregatorKeys {
+pub(super) struct OperatorKeys {
     pub(super) set: ProvedKeySet,
-    /// The configuration to seal shares to.
+    /// The configuration to seal shares, or token requests, to.
     pub(super) config: HpkeConfig,
 }
 
@@ -176,15 +186,34 @@ impl Evidence {
         name: &KeyName,
         view: &View,
         trust: &Trust,
-    ) -> Result<AggregatorKeys, Silence> {
+    ) -> Result<OperatorKeys, Silence> {
+        self.verify_sealing(name, view, trust, KeySet::configs, "HPKE configuration")
+    }
+
+    /// Proves a key set of an issuer's operator, with a key to seal token requests to.
+    pub(super) fn verify_issuer(
+        &self,
+        name: &KeyName,
+        view: &View,
+        trust: &Trust,
+    ) -> Result<OperatorKeys, Silence> {
+        self.verify_sealing(name, view, trust, KeySet::encapsulation_keys, "encapsulation key")
+    }
+
+    fn verify_sealing(
+        &self,
+        name: &KeyName,
+        view: &View,
+        trust: &Trust,
+        keys: fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>,
+        what: &str,
+    ) -> Result<OperatorKeys, Silence> {
         let (proved, set) = self.verify_key_set(name, view, trust)?;
         let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
-        let configs = set.configs().map_err(|error| refuse(error.to_string()))?;
-        let config = configs
-            .into_iter()
-            .find(is_supported)
-            .ok_or_else(|| refuse("no HPKE configuration of a supported suite".to_owned()))?;
-        Ok(AggregatorKeys { set: proved, config })
+        let configs = keys(&set).map_err(|error| refuse(error.to_string()))?;
+        let config = configs.into_iter().find(is_supported);
+        let config = config.ok_or_else(|| refuse(format!("no {what} of a supported suite")))?;
+        Ok(OperatorKeys { set: proved, config })
     }
 
     /// Proves a key set of the operator `name`, signed by the key that is pinned for it.

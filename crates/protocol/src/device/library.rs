@@ -7,7 +7,7 @@ use sotto_crypto::note;
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{EntryId, EntryKind};
 
-use super::evidence::{Admitted, Offer, View};
+use super::evidence::{Admitted, Offer, OperatorKeys, View};
 use super::{Check, Silence};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
@@ -44,10 +44,12 @@ impl Library {
             let reason = format!("{operator}: no gateway key of a supported suite");
             return Err(Silence::new(Check::KeySets, reason));
         }
+        let issuer = issuer_keys(offer, assessment.recipe(), view, trust)?;
+        trust.check_token_keys(assessment.recipe())?;
         assessment.check_limits(trust)?;
         check_audience(offer, &assessment, view, trust)?;
         let origin = view.checkpoint.origin.clone();
-        Ok(Admitted { assessment, origin, index: offer.recipe.index, leader, helper })
+        Ok(Admitted { assessment, origin, index: offer.recipe.index, leader, helper, issuer })
     }
 
     /// What follows from the recipe alone, now or from before.
@@ -73,6 +75,19 @@ fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
         .map_err(|error| Silence::new(Check::AuthorSignature, error.to_string()))?;
     trust.check_author(&recipe.author)?;
     Ok((entry.id(), recipe.clone()))
+}
+
+/// The issuer's keys, of a recipe whose tokens the pinned issuer signs.
+fn issuer_keys(
+    offer: &Offer,
+    recipe: &Recipe,
+    view: &View,
+    trust: &Trust,
+) -> Result<Option<OperatorKeys>, Silence> {
+    let Some(issuer) = trust.pinned_issuer(recipe) else { return Ok(None) };
+    let missing = || Silence::new(Check::KeySets, format!("{issuer}: its key set is missing"));
+    let evidence = offer.issuer_keys.as_ref().ok_or_else(missing)?;
+    evidence.verify_issuer(issuer, view, trust).map(Some)
 }
 
 /// The audience of a targeted recipe is certified, for exactly its predicate, and large enough.

@@ -4,7 +4,7 @@ use rand_core::CryptoRng;
 use sotto_wire::EntryId;
 
 use super::gateway::advance_log_gateway;
-use super::{DeviceStore, Host, Silence, StateError, advance, consider, toss};
+use super::{DeviceStore, Host, Silence, StateError, View, advance, consider, toss};
 use crate::Moment;
 use crate::log::{Fetch, ReaderError, Watch};
 use crate::trust::Trust;
@@ -44,19 +44,7 @@ pub fn pass<F: Fetch>(
     now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Result<Pass, PassError> {
-    let view = watch.view().ok_or(PassError::NoView)?.clone();
-    let from = store.state().log_size(&view.checkpoint().origin).unwrap_or(0);
-    let proof = watch.consistency(from)?;
-    if let Some(seen) = advance(store.state(), &view, &proof, trust, now)? {
-        store.commit(seen)?;
-    }
-    // Without a newer key the device goes on with the one it has.
-    let newer = watch
-        .log_gateway_set()
-        .and_then(|set| advance_log_gateway(store.state(), set, &view, trust, now).ok().flatten());
-    if let Some(newer) = newer {
-        store.commit(newer)?;
-    }
+    let view = follow(store, watch, trust, now)?;
     let mut done = Pass::default();
     let mut open: Vec<_> = watch.recipes().iter().collect();
     open.sort_by_key(|(_, admitted)| admitted.as_ref().map_or(u64::MAX, |admitted| admitted.index));
@@ -78,4 +66,27 @@ pub fn pass<F: Fetch>(
         }
     }
     Ok(done)
+}
+
+/// Takes the newest view of the watched log, if it extends what this device saw before.
+pub fn follow<F: Fetch>(
+    store: &mut dyn DeviceStore,
+    watch: &mut Watch<F>,
+    trust: &Trust,
+    now: Moment,
+) -> Result<View, PassError> {
+    let view = watch.view().ok_or(PassError::NoView)?.clone();
+    let from = store.state().log_size(&view.checkpoint().origin).unwrap_or(0);
+    let proof = watch.consistency(from)?;
+    if let Some(seen) = advance(store.state(), &view, &proof, trust, now)? {
+        store.commit(seen)?;
+    }
+    // Without a newer key the device goes on with the one it has.
+    let newer = watch
+        .log_gateway_set()
+        .and_then(|set| advance_log_gateway(store.state(), set, &view, trust, now).ok().flatten());
+    if let Some(newer) = newer {
+        store.commit(newer)?;
+    }
+    Ok(view)
 }

@@ -8,6 +8,9 @@ use sotto_dp::filter::Filter;
 use sotto_wire::recipe::{Recipe, Signer};
 use sotto_wire::{Checkpoint, EntryId, HpkeConfig, KeyName, TreeHash};
 
+use super::tokens::{ClientSeed, RecipeTokens, TokenChange};
+use crate::base64url;
+
 /// Lines of the on-device log that are kept, the newest.
 const MAX_AUDIT_LINES: usize = 1_000;
 
@@ -47,6 +50,9 @@ pub enum StateError {
     /// What was read is not a state.
     #[error("the device's state is damaged: {0}")]
     Damaged(String),
+    /// It is sealed, and does not open.
+    #[error("the device's state does not open: its key is another one, or the file is damaged")]
+    Sealed,
     /// Another process has it.
     #[error("another process is using the device's state")]
     Locked,
@@ -75,6 +81,11 @@ pub struct DeviceState {
     pub(super) ledger: Option<Ledger>,
     /// The on-device log.
     pub(super) audit: Vec<AuditLine>,
+    /// Behind the key by which the attester knows this device.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub(super) client_seed: Option<ClientSeed>,
+    /// The tokens of recipes that are not over. A state that lost them would ask for what it had.
+    pub(super) tokens: BTreeMap<EntryId, RecipeTokens>,
     /// The newest key of the log's gateway. It may be missing: without it a device begins with the pinned one again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) log_gateway: Option<SeenGateway>,
@@ -201,6 +212,8 @@ pub enum Change {
         /// The gateway's key.
         config: HpkeConfig,
     },
+    /// Tokens: planned, asked for, granted or withheld.
+    Tokens(TokenChange),
     /// The leader has the answer, or will never take it: the bytes go.
     Delivered {
         /// The recipe.
@@ -232,6 +245,7 @@ impl DeviceState {
                 // What is over by the witnessed time can never be open again.
                 let now = self.time;
                 self.recipes.retain(|_, considered| considered.closes > now);
+                self.tokens.retain(|_, tokens| !tokens.is_over(now));
             }
             Change::Considered(step) => {
                 let step = *step;
@@ -239,6 +253,10 @@ impl DeviceState {
                 self.key_sets.extend(step.key_sets);
                 if step.ledger.is_some() {
                     self.ledger = step.ledger;
+                }
+                // The report that they are for is made from the ticket, or never.
+                if let Some(tokens) = self.tokens.get_mut(&step.recipe) {
+                    tokens.spend();
                 }
                 let considered = Considered { closes: step.closes, pending: None };
                 self.recipes.insert(step.recipe, considered);
@@ -256,6 +274,7 @@ impl DeviceState {
                 self.key_sets.insert(operator.name.clone(), set);
                 self.log_gateway = Some(SeenGateway { operator, not_after, config });
             }
+            Change::Tokens(change) => self.apply_tokens(change),
             Change::Delivered { recipe } => {
                 if let Some(considered) = self.recipes.get_mut(&recipe) {
                     considered.pending = None;
@@ -335,20 +354,5 @@ mod config_text {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<HpkeConfig, D::Error> {
         KeySet::parse_config("config", &String::deserialize(from)?).map_err(D::Error::custom)
-    }
-}
-
-/// Bytes as base64url.
-mod base64url {
-    use base64::Engine;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&URL_SAFE_NO_PAD.encode(bytes))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        URL_SAFE_NO_PAD.decode(String::deserialize(from)?).map_err(D::Error::custom)
     }
 }

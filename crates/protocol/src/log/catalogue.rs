@@ -132,6 +132,11 @@ impl Catalogue {
             self.key_set(recipe.parties.leader.operator.as_str(), reader, view, trust)?;
         let helper_keys =
             self.key_set(recipe.parties.helper.operator.as_str(), reader, view, trust)?;
+        // Another issuer's keys are of no use: the recipe is refused for its issuer.
+        let issuer_keys = trust
+            .pinned_issuer(&recipe)
+            .map(|issuer| self.key_set(issuer.as_str(), reader, view, trust))
+            .transpose()?;
         let certified = match recipe.who.targeting {
             None => None,
             Some(targeting) => {
@@ -140,7 +145,7 @@ impl Catalogue {
                 Some(listed.prove(reader, size)?)
             }
         };
-        Ok(Offer { recipe: proved, leader_keys, helper_keys, certified })
+        Ok(Offer { recipe: proved, leader_keys, helper_keys, issuer_keys, certified })
     }
 
     /// The key set of a pinned operator that is in force.

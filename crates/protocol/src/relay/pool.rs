@@ -4,7 +4,7 @@ use rand_core::CryptoRng;
 
 use super::SourceTag;
 use crate::keyed_hash::HashedSet;
-use crate::uniform::uniform_below;
+use crate::uniform::shuffle;
 
 /// When a pool is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,14 +100,5 @@ impl<T> Pool<T> {
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
-    }
-}
-
-/// Fisher and Yates: each place from the last takes one of those that are left, all equally likely.
-fn shuffle<T>(items: &mut [T], rng: &mut dyn CryptoRng) {
-    for last in (1..items.len()).rev() {
-        // Below `last + 1`, which came from a `usize`.
-        let chosen = uniform_below(last as u64 + 1, rng) as usize;
-        items.swap(last, chosen);
     }
 }

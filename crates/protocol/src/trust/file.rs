@@ -9,6 +9,7 @@ use sotto_dp::filter::Budget;
 use sotto_wire::recipe::{KeySet, Probability, PublicKey, check_url};
 use sotto_wire::{KeyName, KeyType, TlogPolicy, VerifierKey};
 
+use super::tokens::{TokensFile, token_trust};
 use super::{LogGateway, Trust};
 
 const DAY_S: u64 = 86_400;
@@ -42,6 +43,9 @@ pub struct TrustFile {
     /// The gateway through which the log is read; needed by devices that use relays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_gateway: Option<LogGatewayFile>,
+    /// The issuer and the attester of tokens; needed for recipes with tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokensFile>,
     /// The smallest crowds and the largest rate.
     #[serde(default)]
     pub floors: Floors,
@@ -57,6 +61,10 @@ pub struct TrustFile {
     /// Recipes without a claim are answered, and cost nothing.
     #[serde(default)]
     pub insecure_exact: bool,
+    /// Recipes in which an aggregator counts reports without tokens are answered: whoever sends many reports decides the total, and
+    /// a leader can single out the report of one device.
+    #[serde(default)]
+    pub insecure_no_tokens: bool,
     /// Reports go to the leader directly, which sees the device's address; and the log is read directly.
     #[serde(default)]
     pub insecure_direct: bool,
@@ -78,11 +86,13 @@ impl TrustFile {
             authors: None,
             relays: Vec::new(),
             log_gateway: None,
+            tokens: None,
             floors: Floors::default(),
             targeting_attributes: BTreeSet::new(),
             budget: BudgetFile::default(),
             insecure_no_min_age: false,
             insecure_exact: false,
+            insecure_no_tokens: false,
             insecure_direct: false,
             insecure_fresh_start: false,
         }
@@ -183,7 +193,7 @@ pub struct TrustError {
 }
 
 impl TrustError {
-    fn at(place: &'static str) -> impl Fn(&dyn Display) -> Self {
+    pub(super) fn at(place: &'static str) -> impl Fn(&dyn Display) -> Self {
         move |reason| Self { place, reason: reason.to_string() }
     }
 }
@@ -201,6 +211,8 @@ impl TryFrom<TrustFile> for Trust {
         let operators = operators(&file.operators)?;
         let log_gateway = file.log_gateway.as_ref();
         let log_gateway = log_gateway.map(|file| log_gateway_of(file, &operators)).transpose()?;
+        let tokens = file.tokens.as_ref();
+        let tokens = tokens.map(|file| token_trust(file, &operators)).transpose()?;
         let trust = Self {
             policy: policy(&file.policy)?,
             max_checkpoint_age_s: file.max_checkpoint_age_s,
@@ -211,11 +223,13 @@ impl TryFrom<TrustFile> for Trust {
             authors: file.authors.as_deref().map(authors).transpose()?,
             relays: file.relays.into_iter().map(relay).collect::<Result<_, _>>()?,
             log_gateway,
+            tokens,
             floors: file.floors,
             targeting_attributes: file.targeting_attributes,
             budget: budget(&file.budget)?,
             period_s: file.budget.period_s,
             insecure_exact: file.insecure_exact,
+            insecure_no_tokens: file.insecure_no_tokens,
             insecure_direct: file.insecure_direct,
             insecure_fresh_start: file.insecure_fresh_start,
         };

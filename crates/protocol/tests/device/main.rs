@@ -17,6 +17,8 @@ mod mutation;
 mod restarts;
 mod rows;
 mod state;
+mod token_world;
+mod tokens;
 mod trust;
 mod two_faced;
 mod views;

@@ -3,6 +3,7 @@
 pub(crate) mod parties;
 mod proofs;
 mod recipes;
+mod tokens;
 
 use sotto_protocol::device::MemoryState;
 use sotto_wire::recipe::{KeySet, Recipe};
@@ -17,6 +18,7 @@ pub(crate) fn all() -> Vec<Row> {
     let mut rows = proofs::rows();
     rows.extend(recipes::rows());
     rows.extend(parties::rows());
+    rows.extend(tokens::rows());
     rows
 }
 

@@ -35,6 +35,42 @@ fn some(rng: &mut ChaCha20Rng, entry: impl Fn(&mut ChaCha20Rng) -> (String, Valu
     Value::Object((0..rng.next_u32() % 4).map(|_| entry(rng)).collect::<Map<_, _>>())
 }
 
+/// 32 bytes in base64url.
+fn seed(rng: &mut ChaCha20Rng) -> String {
+    PublicKey::new(bytes(rng)).to_string()
+}
+
+/// How far the tokens of a recipe are.
+fn stage(rng: &mut ChaCha20Rng) -> Value {
+    let progress = |rng: &mut ChaCha20Rng| match rng.next_u32() % 3 {
+        0 => json!({ "kind": "granted", "token": "AQID", "from": rng.next_u64() }),
+        1 => json!({ "kind": "withheld" }),
+        _ => json!({
+            "kind": "waiting",
+            "seq": rng.next_u64(),
+            "attempt": {
+                "request": "_-8",
+                "request_blind": seed(rng),
+                "client_alias": seed(rng),
+                "nonce": seed(rng),
+                "unblinder": seed(rng),
+                "response_secret": "AQID",
+            },
+        }),
+    };
+    match rng.next_u32() % 4 {
+        0 => json!({ "kind": "due", "at": rng.next_u64() }),
+        1 => json!({ "kind": "spent" }),
+        2 => json!({ "kind": "asked", "nonce": seed(rng), "leader": progress(rng) }),
+        _ => json!({
+            "kind": "asked",
+            "nonce": seed(rng),
+            "leader": progress(rng),
+            "helper": progress(rng),
+        }),
+    }
+}
+
 fn random(rng: &mut ChaCha20Rng) -> Value {
     let has = |rng: &mut ChaCha20Rng| rng.next_u32().is_multiple_of(2);
     let root = |rng: &mut ChaCha20Rng| sotto_wire::TreeHash(bytes(rng)).to_string();
@@ -71,6 +107,11 @@ fn random(rng: &mut ChaCha20Rng) -> Value {
             "purpose": "A purpose \\ \u{1f600}",
             "epsilon_micro": rng.next_u64(),
         })).collect::<Vec<_>>(),
+        "client_seed": has(rng).then(|| seed(rng)),
+        "tokens": some(rng, |rng| (id(rng), json!({
+            "closes": rng.next_u64(),
+            "stage": stage(rng),
+        }))),
     });
     if has(rng) {
         state["log_gateway"] = log_gateway;

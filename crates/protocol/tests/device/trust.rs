@@ -1,9 +1,11 @@
-//! What a trust file may pin about relays and the log's gateway.
+//! What a trust file may pin about relays, the log's gateway and tokens.
 
-use sotto_protocol::trust::{LogGatewayFile, PinnedRelay, Trust, TrustFile};
+use sotto_protocol::trust::{
+    LogGatewayFile, PinnedAttester, PinnedRelay, TokensFile, Trust, TrustFile,
+};
 
 use crate::rows::parties::unknown_suite;
-use crate::world::{LOG_OPERATOR, hpke, recipe, trust_file};
+use crate::world::{ATTESTER, ISSUER, LOG_OPERATOR, Plan, hpke, recipe, trust_file};
 
 fn relay(operator: &str) -> PinnedRelay {
     PinnedRelay { operator: operator.to_owned(), url: format!("https://{operator}/relay/") }
@@ -89,10 +91,71 @@ fn a_gateway_of_the_log_needs_a_relay_that_its_operator_does_not_run() {
 }
 
 #[test]
+fn issuer_and_attester_are_two_operators_and_the_issuer_is_pinned() {
+    let file = |issuer: &str, attester: &str, url: &str| {
+        let (operator, url) = (attester.to_owned(), url.to_owned());
+        let mut plan = Plan::new();
+        plan.with_tokens();
+        plan.trust.tokens = Some(TokensFile {
+            attester: Some(PinnedAttester { operator, url }),
+            ..TokensFile::new(issuer)
+        });
+        Trust::try_from(plan.trust).map_err(|error| error.to_string())
+    };
+    let url = "https://attester.example/";
+    let good = file(ISSUER, ATTESTER, url).unwrap();
+    let pinned = good.tokens().unwrap();
+    assert_eq!((pinned.issuer.as_str(), pinned.spread_s), (ISSUER, 43_200));
+    let attester = pinned.attester.as_ref().unwrap();
+    assert_eq!((attester.operator.as_str(), attester.url.as_str()), (ATTESTER, url));
+    for (issuer, attester, url, reason) in [
+        ("mallory.example", ATTESTER, url, "tokens: the issuer mallory.example is not pinned"),
+        (ISSUER, ISSUER, url, "tokens: attester and issuer must be two operators"),
+        ("two words", ATTESTER, url, "tokens: \"two words\""),
+        (ISSUER, "two words", url, "tokens: \"two words\""),
+        (ISSUER, ATTESTER, "attester.example", "tokens: \"attester.example\""),
+    ] {
+        let said = file(issuer, attester, url).expect_err(reason);
+        assert!(said.starts_with(reason), "{said}");
+    }
+}
+
+#[test]
+fn no_party_of_a_recipe_with_tokens_carries_its_reports() {
+    let names = [ISSUER, ATTESTER, "leader.example", "relay.example"];
+    let mut plan = Plan::new();
+    let without = plan.recipe.clone();
+    plan.with_tokens();
+    plan.trust.relays = names.map(relay).into();
+    let trust = Trust::try_from(plan.trust).unwrap();
+    let url = |name| format!("https://{name}/relay/");
+    let carry: Vec<_> = trust.relays_for(&plan.recipe).collect();
+    assert_eq!(carry, [url("relay.example")]);
+    // Who issues no tokens for it has no part in it.
+    let carry: Vec<_> = trust.relays_for(&without).collect();
+    assert_eq!(carry, [url(ISSUER), url(ATTESTER), url("relay.example")]);
+}
+
+#[test]
+fn a_recipe_without_tokens_is_refused_with_what_to_do() {
+    let mut plan = Plan::new();
+    plan.with_tokens();
+    let trust = Trust::try_from(plan.trust).unwrap();
+    let said = trust.check_token_keys(&recipe("any")).unwrap_err().reason;
+    assert!(said.contains("nobody checks") && said.contains("insecure_no_tokens"), "{said}");
+    assert!(said.contains("issuer"), "{said}");
+    assert!(trust.check_token_keys(&plan.recipe).is_ok());
+}
+
+#[test]
 fn a_file_without_these_settings_reads_as_before() {
     let mut value = serde_json::to_value(trust_file()).unwrap();
-    assert!(value.as_object_mut().unwrap().remove("log_gateway").is_some());
+    let fields = value.as_object_mut().unwrap();
+    for name in ["log_gateway", "insecure_no_tokens"] {
+        assert!(fields.remove(name).is_some());
+    }
+    assert!(!fields.contains_key("tokens"));
     let file: TrustFile = serde_json::from_value(value).unwrap();
-    assert!(file.log_gateway.is_none());
+    assert!(file.log_gateway.is_none() && file.tokens.is_none() && !file.insecure_no_tokens);
     Trust::try_from(file).unwrap();
 }

@@ -19,12 +19,14 @@ use sotto_protocol::log::sequence::{LogState, checkpoint};
 use sotto_protocol::log::{Reader, Watch, WatchError, first};
 use sotto_protocol::recipe::{judgement, recipe_vdaf};
 use sotto_protocol::trust::{
-    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, Trust, TrustFile,
+    BudgetFile, Floors, LogGatewayFile, PinnedAttester, PinnedOperator, PinnedRelay, TokensFile,
+    Trust, TrustFile,
 };
+use sotto_wire::recipe::testing::TOKEN_KEYS;
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, KeySet, Parties,
     PopulationResult, Privacy, Probability, PublicKey, Query, Randomizer, Recipe, Sampling, Signer,
-    Targeting, When, Who,
+    Targeting, Tokens, When, Who,
 };
 use sotto_wire::{BatchMode, Entry, EntryId, EntryKind, HpkeConfigId, Note};
 
@@ -36,6 +38,10 @@ pub(crate) const NOW: u64 = 745 * PERIOD + 10 * DAY;
 pub(crate) const ORIGIN: &str = "log.example";
 /// Who runs the log's gateway.
 pub(crate) const LOG_OPERATOR: &str = "gateway.example";
+
+/// Who issues tokens, and who attests devices.
+pub(crate) const ISSUER: &str = "issuer.example";
+pub(crate) const ATTESTER: &str = "attester.example";
 
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 /// When each of the three witnesses cosigned; two are a quorum.
@@ -100,6 +106,7 @@ pub(crate) fn key_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
         not_after: not_before + 365 * DAY,
         hpke_configs: vec![hpke(seq)],
         gateway_configs: None,
+        encapsulation_configs: None,
     }
 }
 
@@ -107,6 +114,18 @@ pub(crate) fn key_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
 pub(crate) fn leader_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
     let gateway_configs = Some(vec![KeySet::config_text(gateway_key(seq as u8).config())]);
     KeySet { gateway_configs, ..key_set(operator, seq, not_before) }
+}
+
+/// A key set of an issuer, who has no aggregator.
+pub(crate) fn issuer_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
+    let encapsulation_configs = Some(vec![KeySet::config_text(encapsulation_key().config())]);
+    let hpke_configs = Vec::new();
+    KeySet { hpke_configs, encapsulation_configs, ..key_set(operator, seq, not_before) }
+}
+
+/// The issuer's key for token requests.
+pub(crate) fn encapsulation_key() -> HpkeKeypair {
+    keypair(3, 2_000)
 }
 
 /// A key set of the operator of the log's gateway, who has no aggregator.
@@ -131,6 +150,7 @@ pub(crate) struct Places {
     pub(crate) recipe: u64,
     pub(crate) leader: u64,
     pub(crate) helper: u64,
+    pub(crate) issuer: Option<u64>,
     pub(crate) result: Option<u64>,
 }
 
@@ -148,6 +168,9 @@ pub(crate) struct Plan {
     pub(crate) helper_set: KeySet,
     pub(crate) helper_signer: NoteKey,
     pub(crate) keys_times: Times,
+    /// The issuer's, at the beginning of the log.
+    pub(crate) issuer_set: Option<KeySet>,
+    pub(crate) issuer_signer: NoteKey,
     pub(crate) result: PopulationResult,
     pub(crate) result_signers: Vec<NoteKey>,
     pub(crate) result_times: Times,
@@ -174,13 +197,15 @@ impl Plan {
             helper_set: key_set(&key("helper.example"), 7, NOW - 39 * DAY),
             helper_signer: key("helper.example"),
             keys_times: at(NOW - 40 * DAY),
+            issuer_set: None,
+            issuer_signer: key(ISSUER),
             result: result("tier == 'gold'", 50_000),
             result_signers: vec![key("leader.example"), key("helper.example")],
             result_times: at(NOW - 35 * DAY),
             later: Vec::new(),
             view: at(NOW - HOUR),
             log_key: key(ORIGIN),
-            places: Places { recipe: 4, leader: 1, helper: 2, result: None },
+            places: Places { recipe: 4, leader: 1, helper: 2, issuer: None, result: None },
             conditions_met: true,
             attributes: BTreeMap::from([
                 ("region".to_owned(), Value::Int(2)),
@@ -213,6 +238,35 @@ impl Plan {
         self.places.result = Some(3);
     }
 
+    /// Makes both aggregators check tokens, with real keys that the issuer endorsed.
+    pub(crate) fn with_tokens(&mut self) {
+        let [leader, helper] = TOKEN_KEYS;
+        self.with_token_keys(leader, helper);
+    }
+
+    /// The same with these public keys, in the text form of recipes.
+    pub(crate) fn with_token_keys(&mut self, leader: &str, helper: &str) {
+        let pinned = PinnedOperator { key: self.issuer_signer.verifier().to_string() };
+        self.trust.operators.push(pinned);
+        self.trust.insecure_no_tokens = false;
+        let mut tokens = TokensFile::new(ISSUER);
+        tokens.attester = Some(PinnedAttester {
+            operator: ATTESTER.to_owned(),
+            url: format!("https://{ATTESTER}/"),
+        });
+        self.trust.tokens = Some(tokens);
+        self.issuer_set = Some(issuer_set(&self.issuer_signer, 3, NOW - 39 * DAY));
+        self.places.issuer = Some(0);
+        self.endorse(leader, Some(helper));
+    }
+
+    /// Endorses the recipe's token keys once more, for what the recipe says now.
+    pub(crate) fn endorse(&mut self, leader: &str, helper: Option<&str>) {
+        let expires = self.recipe.when.closes;
+        self.recipe.parties.tokens =
+            self.issuer_signer.endorse_recipe(&self.recipe, leader, helper, expires);
+    }
+
     /// The id of the recipe in question.
     pub(crate) fn focus(&self) -> EntryId {
         let mut later = self.later.iter().flat_map(|batch| &batch.entries);
@@ -229,10 +283,13 @@ impl Plan {
         let set = |set: &KeySet, signer| entry(EntryKind::KeySet, &set.to_json(), &[signer]);
         let signers: Vec<&NoteKey> = self.result_signers.iter().collect();
         let recipe = || entry(EntryKind::Recipe, &self.recipe.to_json(), &[&self.recipe_signer]);
-        let filler = recipe_entry(&closed(self.now));
+        let beginning = match &self.issuer_set {
+            Some(issuer) => set(issuer, &self.issuer_signer),
+            None => recipe_entry(&closed(self.now)),
+        };
         let batch = |entries: Vec<Vec<u8>>, times| Batch { entries, times };
         let mut batches = vec![
-            batch(vec![filler], at(NOW - 41 * DAY)),
+            batch(vec![beginning], at(NOW - 41 * DAY)),
             batch(
                 vec![
                     set(&self.leader_set, &self.leader_signer),
@@ -340,6 +397,7 @@ impl World {
             recipe: self.evidence(self.places.recipe),
             leader_keys: self.evidence(self.places.leader),
             helper_keys: self.evidence(self.places.helper),
+            issuer_keys: self.places.issuer.map(|index| self.evidence(index)),
             certified: self.places.result.map(|index| self.evidence(index)),
         }
     }
@@ -416,11 +474,13 @@ pub(crate) fn trust_file() -> TrustFile {
             operator: LOG_OPERATOR.to_owned(),
             hpke_configs: vec![KeySet::config_text(gateway_key(0).config())],
         }),
+        tokens: None,
         floors: Floors { max_rate: Probability::new(1, 2).unwrap(), ..Floors::default() },
         targeting_attributes: ["tier".to_owned()].into(),
         budget: BudgetFile { epsilon: 2.0, delta: 1e-6, period_s: PERIOD },
         insecure_no_min_age: false,
         insecure_exact: false,
+        insecure_no_tokens: true,
         insecure_direct: false,
         insecure_fresh_start: false,
     }
@@ -470,6 +530,7 @@ pub(crate) fn recipe(name: &str) -> Recipe {
             helper: aggregator("helper.example"),
             collector_hpke_config: hpke(99),
             log: ORIGIN.to_owned(),
+            tokens: Tokens::InsecureNone,
         },
     }
 }

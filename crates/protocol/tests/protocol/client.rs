@@ -56,6 +56,7 @@ fn what_the_task_does_not_allow_is_not_made() {
             helper.config(),
             measurement,
             unit(offset),
+            None,
             &mut rng(0),
         )
     };
@@ -77,6 +78,7 @@ fn an_unsupported_key_is_not_sealed_to() {
         &unsupported(1),
         &Measurement::Count(true),
         unit(0),
+        None,
         &mut rng(0),
     );
     assert!(matches!(made, Err(ClientError::Hpke(_))));

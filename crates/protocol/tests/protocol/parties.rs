@@ -101,6 +101,7 @@ impl Parties {
             verify_key: Secret::new([9; 32]),
             collector_hpke_config: keypair(COLLECTOR_KEY).config().clone(),
             taskprov: false,
+            tokens: None,
         };
         Self {
             leader: aggregator(Role::Leader),
@@ -127,6 +128,7 @@ impl Parties {
             keypair(HELPER_KEY).config(),
             measurement,
             time,
+            None,
             &mut self.rng,
         )
         .unwrap()

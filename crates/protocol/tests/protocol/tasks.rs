@@ -68,19 +68,44 @@ fn a_keyring_has_a_key_and_no_id_twice() {
     assert!(ring.opener(HpkeConfigId::new(4)).is_none());
 }
 
+/// Reasons from this number on are not in DAP.
+const OUR_OWN: u8 = 128;
+
 #[test]
 fn reasons_keep_their_numbers_and_names() {
     for reason in Rejection::ALL {
         assert_eq!(Rejection::from_code(reason.code()), Some(reason));
         assert_eq!(reason.to_string(), reason.name());
         let error = ReportError::from(reason);
-        if reason != Rejection::JobAbandoned {
+        if reason.code() < OUR_OWN {
             assert_eq!(error.value(), reason.code(), "{reason}");
             assert_eq!(Rejection::from(error), reason);
             assert_eq!(error.name(), reason.name());
         }
     }
     assert_eq!(Rejection::from_code(4), None);
+    // Stores hold these numbers.
+    let ours = Rejection::ALL.into_iter().filter(|reason| reason.code() >= OUR_OWN);
+    let ours: Vec<_> = ours.map(|reason| (reason.code(), reason.name())).collect();
+    let expected = [
+        (128, "job_abandoned"),
+        (129, "token_missing"),
+        (130, "token_malformed"),
+        (131, "token_wrong_key"),
+        (132, "token_wrong_recipe"),
+        (133, "token_expired"),
+        (134, "token_forged"),
+        (135, "token_other_report"),
+    ];
+    assert_eq!(ours, expected);
+}
+
+/// Whoever sent the report, and the other aggregator, learn that a token was bad, not how.
+#[test]
+fn every_bad_token_is_the_same_to_others() {
+    for reason in Rejection::ALL.into_iter().filter(|reason| reason.name().starts_with("token_")) {
+        assert_eq!(ReportError::from(reason), ReportError::InvalidMessage, "{reason}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use sotto_protocol::leader::upload::{consume_upload_req, produce_upload_errors};
 use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment, Rejection, client};
 use sotto_vdaf::{Measurement, VdafConfig};
+use sotto_wire::token::TOKEN_LEN;
 use sotto_wire::{
     BatchMode, Encode, HpkeCiphertext, ProblemType, PublicShare, Report, ReportError, ReportId,
     Time,
@@ -139,10 +140,18 @@ fn resize_helper(report: &mut Report<'static>, enc: usize, by: isize) {
 fn private_extensions_leave_room_in_the_sealed_shares() {
     let mut parties = Parties::count();
     let mut craft = honest(&mut parties);
-    craft.leader_extensions = vec![0; 2048];
-    craft.helper_extensions = vec![0; 2048];
+    // A token with its type and length.
+    let room = 4 + TOKEN_LEN;
+    craft.leader_extensions = vec![0; room];
+    craft.helper_extensions = vec![0; room];
     let report = craft.seal(&mut parties);
     assert_eq!(verdict(&parties, &report), Ok(Some(unit(0))));
+    for (leader, helper) in [(room + 1, room), (room, room + 1)] {
+        craft.leader_extensions = vec![0; leader];
+        craft.helper_extensions = vec![0; helper];
+        let report = craft.seal(&mut parties);
+        assert_eq!(verdict(&parties, &report), Err(Rejection::InvalidMessage));
+    }
 }
 
 #[test]

@@ -45,6 +45,7 @@ impl Aggregators {
             verify_key: Secret::new([9; 32]),
             collector_hpke_config: collector.config().clone(),
             taskprov: true,
+            tokens: None,
         };
         Self {
             leader: aggregator(Role::Leader),

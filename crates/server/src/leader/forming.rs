@@ -257,6 +257,7 @@ fn new_job(job: &FormedJob, records: &[Record]) -> NewJob {
     NewJob {
         task_id: job.task_id,
         now: job.now,
+        scope: job.scope,
         batch: match job.batch {
             FormedBatch::TimeInterval => NewJobBatch::TimeInterval,
             FormedBatch::LeaderSelected { if_none_open } => {

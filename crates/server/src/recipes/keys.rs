@@ -130,6 +130,7 @@ mod tests {
             not_after: 1,
             hpke_configs: vec![KeySet::config_text(&config(1))],
             gateway_configs: (!gateway.is_empty()).then_some(texts),
+            encapsulation_configs: None,
         })
     }
 

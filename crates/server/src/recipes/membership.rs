@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use sotto_crypto::{Secret, hpke};
 use sotto_protocol::recipe::{Assessment, derive_task};
+use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
 use sotto_protocol::{AggregatorTask, Moment, Task};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{EntryId, KeyName, Role, TaskId, VerifierKey, taskprov};
@@ -41,6 +42,8 @@ pub(super) enum NotJoined {
     NameReuse(String, EntryId),
     #[error("its collector's key cannot be used")]
     Collector,
+    #[error("its tokens cannot be verified: {0}")]
+    Tokens(String),
     #[error("it is over")]
     Over,
     #[error("its task was forgotten: reports could count twice")]
@@ -137,6 +140,13 @@ impl Membership {
         let collector_hpke_config = recipe.parties.collector_config().ok();
         let collector_hpke_config =
             collector_hpke_config.filter(hpke::is_supported).ok_or(NotJoined::Collector)?;
+        let tokens = match TokenTerms::of(recipe, self.role) {
+            Some(terms) => {
+                let verifier = terms.and_then(|terms| RateLimited.verifier(&terms));
+                Some(verifier.map_err(|error| NotJoined::Tokens(error.to_string()))?)
+            }
+            None => None,
+        };
         let verify_key = taskprov::verify_key(self.verify_key_init.expose(), task.id());
         let aggregator = AggregatorTask {
             task,
@@ -144,6 +154,7 @@ impl Membership {
             verify_key: Secret::new(verify_key),
             collector_hpke_config,
             taskprov: true,
+            tokens,
         };
         let leader_token = Arc::clone(&self.leader_token);
         let served = match collector_token {

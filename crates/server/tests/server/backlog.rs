@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::StatusCode;
+use sotto_protocol::ReplayScope;
 use sotto_server::{BindError, Leader, LeaderConfig};
 use sotto_store::{Counters, JobCommit, LeaderStore, NewJob, NewJobBatch, NewJobReport, NewReport};
 use sotto_wire::{BatchMode, HpkeConfigId, ReportId, Role};
@@ -87,6 +88,7 @@ async fn a_requeued_report_does_not_hide_the_backlog() {
         task_id: *pair.task.id(),
         now: moment(),
         batch: NewJobBatch::TimeInterval,
+        scope: ReplayScope::Bucket,
         reports: vec![NewJobReport { place, report_id, time }],
     };
     store.fix_jobs(backlog.from, backlog.to, vec![job], vec![]).await.unwrap();

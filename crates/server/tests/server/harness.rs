@@ -219,7 +219,7 @@ impl Pair {
     pub(crate) fn report_at(&mut self, index: u32, time: Time) -> Vec<u8> {
         let (leader, helper) = (&self.leader_keys.configs()[0], &self.helper_keys.configs()[0]);
         let measurement = Measurement::Histogram(index);
-        produce_report(&self.task, leader, helper, &measurement, time, &mut self.rng).unwrap()
+        produce_report(&self.task, leader, helper, &measurement, time, None, &mut self.rng).unwrap()
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -343,6 +343,7 @@ pub(crate) fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) 
         verify_key: Secret::new([5; 32]),
         collector_hpke_config: collector.config().clone(),
         taskprov: false,
+        tokens: None,
     }
 }
 

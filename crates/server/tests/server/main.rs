@@ -14,6 +14,7 @@ mod requests;
 mod retention;
 mod secrecy;
 mod taskprov;
+mod tokens;
 mod transport;
 mod trouble;
 mod walk;

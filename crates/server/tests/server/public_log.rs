@@ -15,10 +15,10 @@ use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::first;
 use sotto_protocol::log::sequence::{LogState, NewEntry, sequence};
 use sotto_protocol::recipe::recipe_vdaf;
-use sotto_protocol::trust::{BudgetFile, Floors, PinnedOperator, Trust, TrustFile};
+use sotto_protocol::trust::{BudgetFile, Floors, PinnedOperator, TokensFile, Trust, TrustFile};
 use sotto_wire::recipe::{
     Aggregation, Aggregator, AttributeType, KeySet, Parties, Privacy, Probability, PublicKey,
-    Query, Randomizer, Recipe, Sampling, Signer, When, Who,
+    Query, Randomizer, Recipe, Sampling, Signer, Tokens, When, Who,
 };
 use sotto_wire::{BatchMode, Entry, EntryKind, Note};
 
@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) stranger: NoteKey,
     pub(crate) leader: NoteKey,
     pub(crate) helper: NoteKey,
+    /// Of the issuer of tokens.
+    pub(crate) issuer: NoteKey,
     pub(crate) files: Files,
     /// How often the checkpoint was fetched.
     pub(crate) fetched: Arc<AtomicU64>,
@@ -67,6 +69,7 @@ impl World {
             stranger: key(4, "stranger.example"),
             leader: key(5, "leader.example"),
             helper: key(6, "helper.example"),
+            issuer: key(7, "issuer.example"),
             files,
             fetched,
             url: format!("http://{url}/log"),
@@ -83,10 +86,11 @@ impl World {
             min_log_age_s: 86_400,
             min_key_set_spacing_s: 86_400,
             max_result_age_s: 86_400,
-            operators: vec![operator(&self.leader), operator(&self.helper)],
+            operators: vec![operator(&self.leader), operator(&self.helper), operator(&self.issuer)],
             authors: None,
             relays: Vec::new(),
             log_gateway: None,
+            tokens: Some(TokensFile::new(self.issuer.name().as_str())),
             floors: Floors {
                 min_batch: 5,
                 min_population: 10,
@@ -97,6 +101,7 @@ impl World {
             budget: BudgetFile::default(),
             insecure_no_min_age: true,
             insecure_exact: true,
+            insecure_no_tokens: true,
             insecure_direct: true,
             insecure_fresh_start: true,
         };
@@ -138,6 +143,15 @@ impl World {
     /// Key sets of both operators: the keys that the harness gives to leader and helper.
     pub(crate) fn key_sets(&self) -> Vec<Entry> {
         vec![key_set(&self.leader, 1, &[keypair(1)]), key_set(&self.helper, 1, &[keypair(2)])]
+    }
+
+    /// The key set of the issuer: a key to which requests for tokens are sealed.
+    pub(crate) fn issuer_key_set(&self) -> Entry {
+        let set = KeySet {
+            encapsulation_configs: Some(vec![KeySet::config_text(keypair(4).config())]),
+            ..keys_of(&self.issuer, 1, &[])
+        };
+        entry(EntryKind::KeySet, set.to_json(), &self.issuer)
     }
 
     /// A recipe for these aggregators, to be changed and signed.
@@ -182,6 +196,7 @@ impl World {
                 },
                 collector_hpke_config: KeySet::config_text(keypair(3).config()),
                 log: self.log.name().to_string(),
+                tokens: Tokens::InsecureNone,
             },
         }
     }
@@ -197,7 +212,11 @@ impl World {
 }
 
 pub(crate) fn key_set(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> Entry {
-    let set = KeySet {
+    entry(EntryKind::KeySet, keys_of(operator, seq, keys).to_json(), operator)
+}
+
+fn keys_of(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> KeySet {
+    KeySet {
         version: 1,
         operator: signer(operator),
         seq,
@@ -205,8 +224,8 @@ pub(crate) fn key_set(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> Ent
         not_after: moment().0 + 86_400,
         hpke_configs: keys.iter().map(|key| KeySet::config_text(key.config())).collect(),
         gateway_configs: None,
-    };
-    entry(EntryKind::KeySet, set.to_json(), operator)
+        encapsulation_configs: None,
+    }
 }
 
 pub(crate) fn signer(key: &NoteKey) -> Signer {

@@ -35,7 +35,7 @@ use crate::requests::problem;
 use crate::taskprov::free_address;
 
 /// Long enough that a test never sees the loop's own second reading.
-const NEVER: Duration = Duration::from_secs(3600);
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_millis(50);
 const UNRECOGNIZED: &str = "urn:ietf:params:ppm:dap:error:unrecognizedTask";
 const BATCH_INVALID: &str = "urn:ietf:params:ppm:dap:error:batchInvalid";
@@ -44,13 +44,13 @@ const BATCH_INVALID: &str = "urn:ietf:params:ppm:dap:error:batchInvalid";
 static DEVICES: AtomicU64 = AtomicU64::new(1000);
 
 /// Where leader and helper will be.
-struct Places {
-    leader: SocketAddr,
-    helper: SocketAddr,
+pub(crate) struct Places {
+    pub(crate) leader: SocketAddr,
+    pub(crate) helper: SocketAddr,
 }
 
 impl Places {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { leader: free_address(), helper: free_address() }
     }
 
@@ -62,11 +62,11 @@ impl Places {
         format!("http://{}/", self.helper)
     }
 
-    fn recipe(&self, world: &World, name: &str) -> Recipe {
+    pub(crate) fn recipe(&self, world: &World, name: &str) -> Recipe {
         world.recipe(name, &self.leader_url(), &self.helper_url())
     }
 
-    fn leader_config(&self, world: &World, poll: Duration) -> LeaderConfig {
+    pub(crate) fn leader_config(&self, world: &World, poll: Duration) -> LeaderConfig {
         let mut config = LeaderConfig::new(self.leader, vec![keypair(1)]);
         config.aggregation.job_delay = Duration::from_millis(20);
         config.server.admin_listen = Some(LOOPBACK);
@@ -78,7 +78,7 @@ impl Places {
         config
     }
 
-    fn helper_config(&self, world: &World, poll: Duration) -> HelperConfig {
+    pub(crate) fn helper_config(&self, world: &World, poll: Duration) -> HelperConfig {
         let mut config = HelperConfig::new(self.helper, vec![keypair(2)]);
         config.server.admin_listen = Some(LOOPBACK);
         let mut recipes = recipes(world, poll);
@@ -108,7 +108,7 @@ fn recipes(world: &World, poll: Duration) -> RecipesConfig {
     }
 }
 
-async fn start(
+pub(crate) async fn start(
     task: Task,
     leader: LeaderConfig,
     helper: HelperConfig,
@@ -179,7 +179,7 @@ async fn until_reasons(server: &Server, expected: &[&str]) {
     .await;
 }
 
-async fn until_served(pair: &Pair, recipe: &Recipe) {
+pub(crate) async fn until_served(pair: &Pair, recipe: &Recipe) {
     let id = *derive_task(recipe).unwrap().id();
     eventually("both aggregators have learned the recipe", || async {
         pair.leader_tasks.task(&id).is_some() && pair.helper_tasks.task(&id).is_some()

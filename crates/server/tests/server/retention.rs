@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use sotto_protocol::{Bucket, Rejection};
+use sotto_protocol::{Bucket, Rejection, ReplayScope};
 use sotto_store::Counters;
 use sotto_wire::{BatchMode, Duration as Units, Interval, ReportId, Time};
 
@@ -26,7 +26,7 @@ async fn the_data_of_a_task_that_is_over_is_deleted() {
     })
     .await;
     assert_eq!(helper_store.counters(task_id).await.unwrap().aggregated, 1);
-    let is_spent = || helper_store.spent_reports(task_id, vec![spent]);
+    let is_spent = || helper_store.spent_reports(task_id, ReplayScope::Bucket, vec![spent]);
     assert_eq!(is_spent().await.unwrap(), [Some(Rejection::ReportReplayed)]);
     pair.stop().await;
 

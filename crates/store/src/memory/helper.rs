@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
-use sotto_protocol::{Bucket, Digest, Rejection};
+use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, ReportId, ReportIdChecksum, TaskId};
 
-use super::{MemoryStore, Response, is_in, scope};
+use super::{MemoryStore, Response, id_key, is_in};
 use crate::{Batch, Committed, HelperCommit, HelperStore, Result, StoreError};
 
 #[async_trait]
@@ -20,6 +20,7 @@ impl HelperStore for MemoryStore {
     async fn spent_reports(
         &self,
         task_id: TaskId,
+        scope: ReplayScope,
         reports: Vec<(Bucket, ReportId)>,
     ) -> Result<Vec<Option<Rejection>>> {
         let mut state = self.lock();
@@ -27,7 +28,7 @@ impl HelperStore for MemoryStore {
         let verdict = |(bucket, report_id): &(Bucket, ReportId)| {
             if task.is_collected(bucket) {
                 Some(Rejection::BatchCollected)
-            } else if task.report_ids.contains(&(scope(bucket), *report_id)) {
+            } else if task.report_ids.contains(&id_key(scope, bucket, *report_id)) {
                 Some(Rejection::ReportReplayed)
             } else {
                 None
@@ -53,7 +54,7 @@ impl HelperStore for MemoryStore {
         }
         let mut new_ids = HashSet::new();
         let all_new = commit.reports.iter().all(|(bucket, report_id)| {
-            let id = (scope(bucket), *report_id);
+            let id = id_key(commit.scope, bucket, *report_id);
             !task.report_ids.contains(&id) && new_ids.insert(id)
         });
         if !all_new || commit.buckets.keys().any(|bucket| task.is_collected(bucket)) {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sotto_protocol::{Bucket, Digest, Rejection, Rejections};
 use sotto_wire::{BatchId, CollectionJobId, HpkeConfigId, Query, TaskId};
 
-use super::{BatchState, Hold, Job, MemoryStore, Requeued, State, StoredReport, Verdicts, scope};
+use super::{BatchState, Hold, Job, MemoryStore, Requeued, State, StoredReport, Verdicts, id_key};
 use crate::clock::milliseconds;
 use crate::{
     Backlog, Closing, CollectionCreated, CollectionDeleted, CollectionState, Fixed, JobCommit,
@@ -174,14 +174,14 @@ impl LeaderStore for MemoryStore {
             }
             let bucket = job.bucket_of(report);
             let task = state.tasks.entry(job.task_id).or_default();
-            task.report_ids.remove(&(scope(&bucket), report.report_id));
+            task.report_ids.remove(&id_key(job.scope, &bucket, report.report_id));
             let number = state.next_requeued;
             state.next_requeued += 1;
             state.requeued.push_back(Requeued {
                 number,
                 position: report.place.offset,
                 task_id: job.task_id,
-                time: scope(&bucket),
+                time: if let Bucket::Time(time) = bucket { Some(time) } else { None },
                 due_ms,
             });
         }
@@ -295,7 +295,7 @@ impl State {
             };
             let reason = if !admitted {
                 Rejection::BatchCollected
-            } else if !task.take_id(&bucket, report.report_id) {
+            } else if !task.report_ids.insert(id_key(job.scope, &bucket, report.report_id)) {
                 Rejection::ReportReplayed
             } else {
                 kept.push(report);
@@ -313,8 +313,8 @@ impl State {
             }
             _ => None,
         };
-        let (task_id, now) = (job.task_id, job.now);
-        Job { hold: Hold::default(), task_id, now, batch_id, reports: kept, digest: None }
+        let NewJob { task_id, now, scope, .. } = job;
+        Job { hold: Hold::default(), task_id, now, batch_id, scope, reports: kept, digest: None }
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use sotto_protocol::ReplayScope;
 use sotto_wire::{BatchId, TaskId};
 
 use super::frame::StoreId;
@@ -61,6 +62,7 @@ const NO_TASK: i64 = 0;
 pub(super) struct LiveJob {
     pub(super) hold: Hold,
     pub(super) task: i64,
+    pub(super) scope: ReplayScope,
     pub(super) report_count: u64,
     pub(super) touches: Touches,
     pub(super) segments: BTreeSet<u32>,

@@ -3,17 +3,18 @@
 //! One transaction takes a stretch out of the backlog and decides everything that could make the
 //! leader refuse a report later: whatever is in a job afterwards, the leader stands by.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map};
 
 use rusqlite::{Connection, params};
-use sotto_protocol::{Bucket, Rejection, Rejections};
-use sotto_wire::{BatchId, TaskId};
+use sotto_protocol::{Bucket, Rejection, Rejections, ReplayScope};
+use sotto_wire::{BatchId, TaskId, Time};
 
 use super::buckets::{self, BatchState};
 use super::db::{Db, Hold, LiveJob, Touches};
 use super::entries::Entry;
 use super::log::{Position, Stretch};
-use super::{ranges, tasks};
+use super::ranges::{self, Standing};
+use super::tasks::{self, Scope};
 use crate::{Fixed, NewJob, NewJobBatch, NewJobReport, Result, StoreError};
 
 impl Db {
@@ -174,18 +175,20 @@ fn fix_job(
     };
     let segment_bytes: Vec<u8> = segments.iter().flat_map(|n| n.to_le_bytes()).collect();
     let report_count = kept.len() as u64;
-    conn.prepare_cached("INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, NULL, ?5, ?6, ?7, ?8)")?
+    conn.prepare_cached("INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?6, ?7, ?8, ?9)")?
         .execute(params![
             number,
             task,
             job.now.0 as i64,
             batch_id,
+            job.scope == ReplayScope::Task,
             report_count as i64,
             segment_bytes,
             times,
             reports
         ])?;
-    Ok(Some(LiveJob { hold: Hold::default(), task, report_count, touches, segments }))
+    let (hold, scope) = (Hold::default(), job.scope);
+    Ok(Some(LiveJob { hold, task, scope, report_count, touches, segments }))
 }
 
 /// Takes the ids of a job's reports and returns those that stay, in their order.
@@ -195,29 +198,29 @@ fn reserve(
     job: &NewJob,
     struck: &mut Rejections,
 ) -> Result<Vec<NewJobReport>> {
-    // Neighbouring ids share pages. The sort is stable: of two copies the one that came first stays.
+    // Neighbouring ids share pages. The sort is stable: of two copies the one that came first stays. Its
+    // timestamp is no part of the order where the scope is the task, or it would choose between them.
     let bucket_of = |report: &NewJobReport| match job.batch {
         NewJobBatch::TimeInterval => Bucket::Time(report.time),
         NewJobBatch::LeaderSelected { if_none_open } => Bucket::Batch(if_none_open),
     };
     let mut order: Vec<(usize, &NewJobReport)> = job.reports.iter().enumerate().collect();
-    order.sort_by_key(|(_, report)| (bucket_of(report), report.report_id));
+    let scope_of = |report: &NewJobReport| Scope::of(job.scope, &bucket_of(report));
+    order.sort_by_key(|(_, report)| (scope_of(report), report.report_id));
     let mut keep = vec![false; job.reports.len()];
-    let mut standing = None;
+    let mut standings: HashMap<Time, Standing> = HashMap::new();
     for (index, report) in order {
-        let bucket = bucket_of(report);
-        if let Bucket::Time(time) = bucket {
-            let now = match standing {
-                Some((of, now)) if of == time => now,
-                _ => ranges::standing(conn, task, time)?,
+        if let Bucket::Time(time) = bucket_of(report) {
+            let standing = match standings.entry(time) {
+                hash_map::Entry::Occupied(known) => *known.get(),
+                hash_map::Entry::Vacant(new) => *new.insert(ranges::standing(conn, task, time)?),
             };
-            standing = Some((time, now));
-            if !now.admits(Position::from_place(report.place)?) {
+            if !standing.admits(Position::from_place(report.place)?) {
                 struck.add(Rejection::BatchCollected);
                 continue;
             }
         }
-        if tasks::take_id(conn, task, tasks::scope(&bucket), &report.report_id)? {
+        if tasks::take_id(conn, task, scope_of(report), &report.report_id)? {
             keep[index] = true;
         } else {
             struck.add(Rejection::ReportReplayed);

@@ -1,10 +1,14 @@
 //! The helper's commits and what it asks before them.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use rusqlite::{Connection, OptionalExtension, params};
-use sotto_protocol::{Bucket, Digest, Rejection};
+use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, ReportId, ReportIdChecksum, TaskId};
 
 use super::db::Db;
+use super::tasks::Scope;
 use super::{buckets, ranges, tasks};
 use crate::{Batch, Committed, HelperCommit, Result, StoreError};
 
@@ -24,6 +28,7 @@ pub(super) fn response(
 pub(super) fn spent_reports(
     conn: &Connection,
     task_id: &TaskId,
+    scope: ReplayScope,
     reports: &[(Bucket, ReportId)],
 ) -> Result<Vec<Option<Rejection>>> {
     let mut verdicts = vec![None; reports.len()];
@@ -31,18 +36,17 @@ pub(super) fn spent_reports(
     // One view of the database for all, and in the order of the keys.
     let tx = conn.unchecked_transaction()?;
     let mut order: Vec<usize> = (0..reports.len()).collect();
-    order.sort_unstable_by_key(|index| reports[*index]);
-    let mut collected = None;
+    order.sort_unstable_by_key(|index| key(scope, &reports[*index]));
+    let mut collected: HashMap<Bucket, bool> = HashMap::new();
     for index in order {
         let (bucket, report_id) = &reports[index];
-        let is_collected = match collected {
-            Some((of, is_collected)) if of == *bucket => is_collected,
-            _ => buckets::is_collected(&tx, task, bucket)?,
+        let is_collected = match collected.entry(*bucket) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(buckets::is_collected(&tx, task, bucket)?),
         };
-        collected = Some((*bucket, is_collected));
         verdicts[index] = if is_collected {
             Some(Rejection::BatchCollected)
-        } else if tasks::is_taken(&tx, task, tasks::scope(bucket), report_id)? {
+        } else if tasks::is_taken(&tx, task, Scope::of(scope, bucket), report_id)? {
             Some(Rejection::ReportReplayed)
         } else {
             None
@@ -86,10 +90,11 @@ impl Db {
                 return Ok(Committed::Conflict);
             }
         }
-        let mut reports: Vec<&(Bucket, ReportId)> = commit.reports.iter().collect();
-        reports.sort_unstable();
-        for (bucket, report_id) in reports {
-            if !tasks::take_id(&tx, task, tasks::scope(bucket), report_id)? {
+        let mut ids: Vec<(Scope, ReportId)> =
+            commit.reports.iter().map(|report| key(commit.scope, report)).collect();
+        ids.sort_unstable();
+        for (scope, report_id) in ids {
+            if !tasks::take_id(&tx, task, scope, &report_id)? {
                 return Ok(Committed::Conflict);
             }
         }
@@ -151,6 +156,11 @@ impl Db {
         self.purge();
         Ok(Committed::Done)
     }
+}
+
+/// The key of a report's id. Neighbouring keys share pages.
+fn key(scope: ReplayScope, (bucket, report_id): &(Bucket, ReportId)) -> (Scope, ReportId) {
+    (Scope::of(scope, bucket), *report_id)
 }
 
 /// Deletes the responses of all jobs that touched a batch. The leader asks for a batch only when it

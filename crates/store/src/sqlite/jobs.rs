@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
-use sotto_protocol::{Bucket, Digest, Moment, Rejection, Rejections};
+use sotto_protocol::{Bucket, Digest, Moment, Rejection, Rejections, ReplayScope};
 use sotto_wire::BatchId;
 
 use super::db::{Db, Hold, LiveJob, Touches};
 use super::entries::Entry;
 use super::log::Position;
+use super::tasks::Scope;
 use super::{buckets, reader, tasks};
 use crate::clock::milliseconds;
 use crate::{JobCommit, Lease, LeasedJob, REQUEUE_PAUSE, Result, StoreError};
@@ -19,8 +20,9 @@ pub(super) type PickedJob = (LeasedJob, Vec<Position>);
 
 /// All jobs, as they are kept in memory.
 pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, LiveJob>> {
-    let mut statement =
-        conn.prepare("SELECT job, task, batch_id, report_count, segments, times FROM jobs")?;
+    let mut statement = conn.prepare(
+        "SELECT job, task, batch_id, report_count, segments, times, is_task_scope FROM jobs",
+    )?;
     let mut rows = statement.query([])?;
     let mut jobs = BTreeMap::new();
     while let Some(row) = rows.next()? {
@@ -35,6 +37,7 @@ pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, LiveJob>> {
         let job = LiveJob {
             hold: Hold::default(),
             task: row.get(1)?,
+            scope: if row.get(6)? { ReplayScope::Task } else { ReplayScope::Bucket },
             report_count: row.get::<_, i64>(3)? as u64,
             touches,
             segments: segments.as_chunks().0.iter().map(|n| u32::from_le_bytes(*n)).collect(),
@@ -183,7 +186,7 @@ fn requeue(conn: &Connection, job: &LiveJob, entry: &Entry, bytes: u64) -> Resul
         Touches::Times(_) => (Some(entry.time.as_units() as i64), Bucket::Time(entry.time)),
         Touches::Batch(batch_id) => (None, Bucket::Batch(*batch_id)),
     };
-    tasks::release_id(conn, job.task, tasks::scope(&bucket), &entry.report_id)?;
+    tasks::release_id(conn, job.task, Scope::of(job.scope, &bucket), &entry.report_id)?;
     conn.prepare_cached(
         "INSERT INTO requeued (task, time, position, bytes) VALUES (?1, ?2, ?3, ?4)",
     )?

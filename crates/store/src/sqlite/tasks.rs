@@ -1,14 +1,12 @@
 //! Tasks, their totals and their report ids.
 //!
-//! **The scope of a report id** is (task, timestamp) in time-interval tasks and the task in
-//! leader-selected ones. The timestamp narrows it soundly: it is bound by the AAD of both encrypted
-//! shares, so a replayed report carries it unchanged, and both aggregators use the same scope, so
-//! they agree on what is a replay. It is what lets the ids of a collected bucket go: from then on the
-//! bucket itself refuses every report. In a leader-selected task a replay would go to whatever batch
-//! is open, so ids stay until the task is forgotten.
+//! **The scope of a report id** is the timestamp or the whole task; [`ReplayScope`] says which and why. The
+//! ids of a timestamp go with its collected bucket. Those of a whole task lie beside all timestamps, so that
+//! no collection can touch them, and stay until the task is forgotten.
 
+use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
-use sotto_protocol::{Bucket, Rejection, Rejections};
+use sotto_protocol::{Bucket, Rejection, Rejections, ReplayScope};
 use sotto_wire::{Interval, ReportId, TaskId};
 
 use super::ranges::spans;
@@ -17,8 +15,31 @@ use crate::{Counters, Result, StoreError, StoredTask};
 /// The reason under which aggregated reports are counted; no rejection has this code.
 const AGGREGATED: i64 = 0;
 
-/// The scope of all ids of a leader-selected task.
-const WHOLE_TASK: i64 = 0;
+/// Where a report id must be new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Scope {
+    Time(i64),
+    WholeTask,
+}
+
+impl Scope {
+    pub(super) fn of(scope: ReplayScope, bucket: &Bucket) -> Self {
+        match (scope, bucket) {
+            (ReplayScope::Bucket, Bucket::Time(time)) => Self::Time(time.as_units() as i64),
+            _ => Self::WholeTask,
+        }
+    }
+}
+
+impl ToSql for Scope {
+    /// SQLite orders as we do: every integer comes before every blob.
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Time(time) => ValueRef::Integer(*time),
+            Self::WholeTask => ValueRef::Blob(&[]),
+        }))
+    }
+}
 
 /// How many ids one purging transaction deletes: a few milliseconds of work.
 const PURGE_STEP: i64 = 4096;
@@ -93,7 +114,7 @@ pub(super) fn forget(conn: &Connection, task: i64) -> Result<()> {
     ] {
         conn.execute(&format!("DELETE FROM {table} WHERE task = ?1"), params![task])?;
     }
-    schedule_purge(conn, task, i64::MIN, i64::MAX)
+    schedule_purge(conn, task, Scope::Time(i64::MIN), Scope::WholeTask)
 }
 
 pub(super) fn count_aggregated(conn: &Connection, task: i64, count: u64) -> Result<()> {
@@ -131,19 +152,11 @@ pub(super) fn counters(conn: &Connection, task_id: &TaskId) -> Result<Counters> 
     Ok(counters)
 }
 
-/// The scope in which a report's id must be new.
-pub(super) fn scope(bucket: &Bucket) -> i64 {
-    match bucket {
-        Bucket::Time(time) => time.as_units() as i64,
-        Bucket::Batch(_) => WHOLE_TASK,
-    }
-}
-
 /// Takes an id. Returns whether it was free.
 pub(super) fn take_id(
     conn: &Connection,
     task: i64,
-    scope: i64,
+    scope: Scope,
     report_id: &ReportId,
 ) -> Result<bool> {
     let mut statement =
@@ -154,7 +167,7 @@ pub(super) fn take_id(
 pub(super) fn is_taken(
     conn: &Connection,
     task: i64,
-    scope: i64,
+    scope: Scope,
     report_id: &ReportId,
 ) -> Result<bool> {
     let mut statement = conn.prepare_cached(
@@ -166,7 +179,7 @@ pub(super) fn is_taken(
 pub(super) fn release_id(
     conn: &Connection,
     task: i64,
-    scope: i64,
+    scope: Scope,
     report_id: &ReportId,
 ) -> Result<()> {
     conn.prepare_cached(
@@ -176,11 +189,11 @@ pub(super) fn release_id(
     Ok(())
 }
 
-/// Schedules the ids of a collected interval to go. They may be many, so they go bit by bit; until
+/// Schedules the ids in the timestamps of a collected interval to go. They may be many, so they go bit by bit; until
 /// then they do no harm, for the interval refuses reports before their ids are looked at.
 pub(super) fn schedule_purge_of(conn: &Connection, task: i64, interval: Interval) -> Result<()> {
     for (first, last) in spans(interval) {
-        schedule_purge(conn, task, first, last)?;
+        schedule_purge(conn, task, Scope::Time(first), Scope::Time(last))?;
     }
     Ok(())
 }
@@ -191,12 +204,12 @@ pub(super) fn purge(conn: &mut Connection) -> Result<bool> {
     let next = tx
         .prepare_cached("SELECT purge, task, first, last FROM purges ORDER BY purge LIMIT 1")?
         .query_row([], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get(3)?))
+            let (purge, task): (i64, i64) = (row.get(0)?, row.get(1)?);
+            Ok((purge, task, row.get::<_, Value>(2)?, row.get::<_, Value>(3)?))
         })
         .optional()?;
     let Some((purge, task, first, last)) = next else { return Ok(false) };
-    let (first, last): (i64, i64) = (first, last);
-    let step_end: Option<(i64, Vec<u8>)> = tx
+    let step_end: Option<(Value, Vec<u8>)> = tx
         .prepare_cached(
             "SELECT scope, report_id FROM report_ids
              WHERE task = ?1 AND scope BETWEEN ?2 AND ?3
@@ -227,7 +240,7 @@ pub(super) fn purge(conn: &mut Connection) -> Result<bool> {
     Ok(true)
 }
 
-fn schedule_purge(conn: &Connection, task: i64, first: i64, last: i64) -> Result<()> {
+fn schedule_purge(conn: &Connection, task: i64, first: Scope, last: Scope) -> Result<()> {
     conn.prepare_cached("INSERT INTO purges (task, first, last) VALUES (?1, ?2, ?3)")?
         .execute(params![task, first, last])?;
     Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::params;
-use sotto_protocol::{Bucket, Digest, Rejection};
+use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId};
 
 use super::log::{Position, Stretch};
@@ -172,9 +172,12 @@ impl HelperStore for SqliteStore {
     async fn spent_reports(
         &self,
         task_id: TaskId,
+        scope: ReplayScope,
         reports: Vec<(Bucket, ReportId)>,
     ) -> Result<Vec<Option<Rejection>>> {
-        self.reads.run(move |reads| helper::spent_reports(&reads.conn, &task_id, &reports)).await
+        let spent =
+            move |reads: &mut Reads| helper::spent_reports(&reads.conn, &task_id, scope, &reports);
+        self.reads.run(spent).await
     }
 
     async fn commit_helper_job(

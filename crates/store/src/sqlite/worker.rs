@@ -11,7 +11,7 @@ use crate::{Result, StoreError};
 type Work<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// What a worker owns.
-pub(super) trait State: Send + 'static {
+pub(crate) trait State: Send + 'static {
     /// Does a little of the work that nobody waits for. Returns whether there is more.
     fn tidy(&mut self) -> bool {
         false
@@ -22,13 +22,13 @@ pub(super) trait State: Send + 'static {
 const CALLS_PER_TIDYING: u32 = 4;
 
 /// The thread's other end.
-pub(super) struct Worker<S> {
+pub(crate) struct Worker<S> {
     work: Option<Sender<Work<S>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<S: State> Worker<S> {
-    pub(super) fn start(name: &str, state: S) -> io::Result<Self> {
+    pub(crate) fn start(name: &str, state: S) -> io::Result<Self> {
         let (work, queue) = channel();
         let thread = std::thread::Builder::new().name(name.into());
         let thread = thread.spawn(move || run(state, &queue))?;
@@ -36,7 +36,7 @@ impl<S: State> Worker<S> {
     }
 
     /// Runs a closure on the thread. It runs to its end even if the future is dropped.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         call: impl FnOnce(&mut S) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -53,7 +53,7 @@ impl<S: State> Worker<S> {
 
 impl<S> Worker<S> {
     /// Ends the thread after the work already given to it.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so.

@@ -11,7 +11,7 @@ use sotto_store::{
 use sotto_wire::{BatchId, BatchMode, BatchSelector, CollectionJobId, Query, TaskId};
 
 use super::bench::{Bench, LEASE};
-use super::reports::{Report, aggregates, batch_mode};
+use super::reports::{Report, aggregates, batch_mode, replay_scope};
 
 /// The clock that the driver fixes jobs with.
 pub(crate) const NOW: Moment = Moment(1_700_000_000);
@@ -83,7 +83,7 @@ pub(crate) fn jobs_of(records: &[Record], if_none_open: BatchId) -> Vec<NewJob> 
             BatchMode::TimeInterval => NewJobBatch::TimeInterval,
             BatchMode::LeaderSelected => NewJobBatch::LeaderSelected { if_none_open },
         };
-        NewJob { task_id, now: NOW, batch, reports }
+        NewJob { task_id, now: NOW, batch, scope: replay_scope(&task_id), reports }
     };
     by_task.into_iter().map(job).collect()
 }

@@ -1,7 +1,7 @@
 //! The helper's aggregation jobs: one commit, one answer, however often and from wherever it is asked.
 
 use futures_executor::block_on;
-use sotto_protocol::{Bucket, Rejection};
+use sotto_protocol::{Bucket, Rejection, ReplayScope};
 use sotto_store::{Committed, HelperCommit, StoreError};
 use sotto_wire::{BatchId, BatchSelector, ReportId, TaskId};
 
@@ -9,7 +9,7 @@ use super::bench::{Bench, on_every_store};
 use super::driver::{digest, rejected, run};
 use super::reports::{
     Report, aggregates, assert_holds, batch_id, batch_task, interval, interval_task,
-    misshapen_share, report, reports,
+    misshapen_share, replay_scope, report, reports,
 };
 
 on_every_store!(
@@ -33,7 +33,9 @@ pub(crate) fn commit_of(
     batch_id: Option<BatchId>,
     response: &str,
 ) -> HelperCommit {
+    let scope = reports.first().map(|report| replay_scope(&report.task_id));
     HelperCommit {
+        scope: scope.unwrap_or(ReplayScope::Bucket),
         reports: names(reports, batch_id),
         buckets: aggregates(reports, batch_id),
         rejections: Default::default(),
@@ -58,13 +60,18 @@ impl Bench {
         committed
     }
 
-    fn spent(&self, reports: &[Report], batch_id: Option<BatchId>) -> Vec<Option<Rejection>> {
+    pub(crate) fn spent(
+        &self,
+        reports: &[Report],
+        batch_id: Option<BatchId>,
+    ) -> Vec<Option<Rejection>> {
         let task_id = reports[0].task_id;
-        run(self.store().spent_reports(task_id, names(reports, batch_id)))
+        let scope = replay_scope(&task_id);
+        run(self.store().spent_reports(task_id, scope, names(reports, batch_id)))
     }
 }
 
-const REPLAYED: Option<Rejection> = Some(Rejection::ReportReplayed);
+pub(crate) const REPLAYED: Option<Rejection> = Some(Rejection::ReportReplayed);
 
 fn a_commit_is_answered_again(bench: &mut Bench) {
     let task = interval_task(1);
@@ -96,7 +103,7 @@ fn spent_ids_are_told(bench: &mut Bench) {
     assert_eq!(bench.spent(&all, None), [None, REPLAYED, None, REPLAYED, None]);
     let reversed: Vec<_> = all.iter().rev().copied().collect();
     assert_eq!(bench.spent(&reversed, None), [None, REPLAYED, None, REPLAYED, None]);
-    assert_eq!(run(bench.store().spent_reports(task, Vec::new())), []);
+    assert_eq!(run(bench.store().spent_reports(task, ReplayScope::Bucket, Vec::new())), []);
 }
 
 fn a_time_narrows_what_is_spent(bench: &mut Bench) {

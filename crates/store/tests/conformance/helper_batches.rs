@@ -7,7 +7,7 @@ use sotto_wire::{BatchSelector, ReportIdChecksum, TaskId};
 
 use super::bench::{Bench, on_every_store};
 use super::driver::{digest, run};
-use super::helper::{commit_of, names};
+use super::helper::commit_of;
 use super::reports::{
     Report, assert_holds, batch_id, batch_task, interval, interval_task, report, reports,
 };
@@ -138,7 +138,7 @@ fn nothing_enters_a_collected_interval(bench: &mut Bench) {
         .map(|(cell, time)| report(task, cell, time))
         .into();
     let collected = Some(Rejection::BatchCollected);
-    let verdicts = run(bench.store().spent_reports(task, names(&late, None)));
+    let verdicts = bench.spent(&late, None);
     assert_eq!(verdicts, [collected, collected, collected, None, None]);
     for (index, verdict) in verdicts.iter().enumerate() {
         let commit = commit_of(&late[index..=index], None, "late");
@@ -161,12 +161,12 @@ fn nothing_enters_a_collected_batch(bench: &mut Bench) {
     let selector = BatchSelector::LeaderSelected(first);
     assert_eq!(bench.collect_batch(task, selector, expected(&all), "share"), Committed::Done);
     let late = [report(task, 5, 15)];
-    let verdicts = run(bench.store().spent_reports(task, names(&late, Some(first))));
+    let verdicts = bench.spent(&late, Some(first));
     assert_eq!(verdicts, [Some(Rejection::BatchCollected)]);
     let commit = commit_of(&late, Some(first), "late");
     assert_eq!(bench.commit(task, "late", commit), Committed::Conflict);
     // The ids of a collected batch stay spent for the next one.
-    let verdicts = run(bench.store().spent_reports(task, names(&all, Some(second))));
+    let verdicts = bench.spent(&all, Some(second));
     assert_eq!(verdicts, [Some(Rejection::ReportReplayed); 3]);
     let commit = commit_of(&late, Some(second), "late");
     assert_eq!(bench.commit(task, "late", commit), Committed::Done);

@@ -19,7 +19,7 @@ use sotto_wire::{CollectionJobId, TaskId};
 use self::helping::Helping;
 use self::oracle::Oracle;
 use super::bench::{Bench, Kind, LEASE};
-use super::reports::{batch_task, interval_task};
+use super::reports::{batch_task, interval_task, token_task};
 
 const STEPS: usize = 80;
 
@@ -98,7 +98,7 @@ fn walk(kind: Kind, seed: u64, power: Power) -> Vec<String> {
     let mut walk = Walk {
         bench: Bench::seeded(kind, seed),
         rng: ChaCha20Rng::seed_from_u64(seed),
-        oracle: Oracle::new([interval_task(1), interval_task(2), batch_task(1)]),
+        oracle: Oracle::new([interval_task(1), interval_task(2), batch_task(1), token_task(1)]),
         helping: Helping::default(),
         held: Vec::new(),
         lost: Vec::new(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates};
+use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, ReplayScope};
 use sotto_store::{NewReport, Record};
 use sotto_vdaf::{AggregateShare, VdafConfig};
 use sotto_wire::{
@@ -35,6 +35,15 @@ pub(crate) fn interval_task(number: u8) -> TaskId {
 /// A leader-selected task.
 pub(crate) fn batch_task(number: u8) -> TaskId {
     TaskId::new([0x80 | number; 32])
+}
+
+/// A time-interval task that asks for tokens: an id must be new in the whole of it.
+pub(crate) fn token_task(number: u8) -> TaskId {
+    TaskId::new([0x40 | number; 32])
+}
+
+pub(crate) fn replay_scope(task_id: &TaskId) -> ReplayScope {
+    if task_id.as_bytes()[0] & 0xc0 == 0 { ReplayScope::Bucket } else { ReplayScope::Task }
 }
 
 pub(crate) fn batch_mode(task_id: &TaskId) -> BatchMode {

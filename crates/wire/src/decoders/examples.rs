@@ -3,6 +3,7 @@
 mod entry;
 mod ohttp;
 mod tlog;
+mod token;
 
 use std::borrow::Cow;
 
@@ -21,8 +22,10 @@ use crate::{
 
 /// Valid encodings for the decoder `name`; none if there is no such decoder.
 pub(super) fn seeds(name: &str) -> Vec<Vec<u8>> {
-    if let Some(seeds) =
-        entry::seeds(name).or_else(|| tlog::seeds(name)).or_else(|| ohttp::seeds(name))
+    if let Some(seeds) = entry::seeds(name)
+        .or_else(|| tlog::seeds(name))
+        .or_else(|| ohttp::seeds(name))
+        .or_else(|| token::seeds(name))
     {
         return seeds;
     }

@@ -1,12 +1,13 @@
 //! Recipes as TOML, for the people who write them.
 //!
 //! The TOML has the groups of the JSON with values that people write: `"1/50"`, `4.0`, `1h`,
-//! `2026-11-20T00:00:00Z`. It is never signed or hashed. The author's key and the VDAF may be left out: a program that has the key
-//! and knows the VDAFs completes the draft ([`RecipeDraft::complete`]).
+//! `2026-11-20T00:00:00Z`. It is never signed or hashed. The author's key, the VDAF and the token keys may be left out: a program
+//! that has the keys and knows the VDAFs completes the draft ([`RecipeDraft::complete`]).
 
 mod fields;
 mod number;
 mod read;
+mod tokens;
 mod write;
 
 use std::collections::BTreeMap;
@@ -14,10 +15,12 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::{
-    Aggregation, AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Probability,
-    Query, Randomizer, Recipe, RecipeVdaf, Sampling, Signer, When, Who,
+    Aggregation, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy,
+    Probability, Query, Randomizer, Recipe, RecipeVdaf, Sampling, Signer, When, Who,
 };
 use crate::{BatchMode, FormatError};
+
+pub use self::tokens::TokensDraft;
 
 /// Why a text is no draft of a recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -48,7 +51,7 @@ pub fn parse_epsilon(text: &str) -> Result<u64, String> {
     number::micro(text)
 }
 
-/// A recipe in which the author and the VDAF may still be missing.
+/// A recipe in which the author, the VDAF and the token keys may still be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipeDraft {
     /// Names the recipe among those of its author.
@@ -78,7 +81,22 @@ pub struct RecipeDraft {
     /// What privacy the author claims.
     pub privacy: Privacy,
     /// Who sums, and for whom.
-    pub parties: Parties,
+    pub parties: PartiesDraft,
+    /// Who checks that each device contributes once.
+    pub tokens: TokensDraft,
+}
+
+/// The [`Parties`] of a draft, without the tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartiesDraft {
+    /// The DAP leader.
+    pub leader: Aggregator,
+    /// The DAP helper.
+    pub helper: Aggregator,
+    /// The collector's public key, as a recipe holds it.
+    pub collector_hpke_config: String,
+    /// The origin of the log that holds the recipe.
+    pub log: String,
 }
 
 impl RecipeDraft {
@@ -92,7 +110,7 @@ impl RecipeDraft {
         write::draft(self)
     }
 
-    /// The recipe with this author and this VDAF. What the draft says already must be the same.
+    /// The recipe with this author and this VDAF. What the draft says already must be the same, and it must have its token keys.
     pub fn complete(self, author: Signer, vdaf: RecipeVdaf) -> Result<Recipe, FormatError> {
         if self.author.is_some_and(|named| named != author) {
             return Err(FormatError::new("the recipe names another author than the one who signs"));
@@ -102,6 +120,13 @@ impl RecipeDraft {
                 "the recipe names another VDAF than the one that follows from its query",
             ));
         }
+        let parties = Parties {
+            leader: self.parties.leader,
+            helper: self.parties.helper,
+            collector_hpke_config: self.parties.collector_hpke_config,
+            log: self.parties.log,
+            tokens: self.tokens.complete()?,
+        };
         let recipe = Recipe {
             version: FORMAT_VERSION,
             name: self.name,
@@ -119,7 +144,7 @@ impl RecipeDraft {
                 batch_mode: self.batch_mode,
             },
             privacy: self.privacy,
-            parties: self.parties,
+            parties,
         };
         recipe.check()?;
         Ok(recipe)
@@ -142,7 +167,13 @@ impl From<Recipe> for RecipeDraft {
             min_batch: recipe.aggregation.min_batch,
             batch_mode: recipe.aggregation.batch_mode,
             privacy: recipe.privacy,
-            parties: recipe.parties,
+            parties: PartiesDraft {
+                leader: recipe.parties.leader,
+                helper: recipe.parties.helper,
+                collector_hpke_config: recipe.parties.collector_hpke_config,
+                log: recipe.parties.log,
+            },
+            tokens: recipe.parties.tokens.into(),
         }
     }
 }

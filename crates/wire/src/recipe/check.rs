@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Query, Randomizer, Recipe,
-    RecipeVdaf, When,
+    RecipeVdaf, When, tokens,
 };
 use crate::limits::{
     MAX_ATTRIBUTES, MAX_BUCKETS, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER, MAX_LABEL_LEN,
@@ -33,7 +33,8 @@ impl Recipe {
         vdaf(&self.aggregation.vdaf)?;
         at_least_one("aggregation.min_batch", self.aggregation.min_batch)?;
         privacy(&self.privacy)?;
-        parties(&self.parties)
+        parties(&self.parties)?;
+        tokens::check(&self.parties, self.when.closes)
     }
 }
 

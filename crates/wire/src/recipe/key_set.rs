@@ -27,11 +27,14 @@ pub struct KeySet {
     pub not_after: u64,
     /// The keys: encoded [`HpkeConfig`]s, base64url without padding, the preferred one first.
     ///
-    /// Empty if and only if the operator has a gateway and no aggregator: the log's.
+    /// Empty only if the operator has no aggregator, but a gateway or an issuer.
     pub hpke_configs: Vec<String>,
     /// The keys of the operator's oblivious gateway, in the same form; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_configs: Option<Vec<String>>,
+    /// The keys to which requests to the operator's issuer of tokens are sealed, in the same form; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encapsulation_configs: Option<Vec<String>>,
 }
 
 impl KeySet {
@@ -66,6 +69,12 @@ impl KeySet {
         parse_configs("gateway_configs", self.gateway_configs.as_deref().unwrap_or_default())
     }
 
+    /// The keys to which token requests to the operator's issuer are sealed; none if it has no issuer.
+    pub fn encapsulation_keys(&self) -> Result<Vec<HpkeConfig>, FormatError> {
+        let texts = self.encapsulation_configs.as_deref().unwrap_or_default();
+        parse_configs("encapsulation_configs", texts)
+    }
+
     /// The text in which a key set holds this key.
     pub fn config_text(config: &HpkeConfig) -> String {
         scalar::hpke_config_text(config)
@@ -84,12 +93,16 @@ impl KeySet {
         if self.not_before >= self.not_after {
             return Err(FormatError::new("not_before must be earlier than not_after"));
         }
-        let least = u64::from(self.gateway_configs.is_none());
+        let others = [
+            ("gateway_configs", &self.gateway_configs),
+            ("encapsulation_configs", &self.encapsulation_configs),
+        ];
+        let least = u64::from(others.iter().all(|(_, configs)| configs.is_none()));
         check_configs("hpke_configs", &self.hpke_configs, least)?;
-        match &self.gateway_configs {
-            Some(configs) => check_configs("gateway_configs", configs, 1),
-            None => Ok(()),
+        for (field, configs) in others {
+            configs.as_ref().map_or(Ok(()), |configs| check_configs(field, configs, 1))?;
         }
+        Ok(())
     }
 }
 

@@ -8,17 +8,31 @@ use std::collections::BTreeMap;
 use rand_core::Rng;
 
 use super::{
-    Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, FORMAT_VERSION,
-    KeySet, Parties, PopulationResult, Privacy, Probability, PublicKey, Query, Randomizer, Recipe,
-    RecipeVdaf, Sampling, Signer, Targeting, When, Who, scalar,
+    Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, EndorsedKey,
+    FORMAT_VERSION, KeySet, Parties, PopulationResult, Privacy, Probability, PublicKey, Query,
+    Randomizer, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, When, Who, scalar,
 };
 use crate::limits::{
     MAX_BUCKETS, MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN,
-    MAX_WINDOW_S,
+    MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_TOKEN_KEY_LEN,
 };
 use crate::{
     BatchMode, EntryId, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId, KeyName,
 };
+
+/// Two public keys for tokens, as an [`EndorsedKey`] holds them.
+pub const TOKEN_KEYS: [&str; 2] = [
+    "MIIBUjA9BgkqhkiG9w0BAQowMKANMAsGCWCGSAFlAwQCAqEaMBgGCSqGSIb3DQEBCDALBglghkgBZQMEAgKiAwIBMAOCAQ8AMIIB\
+     CgKCAQEAwP4aB3N9r4LZtHHAMdVH-wXquevFC-idyYzxTLfOegK9E9ioXb1kK5Fcode3Fa6fE40l2ZkteommLpXWxixi7EjU20J2\
+     2dT53K_nYIMU5bzhyVdsrd28Xsxah-ONrLNPLI6MW1hE-MVIhIZ53OkMq4H4zFUsBPU8AaUvTBTPR2JPvS4VZcjLUH-SFhLKq6j6\
+     kk7it8GwfStTACueZeIJxPEl4Jgr6jzVTcbwhfXspiWNcJwc5FUK01L4us3v-P2TKS2wEO_oiFrR8pJLKL9bOMqIHhXHw9fUJVRw\
+     SwSJg5OYpQGlryFCNqDbgvkw48OfSvsZLe_jCoDzaQw1ki05lwIDAQAB",
+    "MIIBUjA9BgkqhkiG9w0BAQowMKANMAsGCWCGSAFlAwQCAqEaMBgGCSqGSIb3DQEBCDALBglghkgBZQMEAgKiAwIBMAOCAQ8AMIIB\
+     CgKCAQEAvlwHHNEzsIBD3S-hA_8HFTHmDFMQk92FeaBFOmpv2Psyi63kXRSmcDbr-5X2o5xdwenBdl7B1EfubePsADFtpND1fPb3\
+     P7YrWC9R7pntVNFiuUd8aFlPe_J86saMPy4Z4MGo92oRLBpyJh4po7Wu0c5kWq2i7WaCCMn-b_4eMaXbZzfZ44fBxitoslJ1kswK\
+     leC5s8F8q8Jdk0Vj9plSHPhC4seLrKUg8fiTAnQtDLfBttIm17Yii8qhMwgredhsPAyjvjJxCI3dg2zvw_Lcf8LmmmFbdhf6p-z1\
+     gZa-HjrWaCusfIubfRcwT6mpuxe9qcn5Z2jrw5iMwp31WMejPwIDAQAB",
+];
 
 type Attributes = BTreeMap<AttributeName, AttributeType>;
 
@@ -34,13 +48,14 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
     };
     let targeting = chance(3, rng)
         .then(|| Targeting { predicate: predicate(&attributes, rng), certified: entry_id(rng) });
+    let when = when(rng);
     Recipe {
         version: FORMAT_VERSION,
         name: name(MAX_RECIPE_NAME_LEN, rng),
         purpose: text(200, rng),
         author: signer("author.example/", rng),
         who: Who { population: number(1, MAX_INTEGER, rng), targeting },
-        when: when(rng),
+        when,
         sampling: Sampling { rate: probability(rng) },
         randomizer,
         aggregation: Aggregation {
@@ -49,27 +64,30 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
             batch_mode: *pick(&[BatchMode::TimeInterval, BatchMode::LeaderSelected], rng),
         },
         privacy: privacy(rng),
-        parties: parties(rng),
+        parties: parties(when.closes, rng),
         attributes,
         query,
     }
 }
 
-/// An arbitrary key set: an aggregator's, one with a gateway, or a gateway's alone.
+/// An arbitrary key set: an aggregator's, a gateway's, an issuer's, or one of several.
 pub fn key_set(rng: &mut dyn Rng) -> KeySet {
     let not_before = number(0, MAX_INTEGER - 1, rng);
-    let gateway_configs = (number(0, 2, rng) > 0).then(|| hpke_configs(rng));
+    let gateway_configs = chance(2, rng).then(|| hpke_configs(rng));
+    let encapsulation_configs = chance(3, rng).then(|| hpke_configs(rng));
+    let others = gateway_configs.is_some() || encapsulation_configs.is_some();
     KeySet {
         version: FORMAT_VERSION,
         operator: signer("operator.example/", rng),
         seq: number(0, MAX_INTEGER, rng),
         not_before,
         not_after: number(not_before + 1, MAX_INTEGER, rng),
-        hpke_configs: match gateway_configs.is_some() && number(0, 1, rng) == 0 {
+        hpke_configs: match others && chance(2, rng) {
             true => Vec::new(),
             false => hpke_configs(rng),
         },
         gateway_configs,
+        encapsulation_configs,
     }
 }
 
@@ -214,7 +232,7 @@ fn privacy(rng: &mut dyn Rng) -> Privacy {
     }
 }
 
-fn parties(rng: &mut dyn Rng) -> Parties {
+fn parties(closes: u64, rng: &mut dyn Rng) -> Parties {
     let mut aggregator = |place: &str| Aggregator {
         operator: key_name(place, rng),
         url: format!(
@@ -229,7 +247,27 @@ fn parties(rng: &mut dyn Rng) -> Parties {
         helper: aggregator("helper/"),
         collector_hpke_config: hpke_config(rng.next_u32() as u8, rng),
         log: format!("log.example/{}", name(20, rng)),
+        tokens: tokens(closes, rng),
     }
+}
+
+/// Tokens with keys of the right form, which nobody endorsed.
+fn tokens(closes: u64, rng: &mut dyn Rng) -> Tokens {
+    let issuer = key_name("issuer.example/", rng);
+    let leader = endorsed_key(closes, rng);
+    match below(4, rng) {
+        0 => Tokens::InsecureNone,
+        1 => Tokens::InsecureLeaderOnly { issuer, leader },
+        _ => Tokens::RateLimited { issuer, leader, helper: endorsed_key(closes, rng) },
+    }
+}
+
+fn endorsed_key(closes: u64, rng: &mut dyn Rng) -> EndorsedKey {
+    let mut key = vec![0; number(MIN_TOKEN_KEY_LEN as u64, MAX_TOKEN_KEY_LEN as u64, rng) as usize];
+    rng.fill_bytes(&mut key);
+    let mut signature = [0; 64];
+    rng.fill_bytes(&mut signature);
+    EndorsedKey::new(&key, number(closes, MAX_INTEGER, rng), &signature)
 }
 
 fn signer(prefix: &str, rng: &mut dyn Rng) -> Signer {

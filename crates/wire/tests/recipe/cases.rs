@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, Parties, Privacy, Query,
-    Randomizer, RecipeVdaf, Sampling, When, Who,
+    Randomizer, RecipeVdaf, Sampling, Tokens, When, Who,
 };
 use sotto_wire::{BatchMode, Probability, PublicKey, Recipe, Signer};
 
@@ -62,6 +62,7 @@ pub(crate) fn histogram() -> Recipe {
             collector_hpke_config: "AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"
                 .to_owned(),
             log: "log.example".to_owned(),
+            tokens: Tokens::InsecureNone,
         },
     }
 }

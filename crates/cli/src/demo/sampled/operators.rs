@@ -21,6 +21,7 @@ use sotto_store::{LogDir, WitnessDir};
 use sotto_wire::{HpkeConfig, KeySet, TlogPolicy};
 
 use super::recipe::{HELPER, LEADER, signer};
+use super::tokens::{ISSUER, tokens_file};
 use crate::demo::Plan;
 use crate::demo::servers::{Server, loopback};
 use crate::random;
@@ -44,7 +45,13 @@ pub(super) struct Keys {
     pub(super) leader: NoteKey,
     pub(super) helper: NoteKey,
     pub(super) log_operator: NoteKey,
+    pub(super) issuer: NoteKey,
     pub(super) log: NoteKey,
+}
+
+/// The same key, for a server that keeps its own.
+pub(super) fn duplicate(key: &NoteKey) -> NoteKey {
+    NoteKey::from_seed(key.name().clone(), Secret::new(*key.seed().expose()))
 }
 
 impl Keys {
@@ -55,6 +62,7 @@ impl Keys {
             leader: key(LEADER)?,
             helper: key(HELPER)?,
             log_operator: key(LOG_OPERATOR)?,
+            issuer: key(ISSUER)?,
             log: key("log.demo")?,
         })
     }
@@ -78,10 +86,9 @@ pub(super) async fn transparency(
         servers.push(Server::spawn(|stop| witness.run(stop)));
     }
     policy += &format!("group two 2 {}\nquorum two\n", WITNESSES.join(" "));
-    let listed = [&keys.author, &keys.leader, &keys.helper, &keys.log_operator];
+    let listed = [&keys.author, &keys.leader, &keys.helper, &keys.log_operator, &keys.issuer];
     let listed = listed.map(|key| signer(&key.verifier()).key);
-    let seed = Secret::new(*keys.log.seed().expose());
-    let dir = LogDir::open(&folder.join("log"), NoteKey::from_seed(keys.log.name().clone(), seed))?;
+    let dir = LogDir::open(&folder.join("log"), duplicate(&keys.log))?;
     let mut config = LogConfig::new(
         loopback(),
         TlogPolicy::parse(&format!("log {log_key}\n{policy}"))?,
@@ -118,21 +125,29 @@ pub(super) fn gateway_config(key: HpkeKeypair, url: &str) -> Result<GatewayConfi
     Ok(config)
 }
 
+/// The keys that an operator publishes, each kind if it has one.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Published<'a> {
+    /// Shares are sealed to it.
+    pub(super) hpke: Option<&'a HpkeConfig>,
+    /// Requests to its gateway are.
+    pub(super) gateway: Option<&'a HpkeConfig>,
+    /// Requests for tokens are.
+    pub(super) encapsulation: Option<&'a HpkeConfig>,
+}
+
 /// A key set that is in force.
-pub(super) fn key_set(
-    operator: &NoteKey,
-    hpke: Option<&HpkeConfig>,
-    gateway: Option<&HpkeConfig>,
-    now: Moment,
-) -> KeySet {
+pub(super) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> KeySet {
+    let listed = |config: &HpkeConfig| vec![KeySet::config_text(config)];
     KeySet {
         version: 1,
         operator: signer(&operator.verifier()),
         seq: 1,
         not_before: now.0.saturating_sub(60),
         not_after: now.0 + KEYS_LIVE_S,
-        hpke_configs: hpke.map(KeySet::config_text).into_iter().collect(),
-        gateway_configs: gateway.map(|config| vec![KeySet::config_text(config)]),
+        hpke_configs: keys.hpke.map(listed).unwrap_or_default(),
+        gateway_configs: keys.gateway.map(listed),
+        encapsulation_configs: keys.encapsulation.map(listed),
     }
 }
 
@@ -143,8 +158,9 @@ pub(super) fn trust(
     keys: &Keys,
     log_gateway: &HpkeConfig,
     relay_url: String,
+    attester_url: &str,
 ) -> Result<Trust> {
-    let operators = [&keys.leader, &keys.helper, &keys.log_operator];
+    let operators = [&keys.leader, &keys.helper, &keys.log_operator, &keys.issuer];
     let file = TrustFile {
         relays: vec![PinnedRelay { operator: RELAY.to_owned(), url: relay_url }],
         log_gateway: Some(LogGatewayFile {
@@ -162,6 +178,7 @@ pub(super) fn trust(
         budget: BudgetFile { epsilon: 8.0, delta: 1e-5, period_s: 28 * 86_400 },
         insecure_no_min_age: true,
         insecure_fresh_start: true,
+        tokens: Some(tokens_file(attester_url)),
         ..TrustFile::new(policy)
     };
     Ok(Trust::try_from(file)?)

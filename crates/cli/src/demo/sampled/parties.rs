@@ -1,4 +1,4 @@
-//! The parties of the demo: log, witnesses, leader, helper, relay, author and collector.
+//! The parties of the demo: log, witnesses, attester, issuer, leader, helper, relay, author and collector.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -26,9 +26,10 @@ use tokio::runtime::Runtime;
 
 use super::carried::Carried;
 use super::operators::{
-    Keys, LOG_OPERATOR, WITNESSES, gateway_config, key_set, relay, transparency, trust,
+    Keys, LOG_OPERATOR, Published, WITNESSES, gateway_config, key_set, relay, transparency, trust,
 };
 use super::recipe::{HELPER, LEADER, Places, recipe};
+use super::tokens::{Manufacturer, token_parties, with_token_keys};
 use crate::connection::{self, ConnectionArgs};
 use crate::demo::Plan;
 use crate::demo::result::DemoSize;
@@ -57,12 +58,15 @@ pub(super) struct Parties {
     transport: Arc<HttpTransport>,
     /// For devices: to the relay, and nowhere else.
     carried: Arc<Carried>,
+    /// For devices: to the attester, which knows them anyway.
+    to_attester: Arc<Carried>,
+    manufacturer: Manufacturer,
     _folder: TempDir,
 }
 
 impl Parties {
-    /// Starts log and witnesses, publishes keys and recipe, and starts the aggregators, which find both in the log. The relay
-    /// knows the gateways of leader and log, and devices know the relay.
+    /// Starts log and witnesses, attester and issuer, publishes keys and recipe, and starts the aggregators, which find both in
+    /// the log. The relay knows the gateways of leader and log, and devices know the relay and the attester.
     pub(super) fn start(plan: &Plan, now: Moment, output: &Output) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -76,7 +80,14 @@ impl Parties {
         let gateways = [(LEADER, leader.url()), (LOG_OPERATOR, format!("{log_url}/"))];
         let (relay, relay_url) = runtime.block_on(relay(&gateways))?;
         servers.push(relay);
-        let trust = trust(plan, &policy, &keys, &log_gateway_config, relay_url)?;
+        let manufacturer = Manufacturer::new()?;
+        let encapsulation = keys::generate(6);
+        let encapsulation_config = encapsulation.config().clone();
+        let tokens =
+            runtime.block_on(token_parties(folder.path(), &keys, encapsulation, &manufacturer))?;
+        servers.extend(tokens.servers);
+        let attester_url = &tokens.attester_url;
+        let trust = trust(plan, &policy, &keys, &log_gateway_config, relay_url, attester_url)?;
         let log = LogSource::open(&log_url, &ConnectionArgs::default())?;
         let publish = |kind, json: Vec<u8>, key: &NoteKey| {
             let text = Entry::text(kind, &String::from_utf8(json)?);
@@ -86,13 +97,22 @@ impl Parties {
         };
         let leader_gateway = keys::generate(5);
         let leader_gateway_config = leader_gateway.config().clone();
+        let nothing = Published::default();
         let key_sets = [
-            (&keys.leader, Some(leader.key.config()), Some(&leader_gateway_config)),
-            (&keys.helper, Some(helper.key.config()), None),
-            (&keys.log_operator, None, Some(&log_gateway_config)),
+            (
+                &keys.leader,
+                Published {
+                    hpke: Some(leader.key.config()),
+                    gateway: Some(&leader_gateway_config),
+                    ..nothing
+                },
+            ),
+            (&keys.helper, Published { hpke: Some(helper.key.config()), ..nothing }),
+            (&keys.log_operator, Published { gateway: Some(&log_gateway_config), ..nothing }),
+            (&keys.issuer, Published { encapsulation: Some(&encapsulation_config), ..nothing }),
         ];
-        for (key, hpke, gateway) in key_sets {
-            publish(EntryKind::KeySet, key_set(key, hpke, gateway, now).to_json(), key)?;
+        for (key, published) in key_sets {
+            publish(EntryKind::KeySet, key_set(key, published, now).to_json(), key)?;
         }
         let collector_key = keys::generate(3);
         let log_key = keys.log.verifier();
@@ -102,7 +122,9 @@ impl Parties {
             collector: collector_key.config(),
             log: log_key.name(),
         };
+        let transport = ConnectionArgs::default().transport(CONNECTIONS)?;
         let recipe = recipe(plan, &keys.author.verifier(), places, now)?;
+        let recipe = with_token_keys(recipe, &keys.author, &tokens.issuer_url, transport.as_ref())?;
         let log_index = publish(EntryKind::Recipe, recipe.to_json(), &keys.author)?;
         let assessment = Assessment::new(recipe)?;
         let leader_store = open_store(&folder.path().join("leader"))?;
@@ -121,7 +143,6 @@ impl Parties {
                 Server::spawn(|stop| helper.run(stop)),
             ])
         })?);
-        let transport = ConnectionArgs::default().transport(CONNECTIONS)?;
         Ok(Self {
             runtime,
             servers,
@@ -134,7 +155,9 @@ impl Parties {
             assessment,
             collector_key,
             collector_token: secrets.collector,
+            manufacturer,
             carried: Arc::new(Carried::new(transport.clone())),
+            to_attester: Arc::new(Carried::new(transport.clone())),
             transport,
             _folder: folder,
         })
@@ -160,6 +183,16 @@ impl Parties {
     pub(super) fn carried(&self) -> Vec<DemoSize> {
         let lengths = self.carried.lengths();
         lengths.into_iter().map(|(bytes, requests)| DemoSize { bytes, requests }).collect()
+    }
+
+    /// The way to the attester.
+    pub(super) fn to_attester(&self) -> &Carried {
+        &self.to_attester
+    }
+
+    /// Who makes the devices.
+    pub(super) fn manufacturer(&self) -> &Manufacturer {
+        &self.manufacturer
     }
 
     /// How many key sets are in the log.

@@ -5,7 +5,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::recipe::{judgement, recipe_vdaf};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, Parties, Privacy, Query,
-    Randomizer, Sampling, When, Who,
+    Randomizer, Sampling, Tokens, When, Who,
 };
 use sotto_wire::{BatchMode, KeySet, Probability, PublicKey, Recipe, Signer, VerifierKey};
 use sotto_wire::{HpkeConfig, KeyName};
@@ -75,6 +75,7 @@ pub(super) fn recipe(
             helper: aggregator(HELPER, places.helper_url)?,
             collector_hpke_config: KeySet::config_text(places.collector),
             log: places.log.to_string(),
+            tokens: Tokens::InsecureNone,
         },
     };
     let judged = judgement(&recipe)?.context("the demo's recipe has a claim")?;

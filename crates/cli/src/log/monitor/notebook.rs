@@ -121,7 +121,8 @@ impl Notebook {
                 let cost = assessment.cost().map(|cost| show_micro(cost.epsilon_micro));
                 let cost =
                     cost.map_or("no privacy promised".to_owned(), |e| format!("epsilon {e}"));
-                match assessment.check_limits(trust) {
+                let checked = trust.check_token_keys(recipe);
+                match checked.and_then(|()| assessment.check_limits(trust)) {
                     Ok(()) => cost,
                     Err(silence) => format!("{cost}; devices stay silent: {silence}"),
                 }
@@ -172,8 +173,12 @@ impl Notebook {
             report.alert(format!("{head}: not signed by the pinned key"), None);
             return;
         }
-        let (shares, gateway) = (set.configs().unwrap_or_default(), set.gateway_keys());
-        let kinds = [("HPKE keys", shares), ("gateway keys", gateway.unwrap_or_default())];
+        let kinds = [
+            ("HPKE keys", set.configs()),
+            ("gateway keys", set.gateway_keys()),
+            ("encapsulation keys", set.encapsulation_keys()),
+        ];
+        let kinds = kinds.map(|(kind, keys)| (kind, keys.unwrap_or_default()));
         let kinds = kinds.iter().filter(|(_, keys)| !keys.is_empty());
         let kinds: Vec<String> =
             kinds.map(|(kind, keys)| format!("{kind} {}", ids(keys))).collect();

@@ -82,7 +82,10 @@ fn from_file<F: Fetch>(path: &Path, reader: &mut Reader<F>, newest: &Note) -> Re
         Form::Entry(entry) => Ok((place(entry.id())?, *entry)),
         form => {
             let loaded = form.loaded()?;
-            ensure!(loaded.author_known, "the recipe names no author yet, so it has no id");
+            ensure!(
+                loaded.id_known(),
+                "the recipe has no author or no token keys yet, so it has no id"
+            );
             let index = place(loaded.recipe.id())?;
             let tree = Checkpoint::parse(newest.text()).context("the log's checkpoint")?;
             Ok((index, Entry::parse(&reader.entry(index, &tree)?)?))

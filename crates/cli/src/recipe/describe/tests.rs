@@ -1,4 +1,5 @@
-use sotto_wire::recipe::{AttributeType, Probability};
+use sotto_wire::KeyName;
+use sotto_wire::recipe::{AttributeType, EndorsedKey, Probability};
 
 use super::*;
 use crate::recipe::new::testing;
@@ -75,6 +76,39 @@ fn no_field_changes_in_silence() {
     }
     assert_eq!(described(|recipe| recipe.parties.collector_hpke_config.push('x')).len(), 1);
     assert_eq!(described(|recipe| mapping(recipe).push(' ')).len(), 1);
+    let changes: [fn(&mut Recipe); 5] = [
+        |recipe| *token_parts(recipe).0 = "other.example".parse().unwrap(),
+        |recipe| token_parts(recipe).1.expires += 1,
+        |recipe| token_parts(recipe).1.endorsement.push('x'),
+        |recipe| token_parts(recipe).2.public_key.push('x'),
+        |recipe| recipe.parties.tokens = Tokens::InsecureNone,
+    ];
+    for change in changes {
+        assert_eq!(described(change).len(), 1);
+    }
+}
+
+#[test]
+fn fewer_checks_of_tokens_are_weaker() {
+    let both = testing::recipe();
+    let mut leader_only = both.clone();
+    let (issuer, leader, _) = token_parts(&mut leader_only);
+    let (issuer, leader) = (issuer.clone(), leader.clone());
+    leader_only.parties.tokens = Tokens::InsecureLeaderOnly { issuer, leader };
+    let mut none = both.clone();
+    none.parties.tokens = Tokens::InsecureNone;
+    for (strong, weak) in [(&both, &leader_only), (&leader_only, &none), (&both, &none)] {
+        let effects = |old, new| changes(old, new).iter().map(|c| c.effect).collect::<Vec<_>>();
+        assert_eq!(effects(strong, weak), [Effect::Weaker]);
+        assert_eq!(effects(weak, strong), [Effect::Stronger]);
+    }
+}
+
+fn token_parts(recipe: &mut Recipe) -> (&mut KeyName, &mut EndorsedKey, &mut EndorsedKey) {
+    match &mut recipe.parties.tokens {
+        Tokens::RateLimited { issuer, leader, helper } => (issuer, leader, helper),
+        _ => panic!("no tokens"),
+    }
 }
 
 fn signer(name: &str) -> sotto_wire::Signer {

@@ -2,7 +2,8 @@ use super::*;
 use crate::recipe::new::testing::{self, NOW};
 
 fn loaded(recipe: Recipe) -> Loaded {
-    Loaded { recipe, entry: None, author_known: true, index: None }
+    // Its token keys are stand-ins.
+    Loaded { recipe, entry: None, author_known: true, token_keys_known: false, index: None }
 }
 
 fn trust(change: impl FnOnce(&mut String)) -> Trust {
@@ -13,15 +14,33 @@ fn trust(change: impl FnOnce(&mut String)) -> Trust {
     let key = |name: &str| new(name).verifier();
     let mut text = format!(
         "policy = \"log {}\\nwitness w {}\\nquorum w\\n\"\ninsecure_direct = true\n\
-         [[operators]]\nkey = \"{}\"\n[[operators]]\nkey = \"{}\"\n",
+         [[operators]]\nkey = \"{}\"\n[[operators]]\nkey = \"{}\"\n[[operators]]\nkey = \"{}\"\n\
+         [tokens]\nissuer = \"issuer.example\"\n",
         key("log.example"),
         new("witness.example").cosigner(),
         key("leader.example"),
-        key("helper.example")
+        key("helper.example"),
+        issuer().verifier()
     );
     change(&mut text);
     let file: sotto_protocol::trust::TrustFile = toml::from_str(&text).unwrap();
     Trust::try_from(file).unwrap()
+}
+
+fn issuer() -> sotto_crypto::note::NoteKey {
+    let name = "issuer.example".parse().unwrap();
+    sotto_crypto::note::NoteKey::from_seed(name, sotto_crypto::Secret::new([4; 32]))
+}
+
+/// The same recipe with real keys, which the issuer endorsed.
+fn endorsed(mut recipe: Recipe) -> Loaded {
+    let key = || {
+        let key = sotto_crypto::blind_rsa::IssuerKey::generate().unwrap();
+        sotto_wire::recipe::EndorsedKey::key_text(key.token_key().spki())
+    };
+    let expires = recipe.when.closes;
+    recipe.parties.tokens = issuer().endorse_recipe(&recipe, &key(), Some(&key()), expires);
+    Loaded { token_keys_known: true, ..loaded(recipe) }
 }
 
 fn status(found: &Examination, check: Check) -> Status {
@@ -36,6 +55,8 @@ fn a_good_recipe_passes_all_that_needs_no_log() {
         assert_eq!(status(&found, check), Status::Ok, "{check:?}");
     }
     assert_eq!(status(&found, Check::Inclusion), Status::Unknown);
+    assert_eq!(status(&found, Check::TokenKeys), Status::Unknown);
+    assert_eq!(found.id, None, "an id of stand-ins means nothing");
     assert_eq!(found.checks.len(), Check::ALL.len());
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     let privacy = found.privacy.unwrap();
@@ -53,7 +74,7 @@ type Case = (Check, fn(&mut Recipe), fn(&mut String));
 /// One recipe for each check that fails.
 #[test]
 fn each_failure_is_named() {
-    let cases: [Case; 8] = [
+    let cases: [Case; 11] = [
         (Check::Claim, claim_less, |_| {}),
         (
             Check::Derivation,
@@ -66,6 +87,23 @@ fn each_failure_is_named() {
         (Check::Open, over, |_| {}),
         (Check::LogKey, |recipe| recipe.parties.log = "other.example".to_owned(), |_| {}),
         (Check::Targeting, target_minutes, |_| {}),
+        (
+            Check::TokenKeys,
+            |recipe| recipe.parties.tokens = sotto_wire::recipe::Tokens::InsecureNone,
+            |_| {},
+        ),
+        (
+            Check::TokenKeys,
+            |_| {},
+            |text| *text = text.replace("[tokens]\nissuer = \"issuer.example\"\n", ""),
+        ),
+        (
+            Check::TokenKeys,
+            |_| {},
+            |text| {
+                *text = text.replace("issuer = \"issuer.example\"", "issuer = \"helper.example\"")
+            },
+        ),
     ];
     for (check, change, change_trust) in cases {
         let mut recipe = testing::recipe();
@@ -80,6 +118,25 @@ fn each_failure_is_named() {
             .collect();
         assert_eq!(failed, [check.name()]);
     }
+}
+
+#[test]
+fn token_keys_are_checked_against_the_pinned_issuer() {
+    let trust = trust(|_| {});
+    let mut loaded = endorsed(testing::recipe());
+    let found = examine(&loaded, Some(&trust), NOW).unwrap();
+    assert!(found.ok, "{found:?}");
+    assert_eq!(status(&found, Check::TokenKeys), Status::Ok);
+    assert!(found.id.is_some());
+    // Endorsed for another author: nobody can take another's keys.
+    loaded.recipe.author.key = sotto_wire::PublicKey::new([9; 32]);
+    let found = examine(&loaded, Some(&trust), NOW).unwrap();
+    assert_eq!(status(&found, Check::TokenKeys), Status::Failed);
+    // Without the issuer's key nothing can be told, but who checks.
+    let found = examine(&loaded, None, NOW).unwrap();
+    let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
+    assert_eq!(line.status, Status::Unknown);
+    assert!(line.reason.contains("leader and helper each check a token of issuer.example"));
 }
 
 /// A wrong claim does not hide what else is wrong.
@@ -100,6 +157,10 @@ fn warnings_are_given() {
     let closes = recipe.when.closes;
     let found = examine(&loaded(recipe), None, closes - 100).unwrap();
     assert_eq!(found.warnings.len(), 2, "{:?}", found.warnings);
+    let mut insecure = testing::recipe();
+    insecure.parties.tokens = sotto_wire::recipe::Tokens::InsecureNone;
+    let warnings = examine(&loaded(insecure), None, NOW).unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("nobody checks tokens"), "{warnings:?}");
     assert!(found.ok, "a warning is no refusal: {:?}", found.checks);
 }
 

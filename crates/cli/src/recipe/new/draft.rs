@@ -7,8 +7,9 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use sotto_protocol::expression::Expression;
 use sotto_wire::recipe::{
-    Accountant, Adjacency, Aggregator, AttributeName, AttributeType, Parties, Privacy, Probability,
-    Query, Randomizer, Sampling, Targeting, When, Who, parse_epsilon, parse_probability,
+    Accountant, Adjacency, Aggregator, AttributeName, AttributeType, PartiesDraft, Privacy,
+    Probability, Query, Randomizer, Sampling, Targeting, TokensDraft, When, Who, parse_epsilon,
+    parse_probability,
 };
 use sotto_wire::{BatchMode, KeyName, KeySet, RecipeDraft, utc};
 
@@ -78,6 +79,7 @@ impl NewArgs {
             },
             privacy,
             parties: self.parties(ask)?,
+            tokens: self.tokens(ask)?,
         })
     }
 
@@ -249,7 +251,7 @@ impl NewArgs {
         ask.value("--min-batch", question, self.min_batch.as_deref(), Some(&default), whole)
     }
 
-    fn parties(&self, ask: &mut Inquiry<'_>) -> Result<Parties> {
+    fn parties(&self, ask: &mut Inquiry<'_>) -> Result<PartiesDraft> {
         let name = |text: &str| text.parse::<KeyName>().map_err(anyhow::Error::new);
         let url = |text: &str| {
             let known = text.starts_with("https://") || text.starts_with("http://");
@@ -279,7 +281,24 @@ impl NewArgs {
             })?;
         let question = "The origin of the log (the name of its key)?";
         let log = ask.value("--log-origin", question, self.log_origin.as_deref(), None, name)?;
-        Ok(Parties { leader, helper, collector_hpke_config, log: log.to_string() })
+        Ok(PartiesDraft { leader, helper, collector_hpke_config, log: log.to_string() })
+    }
+
+    /// Who checks tokens. That nobody does must be said.
+    fn tokens(&self, ask: &mut Inquiry<'_>) -> Result<TokensDraft> {
+        const NONE: &str = "insecure-no-tokens";
+        let question = "Who runs the issuer of tokens (or insecure-no-tokens, to do without)?";
+        let given = if self.insecure_no_tokens { Some(NONE) } else { self.issuer.as_deref() };
+        ask.value("--issuer", question, given, None, |text| {
+            if text == NONE {
+                return Ok(TokensDraft::InsecureNone);
+            }
+            let issuer: KeyName = text.parse().map_err(anyhow::Error::new)?;
+            Ok(match self.insecure_leader_only {
+                true => TokensDraft::InsecureLeaderOnly { issuer, leader: None },
+                false => TokensDraft::RateLimited { issuer, leader: None, helper: None },
+            })
+        })
     }
 }
 

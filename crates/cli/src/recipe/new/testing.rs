@@ -27,6 +27,7 @@ pub(crate) fn arguments(folder: &std::path::Path) -> NewArgs {
         helper_url: text("https://helper.example/"),
         collector_key: text(key.to_str().unwrap()),
         log_origin: text("log.example"),
+        issuer: text("issuer.example"),
         window: 3_600,
         ..NewArgs::default()
     }

@@ -1,4 +1,4 @@
-use sotto_wire::recipe::{Probability, Query, Randomizer};
+use sotto_wire::recipe::{Probability, Query, Randomizer, Tokens};
 
 use super::testing::{NOW, arguments};
 use super::*;
@@ -60,6 +60,24 @@ fn options_are_named_in_errors() {
     refused(|args| args.helper_operator = text("leader.example"), "must differ");
     refused(|args| args.mapping = text("minutes < 3"), "the mapping gives bool");
     refused(|args| args.kind = Some(Kind::Count), "randomizer");
+    refused(|args| args.issuer = None, "missing: --issuer (or --insecure-no-tokens)");
+    refused(|args| args.issuer = text("two words"), "--issuer");
+    refused(|args| args.issuer = text("leader.example"), "another operator");
+}
+
+#[test]
+fn doing_without_tokens_must_be_said() {
+    let tokens = |change: fn(&mut NewArgs)| draft(change).unwrap().parties.tokens;
+    assert!(matches!(tokens(|_| {}), Tokens::RateLimited { .. }));
+    assert!(matches!(
+        tokens(|args| args.insecure_leader_only = true),
+        Tokens::InsecureLeaderOnly { .. }
+    ));
+    let none = tokens(|args| {
+        args.issuer = None;
+        args.insecure_no_tokens = true;
+    });
+    assert_eq!(none, Tokens::InsecureNone);
 }
 
 #[test]
@@ -84,7 +102,7 @@ fn a_person_can_be_asked_for_everything() {
     let answers = format!(
         "commute\nHow long?\n\nshort,middle,long\nminutes:int\nminutes < 15 ? 0 : seconds\n\
          minutes < 15 ? 0 : 1\n1,000,000\n\n\n\n\n\n\nleader.example\nhttps://leader.example/\n\
-         helper.example\nhttps://helper.example/\n{key}\nlog.example\n"
+         helper.example\nhttps://helper.example/\n{key}\nlog.example\nissuer.example\n"
     );
     let (mut input, mut shown) = (answers.as_bytes(), Vec::new());
     let args = NewArgs { window: 3_600, ..NewArgs::default() };
@@ -107,6 +125,6 @@ fn the_file_says_the_same() {
     recipe_file::write(&path, draft.to_toml().as_bytes(), false).unwrap();
     let loaded = recipe_file::load(&path).unwrap();
     assert_eq!(loaded.recipe, recipe);
-    assert!(!loaded.author_known);
+    assert!(!loaded.author_known && !loaded.token_keys_known && !loaded.id_known());
     assert!(recipe_file::write(&path, b"", false).is_err());
 }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use rand_core::CryptoRng;
 use sotto_wire::{BatchId, BatchMode, Decode, Report, ReportId, TaskId, Time};
 
-use crate::{AggregatorTask, Moment, Rejection};
+use crate::{AggregatorTask, Moment, Rejection, ReplayScope};
 
 /// A record of the backlog.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,8 @@ pub struct FormedJob {
     pub now: Moment,
     /// Where its output shares go.
     pub batch: FormedBatch,
+    /// Among which reports its ids must be new.
+    pub scope: ReplayScope,
     /// Its reports, in order of arrival, their ids distinct.
     pub reports: Vec<FormedReport>,
 }
@@ -107,11 +109,12 @@ pub fn form_jobs<T: Borrow<AggregatorTask>>(
         let (report_id, time) = (decoded.report_metadata.report_id, decoded.report_metadata.time);
         if open_task.job.is_none() || open_task.is_full(report.len(), time, limits) {
             open_task.begin_job(formed.jobs.len());
-            let batch = open_task.batch;
-            formed.jobs.push(FormedJob { task_id: *task_id, now, batch, reports: Vec::new() });
+            let OpenTask { batch, scope, .. } = *open_task;
+            let reports = Vec::new();
+            formed.jobs.push(FormedJob { task_id: *task_id, now, batch, scope, reports });
         }
-        // The helper refuses a whole job in which an id occurs twice. The store refuses an id twice in one
-        // bucket; a device that sends one id with two timestamps must not sink other devices' reports.
+        // The helper refuses a whole job in which an id occurs twice. The store refuses an id twice in its
+        // scope, perhaps one bucket; a device that sends one id with two timestamps must not sink other devices' reports.
         if !open_task.ids.insert(report_id) {
             formed.rejections.push((*task_id, Rejection::ReportReplayed));
             continue;
@@ -128,6 +131,7 @@ pub fn form_jobs<T: Borrow<AggregatorTask>>(
 struct OpenTask {
     mode: BatchMode,
     batch: FormedBatch,
+    scope: ReplayScope,
     accumulator_len: usize,
     job: Option<usize>,
     ids: HashSet<ReportId>,
@@ -149,6 +153,7 @@ impl OpenTask {
         Self {
             mode,
             batch,
+            scope: task.replay_scope(),
             accumulator_len: task.task.vdaf().sizes().aggregate_share,
             job: None,
             ids: HashSet::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_executor::block_on;
 use rusqlite::Connection;
-use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, Moment};
+use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, Moment, ReplayScope};
 use sotto_vdaf::{AggregateShare, VdafConfig};
 use sotto_wire::{
     BatchSelector, HpkeConfigId, Interval, Query, ReportId, ReportIdChecksum, TaskId, Time,
@@ -79,7 +79,8 @@ async fn fix(store: &SqliteStore) -> Result<Fixed> {
         time: TIME,
     };
     let reports = backlog.records.iter().map(report).collect();
-    let job = NewJob { task_id: TASK, now: Moment(0), batch: NewJobBatch::TimeInterval, reports };
+    let (now, batch, scope) = (Moment(0), NewJobBatch::TimeInterval, ReplayScope::Bucket);
+    let job = NewJob { task_id: TASK, now, batch, scope, reports };
     store.fix_jobs(backlog.from, backlog.to, vec![job], Vec::new()).await
 }
 
@@ -160,6 +161,7 @@ fn a_collected_share_is_in_no_file() {
         })
     };
     let mut commit = HelperCommit {
+        scope: ReplayScope::Bucket,
         reports: vec![(Bucket::Time(TIME), ReportId::new([0; 16]))],
         buckets: buckets(1),
         rejections: Default::default(),
@@ -184,6 +186,7 @@ fn a_failed_helper_commit_spends_nothing() {
     for change in ["INSERT ON responses", "INSERT ON buckets", "INSERT ON response_buckets"] {
         let fixture = Fixture::new();
         let commit = HelperCommit {
+            scope: ReplayScope::Bucket,
             reports: (0..5).map(|n| (Bucket::Time(TIME), ReportId::new([n; 16]))).collect(),
             buckets: buckets(5),
             rejections: Default::default(),

@@ -2,19 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sotto_protocol::{Bucket, Digest};
+use sotto_protocol::{Bucket, Digest, ReplayScope};
 use sotto_store::Committed;
 use sotto_wire::{BatchSelector, ReportIdChecksum, TaskId, Time};
 
 use super::super::driver::{digest, run};
-use super::super::helper::{commit_of, names};
+use super::super::helper::commit_of;
 use super::super::reports::{
-    Report, assert_holds, batch_id, batch_mode, batch_task, interval, interval_task, report,
+    Report, assert_holds, batch_id, batch_mode, batch_task, interval, interval_task, replay_scope,
+    report, token_task,
 };
 use super::Walk;
 use super::oracle::is_in;
 
-/// What the helper should hold, of both tasks.
+/// What the helper should hold, of all its tasks.
 #[derive(Default)]
 pub(super) struct Helping {
     responses: HashMap<(TaskId, Digest), (Vec<u8>, Vec<Bucket>)>,
@@ -26,7 +27,7 @@ pub(super) struct Helping {
 
 impl Walk {
     pub(super) fn help(&mut self) {
-        let task_id = if self.chance(50) { interval_task(8) } else { batch_task(8) };
+        let task_id = [interval_task(8), batch_task(8), token_task(8)][self.below(3)];
         match self.below(10) {
             0..6 => self.commit_helper_job(task_id),
             6..7 => self.forget_response(task_id),
@@ -56,7 +57,8 @@ impl Walk {
             }
         }
         let response = format!("response {}", self.trace.len());
-        let scope = |report: &Report| (task_id, is_timed.then_some(report.time), report.cell);
+        let is_narrow = replay_scope(&task_id) == ReplayScope::Bucket;
+        let scope = |report: &Report| (task_id, is_narrow.then_some(report.time), report.cell);
         let facts = &self.helping;
         let is_collected = |bucket: &Bucket| {
             facts.collected.iter().any(|(task, batch)| *task == task_id && is_in(bucket, batch))
@@ -69,7 +71,7 @@ impl Walk {
             None if reports.iter().any(is_spent) => Committed::Conflict,
             None => Committed::Done,
         };
-        let told = run(self.bench.store().spent_reports(task_id, names(&reports, batch)));
+        let told = self.bench.spent(&reports, batch);
         let expected_spent: Vec<bool> = reports.iter().map(is_spent).collect();
         assert_eq!(told.iter().map(Option::is_some).collect::<Vec<_>>(), expected_spent);
         let commit = commit_of(&reports, batch, &response);

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use sotto_protocol::{Bucket, Digest, Rejection, Rejections};
+use sotto_protocol::{Bucket, Digest, Rejection, Rejections, ReplayScope};
 use sotto_store::{CollectionState, Counters, Record};
 use sotto_wire::{
     BatchId, BatchMode, BatchSelector, CollectionJobId, Interval, Query, TaskId, Time,
 };
 
-use super::super::reports::{Report, batch_mode};
+use super::super::reports::{Report, batch_mode, replay_scope};
 
 /// Everything that the leader's tasks should hold.
 pub(super) struct Oracle {
@@ -167,7 +167,7 @@ fn remove(reports: &mut Vec<Report>, report: &Report) -> bool {
 }
 
 fn scope(report: &Report) -> Option<Time> {
-    (batch_mode(&report.task_id) == BatchMode::TimeInterval).then_some(report.time)
+    (replay_scope(&report.task_id) == ReplayScope::Bucket).then_some(report.time)
 }
 
 pub(super) fn is_in(bucket: &Bucket, selector: &BatchSelector) -> bool {

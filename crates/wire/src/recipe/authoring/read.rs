@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::fields::{Field, Fields};
-use super::{AuthoringError, RecipeDraft};
+use super::{AuthoringError, PartiesDraft, RecipeDraft, TokensDraft, tokens};
 use crate::BatchMode;
 use crate::recipe::{
-    Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Parties,
-    Privacy, Query, Randomizer, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
+    Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Privacy,
+    Query, Randomizer, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
 };
 
 /// The draft in this TOML.
@@ -31,7 +31,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
     let aggregation = aggregation(document.required("aggregation")?)?;
     let (vdaf, min_batch, batch_mode) = aggregation;
     let privacy = privacy(document.required("privacy")?)?;
-    let parties = parties(document.required("parties")?)?;
+    let (parties, tokens) = parties(document.required("parties")?)?;
     document.finish()?;
     Ok(RecipeDraft {
         name,
@@ -48,6 +48,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
         batch_mode,
         privacy,
         parties,
+        tokens,
     })
 }
 
@@ -210,16 +211,17 @@ fn privacy(field: Field) -> Result<Privacy, AuthoringError> {
     Ok(privacy)
 }
 
-fn parties(field: Field) -> Result<Parties, AuthoringError> {
+fn parties(field: Field) -> Result<(PartiesDraft, TokensDraft), AuthoringError> {
     let mut fields = field.table()?;
-    let parties = Parties {
+    let parties = PartiesDraft {
         leader: aggregator(fields.required("leader")?)?,
         helper: aggregator(fields.required("helper")?)?,
         collector_hpke_config: fields.required("collector_hpke_config")?.text()?,
         log: fields.required("log")?.text()?,
     };
+    let tokens = tokens::read(fields.required("tokens")?)?;
     fields.finish()?;
-    Ok(parties)
+    Ok((parties, tokens))
 }
 
 fn aggregator(field: Field) -> Result<Aggregator, AuthoringError> {

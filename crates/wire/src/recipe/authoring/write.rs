@@ -2,8 +2,8 @@
 
 use toml::Value;
 
-use super::RecipeDraft;
 use super::number::show_micro;
+use super::{RecipeDraft, tokens};
 use crate::recipe::{
     Accountant, Adjacency, Aggregator, AttributeType, Privacy, Query, Randomizer, RecipeVdaf,
 };
@@ -54,6 +54,7 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     out.text("log", &draft.parties.log);
     aggregator(&mut out, "parties.leader", &draft.parties.leader);
     aggregator(&mut out, "parties.helper", &draft.parties.helper);
+    tokens::write(&mut out, &draft.tokens);
     out.0
 }
 
@@ -79,7 +80,7 @@ fn when(out: &mut Writer, draft: &RecipeDraft) {
 }
 
 /// A date, or plain seconds beyond the years that dates have.
-fn moment(posix_seconds: u64) -> String {
+pub(super) fn moment(posix_seconds: u64) -> String {
     let date = utc::format(posix_seconds);
     if utc::parse(&date).is_some() { date } else { posix_seconds.to_string() }
 }
@@ -159,23 +160,28 @@ fn privacy(out: &mut Writer, privacy: &Privacy) {
 }
 
 fn aggregator(out: &mut Writer, group: &str, aggregator: &Aggregator) {
-    out.0.push_str(&format!("\n[{group}]\n"));
+    out.table(group);
     out.text("operator", aggregator.operator.as_str());
     out.text("url", &aggregator.url);
 }
 
-struct Writer(String);
+/// TOML, line by line.
+pub(super) struct Writer(String);
 
 impl Writer {
-    fn comment(&mut self, comment: &str) {
+    pub(super) fn comment(&mut self, comment: &str) {
         self.0.push_str(&format!("# {comment}\n"));
     }
 
-    fn group(&mut self, name: &str, comment: &str) {
+    pub(super) fn group(&mut self, name: &str, comment: &str) {
         self.0.push_str(&format!("\n# {comment}\n[{name}]\n"));
     }
 
-    fn text(&mut self, key: &str, value: &str) {
+    pub(super) fn table(&mut self, name: &str) {
+        self.0.push_str(&format!("\n[{name}]\n"));
+    }
+
+    pub(super) fn text(&mut self, key: &str, value: &str) {
         self.raw(key, quoted(value));
     }
 
@@ -184,7 +190,7 @@ impl Writer {
         self.raw(key, if micro < FLOAT_EXACT_MICRO { shown } else { quoted(&shown) });
     }
 
-    fn raw(&mut self, key: &str, value: impl std::fmt::Display) {
+    pub(super) fn raw(&mut self, key: &str, value: impl std::fmt::Display) {
         self.0.push_str(&format!("{key} = {value}\n"));
     }
 }

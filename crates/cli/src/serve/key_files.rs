@@ -1,4 +1,4 @@
-//! The key files of a gateway, which are read again when they change: keys rotate while the gateway serves.
+//! The HPKE key files of a gateway or an issuer, which are read again when they change: keys rotate while it serves.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use sotto_crypto::HpkeKeypair;
+use sotto_protocol::Fault;
 use sotto_server::GatewayKeys;
 
 use super::http_tables::toml_files;
@@ -14,8 +15,30 @@ use crate::{keys, private_file};
 /// How often the files are looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The key that a gateway makes when its folder has none.
-const FIRST_KEY: &str = "gateway-key-1.toml";
+/// Who uses the keys of the files.
+pub(super) trait KeyHolder: Sized {
+    /// What a key is called.
+    const KIND: &'static str;
+    /// The file of the key that is made when the folder has none.
+    const FIRST_KEY: &'static str;
+    /// With these keys.
+    fn new(keys: Vec<HpkeKeypair>) -> Result<Self, Fault>;
+    /// With others from now on.
+    fn replace(&self, keys: Vec<HpkeKeypair>) -> Result<(), Fault>;
+}
+
+impl KeyHolder for GatewayKeys {
+    const KIND: &'static str = "gateway";
+    const FIRST_KEY: &'static str = "gateway-key-1.toml";
+
+    fn new(keys: Vec<HpkeKeypair>) -> Result<Self, Fault> {
+        Self::new(keys)
+    }
+
+    fn replace(&self, keys: Vec<HpkeKeypair>) -> Result<(), Fault> {
+        self.replace(keys)
+    }
+}
 
 /// Key files and folders of key files.
 #[derive(Clone, Debug)]
@@ -29,30 +52,32 @@ type Seen = Vec<(Option<SystemTime>, PathBuf, u64)>;
 
 impl KeyFiles {
     /// The listed ones; with none listed, the folder `own`, with a key that is made at the first start.
-    fn new(listed: &[PathBuf], folder: &Path, own: &Path) -> Result<Self> {
+    fn new<H: KeyHolder>(listed: &[PathBuf], folder: &Path, own: &Path) -> Result<Self> {
         if !listed.is_empty() {
             let paths = listed.iter().map(|path| folder.join(path)).collect();
             return Ok(Self { paths, seen: Seen::new() });
         }
         private_file::make_folder(own)?;
         if toml_files(own)?.is_empty() {
-            let path = own.join(FIRST_KEY);
+            let path = own.join(H::FIRST_KEY);
             let [id] = crate::random::bytes();
             keys::write(&path, &keys::generate(id), false)?;
-            tracing::info!(file = %path.display(), "made a gateway key: publish it with `sotto keys publish --gateway-key`");
+            let kind = H::KIND;
+            tracing::info!(file = %path.display(), "made a key: publish it with `sotto keys publish --{kind}-key`");
         }
         Ok(Self { paths: vec![own.to_owned()], seen: Seen::new() })
     }
 
     /// Reads all keys.
-    fn load(&mut self) -> Result<Arc<GatewayKeys>> {
+    fn load<H: KeyHolder>(&mut self) -> Result<Arc<H>> {
         // Before they are read: what changes meanwhile is seen later.
         self.seen = self.look();
-        Ok(Arc::new(GatewayKeys::new(self.read()?)?))
+        Ok(Arc::new(H::new(self.read()?)?))
     }
 
     /// Replaces the keys whenever the files change, for ever. Files that cannot be used change nothing.
-    pub(super) async fn follow(mut self, keys: Arc<GatewayKeys>) {
+    pub(super) async fn follow<H: KeyHolder>(mut self, keys: Arc<H>) {
+        let kind = H::KIND;
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
             let now = self.look();
@@ -65,10 +90,10 @@ impl KeyFiles {
                 keys.replace(read)?;
                 Ok(count)
             }) {
-                Ok(count) => tracing::info!(keys = count, "the gateway keys were read again"),
+                Ok(count) => tracing::info!(keys = count, "the {kind} keys were read again"),
                 Err(error) => tracing::error!(
                     error = format!("{error:#}"),
-                    "the gateway keys have changed and cannot be used: the old ones stay"
+                    "the {kind} keys have changed and cannot be used: the old ones stay"
                 ),
             }
         }
@@ -76,7 +101,7 @@ impl KeyFiles {
 
     fn read(&self) -> Result<Vec<HpkeKeypair>> {
         let files = self.files()?;
-        anyhow::ensure!(!files.is_empty(), "there is no gateway key in {}", self.shown());
+        anyhow::ensure!(!files.is_empty(), "there is no key in {}", self.shown());
         files.iter().map(|file| keys::read(file)).collect()
     }
 
@@ -113,14 +138,15 @@ fn modified(file: &Path) -> Option<SystemTime> {
     std::fs::metadata(file).ok()?.modified().ok()
 }
 
-/// Loads the keys of a gateway.
-pub(super) fn load(
+/// Loads the keys: the listed ones, or those of the folder `own`.
+pub(super) fn load<H: KeyHolder>(
     listed: &[PathBuf],
     folder: &Path,
     own: &Path,
-) -> Result<(KeyFiles, Arc<GatewayKeys>)> {
-    let mut files = KeyFiles::new(listed, folder, own).context("gateway keys")?;
-    let keys = files.load().context("gateway keys")?;
+) -> Result<(KeyFiles, Arc<H>)> {
+    let named = || format!("{} keys", H::KIND);
+    let mut files = KeyFiles::new::<H>(listed, folder, own).with_context(named)?;
+    let keys = files.load().with_context(named)?;
     Ok((files, keys))
 }
 
@@ -132,7 +158,7 @@ mod tests {
     fn a_key_is_made_once_and_more_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("gateway-keys");
-        let (files, _) = load(&[], folder.path(), &own).unwrap();
+        let (files, _) = load::<GatewayKeys>(&[], folder.path(), &own).unwrap();
         let first = files.read().unwrap();
         assert_eq!(first.len(), 1);
         let id = first[0].config().id().value();
@@ -142,7 +168,7 @@ mod tests {
         let later = SystemTime::now() + Duration::from_secs(9);
         std::fs::File::options().write(true).open(&second).unwrap().set_modified(later).unwrap();
         assert_ne!(files.look(), files.seen);
-        let (files, _) = load(&[], folder.path(), &own).unwrap();
+        let (files, _) = load::<GatewayKeys>(&[], folder.path(), &own).unwrap();
         let both = files.read().unwrap();
         assert_eq!(both.len(), 2);
         assert_eq!(both[1].config(), first[0].config(), "the newest comes first");
@@ -152,15 +178,18 @@ mod tests {
     fn mistakes_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let listed = [PathBuf::from("absent.toml")];
-        let error = load(&listed, folder.path(), folder.path()).unwrap_err();
+        let error = load::<GatewayKeys>(&listed, folder.path(), folder.path()).unwrap_err();
         assert!(format!("{error:#}").contains("absent.toml"), "{error:#}");
         std::fs::create_dir(folder.path().join("empty")).unwrap();
-        let error = load(&[PathBuf::from("empty")], folder.path(), folder.path()).unwrap_err();
-        assert!(format!("{error:#}").contains("there is no gateway key"), "{error:#}");
+        let error = load::<GatewayKeys>(&[PathBuf::from("empty")], folder.path(), folder.path())
+            .unwrap_err();
+        assert!(format!("{error:#}").contains("there is no key"), "{error:#}");
         for name in ["a.toml", "b.toml"] {
             keys::write(&folder.path().join("empty").join(name), &keys::generate(7), false)
                 .unwrap();
         }
-        assert!(load(&[PathBuf::from("empty")], folder.path(), folder.path()).is_err());
+        assert!(
+            load::<GatewayKeys>(&[PathBuf::from("empty")], folder.path(), folder.path()).is_err()
+        );
     }
 }

@@ -1,0 +1,185 @@
+//! `sotto recipe tokens`: asks an issuer for the token keys of a recipe.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::Args;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use sotto_crypto::note::{NoteKey, verify_endorsement};
+use sotto_protocol::Moment;
+use sotto_protocol::issuer::author::TokenKeys;
+use sotto_protocol::recipe::recipe_vdaf;
+use sotto_protocol::trust::Trust;
+use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest, TokensDraft};
+use sotto_wire::{RecipeDraft, Role};
+
+use crate::connection::ConnectionArgs;
+use crate::output::{Outcome, Output, WithHint};
+use crate::recipe_file::{self, Form};
+use crate::time_text::{parse_seconds, show_moment};
+use crate::{signer_file, token_keys, trust_file};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  sotto recipe tokens commute.toml --signer author.key --issuer https://issuer.example\n\n\
+    The issuer makes a key pair for each aggregator, keeps the private halves and endorses the public ones, which are added to the \
+    file. Ask when the recipe is finished, and publish it then: the keys are for this recipe, and do not live for long. The same recipe \
+    gets the same keys again."
+)]
+pub(super) struct TokensArgs {
+    /// The recipe, TOML. The keys are added at its end.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The author's key file (`sotto keys signer`), which the issuer must know.
+    #[arg(long, value_name = "FILE")]
+    signer: PathBuf,
+    /// Where the issuer is.
+    #[arg(long, value_name = "URL")]
+    issuer: String,
+    /// How long after the recipe closes the keys still count, for reports that come late.
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    grace: String,
+    /// Check the endorsements by the issuer's key that is pinned here.
+    #[arg(long, value_name = "FILE")]
+    trust: Option<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+impl TokensArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
+        let signer = signer_file::read(&self.signer)?;
+        let text = std::fs::read_to_string(&self.file)
+            .with_context(|| format!("cannot read {}", self.file.display()))?;
+        let Form::Draft(draft) = recipe_file::read(&self.file)? else {
+            bail!("{} is finished: only a recipe in TOML takes token keys", self.file.display());
+        };
+        let request = self.request(&draft, &signer)?;
+        let spinner = output.spinner("the issuer makes keys");
+        let keys = self.connection.transport(1).and_then(|transport| {
+            token_keys::ask(transport.as_ref(), &self.issuer, &request, &signer)
+        });
+        spinner.finish_and_clear();
+        let draft = with_keys(*draft, keys?)?;
+        check(&draft, &signer, trust.as_ref())?;
+        let text = appended(&text, &draft)?;
+        recipe_file::write(&self.file, text.as_bytes(), true)?;
+        let issuer = draft.tokens.issuer().map(ToString::to_string);
+        if output.json() {
+            output.value(&json!({
+                "file": self.file,
+                "issuer": issuer,
+                "expires": request.expires,
+                "endorsements_checked": trust.is_some(),
+            }))?;
+            return Ok(Outcome::Yes);
+        }
+        let issuer = issuer.unwrap_or_default();
+        output.remark(format!(
+            "{issuer} has made token keys, good until {}; they are in {}",
+            show_moment(Moment(request.expires)),
+            self.file.display()
+        ));
+        if trust.is_none() {
+            output.remark("the endorsements were not checked: --trust pins the issuer's key");
+        }
+        output.remark(format!("next: sotto recipe publish {} ...", self.file.display()));
+        Ok(Outcome::Yes)
+    }
+
+    /// What the author asks for. The nonce follows from the recipe: who asks again gets the same keys.
+    fn request(&self, draft: &RecipeDraft, signer: &NoteKey) -> Result<TokenKeyRequest> {
+        let author = signer_file::public(signer);
+        if draft.author.as_ref().is_some_and(|named| *named != author) {
+            bail!("the recipe names another author than the one who signs");
+        }
+        let helper = match &draft.tokens {
+            TokensDraft::InsecureNone => {
+                return Err(anyhow!("the recipe asks for no tokens"))
+                    .hint("[parties.tokens] kind = \"rate_limited\", issuer = \"...\"");
+            }
+            TokensDraft::RateLimited { .. } => Some(draft.parties.helper.operator.clone()),
+            TokensDraft::InsecureLeaderOnly { .. } => None,
+        };
+        if !draft.tokens.keys_missing() {
+            return Err(anyhow!("the recipe has token keys already"))
+                .hint("take out [parties.tokens.leader] and [parties.tokens.helper] for new ones");
+        }
+        let recipe = recipe_file::with_stand_ins(draft.clone())?;
+        let nonce = URL_SAFE_NO_PAD.encode(Sha256::digest(recipe.to_json()));
+        let expires = draft.when.closes.saturating_add(parse_seconds(&self.grace)?);
+        Ok(TokenKeyRequest {
+            author,
+            leader: draft.parties.leader.operator.clone(),
+            helper,
+            expires,
+            nonce,
+        })
+    }
+}
+
+/// The draft with these keys.
+fn with_keys(mut draft: RecipeDraft, keys: TokenKeys) -> Result<RecipeDraft> {
+    match &mut draft.tokens {
+        TokensDraft::RateLimited { leader, helper, .. } => {
+            ensure!(keys.helper.is_some(), "the issuer gave no key for the helper");
+            *leader = Some(keys.leader);
+            *helper = keys.helper;
+        }
+        TokensDraft::InsecureLeaderOnly { leader, .. } => *leader = Some(keys.leader),
+        TokensDraft::InsecureNone => {}
+    }
+    Ok(draft)
+}
+
+/// Whether a recipe comes out, and one whose keys the pinned issuer endorses.
+fn check(draft: &RecipeDraft, signer: &NoteKey, trust: Option<&Trust>) -> Result<()> {
+    let vdaf = recipe_vdaf(&draft.query);
+    let recipe = draft.clone().complete(signer_file::public(signer), vdaf)?;
+    let Some((trust, issuer)) = trust.zip(recipe.parties.tokens.issuer()) else { return Ok(()) };
+    let pinned = trust.operator(issuer);
+    let pinned = pinned.ok_or_else(|| anyhow!("the issuer {issuer} is not pinned"));
+    let pinned = pinned.hint("list its key under [[operators]] in the trust file")?;
+    for role in [Role::Leader, Role::Helper] {
+        if recipe.parties.tokens.key(role).is_some() {
+            verify_endorsement(&recipe, role, pinned).with_context(|| {
+                format!("{issuer} has not endorsed the key: is it the issuer at this URL?")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The file with the keys at its end. What a person wrote stays as it is.
+fn appended(text: &str, draft: &RecipeDraft) -> Result<String> {
+    let mut out = text.trim_end().to_owned();
+    for (role, key) in [("leader", key(draft, Role::Leader)), ("helper", key(draft, Role::Helper))]
+    {
+        let Some(key) = key else { continue };
+        out += &format!(
+            "\n\n[parties.tokens.{role}]\npublic_key = \"{}\"\nexpires = {}\nendorsement = \"{}\"",
+            key.public_key,
+            show_moment(Moment(key.expires)),
+            key.endorsement
+        );
+    }
+    out.push('\n');
+    match RecipeDraft::from_toml(&out) {
+        Ok(read) if read == *draft => Ok(out),
+        // The tables cannot stand at the end, for instance because `tokens` is written in one line.
+        _ => Ok(draft.to_toml()),
+    }
+}
+
+fn key(draft: &RecipeDraft, role: Role) -> Option<&EndorsedKey> {
+    match (&draft.tokens, role) {
+        (TokensDraft::RateLimited { leader, .. }, Role::Leader)
+        | (TokensDraft::InsecureLeaderOnly { leader, .. }, Role::Leader) => leader.as_ref(),
+        (TokensDraft::RateLimited { helper, .. }, Role::Helper) => helper.as_ref(),
+        _ => None,
+    }
+}

@@ -1,0 +1,182 @@
+//! Tokens from the attester: one round of what is due (rate-limit-tokens, section "Client-to-Attester Request").
+//!
+//! Which tokens, when, and what is kept is decided in `sotto_protocol::device::tokens`; here is the exchange. Requests go to the
+//! attester directly: it knows the device anyway. Nothing about the recipe is in them but what is sealed to the issuer.
+
+use rand_core::CryptoRng;
+use sotto_protocol::Moment;
+use sotto_protocol::device::tokens::{
+    Live, TokenAsk, Waiting, ask, granted, plan, renew, to_come, token_ask, waiting, withheld,
+};
+use sotto_protocol::device::{DeviceStore, Silence, StateError};
+use sotto_protocol::token::{AttestError, Attestor, RateLimited, token_request_url};
+use sotto_protocol::trust::{Attester, Trust};
+use sotto_wire::limits::MAX_PROBLEM_DOCUMENT_LEN;
+use sotto_wire::token::{
+    REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, TOKEN_RESPONSE_LEN, attestation_message,
+    byte_sequence, header,
+};
+use zeroize::Zeroizing;
+
+use crate::transport::{HttpRequest, HttpResponse, Method, Transport};
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenRound {
+    /// Requests that were sent, the same ones again included.
+    pub asked: usize,
+    /// Tokens that came.
+    pub granted: usize,
+    /// Tokens that the attester will not give: this device had them.
+    pub withheld: usize,
+    /// Requests that were refused. They are sent again in a later round.
+    pub refused: usize,
+    /// Tokens that are still to come.
+    pub waiting: usize,
+}
+
+/// Why a round ended early. Nothing is lost: what was committed stays, and the next round goes on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokensError {
+    /// The trust file pins an issuer and no attester.
+    #[error("the trust file names no attester: no token can be asked for")]
+    NoAttester,
+    /// The log cannot be believed.
+    #[error(transparent)]
+    Silence(#[from] Silence),
+    /// The state could not be kept.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The device cannot show who it is.
+    #[error(transparent)]
+    Attest(#[from] AttestError),
+}
+
+/// Asks for the tokens that are due, of every live recipe of a log that the device has taken
+/// ([`sotto_protocol::device::follow`]). Whatever has no answer, or is refused, is sent again in the next round.
+pub fn fetch_tokens(
+    store: &mut dyn DeviceStore,
+    live: &Live<'_>,
+    trust: &Trust,
+    attestor: &dyn Attestor,
+    transport: &dyn Transport,
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Result<TokenRound, TokensError> {
+    let Some(tokens) = trust.tokens() else { return Ok(TokenRound::default()) };
+    let attester = tokens.attester.as_ref().ok_or(TokensError::NoAttester)?;
+    if let Some(planned) = plan(store.state(), live, trust, now, rng)? {
+        store.commit(planned)?;
+    }
+    if let Some(requested) = ask(store.state(), live, trust, &RateLimited, now, rng)? {
+        store.commit(requested)?;
+    }
+    let way = Way { attester, attestor, transport, trust, now };
+    let mut round = TokenRound::default();
+    for next in waiting(store.state(), live, now, rng) {
+        let mut answer = way.exchange(store, live, &next, &mut round, rng)?;
+        // Only after a refusal, and only if the issuer has newer keys.
+        if matches!(answer, Answer::Refused { renew: true })
+            && let Some(renewed) = renew(store.state(), live, trust, &RateLimited, &next, now, rng)
+        {
+            store.commit(renewed)?;
+            answer = way.exchange(store, live, &next, &mut round, rng)?;
+        }
+        match answer {
+            Answer::Granted => round.granted += 1,
+            Answer::Withheld => round.withheld += 1,
+            Answer::Refused { .. } => round.refused += 1,
+            // The attester is away, or asks for patience: so will it the next time.
+            Answer::None => break,
+        }
+    }
+    round.waiting = to_come(store.state(), live, now);
+    Ok(round)
+}
+
+/// What came of one exchange. It is committed already.
+enum Answer {
+    Granted,
+    Withheld,
+    /// Nothing was granted for these bytes. With `renew` other bytes may fare better.
+    Refused {
+        renew: bool,
+    },
+    /// There is no answer.
+    None,
+}
+
+/// The way to the attester.
+struct Way<'a> {
+    attester: &'a Attester,
+    attestor: &'a dyn Attestor,
+    transport: &'a dyn Transport,
+    trust: &'a Trust,
+    now: Moment,
+}
+
+impl Way<'_> {
+    /// Sends one request, and commits what came of it.
+    fn exchange(
+        &self,
+        store: &mut dyn DeviceStore,
+        live: &Live<'_>,
+        next: &Waiting,
+        round: &mut TokenRound,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer, TokensError> {
+        let Some(ask) = token_ask(store.state(), live, next) else { return Ok(Answer::None) };
+        let request = self.request(&ask)?;
+        round.asked += 1;
+        let Ok(response) = self.transport.send(&request) else { return Ok(Answer::None) };
+        let (change, answer) = match response.status {
+            200 if is_token_response(&response) => {
+                // What does not open may be somebody's on the way: the same bytes get another answer.
+                let (state, given) = (store.state(), (next, response.body.as_slice()));
+                match granted(state, live, self.trust, &RateLimited, given, self.now, rng) {
+                    Err(_) => return Ok(Answer::Refused { renew: false }),
+                    Ok(change) => (change, Answer::Granted),
+                }
+            }
+            429 => (withheld(next), Answer::Withheld),
+            400 => return Ok(Answer::Refused { renew: true }),
+            // Overload, or something between that is broken.
+            500..=599 => return Ok(Answer::None),
+            _ => return Ok(Answer::Refused { renew: false }),
+        };
+        store.commit(change)?;
+        Ok(answer)
+    }
+
+    fn request<'a>(&self, ask: &TokenAsk<'a>) -> Result<HttpRequest<'a>, TokensError> {
+        let attempt = ask.attempt;
+        let message = attestation_message(
+            &self.attester.operator,
+            &ask.client_key,
+            &attempt.client_alias,
+            &attempt.request_blind,
+            &attempt.request,
+        );
+        let evidence = Zeroizing::new(self.attestor.attest(&message)?);
+        let field = |bytes: &[u8]| Zeroizing::new(byte_sequence(bytes));
+        Ok(HttpRequest {
+            method: Method::Post,
+            url: token_request_url(&self.attester.url, ask.issuer),
+            headers: vec![
+                ("content-type", Zeroizing::new(REQUEST_MEDIA_TYPE.to_owned())),
+                (header::ORIGIN_ALIAS, field(&attempt.client_alias)),
+                (header::CLIENT, field(&ask.client_key)),
+                (header::REQUEST_BLIND, field(&attempt.request_blind)),
+                (header::ATTESTATION, field(&evidence)),
+            ],
+            body: &attempt.request,
+            response_limit: MAX_PROBLEM_DOCUMENT_LEN.max(TOKEN_RESPONSE_LEN),
+        })
+    }
+}
+
+fn is_token_response(response: &HttpResponse) -> bool {
+    let content_type = response.header("content-type").unwrap_or_default();
+    content_type.trim().eq_ignore_ascii_case(RESPONSE_MEDIA_TYPE)
+}

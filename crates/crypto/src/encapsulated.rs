@@ -1,0 +1,168 @@
+//! A request that is sealed with HPKE, and the one answer to it under a key that is exported from the same context (RFC 9458
+//! §4.3 and §4.4). Oblivious HTTP and rate-limited tokens share the construction and differ in their labels.
+
+use std::fmt;
+
+use ::hpke::aead::AesGcm128;
+use ::hpke::kdf::HkdfSha256;
+use ::hpke::kem::X25519HkdfSha256;
+use ::hpke::{Deserializable, Kem, OpModeS, Serializable, setup_sender_with_rng};
+use aes_gcm::aead::AeadInOut;
+use aes_gcm::aead::inout::InOutBuf;
+use aes_gcm::{Aes128Gcm, KeyInit, Nonce, Tag};
+use hkdf::Hkdf;
+use rand_core::CryptoRng;
+use sha2::Sha256;
+use sotto_wire::HpkeConfig;
+use zeroize::Zeroizing;
+
+use crate::HpkeError;
+use crate::hpke::{PUBLIC_KEY_LEN, check};
+#[cfg(feature = "server")]
+use crate::server_hpke::Opener;
+
+/// The length of AES-128's key. The secret and the nonce of a response are as long, for it is longer than the nonce of
+/// AES-GCM.
+pub(crate) const KEY_LEN: usize = 16;
+
+/// The length of AES-GCM's nonce.
+const NONCE_LEN: usize = 12;
+
+/// The length of AES-GCM's tag.
+const TAG_LEN: usize = 16;
+
+/// What a request is sealed under, besides the key.
+#[derive(Clone, Copy)]
+pub(crate) struct Labels<'a> {
+    pub(crate) info: &'a [u8],
+    pub(crate) aad: &'a [u8],
+    pub(crate) export: &'a [u8],
+}
+
+/// Seals `plaintext` to `config`: gives `prefix`, the encapsulated key and the ciphertext, and what opens the answer.
+///
+/// Takes 32 bytes of `rng` for the ephemeral key, which must never be used twice: two requests with one key are linked.
+pub(crate) fn seal(
+    config: &HpkeConfig,
+    labels: Labels<'_>,
+    prefix: &[u8],
+    plaintext: &[u8],
+    rng: &mut dyn CryptoRng,
+) -> Result<(Vec<u8>, ResponseSecret), HpkeError> {
+    check(config, labels.info)?;
+    let public_key = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(config.public_key())
+        .map_err(|_| HpkeError::InvalidKey)?;
+    let mut rng = rng;
+    let (enc, mut context) = setup_sender_with_rng::<AesGcm128, HkdfSha256, X25519HkdfSha256>(
+        &OpModeS::Base,
+        &public_key,
+        labels.info,
+        &mut rng,
+    )
+    // The one way to get here is an all-zero shared secret: a public key of low order.
+    .map_err(|_| HpkeError::InvalidKey)?;
+    let enc: [u8; PUBLIC_KEY_LEN] = enc.to_bytes().into();
+    let mut secret = Zeroizing::new([0; KEY_LEN]);
+    context.export(labels.export, secret.as_mut_slice()).map_err(|_| HpkeError::Encrypt)?;
+
+    let head_len = prefix.len() + PUBLIC_KEY_LEN;
+    let mut body = vec![0; head_len + plaintext.len() + TAG_LEN];
+    let (head, sealed) = body.split_at_mut(head_len);
+    head[..prefix.len()].copy_from_slice(prefix);
+    head[prefix.len()..].copy_from_slice(&enc);
+    let (ciphertext, tag) = sealed.split_at_mut(plaintext.len());
+    let buffer = InOutBuf::new(plaintext, ciphertext).map_err(|_| HpkeError::Encrypt)?;
+    let sealed = context.seal_inout_detached(buffer, labels.aad).map_err(|_| HpkeError::Encrypt)?;
+    tag.copy_from_slice(&sealed.to_bytes());
+    Ok((body, ResponseSecret { enc, secret }))
+}
+
+/// Opens what [`seal`] put behind the prefix.
+#[cfg(feature = "server")]
+pub(crate) fn open(
+    opener: &Opener,
+    labels: Labels<'_>,
+    sealed: &[u8],
+) -> Result<(Zeroizing<Vec<u8>>, ResponseSecret), HpkeError> {
+    let (enc, payload) = sealed.split_first_chunk::<PUBLIC_KEY_LEN>().ok_or(HpkeError::Decrypt)?;
+    let mut receiver = opener.setup_receiver(enc, labels.info)?;
+    let plaintext = receiver.open(labels.aad, payload)?;
+    let mut secret = Zeroizing::new([0; KEY_LEN]);
+    secret.copy_from_slice(&receiver.export(labels.export, KEY_LEN)?);
+    Ok((plaintext, ResponseSecret { enc: *enc, secret }))
+}
+
+/// What only the two ends of one exchange know.
+pub(crate) struct ResponseSecret {
+    pub(crate) enc: [u8; PUBLIC_KEY_LEN],
+    pub(crate) secret: Zeroizing<[u8; KEY_LEN]>,
+}
+
+impl ResponseSecret {
+    /// The key and the nonce of the answer with this `response_nonce`.
+    pub(crate) fn keys(&self, response_nonce: &[u8; KEY_LEN]) -> Result<ResponseKeys, HpkeError> {
+        let mut salt = [0; PUBLIC_KEY_LEN + KEY_LEN];
+        salt[..PUBLIC_KEY_LEN].copy_from_slice(&self.enc);
+        salt[PUBLIC_KEY_LEN..].copy_from_slice(response_nonce);
+        let prk = Hkdf::<Sha256>::new(Some(&salt), self.secret.as_slice());
+        let mut keys = ResponseKeys { key: Zeroizing::new([0; KEY_LEN]), nonce: [0; NONCE_LEN] };
+        prk.expand(b"key", keys.key.as_mut_slice()).map_err(|_| HpkeError::ExportTooLong)?;
+        prk.expand(b"nonce", &mut keys.nonce).map_err(|_| HpkeError::ExportTooLong)?;
+        Ok(keys)
+    }
+
+    /// Opens the answer.
+    pub(crate) fn open(&self, body: &[u8]) -> Result<Zeroizing<Vec<u8>>, HpkeError> {
+        let (response_nonce, sealed) =
+            body.split_first_chunk::<KEY_LEN>().ok_or(HpkeError::Decrypt)?;
+        let (ciphertext, tag) = sealed.split_last_chunk::<TAG_LEN>().ok_or(HpkeError::Decrypt)?;
+        let keys = self.keys(response_nonce)?;
+        let mut plaintext = Zeroizing::new(vec![0; ciphertext.len()]);
+        let buffer = InOutBuf::new(ciphertext, &mut plaintext).map_err(|_| HpkeError::Decrypt)?;
+        Aes128Gcm::new((&*keys.key).into())
+            .decrypt_inout_detached(&Nonce::from(keys.nonce), b"", buffer, &Tag::from(*tag))
+            .map_err(|_| HpkeError::Decrypt)?;
+        Ok(plaintext)
+    }
+
+    /// Seals the answer. The `response_nonce` must never be used twice for one request.
+    #[cfg(feature = "server")]
+    pub(crate) fn seal(
+        &self,
+        plaintext: &[u8],
+        response_nonce: &[u8; KEY_LEN],
+    ) -> Result<Vec<u8>, HpkeError> {
+        use aws_lc_rs::aead;
+
+        let keys = self.keys(response_nonce)?;
+        let key = aead::UnboundKey::new(&aead::AES_128_GCM, keys.key.as_slice())
+            .map(aead::LessSafeKey::new)
+            .map_err(|_| HpkeError::InvalidKey)?;
+        let mut body = vec![0; KEY_LEN + plaintext.len() + TAG_LEN];
+        let (head, sealed) = body.split_at_mut(KEY_LEN);
+        head.copy_from_slice(response_nonce);
+        let (ciphertext, tag) = sealed.split_at_mut(plaintext.len());
+        key.seal_out_of_place_scatter(
+            aead::Nonce::assume_unique_for_key(keys.nonce),
+            aead::Aad::empty(),
+            plaintext,
+            ciphertext,
+            &[],
+            tag,
+        )
+        .map_err(|_| HpkeError::Encrypt)?;
+        Ok(body)
+    }
+}
+
+impl fmt::Debug for ResponseSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// The key and the nonce of one answer.
+pub(crate) struct ResponseKeys {
+    pub(crate) key: Zeroizing<[u8; KEY_LEN]>,
+    pub(crate) nonce: [u8; NONCE_LEN],
+}

@@ -1,0 +1,210 @@
+//! Endorsements of token keys: plain Ed25519 over the text of a [`TokenKeyStatement`], with the key that signs notes.
+//!
+//! The first line of the text is that of no entry, so that an endorsement never stands for a signed entry of the log, nor
+//! the other way round.
+
+use sotto_wire::recipe::{EndorsedKey, Recipe, TokenKeyStatement, Tokens};
+use sotto_wire::{KeyType, Role, VerifierKey};
+
+use super::{NoteError, NoteKey, verify_bytes};
+
+impl NoteKey {
+    /// Signs what the issuer's operator says of a token key. The statement must name this key as the issuer.
+    pub fn endorse(&self, statement: &TokenKeyStatement<'_>) -> EndorsedKey {
+        EndorsedKey {
+            public_key: statement.public_key.to_owned(),
+            expires: statement.expires,
+            endorsement: EndorsedKey::signature_text(&self.sign_bytes(&statement.text())),
+        }
+    }
+
+    /// The tokens of a recipe with these keys (as an [`EndorsedKey`] holds them), endorsed by this operator until the second `expires`.
+    /// Without a key for the helper the leader checks alone.
+    pub fn endorse_recipe(
+        &self,
+        recipe: &Recipe,
+        leader: &str,
+        helper: Option<&str>,
+        expires: u64,
+    ) -> Tokens {
+        let parties = &recipe.parties;
+        let endorse = |role, aggregator, public_key| {
+            let (author, issuer) = (&recipe.author.key, self.name());
+            self.endorse(&TokenKeyStatement {
+                role,
+                aggregator,
+                author,
+                issuer,
+                public_key,
+                expires,
+            })
+        };
+        let issuer = self.name().clone();
+        let leader = endorse(Role::Leader, &parties.leader.operator, leader);
+        match helper {
+            None => Tokens::InsecureLeaderOnly { issuer, leader },
+            Some(helper) => {
+                let helper = endorse(Role::Helper, &parties.helper.operator, helper);
+                Tokens::RateLimited { issuer, leader, helper }
+            }
+        }
+    }
+}
+
+/// Checks that `issuer` endorsed the token key that this aggregator uses for the recipe: for this role, this operator, the author
+/// of this recipe and this expiry. [`NoteError::Missing`] if the aggregator has no key, or another issuer is named.
+pub fn verify_endorsement(
+    recipe: &Recipe,
+    role: Role,
+    issuer: &VerifierKey,
+) -> Result<(), NoteError> {
+    if issuer.key_type() != KeyType::Ed25519 {
+        return Err(NoteError::WrongKeyType);
+    }
+    let (Some(statement), Some(key)) =
+        (recipe.token_statement(role), recipe.parties.tokens.key(role))
+    else {
+        return Err(NoteError::Missing);
+    };
+    if statement.issuer != issuer.name() {
+        return Err(NoteError::Missing);
+    }
+    let signature = key.signature().map_err(|_| NoteError::Bad)?;
+    verify_bytes(issuer, statement.text().as_bytes(), &signature)
+}
+
+#[cfg(test)]
+mod tests {
+    use sotto_wire::KeyName;
+
+    use super::*;
+    use crate::Secret;
+
+    /// The recipe of the documentation, whose keys another implementation endorsed.
+    fn documented() -> Recipe {
+        let page = include_str!("../../../../docs/recipe-format.md");
+        let (_, rest) = page.split_once("```json\n").unwrap();
+        Recipe::parse(rest.split_once("\n```").unwrap().0.as_bytes()).unwrap()
+    }
+
+    fn key(name: &str, seed: u8) -> NoteKey {
+        NoteKey::from_seed(name.parse().unwrap(), Secret::new([seed; 32]))
+    }
+
+    fn issuer() -> NoteKey {
+        key("issuer.example", 9)
+    }
+
+    fn verify(recipe: &Recipe) -> Result<(), NoteError> {
+        let issuer = issuer().verifier();
+        verify_endorsement(recipe, Role::Leader, &issuer)?;
+        verify_endorsement(recipe, Role::Helper, &issuer)
+    }
+
+    fn keys(recipe: &mut Recipe) -> (&mut KeyName, &mut EndorsedKey, &mut EndorsedKey) {
+        match &mut recipe.parties.tokens {
+            Tokens::RateLimited { issuer, leader, helper } => (issuer, leader, helper),
+            _ => panic!("no tokens"),
+        }
+    }
+
+    #[test]
+    fn the_documented_endorsements_verify_and_are_made_again() {
+        let mut recipe = documented();
+        assert_eq!(verify(&recipe), Ok(()));
+        let made = recipe.parties.tokens.clone();
+        let (_, leader, helper) = keys(&mut recipe);
+        let (leader, helper) = (leader.clone(), helper.clone());
+        let again = issuer().endorse_recipe(
+            &recipe,
+            &leader.public_key,
+            Some(&helper.public_key),
+            leader.expires,
+        );
+        assert_eq!(again, made);
+    }
+
+    #[test]
+    fn an_endorsement_is_for_one_key_role_operator_author_issuer_and_expiry() {
+        type Change = fn(&mut Recipe);
+        let name = |text: &str| -> KeyName { text.parse().unwrap() };
+        let changes: [(&str, Change); 9] = [
+            ("another author", |recipe| {
+                recipe.author.key = sotto_wire::PublicKey::new([6; 32]);
+            }),
+            ("another leader", |recipe| {
+                recipe.parties.leader.operator = "other.example".parse().unwrap();
+            }),
+            ("another helper", |recipe| {
+                recipe.parties.helper.operator = "other.example".parse().unwrap();
+            }),
+            ("a longer life", |recipe| keys(recipe).1.expires += 1),
+            ("a shorter life", |recipe| keys(recipe).2.expires -= 1),
+            ("the roles changed round", |recipe| {
+                let (_, leader, helper) = keys(recipe);
+                std::mem::swap(leader, helper);
+            }),
+            ("the operators changed round", |recipe| {
+                let parties = &mut recipe.parties;
+                std::mem::swap(&mut parties.leader.operator, &mut parties.helper.operator);
+            }),
+            ("another key", |recipe| {
+                let (_, leader, helper) = keys(recipe);
+                leader.public_key = helper.public_key.clone();
+            }),
+            ("the other's signature", |recipe| {
+                let (_, leader, helper) = keys(recipe);
+                leader.endorsement = helper.endorsement.clone();
+            }),
+        ];
+        for (why, change) in changes {
+            let mut recipe = documented();
+            change(&mut recipe);
+            assert_eq!(verify(&recipe), Err(NoteError::Bad), "{why}");
+        }
+        let mut other_issuer = documented();
+        *keys(&mut other_issuer).0 = name("mallory.example");
+        assert_eq!(verify(&other_issuer), Err(NoteError::Missing));
+        // The right name, and the endorsement of somebody else.
+        let mut forged = documented();
+        let (_, leader, helper) = keys(&mut forged);
+        let (leader, helper) = (leader.clone(), helper.clone());
+        forged.parties.tokens = key("issuer.example", 8).endorse_recipe(
+            &forged,
+            &leader.public_key,
+            Some(&helper.public_key),
+            leader.expires,
+        );
+        assert_eq!(verify(&forged), Err(NoteError::Bad));
+    }
+
+    #[test]
+    fn without_a_key_nothing_is_endorsed() {
+        let mut recipe = documented();
+        let (_, leader, _) = keys(&mut recipe);
+        let leader = leader.clone();
+        recipe.parties.tokens =
+            issuer().endorse_recipe(&recipe, &leader.public_key, None, leader.expires);
+        let verifier = issuer().verifier();
+        assert_eq!(verify_endorsement(&recipe, Role::Leader, &verifier), Ok(()));
+        for role in [Role::Helper, Role::Client, Role::Collector] {
+            assert_eq!(verify_endorsement(&recipe, role, &verifier), Err(NoteError::Missing));
+        }
+        let cosigner = issuer().cosigner();
+        assert_eq!(
+            verify_endorsement(&recipe, Role::Leader, &cosigner),
+            Err(NoteError::WrongKeyType)
+        );
+    }
+
+    /// An operator signs both: neither must stand for the other.
+    #[test]
+    fn an_endorsement_is_no_entry() {
+        let recipe = documented();
+        let text = recipe.token_statement(Role::Leader).unwrap().text();
+        let note = sotto_wire::Note::new(text.clone()).unwrap();
+        let note = note.with_signature(issuer().sign(&text));
+        assert!(super::super::verify(&note, &issuer().verifier()).is_ok());
+        assert!(sotto_wire::Entry::parse(&note.to_bytes()).is_err());
+    }
+}

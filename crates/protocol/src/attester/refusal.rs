@@ -1,0 +1,137 @@
+//! Why an attester gives no token.
+//!
+//! The text goes to the device and is the same for every request that is refused for one reason: it
+//! links nothing. The name goes to the operator's counters.
+
+/// Why a device gets no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum AttesterRefusal {
+    /// It is for an issuer that the attester does not work with.
+    #[error("The issuer is not served.")]
+    UnknownIssuer,
+    /// The request does not decode.
+    #[error("The token request does not decode.")]
+    Malformed,
+    /// It is for another type of token.
+    #[error("The token type is not served.")]
+    TokenType,
+    /// It is sealed to a key that its issuer does not have, perhaps no longer.
+    #[error("The encapsulation key is not one of the issuer's.")]
+    EncapsulationKey,
+    /// The client key is no valid public key.
+    #[error("The client key is not valid.")]
+    ClientKey,
+    /// The request key is no valid public key.
+    #[error("The request key is not valid.")]
+    RequestKey,
+    /// Client key and blind do not make the request key.
+    #[error("The blind does not fit the request key.")]
+    Blind,
+    /// The signature is wrong.
+    #[error("The signature of the token request is wrong.")]
+    Signature,
+    /// The issuer cannot open the request, or does not serve the origin.
+    #[error("The issuer refused the token request.")]
+    IssuerRefused,
+    /// The issuer has another key for the origin.
+    #[error("The issuer does not have the token key.")]
+    IssuerKey,
+    /// The issuer is in trouble. The same request may be sent again.
+    #[error("The issuer gave no answer.")]
+    IssuerTrouble,
+    /// The issuer grants another number of tokens than one.
+    #[error("The issuer's limit is not one.")]
+    IssuerLimit,
+    /// The issuer's answer holds no valid public key.
+    #[error("The issuer's index key is not valid.")]
+    IndexKey,
+    /// The device has had its token for this origin.
+    #[error("The token for this origin was granted before.")]
+    Withheld,
+    /// One origin under two of the device's aliases, or one alias for two origins.
+    #[error("The origin alias was used for another origin, or the origin under another alias.")]
+    OtherAlias,
+    /// The device registered another client key, and still counts under it.
+    #[error("The device has another client key.")]
+    OtherKey,
+    /// The device has had tokens for as many origins as the attester counts.
+    #[error("The device has asked for too many origins.")]
+    Full,
+}
+
+impl AttesterRefusal {
+    /// All refusals, for counters.
+    pub const ALL: [Self; 17] = [
+        Self::UnknownIssuer,
+        Self::Malformed,
+        Self::TokenType,
+        Self::EncapsulationKey,
+        Self::ClientKey,
+        Self::RequestKey,
+        Self::Blind,
+        Self::Signature,
+        Self::IssuerRefused,
+        Self::IssuerKey,
+        Self::IssuerTrouble,
+        Self::IssuerLimit,
+        Self::IndexKey,
+        Self::Withheld,
+        Self::OtherAlias,
+        Self::OtherKey,
+        Self::Full,
+    ];
+
+    /// What an issuer's own refusal means.
+    pub(super) fn of_issuer(status: u16) -> Self {
+        match status {
+            401 => Self::IssuerKey,
+            429 | 500.. => Self::IssuerTrouble,
+            _ => Self::IssuerRefused,
+        }
+    }
+
+    /// The status of the answer to the device.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Withheld | Self::Full => 429,
+            Self::IssuerKey => 401,
+            Self::IssuerTrouble => 503,
+            Self::UnknownIssuer
+            | Self::Malformed
+            | Self::TokenType
+            | Self::EncapsulationKey
+            | Self::ClientKey
+            | Self::RequestKey
+            | Self::Blind
+            | Self::Signature
+            | Self::IssuerRefused
+            | Self::IssuerLimit
+            | Self::IndexKey
+            | Self::OtherAlias
+            | Self::OtherKey => 400,
+        }
+    }
+
+    /// A word for counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UnknownIssuer => "unknown_issuer",
+            Self::Malformed => "malformed",
+            Self::TokenType => "token_type",
+            Self::EncapsulationKey => "encapsulation_key",
+            Self::ClientKey => "client_key",
+            Self::RequestKey => "request_key",
+            Self::Blind => "blind",
+            Self::Signature => "signature",
+            Self::IssuerRefused => "issuer_refused",
+            Self::IssuerKey => "issuer_key",
+            Self::IssuerTrouble => "issuer_trouble",
+            Self::IssuerLimit => "issuer_limit",
+            Self::IndexKey => "index_key",
+            Self::Withheld => "withheld",
+            Self::OtherAlias => "other_alias",
+            Self::OtherKey => "other_key",
+            Self::Full => "full",
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Which tokens a device asks for, when, and what it keeps of that. Pure: a host sends and commits.
+//!
+//! A device asks for the tokens of every live recipe of the log. Neither its attributes nor its ledger, history or
+//! conditions count, and the times are random: so what the attester sees says nothing about taking part.
+//!
+//! ```text
+//! plan        draws when to ask for the tokens of recipes met for the first time    -> commit
+//! ask         makes the requests that are due, both of a recipe at once             -> commit
+//! waiting     what to send now, in random order; the same bytes until an answer
+//! granted     opens an answer, checks the token, draws when it may be used          -> commit
+//! withheld    the attester says no, for good                                        -> commit
+//! renew       after a refusal only: the issuer has newer keys                       -> commit
+//! ```
+//!
+//! Requests are durable before their first byte is sent. So a crash anywhere burns no token, and there is never a second
+//! request for one: the attester gives the same bytes the same answer.
+
+mod stored;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rand_core::CryptoRng;
+use sotto_crypto::key_blinding::ClientSecret;
+use sotto_wire::{EntryId, KeyName, Role};
+use zeroize::Zeroizing;
+
+pub(super) use self::stored::RecipeTokens;
+use self::stored::{Asked, Progress, Request, Stage};
+pub use self::stored::{ClientSeed, Planned, Requested, TokenBytes, TokenChange};
+use super::consider::{check_fresh, check_key_set, check_taken};
+use super::evidence::{Admitted, View};
+use super::state::{Change, DeviceState, SeenKeySet};
+use super::{Check, Silence};
+use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenScheme, TokenTerms, report_id};
+use crate::trust::Trust;
+use crate::{Moment, uniform_below};
+
+/// Recipes whose tokens are kept, the oldest of the log. Far beyond what a budget lets a device consider.
+const MAX_RECIPES: usize = 4_096;
+
+/// The aggregators, in the order in which requests are made.
+const ROLES: [Role; 2] = [Role::Leader, Role::Helper];
+
+/// The log as the device has taken it ([`super::follow`]), and its recipes.
+#[derive(Clone, Copy, Debug)]
+pub struct Live<'a> {
+    /// The newest view.
+    pub view: &'a View,
+    /// The recipes, each admitted or not.
+    pub recipes: &'a BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The recipe.
+    pub recipe: EntryId,
+    /// Whose token.
+    pub role: Role,
+}
+
+/// What goes to the attester.
+#[derive(Debug)]
+pub struct TokenAsk<'a> {
+    /// Who issues the token.
+    pub issuer: &'a KeyName,
+    /// The device's key, by which the attester counts.
+    pub client_key: [u8; 32],
+    /// The request.
+    pub attempt: &'a TokenAttempt,
+}
+
+impl Live<'_> {
+    /// The admitted recipes that ask for tokens and are not over, in the order of the log, which no author can choose.
+    fn asking(&self, state: &DeviceState, now: Moment) -> Vec<&Arc<Admitted>> {
+        let now = now.0.max(state.time);
+        let mut asking: Vec<_> = self
+            .recipes
+            .values()
+            .filter_map(|admitted| admitted.as_ref().ok())
+            .filter(|admitted| {
+                let assessment = &admitted.assessment;
+                let lives = |terms: &TokenTerms| terms.expires() > now;
+                let closes = assessment.recipe().when.closes;
+                closes > now && assessment.token_terms(Role::Leader).is_some_and(lives)
+            })
+            .collect();
+        asking.sort_by_key(|admitted| admitted.index);
+        asking
+    }
+
+    fn admitted(&self, recipe: &EntryId) -> Option<&Arc<Admitted>> {
+        self.recipes.get(recipe)?.as_ref().ok()
+    }
+
+    /// The view is fresh, and the one that the device compared with what it saw before: a log that showed a device
+    /// recipes of its own would learn from the issuer's demand which one asks.
+    fn check(&self, state: &DeviceState, trust: &Trust, now: Moment) -> Result<(), Silence> {
+        check_fresh(self.view, trust, now)?;
+        check_taken(state, &self.view.checkpoint().origin, self.view)
+    }
+}
+
+/// Draws when to ask for the tokens of the recipes that are met for the first time. `None`: nothing is new.
+pub fn plan(
+    state: &DeviceState,
+    live: &Live<'_>,
+    trust: &Trust,
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Result<Option<Change>, Silence> {
+    live.check(state, trust, now)?;
+    if trust.tokens().is_none() {
+        return Ok(None);
+    }
+    let room = MAX_RECIPES.saturating_sub(state.tokens.len());
+    let fresh: Vec<_> = live
+        .asking(state, now)
+        .into_iter()
+        .filter(|admitted| !state.tokens.contains_key(&admitted.assessment.id()))
+        .take(room)
+        .collect();
+    if fresh.is_empty() {
+        return Ok(None);
+    }
+    let recipes = fresh
+        .into_iter()
+        .map(|admitted| {
+            let closes = admitted.assessment.recipe().when.closes;
+            (admitted.assessment.id(), closes, draw(closes, trust, now, rng))
+        })
+        .collect();
+    let seed = state.client_seed.is_none().then(|| {
+        let mut seed = ClientSeed([0; 32]);
+        rng.fill_bytes(&mut seed.0);
+        seed
+    });
+    Ok(Some(Change::Tokens(TokenChange::Planned(Planned { seed, recipes }))))
+}
+
+/// Makes the requests for the tokens that are due. `None`: none is.
+pub fn ask(
+    state: &DeviceState,
+    live: &Live<'_>,
+    trust: &Trust,
+    scheme: &dyn TokenScheme,
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Result<Option<Change>, Silence> {
+    live.check(state, trust, now)?;
+    let Some(client) = state.client_secret() else { return Ok(None) };
+    let is_due = |admitted: &Admitted| {
+        let tokens = state.tokens.get(&admitted.assessment.id());
+        tokens.is_some_and(|tokens| matches!(tokens.stage, Stage::Due { at } if at <= now.0))
+    };
+    let mut recipes = Vec::new();
+    let mut key_set = None;
+    for admitted in live.asking(state, now).into_iter().filter(|admitted| is_due(admitted)) {
+        let Ok(seen) = check_issuer(state, admitted, trust, now) else { continue };
+        let requests = Requests { scheme, client: &client, admitted, seq: seen.1.seq };
+        // A key that the scheme cannot use is no reason to leave the other recipes without tokens.
+        if let Ok(asked) = requests.all(rng) {
+            recipes.push((admitted.assessment.id(), asked));
+            key_set = Some(seen);
+        }
+    }
+    let requested = key_set.map(|key_set| Requested { key_set, recipes });
+    Ok(requested.map(|requested| Change::Tokens(TokenChange::Requested(Box::new(requested)))))
+}
+
+/// The requests that have no answer, in random order: the order of the log would tell the attester which is which.
+pub fn waiting(
+    state: &DeviceState,
+    live: &Live<'_>,
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Vec<Waiting> {
+    let mut waiting: Vec<_> = live
+        .asking(state, now)
+        .into_iter()
+        .flat_map(|admitted| {
+            let recipe = admitted.assessment.id();
+            ROLES.map(|role| Waiting { recipe, role })
+        })
+        .filter(|waiting| request(state, waiting).is_some())
+        .collect();
+    for last in (1..waiting.len()).rev() {
+        let other = uniform_below(last as u64 + 1, rng);
+        waiting.swap(last, usize::try_from(other).unwrap_or(last));
+    }
+    waiting
+}
+
+/// How many tokens of live recipes are neither in hand, spent nor withheld.
+pub fn to_come(state: &DeviceState, live: &Live<'_>, now: Moment) -> usize {
+    let roles = |admitted: &&Arc<Admitted>| {
+        let tokens = state.tokens.get(&admitted.assessment.id());
+        let is_to_come = |role: &Role| match tokens.map(|tokens| &tokens.stage) {
+            None | Some(Stage::Due { .. }) => admitted.assessment.token_terms(*role).is_some(),
+            Some(Stage::Asked(asked)) => {
+                matches!(asked.progress(*role), Some(Progress::Waiting(_)))
+            }
+            Some(Stage::Spent {}) => false,
+        };
+        ROLES.iter().filter(|role| is_to_come(role)).count()
+    };
+    live.asking(state, now).iter().map(roles).sum()
+}
+
+/// What to send for a request that waits.
+pub fn token_ask<'a>(
+    state: &'a DeviceState,
+    live: &Live<'a>,
+    waiting: &Waiting,
+) -> Option<TokenAsk<'a>> {
+    let admitted = live.recipes.get(&waiting.recipe)?.as_ref().ok()?;
+    let issuer = admitted.assessment.token_terms(waiting.role)?.issuer();
+    let attempt = &request(state, waiting)?.attempt;
+    let client_key = *state.client_secret()?.public_key().as_bytes();
+    Some(TokenAsk { issuer, client_key, attempt })
+}
+
+/// Opens the attester's answer. A token that is not good is an error, and changes nothing.
+///
+/// When the token may be used is drawn now: a report that always followed its token by a moment would tell attester and
+/// leader together whose it is.
+pub fn granted(
+    state: &DeviceState,
+    live: &Live<'_>,
+    trust: &Trust,
+    scheme: &dyn TokenScheme,
+    (waiting, response): (&Waiting, &[u8]),
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Result<Change, TokenError> {
+    let admitted = live.admitted(&waiting.recipe);
+    let terms = admitted.and_then(|admitted| admitted.assessment.token_terms(waiting.role));
+    let (Some(admitted), Some(terms), Some(request)) = (admitted, terms, request(state, waiting))
+    else {
+        return Err(TokenError::Attempt);
+    };
+    let token = scheme.finish(terms, &request.attempt, response)?;
+    let token = TokenBytes(Zeroizing::new(token));
+    let from = draw(admitted.assessment.recipe().when.closes, trust, now, rng);
+    let Waiting { recipe, role } = *waiting;
+    Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
+}
+
+/// The attester withholds the token: this device had one. It is never asked for again.
+pub fn withheld(waiting: &Waiting) -> Change {
+    let Waiting { recipe, role } = *waiting;
+    Change::Tokens(TokenChange::Withheld { recipe, role })
+}
+
+/// Another request in place of one that was refused, if the issuer has newer keys by now. The nonce stays. Only after the
+/// attester said that it granted nothing for the old bytes: else there might be two tokens, or one that nobody can open.
+pub fn renew(
+    state: &DeviceState,
+    live: &Live<'_>,
+    trust: &Trust,
+    scheme: &dyn TokenScheme,
+    refused: &Waiting,
+    now: Moment,
+    rng: &mut dyn CryptoRng,
+) -> Option<Change> {
+    let old = request(state, refused)?;
+    let admitted = live.admitted(&refused.recipe)?;
+    let key_set = check_issuer(state, admitted, trust, now).ok()?;
+    if key_set.1.seq <= old.seq {
+        return None;
+    }
+    let mut asked = state.tokens.get(&refused.recipe)?.asked()?.clone();
+    let client = state.client_secret()?;
+    let requests = Requests { scheme, client: &client, admitted, seq: key_set.1.seq };
+    let new = requests.one(refused.role, &asked.nonce, rng).ok()??;
+    match refused.role {
+        Role::Leader => asked.leader = new,
+        _ => asked.helper = Some(new),
+    }
+    let requested = Requested { key_set, recipes: vec![(refused.recipe, asked)] };
+    Some(Change::Tokens(TokenChange::Requested(Box::new(requested))))
+}
+
+/// The tokens of a recipe, for the report that a ticket may become; `None` if it asks for none.
+pub(super) fn take(
+    state: &DeviceState,
+    admitted: &Admitted,
+    now: Moment,
+) -> Result<Option<ReportTokens>, Silence> {
+    let assessment = &admitted.assessment;
+    if assessment.token_terms(Role::Leader).is_none() {
+        return Ok(None);
+    }
+    let asked = state.tokens.get(&assessment.id()).and_then(RecipeTokens::asked);
+    let token = |role: Role| {
+        let terms = assessment.token_terms(role)?;
+        match asked?.progress(role)? {
+            Progress::Granted { token, from }
+                if *from <= now.0 && terms.expires() > now.0.max(state.time) =>
+            {
+                Some(token.to_vec())
+            }
+            _ => None,
+        }
+    };
+    let missing = |role: &str| {
+        Silence::new(Check::Token, format!("no token for the {role} that may be used now"))
+    };
+    let asked = asked.ok_or_else(|| missing("leader"))?;
+    let leader = token(Role::Leader).ok_or_else(|| missing("leader"))?;
+    let helper = match assessment.token_terms(Role::Helper) {
+        None => None,
+        Some(_) => Some(token(Role::Helper).ok_or_else(|| missing("helper"))?),
+    };
+    Ok(Some(ReportTokens { report_id: report_id(&asked.nonce), leader, helper }))
+}
+
+impl DeviceState {
+    /// The recipes whose tokens are planned, asked for, in hand or spent.
+    pub fn tokens(&self) -> impl Iterator<Item = &EntryId> {
+        self.tokens.keys()
+    }
+
+    /// The secret behind the key by which the attester knows this device; `None` before the first plan.
+    pub(super) fn client_secret(&self) -> Option<ClientSecret> {
+        self.client_seed.as_ref().map(|seed| ClientSecret::new(seed.0))
+    }
+}
+
+/// A time from now on: uniform over the spread of the trust file, but within the first half of what is left of the recipe.
+fn draw(closes: u64, trust: &Trust, now: Moment, rng: &mut dyn CryptoRng) -> u64 {
+    let spread = trust.tokens().map_or(0, |tokens| tokens.spread_s);
+    let spread = spread.min(closes.saturating_sub(now.0) / 2);
+    now.0.saturating_add(uniform_below(spread.saturating_add(1), rng))
+}
+
+fn request<'a>(state: &'a DeviceState, waiting: &Waiting) -> Option<&'a Request> {
+    match state.tokens.get(&waiting.recipe)?.asked()?.progress(waiting.role)? {
+        Progress::Waiting(request) => Some(request),
+        Progress::Granted { .. } | Progress::Withheld {} => None,
+    }
+}
+
+/// The issuer's key set, if it is in force and follows the one that was used before.
+fn check_issuer(
+    state: &DeviceState,
+    admitted: &Admitted,
+    trust: &Trust,
+    now: Moment,
+) -> Result<(KeyName, SeenKeySet), Silence> {
+    match &admitted.issuer {
+        Some(issuer) => check_key_set(state, &issuer.set, trust, now),
+        None => Err(Silence::new(Check::KeySets, "the issuer's key set is missing")),
+    }
+}
+
+/// What every request for the tokens of one recipe has in common.
+struct Requests<'a> {
+    scheme: &'a dyn TokenScheme,
+    client: &'a ClientSecret,
+    admitted: &'a Admitted,
+    /// The number of the issuer's key set.
+    seq: u64,
+}
+
+impl Requests<'_> {
+    /// The requests for all tokens, under one nonce.
+    fn all(&self, rng: &mut dyn CryptoRng) -> Result<Asked, TokenError> {
+        let mut nonce = [0; 32];
+        rng.fill_bytes(&mut nonce);
+        let leader = self.one(Role::Leader, &nonce, rng)?.ok_or(TokenError::Attempt)?;
+        let helper = self.one(Role::Helper, &nonce, rng)?;
+        Ok(Asked { nonce, leader, helper })
+    }
+
+    /// The request for one token; `None` if the recipe asks for none.
+    fn one(
+        &self,
+        role: Role,
+        nonce: &[u8; 32],
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Option<Progress>, TokenError> {
+        let Some(terms) = self.admitted.assessment.token_terms(role) else { return Ok(None) };
+        let encapsulation = self.admitted.encapsulation().ok_or(TokenError::Attempt)?;
+        let attempt = self.scheme.request(self.client, terms, encapsulation, nonce, rng)?;
+        Ok(Some(Progress::Waiting(Request { attempt, seq: self.seq })))
+    }
+}

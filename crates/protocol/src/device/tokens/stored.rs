@@ -1,0 +1,225 @@
+//! What a device keeps about the tokens of a recipe, and how that changes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sotto_wire::{EntryId, KeyName, Role};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use super::super::state::{DeviceState, SeenKeySet};
+use crate::base64url;
+use crate::token::TokenAttempt;
+
+/// The seed of the device's client secret, made once per state: the attester knows the device by its key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
+#[serde(transparent)]
+pub struct ClientSeed(#[serde(with = "base64url")] pub(super) [u8; 32]);
+
+/// The tokens of one recipe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::device) struct RecipeTokens {
+    /// After this they are of no use, and may be forgotten.
+    closes: u64,
+    pub(super) stage: Stage,
+}
+
+/// How far the tokens of a recipe are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Stage {
+    /// To be asked for at this time.
+    Due { at: u64 },
+    /// The requests are made. From now on only these bytes are sent.
+    Asked(Box<Asked>),
+    /// Taken, when the recipe was considered.
+    Spent {},
+}
+
+/// The tokens that were asked for.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    /// What both tokens carry.
+    #[serde(with = "base64url")]
+    pub(super) nonce: [u8; 32],
+    pub(super) leader: Progress,
+    /// Absent if the helper cannot check tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) helper: Option<Progress>,
+}
+
+/// How far one token is.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Progress {
+    /// No answer yet.
+    Waiting(Request),
+    /// In hand, and to be used from a time on that was drawn when it came.
+    Granted {
+        #[serde(with = "base64url")]
+        token: Zeroizing<Vec<u8>>,
+        from: u64,
+    },
+    /// The attester says that this device had one. It is not asked again.
+    Withheld {},
+}
+
+/// A request, and which of the issuer's key sets it is sealed to.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    pub(super) attempt: TokenAttempt,
+    /// The number of the key set.
+    pub(super) seq: u64,
+}
+
+/// One durable step towards tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TokenChange {
+    /// The times are drawn at which to ask.
+    Planned(Planned),
+    /// Requests are made. They are durable before their first byte is sent.
+    Requested(Box<Requested>),
+    /// A token is in hand.
+    Granted {
+        /// The recipe.
+        recipe: EntryId,
+        /// Whose token.
+        role: Role,
+        /// The token.
+        token: TokenBytes,
+        /// When it may be used.
+        from: u64,
+    },
+    /// A token is withheld for good.
+    Withheld {
+        /// The recipe.
+        recipe: EntryId,
+        /// Whose token.
+        role: Role,
+    },
+}
+
+/// The plan for recipes that were met for the first time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The first plan makes the client secret.
+    pub(super) seed: Option<ClientSeed>,
+    /// Each with its end and the time at which to ask.
+    pub(super) recipes: Vec<(EntryId, u64, u64)>,
+}
+
+/// Requests, and the issuer's key set that they are sealed to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requested {
+    pub(super) key_set: (KeyName, SeenKeySet),
+    pub(super) recipes: Vec<(EntryId, Asked)>,
+}
+
+/// An encoded token. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenBytes(pub(super) Zeroizing<Vec<u8>>);
+
+impl RecipeTokens {
+    /// Whether the recipe has closed.
+    pub(in crate::device) fn is_over(&self, now: u64) -> bool {
+        self.closes <= now
+    }
+
+    /// Forgets the tokens: they are in a ticket, or nowhere.
+    pub(in crate::device) fn spend(&mut self) {
+        self.stage = Stage::Spent {};
+    }
+
+    pub(super) fn asked(&self) -> Option<&Asked> {
+        match &self.stage {
+            Stage::Asked(asked) => Some(asked),
+            Stage::Due { .. } | Stage::Spent {} => None,
+        }
+    }
+}
+
+impl Asked {
+    pub(super) fn progress(&self, role: Role) -> Option<&Progress> {
+        match role {
+            Role::Leader => Some(&self.leader),
+            Role::Helper => self.helper.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl DeviceState {
+    pub(in crate::device) fn apply_tokens(&mut self, change: TokenChange) {
+        match change {
+            TokenChange::Planned(Planned { seed, recipes }) => {
+                if self.client_seed.is_none() {
+                    self.client_seed = seed;
+                }
+                for (recipe, closes, at) in recipes {
+                    let planned = RecipeTokens { closes, stage: Stage::Due { at } };
+                    self.tokens.entry(recipe).or_insert(planned);
+                }
+            }
+            TokenChange::Requested(requested) => {
+                let (operator, set) = requested.key_set;
+                self.key_sets.insert(operator, set);
+                for (recipe, asked) in requested.recipes {
+                    if let Some(tokens) = self.tokens.get_mut(&recipe) {
+                        tokens.stage = Stage::Asked(Box::new(asked));
+                    }
+                }
+            }
+            TokenChange::Granted { recipe, role, token, from } => {
+                self.answer(&recipe, role, Progress::Granted { token: token.0, from });
+            }
+            TokenChange::Withheld { recipe, role } => {
+                self.answer(&recipe, role, Progress::Withheld {});
+            }
+        }
+    }
+
+    /// Takes the answer to a request that is waiting for one.
+    fn answer(&mut self, recipe: &EntryId, role: Role, answer: Progress) {
+        let Some(tokens) = self.tokens.get_mut(recipe) else { return };
+        let Stage::Asked(asked) = &mut tokens.stage else { return };
+        let progress = match role {
+            Role::Leader => Some(&mut asked.leader),
+            Role::Helper => asked.helper.as_mut(),
+            _ => None,
+        };
+        if let Some(progress @ Progress::Waiting(_)) = progress {
+            *progress = answer;
+        }
+    }
+}
+
+impl fmt::Debug for ClientSeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientSeed([redacted])")
+    }
+}
+
+impl fmt::Debug for TokenBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenBytes([redacted])")
+    }
+}
+
+/// Without the nonce, which is the report's id.
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asked").field("leader", &self.leader).field("helper", &self.helper).finish()
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Waiting(_) => "Waiting",
+            Self::Granted { .. } => "Granted",
+            Self::Withheld {} => "Withheld",
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! The issuer of rate-limited tokens: signs blinded messages for origins whose names only it can read
+//! (rate-limited tokens, "Issuer-to-Attester Response").
+//!
+//! [`consume_token_request`] answers one request of an attester; [`author`] makes the keys of a recipe. An
+//! origin is a token key: its name is the hash of the key, and its limit is always 1. The issuer sees which
+//! origin is asked for and a request key that is blinded afresh for every request, and nothing of the device.
+//!
+//! Answering has no state: the same request gets the same signature and the same index key, only sealed under
+//! another nonce. So a crash at any point costs no device its token. Counting is the attester's part, keeping
+//! keys the host's.
+
+pub mod author;
+mod origin;
+mod refusal;
+
+use sotto_crypto::HpkeKeypair;
+use sotto_crypto::key_blinding::PublicKey;
+use sotto_crypto::rate_limited::{ISSUER_CONTEXT, open_inner_request};
+use sotto_crypto::server_hpke::Opener;
+use sotto_wire::token::{EncapsulationKey, IssuerAnswer, TOKEN_TYPE, TokenRequest};
+use sotto_wire::{Decode, HpkeConfigId};
+
+pub use origin::{Origin, Origins};
+pub use refusal::IssuerRefusal;
+
+use crate::{Fault, HpkeKeyring, Moment};
+
+/// How many tokens of one origin a device gets in a policy window.
+pub const LIMIT: u64 = 1;
+
+/// The length of the nonce under which a response is sealed.
+pub const RESPONSE_NONCE_LEN: usize = 16;
+
+/// The keys that inner requests may be sealed to, the preferred one first.
+#[derive(Debug)]
+pub struct EncapsulationKeyring {
+    openers: HpkeKeyring,
+    ids: Vec<([u8; 32], HpkeConfigId)>,
+}
+
+impl EncapsulationKeyring {
+    /// A ring of at least one key, their ids distinct.
+    pub fn new(keys: &[HpkeKeypair]) -> Result<Self, Fault> {
+        let openers = HpkeKeyring::new(keys)?;
+        let id = |key: &HpkeKeypair| (EncapsulationKey::from(key.config()).id(), key.config().id());
+        Ok(Self { openers, ids: keys.iter().map(id).collect() })
+    }
+
+    /// The public halves, most preferred first.
+    pub fn keys(&self) -> Vec<EncapsulationKey> {
+        self.openers.configs().iter().map(EncapsulationKey::from).collect()
+    }
+
+    fn opener(&self, id: &[u8; 32]) -> Option<&Opener> {
+        let (_, config_id) = self.ids.iter().find(|(known, _)| known == id)?;
+        self.openers.opener(*config_id)
+    }
+}
+
+/// Answers a token request: the blind signature, sealed to the device, and the index key for the attester.
+///
+/// The cheap checks come first, then those that anybody may fail, then the signature that only an
+/// admitted request gets. The request key must lie in the prime-order subgroup: a part of small order would
+/// survive unblinding, and the attester would count one device as eight.
+pub fn consume_token_request(
+    body: &[u8],
+    keyring: &EncapsulationKeyring,
+    origins: &Origins,
+    now: Moment,
+    response_nonce: &[u8; RESPONSE_NONCE_LEN],
+) -> Result<IssuerAnswer, IssuerRefusal> {
+    let request = TokenRequest::from_bytes(body).map_err(|_| IssuerRefusal::Malformed)?;
+    if request.token_type != TOKEN_TYPE {
+        return Err(IssuerRefusal::TokenType);
+    }
+    let opener =
+        keyring.opener(&request.issuer_encap_key_id).ok_or(IssuerRefusal::EncapsulationKey)?;
+    let request_key =
+        PublicKey::parse(&request.request_key).map_err(|_| IssuerRefusal::RequestKey)?;
+    request_key
+        .verify(&request.signed_message(), &request.request_signature)
+        .map_err(|_| IssuerRefusal::Signature)?;
+    let (inner, sealer) =
+        open_inner_request(opener, &request).map_err(|_| IssuerRefusal::Sealed)?;
+    let name = inner.origin_name().map_err(|_| IssuerRefusal::OriginName)?;
+    let origin = origins.origin(&name).ok_or(IssuerRefusal::UnknownOrigin)?;
+    if origin.is_expired(now) {
+        return Err(IssuerRefusal::Expired);
+    }
+    if inner.token_key_id != origin.truncated_id() {
+        return Err(IssuerRefusal::TokenKeyId);
+    }
+    let blind_sig = origin.blind_sign(&inner.blinded_msg)?;
+    let index_key = request_key.blind(origin.secret().expose(), ISSUER_CONTEXT);
+    let response = sealer.seal(&blind_sig, response_nonce).map_err(|_| IssuerRefusal::Fault)?;
+    Ok(IssuerAnswer::Issued { index_key: *index_key.as_bytes(), limit: LIMIT, response })
+}

@@ -1,0 +1,146 @@
+//! What authors get from an issuer: the token keys of a recipe, endorsed.
+//!
+//! [`consume_token_key_request`] judges an author's signed note, and [`produce_token_keys`] makes the answer from
+//! the keys that the host has made and stored. The same note gets the same keys: the host finds them by
+//! [`RecipeKeys::id`].
+//!
+//! An endorsement binds a key to the role, to the aggregator's operator, to the author and to the expiry.
+//! Without the author in it, anybody could put another's key into a recipe of his own.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sotto_crypto::note::{self, NoteKey};
+use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest, TokenKeyStatement};
+use sotto_wire::{EntryId, FormatError, Note, Role, VerifierKey};
+
+use super::Origin;
+use crate::{Fault, Moment};
+
+/// Whose requests an issuer takes, and for how long it makes keys.
+#[derive(Debug)]
+pub struct AuthorRules {
+    /// The authors, by their keys.
+    pub authors: Vec<VerifierKey>,
+    /// The policy window, in seconds. No key lives longer: the attester forgets what it counted.
+    pub window_s: u64,
+}
+
+/// Why an author gets no keys. All of it is the author's own business, so it is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthorRefusal {
+    /// It is no request.
+    #[error("this is no request for token keys: {0}")]
+    Malformed(String),
+    /// The author is not listed.
+    #[error("the author is not one of this issuer's")]
+    UnknownAuthor,
+    /// The note does not bear its author's signature.
+    #[error("the note is not signed by its author")]
+    Signature,
+    /// The keys would be of no use.
+    #[error("the expiry lies in the past")]
+    Past,
+    /// The keys would outlive the attester's memory.
+    #[error("the expiry lies beyond the policy window of {0} seconds")]
+    BeyondWindow(u64),
+    /// The issuer would check what it signs.
+    #[error("the operator of this issuer cannot be that of an aggregator")]
+    IsAggregator,
+}
+
+impl AuthorRefusal {
+    /// The status of the answer.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::UnknownAuthor | Self::Signature => 403,
+            Self::Malformed(_) | Self::Past | Self::BeyondWindow(_) | Self::IsAggregator => 400,
+        }
+    }
+}
+
+/// The keys of one recipe, with the request that they were made for.
+#[derive(Clone, Debug)]
+pub struct RecipeKeys {
+    /// What the author asked for.
+    pub request: TokenKeyRequest,
+    /// Signs the tokens that the leader takes.
+    pub leader: Arc<Origin>,
+    /// Signs those of the helper, if one was asked for.
+    pub helper: Option<Arc<Origin>>,
+}
+
+impl RecipeKeys {
+    /// The hash of the request's canonical JSON.
+    pub fn id(&self) -> EntryId {
+        request_id(&self.request)
+    }
+
+    /// The origins of both.
+    pub fn origins(&self) -> impl Iterator<Item = &Arc<Origin>> {
+        std::iter::once(&self.leader).chain(&self.helper)
+    }
+}
+
+/// The answer to an author: what goes into `parties.tokens` of the recipe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenKeys {
+    /// For the leader.
+    pub leader: EndorsedKey,
+    /// For the helper, if one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helper: Option<EndorsedKey>,
+}
+
+/// The hash of a request's canonical JSON, by which the host finds keys that it has made before.
+pub fn request_id(request: &TokenKeyRequest) -> EntryId {
+    EntryId::of(&request.to_json())
+}
+
+/// Judges an author's signed note.
+pub fn consume_token_key_request(
+    body: &[u8],
+    rules: &AuthorRules,
+    operator: &NoteKey,
+    now: Moment,
+) -> Result<TokenKeyRequest, AuthorRefusal> {
+    let malformed = |error: FormatError| AuthorRefusal::Malformed(error.to_string());
+    let note = Note::parse(body).map_err(malformed)?;
+    let request = TokenKeyRequest::from_text(note.text()).map_err(malformed)?;
+    let author = rules.authors.iter().find(|author| request.author.is(author));
+    let author = author.ok_or(AuthorRefusal::UnknownAuthor)?;
+    note::verify(&note, author).map_err(|_| AuthorRefusal::Signature)?;
+    let issuer = operator.name();
+    if request.leader == *issuer || request.helper.as_ref() == Some(issuer) {
+        return Err(AuthorRefusal::IsAggregator);
+    }
+    if request.expires <= now.0 {
+        return Err(AuthorRefusal::Past);
+    }
+    if request.expires - now.0 > rules.window_s {
+        return Err(AuthorRefusal::BeyondWindow(rules.window_s));
+    }
+    Ok(request)
+}
+
+/// The keys with the operator's endorsement over each. Equal for equal keys: Ed25519 has no randomness.
+pub fn produce_token_keys(keys: &RecipeKeys, operator: &NoteKey) -> Result<TokenKeys, Fault> {
+    let request = &keys.request;
+    let endorse = |role, aggregator, origin: &Origin| {
+        let (spki, expires) = (origin.token_key().spki(), origin.expires().0);
+        let statement = TokenKeyStatement {
+            role,
+            aggregator,
+            author: &request.author.key,
+            issuer: operator.name(),
+            public_key: &EndorsedKey::key_text(spki),
+            expires,
+        };
+        let signature = operator.sign(&statement.text()).signature.try_into();
+        let signature = signature.map_err(|_| Fault("a signature has not 64 bytes".into()))?;
+        Ok(EndorsedKey::new(spki, expires, &signature))
+    };
+    let helper = request.helper.as_ref().zip(keys.helper.as_ref());
+    let helper = helper.map(|(name, origin)| endorse(Role::Helper, name, origin)).transpose()?;
+    Ok(TokenKeys { leader: endorse(Role::Leader, &request.leader, &keys.leader)?, helper })
+}

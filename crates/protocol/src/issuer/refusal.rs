@@ -1,0 +1,88 @@
+//! Why an issuer gives no token.
+
+/// Why a token request is refused. The operator's counters learn the reason; the attester learns the status alone: a
+/// reason that speaks of the inside of a request would tell it what only the issuer may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IssuerRefusal {
+    /// It does not decode.
+    #[error("the token request does not decode")]
+    Malformed,
+    /// It is of another token type.
+    #[error("the token request is of another type")]
+    TokenType,
+    /// It is sealed to a key that the issuer does not have, perhaps no longer.
+    #[error("the token request is sealed to an unknown key")]
+    EncapsulationKey,
+    /// The request key is not canonical, or not of the prime-order subgroup.
+    #[error("the request key is not valid")]
+    RequestKey,
+    /// The signature is not one by the request key.
+    #[error("the signature does not verify")]
+    Signature,
+    /// The inner request does not open or does not decode.
+    #[error("the inner request does not open")]
+    Sealed,
+    /// The origin's name is not padded as it should be.
+    #[error("the name of the origin is not well-formed")]
+    OriginName,
+    /// There is no such origin, perhaps no longer.
+    #[error("the origin is not known")]
+    UnknownOrigin,
+    /// The origin's key has expired.
+    #[error("the origin has expired")]
+    Expired,
+    /// The inner request speaks of another key than the origin's.
+    #[error("the key is not that of the origin")]
+    TokenKeyId,
+    /// The blinded message is not a number below the modulus.
+    #[error("the blinded message is out of range")]
+    BlindedMessage,
+    /// The private operation or the sealing failed: the issuer's own trouble.
+    #[error("the issuer has trouble of its own")]
+    Fault,
+}
+
+impl IssuerRefusal {
+    /// Every reason.
+    pub const ALL: [Self; 12] = [
+        Self::Malformed,
+        Self::TokenType,
+        Self::EncapsulationKey,
+        Self::RequestKey,
+        Self::Signature,
+        Self::Sealed,
+        Self::OriginName,
+        Self::UnknownOrigin,
+        Self::Expired,
+        Self::TokenKeyId,
+        Self::BlindedMessage,
+        Self::Fault,
+    ];
+
+    /// The status of the answer.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::TokenKeyId => 401,
+            Self::Fault => 500,
+            _ => 400,
+        }
+    }
+
+    /// The name used in counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::TokenType => "token_type",
+            Self::EncapsulationKey => "encapsulation_key",
+            Self::RequestKey => "request_key",
+            Self::Signature => "signature",
+            Self::Sealed => "sealed",
+            Self::OriginName => "origin_name",
+            Self::UnknownOrigin => "unknown_origin",
+            Self::Expired => "expired",
+            Self::TokenKeyId => "token_key_id",
+            Self::BlindedMessage => "blinded_message",
+            Self::Fault => "fault",
+        }
+    }
+}

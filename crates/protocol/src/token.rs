@@ -1,0 +1,223 @@
+//! Tokens: what shows an aggregator that a report comes from a device that has sent no other one.
+//!
+//! One token per aggregator, each only inside that aggregator's own share: a leader never sees one that the helper would
+//! accept. Both carry one nonce, which is also the report's id: so the check that a report id is new is the check that
+//! the token is.
+//!
+//! A device asks with [`TokenScheme::request`] and opens the answer with [`TokenScheme::finish`]; an aggregator verifies
+//! with a [`VerifyToken`]. What a recipe asks for is [`TokenTerms`]. Left to others: when to ask and what to keep
+//! ([`crate::device::tokens`]), the attester and the issuer, sending.
+
+mod attempt;
+mod rate_limited;
+#[cfg(feature = "server")]
+mod verifier;
+
+use std::fmt;
+#[cfg(feature = "server")]
+use std::sync::Arc;
+
+use rand_core::CryptoRng;
+use sotto_crypto::HpkeError;
+use sotto_crypto::blind_rsa::{BlindRsaError, TokenKey};
+use sotto_crypto::key_blinding::ClientSecret;
+use sotto_wire::recipe::Recipe;
+use sotto_wire::token::{TOKEN_TYPE, TokenChallenge};
+use sotto_wire::{BoundsError, DecodeError, FormatError, HpkeConfig, KeyName, ReportId, Role};
+use zeroize::Zeroize;
+
+pub use self::attempt::TokenAttempt;
+pub use self::rate_limited::RateLimited;
+#[cfg(feature = "server")]
+use crate::Moment;
+use crate::oblivious::percent_encoded;
+
+/// What a recipe asks of the token for one aggregator. It follows from the recipe alone.
+#[derive(Clone, Debug)]
+pub struct TokenTerms {
+    issuer: KeyName,
+    key: TokenKey,
+    expires: u64,
+    challenge: TokenChallenge,
+    challenge_digest: [u8; 32],
+}
+
+/// A way to get tokens and to check them. Rate-limited blind RSA today; one credential per epoch could take its place.
+pub trait TokenScheme: fmt::Debug + Send + Sync {
+    /// Makes a request for the token with this nonce.
+    fn request(
+        &self,
+        client: &ClientSecret,
+        terms: &TokenTerms,
+        encapsulation: &HpkeConfig,
+        nonce: &[u8; 32],
+        rng: &mut dyn CryptoRng,
+    ) -> Result<TokenAttempt, TokenError>;
+
+    /// Opens the answer to a request, and gives the encoded token once it is known to be good.
+    fn finish(
+        &self,
+        terms: &TokenTerms,
+        attempt: &TokenAttempt,
+        response: &[u8],
+    ) -> Result<Vec<u8>, TokenError>;
+
+    /// The id of the report that tokens with this nonce are for.
+    fn report_id(&self, nonce: &[u8; 32]) -> ReportId;
+
+    /// What checks tokens for these terms.
+    #[cfg(feature = "server")]
+    fn verifier(&self, terms: &TokenTerms) -> Result<Arc<dyn VerifyToken>, TokenError>;
+}
+
+/// Checks the tokens of one aggregator of one recipe.
+#[cfg(feature = "server")]
+pub trait VerifyToken: fmt::Debug + Send + Sync {
+    /// Checks a token as it came in a report, and gives the id that the report must have.
+    fn verify(&self, token: &[u8], now: Moment) -> Result<ReportId, TokenRefusal>;
+}
+
+/// Why a token is worth nothing. For the operator's counters; the sender learns none of it.
+#[cfg(feature = "server")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum TokenRefusal {
+    /// It does not decode, or is of another type.
+    #[error("the token is malformed")]
+    Malformed,
+    /// It is for another key.
+    #[error("the token is for another key")]
+    WrongKey,
+    /// It is for another recipe, or of another issuer.
+    #[error("the token is for another challenge")]
+    WrongChallenge,
+    /// The issuer did not sign it.
+    #[error("the token is forged")]
+    Forged,
+    /// The key is over.
+    #[error("the token's key has expired")]
+    Expired,
+}
+
+/// Shows an attester that a request comes from this device. The host's: hardware keys differ.
+pub trait Attestor {
+    /// The evidence ([`sotto_wire::token::evidence`]), which signs `message`.
+    fn attest(&self, message: &[u8]) -> Result<Vec<u8>, AttestError>;
+}
+
+/// Why there is no evidence.
+#[derive(Debug, thiserror::Error)]
+#[error("the device cannot attest: {0}")]
+pub struct AttestError(pub String);
+
+/// Why there is no request, or no token.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The recipe's key cannot be used.
+    #[error("the token key: {0}")]
+    Key(#[from] FormatError),
+    /// Blinding failed, or the signature is not good.
+    #[error(transparent)]
+    BlindRsa(#[from] BlindRsaError),
+    /// The request could not be sealed, or the answer not be opened.
+    #[error(transparent)]
+    Hpke(#[from] HpkeError),
+    /// A part does not fit its message.
+    #[error(transparent)]
+    Bounds(#[from] BoundsError),
+    /// A part does not decode.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// What was kept of a request is not what was written.
+    #[error("the stored request is damaged")]
+    Attempt,
+}
+
+/// The tokens of one report, taken out of the device's state.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReportTokens {
+    /// The report's id, from the tokens' nonce.
+    pub report_id: ReportId,
+    /// The leader's token, encoded.
+    pub leader: Vec<u8>,
+    /// The helper's, unless it cannot check any.
+    pub helper: Option<Vec<u8>>,
+}
+
+impl TokenTerms {
+    /// What `recipe` asks of the token for `role`; `None` if it asks for none.
+    pub fn of(recipe: &Recipe, role: Role) -> Option<Result<Self, TokenError>> {
+        let tokens = &recipe.parties.tokens;
+        let (issuer, endorsed) = (tokens.issuer()?, tokens.key(role)?);
+        let terms = || {
+            let key = TokenKey::parse_spki(&endorsed.spki()?)?;
+            let context = Some(*recipe.id().as_bytes());
+            Self::new(issuer.clone(), key, endorsed.expires, context)
+        };
+        Some(terms())
+    }
+
+    /// The terms of a token that `issuer` signs with `key` for this redemption context.
+    pub(crate) fn new(
+        issuer: KeyName,
+        key: TokenKey,
+        expires: u64,
+        context: Option<[u8; 32]>,
+    ) -> Result<Self, TokenError> {
+        let challenge =
+            TokenChallenge::new(TOKEN_TYPE, issuer.as_str(), context, key.origin_name())?;
+        let challenge_digest = challenge.digest();
+        Ok(Self { issuer, key, expires, challenge, challenge_digest })
+    }
+
+    /// Who issues the token.
+    pub fn issuer(&self) -> &KeyName {
+        &self.issuer
+    }
+
+    /// The key that the token is signed with.
+    pub fn key(&self) -> &TokenKey {
+        &self.key
+    }
+
+    /// From this second on the token is worth nothing.
+    pub fn expires(&self) -> u64 {
+        self.expires
+    }
+
+    /// The challenge that the token answers. It is rebuilt from the recipe and never sent.
+    pub fn challenge(&self) -> &TokenChallenge {
+        &self.challenge
+    }
+
+    /// The digest of the challenge, which names issuer, recipe and origin.
+    pub fn challenge_digest(&self) -> &[u8; 32] {
+        &self.challenge_digest
+    }
+}
+
+/// Where an attester takes requests for tokens of this issuer.
+pub fn token_request_url(attester: &str, issuer: &KeyName) -> String {
+    let issuer = percent_encoded(issuer);
+    format!("{}/token-request?issuer={issuer}", attester.trim_end_matches('/'))
+}
+
+/// The id of the report that tokens with this nonce are for: its second half.
+pub(crate) fn report_id(nonce: &[u8; 32]) -> ReportId {
+    let mut id = [0; ReportId::LEN];
+    id.copy_from_slice(&nonce[32 - ReportId::LEN..]);
+    ReportId::new(id)
+}
+
+impl fmt::Debug for ReportTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReportTokens").finish_non_exhaustive()
+    }
+}
+
+impl Drop for ReportTokens {
+    fn drop(&mut self) {
+        self.leader.zeroize();
+        self.helper.zeroize();
+    }
+}

@@ -1,0 +1,109 @@
+//! The device's half of rate-limited blind RSA tokens, type 0x0004 (rate-limit-tokens, sections "Client-to-Attester
+//! Request" and "Finalization").
+
+#[cfg(feature = "server")]
+use std::sync::Arc;
+
+use rand_core::CryptoRng;
+use sotto_crypto::blind_rsa::{self, Unblinder};
+use sotto_crypto::key_blinding::ClientSecret;
+use sotto_crypto::rate_limited::{
+    CLIENT_CONTEXT, ResponseSecret, client_origin_alias, seal_inner_request,
+};
+use sotto_wire::token::{
+    EncapsulationKey, InnerTokenRequest, ShortOpaque, TOKEN_TYPE, Token, TokenRequest, token_input,
+};
+use sotto_wire::{Encode, HpkeConfig, ReportId};
+
+#[cfg(feature = "server")]
+use crate::Moment;
+
+use super::{TokenAttempt, TokenError, TokenScheme, TokenTerms};
+#[cfg(feature = "server")]
+use super::{VerifyToken, verifier::RateLimitedVerifier};
+
+/// Blind RSA tokens that an attester and an issuer grant together, one per device and origin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RateLimited;
+
+impl TokenScheme for RateLimited {
+    fn request(
+        &self,
+        client: &ClientSecret,
+        terms: &TokenTerms,
+        encapsulation: &HpkeConfig,
+        nonce: &[u8; 32],
+        rng: &mut dyn CryptoRng,
+    ) -> Result<TokenAttempt, TokenError> {
+        let mut request_blind = [0; 32];
+        rng.fill_bytes(&mut request_blind);
+        let (blinded_msg, unblinder) = blind_rsa::blind(&terms.key, &input(terms, nonce), rng)?;
+        let request_key = client.public_key().blind(&request_blind, CLIENT_CONTEXT);
+        let origin = terms.key.origin_name();
+        let inner = InnerTokenRequest {
+            token_key_id: terms.key.truncated_id(),
+            blinded_msg,
+            padded_origin_name: InnerTokenRequest::pad_origin_name(&origin)?,
+        };
+        let (encrypted, response_secret) =
+            seal_inner_request(encapsulation, request_key.as_bytes(), &inner, rng)?;
+        let mut request = TokenRequest {
+            token_type: TOKEN_TYPE,
+            request_key: *request_key.as_bytes(),
+            issuer_encap_key_id: EncapsulationKey::from(encapsulation).id(),
+            encrypted_token_request: ShortOpaque::new(encrypted)?,
+            request_signature: [0; 64],
+        };
+        request.request_signature =
+            client.sign_blinded(&request_blind, CLIENT_CONTEXT, &request.signed_message());
+        Ok(TokenAttempt {
+            request: request.to_bytes(),
+            request_blind,
+            client_alias: client_origin_alias(client, &origin, terms.issuer.as_str()),
+            nonce: *nonce,
+            unblinder: unblinder.to_bytes().to_vec(),
+            response_secret: response_secret.to_bytes().to_vec(),
+        })
+    }
+
+    fn finish(
+        &self,
+        terms: &TokenTerms,
+        attempt: &TokenAttempt,
+        response: &[u8],
+    ) -> Result<Vec<u8>, TokenError> {
+        let secret: &[u8; 48] =
+            attempt.response_secret.as_slice().try_into().map_err(|_| TokenError::Attempt)?;
+        let unblinder: &[u8; 256] =
+            attempt.unblinder.as_slice().try_into().map_err(|_| TokenError::Attempt)?;
+        let blind_sig = ResponseSecret::from_bytes(secret).open(response)?;
+        let authenticator = Unblinder::from_bytes(unblinder).finalize(
+            &terms.key,
+            &input(terms, &attempt.nonce),
+            &blind_sig,
+        )?;
+        let token = Token {
+            token_type: TOKEN_TYPE,
+            nonce: attempt.nonce,
+            challenge_digest: terms.challenge_digest,
+            token_key_id: *terms.key.id(),
+            authenticator,
+        };
+        Ok(token.to_bytes())
+    }
+
+    fn report_id(&self, nonce: &[u8; 32]) -> ReportId {
+        super::report_id(nonce)
+    }
+
+    #[cfg(feature = "server")]
+    fn verifier(&self, terms: &TokenTerms) -> Result<Arc<dyn VerifyToken>, TokenError> {
+        let expires = Moment(terms.expires);
+        Ok(Arc::new(RateLimitedVerifier::new(&terms.challenge, &terms.key, expires)?))
+    }
+}
+
+/// What the issuer signs, blinded.
+fn input(terms: &TokenTerms, nonce: &[u8; 32]) -> [u8; 98] {
+    token_input(TOKEN_TYPE, nonce, &terms.challenge_digest, terms.key.id())
+}

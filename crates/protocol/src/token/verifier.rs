@@ -1,0 +1,81 @@
+//! An aggregator's half of the rate-limited scheme: whether a token is good for one key and one recipe.
+//!
+//! All that does not depend on the token is computed once per task. Whether the token was spent before is the
+//! store's to say, by the report id that its nonce gives.
+
+use std::fmt;
+
+use sotto_crypto::blind_rsa::{BlindRsaError, TokenKey, TokenVerifier};
+use sotto_wire::token::{TOKEN_TYPE, Token, TokenChallenge};
+use sotto_wire::{Decode, ReportId};
+
+use super::{TokenRefusal, VerifyToken, report_id};
+use crate::{Moment, Rejection};
+
+/// Judges the tokens of one key for one challenge.
+pub(super) struct RateLimitedVerifier {
+    challenge_digest: [u8; 32],
+    key_id: [u8; 32],
+    signature: TokenVerifier,
+    expires: Moment,
+}
+
+impl RateLimitedVerifier {
+    /// For tokens that answer `challenge` under `key`, until the key expires.
+    pub(super) fn new(
+        challenge: &TokenChallenge,
+        key: &TokenKey,
+        expires: Moment,
+    ) -> Result<Self, BlindRsaError> {
+        Ok(Self {
+            challenge_digest: challenge.digest(),
+            key_id: *key.id(),
+            signature: TokenVerifier::new(key)?,
+            expires,
+        })
+    }
+}
+
+impl VerifyToken for RateLimitedVerifier {
+    /// What costs nothing is checked first, the signature last. Nothing compared here is secret: key id and
+    /// challenge are the recipe's.
+    fn verify(&self, token: &[u8], now: Moment) -> Result<ReportId, TokenRefusal> {
+        let token = Token::from_bytes(token).map_err(|_| TokenRefusal::Malformed)?;
+        if token.token_type != TOKEN_TYPE {
+            return Err(TokenRefusal::Malformed);
+        }
+        if token.token_key_id != self.key_id {
+            return Err(TokenRefusal::WrongKey);
+        }
+        if token.challenge_digest != self.challenge_digest {
+            return Err(TokenRefusal::WrongChallenge);
+        }
+        if now >= self.expires {
+            return Err(TokenRefusal::Expired);
+        }
+        let verified = self.signature.verify(&token.input(), &token.authenticator);
+        verified.map_err(|_| TokenRefusal::Forged)?;
+        Ok(report_id(&token.nonce))
+    }
+}
+
+impl fmt::Debug for RateLimitedVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitedVerifier")
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How this aggregator's operator sees a refusal.
+impl From<TokenRefusal> for Rejection {
+    fn from(refusal: TokenRefusal) -> Self {
+        match refusal {
+            TokenRefusal::Malformed => Self::TokenMalformed,
+            TokenRefusal::WrongKey => Self::TokenWrongKey,
+            TokenRefusal::WrongChallenge => Self::TokenWrongRecipe,
+            TokenRefusal::Expired => Self::TokenExpired,
+            TokenRefusal::Forged => Self::TokenForged,
+        }
+    }
+}

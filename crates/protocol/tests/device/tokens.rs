@@ -1,0 +1,424 @@
+//! Tokens of a device: when it asks, for what, and what it does with them.
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sotto_crypto::HpkeKeypair;
+use sotto_crypto::hpke;
+use sotto_protocol::Moment;
+use sotto_protocol::device::tokens::{
+    Live, ask, granted, plan, renew, to_come, token_ask, waiting, withheld,
+};
+use sotto_protocol::device::{Check, DeviceStore, MemoryState, follow};
+use sotto_protocol::expression::Value;
+use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
+use sotto_wire::labels::input_share_info;
+use sotto_wire::recipe::Probability;
+use sotto_wire::token::TOKEN_EXTENSION;
+use sotto_wire::{Decode, Encode, HpkeConfigId, InputShareAad, PlaintextInputShare, Report, Role};
+
+use crate::token_world::{Authority, Came, add_recipe, token_plan};
+use crate::world::{Batch, DAY, HOUR, NOW, Plan, World, at, issuer_set, key, key_set_entry};
+
+/// A round of asking, as a host does it. Gives how many requests were sent.
+fn round(world: &World, store: &mut MemoryState, authority: &mut Authority, seed: u64) -> usize {
+    let mut watch = world.watch().unwrap();
+    let view = follow(store, &mut watch, &world.trust, world.now).unwrap();
+    let live = Live { view: &view, recipes: watch.recipes() };
+    let (trust, now) = (&world.trust, world.now);
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    if let Some(planned) = plan(store.state(), &live, trust, now, &mut rng).unwrap() {
+        store.commit(planned).unwrap();
+    }
+    if let Some(asked) = ask(store.state(), &live, trust, &RateLimited, now, &mut rng).unwrap() {
+        store.commit(asked).unwrap();
+    }
+    let sent = waiting(store.state(), &live, now, &mut rng);
+    for next in &sent {
+        let ask = token_ask(store.state(), &live, next).unwrap();
+        let change = match authority.answer(Came::new(&ask)) {
+            Ok(response) => {
+                let given = (next, response.as_slice());
+                granted(store.state(), &live, trust, &RateLimited, given, now, &mut rng).unwrap()
+            }
+            Err(429) => withheld(next),
+            Err(status) => panic!("{status}"),
+        };
+        store.commit(change).unwrap();
+    }
+    sent.len()
+}
+
+/// Every device answers.
+fn always(plan: &mut Plan) {
+    plan.trust.floors.max_rate = Probability::ONE;
+    plan.recipe.sampling.rate = Probability::ONE;
+    plan.reclaim();
+}
+
+#[test]
+fn a_recipe_is_considered_with_its_tokens_and_without_them_not_even_charged() {
+    let mut plan = token_plan();
+    always(&mut plan);
+    let world = plan.build();
+    let mut store = world.device();
+    let done = world.walk(&mut store, 1).unwrap();
+    let (id, silence) = &done.silent[0];
+    assert_eq!((*id, silence.check), (plan.recipe.id(), Check::Token));
+    assert!(store.state().ledger().is_none(), "not charged");
+    assert!(!store.state().is_considered(id), "not considered");
+
+    let mut authority = Authority::new();
+    assert_eq!(round(&world, &mut store, &mut authority, 2), 2);
+    assert_eq!(authority.granted(), 2);
+    let done = world.walk(&mut store, 1).unwrap();
+    assert_eq!(done.considered, [*id]);
+    assert!(store.state().ledger().is_some());
+    // Never again: neither the recipe nor its tokens, nor another request for them.
+    let text = serde_json::to_string(store.state()).unwrap();
+    assert!(text.contains(r#""kind":"spent""#) && !text.contains(r#""kind":"granted""#), "{text}");
+    assert_eq!(round(&world, &mut store, &mut authority, 3), 0);
+    assert_eq!(world.walk(&mut store, 1).unwrap().silent[0].1.check, Check::Once);
+    assert_eq!(authority.came.len(), 2);
+}
+
+#[test]
+fn one_token_of_two_is_none() {
+    let world = token_plan().build();
+    for missing in [Role::Leader, Role::Helper] {
+        let mut store = world.device();
+        let mut watch = world.watch().unwrap();
+        let view = follow(&mut store, &mut watch, &world.trust, world.now).unwrap();
+        let live = Live { view: &view, recipes: watch.recipes() };
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let (trust, now) = (&world.trust, world.now);
+        let planned = plan(store.state(), &live, trust, now, &mut rng).unwrap().unwrap();
+        store.commit(planned).unwrap();
+        let asked = ask(store.state(), &live, trust, &RateLimited, now, &mut rng).unwrap();
+        store.commit(asked.unwrap()).unwrap();
+        let mut authority = Authority::new();
+        for next in waiting(store.state(), &live, now, &mut rng) {
+            if next.role == missing {
+                store.commit(withheld(&next)).unwrap();
+                continue;
+            }
+            let ask = token_ask(store.state(), &live, &next).unwrap();
+            let response = authority.answer(Came::new(&ask)).unwrap();
+            // A response that was changed on its way is no token.
+            let mut forged = response.clone();
+            forged[40] ^= 1;
+            let mut open = |response: &[u8]| {
+                let given = (&next, response);
+                granted(store.state(), &live, trust, &RateLimited, given, now, &mut rng)
+            };
+            assert!(open(&forged).is_err());
+            let change = open(&response).unwrap();
+            store.commit(change).unwrap();
+        }
+        assert_eq!(to_come(store.state(), &live, now), 0);
+        let done = world.walk(&mut store, 1).unwrap();
+        assert_eq!(done.silent[0].1.check, Check::Token, "{missing:?}");
+        assert!(store.state().ledger().is_none());
+    }
+}
+
+#[test]
+fn each_token_is_in_its_own_share_alone_and_the_nonce_is_the_report_id() {
+    let mut plan = token_plan();
+    always(&mut plan);
+    let world = plan.build();
+    let mut store = world.device();
+    round(&world, &mut store, &mut Authority::new(), 2);
+    world.walk(&mut store, 1).unwrap();
+    let pending = store.state().pending().next().unwrap().1.clone();
+    let report = Report::from_bytes(&pending.report).unwrap();
+    assert!(report.report_metadata.public_extensions.is_empty());
+    let task = sotto_protocol::recipe::derive_task(&plan.recipe).unwrap();
+    let aad = InputShareAad {
+        task_id: *task.id(),
+        task_configuration: task.encoded_configuration(),
+        report_metadata: &report.report_metadata,
+        public_share: &report.public_share,
+    }
+    .to_bytes();
+    for (role, seq, sealed) in [
+        (Role::Leader, 5, &report.leader_encrypted_input_share),
+        (Role::Helper, 7, &report.helper_encrypted_input_share),
+    ] {
+        let keys =
+            HpkeKeypair::generate(HpkeConfigId::new(1), &mut ChaCha20Rng::seed_from_u64(seq));
+        let opened = hpke::open(&keys, &input_share_info(role), &aad, sealed).unwrap();
+        let share = PlaintextInputShare::from_bytes(&opened).unwrap();
+        let extensions: Vec<_> = share.private_extensions.iter().map(Result::unwrap).collect();
+        assert_eq!(extensions.len(), 1);
+        assert_eq!(extensions[0].extension_type, TOKEN_EXTENSION);
+        let token = &extensions[0].extension_data;
+        let verifier = |role| {
+            let terms = TokenTerms::of(&plan.recipe, role).unwrap().unwrap();
+            RateLimited.verifier(&terms).unwrap()
+        };
+        let id = verifier(role).verify(token, world.now);
+        assert_eq!(id, Ok(report.report_metadata.report_id));
+        let other = if role == Role::Leader { Role::Helper } else { Role::Leader };
+        assert!(verifier(other).verify(token, world.now).is_err());
+    }
+}
+
+#[test]
+fn times_are_uniform_over_the_spread_and_within_the_first_half_of_the_recipe() {
+    let mut spread = token_plan();
+    spread.trust.tokens.as_mut().unwrap().spread_s = 12 * HOUR;
+    // Two and a half days are left of the other one: its half is less than a spread of two days.
+    let mut halved = token_plan();
+    halved.trust.tokens.as_mut().unwrap().spread_s = 30 * DAY;
+    let left = halved.recipe.when.closes - NOW;
+    for (plan_of, most) in [(spread, 12 * HOUR), (halved, left / 2)] {
+        let world = plan_of.build();
+        let mut watch = world.watch().unwrap();
+        let mut base = world.device();
+        let view = follow(&mut base, &mut watch, &world.trust, world.now).unwrap();
+        let live = Live { view: &view, recipes: watch.recipes() };
+        let mut thirds = [0u32; 3];
+        let (mut least, mut last) = (u64::MAX, 0);
+        for seed in 0..3_000 {
+            let mut rng = ChaCha20Rng::seed_from_u64(seed);
+            let mut store = base.clone();
+            let planned = plan(store.state(), &live, &world.trust, world.now, &mut rng);
+            store.commit(planned.unwrap().unwrap()).unwrap();
+            let again = plan(store.state(), &live, &world.trust, world.now, &mut rng).unwrap();
+            assert!(again.is_none(), "a time is drawn once");
+            let after = due(&store) - NOW;
+            assert!(after <= most);
+            (least, last) = (least.min(after), last.max(after));
+            thirds[(after * 3 / (most + 1)) as usize] += 1;
+        }
+        // 5 sigma of a binomial around 1,000.
+        assert!(thirds.iter().all(|count| count.abs_diff(1_000) < 130), "{thirds:?}");
+        assert!(least < most / 300 && last > most - most / 300);
+    }
+}
+
+/// When the first recipe's tokens are due, from the state's text.
+fn due(store: &MemoryState) -> u64 {
+    let text = serde_json::to_value(store.state()).unwrap();
+    let tokens = text["tokens"].as_object().unwrap().values().next().unwrap().clone();
+    assert_eq!(tokens["stage"]["kind"], "due");
+    tokens["stage"]["at"].as_u64().unwrap()
+}
+
+#[test]
+fn nothing_is_asked_before_its_time() {
+    let mut plan_of = token_plan();
+    plan_of.trust.tokens.as_mut().unwrap().spread_s = 12 * HOUR;
+    let mut world = plan_of.build();
+    let (mut store, mut authority) = (world.device(), Authority::new());
+    assert_eq!(round(&world, &mut store, &mut authority, 5), 0);
+    let due = due(&store);
+    assert!(due > NOW + 2);
+    world.now = Moment(due - 1);
+    assert_eq!(round(&world, &mut store, &mut authority, 6), 0);
+    world.now = Moment(due);
+    assert_eq!(round(&world, &mut store, &mut authority, 7), 2);
+
+    // Nor is a token used when it comes: a report that follows it at once would be linked to it.
+    let text = serde_json::to_value(store.state()).unwrap();
+    let stage = text["tokens"].as_object().unwrap().values().next().unwrap()["stage"].clone();
+    let from = ["leader", "helper"].map(|role| stage[role]["from"].as_u64().unwrap());
+    assert!(from.iter().all(|from| (due..=due + 12 * HOUR).contains(from)) && from[0] != from[1]);
+    let from = from[0].max(from[1]);
+    assert!(from > due + 1);
+    for (now, considered) in [(due, 0), (from - 1, 0), (from, 1)] {
+        world.now = Moment(now);
+        let done = world.walk(&mut store, 8).unwrap();
+        assert_eq!(done.considered.len(), considered, "{:?}", done.silent);
+        if considered == 0 {
+            assert_eq!(done.silent[0].1.check, Check::Token);
+        }
+    }
+}
+
+/// What reaches the attester does not depend on the device's attributes, conditions or history.
+#[test]
+fn the_attester_sees_the_same_of_a_device_that_is_meant_and_of_one_that_is_not() {
+    let mut plan_of = token_plan();
+    plan_of.target();
+    plan_of.reclaim();
+    add_recipe(&mut plan_of, 1, |_| {});
+    let mut views = Vec::new();
+    for (tier, conditions, fresh) in [
+        ("gold", true, false),
+        ("silver", true, false),
+        ("gold", false, false),
+        ("gold", true, true),
+    ] {
+        plan_of.attributes.insert("tier".to_owned(), Value::String(tier.to_owned()));
+        plan_of.conditions_met = conditions;
+        let world = plan_of.build();
+        let mut store = if fresh { MemoryState::default() } else { world.device() };
+        let mut authority = Authority::new();
+        let mut considered = 0;
+        for seed in [1, 2, 3] {
+            round(&world, &mut store, &mut authority, seed);
+            considered += world.walk(&mut store, 10 + seed).unwrap().considered.len();
+        }
+        let expected = match (tier, conditions, fresh) {
+            (_, false, _) | (_, _, true) => 0,
+            ("gold", ..) => 2,
+            _ => 1,
+        };
+        assert_eq!(considered, expected, "{tier} {conditions} {fresh}");
+        views.push(authority.came);
+    }
+    assert_eq!(views[0].len(), 4);
+    assert!(views.iter().all(|view| *view == views[0]), "byte for byte");
+}
+
+/// Two devices with one recipe each, swapped: all that is visible has the same form, and nothing recurs.
+#[test]
+fn requests_for_two_recipes_look_alike() {
+    let mut both = token_plan();
+    let other = add_recipe(&mut both, 1, |_| {});
+    let world = both.build();
+    let (mut store, mut authority) = (world.device(), Authority::new());
+    assert_eq!(round(&world, &mut store, &mut authority, 1), 4);
+    assert!(store.state().tokens().any(|id| *id == other));
+    let first = &authority.came[0];
+    for came in &authority.came {
+        assert_eq!(came.body.len(), first.body.len());
+        assert_eq!(came.client_key, first.client_key);
+        // Type, request key, key id and length: only the request key differs.
+        assert_eq!((&came.body[..2], &came.body[34..68]), (&first.body[..2], &first.body[34..68]));
+    }
+    for (number, came) in authority.came.iter().enumerate() {
+        for later in &authority.came[number + 1..] {
+            assert_ne!(came.request_blind, later.request_blind);
+            assert_ne!(came.client_alias, later.client_alias);
+            assert_ne!(came.body[2..34], later.body[2..34]);
+            assert_ne!(came.body[68..], later.body[68..]);
+        }
+    }
+}
+
+#[test]
+fn the_order_of_asking_is_random() {
+    let mut both = token_plan();
+    add_recipe(&mut both, 1, |_| {});
+    let world = both.build();
+    let mut base = world.device();
+    let mut watch = world.watch().unwrap();
+    let view = follow(&mut base, &mut watch, &world.trust, world.now).unwrap();
+    let live = Live { view: &view, recipes: watch.recipes() };
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let (trust, now) = (&world.trust, world.now);
+    base.commit(plan(base.state(), &live, trust, now, &mut rng).unwrap().unwrap()).unwrap();
+    let asked = ask(base.state(), &live, trust, &RateLimited, now, &mut rng).unwrap();
+    base.commit(asked.unwrap()).unwrap();
+    let sorted = waiting(base.state(), &live, now, &mut rng);
+    let mut firsts = [0u32; 4];
+    for _ in 0..4_000 {
+        let order = waiting(base.state(), &live, now, &mut rng);
+        let place = sorted.iter().position(|waiting| *waiting == order[0]).unwrap();
+        firsts[place] += 1;
+    }
+    assert!(firsts.iter().all(|count| count.abs_diff(1_000) < 140), "{firsts:?}");
+}
+
+#[test]
+fn tokens_are_forgotten_when_their_recipe_closes_and_are_not_asked_for_a_closed_one() {
+    let plan_of = token_plan();
+    let mut world = plan_of.build();
+    let (mut store, mut authority) = (world.device(), Authority::new());
+    round(&world, &mut store, &mut authority, 1);
+    assert_eq!(store.state().tokens().count(), 1);
+    world.now = Moment(plan_of.recipe.when.closes);
+    assert_eq!(round(&world, &mut store, &mut authority, 2), 0);
+    let mut later = token_plan();
+    later.view = at(plan_of.recipe.when.closes);
+    later.now = plan_of.recipe.when.closes;
+    let later = later.build();
+    round(&later, &mut store, &mut authority, 3);
+    assert_eq!(store.state().tokens().count(), 0);
+    let mut fresh = later.device();
+    assert_eq!(round(&later, &mut fresh, &mut authority, 4), 0);
+}
+
+#[test]
+fn a_recipe_that_has_not_opened_counts_and_one_without_tokens_does_not() {
+    let mut plan_of = token_plan();
+    plan_of.trust.insecure_no_tokens = true;
+    let soon = add_recipe(&mut plan_of, 1, |recipe| {
+        recipe.when.opens += 4 * DAY;
+        recipe.when.closes += 4 * DAY;
+    });
+    let mut without = crate::world::recipe("without");
+    crate::world::reclaim(&mut without);
+    let entries = vec![crate::world::recipe_entry(&without)];
+    plan_of.later.push(Batch { entries, times: at(NOW - 2 * DAY) });
+    let world = plan_of.build();
+    let (mut store, mut authority) = (world.device(), Authority::new());
+    assert_eq!(round(&world, &mut store, &mut authority, 1), 4);
+    let mut asked: Vec<_> = store.state().tokens().copied().collect();
+    asked.sort();
+    let mut expected = vec![plan_of.recipe.id(), soon];
+    expected.sort();
+    assert_eq!(asked, expected);
+    assert!(world.walk(&mut store, 1).unwrap().considered.contains(&without.id()));
+}
+
+#[test]
+fn only_a_refusal_and_newer_keys_make_another_request_with_the_same_nonce() {
+    let mut rotated = token_plan();
+    let mut set = issuer_set(&key("issuer.example"), 4, NOW - 2 * DAY);
+    let new_key =
+        HpkeKeypair::generate(HpkeConfigId::new(9), &mut ChaCha20Rng::seed_from_u64(4_000));
+    set.encapsulation_configs =
+        Some(vec![sotto_wire::recipe::KeySet::config_text(new_key.config())]);
+    let entries = vec![key_set_entry(&set, &key("issuer.example"))];
+    rotated.later.push(Batch { entries, times: at(NOW - 3 * DAY) });
+    let (before, after) = (token_plan().build(), rotated.build());
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let mut store = before.device();
+    let mut watch = before.watch().unwrap();
+    let view = follow(&mut store, &mut watch, &before.trust, before.now).unwrap();
+    let live = Live { view: &view, recipes: watch.recipes() };
+    let (trust, now) = (&before.trust, before.now);
+    store.commit(plan(store.state(), &live, trust, now, &mut rng).unwrap().unwrap()).unwrap();
+    let asked = ask(store.state(), &live, trust, &RateLimited, now, &mut rng).unwrap();
+    store.commit(asked.unwrap()).unwrap();
+    let next = waiting(store.state(), &live, now, &mut rng)[0];
+    let body = |store: &MemoryState, live: &Live<'_>| {
+        let ask = token_ask(store.state(), live, &next).unwrap();
+        (ask.attempt.request.clone(), ask.attempt.nonce)
+    };
+    let (old, nonce) = body(&store, &live);
+    let again = renew(store.state(), &live, trust, &RateLimited, &next, now, &mut rng);
+    assert!(again.is_none(), "the keys are the same");
+
+    let mut watch = after.watch().unwrap();
+    let view = follow(&mut store, &mut watch, trust, now).unwrap();
+    let live = Live { view: &view, recipes: watch.recipes() };
+    let asked = ask(store.state(), &live, trust, &RateLimited, now, &mut rng).unwrap();
+    assert!(asked.is_none(), "newer keys alone are no reason");
+    assert_eq!(body(&store, &live).0, old);
+    let renewed = renew(store.state(), &live, trust, &RateLimited, &next, now, &mut rng);
+    store.commit(renewed.unwrap()).unwrap();
+    let (new, same) = body(&store, &live);
+    assert_ne!(new, old);
+    assert_eq!(same, nonce);
+    assert!(renew(store.state(), &live, trust, &RateLimited, &next, now, &mut rng).is_none());
+}
+
+#[test]
+fn nothing_secret_shows_in_debug() {
+    let world = token_plan().build();
+    let (mut store, mut authority) = (world.device(), Authority::new());
+    round(&world, &mut store, &mut authority, 1);
+    let shown = format!("{:?}", store.state());
+    assert!(shown.contains("Granted") && shown.contains("ClientSeed([redacted])"), "{shown}");
+    let text = serde_json::to_value(store.state()).unwrap();
+    for secret in [&text["client_seed"], &text["tokens"]] {
+        let secret = secret.to_string();
+        for word in secret.split('"').filter(|word| word.len() > 30 && !word.contains(':')) {
+            assert!(!shown.contains(word) || word.len() == 64, "{word}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Batches to one issuer, and what comes of them.
+//!
+//! While batches are away, the next one gathers, so no request is delayed to make a batch larger. The order inside a
+//! batch is random: the issuer does not learn in which order requests came. An answer is recorded even if its
+//! device has gone away: it asks again with the same bytes and finds it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rand_chacha::ChaCha20Rng;
+use sotto_protocol::attester::{
+    AttesterRefusal, DeviceIdentity, Forwarded, Issued, consume_issuer_answer,
+};
+use sotto_protocol::shuffle;
+use sotto_store::{Grant, Recorded};
+use sotto_wire::KeyName;
+use sotto_wire::token::IssuerAnswer;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::Shared;
+use super::issuer_client::IssuerClient;
+use super::request::Refusal;
+use crate::aggregator::now;
+use crate::health::StoreWork;
+
+/// A request that may go to the issuer.
+pub(super) struct Waiting {
+    pub(super) body: Bytes,
+    pub(super) forwarded: Forwarded,
+    pub(super) device: DeviceIdentity,
+    pub(super) answer: oneshot::Sender<Result<Vec<u8>, Refusal>>,
+    /// Freed when the answer is out.
+    pub(super) place: OwnedSemaphorePermit,
+}
+
+/// Sends requests to one issuer.
+pub(super) struct Dispatcher {
+    pub(super) client: Arc<IssuerClient>,
+    pub(super) issuer: KeyName,
+    pub(super) waiting: mpsc::Receiver<Waiting>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) max_batch: usize,
+    pub(super) batches_in_flight: usize,
+    pub(super) rng: ChaCha20Rng,
+}
+
+impl Dispatcher {
+    /// Works until nobody can send requests any more.
+    pub(super) async fn run(mut self) {
+        let places = Arc::new(Semaphore::new(self.batches_in_flight));
+        let mut away = JoinSet::new();
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
+            let mut batch = Vec::new();
+            if self.waiting.recv_many(&mut batch, self.max_batch).await == 0 {
+                break;
+            }
+            shuffle(&mut batch, &mut self.rng);
+            while away.try_join_next().is_some() {}
+            let exchange = Exchange {
+                client: Arc::clone(&self.client),
+                issuer: self.issuer.clone(),
+                shared: Arc::clone(&self.shared),
+            };
+            away.spawn(async move {
+                exchange.answer(batch).await;
+                drop(place);
+            });
+        }
+        while away.join_next().await.is_some() {}
+    }
+}
+
+/// One batch.
+struct Exchange {
+    client: Arc<IssuerClient>,
+    issuer: KeyName,
+    shared: Arc<Shared>,
+}
+
+/// Who waits for the outcome of a request.
+struct Asker {
+    forwarded: Forwarded,
+    device: DeviceIdentity,
+    answer: oneshot::Sender<Result<Vec<u8>, Refusal>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Asker {
+    fn tell(self, outcome: Result<Vec<u8>, Refusal>) {
+        // A device that went away asks again.
+        let _ = self.answer.send(outcome);
+    }
+}
+
+impl Exchange {
+    async fn answer(&self, batch: Vec<Waiting>) {
+        self.shared.metrics.batches.increment(1);
+        self.shared.metrics.batched.increment(batch.len() as u64);
+        let (bodies, askers): (Vec<_>, Vec<_>) = batch.into_iter().map(split).unzip();
+        let Ok(answers) = self.client.ask(&bodies).await else {
+            return all(askers, &Refusal::Protocol(AttesterRefusal::IssuerTrouble));
+        };
+        let (askers, issued) = match self.consume(askers, answers).await {
+            Ok(consumed) => consumed,
+            Err(askers) => return all(askers, &Refusal::Inside),
+        };
+        let mut grants = Vec::new();
+        let mut granted = Vec::new();
+        for (asker, issued) in askers.into_iter().zip(issued) {
+            match issued {
+                Ok(issued) => {
+                    grants.push(self.grant(&asker, &issued));
+                    granted.push((asker, issued.response));
+                }
+                Err(refusal) => asker.tell(Err(Refusal::Protocol(refusal))),
+            }
+        }
+        self.record(grants, granted).await;
+    }
+
+    /// Computes the aliases, on the pool.
+    async fn consume(
+        &self,
+        askers: Vec<Asker>,
+        answers: Vec<IssuerAnswer>,
+    ) -> Result<(Vec<Asker>, Vec<Result<Issued, AttesterRefusal>>), Vec<Asker>> {
+        let forwarded: Vec<_> = askers.iter().map(|asker| asker.forwarded.clone()).collect();
+        let issued = self.shared.pool.run(move || {
+            let pairs = forwarded.iter().zip(&answers);
+            pairs.map(|(forwarded, answer)| consume_issuer_answer(forwarded, answer)).collect()
+        });
+        match issued.await {
+            Ok(issued) => Ok((askers, issued)),
+            Err(_) => Err(askers),
+        }
+    }
+
+    fn grant(&self, asker: &Asker, issued: &Issued) -> Grant {
+        Grant {
+            device: asker.device,
+            issuer: self.issuer.clone(),
+            client_key: *asker.forwarded.client_key.as_bytes(),
+            client_alias: asker.forwarded.client_alias,
+            issuer_alias: issued.alias,
+            request_digest: asker.forwarded.body_digest,
+            response: issued.response.clone(),
+        }
+    }
+
+    /// Makes the grants durable. Only then do responses go on.
+    async fn record(&self, grants: Vec<Grant>, granted: Vec<(Asker, Vec<u8>)>) {
+        if grants.is_empty() {
+            return;
+        }
+        match self.shared.db.record(grants, now()).await {
+            Ok(recorded) => {
+                self.shared.health.store_worked(StoreWork::Commit);
+                for ((asker, response), recorded) in granted.into_iter().zip(recorded) {
+                    asker.tell(self.outcome(response, recorded));
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "grants could not be recorded");
+                self.shared.health.store_failed(StoreWork::Commit);
+                all(granted.into_iter().map(|(asker, _)| asker), &Refusal::Inside);
+            }
+        }
+    }
+
+    fn outcome(&self, response: Vec<u8>, recorded: Recorded) -> Result<Vec<u8>, Refusal> {
+        let refusal = match recorded {
+            Recorded::New => {
+                self.shared.metrics.granted.increment(1);
+                return Ok(response);
+            }
+            Recorded::Again(response) => {
+                self.shared.metrics.repeated.increment(1);
+                return Ok(response);
+            }
+            Recorded::Withheld => AttesterRefusal::Withheld,
+            Recorded::OtherAlias => AttesterRefusal::OtherAlias,
+            Recorded::OtherKey => AttesterRefusal::OtherKey,
+            Recorded::Full => AttesterRefusal::Full,
+        };
+        Err(Refusal::Protocol(refusal))
+    }
+}
+
+fn split(waiting: Waiting) -> (Bytes, Asker) {
+    let Waiting { body, forwarded, device, answer, place } = waiting;
+    (body, Asker { forwarded, device, answer, _place: place })
+}
+
+/// Tells all the same.
+fn all(askers: impl IntoIterator<Item = Asker>, refusal: &Refusal) {
+    for asker in askers {
+        asker.tell(Err(refusal.clone()));
+    }
+}

@@ -1,0 +1,45 @@
+//! What an attester counts. No label names a device, an issuer or an origin.
+
+use metrics::Counter;
+
+use super::request::Refusal;
+use crate::metrics::{MetricsRegistry, RouteMetrics};
+
+pub(super) struct AttesterMetrics {
+    pub(super) route: RouteMetrics,
+    /// Tokens that count.
+    pub(super) granted: Counter,
+    /// Responses given again.
+    pub(super) repeated: Counter,
+    /// Messages to issuers.
+    pub(super) batches: Counter,
+    /// Requests in them.
+    pub(super) batched: Counter,
+    refused: Vec<(&'static str, Counter)>,
+}
+
+impl AttesterMetrics {
+    pub(super) fn new(registry: &MetricsRegistry) -> Self {
+        Self {
+            route: registry.route("token_request"),
+            granted: registry.counter("sotto_attester_granted_total", "Tokens granted."),
+            repeated: registry
+                .counter("sotto_attester_repeated_total", "Stored responses given again."),
+            batches: registry.counter("sotto_attester_batches_total", "Batches sent to issuers."),
+            batched: registry
+                .counter("sotto_attester_batched_total", "Token requests in those batches."),
+            refused: registry.counter_of_each(
+                "sotto_attester_refused_total",
+                "Token requests that got no token, by reason.",
+                "reason",
+                Refusal::names(),
+            ),
+        }
+    }
+
+    pub(super) fn refused(&self, reason: &str) {
+        if let Some((_, counter)) = self.refused.iter().find(|(name, _)| *name == reason) {
+            counter.increment(1);
+        }
+    }
+}

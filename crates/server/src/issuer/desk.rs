@@ -1,0 +1,210 @@
+//! `POST token-keys`: an author's signed note in, the endorsed token keys of a recipe out.
+//!
+//! Keys are made one recipe at a time, on one thread of the pool, so that making them never keeps all threads
+//! from issuing. They are durable before the author learns of them, and the same note gets the same keys: an
+//! author whose connection broke asks again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::Response;
+use sotto_crypto::Secret;
+use sotto_crypto::blind_rsa::IssuerKey;
+use sotto_crypto::note::NoteKey;
+use sotto_protocol::issuer::Origin;
+use sotto_protocol::issuer::author::{
+    AuthorRefusal, AuthorRules, RecipeKeys, consume_token_key_request, produce_token_keys,
+    request_id,
+};
+use sotto_protocol::{Fault, Moment};
+use sotto_store::{IssuerDb, IssuerDbError};
+use sotto_wire::VerifierKey;
+use sotto_wire::recipe::TokenKeyRequest;
+use tokio::sync::{Mutex, Semaphore};
+
+use super::IssuerState;
+use crate::aggregator::now;
+use crate::health::StoreWork;
+use crate::problem::{Failure, RETRY_SOON};
+use crate::service::answer;
+use crate::shutdown::Shutdown;
+
+/// The longest note. Names and a nonce take far less.
+const MAX_BODY: usize = 16 * 1024;
+
+/// Authors who may wait for keys at once: a few seconds' work.
+const MAX_WAITING: usize = 16;
+
+/// How often the keys are looked through for those that have expired.
+const EXPIRY_PAUSE: Duration = Duration::from_secs(60);
+
+/// What it takes to make keys.
+pub(super) struct Desk {
+    db: Arc<IssuerDb>,
+    operator: NoteKey,
+    rules: AuthorRules,
+    max_live_keys: usize,
+    key_grace: Duration,
+    waiting: Semaphore,
+    /// Held from the look whether there are keys to the moment at which there are.
+    making: Mutex<()>,
+}
+
+impl Desk {
+    pub(super) fn new(
+        db: IssuerDb,
+        operator: NoteKey,
+        authors: Vec<VerifierKey>,
+        window_s: u64,
+    ) -> Self {
+        Self {
+            db: Arc::new(db),
+            operator,
+            rules: AuthorRules { authors, window_s },
+            max_live_keys: usize::MAX,
+            key_grace: Duration::ZERO,
+            waiting: Semaphore::new(MAX_WAITING),
+            making: Mutex::new(()),
+        }
+    }
+
+    pub(super) fn with_limits(self, max_live_keys: usize, key_grace: Duration) -> Self {
+        Self { max_live_keys, key_grace, ..self }
+    }
+
+    pub(super) fn window_s(&self) -> u64 {
+        self.rules.window_s
+    }
+}
+
+pub(super) async fn post(State(state): State<Arc<IssuerState>>, body: Body) -> Response {
+    answer(&state.metrics.token_keys, async {
+        let body = state.bodies.read(body, MAX_BODY).await?;
+        let (rules, operator) = (&state.desk.rules, &state.desk.operator);
+        let request = consume_token_key_request(body.bytes(), rules, operator, now())
+            .map_err(|refusal| refused(&refusal))?;
+        // Those who ask again get their answer also while no keys can be made.
+        if let Some(known) = known(&state, &request)? {
+            return Ok(known);
+        }
+        let _place = state.desk.waiting.try_acquire().map_err(|_| {
+            Failure::Unavailable("Too many authors wait for keys.".to_owned(), RETRY_SOON)
+        })?;
+        // A task of its own: a connection that breaks must not end it between the disk and the table.
+        let made = tokio::spawn(make(Arc::clone(&state), request));
+        made.await.map_err(|error| Fault(error.to_string()))?
+    })
+    .await
+}
+
+/// Makes, stores and shows the keys that a request asks for.
+async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Response, Failure> {
+    let desk = &state.desk;
+    let _one = desk.making.lock().await;
+    if let Some(known) = known(&state, &request)? {
+        return Ok(known);
+    }
+    let count = 1 + usize::from(request.helper.is_some());
+    let live = state.table.snapshot().live_keys(&request.author.key, now());
+    if live.saturating_add(count) > desk.max_live_keys {
+        let detail = "The author has as many live token keys as this issuer allows.".to_owned();
+        return Err(Failure::Refused(StatusCode::TOO_MANY_REQUESTS, detail));
+    }
+    let keys = state.pool.run(move || generate(request)).await??;
+    let (db, stored) = (Arc::clone(&desk.db), keys.clone());
+    let stored = tokio::task::spawn_blocking(move || db.insert(&stored)).await;
+    noted(&state, StoreWork::Commit, stored.map_err(|error| Fault(error.to_string()))?)?;
+    let response = show(&state, &keys)?;
+    state.table.insert(keys);
+    state.metrics.keys_made.increment(count as u64);
+    measure(&state);
+    Ok(response)
+}
+
+/// The answer with keys that were made before.
+fn known(state: &IssuerState, request: &TokenKeyRequest) -> Result<Option<Response>, Failure> {
+    let keys = state.table.snapshot();
+    keys.of_request(&request_id(request)).map(|keys| show(state, keys)).transpose()
+}
+
+fn show(state: &IssuerState, keys: &RecipeKeys) -> Result<Response, Failure> {
+    let keys = produce_token_keys(keys, &state.desk.operator)?;
+    let body = serde_json::to_vec(&keys).map_err(|error| Fault(error.to_string()))?;
+    let mut response = Response::new(Body::from(body));
+    let media_type = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    Ok(response)
+}
+
+fn generate(request: TokenKeyRequest) -> Result<RecipeKeys, Fault> {
+    let expires = Moment(request.expires);
+    let origin = || {
+        let key = IssuerKey::generate().map_err(|error| Fault(error.to_string()))?;
+        let mut secret = [0; 32];
+        aws_lc_rs::rand::fill(&mut secret)
+            .map_err(|_| Fault("the operating system gives no randomness".into()))?;
+        Ok::<_, Fault>(Arc::new(Origin::new(key, Secret::new(secret), expires)))
+    };
+    let leader = origin()?;
+    let helper = request.helper.as_ref().map(|_| origin()).transpose()?;
+    Ok(RecipeKeys { request, leader, helper })
+}
+
+fn refused(refusal: &AuthorRefusal) -> Failure {
+    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    Failure::Refused(status, format!("No keys are made: {refusal}."))
+}
+
+/// Deletes keys some time after they have expired, until the shutdown begins.
+pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdown) {
+    loop {
+        let before = Moment(now().0.saturating_sub(state.desk.key_grace.as_secs()));
+        for id in state.table.snapshot().expired_before(before) {
+            let db = Arc::clone(&state.desk.db);
+            let Ok(deleted) = tokio::task::spawn_blocking(move || db.remove(&id)).await else {
+                continue;
+            };
+            // What stays on disk stays in the table, so that it is tried again.
+            if noted(&state, StoreWork::Forget, deleted).is_ok() {
+                let keys = state.table.snapshot();
+                let count = keys.of_request(&id).map_or(0, |keys| keys.origins().count());
+                state.table.remove(&id);
+                state.metrics.keys_deleted.increment(count as u64);
+            }
+        }
+        measure(&state);
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(EXPIRY_PAUSE) => {}
+        }
+    }
+}
+
+fn measure(state: &IssuerState) {
+    state.metrics.live_keys.set(state.table.snapshot().origins().len() as f64);
+}
+
+/// Tells the operator how the files do.
+fn noted(
+    state: &IssuerState,
+    work: StoreWork,
+    outcome: Result<(), IssuerDbError>,
+) -> Result<(), Failure> {
+    match outcome {
+        Ok(()) => {
+            state.health.store_worked(work);
+            Ok(())
+        }
+        Err(error) => {
+            tracing::error!(%error, "the issuer's files failed");
+            state.health.store_failed(work);
+            let detail = "The issuer has trouble of its own.".to_owned();
+            Err(Failure::Unavailable(detail, RETRY_SOON))
+        }
+    }
+}

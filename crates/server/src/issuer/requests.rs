@@ -1,0 +1,159 @@
+//! `POST token-request` and `POST token-requests`: blinded messages in, sealed signatures out.
+//!
+//! A batch is cut into pieces that run on all threads at once, and its answers keep the order of its requests. A
+//! refusal inside a batch spoils no other request; like that of a single one it tells a status and nothing else.
+
+use std::sync::Arc;
+
+use aws_lc_rs::rand;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use sotto_protocol::Fault;
+use sotto_protocol::issuer::{
+    EncapsulationKeyring, IssuerRefusal, RESPONSE_NONCE_LEN, consume_token_request,
+};
+use sotto_wire::token::{
+    ANSWER_BATCH_MEDIA_TYPE, IssuerAnswer, IssuerAnswerBatch, MAX_TOKEN_REQUEST_BATCH_LEN,
+    MAX_TOKEN_REQUEST_LEN, REQUEST_BATCH_MEDIA_TYPE, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE,
+    TokenRequestBatch, byte_sequence, header,
+};
+use sotto_wire::{Decode, Encode};
+
+use super::IssuerState;
+use super::table::Keys;
+use crate::aggregator::now;
+use crate::http::is_of_type;
+use crate::pool::PoolError;
+use crate::problem::{Failure, RETRY_SOON};
+use crate::service::answer;
+
+/// Requests for which a hop through the pool pays.
+const MIN_PIECE: usize = 8;
+
+/// `POST token-request`, as the specification has it.
+pub(super) async fn post_one(
+    State(state): State<Arc<IssuerState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    answer(&state.metrics.token_request, async {
+        let request = state.receive(&headers, body, REQUEST_MEDIA_TYPE, MAX_TOKEN_REQUEST_LEN);
+        let answers = state.issue(vec![request.await?]).await?;
+        match answers.into_iter().next() {
+            Some(IssuerAnswer::Issued { index_key, limit, response }) => {
+                let mut answer = message(RESPONSE_MEDIA_TYPE, response);
+                let alias = HeaderValue::try_from(byte_sequence(&index_key));
+                let alias = alias.map_err(|error| Fault(error.to_string()))?;
+                let fields = answer.headers_mut();
+                fields.insert(HeaderName::from_static(header::ORIGIN_ALIAS), alias);
+                fields.insert(HeaderName::from_static(header::LIMIT), HeaderValue::from(limit));
+                Ok(answer)
+            }
+            Some(IssuerAnswer::Refused { status }) => {
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+                Err(Failure::Refused(status, "The token request is refused.".to_owned()))
+            }
+            None => Err(Fault("a request has no answer".into()).into()),
+        }
+    })
+    .await
+}
+
+/// `POST token-requests`.
+pub(super) async fn post_batch(
+    State(state): State<Arc<IssuerState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    answer(&state.metrics.token_requests, async {
+        let (media_type, limit) = (REQUEST_BATCH_MEDIA_TYPE, MAX_TOKEN_REQUEST_BATCH_LEN);
+        let body = state.receive(&headers, body, media_type, limit).await?;
+        let batch = TokenRequestBatch::from_bytes(&body).map_err(|_| {
+            let detail = "This is no batch of token requests.".to_owned();
+            Failure::Refused(StatusCode::BAD_REQUEST, detail)
+        })?;
+        let requests = batch.requests().iter().map(|request| body.slice_ref(request)).collect();
+        let answers = IssuerAnswerBatch::new(state.issue(requests).await?);
+        let answers = answers.map_err(|error| Fault(error.to_string()))?;
+        Ok(message(ANSWER_BATCH_MEDIA_TYPE, answers.to_bytes()))
+    })
+    .await
+}
+
+impl IssuerState {
+    /// The body of an attester's request.
+    async fn receive(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        media_type: &'static str,
+        limit: usize,
+    ) -> Result<Bytes, Failure> {
+        self.authenticate(headers)?;
+        if !is_of_type(headers, media_type) {
+            return Err(Failure::UnexpectedMediaType(media_type));
+        }
+        Ok(self.bodies.read(body, limit).await?.into_bytes())
+    }
+
+    /// Answers requests, in their order.
+    async fn issue(self: &Arc<Self>, requests: Vec<Bytes>) -> Result<Vec<IssuerAnswer>, Failure> {
+        let _place = self
+            .batches
+            .try_acquire()
+            .map_err(|_| Failure::Unavailable("All workers are busy.".to_owned(), RETRY_SOON))?;
+        let (keyring, keys) = (self.encapsulation_keys.current(), self.table.snapshot());
+        let piece = requests.len().div_ceil(self.cpu_threads).max(MIN_PIECE);
+        let pieces: Vec<_> = requests
+            .chunks(piece)
+            .map(|piece| {
+                let (state, piece) = (Arc::clone(self), piece.to_vec());
+                let (keyring, keys) = (Arc::clone(&keyring), Arc::clone(&keys));
+                tokio::spawn(async move {
+                    let worker = Arc::clone(&state);
+                    state.pool.run(move || worker.work(&piece, &keyring, &keys)).await
+                })
+            })
+            .collect();
+        let mut answers = Vec::with_capacity(requests.len());
+        for piece in pieces {
+            answers.extend(piece.await.map_err(|_| PoolError::Panicked)???);
+        }
+        Ok(answers)
+    }
+
+    fn work(
+        &self,
+        requests: &[Bytes],
+        keyring: &EncapsulationKeyring,
+        keys: &Keys,
+    ) -> Result<Vec<IssuerAnswer>, Fault> {
+        let now = now();
+        let answer = |request: &Bytes| {
+            let mut nonce = [0; RESPONSE_NONCE_LEN];
+            rand::fill(&mut nonce)
+                .map_err(|_| Fault("the operating system gives no randomness".into()))?;
+            let outcome = consume_token_request(request, keyring, keys.origins(), now, &nonce);
+            self.metrics.count(&outcome);
+            if let Err(IssuerRefusal::Fault) = outcome {
+                tracing::error!(
+                    "a token was not signed: the private operation or the sealing failed"
+                );
+            }
+            let refused =
+                |refusal: IssuerRefusal| IssuerAnswer::Refused { status: refusal.status() };
+            Ok(outcome.unwrap_or_else(refused))
+        };
+        requests.iter().map(answer).collect()
+    }
+}
+
+fn message(media_type: &'static str, body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}

@@ -1,0 +1,47 @@
+//! What issuers say of themselves.
+
+use crate::harness::{Device, World, eventually};
+use crate::issuer::encapsulation_key;
+
+#[tokio::test]
+async fn an_issuer_with_longer_windows_is_not_worked_with() {
+    let issuer = crate::issuer::Issuer::start().await;
+    issuer.script().window_s = (1 << 40) + 1;
+    let folder = tempfile::tempdir().unwrap();
+    let config = crate::harness::config(&issuer);
+    let server = crate::harness::Server::start(config, folder.path()).await;
+    let refused = || async { server.readyz().await["reasons"][0]["name"] == "issuer_refused" };
+    eventually("the issuer is refused", refused).await;
+    let detail = server.readyz().await["reasons"][0]["detail"].to_string();
+    assert!(detail.contains("live longer than this attester counts"), "{detail}");
+    let answer = server.ask(&Device::new("one").request(1)).await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(issuer.requests(), 0);
+}
+
+#[tokio::test]
+async fn an_unknown_key_has_the_directory_read_again_but_not_all_the_time() {
+    let world = World::new().await;
+    let mut device = Device::new("one");
+    world.server.ask(&device.request(1)).await.token();
+    for _ in 0..5 {
+        let answer = world.server.ask(&device.request_for(2, [2; 32], 2)).await;
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.detail(), "The encapsulation key is not one of the issuer's.");
+    }
+    assert_eq!(world.issuer.script().directories, 1, "it was read a moment ago");
+    assert_eq!(world.server.refused("encapsulation_key").await, 5);
+    assert_eq!(world.issuer.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_new_key_is_found() {
+    let world = World::new().await;
+    let mut device = Device::new("one");
+    world.server.ask(&device.request(1)).await.token();
+    world.issuer.script().keys.push(encapsulation_key(2));
+    let request = device.request_for(2, [2; 32], 2);
+    assert_eq!(world.server.ask(&request).await.status, 400);
+    let found = || async { world.server.ask(&request).await.status == 200 };
+    eventually("the new key is known", found).await;
+}

@@ -1,0 +1,129 @@
+//! Tokens that are granted, given again and withheld.
+
+use crate::harness::{Device, Server, World, config};
+
+#[tokio::test]
+async fn a_device_gets_one_token_for_each_origin() {
+    let world = World::new().await;
+    let mut device = Device::new("one");
+    let first = device.request(1);
+    let token = world.server.ask(&first).await.token().to_vec();
+    assert_eq!(token.len(), 288);
+    // The same bytes get the same answer, and the issuer is not asked again.
+    assert_eq!(world.server.ask(&first).await.token(), token);
+    assert_eq!(world.issuer.requests(), 1);
+    let second = world.server.ask(&device.request(1)).await;
+    assert_eq!(second.status, 429);
+    assert_eq!(second.detail(), "The token for this origin was granted before.");
+    assert_ne!(world.server.ask(&device.request(2)).await.token(), token);
+    let metrics = world.server.admin_get("metrics").await;
+    for line in [
+        "sotto_attester_granted_total 2",
+        "sotto_attester_repeated_total 1",
+        "sotto_attester_batched_total 3",
+        "sotto_attester_refused_total{reason=\"withheld\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in {metrics}");
+    }
+    assert_eq!(world.server.readyz().await["status"], "ready");
+    world.server.stop().await;
+}
+
+#[tokio::test]
+async fn devices_do_not_share_tokens() {
+    let world = World::new().await;
+    for name in ["one", "two"] {
+        assert_eq!(world.server.ask(&Device::new(name).request(1)).await.token().len(), 288);
+    }
+    // Another's client key under an own name: the alias is the other's, the counting is by device.
+    let mut thief = Device::new("one");
+    thief.name = "three".to_owned();
+    assert_eq!(world.server.ask(&thief.request(2)).await.status, 200);
+}
+
+#[tokio::test]
+async fn one_origin_has_one_alias() {
+    let world = World::new().await;
+    let mut device = Device::new("one");
+    world.server.ask(&device.request(1)).await.token();
+    let renamed = world.server.ask(&device.request_for(1, [9; 32], 1)).await;
+    assert_eq!(renamed.status, 400);
+    let merged = world.server.ask(&device.request_for(2, [1; 32], 1)).await;
+    assert_eq!((merged.status, merged.detail()), (400, renamed.detail()));
+    assert_eq!(world.server.refused("other_alias").await, 2);
+    world.server.ask(&device.request(2)).await.token();
+}
+
+#[tokio::test]
+async fn a_changed_client_key_is_refused_before_the_issuer_is_asked() {
+    let world = World::new().await;
+    world.server.ask(&Device::new("one").request(1)).await.token();
+    let mut changed = Device::new("another seed");
+    changed.name = "one".to_owned();
+    let answer = world.server.ask(&changed.request(1)).await;
+    assert_eq!(
+        (answer.status, answer.detail().as_str()),
+        (400, "The device has another client key.")
+    );
+    assert_eq!(world.issuer.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_restart_keeps_what_was_granted() {
+    let world = World::new().await;
+    let mut device = Device::new("one");
+    let first = device.request(1);
+    let token = world.server.ask(&first).await.token().to_vec();
+    world.server.kill().await;
+    let server = Server::start(config(&world.issuer), &world.folder).await;
+    assert_eq!(server.ask(&first).await.token(), token);
+    assert_eq!(server.ask(&device.request(1)).await.status, 429);
+    assert_eq!(world.issuer.requests(), 2);
+}
+
+#[tokio::test]
+async fn requests_that_come_while_a_batch_is_away_go_together() {
+    let world = World::with(|config| config.batches_in_flight = 1).await;
+    let mut devices: Vec<_> = (0..60).map(|one| Device::new(&format!("device {one}"))).collect();
+    world.issuer.answers.forget_permits(1 << 20);
+    let mut asked = tokio::task::JoinSet::new();
+    let mut arrived = Vec::new();
+    for device in &mut devices {
+        let (request, addr) = (device.request(1), world.server.addr);
+        arrived.push(request.body.clone());
+        asked.spawn(async move { request.send(addr).await.token().to_vec() });
+        // One after the other, so that the order of arrival is known.
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let occupied = || async { world.issuer.requests() >= 1 };
+    crate::harness::eventually("the first batch", occupied).await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(world.issuer.requests(), 1);
+    world.issuer.answers.add_permits(1 << 10);
+    let mut tokens = asked.join_all().await;
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 60, "everybody has a token of his own");
+    let batches = world.issuer.script().batches.clone();
+    let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
+    assert_eq!(sizes[0], 1);
+    assert!(sizes.len() <= 4, "{sizes:?}");
+    // The issuer sees no order of arrival.
+    let place = |body| arrived.iter().position(|other| other == body).unwrap();
+    assert!(!batches[1].iter().map(place).is_sorted());
+}
+
+#[tokio::test]
+async fn the_same_request_twice_at_once_gets_one_answer() {
+    let world = World::new().await;
+    let request = Device::new("one").request(1);
+    let mut asked = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let (request, addr) = (request.clone(), world.server.addr);
+        asked.spawn(async move { request.send(addr).await.token().to_vec() });
+    }
+    let mut answers = asked.join_all().await;
+    answers.dedup();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(world.server.metric("sotto_attester_granted_total").await, 1);
+}

@@ -1,0 +1,148 @@
+//! Token keys for authors over HTTP.
+
+use reqwest::StatusCode;
+use sotto_crypto::note;
+use sotto_store::IssuerDb;
+use sotto_wire::recipe::{TokenKeyRequest, TokenKeyStatement};
+use sotto_wire::{Note, NoteSignature, Role};
+
+use crate::harness::{Server, author, config, key_files, note_key, now, operator, request, signed};
+
+#[tokio::test]
+async fn an_author_gets_endorsed_keys_and_the_same_ones_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), config()).await;
+    let (request, operator) = (request("keys"), operator());
+    let keys = server.keys(&request).await;
+    let helper = keys.helper.as_ref().unwrap();
+    for (key, role, aggregator) in [
+        (&keys.leader, Role::Leader, &request.leader),
+        (helper, Role::Helper, request.helper.as_ref().unwrap()),
+    ] {
+        let statement = TokenKeyStatement {
+            role,
+            aggregator,
+            author: &request.author.key,
+            issuer: operator.name(),
+            public_key: &key.public_key,
+            expires: request.expires,
+        };
+        let signature = key.signature().unwrap().to_vec();
+        let signature = NoteSignature { signature, ..operator.sign("") };
+        let note = Note::new(statement.text()).unwrap().with_signature(signature);
+        note::verify(&note, &operator.verifier()).unwrap();
+    }
+    assert_ne!(keys.leader.public_key, helper.public_key);
+    assert_eq!(server.keys(&request).await, keys);
+    assert_eq!(server.metric("sotto_issuer_keys_made_total").await, Some(2));
+    // Another nonce is another recipe; and a helper that cannot check needs no key.
+    let alone =
+        TokenKeyRequest { helper: None, nonce: "nonce-of-a-request-alone".into(), ..request };
+    let other = server.keys(&alone).await;
+    assert!(other.helper.is_none() && other.leader.public_key != keys.leader.public_key);
+    assert_eq!(key_files(folder.path()).len(), 2);
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn the_same_note_at_the_same_time_gets_the_same_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), config()).await;
+    let request = request("together");
+    let (one, two, three) =
+        tokio::join!(server.keys(&request), server.keys(&request), server.keys(&request));
+    assert!(one == two && two == three);
+    assert_eq!(server.metric("sotto_issuer_keys_made_total").await, Some(2));
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn an_author_who_goes_away_finds_the_keys_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), config()).await;
+    let request = request("away");
+    let note = signed(&request, &author());
+    let gone = tokio::time::timeout(
+        std::time::Duration::from_millis(20),
+        server.ask_for_keys(note.clone()),
+    );
+    drop(gone.await);
+    let keys = server.keys(&request).await;
+    assert_eq!(key_files(folder.path()).len(), 1);
+    server.crashed().await;
+    let server = Server::start(folder.path(), config()).await;
+    assert_eq!(server.keys(&request).await, keys);
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn strangers_and_bad_requests_get_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config();
+    settings.window_s = 7200;
+    let server = Server::start(folder.path(), settings).await;
+    let good = request("good");
+    let stranger = note_key("stranger.example", 9);
+    let key = sotto_wire::PublicKey::new(*stranger.verifier().public_key());
+    let unlisted = TokenKeyRequest {
+        author: sotto_wire::Signer { name: stranger.name().clone(), key },
+        ..good.clone()
+    };
+    let with_expiry = |expires| TokenKeyRequest { expires, ..good.clone() };
+    let as_leader = TokenKeyRequest { leader: operator().name().clone(), ..good.clone() };
+    let forger = note_key("author.example", 9);
+    for (note, status) in [
+        (signed(&unlisted, &stranger), 403),
+        (signed(&good, &forger), 403),
+        (signed(&with_expiry(now() - 1), &author()), 400),
+        (signed(&with_expiry(now() + 7300), &author()), 400),
+        (signed(&as_leader, &author()), 400),
+        (b"hello".to_vec(), 400),
+        (vec![b'x'; 20_000], 413),
+    ] {
+        let response = server.ask_for_keys(note).await;
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+    }
+    assert!(key_files(folder.path()).is_empty());
+    assert_eq!(server.metric("sotto_issuer_keys_made_total").await, Some(0));
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn an_author_has_so_many_live_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config();
+    settings.max_live_keys = 3;
+    let server = Server::start(folder.path(), settings).await;
+    let first = server.keys(&request("first")).await;
+    let full = server.ask_for_keys(signed(&request("second"), &author())).await;
+    assert_eq!(full.status(), StatusCode::TOO_MANY_REQUESTS);
+    let alone = TokenKeyRequest { helper: None, ..request("third") };
+    let third = server.keys(&alone).await;
+    // Full, and still the same for what there is.
+    assert_eq!(server.keys(&alone).await, third);
+    assert_ne!(first.leader.public_key, third.leader.public_key);
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_gives_no_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), config()).await;
+    std::fs::remove_dir(folder.path().join("keys")).unwrap();
+    let request = request("disk");
+    let failed = server.ask_for_keys(signed(&request, &author())).await;
+    assert_eq!(failed.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let (status, reasons) = server.admin_get("readyz").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(reasons.contains("store"), "{reasons}");
+    std::fs::create_dir(folder.path().join("keys")).unwrap();
+    let keys = server.keys(&request).await;
+    assert_eq!(server.admin_get("readyz").await.0, StatusCode::OK);
+    server.stopped().await;
+    let db = IssuerDb::open(folder.path()).unwrap();
+    let stored = db.load().unwrap();
+    assert_eq!(stored[0].request, request);
+    assert_eq!(crate::harness::token_key(&keys.leader).id(), stored[0].leader.token_key().id());
+}

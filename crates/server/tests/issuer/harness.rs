@@ -1,0 +1,224 @@
+//! An issuer on loopback that can end and come back, with an author and an attester.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use sotto_crypto::blind_rsa::{TokenKey, TokenVerifier};
+use sotto_crypto::key_blinding::{ClientSecret, PublicKey};
+use sotto_crypto::note::NoteKey;
+use sotto_crypto::rate_limited::{CLIENT_CONTEXT, issuer_origin_alias};
+use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::issuer::author::TokenKeys;
+use sotto_server::{AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig, RunError};
+use sotto_store::IssuerDb;
+use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest};
+use sotto_wire::token::{
+    IssuerAnswer, IssuerAnswerBatch, REQUEST_BATCH_MEDIA_TYPE, REQUEST_MEDIA_TYPE, ShortOpaque,
+    TokenRequestBatch,
+};
+use sotto_wire::{Decode, Encode, HpkeConfig, HpkeConfigId, Note, Signer};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::asking::{Asked, ask, rng};
+
+pub(crate) const ATTESTER_TOKEN: &str = "token-of-the-attester";
+const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+/// How long anything may take before a test fails. Only a bound: nothing is measured.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn author() -> NoteKey {
+    note_key("author.example", 1)
+}
+
+pub(crate) fn operator() -> NoteKey {
+    note_key("issuer.example", 2)
+}
+
+pub(crate) fn note_key(name: &str, seed: u8) -> NoteKey {
+    NoteKey::from_seed(name.parse().unwrap(), Secret::new([seed; 32]))
+}
+
+pub(crate) fn client() -> Client {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
+}
+
+pub(crate) fn encapsulation_key(id: u8) -> HpkeKeypair {
+    HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng(u64::from(id)))
+}
+
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+pub(crate) fn config() -> IssuerConfig {
+    let keys = EncapsulationKeys::new(vec![encapsulation_key(1)]).unwrap();
+    let mut config = IssuerConfig::new(LOOPBACK, operator(), Arc::new(keys));
+    config.http.admin_listen = Some(LOOPBACK);
+    let token = AuthToken::bearer(ATTESTER_TOKEN).unwrap();
+    config.attesters = vec![
+        IssuerAttester { name: "other".into(), token: AuthToken::bearer("other").unwrap() },
+        IssuerAttester { name: "attester.example".into(), token },
+    ];
+    config.authors = vec![author().verifier()];
+    config
+}
+
+/// An issuer that runs in the background.
+pub(crate) struct Server {
+    pub(crate) addr: SocketAddr,
+    admin: SocketAddr,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), RunError>>,
+}
+
+impl Server {
+    pub(crate) async fn start(folder: &Path, config: IssuerConfig) -> Self {
+        let issuer = Issuer::bind(config, IssuerDb::open(folder).unwrap()).await.unwrap();
+        let (addr, admin) = (issuer.addr(), issuer.admin_addr().unwrap());
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(issuer.run(async {
+            let _ = stopped.await;
+        }));
+        Self { addr, admin, stop, running }
+    }
+
+    pub(crate) async fn stopped(self) {
+        drop(self.stop);
+        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
+    }
+
+    /// Ends as a crash would: on the spot.
+    pub(crate) async fn crashed(self) {
+        self.running.abort();
+        let _ = self.running.await;
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.addr)
+    }
+
+    pub(crate) async fn admin_get(&self, path: &str) -> (StatusCode, String) {
+        let url = format!("http://{}/{path}", self.admin);
+        let response = client().get(url).send().await.unwrap();
+        (response.status(), response.text().await.unwrap())
+    }
+
+    /// The value of a line of `/metrics`.
+    pub(crate) async fn metric(&self, name: &str) -> Option<u64> {
+        let (_, metrics) = self.admin_get("metrics").await;
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")))?;
+        line.rsplit(' ').next().unwrap().parse().ok()
+    }
+
+    pub(crate) async fn ask_for_keys(&self, note: Vec<u8>) -> Response {
+        client().post(self.url("token-keys")).body(note).send().await.unwrap()
+    }
+
+    pub(crate) async fn keys(&self, request: &TokenKeyRequest) -> TokenKeys {
+        let response = self.ask_for_keys(signed(request, &author())).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
+    }
+
+    /// A POST without authentication.
+    pub(crate) fn post(&self, path: &str, media_type: &str, body: Vec<u8>) -> RequestBuilder {
+        client().post(self.url(path)).header("content-type", media_type).body(body)
+    }
+
+    pub(crate) async fn one(&self, body: &[u8]) -> Response {
+        let request = self.post("token-request", REQUEST_MEDIA_TYPE, body.to_vec());
+        request.bearer_auth(ATTESTER_TOKEN).send().await.unwrap()
+    }
+
+    pub(crate) async fn batch(&self, bodies: &[Vec<u8>]) -> Vec<IssuerAnswer> {
+        let requests = bodies.iter().map(|body| ShortOpaque::new(&body[..]).unwrap()).collect();
+        let body = TokenRequestBatch::new(requests).unwrap().to_bytes();
+        let request = self.post("token-requests", REQUEST_BATCH_MEDIA_TYPE, body);
+        let response = request.bearer_auth(ATTESTER_TOKEN).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let answers = response.bytes().await.unwrap();
+        IssuerAnswerBatch::from_bytes(&answers).unwrap().into_answers()
+    }
+}
+
+/// A request for two keys that expire in an hour.
+pub(crate) fn request(nonce: &str) -> TokenKeyRequest {
+    let author = author();
+    let key = sotto_wire::PublicKey::new(*author.verifier().public_key());
+    TokenKeyRequest {
+        author: Signer { name: author.name().clone(), key },
+        leader: "leader.example".parse().unwrap(),
+        helper: Some("helper.example".parse().unwrap()),
+        expires: now() + 3600,
+        nonce: format!("nonce-of-a-request-{nonce}"),
+    }
+}
+
+pub(crate) fn signed(request: &TokenKeyRequest, by: &NoteKey) -> Vec<u8> {
+    let note = Note::new(request.text()).unwrap();
+    note.with_signature(by.sign(&request.text())).to_bytes()
+}
+
+pub(crate) fn token_key(key: &EndorsedKey) -> TokenKey {
+    TokenKey::parse_spki(&key.spki().unwrap()).unwrap()
+}
+
+/// A device that asks with these random numbers.
+pub(crate) struct Device {
+    client: ClientSecret,
+    config: HpkeConfig,
+}
+
+impl Device {
+    pub(crate) fn new(seed: u64) -> Self {
+        let client = ClientSecret::generate(&mut rng(seed));
+        Self { client, config: encapsulation_key(1).config().clone() }
+    }
+
+    pub(crate) fn ask(&self, key: &EndorsedKey, seed: u64) -> Asked {
+        ask(&self.client, &token_key(key), &self.config, &mut rng(seed))
+    }
+
+    /// Checks an answer as the device and its attester do. The alias that the attester counts by.
+    pub(crate) fn finish(
+        &self,
+        key: &EndorsedKey,
+        asked: &Asked,
+        index_key: &[u8; 32],
+        response: &[u8],
+    ) -> [u8; 64] {
+        let key = token_key(key);
+        let blind_sig = asked.response.open(response).unwrap();
+        let token = asked.unblinder.finalize(&key, &asked.input, &blind_sig).unwrap();
+        TokenVerifier::new(&key).unwrap().verify(&asked.input, &token).unwrap();
+        let index_key = PublicKey::parse(index_key).unwrap();
+        let index_result = index_key.unblind(&asked.request_blind, CLIENT_CONTEXT);
+        issuer_origin_alias(&index_result, &self.client.public_key())
+    }
+
+    pub(crate) fn finish_answer(
+        &self,
+        key: &EndorsedKey,
+        asked: &Asked,
+        answer: &IssuerAnswer,
+    ) -> [u8; 64] {
+        match answer {
+            IssuerAnswer::Issued { index_key, limit: 1, response } => {
+                self.finish(key, asked, index_key, response)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The files of an issuer's keys.
+pub(crate) fn key_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder.join("keys")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}

@@ -1,0 +1,64 @@
+//! No origin's name, key, request or token in logs, metrics or what attesters are told, at any level.
+
+use sotto_store::IssuerDb;
+use sotto_wire::token::IssuerAnswer;
+
+use crate::captured::{Captured, spellings};
+use crate::harness::{ATTESTER_TOKEN, Device, Server, author, config, request, signed, token_key};
+
+#[tokio::test]
+async fn logs_metrics_and_refusals_keep_quiet() {
+    let captured = Captured::start("trace");
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), config()).await;
+    let request = request("of-a-secret-recipe");
+    let keys = server.keys(&request).await;
+    server.ask_for_keys(signed(&request, &crate::harness::note_key("author.example", 9))).await;
+    let device = Device::new(1);
+    let (mut secret, mut texts) = (Vec::new(), Vec::new());
+    for (seed, key) in [(2, &keys.leader), (3, keys.helper.as_ref().unwrap())] {
+        let asked = device.ask(key, seed);
+        let mut damaged = asked.body.clone();
+        damaged[300] ^= 1;
+        let answers = server.batch(&[asked.body.clone(), damaged.clone()]).await;
+        let IssuerAnswer::Issued { index_key, .. } = &answers[0] else { panic!("refused") };
+        texts.push(server.one(&damaged).await.text().await.unwrap());
+        server.one(&asked.body).await;
+        secret.extend([asked.body[2..18].to_vec(), asked.body[100..116].to_vec()]);
+        secret.extend([index_key[..16].to_vec(), token_key(key).id()[..16].to_vec()]);
+    }
+    let (_, metrics) = server.admin_get("metrics").await;
+    let (_, ready) = server.admin_get("readyz").await;
+    server.stopped().await;
+    for keys in IssuerDb::open(folder.path()).unwrap().load().unwrap() {
+        for origin in keys.origins() {
+            secret.push(origin.secret().expose()[..16].to_vec());
+            secret.push(origin.key().to_pkcs8()[200..216].to_vec());
+        }
+    }
+
+    texts.extend([captured.text(), metrics, ready]);
+    assert!(texts[2].contains("TRACE"), "nothing was captured: the test would prove nothing");
+    let names =
+        [&keys.leader, keys.helper.as_ref().unwrap()].map(|key| token_key(key).origin_name());
+    let [leader, helper] = &names;
+    let author = author();
+    let words = [
+        leader.as_str(),
+        helper.as_str(),
+        ATTESTER_TOKEN,
+        "secret-recipe",
+        keys.leader.public_key.as_str(),
+        author.name().as_str(),
+    ];
+    for text in &texts {
+        for word in words {
+            assert!(!text.contains(word), "{word} is in {text}");
+        }
+        for bytes in &secret {
+            for shown in spellings(bytes) {
+                assert!(!text.contains(&shown), "secret bytes are in {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Recipes that ask for tokens: the task is served with their check, also after a restart, and the operator sees why a
+//! report was refused.
+
+use std::sync::Arc;
+
+use rand_core::Rng;
+use reqwest::StatusCode;
+use sotto_crypto::blind_rsa::{IssuerKey, blind};
+use sotto_protocol::client::produce_report;
+use sotto_protocol::recipe::derive_task;
+use sotto_protocol::token::{RateLimited, ReportTokens, TokenScheme, TokenTerms};
+use sotto_store::MemoryStore;
+use sotto_vdaf::Measurement;
+use sotto_wire::recipe::{EndorsedKey, Recipe};
+use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
+use sotto_wire::{Encode, Interval, Query, Role, Time};
+
+use crate::harness::{Pair, Server, eventually, histogram};
+use crate::public_log::World;
+use crate::recipes::{NEVER, Places, start, until_served};
+
+/// The issuer's keys of one recipe.
+struct Issuer {
+    leader: IssuerKey,
+    helper: IssuerKey,
+}
+
+impl Issuer {
+    fn new() -> Self {
+        Self { leader: IssuerKey::generate().unwrap(), helper: IssuerKey::generate().unwrap() }
+    }
+
+    /// A recipe that asks for tokens of these keys, in the log.
+    fn publish(&self, world: &mut World, places: &Places, name: &str) -> Recipe {
+        let mut recipe = places.recipe(world, name);
+        let text = |key: &IssuerKey| EndorsedKey::key_text(key.token_key().spki());
+        let (leader, helper) = (text(&self.leader), text(&self.helper));
+        let expires = recipe.when.closes;
+        let tokens = world.issuer.endorse_recipe(&recipe, &leader, Some(&helper), expires);
+        recipe.parties.tokens = tokens;
+        let mut entries = world.key_sets();
+        entries.extend([world.issuer_key_set(), world.sign(&recipe)]);
+        world.publish(&entries);
+        recipe
+    }
+
+    /// Both tokens of a new nonce.
+    fn tokens(&self, recipe: &Recipe, pair: &mut Pair) -> ReportTokens {
+        let mut nonce = [0; 32];
+        pair.rng.fill_bytes(&mut nonce);
+        let mut token = |role, key: &IssuerKey| {
+            let terms = TokenTerms::of(recipe, role).unwrap().unwrap();
+            let (challenge_digest, token_key_id) = (*terms.challenge_digest(), *terms.key().id());
+            let input = token_input(TOKEN_TYPE, &nonce, &challenge_digest, &token_key_id);
+            let (blinded, unblinder) = blind(terms.key(), &input, &mut pair.rng).unwrap();
+            let signature = key.blind_sign(&blinded).unwrap();
+            let authenticator = unblinder.finalize(terms.key(), &input, &signature).unwrap();
+            let token_type = TOKEN_TYPE;
+            Token { token_type, nonce, challenge_digest, token_key_id, authenticator }.to_bytes()
+        };
+        let leader = token(Role::Leader, &self.leader);
+        let helper = Some(token(Role::Helper, &self.helper));
+        ReportTokens { report_id: RateLimited.report_id(&nonce), leader, helper }
+    }
+}
+
+/// Uploads a report, which the leader acknowledges: it opens nothing yet.
+async fn upload(pair: &mut Pair, index: u32, time: Time, tokens: Option<&ReportTokens>) {
+    let (leader, helper) = (&pair.leader_keys.configs()[0], &pair.helper_keys.configs()[0]);
+    let measurement = Measurement::Histogram(index);
+    let report =
+        produce_report(&pair.task, leader, helper, &measurement, time, tokens, &mut pair.rng);
+    let response = pair.upload(report.unwrap()).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.bytes().await.unwrap().as_ref(), b"");
+}
+
+async fn until_dropped(server: &Server, reason: &str, count: f64) {
+    let name = format!(r#"sotto_reports_dropped_total{{reason="{reason}"}}"#);
+    eventually(&name, || async { server.metric(&name).await == count }).await;
+}
+
+#[tokio::test]
+async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
+    let (mut world, places, issuer) = (World::new().await, Places::new(), Issuer::new());
+    let recipe = issuer.publish(&mut world, &places, "tokens");
+    let store = Arc::new(MemoryStore::new());
+    let configs = || (places.leader_config(&world, NEVER), places.helper_config(&world, NEVER));
+    let (leader, helper) = configs();
+    let task = derive_task(&recipe).unwrap();
+    let mut pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
+    until_served(&pair, &recipe).await;
+
+    let now = pair.now();
+    let before = Time::new(now.as_units() - 1);
+    let mut spent = Vec::new();
+    for index in [0, 1, 1, 2, 3, 3] {
+        let tokens = issuer.tokens(&recipe, &mut pair);
+        upload(&mut pair, index, before, Some(&tokens)).await;
+        spent.push(tokens);
+    }
+    // No token; the leader's in the helper's share; one that was spent, in another bucket.
+    upload(&mut pair, 0, before, None).await;
+    let mut swapped = issuer.tokens(&recipe, &mut pair);
+    swapped.helper = Some(swapped.leader.clone());
+    upload(&mut pair, 0, before, Some(&swapped)).await;
+    upload(&mut pair, 0, now, Some(&spent[0])).await;
+    until_dropped(&pair.leader, "token_missing", 1.0).await;
+    until_dropped(&pair.leader, "report_replayed", 1.0).await;
+    until_dropped(&pair.leader, "invalid_message", 1.0).await;
+    until_dropped(&pair.helper, "token_wrong_key", 1.0).await;
+
+    let query = Query::TimeInterval(Interval::bucket(before).unwrap());
+    assert_eq!(pair.collect(&query).await.result, histogram(&[1, 2, 1, 2]));
+    pair.stop().await;
+
+    // The same in the next process, from the store alone: the bucket is collected, the tokens are still spent.
+    let (leader, helper) = configs();
+    let mut pair = start(task, leader, helper, store).await;
+    upload(&mut pair, 0, now, None).await;
+    upload(&mut pair, 0, now, Some(&spent[1])).await;
+    until_dropped(&pair.leader, "token_missing", 1.0).await;
+    until_dropped(&pair.leader, "report_replayed", 1.0).await;
+    pair.stop().await;
+}

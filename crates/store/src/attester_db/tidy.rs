@@ -1,0 +1,65 @@
+//! Deletes what does not count any more, bit by bit.
+
+use rusqlite::{Connection, params};
+
+use super::counting::{first_counted, is_idle};
+use crate::Result;
+
+/// Rows that one step looks at.
+const STEP_ROWS: i64 = 500;
+
+/// How far the deleting is. It begins anew with every window.
+#[derive(Debug, Default)]
+pub(super) struct Tidying {
+    /// The window that it was last begun for.
+    window: Option<u64>,
+    grants_done: bool,
+    /// Devices up to this one were looked at; `None` when all were.
+    devices_from: Option<i64>,
+}
+
+impl Tidying {
+    /// Does a step. Returns whether there is more.
+    pub(super) fn step(&mut self, conn: &mut Connection, window: u64) -> Result<bool> {
+        if self.window != Some(window) {
+            *self = Self { window: Some(window), grants_done: false, devices_from: Some(0) };
+        }
+        if !self.grants_done {
+            self.grants_done = delete_grants(conn, window)?;
+        } else if let Some(from) = self.devices_from {
+            self.devices_from = delete_devices(conn, window, from)?;
+        }
+        Ok(!self.grants_done || self.devices_from.is_some())
+    }
+}
+
+/// Deletes some of the grants that do not count; whether none is left. They are the first ones.
+fn delete_grants(conn: &Connection, window: u64) -> Result<bool> {
+    let deleted = conn
+        .prepare_cached(
+            "DELETE FROM grants WHERE window < ?1
+             AND number IN (SELECT number FROM grants ORDER BY number LIMIT ?2)",
+        )?
+        .execute(params![first_counted(window) as i64, STEP_ROWS])?;
+    Ok((deleted as i64) < STEP_ROWS)
+}
+
+/// Forgets some of the devices that are idle. Where to go on, if there are more.
+fn delete_devices(conn: &mut Connection, window: u64, from: i64) -> Result<Option<i64>> {
+    let tx = conn.transaction()?;
+    let seen: Vec<(i64, i64)> = tx
+        .prepare_cached(
+            "SELECT device, window FROM devices WHERE device > ?1 ORDER BY device LIMIT ?2",
+        )?
+        .query_map(params![from, STEP_ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (device, last) in &seen {
+        if is_idle(*last as u64, window) {
+            tx.prepare_cached("DELETE FROM grants WHERE device = ?1")?.execute(params![device])?;
+            tx.prepare_cached("DELETE FROM devices WHERE device = ?1")?.execute(params![device])?;
+        }
+    }
+    tx.commit()?;
+    let is_full = seen.len() as i64 == STEP_ROWS;
+    Ok(seen.last().filter(|_| is_full).map(|(device, _)| *device))
+}

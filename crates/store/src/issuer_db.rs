@@ -1,0 +1,191 @@
+//! The keys of an issuer in a folder: one file for the keys of each recipe.
+//!
+//! ```text
+//! DIR/keys/<hex id of the request>   private keys and origin secrets, mode 0600
+//! DIR/issuer.lock                    held while the issuer runs
+//! ```
+//! Plain files and no database: keys are written once, read at the start, and must be gone when they have
+//! expired. Unlinking a file does that, while a database keeps deleted rows in free pages and in its journal.
+//! Issuing itself changes nothing on disk.
+//!
+//! A file has its name only when it is complete and on disk, and the author gets the keys after that.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sha2::{Digest, Sha256};
+use sotto_crypto::Secret;
+use sotto_crypto::blind_rsa::IssuerKey;
+use sotto_protocol::Moment;
+use sotto_protocol::issuer::Origin;
+use sotto_protocol::issuer::author::RecipeKeys;
+use sotto_wire::recipe::TokenKeyRequest;
+use sotto_wire::{EntryId, Reader};
+use zeroize::Zeroizing;
+
+/// The first bytes of a file.
+const MAGIC: &[u8] = b"sotto issuer keys v1\n";
+
+/// The length of the hash at the end of a file.
+const CHECKSUM_LEN: usize = 32;
+
+/// Why an issuer's keys could not be read, kept or deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum IssuerDbError {
+    /// The disk failed. Keys that were to be kept must not be given out.
+    #[error("the issuer's files: {0}")]
+    Io(#[from] io::Error),
+    /// Another process has the folder open.
+    #[error("another process has this issuer open")]
+    Locked,
+    /// Stored keys cannot be read. Recipes with them would get no tokens, so this must not be passed over.
+    #[error("the stored keys in {0} are damaged")]
+    Damaged(PathBuf),
+    /// The keys do not fit into the format.
+    #[error("the keys are too long to store")]
+    TooLong,
+}
+
+/// The stored keys of an issuer.
+#[derive(Debug)]
+pub struct IssuerDb {
+    folder: PathBuf,
+    /// Held while a file is written, and for the lock on the folder.
+    lock: Mutex<File>,
+}
+
+impl IssuerDb {
+    /// Opens the folder, which is made if it is missing.
+    pub fn open(folder: &Path) -> Result<Self, IssuerDbError> {
+        let keys = folder.join("keys");
+        DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        for above in [Some(folder), parent].into_iter().flatten() {
+            sync_folder(above)?;
+        }
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(folder.join("issuer.lock"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(IssuerDbError::Locked),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let db = Self { folder: folder.to_owned(), lock: Mutex::new(lock) };
+        // Left by a process that died while it wrote: nobody was given these keys.
+        remove(&db.temporary())?;
+        Ok(db)
+    }
+
+    /// All keys that are stored, in no particular order.
+    pub fn load(&self) -> Result<Vec<RecipeKeys>, IssuerDbError> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(self.folder.join("keys"))? {
+            let path = entry?.path();
+            let bytes = Zeroizing::new(fs::read(&path)?);
+            let keys = decode(&bytes)
+                .filter(|keys| self.path(&keys.id()) == path)
+                .ok_or(IssuerDbError::Damaged(path))?;
+            all.push(keys);
+        }
+        Ok(all)
+    }
+
+    /// Stores the keys of a recipe. They are durable when this returns.
+    pub fn insert(&self, keys: &RecipeKeys) -> Result<(), IssuerDbError> {
+        let bytes = encode(keys)?;
+        // One at a time: all use the same temporary name. The lock guards no data that a panic could
+        // leave half-changed.
+        let _one = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let temporary = self.temporary();
+        remove(&temporary)?;
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, self.path(&keys.id()))?;
+        sync_folder(&self.folder.join("keys"))?;
+        Ok(())
+    }
+
+    /// Deletes the keys of a request. Nothing happens if there are none.
+    pub fn remove(&self, id: &EntryId) -> Result<(), IssuerDbError> {
+        remove(&self.path(id))?;
+        sync_folder(&self.folder.join("keys"))?;
+        Ok(())
+    }
+
+    fn path(&self, id: &EntryId) -> PathBuf {
+        self.folder.join("keys").join(id.to_string())
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.folder.join("new")
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// The magic, the request's JSON, then for each key its secret and its PKCS#8, and a hash over all.
+fn encode(keys: &RecipeKeys) -> Result<Zeroizing<Vec<u8>>, IssuerDbError> {
+    let json = keys.request.to_json();
+    let private: Vec<_> =
+        keys.origins().map(|origin| (origin.secret(), origin.key().to_pkcs8())).collect();
+    // Exact, so that no growing buffer leaves copies of keys behind.
+    let keys_len: usize = private.iter().map(|(_, pkcs8)| 32 + 2 + pkcs8.len()).sum();
+    let len = MAGIC.len() + 2 + json.len() + keys_len + CHECKSUM_LEN;
+    let mut out = Zeroizing::new(Vec::with_capacity(len));
+    out.extend_from_slice(MAGIC);
+    push_opaque(&mut out, &json)?;
+    for (secret, pkcs8) in &private {
+        out.extend_from_slice(secret.expose());
+        push_opaque(&mut out, pkcs8)?;
+    }
+    let checksum = Sha256::digest(&out[..]);
+    out.extend_from_slice(&checksum);
+    Ok(out)
+}
+
+fn push_opaque(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), IssuerDbError> {
+    let len = u16::try_from(bytes.len()).map_err(|_| IssuerDbError::TooLong)?;
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+fn decode(bytes: &[u8]) -> Option<RecipeKeys> {
+    let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM_LEN)?)?;
+    if Sha256::digest(content)[..] != *checksum {
+        return None;
+    }
+    let mut reader = Reader::new(content.strip_prefix(MAGIC)?);
+    let request = TokenKeyRequest::parse(reader.opaque_u16().ok()?).ok()?;
+    let expires = Moment(request.expires);
+    let mut origin = || {
+        let secret = Secret::new(reader.array::<32>().ok()?);
+        let key = IssuerKey::from_pkcs8(reader.opaque_u16().ok()?).ok()?;
+        Some(Arc::new(Origin::new(key, secret, expires)))
+    };
+    let leader = origin()?;
+    let helper = match &request.helper {
+        Some(_) => Some(origin()?),
+        None => None,
+    };
+    reader.finish().ok()?;
+    Some(RecipeKeys { request, leader, helper })
+}

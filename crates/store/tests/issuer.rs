@@ -1,0 +1,126 @@
+//! The keys of an issuer on disk.
+
+// Clippy takes only functions with the test attribute for tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sotto_crypto::Secret;
+use sotto_crypto::blind_rsa::IssuerKey;
+use sotto_protocol::Moment;
+use sotto_protocol::issuer::Origin;
+use sotto_protocol::issuer::author::RecipeKeys;
+use sotto_store::{IssuerDb, IssuerDbError};
+use sotto_wire::recipe::TokenKeyRequest;
+use sotto_wire::{PublicKey, Signer};
+
+fn keys(nonce: &str, with_helper: bool) -> RecipeKeys {
+    let author = Signer { name: "author.example".parse().unwrap(), key: PublicKey::new([1; 32]) };
+    let request = TokenKeyRequest {
+        author,
+        leader: "leader.example".parse().unwrap(),
+        helper: with_helper.then(|| "helper.example".parse().unwrap()),
+        expires: 1_900_000_000,
+        nonce: format!("a-nonce-for-the-test-{nonce}"),
+    };
+    let origin = |byte| {
+        let (key, expires) = (IssuerKey::generate().unwrap(), Moment(request.expires));
+        Arc::new(Origin::new(key, Secret::new([byte; 32]), expires))
+    };
+    RecipeKeys { leader: origin(3), helper: with_helper.then(|| origin(4)), request }
+}
+
+fn assert_same(a: &RecipeKeys, b: &RecipeKeys) {
+    assert_eq!(a.request, b.request);
+    assert_eq!(a.origins().count(), b.origins().count());
+    for (a, b) in a.origins().zip(b.origins()) {
+        assert_eq!((a.name(), a.expires()), (b.name(), b.expires()));
+        assert_eq!(a.secret(), b.secret());
+        let message = [1; 256];
+        assert_eq!(a.key().blind_sign(&message).unwrap(), b.key().blind_sign(&message).unwrap());
+    }
+}
+
+fn file(folder: &Path, keys: &RecipeKeys) -> PathBuf {
+    folder.join("keys").join(keys.id().to_string())
+}
+
+#[test]
+fn keys_come_back_and_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let (both, alone) = (keys("both", true), keys("alone", false));
+    let db = IssuerDb::open(folder.path()).unwrap();
+    assert!(db.load().unwrap().is_empty());
+    db.insert(&both).unwrap();
+    db.insert(&alone).unwrap();
+    drop(db);
+    let db = IssuerDb::open(folder.path()).unwrap();
+    let mut stored = db.load().unwrap();
+    stored.sort_by_key(|keys| keys.helper.is_none());
+    assert_eq!(stored.len(), 2);
+    assert_same(&stored[0], &both);
+    assert_same(&stored[1], &alone);
+    db.remove(&both.id()).unwrap();
+    db.remove(&both.id()).unwrap();
+    assert!(!file(folder.path(), &both).exists());
+    let stored = db.load().unwrap();
+    assert_eq!(stored.len(), 1);
+    assert_same(&stored[0], &alone);
+}
+
+#[test]
+fn only_the_owner_reads_and_only_one_process_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("issuer");
+    let db = IssuerDb::open(&folder).unwrap();
+    let keys = keys("mode", false);
+    db.insert(&keys).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&file(&folder, &keys)), 0o600);
+    assert_eq!((mode(&folder), mode(&folder.join("keys"))), (0o700, 0o700));
+    assert!(matches!(IssuerDb::open(&folder), Err(IssuerDbError::Locked)));
+}
+
+#[test]
+fn half_a_file_of_a_dead_process_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (stored, keys) = (keys("stored", false), keys("late", false));
+    IssuerDb::open(folder.path()).unwrap().insert(&stored).unwrap();
+    fs::write(folder.path().join("new"), b"sotto issuer keys v1\n half of a").unwrap();
+    let db = IssuerDb::open(folder.path()).unwrap();
+    assert!(!folder.path().join("new").exists());
+    assert_eq!(db.load().unwrap().len(), 1);
+    db.insert(&keys).unwrap();
+    assert_eq!(db.load().unwrap().len(), 2);
+}
+
+#[test]
+fn damage_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = keys("damage", true);
+    let db = IssuerDb::open(folder.path()).unwrap();
+    db.insert(&keys).unwrap();
+    let path = file(folder.path(), &keys);
+    let good = fs::read(&path).unwrap();
+    let damaged = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        matches!(db.load(), Err(IssuerDbError::Damaged(at)) if at == path)
+    };
+    for place in [0, 25, 100, good.len() / 2, good.len() - 1] {
+        let mut flipped = good.clone();
+        flipped[place] ^= 0x10;
+        assert!(damaged(&flipped), "{place}");
+    }
+    for len in [0, 10, 31, 32, good.len() - 1] {
+        assert!(damaged(&good[..len]), "{len}");
+    }
+    assert!(damaged(&[&good[..], b"x"].concat()));
+    assert!(!damaged(&good));
+    // Under the name of another request.
+    let other = path.with_file_name("00".repeat(32));
+    fs::rename(&path, &other).unwrap();
+    assert!(matches!(db.load(), Err(IssuerDbError::Damaged(at)) if at == other));
+}

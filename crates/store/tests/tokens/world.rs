@@ -1,0 +1,453 @@
+//! An issuer's keys, one recipe, both aggregators over a store each, and devices that spend tokens as they like.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use futures_executor::block_on;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use sotto_crypto::blind_rsa::{self, IssuerKey};
+use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::helper::{consume_aggregation_job_init_req, parse_aggregation_job_init_req};
+use sotto_protocol::leader::aggregate::{
+    BacklogReport, FormedBatch, JobInput, JobLimits, LeaderJob, consume_aggregation_job_resp,
+    form_jobs, produce_aggregation_job_init_req,
+};
+use sotto_protocol::recipe::{derive_task, recipe_vdaf};
+use sotto_protocol::token::{RateLimited, ReportTokens, TokenScheme, TokenTerms};
+use sotto_protocol::{
+    AggregatorTask, HpkeKeyring, Moment, RequestKind, Task, client, request_digest,
+};
+use sotto_store::{
+    Batch, Clock, Committed, Fixed, HelperCommit, HelperStore, JobCommit, LeaderStore, LeasedJob,
+    MemoryStore, NewJob, NewJobBatch, NewJobReport, NewReport, SqliteOptions, SqliteStore,
+};
+use sotto_vdaf::{AggregateResult, Measurement};
+use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When, testing};
+use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
+use sotto_wire::{
+    BatchId, BatchMode, BatchSelector, Decode, Encode, HpkeConfigId, Interval, Report, Role, Time,
+};
+use tempfile::TempDir;
+
+/// The clock of all tests: the recipe is open, the keys are good.
+pub(crate) const NOW: Moment = Moment(1_700_000_000);
+pub(crate) const WINDOW_S: u64 = 100;
+pub(crate) const CLOSES: u64 = NOW.0 + 10 * WINDOW_S;
+/// When the keys expire.
+pub(crate) const EXPIRES: u64 = CLOSES + WINDOW_S;
+
+/// One cell of the histogram for each device: a 0 is a loss, a 2 is a double count.
+pub(crate) const CELLS: u32 = 16;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// A key takes a while to make, so all tests share these.
+pub(crate) static LEADER_KEY: LazyLock<IssuerKey> =
+    LazyLock::new(|| IssuerKey::generate().unwrap());
+pub(crate) static HELPER_KEY: LazyLock<IssuerKey> =
+    LazyLock::new(|| IssuerKey::generate().unwrap());
+pub(crate) static OTHER_KEY: LazyLock<IssuerKey> = LazyLock::new(|| IssuerKey::generate().unwrap());
+
+trait Store: LeaderStore + HelperStore {}
+impl<S: LeaderStore + HelperStore> Store for S {}
+
+/// Where an aggregator's facts lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Memory,
+    Sqlite,
+}
+
+pub(crate) const BOTH_STORES: [Kind; 2] = [Kind::Memory, Kind::Sqlite];
+
+/// Which aggregators ask for tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Both,
+    LeaderOnly,
+    None,
+}
+
+/// An aggregator.
+pub(crate) struct Party {
+    pub(crate) task: AggregatorTask,
+    pub(crate) keys: HpkeKeyring,
+    pub(crate) pair: HpkeKeypair,
+    kind: Kind,
+    clock_ms: Arc<AtomicU64>,
+    store: Option<Arc<dyn Store>>,
+    dir: TempDir,
+}
+
+pub(crate) struct World {
+    pub(crate) recipe: Recipe,
+    pub(crate) leader: Party,
+    pub(crate) helper: Party,
+    pub(crate) rng: ChaCha20Rng,
+    /// The leader-selected batches that a job was for.
+    batches: BTreeSet<BatchId>,
+}
+
+/// The time so many windows from now.
+pub(crate) fn window(offset: i64) -> Time {
+    Time::new((NOW.0 / WINDOW_S).checked_add_signed(offset).unwrap())
+}
+
+/// A recipe of one author under these terms.
+pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
+    let mut recipe = testing::recipe(&mut ChaCha20Rng::seed_from_u64(1));
+    recipe.name = name.to_owned();
+    recipe.query =
+        Query::Histogram { buckets: CELLS, labels: None, mapping: "0".to_owned(), fallback: 0 };
+    recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
+    recipe.aggregation.batch_mode = mode;
+    recipe.aggregation.min_batch = 1;
+    let opens = NOW.0 - 10 * WINDOW_S;
+    recipe.when = When { opens, closes: CLOSES, window_s: WINDOW_S, max_window_s: WINDOW_S * 20 };
+    let issuer: sotto_wire::KeyName = "issuer.example".parse().unwrap();
+    let endorsed = |key: &IssuerKey| EndorsedKey::new(key.token_key().spki(), EXPIRES, &[0; 64]);
+    let leader = endorsed(&LEADER_KEY);
+    recipe.parties.tokens = match asked {
+        Asked::Both => Tokens::RateLimited { issuer, leader, helper: endorsed(&HELPER_KEY) },
+        Asked::LeaderOnly => Tokens::InsecureLeaderOnly { issuer, leader },
+        Asked::None => Tokens::InsecureNone,
+    };
+    recipe
+}
+
+/// A token for `role` under the terms of a recipe, as a device gets it.
+pub(crate) fn token(recipe: &Recipe, role: Role, nonce: &[u8; 32], rng: &mut ChaCha20Rng) -> Token {
+    let key = if role == Role::Leader { &*LEADER_KEY } else { &*HELPER_KEY };
+    let terms = TokenTerms::of(recipe, role).unwrap().unwrap();
+    signed(key, key.token_key().id(), nonce, terms.challenge_digest(), rng)
+}
+
+/// A token signed by any key, with any key id and challenge.
+pub(crate) fn signed(
+    key: &IssuerKey,
+    key_id: &[u8; 32],
+    nonce: &[u8; 32],
+    challenge_digest: &[u8; 32],
+    rng: &mut ChaCha20Rng,
+) -> Token {
+    let input = token_input(TOKEN_TYPE, nonce, challenge_digest, key_id);
+    let (blinded, unblinder) = blind_rsa::blind(key.token_key(), &input, rng).unwrap();
+    let signature = key.blind_sign(&blinded).unwrap();
+    Token {
+        token_type: TOKEN_TYPE,
+        nonce: *nonce,
+        challenge_digest: *challenge_digest,
+        token_key_id: *key_id,
+        authenticator: unblinder.finalize(key.token_key(), &input, &signature).unwrap(),
+    }
+}
+
+impl Party {
+    fn new(kind: Kind, role: Role, recipe: &Recipe, collector: &HpkeKeypair) -> Self {
+        let id = if role == Role::Leader { 1 } else { 2 };
+        let mut rng = ChaCha20Rng::seed_from_u64(id);
+        let pair = HpkeKeypair::generate(HpkeConfigId::new(id as u8), &mut rng);
+        let terms = TokenTerms::of(recipe, role);
+        let task = AggregatorTask {
+            task: derive_task(recipe).unwrap(),
+            role,
+            verify_key: Secret::new([9; 32]),
+            collector_hpke_config: collector.config().clone(),
+            taskprov: true,
+            tokens: terms.map(|terms| RateLimited.verifier(&terms.unwrap()).unwrap()),
+        };
+        let mut party = Self {
+            task,
+            keys: HpkeKeyring::new(std::slice::from_ref(&pair)).unwrap(),
+            pair,
+            kind,
+            clock_ms: Arc::new(AtomicU64::new(1_000_000)),
+            store: None,
+            dir: TempDir::new().unwrap(),
+        };
+        party.restart();
+        party
+    }
+
+    fn store(&self) -> &dyn Store {
+        &**self.store.as_ref().unwrap()
+    }
+
+    /// The process ends without warning and begins again. What is in memory cannot: there only leases run out.
+    pub(crate) fn restart(&mut self) {
+        self.clock_ms.fetch_add(2 * LEASE.as_millis() as u64, Ordering::SeqCst);
+        if self.kind == Kind::Memory && self.store.is_some() {
+            return;
+        }
+        let reader = Arc::clone(&self.clock_ms);
+        let clock: Clock = Arc::new(move || reader.load(Ordering::SeqCst));
+        // One process per folder.
+        self.store = None;
+        self.store = Some(match self.kind {
+            Kind::Memory => Arc::new(MemoryStore::with_clock(clock)),
+            Kind::Sqlite => {
+                let options = SqliteOptions { clock: Some(clock), ..SqliteOptions::default() };
+                Arc::new(SqliteStore::open(self.dir.path(), options).unwrap())
+            }
+        });
+    }
+
+    /// Refused reports by the name of the reason.
+    pub(crate) fn refused(&self) -> BTreeMap<&'static str, u64> {
+        let counters = block_on(self.store().counters(*self.task.task.id())).unwrap();
+        counters.rejections.iter().map(|(reason, count)| (reason.name(), count)).collect()
+    }
+
+    pub(crate) fn batch(&self, selector: BatchSelector) -> Batch {
+        block_on(self.store().batch(*self.task.task.id(), selector)).unwrap()
+    }
+}
+
+impl World {
+    pub(crate) fn new(kind: Kind, mode: BatchMode, asked: Asked) -> Self {
+        let recipe = recipe(mode, asked, "tokens");
+        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        let collector = HpkeKeypair::generate(HpkeConfigId::new(3), &mut rng);
+        let party = |role| Party::new(kind, role, &recipe, &collector);
+        let (leader, helper) = (party(Role::Leader), party(Role::Helper));
+        Self { recipe, leader, helper, rng, batches: BTreeSet::new() }
+    }
+
+    pub(crate) fn task(&self) -> &Task {
+        &self.leader.task.task
+    }
+
+    pub(crate) fn nonce(&mut self) -> [u8; 32] {
+        let mut nonce = [0; 32];
+        self.rng.fill_bytes(&mut nonce);
+        nonce
+    }
+
+    /// Both tokens of one nonce.
+    pub(crate) fn tokens(&mut self, nonce: &[u8; 32]) -> ReportTokens {
+        let mut token = |role| {
+            self.recipe
+                .parties
+                .tokens
+                .key(role)
+                .map(|_| token(&self.recipe, role, nonce, &mut self.rng))
+        };
+        let (leader, helper) = (token(Role::Leader), token(Role::Helper));
+        ReportTokens {
+            report_id: RateLimited.report_id(nonce),
+            leader: leader.unwrap().to_bytes(),
+            helper: helper.map(|token| token.to_bytes()),
+        }
+    }
+
+    /// A device's report of its cell.
+    pub(crate) fn report(
+        &mut self,
+        cell: u32,
+        time: Time,
+        tokens: Option<&ReportTokens>,
+    ) -> Vec<u8> {
+        let (leader, helper) = (self.leader.pair.config(), self.helper.pair.config());
+        let (task, measurement) = (&self.leader.task.task, Measurement::Histogram(cell));
+        client::produce_report(task, leader, helper, &measurement, time, tokens, &mut self.rng)
+            .unwrap()
+    }
+
+    /// The report of an honest device, in the present window.
+    pub(crate) fn honest(&mut self, cell: u32) -> Vec<u8> {
+        let nonce = self.nonce();
+        let tokens = self.tokens(&nonce);
+        self.report(cell, window(0), Some(&tokens))
+    }
+
+    /// The leader acknowledges reports.
+    pub(crate) fn upload(&mut self, reports: &[Vec<u8>]) {
+        let is_timed = self.task().configuration().batch_mode() == BatchMode::TimeInterval;
+        let new = |report: &Vec<u8>| {
+            let time = Report::from_bytes(report).unwrap().report_metadata.time;
+            NewReport {
+                task_id: *self.task().id(),
+                bucket: is_timed.then_some(time),
+                hpke_config_id: HpkeConfigId::new(1),
+                report: report.clone(),
+            }
+        };
+        let verdicts =
+            block_on(self.leader.store().accept_reports(reports.iter().map(new).collect()));
+        assert!(verdicts.unwrap().iter().all(Result::is_ok));
+    }
+
+    /// Takes the backlog into jobs of at most so many reports.
+    pub(crate) fn form(&mut self, max_job_reports: usize) {
+        let store = self.leader.store();
+        let backlog = block_on(store.backlog(usize::MAX, usize::MAX)).unwrap();
+        let records: Vec<_> = backlog
+            .records
+            .iter()
+            .map(|record| BacklogReport { task_id: record.task_id, report: &record.report })
+            .collect();
+        let limits = JobLimits { max_job_reports, max_job_bytes: usize::MAX };
+        let task = |_: &_| Some(&self.leader.task);
+        let formed = form_jobs(&records, task, limits, NOW, &mut self.rng);
+        assert_eq!(formed.stopped_at, None);
+        let jobs = formed.jobs.iter().map(|job| NewJob {
+            task_id: job.task_id,
+            now: job.now,
+            batch: match job.batch {
+                FormedBatch::TimeInterval => NewJobBatch::TimeInterval,
+                FormedBatch::LeaderSelected { if_none_open } => {
+                    NewJobBatch::LeaderSelected { if_none_open }
+                }
+            },
+            scope: job.scope,
+            reports: job
+                .reports
+                .iter()
+                .map(|report| NewJobReport {
+                    place: backlog.records[report.record].place,
+                    report_id: report.report_id,
+                    time: report.time,
+                })
+                .collect(),
+        });
+        let fixed = store.fix_jobs(backlog.from, backlog.to, jobs.collect(), formed.rejections);
+        assert!(matches!(block_on(fixed).unwrap(), Fixed::Committed { .. }));
+    }
+
+    pub(crate) fn lease(&mut self) -> Option<LeasedJob> {
+        let leased = block_on(self.leader.store().lease_job(LEASE)).unwrap();
+        self.batches.extend(leased.as_ref().and_then(|job| job.batch_id));
+        leased
+    }
+
+    /// The leader's half of a job, up to its request; the digest is durable.
+    pub(crate) fn request(&mut self, leased: &LeasedJob) -> LeaderJob {
+        let reports: Vec<&[u8]> = leased.records.iter().map(|record| &record.report[..]).collect();
+        let input = JobInput { reports: &reports, now: leased.now, batch_id: leased.batch_id };
+        let job = produce_aggregation_job_init_req(&self.leader.task, &self.leader.keys, &input);
+        let job = job.unwrap();
+        block_on(self.leader.store().mark_sent(leased.lease, job.digest)).unwrap();
+        job
+    }
+
+    /// The helper's answer to a request, committed.
+    pub(crate) fn answer(&mut self, request: &[u8]) -> Vec<u8> {
+        self.answer_at(request, NOW)
+    }
+
+    pub(crate) fn answer_at(&mut self, request: &[u8], now: Moment) -> Vec<u8> {
+        let (task, task_id) = (&self.helper.task, *self.task().id());
+        let (store, scope) = (self.helper.store(), task.replay_scope());
+        let digest = request_digest(&task_id, RequestKind::AggregationJobInit, request);
+        if let Some(response) = block_on(store.response(task_id, digest)).unwrap() {
+            return response;
+        }
+        let parsed = parse_aggregation_job_init_req(task, request).unwrap();
+        let spent = block_on(store.spent_reports(task_id, scope, parsed.reports())).unwrap();
+        let keys = &self.helper.keys;
+        let outcome = consume_aggregation_job_init_req(task, keys, parsed, &spent, now).unwrap();
+        let commit = HelperCommit {
+            scope,
+            reports: outcome.reports,
+            buckets: outcome.buckets,
+            rejections: outcome.rejections,
+            response: outcome.response.clone(),
+        };
+        let committed = block_on(store.commit_helper_job(task_id, digest, commit)).unwrap();
+        assert_eq!(committed, Committed::Done);
+        outcome.response
+    }
+
+    /// The leader's commit.
+    pub(crate) fn commit(&mut self, leased: &LeasedJob, job: LeaderJob, response: &[u8]) {
+        let outcome = consume_aggregation_job_resp(job, response).unwrap();
+        let commit = JobCommit {
+            buckets: outcome.buckets,
+            rejections: outcome.rejections,
+            requeue: outcome.requeue,
+        };
+        block_on(self.leader.store().commit_job(leased.lease, commit)).unwrap();
+    }
+
+    /// Works off all jobs.
+    pub(crate) fn work(&mut self) {
+        while let Some(leased) = self.lease() {
+            let job = self.request(&leased);
+            let response = if job.is_empty() { Vec::new() } else { self.answer(&job.request) };
+            self.commit(&leased, job, &response);
+        }
+    }
+
+    /// Uploads, forms one job and works it off.
+    pub(crate) fn aggregate(&mut self, reports: &[Vec<u8>]) {
+        self.upload(reports);
+        self.form(usize::MAX);
+        self.work();
+    }
+
+    /// Everything in the recipe's life, which must be the same reports at both aggregators: the cells that were
+    /// counted, each with its number.
+    #[track_caller]
+    pub(crate) fn counted(&self) -> BTreeMap<usize, u128> {
+        let life = self.task().interval().unwrap();
+        let mut cells = self.counted_in(BatchSelector::TimeInterval(life));
+        for batch_id in &self.batches {
+            for (cell, count) in self.counted_in(BatchSelector::LeaderSelected(*batch_id)) {
+                *cells.entry(cell).or_default() += count;
+            }
+        }
+        cells
+    }
+
+    #[track_caller]
+    pub(crate) fn counted_in(&self, selector: BatchSelector) -> BTreeMap<usize, u128> {
+        let (leader, helper) = (self.leader.batch(selector), self.helper.batch(selector));
+        let (Some(leader), Some(helper)) = (&leader.aggregate, &helper.aggregate) else {
+            assert!(leader.aggregate.is_none() && helper.aggregate.is_none(), "one side is empty");
+            return BTreeMap::new();
+        };
+        let books = [leader, helper].map(|a| (a.count, a.checksum, a.first, a.last));
+        assert_eq!(books[0], books[1], "the sides differ");
+        let vdaf = self.task().vdaf();
+        let AggregateResult::Vector(cells) =
+            vdaf.unshard(&leader.share, &helper.share, leader.count).unwrap()
+        else {
+            panic!("not a histogram")
+        };
+        assert_eq!(cells.iter().sum::<u128>(), u128::from(leader.count));
+        cells.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// The leader's time-interval batch is collected at both aggregators.
+    pub(crate) fn collect(&mut self, interval: Interval) {
+        let (task_id, selector) = (*self.task().id(), BatchSelector::TimeInterval(interval));
+        let store = self.leader.store();
+        let query = sotto_wire::Query::TimeInterval(interval);
+        block_on(store.create_collection(task_id, b"query".to_vec(), query)).unwrap();
+        let leased = block_on(store.lease_collection(LEASE)).unwrap().unwrap();
+        block_on(store.close_batch(leased.lease, 1)).unwrap();
+        block_on(store.finish_collection(leased.lease, Vec::new())).unwrap();
+        let held = self.helper.batch(selector).aggregate.unwrap();
+        let (expected, digest) = ((held.count, *held.checksum.as_bytes()), [1; 32]);
+        let collected =
+            self.helper.store().collect_batch(task_id, selector, expected, digest, Vec::new());
+        assert_eq!(block_on(collected).unwrap(), Committed::Done);
+        self.leader.restart();
+        self.helper.restart();
+    }
+}
+
+/// The cells that were counted once.
+pub(crate) fn once(cells: impl IntoIterator<Item = usize>) -> BTreeMap<usize, u128> {
+    cells.into_iter().map(|cell| (cell, 1)).collect()
+}
+
+/// So many reports refused, by reason.
+pub(crate) fn refused(
+    reasons: impl IntoIterator<Item = (&'static str, u64)>,
+) -> BTreeMap<&'static str, u64> {
+    reasons.into_iter().collect()
+}

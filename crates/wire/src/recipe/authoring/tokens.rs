@@ -1,0 +1,151 @@
+//! The tokens of a draft. The keys come from an issuer, so that a draft begins without.
+
+use super::AuthoringError;
+use super::fields::{Field, Fields};
+use super::write::{Writer, moment};
+use crate::recipe::{EndorsedKey, Tokens};
+use crate::{FormatError, KeyName};
+
+/// [`Tokens`] whose keys may be missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokensDraft {
+    /// Both aggregators check.
+    RateLimited {
+        /// The operator of the issuer.
+        issuer: KeyName,
+        /// The key of the leader's tokens.
+        leader: Option<EndorsedKey>,
+        /// The key of the helper's tokens.
+        helper: Option<EndorsedKey>,
+    },
+    /// The leader alone.
+    InsecureLeaderOnly {
+        /// The operator of the issuer.
+        issuer: KeyName,
+        /// The key of the leader's tokens.
+        leader: Option<EndorsedKey>,
+    },
+    /// Nobody.
+    InsecureNone,
+}
+
+impl TokensDraft {
+    /// The operator of the issuer, if there is one.
+    pub fn issuer(&self) -> Option<&KeyName> {
+        match self {
+            Self::RateLimited { issuer, .. } | Self::InsecureLeaderOnly { issuer, .. } => {
+                Some(issuer)
+            }
+            Self::InsecureNone => None,
+        }
+    }
+
+    /// Whether a key is missing.
+    pub fn keys_missing(&self) -> bool {
+        match self {
+            Self::RateLimited { leader, helper, .. } => leader.is_none() || helper.is_none(),
+            Self::InsecureLeaderOnly { leader, .. } => leader.is_none(),
+            Self::InsecureNone => false,
+        }
+    }
+
+    /// The tokens of a recipe, for which no key may be missing.
+    pub fn complete(self) -> Result<Tokens, FormatError> {
+        let present = |key: Option<EndorsedKey>| {
+            key.ok_or_else(|| FormatError::new("parties.tokens has no keys of the issuer yet"))
+        };
+        Ok(match self {
+            Self::RateLimited { issuer, leader, helper } => {
+                Tokens::RateLimited { issuer, leader: present(leader)?, helper: present(helper)? }
+            }
+            Self::InsecureLeaderOnly { issuer, leader } => {
+                Tokens::InsecureLeaderOnly { issuer, leader: present(leader)? }
+            }
+            Self::InsecureNone => Tokens::InsecureNone,
+        })
+    }
+}
+
+impl From<Tokens> for TokensDraft {
+    fn from(tokens: Tokens) -> Self {
+        match tokens {
+            Tokens::RateLimited { issuer, leader, helper } => {
+                Self::RateLimited { issuer, leader: Some(leader), helper: Some(helper) }
+            }
+            Tokens::InsecureLeaderOnly { issuer, leader } => {
+                Self::InsecureLeaderOnly { issuer, leader: Some(leader) }
+            }
+            Tokens::InsecureNone => Self::InsecureNone,
+        }
+    }
+}
+
+/// From TOML.
+pub(super) fn read(field: Field) -> Result<TokensDraft, AuthoringError> {
+    #[derive(Clone, Copy)]
+    enum Kind {
+        RateLimited,
+        LeaderOnly,
+        None,
+    }
+    let kinds = [
+        ("rate_limited", Kind::RateLimited),
+        ("insecure_leader_only", Kind::LeaderOnly),
+        ("insecure_none", Kind::None),
+    ];
+    let mut fields = field.table()?;
+    let tokens = match fields.required("kind")?.choice(&kinds)? {
+        Kind::RateLimited => TokensDraft::RateLimited {
+            issuer: fields.required("issuer")?.parsed()?,
+            leader: key(&mut fields, "leader")?,
+            helper: key(&mut fields, "helper")?,
+        },
+        Kind::LeaderOnly => TokensDraft::InsecureLeaderOnly {
+            issuer: fields.required("issuer")?.parsed()?,
+            leader: key(&mut fields, "leader")?,
+        },
+        Kind::None => TokensDraft::InsecureNone,
+    };
+    fields.finish()?;
+    Ok(tokens)
+}
+
+fn key(fields: &mut Fields, name: &'static str) -> Result<Option<EndorsedKey>, AuthoringError> {
+    let Some(field) = fields.optional(name) else { return Ok(None) };
+    let mut fields = field.table()?;
+    let key = EndorsedKey {
+        public_key: fields.required("public_key")?.text()?,
+        expires: fields.required("expires")?.moment()?,
+        endorsement: fields.required("endorsement")?.text()?,
+    };
+    fields.finish()?;
+    Ok(Some(key))
+}
+
+/// To TOML.
+pub(super) fn write(out: &mut Writer, tokens: &TokensDraft) {
+    out.group("parties.tokens", "Who checks that each device contributes once.");
+    let (kind, keys) = match tokens {
+        TokensDraft::RateLimited { leader, helper, .. } => {
+            ("rate_limited", [("leader", leader.as_ref()), ("helper", helper.as_ref())])
+        }
+        TokensDraft::InsecureLeaderOnly { leader, .. } => {
+            ("insecure_leader_only", [("leader", leader.as_ref()), ("helper", None)])
+        }
+        TokensDraft::InsecureNone => ("insecure_none", [("leader", None), ("helper", None)]),
+    };
+    out.text("kind", kind);
+    if let Some(issuer) = tokens.issuer() {
+        out.text("issuer", issuer.as_str());
+    }
+    if tokens.keys_missing() {
+        out.comment("The issuer's keys follow here: `sotto recipe tokens` asks for them.");
+    }
+    for (role, key) in keys {
+        let Some(key) = key else { continue };
+        out.table(&format!("parties.tokens.{role}"));
+        out.text("public_key", &key.public_key);
+        out.raw("expires", moment(key.expires));
+        out.text("endorsement", &key.endorsement);
+    }
+}

@@ -1,0 +1,310 @@
+//! Tokens: who sees to it that a device contributes once, and the keys with which that is checked.
+//!
+//! A recipe holds one public key for each aggregator that checks tokens, each endorsed by the issuer's operator. Were the
+//! author to choose the keys, he could sign any number of tokens and fill a batch with reports of his own. What a device needs
+//! to make the challenge is here too; where attester and issuer are is not: a recipe must not send devices anywhere.
+//!
+//! Leaves to others: whether an endorsement is signed (`sotto-crypto`), by whom it must be (the trust file), and what a key is
+//! (`sotto-crypto`).
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::check::{integer, range, visible};
+use super::{Parties, PublicKey, Recipe, Signer, canonical};
+use crate::limits::{
+    MAX_TOKEN_KEY_LEN, MAX_TOKEN_NONCE_LEN, MIN_TOKEN_KEY_LEN, MIN_TOKEN_NONCE_LEN,
+};
+use crate::{FormatError, KeyName, Role};
+
+/// The first line of what an issuer's operator signs for a token key.
+pub const TOKEN_KEY_HEADER: &str = "sotto.token-key/v1";
+
+/// The first line of an author's request for token keys.
+pub const TOKEN_KEY_REQUEST_HEADER: &str = "sotto.token-key-request/v1";
+
+/// Which aggregators check that each device contributes once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Tokens {
+    /// Both: every report carries a token for each of them.
+    RateLimited {
+        /// Whose issuer signs tokens: the name under which devices pin its operator's key.
+        issuer: KeyName,
+        /// The key of the leader's tokens.
+        leader: EndorsedKey,
+        /// The key of the helper's tokens.
+        helper: EndorsedKey,
+    },
+    /// The leader alone, because the helper cannot. A leader that cheats can fill a batch.
+    InsecureLeaderOnly {
+        /// Whose issuer signs tokens.
+        issuer: KeyName,
+        /// The key of the leader's tokens.
+        leader: EndorsedKey,
+    },
+    /// Nobody: anybody can contribute any number of times.
+    InsecureNone,
+}
+
+impl Tokens {
+    /// The operator of the issuer, if there is one.
+    pub fn issuer(&self) -> Option<&KeyName> {
+        match self {
+            Self::RateLimited { issuer, .. } | Self::InsecureLeaderOnly { issuer, .. } => {
+                Some(issuer)
+            }
+            Self::InsecureNone => None,
+        }
+    }
+
+    /// The key with which this aggregator checks tokens, if it does.
+    pub fn key(&self, role: Role) -> Option<&EndorsedKey> {
+        match (self, role) {
+            (Self::RateLimited { leader, .. }, Role::Leader)
+            | (Self::InsecureLeaderOnly { leader, .. }, Role::Leader) => Some(leader),
+            (Self::RateLimited { helper, .. }, Role::Helper) => Some(helper),
+            _ => None,
+        }
+    }
+
+    /// Whether some aggregator counts reports without tokens.
+    pub fn is_insecure(&self) -> bool {
+        !matches!(self, Self::RateLimited { .. })
+    }
+}
+
+/// A token key with the signature of the issuer's operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndorsedKey {
+    /// The key: a DER-encoded SubjectPublicKeyInfo (RFC 9578 "Issuer Configuration"), base64url without padding.
+    pub public_key: String,
+    /// Until before this second, in POSIX seconds, tokens are issued and count.
+    pub expires: u64,
+    /// The Ed25519 signature over the [`TokenKeyStatement`], base64url without padding.
+    pub endorsement: String,
+}
+
+impl EndorsedKey {
+    /// The key with this SubjectPublicKeyInfo.
+    pub fn new(spki: &[u8], expires: u64, signature: &[u8; 64]) -> Self {
+        Self {
+            public_key: Self::key_text(spki),
+            expires,
+            endorsement: Self::signature_text(signature),
+        }
+    }
+
+    /// The text in which a recipe holds this signature.
+    pub fn signature_text(signature: &[u8; 64]) -> String {
+        URL_SAFE_NO_PAD.encode(signature)
+    }
+
+    /// The text in which a recipe holds the key with this SubjectPublicKeyInfo.
+    pub fn key_text(spki: &[u8]) -> String {
+        URL_SAFE_NO_PAD.encode(spki)
+    }
+
+    /// The SubjectPublicKeyInfo. Whether it is that of a token key is judged where it is used.
+    pub fn spki(&self) -> Result<Vec<u8>, FormatError> {
+        let bytes = URL_SAFE_NO_PAD.decode(&self.public_key);
+        bytes
+            .ok()
+            .filter(|bytes| (MIN_TOKEN_KEY_LEN..=MAX_TOKEN_KEY_LEN).contains(&bytes.len()))
+            .ok_or_else(|| {
+                FormatError::new(format!(
+                    "public_key must be {MIN_TOKEN_KEY_LEN} to {MAX_TOKEN_KEY_LEN} bytes in base64url without padding"
+                ))
+            })
+    }
+
+    /// The signature.
+    pub fn signature(&self) -> Result<[u8; 64], FormatError> {
+        let mut bytes = [0; 64];
+        match URL_SAFE_NO_PAD.decode_slice(&self.endorsement, &mut bytes) {
+            Ok(64) => Ok(bytes),
+            _ => Err(FormatError::new("endorsement must be 64 bytes in base64url without padding")),
+        }
+    }
+}
+
+/// What an issuer's operator says of a token key: which aggregator checks with it, for recipes of which author, and until when.
+///
+/// The author is part of it, so that nobody can put another author's key into a recipe of his own: one issuance would count twice.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenKeyStatement<'a> {
+    /// Leader or helper.
+    pub role: Role,
+    /// The operator of the aggregator.
+    pub aggregator: &'a KeyName,
+    /// The key of the author.
+    pub author: &'a PublicKey,
+    /// The operator of the issuer.
+    pub issuer: &'a KeyName,
+    /// The key as [`EndorsedKey`] holds it.
+    pub public_key: &'a str,
+    /// Its end.
+    pub expires: u64,
+}
+
+impl TokenKeyStatement<'_> {
+    /// The text that is signed.
+    pub fn text(&self) -> String {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            aggregator: &'a KeyName,
+            author: &'a PublicKey,
+            expires: u64,
+            issuer: &'a KeyName,
+            public_key: &'a str,
+            role: &'static str,
+        }
+        let json = Json {
+            aggregator: self.aggregator,
+            author: self.author,
+            expires: self.expires,
+            issuer: self.issuer,
+            public_key: self.public_key,
+            role: role_name(self.role),
+        };
+        signed_text(TOKEN_KEY_HEADER, &canonical::encode(&json))
+    }
+}
+
+/// What an author asks an issuer for: a key pair for each aggregator of a recipe that is to be published.
+///
+/// It is signed as a note. The nonce tells two recipes of one author apart; the same request gets the same keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenKeyRequest {
+    /// Who asks, and signs.
+    pub author: Signer,
+    /// The operator of the leader.
+    pub leader: KeyName,
+    /// The operator of the helper; absent if it cannot check tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helper: Option<KeyName>,
+    /// Until when the keys are needed, in POSIX seconds: not before the recipe closes.
+    pub expires: u64,
+    /// Letters, digits, hyphen and underscore, drawn at random.
+    pub nonce: String,
+}
+
+impl TokenKeyRequest {
+    /// The request with these bytes, which must be its canonical encoding.
+    pub fn parse(json: &[u8]) -> Result<Self, FormatError> {
+        canonical::parse(json, Self::check)
+    }
+
+    /// The canonical encoding.
+    pub fn to_json(&self) -> Vec<u8> {
+        canonical::encode(self)
+    }
+
+    /// The request in the text of a note.
+    pub fn from_text(text: &str) -> Result<Self, FormatError> {
+        let json = text
+            .strip_prefix(TOKEN_KEY_REQUEST_HEADER)
+            .and_then(|rest| rest.strip_prefix('\n'))
+            .and_then(|rest| rest.strip_suffix('\n'))
+            .ok_or_else(|| FormatError::new("the note is no request for token keys"))?;
+        Self::parse(json.as_bytes())
+    }
+
+    /// The text of the note that the author signs.
+    pub fn text(&self) -> String {
+        signed_text(TOKEN_KEY_REQUEST_HEADER, &self.to_json())
+    }
+
+    /// Whether the request keeps the rules of the format; if not, the reason in words.
+    pub fn check(&self) -> Result<(), FormatError> {
+        visible("author.name", self.author.name.as_str())?;
+        visible("leader", self.leader.as_str())?;
+        if let Some(helper) = &self.helper {
+            visible("helper", helper.as_str())?;
+            if *helper == self.leader {
+                return Err(FormatError::new("leader and helper must differ"));
+            }
+        }
+        integer("expires", self.expires)?;
+        range(
+            "the length of nonce",
+            self.nonce.len() as u64,
+            MIN_TOKEN_NONCE_LEN as u64,
+            MAX_TOKEN_NONCE_LEN as u64,
+        )?;
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        match self.nonce.bytes().all(allowed) {
+            true => Ok(()),
+            false => Err(FormatError::new("nonce must be letters, digits, hyphen and underscore")),
+        }
+    }
+}
+
+impl Recipe {
+    /// What the issuer's operator must have signed for the key of this aggregator, if it checks tokens.
+    pub fn token_statement(&self, role: Role) -> Option<TokenKeyStatement<'_>> {
+        let tokens = &self.parties.tokens;
+        let (key, issuer) = (tokens.key(role)?, tokens.issuer()?);
+        let aggregator = match role {
+            Role::Leader => &self.parties.leader.operator,
+            _ => &self.parties.helper.operator,
+        };
+        Some(TokenKeyStatement {
+            role,
+            aggregator,
+            author: &self.author.key,
+            issuer,
+            public_key: &key.public_key,
+            expires: key.expires,
+        })
+    }
+}
+
+/// The rules of the format for the tokens of a recipe that closes at `closes`.
+pub(super) fn check(parties: &Parties, closes: u64) -> Result<(), FormatError> {
+    let Some(issuer) = parties.tokens.issuer() else { return Ok(()) };
+    visible("parties.tokens.issuer", issuer.as_str())?;
+    if *issuer == parties.leader.operator || *issuer == parties.helper.operator {
+        return Err(FormatError::new(
+            "parties.tokens.issuer must be another operator than those of leader and helper",
+        ));
+    }
+    let keys = [Role::Leader, Role::Helper].map(|role| (role, parties.tokens.key(role)));
+    for (role, key) in keys {
+        let Some(key) = key else { continue };
+        let field = format!("parties.tokens.{}", role_name(role));
+        let named = |error: FormatError| FormatError::new(format!("{field}.{error}"));
+        key.spki().map_err(named)?;
+        key.signature().map_err(named)?;
+        integer(&format!("{field}.expires"), key.expires)?;
+        if key.expires < closes {
+            return Err(FormatError::new(format!(
+                "{field}.expires must not be earlier than when.closes: devices could get no tokens at the end"
+            )));
+        }
+    }
+    // A token of one aggregator would be one of the other's.
+    if let [(_, Some(leader)), (_, Some(helper))] = keys
+        && leader.public_key == helper.public_key
+    {
+        return Err(FormatError::new("the token keys of leader and helper must differ"));
+    }
+    Ok(())
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leader",
+        Role::Helper => "helper",
+        Role::Collector => "collector",
+        Role::Client => "client",
+    }
+}
+
+fn signed_text(header: &str, json: &[u8]) -> String {
+    // Canonical JSON is UTF-8.
+    format!("{header}\n{}\n", String::from_utf8_lossy(json))
+}

@@ -1,0 +1,65 @@
+//! The key to which clients seal the inner part of a request (rate-limited issuance, "Encapsulation Keys").
+
+use sha2::{Digest, Sha256};
+
+use crate::codec::{Decode, DecodeError, Encode, Reader};
+use crate::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
+
+/// The length of an X25519 public key. The layout has no length in front of the key.
+const X25519_KEY_LEN: usize = 32;
+
+/// An issuer's encapsulation key. Decodes for X25519 alone, which is what devices can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncapsulationKey(HpkeConfig);
+
+impl EncapsulationKey {
+    /// The key with its suite.
+    pub fn config(&self) -> &HpkeConfig {
+        &self.0
+    }
+
+    /// What names the key in a request.
+    pub fn id(&self) -> [u8; 32] {
+        Sha256::digest(self.to_bytes()).into()
+    }
+}
+
+impl From<&HpkeConfig> for EncapsulationKey {
+    fn from(config: &HpkeConfig) -> Self {
+        Self(config.clone())
+    }
+}
+
+impl From<EncapsulationKey> for HpkeConfig {
+    fn from(key: EncapsulationKey) -> Self {
+        key.0
+    }
+}
+
+impl Encode for EncapsulationKey {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.0.id().value());
+        out.extend_from_slice(&self.0.kem_id().value().to_be_bytes());
+        out.extend_from_slice(self.0.public_key());
+        out.extend_from_slice(&self.0.kdf_id().value().to_be_bytes());
+        out.extend_from_slice(&self.0.aead_id().value().to_be_bytes());
+    }
+
+    fn encoded_len(&self) -> usize {
+        7 + self.0.public_key().len()
+    }
+}
+
+impl Decode<'_> for EncapsulationKey {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let id = HpkeConfigId::new(reader.u8()?);
+        let kem_id = HpkeKemId::new(reader.u16()?);
+        if kem_id != HpkeKemId::X25519_HKDF_SHA256 {
+            return Err(DecodeError::Malformed("kem_id"));
+        }
+        let public_key = reader.array::<X25519_KEY_LEN>()?;
+        let kdf_id = HpkeKdfId::new(reader.u16()?);
+        let aead_id = HpkeAeadId::new(reader.u16()?);
+        Ok(Self(HpkeConfig::new(id, kem_id, kdf_id, aead_id, public_key.to_vec())?))
+    }
+}

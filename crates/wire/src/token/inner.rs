@@ -1,0 +1,74 @@
+//! The part of a token request that only the issuer reads, and the padding of the origin's name in it (rate-limited
+//! issuance, "Encrypting Origin Names").
+
+use std::fmt;
+
+use super::{NK, ShortOpaque};
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader};
+
+/// Padded names are multiples of this.
+const PADDED_TO: usize = 32;
+
+/// The sealed part of a [`TokenRequest`](super::TokenRequest).
+#[derive(Clone, PartialEq, Eq)]
+pub struct InnerTokenRequest {
+    /// The last byte of the token key's id.
+    pub token_key_id: u8,
+    /// The blinded message.
+    pub blinded_msg: [u8; NK],
+    /// The origin's name with zeros behind it.
+    pub padded_origin_name: ShortOpaque<'static>,
+}
+
+impl InnerTokenRequest {
+    /// A name as it is sealed: with zeros up to a multiple of 32 bytes. A name is not empty and does not end in a zero.
+    pub fn pad_origin_name(name: &str) -> Result<ShortOpaque<'static>, BoundsError> {
+        if name.is_empty() || name.ends_with('\0') {
+            return Err(BoundsError::Length("origin_name"));
+        }
+        let mut padded = name.as_bytes().to_vec();
+        padded.resize(name.len().next_multiple_of(PADDED_TO), 0);
+        ShortOpaque::new(padded)
+    }
+
+    /// The name without its padding. There is one padding for each name: anything else would let two requests that name
+    /// the same origin differ.
+    pub fn origin_name(&self) -> Result<String, DecodeError> {
+        let padded = self.padded_origin_name.as_bytes();
+        let end = padded.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        let malformed = DecodeError::Malformed("padded_origin_name");
+        if end == 0 || padded.len() != end.next_multiple_of(PADDED_TO) {
+            return Err(malformed);
+        }
+        let name = padded.get(..end).ok_or(malformed)?;
+        String::from_utf8(name.to_vec()).map_err(|_| malformed)
+    }
+}
+
+impl fmt::Debug for InnerTokenRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InnerTokenRequest([redacted])")
+    }
+}
+
+impl Encode for InnerTokenRequest {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.token_key_id);
+        out.extend_from_slice(&self.blinded_msg);
+        self.padded_origin_name.encode(out);
+    }
+
+    fn encoded_len(&self) -> usize {
+        1 + NK + self.padded_origin_name.encoded_len()
+    }
+}
+
+impl Decode<'_> for InnerTokenRequest {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            token_key_id: reader.u8()?,
+            blinded_msg: reader.array()?,
+            padded_origin_name: ShortOpaque::new(reader.opaque_u16()?.to_vec())?,
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! The tokens of a recipe: the rules of the format, what an issuer's operator signs, drafts without keys.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+use sotto_wire::limits::{MAX_TOKEN_KEY_LEN, MIN_TOKEN_KEY_LEN};
+use sotto_wire::recipe::{
+    EndorsedKey, PublicKey, TokenKeyRequest, TokenKeyStatement, Tokens, TokensDraft,
+};
+use sotto_wire::{AuthoringError, KeyName, Recipe, RecipeDraft, Role, Signer};
+
+/// The recipe of the documentation.
+fn recipe() -> Recipe {
+    let page = include_str!("../../../docs/recipe-format.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    Recipe::from_toml(rest.split_once("```").unwrap().0).unwrap()
+}
+
+fn name(text: &str) -> KeyName {
+    text.parse().unwrap()
+}
+
+fn keys(recipe: &mut Recipe) -> (&mut KeyName, &mut EndorsedKey, &mut EndorsedKey) {
+    match &mut recipe.parties.tokens {
+        Tokens::RateLimited { issuer, leader, helper } => (issuer, leader, helper),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_rules_of_tokens_are_kept() {
+    type Change = fn(&mut Recipe);
+    let cases: [(&str, Change); 12] = [
+        ("must be another operator", |recipe| *keys(recipe).0 = name("leader.example")),
+        ("must be another operator", |recipe| *keys(recipe).0 = name("helper.example")),
+        ("parties.tokens.leader.expires must not be earlier", |recipe| keys(recipe).1.expires -= 1),
+        ("parties.tokens.helper.expires must not be earlier", |recipe| keys(recipe).2.expires = 0),
+        ("parties.tokens.leader.expires must be below", |recipe| {
+            keys(recipe).1.expires = 1 << 53;
+        }),
+        ("token keys of leader and helper must differ", |recipe| {
+            keys(recipe).2.public_key = keys(recipe).1.public_key.clone();
+        }),
+        ("parties.tokens.leader.public_key must be", |recipe| {
+            keys(recipe).1.public_key.push('=');
+        }),
+        ("parties.tokens.leader.public_key must be", |recipe| {
+            keys(recipe).1.public_key = EndorsedKey::key_text(&[7; MIN_TOKEN_KEY_LEN - 1]);
+        }),
+        ("parties.tokens.helper.public_key must be", |recipe| {
+            keys(recipe).2.public_key = EndorsedKey::key_text(&[7; MAX_TOKEN_KEY_LEN + 1]);
+        }),
+        ("parties.tokens.helper.endorsement must be", |recipe| {
+            keys(recipe).2.endorsement.push('A');
+        }),
+        ("parties.tokens.leader.endorsement must be", |recipe| {
+            keys(recipe).1.endorsement.clear();
+        }),
+        ("parties.tokens.issuer contains", |recipe| {
+            *keys(recipe).0 = name("issuer\u{202e}.example");
+        }),
+    ];
+    for (index, (reason, change)) in cases.into_iter().enumerate() {
+        let mut recipe = recipe();
+        assert_eq!(recipe.check(), Ok(()));
+        change(&mut recipe);
+        let refused = recipe.check().unwrap_err().to_string();
+        assert!(refused.contains(reason), "{index}: {refused}");
+        assert!(Recipe::parse(&recipe.to_json()).is_err(), "{index}");
+    }
+}
+
+#[test]
+fn every_kind_says_who_checks() {
+    let both = recipe();
+    let mut leader_only = both.clone();
+    let (issuer, leader, helper) = keys(&mut leader_only);
+    let (issuer, leader, helper) = (issuer.clone(), leader.clone(), helper.clone());
+    leader_only.parties.tokens =
+        Tokens::InsecureLeaderOnly { issuer: issuer.clone(), leader: leader.clone() };
+    let mut none = both.clone();
+    none.parties.tokens = Tokens::InsecureNone;
+    for (recipe, issuer, leader, helper, insecure) in [
+        (&both, Some(&issuer), Some(&leader), Some(&helper), false),
+        (&leader_only, Some(&issuer), Some(&leader), None, true),
+        (&none, None, None, None, true),
+    ] {
+        assert_eq!(Recipe::parse(&recipe.to_json()).as_ref(), Ok(recipe));
+        assert_eq!(Recipe::from_toml(&recipe.to_toml()).as_ref(), Ok(recipe));
+        let tokens = &recipe.parties.tokens;
+        assert_eq!(tokens.issuer(), issuer);
+        assert_eq!((tokens.key(Role::Leader), tokens.key(Role::Helper)), (leader, helper));
+        assert_eq!((tokens.key(Role::Client), tokens.key(Role::Collector)), (None, None));
+        assert_eq!(tokens.is_insecure(), insecure);
+        assert_eq!(recipe.token_statement(Role::Leader).is_some(), leader.is_some());
+        assert_eq!(recipe.token_statement(Role::Helper).is_some(), helper.is_some());
+    }
+}
+
+/// A recipe that says nothing about tokens is none: nobody may believe that they are checked.
+#[test]
+fn silence_about_tokens_is_an_error() {
+    let mut tree: serde_json::Value = serde_json::from_slice(&recipe().to_json()).unwrap();
+    tree["parties"].as_object_mut().unwrap().remove("tokens");
+    let json = serde_json_canonicalizer::to_vec(&tree).unwrap();
+    assert!(Recipe::parse(&json).unwrap_err().to_string().contains("missing field `tokens`"));
+    let toml = recipe().to_toml();
+    let (before, _) = toml.split_once("[parties.tokens]").unwrap();
+    let error = RecipeDraft::from_toml(before).unwrap_err();
+    assert_eq!(error.to_string(), "parties.tokens: is missing");
+}
+
+#[test]
+fn a_statement_is_canonical_and_has_everything_in_it() {
+    let (issuer, leader) = (name("issuer.example"), name("leader.example"));
+    let statement = TokenKeyStatement {
+        role: Role::Leader,
+        aggregator: &leader,
+        author: &PublicKey::new([5; 32]),
+        issuer: &issuer,
+        public_key: "AAAA",
+        expires: 1_795_737_600,
+    };
+    assert_eq!(
+        statement.text(),
+        "sotto.token-key/v1\n{\"aggregator\":\"leader.example\",\
+         \"author\":\"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU\",\"expires\":1795737600,\
+         \"issuer\":\"issuer.example\",\"public_key\":\"AAAA\",\"role\":\"leader\"}\n"
+    );
+    let (other_name, other_author) = (name("other.example"), PublicKey::new([6; 32]));
+    for changed in [
+        TokenKeyStatement { role: Role::Helper, ..statement },
+        TokenKeyStatement { aggregator: &other_name, ..statement },
+        TokenKeyStatement { author: &other_author, ..statement },
+        TokenKeyStatement { issuer: &other_name, ..statement },
+        TokenKeyStatement { public_key: "AAAB", ..statement },
+        TokenKeyStatement { expires: 1, ..statement },
+    ] {
+        assert_ne!(changed.text(), statement.text(), "{changed:?}");
+    }
+}
+
+#[test]
+fn drafts_begin_without_keys() {
+    let mut draft = RecipeDraft::from(recipe());
+    let issuer = name("issuer.example");
+    for tokens in [
+        TokensDraft::RateLimited { issuer: issuer.clone(), leader: None, helper: None },
+        TokensDraft::InsecureLeaderOnly { issuer, leader: None },
+    ] {
+        draft.tokens = tokens;
+        assert!(draft.tokens.keys_missing());
+        let again = RecipeDraft::from_toml(&draft.to_toml()).unwrap();
+        assert_eq!(again, draft);
+        let Err(AuthoringError::Rule(error)) = Recipe::from_toml(&draft.to_toml()) else {
+            panic!("a recipe without keys")
+        };
+        assert!(error.to_string().contains("has no keys"), "{error}");
+    }
+    draft.tokens = TokensDraft::InsecureNone;
+    assert!(!draft.tokens.keys_missing());
+    assert!(Recipe::from_toml(&draft.to_toml()).is_ok());
+}
+
+#[test]
+fn errors_in_tokens_name_the_key() {
+    let toml = recipe().to_toml();
+    for (from, to, message) in [
+        ("kind = \"rate_limited\"", "kind = \"none\"", "parties.tokens.kind: \"none\" is unknown"),
+        ("issuer = \"issuer.example\"", "", "parties.tokens.issuer: is missing"),
+        (
+            "kind = \"rate_limited\"",
+            "kind = \"insecure_none\"",
+            "parties.tokens.helper: is no key here",
+        ),
+        (
+            "kind = \"rate_limited\"",
+            "kind = \"insecure_leader_only\"",
+            "parties.tokens.helper: is no key here",
+        ),
+        ("[parties.tokens.leader]\npublic_key", "[parties.tokens.leader]\nkey", "public_key"),
+    ] {
+        assert_eq!(toml.matches(from).count(), 1, "{from}");
+        let error = RecipeDraft::from_toml(&toml.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(message), "{to}: {error}");
+    }
+}
+
+#[test]
+fn requests_for_keys_come_back_and_keep_their_rules() {
+    let request = TokenKeyRequest {
+        author: Signer { name: name("author.example"), key: PublicKey::new([5; 32]) },
+        leader: name("leader.example"),
+        helper: Some(name("helper.example")),
+        expires: 1_795_737_600,
+        nonce: "abcdefghijklmnopqrstuv".to_owned(),
+    };
+    let text = request.text();
+    assert!(text.starts_with("sotto.token-key-request/v1\n{\"author\":"), "{text}");
+    assert_eq!(TokenKeyRequest::from_text(&text), Ok(request.clone()));
+    let leader_only = TokenKeyRequest { helper: None, ..request.clone() };
+    assert_eq!(TokenKeyRequest::from_text(&leader_only.text()), Ok(leader_only));
+    for text in [
+        text.replace("-request/v1", "/v1"),
+        text.replace("request/v1\n", "request/v1\n "),
+        format!("{text}\n"),
+        text.trim_end().to_owned(),
+        text.replace("\"nonce\":", "\"nonse\":"),
+        String::new(),
+    ] {
+        assert!(TokenKeyRequest::from_text(&text).is_err(), "{text:?}");
+    }
+    let leader = request.leader.clone();
+    for wrong in [
+        TokenKeyRequest { helper: Some(leader), ..request.clone() },
+        TokenKeyRequest { expires: 1 << 53, ..request.clone() },
+        TokenKeyRequest { nonce: "short".to_owned(), ..request.clone() },
+        TokenKeyRequest { nonce: "x".repeat(65), ..request.clone() },
+        TokenKeyRequest { nonce: "abcdefghijklmnopqrst v".to_owned(), ..request.clone() },
+    ] {
+        assert!(TokenKeyRequest::parse(&wrong.to_json()).is_err(), "{wrong:?}");
+    }
+}
