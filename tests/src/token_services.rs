@@ -46,7 +46,7 @@ impl TokenServices {
         let window_s = self.window_s;
         self.issuer.write_config(&format!(
             "key = \"issuer.key\"\nencapsulation_keys = [\"issuer-encapsulation.toml\"]\nwindow_s = {window_s}\n\
-             authors = [\"{author}\"]\n[[attesters]]\noperator = \"attester.example\"\ntoken = \"{TOKEN}\"\n"
+             authors = [\"{author}\"]\n[attester]\noperator = \"attester.example\"\ntoken = \"{TOKEN}\"\n"
         ))?;
         self.attester.write_config(&format!(
             "operator = \"attester.example\"\nwindow_s = {window_s}\n{}\

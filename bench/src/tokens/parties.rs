@@ -34,7 +34,8 @@ pub(super) struct Parties {
     pub(super) origins: Origins,
     client: ClientSecret,
     encapsulation: HpkeKeypair,
-    attempts: Vec<TokenAttempt>,
+    /// Requests, each with its nonce.
+    attempts: Vec<([u8; 32], TokenAttempt)>,
 }
 
 impl Parties {
@@ -63,7 +64,8 @@ impl Parties {
         for _ in 0..BATCH {
             let mut nonce = [0; 32];
             rng.fill_bytes(&mut nonce);
-            parties.attempts.push(parties.ask(&nonce, &mut rng)?);
+            let attempt = parties.ask(&nonce, &mut rng)?;
+            parties.attempts.push((nonce, attempt));
         }
         Ok(parties)
     }
@@ -77,7 +79,7 @@ impl Parties {
     /// What the device sends.
     pub(super) fn asks(&self) -> Vec<Ask<'_>> {
         let client_key = *self.client.public_key().as_bytes();
-        let asks = self.attempts.iter().map(|attempt| Ask {
+        let asks = self.attempts.iter().map(|(_, attempt)| Ask {
             body: &attempt.request,
             client_key,
             request_blind: attempt.request_blind,
@@ -104,14 +106,14 @@ impl Parties {
     /// The issuer's whole step.
     pub(super) fn issue(&self, body: &[u8]) -> Result<IssuerAnswer> {
         let (keyring, origins) = (&self.keyring, &self.origins);
-        Ok(issuer::consume_token_request(body, keyring, origins, self.now, &[3; 16])?)
+        Ok(issuer::consume_token_request(body, keyring, origins, self.now, u64::MAX, &[3; 16])?)
     }
 
     /// The device's second step: the tokens.
     pub(super) fn finish(&self, answered: &[(Forwarded, IssuerAnswer)]) -> Result<Vec<Vec<u8>>> {
-        let tokens = self.attempts.iter().zip(answered).map(|(attempt, (_, answer))| {
+        let tokens = self.attempts.iter().zip(answered).map(|((nonce, attempt), (_, answer))| {
             let IssuerAnswer::Issued { response, .. } = answer else { bail!("refused") };
-            Ok(RateLimited.finish(&self.terms, attempt, response)?)
+            Ok(RateLimited.finish(&self.terms, nonce, attempt, response)?)
         });
         tokens.collect()
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use sotto_wire::ProblemType;
+use sotto_wire::{PROBLEM_MEDIA_TYPE, ProblemType};
 
 use crate::transport::HttpResponse;
 
@@ -40,9 +40,9 @@ impl Problem {
     }
 }
 
-/// The problem type that an answer names, whatever it is; empty if it names none.
-pub(crate) fn problem_type(response: &HttpResponse) -> String {
-    Document::read(response).r#type
+/// Whether an answer is a problem document that names this type.
+pub(crate) fn is_problem(response: &HttpResponse, expected: &str) -> bool {
+    response.is_media_type(PROBLEM_MEDIA_TYPE) && Document::read(response).r#type == expected
 }
 
 #[derive(Default, Deserialize)]

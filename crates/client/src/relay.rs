@@ -20,10 +20,10 @@ use sotto_wire::ohttp::{
     DATE_PROBLEM, KEY_PROBLEM, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, RESPONSE_OVERHEAD,
 };
 use sotto_wire::size_class::SizeClass;
-use sotto_wire::{HpkeConfig, KeyName, PROBLEM_MEDIA_TYPE};
+use sotto_wire::{HpkeConfig, KeyName};
 use zeroize::Zeroizing;
 
-use crate::problem::problem_type;
+use crate::problem::is_problem;
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
 /// What the time is.
@@ -180,7 +180,7 @@ fn finish(answer: InnerResponse, limit: usize) -> Result<HttpResponse, Transport
 fn open(outer: &HttpResponse, awaited: Awaited) -> Result<InnerResponse, TransportError> {
     let bad = |reason: &str| Err(TransportError::BadAnswer(reason.to_owned()));
     match outer.status {
-        200 if is_media_type(outer, RESPONSE_MEDIA_TYPE) => {
+        200 if outer.is_media_type(RESPONSE_MEDIA_TYPE) => {
             let opened = awaited.consume_response(&outer.body);
             opened.map_err(|error| TransportError::BadAnswer(error.to_string()))
         }
@@ -188,15 +188,4 @@ fn open(outer: &HttpResponse, awaited: Awaited) -> Result<InnerResponse, Transpo
         400..500 if is_problem(outer, KEY_PROBLEM) => Err(TransportError::GatewayKey),
         status => Err(TransportError::Relay { status, retry_after: outer.retry_after() }),
     }
-}
-
-fn is_problem(response: &HttpResponse, expected: &str) -> bool {
-    is_media_type(response, PROBLEM_MEDIA_TYPE) && problem_type(response) == expected
-}
-
-/// Whether the body is announced as this, with whatever parameters.
-fn is_media_type(response: &HttpResponse, expected: &str) -> bool {
-    let announced = response.header("content-type").unwrap_or_default();
-    let bare = announced.split(';').next().unwrap_or_default();
-    bare.trim().eq_ignore_ascii_case(expected)
 }

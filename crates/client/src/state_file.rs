@@ -65,7 +65,7 @@ impl DeviceStore for StateFile {
         }
         let mut next = self.state.clone();
         next.apply(change);
-        let text = Zeroizing::new(serde_json::to_vec(&next).map_err(damaged)?);
+        let text = serialize(&next).map_err(damaged)?;
         let sealed = self.key.seal(HEADER, &text)?;
         self.broken = true;
         replace(&self.path, &sealed)?;
@@ -77,6 +77,30 @@ impl DeviceStore for StateFile {
 
 fn damaged(error: impl ToString) -> StateError {
     StateError::Damaged(error.to_string())
+}
+
+/// The state as text. The buffer has its whole length from the beginning: one that grew would leave copies of the client's
+/// seed and of tokens behind.
+fn serialize(state: &DeviceState) -> serde_json::Result<Zeroizing<Vec<u8>>> {
+    let mut measured = Measured(0);
+    serde_json::to_writer(&mut measured, state)?;
+    let mut text = Zeroizing::new(Vec::with_capacity(measured.0));
+    serde_json::to_writer(&mut *text, state)?;
+    Ok(text)
+}
+
+/// Counts what is written.
+struct Measured(usize);
+
+impl Write for Measured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 fn read(bytes: &[u8], key: &SealingKey) -> Result<DeviceState, StateError> {
@@ -137,4 +161,24 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn sync_folder(_path: &Path) -> std::io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sotto_wire::{Checkpoint, TreeHash};
+
+    use super::*;
+
+    #[test]
+    fn the_buffer_of_a_state_never_grows() {
+        let mut state = DeviceState::default();
+        for number in 0..300u64 {
+            let text = serialize(&state).unwrap();
+            assert_eq!(*text, serde_json::to_vec(&state).unwrap());
+            assert_eq!(text.capacity(), text.len());
+            let origin = format!("log-{number}.example");
+            let checkpoint = Checkpoint::new(origin, number, TreeHash([7; 32]));
+            state.apply(Change::Seen { checkpoint, time: number, silent_until: 0 });
+        }
+    }
 }

@@ -2,6 +2,9 @@
 //!
 //! Which tokens, when, and what is kept is decided in `sotto_protocol::device::tokens`; here is the exchange. Requests go to the
 //! attester directly: it knows the device anyway. Nothing about the recipe is in them but what is sealed to the issuer.
+//!
+//! A device gets one token per recipe, so an answer that gives one up must be the attester's own word: a problem document of
+//! its types. Statuses alone prove nothing, for proxies and gateways before an attester answer 429 and 400 by themselves.
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
@@ -9,16 +12,21 @@ use sotto_protocol::device::tokens::{
     Live, TokenAsk, Waiting, ask, granted, plan, renew, to_come, token_ask, waiting, withheld,
 };
 use sotto_protocol::device::{DeviceStore, Silence, StateError};
-use sotto_protocol::token::{AttestError, Attestor, RateLimited, token_request_url};
+use sotto_protocol::token::{AttestError, Attestor, token_request_url};
 use sotto_protocol::trust::{Attester, Trust};
 use sotto_wire::limits::MAX_PROBLEM_DOCUMENT_LEN;
 use sotto_wire::token::{
-    REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, TOKEN_RESPONSE_LEN, attestation_message,
-    byte_sequence, header,
+    ENCAPSULATION_KEY_PROBLEM, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, TOKEN_RESPONSE_LEN,
+    WITHHELD_PROBLEM, attestation_message, byte_sequence, header,
 };
 use zeroize::Zeroizing;
 
-use crate::transport::{HttpRequest, HttpResponse, Method, Transport};
+use crate::problem::is_problem;
+use crate::transport::{HttpRequest, Method, Transport};
+
+/// So many requests in a row without an answer end a round: the attester is away, or asks for patience. One alone does not:
+/// what fails for one origin must not keep a device from the tokens of the others.
+const MAX_UNANSWERED: usize = 3;
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,16 +77,17 @@ pub fn fetch_tokens(
     if let Some(planned) = plan(store.state(), live, trust, now, rng)? {
         store.commit(planned)?;
     }
-    if let Some(requested) = ask(store.state(), live, trust, &RateLimited, now, rng)? {
+    if let Some(requested) = ask(store.state(), live, trust, now, rng)? {
         store.commit(requested)?;
     }
     let way = Way { attester, attestor, transport, trust, now };
     let mut round = TokenRound::default();
+    let mut unanswered = 0;
     for next in waiting(store.state(), live, now, rng) {
         let mut answer = way.exchange(store, live, &next, &mut round, rng)?;
-        // Only after a refusal, and only if the issuer has newer keys.
+        // Only if the issuer has newer keys.
         if matches!(answer, Answer::Refused { renew: true })
-            && let Some(renewed) = renew(store.state(), live, trust, &RateLimited, &next, now, rng)
+            && let Some(renewed) = renew(store.state(), live, trust, &next, now, rng)
         {
             store.commit(renewed)?;
             answer = way.exchange(store, live, &next, &mut round, rng)?;
@@ -87,9 +96,16 @@ pub fn fetch_tokens(
             Answer::Granted => round.granted += 1,
             Answer::Withheld => round.withheld += 1,
             Answer::Refused { .. } => round.refused += 1,
-            // The attester is away, or asks for patience: so will it the next time.
-            Answer::None => break,
+            Answer::None => {
+                unanswered += 1;
+                if unanswered == MAX_UNANSWERED {
+                    break;
+                }
+                continue;
+            }
+            Answer::NotAsked => continue,
         }
+        unanswered = 0;
     }
     round.waiting = to_come(store.state(), live, now);
     Ok(round)
@@ -99,12 +115,14 @@ pub fn fetch_tokens(
 enum Answer {
     Granted,
     Withheld,
-    /// Nothing was granted for these bytes. With `renew` other bytes may fare better.
+    /// Not now. With `renew` nothing was granted for these bytes, and never will be: other bytes may fare better.
     Refused {
         renew: bool,
     },
-    /// There is no answer.
+    /// There is no answer, or none of the attester's: the same bytes go out again later.
     None,
+    /// Nothing was sent: the request does not wait any more.
+    NotAsked,
 }
 
 /// The way to the attester.
@@ -126,23 +144,26 @@ impl Way<'_> {
         round: &mut TokenRound,
         rng: &mut dyn CryptoRng,
     ) -> Result<Answer, TokensError> {
-        let Some(ask) = token_ask(store.state(), live, next) else { return Ok(Answer::None) };
+        let Some(ask) = token_ask(store.state(), live, next) else { return Ok(Answer::NotAsked) };
         let request = self.request(&ask)?;
         round.asked += 1;
         let Ok(response) = self.transport.send(&request) else { return Ok(Answer::None) };
         let (change, answer) = match response.status {
-            200 if is_token_response(&response) => {
+            200 if response.is_media_type(RESPONSE_MEDIA_TYPE) => {
                 // What does not open may be somebody's on the way: the same bytes get another answer.
                 let (state, given) = (store.state(), (next, response.body.as_slice()));
-                match granted(state, live, self.trust, &RateLimited, given, self.now, rng) {
+                match granted(state, live, self.trust, given, self.now, rng) {
                     Err(_) => return Ok(Answer::Refused { renew: false }),
                     Ok(change) => (change, Answer::Granted),
                 }
             }
-            429 => (withheld(next), Answer::Withheld),
-            400 => return Ok(Answer::Refused { renew: true }),
-            // Overload, or something between that is broken.
-            500..=599 => return Ok(Answer::None),
+            429 if is_problem(&response, WITHHELD_PROBLEM) => (withheld(next), Answer::Withheld),
+            // Overload, or something between that counts requests or is broken.
+            429 | 500..=599 => return Ok(Answer::None),
+            400 => {
+                let renew = is_problem(&response, ENCAPSULATION_KEY_PROBLEM);
+                return Ok(Answer::Refused { renew });
+            }
             _ => return Ok(Answer::Refused { renew: false }),
         };
         store.commit(change)?;
@@ -153,6 +174,7 @@ impl Way<'_> {
         let attempt = ask.attempt;
         let message = attestation_message(
             &self.attester.operator,
+            ask.issuer,
             &ask.client_key,
             &attempt.client_alias,
             &attempt.request_blind,
@@ -174,9 +196,4 @@ impl Way<'_> {
             response_limit: MAX_PROBLEM_DOCUMENT_LEN.max(TOKEN_RESPONSE_LEN),
         })
     }
-}
-
-fn is_token_response(response: &HttpResponse) -> bool {
-    let content_type = response.header("content-type").unwrap_or_default();
-    content_type.trim().eq_ignore_ascii_case(RESPONSE_MEDIA_TYPE)
 }

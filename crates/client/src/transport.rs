@@ -83,6 +83,13 @@ impl HttpResponse {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// Whether the body is announced as this, with whatever parameters.
+    pub(crate) fn is_media_type(&self, expected: &str) -> bool {
+        let announced = self.header("content-type").unwrap_or_default();
+        let bare = announced.split(';').next().unwrap_or_default();
+        bare.trim().eq_ignore_ascii_case(expected)
+    }
+
     /// The seconds of a `Retry-After` header (RFC 9110 §10.2.3). A date is ignored.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let seconds = self.header("retry-after")?.trim();

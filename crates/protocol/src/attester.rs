@@ -17,13 +17,10 @@ use sha2::{Digest as _, Sha256};
 use sotto_crypto::key_blinding::PublicKey;
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, issuer_origin_alias};
 use sotto_wire::Decode;
-use sotto_wire::token::{IssuerAnswer, TOKEN_TYPE, TokenRequest};
+use sotto_wire::token::{IssuerAnswer, TOKEN_LIMIT, TOKEN_RESPONSE_LEN, TOKEN_TYPE, TokenRequest};
 
 pub use self::attestation::{Attestation, AttestationRefusal, DeviceIdentity};
 pub use self::refusal::AttesterRefusal;
-
-/// Tokens for one device, origin and window. Devices, attesters and issuers all count on it.
-pub const LIMIT: u64 = 1;
 
 /// A device's request, as it came.
 #[derive(Clone, Copy)]
@@ -95,12 +92,6 @@ pub fn consume_token_request(
     })
 }
 
-/// The encapsulation key that a request names, if it is a request of our token type. An attester that
-/// does not know the key may ask its issuer for the current ones.
-pub fn encapsulation_key_id(body: &[u8]) -> Result<[u8; 32], AttesterRefusal> {
-    parse_token_request(body).map(|request| request.issuer_encap_key_id)
-}
-
 /// Computes the alias from the issuer's answer.
 pub fn consume_issuer_answer(
     forwarded: &Forwarded,
@@ -112,8 +103,12 @@ pub fn consume_issuer_answer(
             return Err(AttesterRefusal::of_issuer(*status));
         }
     };
-    if limit != LIMIT {
+    if limit != TOKEN_LIMIT {
         return Err(AttesterRefusal::IssuerLimit);
+    }
+    // What is stored is given again for ever, and the length of an answer must tell nothing to those who see it pass.
+    if response.len() != TOKEN_RESPONSE_LEN {
+        return Err(AttesterRefusal::IssuerResponse);
     }
     let index_key = PublicKey::parse(index_key).map_err(|_| AttesterRefusal::IndexKey)?;
     let index_result = index_key.unblind(&forwarded.request_blind, CLIENT_CONTEXT);

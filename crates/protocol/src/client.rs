@@ -8,7 +8,7 @@ use sotto_vdaf::{Measurement, ShardError};
 use sotto_wire::labels::{input_share_info, vdaf_context};
 use sotto_wire::token::TOKEN_EXTENSION;
 use sotto_wire::{
-    BoundsError, Decode, DecodeError, Encode, Extension, Extensions, HpkeCiphertext, HpkeConfig,
+    BoundsError, Decode, DecodeError, Encode, Extensions, HpkeCiphertext, HpkeConfig,
     HpkeConfigList, InputShareAad, Payload, PlaintextInputShare, PublicShare, Report, ReportError,
     ReportId, ReportMetadata, Role, Time, UploadErrors,
 };
@@ -75,7 +75,8 @@ pub fn produce_report(
     let leader_token = tokens.map(|tokens| tokens.leader.as_slice());
     let helper_token = tokens.and_then(|tokens| tokens.helper.as_deref());
     let mut seal = |role, config, share: &[u8], token: Option<&[u8]>| {
-        seal_input_share(role, config, &aad, &private_extensions(token)?, share, rng)
+        let private_extensions = private_extensions(token)?;
+        seal_input_share(role, config, &aad, &private_extensions, share, rng)
     };
     let leader_encrypted_input_share = seal(Role::Leader, leader, &shares.leader, leader_token)?;
     let helper_encrypted_input_share = seal(Role::Helper, helper, &shares.helper, helper_token)?;
@@ -111,15 +112,19 @@ fn random_report_id(rng: &mut dyn CryptoRng) -> ReportId {
     ReportId::new(id)
 }
 
-/// An aggregator's token, if there is one.
-fn private_extensions(token: Option<&[u8]>) -> Result<Extensions<'static>, BoundsError> {
-    match token {
-        None => Ok(Extensions::empty()),
-        Some(token) => Extensions::new(&[Extension {
-            extension_type: TOKEN_EXTENSION,
-            extension_data: token.into(),
-        }]),
+/// The encoded list of an aggregator's private extensions: its token, if there is one. It is written here, because
+/// [`Extensions::new`] would leave a copy of the token behind.
+fn private_extensions(token: Option<&[u8]>) -> Result<Zeroizing<Vec<u8>>, BoundsError> {
+    let Some(token) = token else { return Ok(Zeroizing::new(Extensions::empty().to_bytes())) };
+    let too_long = |_| BoundsError::Length("extension_data");
+    let data_len = u16::try_from(token.len()).map_err(too_long)?;
+    let list_len = u16::try_from(4 + token.len()).map_err(too_long)?;
+    let mut list = Zeroizing::new(Vec::with_capacity(6 + token.len()));
+    for number in [list_len, TOKEN_EXTENSION, data_len] {
+        list.extend_from_slice(&number.to_be_bytes());
     }
+    list.extend_from_slice(token);
+    Ok(list)
 }
 
 /// Seals one share with its private extensions. DAP, section "Upload Request".
@@ -127,12 +132,13 @@ fn seal_input_share(
     role: Role,
     config: &HpkeConfig,
     aad: &[u8],
-    private_extensions: &Extensions<'_>,
+    private_extensions: &[u8],
     share: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<HpkeCiphertext<'static>, ClientError> {
+    // The list was encoded a moment ago.
     let plaintext = PlaintextInputShare {
-        private_extensions: private_extensions.clone(),
+        private_extensions: Extensions::from_bytes(private_extensions)?,
         payload: Payload::new(share)?,
     };
     let mut encoded = Zeroizing::new(Vec::with_capacity(plaintext.encoded_len()));

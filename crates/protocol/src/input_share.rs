@@ -83,7 +83,8 @@ impl<'a> InputShareOpener<'a> {
     }
 
     /// Opens one share and makes every check of the two sections, in their order; then the token's, the dearest
-    /// one, before the VDAF's.
+    /// one, before the VDAF's. The token's is the last: a share that is refused here showed no good token, and the
+    /// leader counts on that when it releases report ids.
     pub(crate) fn open(
         &mut self,
         metadata: &ReportMetadata<'_>,

@@ -17,16 +17,13 @@ use sotto_crypto::HpkeKeypair;
 use sotto_crypto::key_blinding::PublicKey;
 use sotto_crypto::rate_limited::{ISSUER_CONTEXT, open_inner_request};
 use sotto_crypto::server_hpke::Opener;
-use sotto_wire::token::{EncapsulationKey, IssuerAnswer, TOKEN_TYPE, TokenRequest};
+use sotto_wire::token::{EncapsulationKey, IssuerAnswer, TOKEN_LIMIT, TOKEN_TYPE, TokenRequest};
 use sotto_wire::{Decode, HpkeConfigId};
 
 pub use origin::{Origin, Origins};
 pub use refusal::IssuerRefusal;
 
 use crate::{Fault, HpkeKeyring, Moment};
-
-/// How many tokens of one origin a device gets in a policy window.
-pub const LIMIT: u64 = 1;
 
 /// The length of the nonce under which a response is sealed.
 pub const RESPONSE_NONCE_LEN: usize = 16;
@@ -62,11 +59,15 @@ impl EncapsulationKeyring {
 /// The cheap checks come first, then those that anybody may fail, then the signature that only an
 /// admitted request gets. The request key must lie in the prime-order subgroup: a part of small order would
 /// survive unblinding, and the attester would count one device as eight.
+///
+/// Nothing is issued for an origin that lives beyond the policy window of `window_s` seconds: the attester
+/// forgets what it counted after that, and a key made under a longer window would give a second token.
 pub fn consume_token_request(
     body: &[u8],
     keyring: &EncapsulationKeyring,
     origins: &Origins,
     now: Moment,
+    window_s: u64,
     response_nonce: &[u8; RESPONSE_NONCE_LEN],
 ) -> Result<IssuerAnswer, IssuerRefusal> {
     let request = TokenRequest::from_bytes(body).map_err(|_| IssuerRefusal::Malformed)?;
@@ -87,11 +88,14 @@ pub fn consume_token_request(
     if origin.is_expired(now) {
         return Err(IssuerRefusal::Expired);
     }
+    if origin.outlives(now, window_s) {
+        return Err(IssuerRefusal::BeyondWindow);
+    }
     if inner.token_key_id != origin.truncated_id() {
         return Err(IssuerRefusal::TokenKeyId);
     }
     let blind_sig = origin.blind_sign(&inner.blinded_msg)?;
     let index_key = request_key.blind(origin.secret().expose(), ISSUER_CONTEXT);
     let response = sealer.seal(&blind_sig, response_nonce).map_err(|_| IssuerRefusal::Fault)?;
-    Ok(IssuerAnswer::Issued { index_key: *index_key.as_bytes(), limit: LIMIT, response })
+    Ok(IssuerAnswer::Issued { index_key: *index_key.as_bytes(), limit: TOKEN_LIMIT, response })
 }

@@ -54,10 +54,12 @@ pub trait TokenScheme: fmt::Debug + Send + Sync {
         rng: &mut dyn CryptoRng,
     ) -> Result<TokenAttempt, TokenError>;
 
-    /// Opens the answer to a request, and gives the encoded token once it is known to be good.
+    /// Opens the answer to the request for the token with this nonce, and gives the encoded token once it is known to be
+    /// good.
     fn finish(
         &self,
         terms: &TokenTerms,
+        nonce: &[u8; 32],
         attempt: &TokenAttempt,
         response: &[u8],
     ) -> Result<Vec<u8>, TokenError>;
@@ -170,6 +172,11 @@ impl TokenTerms {
         Ok(Self { issuer, key, expires, challenge, challenge_digest })
     }
 
+    /// How such tokens are got and checked: the recipe's kind of tokens says.
+    pub fn scheme(&self) -> &'static dyn TokenScheme {
+        &RateLimited
+    }
+
     /// Who issues the token.
     pub fn issuer(&self) -> &KeyName {
         &self.issuer
@@ -200,13 +207,6 @@ impl TokenTerms {
 pub fn token_request_url(attester: &str, issuer: &KeyName) -> String {
     let issuer = percent_encoded(issuer);
     format!("{}/token-request?issuer={issuer}", attester.trim_end_matches('/'))
-}
-
-/// The id of the report that tokens with this nonce are for: its second half.
-pub(crate) fn report_id(nonce: &[u8; 32]) -> ReportId {
-    let mut id = [0; ReportId::LEN];
-    id.copy_from_slice(&nonce[32 - ReportId::LEN..]);
-    ReportId::new(id)
 }
 
 impl fmt::Debug for ReportTokens {

@@ -43,7 +43,12 @@ impl Rsa {
             return None;
         }
         // SAFETY: `pkey` is valid. The result is null, or a reference of its own that outlives `pkey`.
-        let rsa = Self(NonNull::new(unsafe { sys::EVP_PKEY_get1_RSA(pkey.0.as_ptr()) })?);
+        let Some(rsa) = NonNull::new(unsafe { sys::EVP_PKEY_get1_RSA(pkey.0.as_ptr()) }) else {
+            // A key of another kind.
+            clear_errors();
+            return None;
+        };
+        let rsa = Self(rsa);
         // SAFETY: `rsa` is valid.
         let size = unsafe { sys::RSA_size(rsa.0.as_ptr()) };
         (size as usize == MODULUS_LEN).then_some(rsa)

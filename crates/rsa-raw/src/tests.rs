@@ -108,3 +108,18 @@ fn threads_share_a_key() {
 fn debug_shows_nothing() {
     assert_eq!(format!("{:?}", key()), "PrivateKey([redacted])");
 }
+
+/// An entry in the queue would be read by another user of AWS-LC on this thread as its own.
+#[test]
+fn keys_of_other_kinds_leave_no_errors_behind() {
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+    let curve = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+    let curve = curve.to_pkcs8v1().unwrap();
+    let mut longer = pkcs8(KeySize::Rsa2048);
+    longer.push(0);
+    for der in [curve.as_ref(), &pkcs8(KeySize::Rsa3072), &longer, b"no key"] {
+        assert!(PrivateKey::from_pkcs8(der).is_err());
+        // SAFETY: takes nothing, and reads the calling thread's queue alone.
+        assert_eq!(unsafe { aws_lc_sys::ERR_peek_error() }, 0);
+    }
+}

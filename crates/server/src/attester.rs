@@ -6,12 +6,15 @@
 //! (`consume_issuer_answer`), one durable transaction for the batch ([`AttesterDb::record`]), the answer.
 //!
 //! Nothing about a device is written down but what [`AttesterDb`] keeps: no line of the log, no metric and no answer holds
-//! an identity, a key, an alias or an address. An answer 429 means that the token is withheld and nothing else, so that a device
-//! may take it for final; an attester in trouble says 503.
+//! an identity, a key, an alias or an address. Each status has one text: which check failed is in the counters only. Two answers
+//! say more, by their problem types, because devices act on them: that the token is withheld, which is final, and that the
+//! encapsulation key is not the issuer's, which is said only if the request got no answer before and no copy of it is
+//! worked on. An attester in trouble says 503.
 
 mod config;
 mod directory;
 mod dispatch;
+mod in_flight;
 mod insecure;
 mod issuer_client;
 mod metrics;
@@ -34,10 +37,11 @@ use tokio::sync::{Semaphore, mpsc};
 pub use self::config::{AttesterConfig, IssuerPeer};
 use self::directory::Directory;
 use self::dispatch::{Dispatcher, Waiting};
+use self::in_flight::InFlight;
 pub use self::insecure::InsecureAttestation;
 use self::issuer_client::{IssuerClient, Troubles};
 use self::metrics::AttesterMetrics;
-pub use self::x509::{X509Attestation, X509Config};
+pub use self::x509::{Manufacturer, X509Attestation, X509Config};
 use crate::aggregator::{self, base_path};
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
@@ -83,6 +87,7 @@ impl Attester {
             attestations: config.attestations.into(),
             issuers,
             places: Arc::new(Semaphore::new(config.max_waiting)),
+            in_flight: Arc::default(),
             shared,
         };
         Ok(Self { state, dispatchers, vitals, sockets })
@@ -141,6 +146,7 @@ struct AttesterState {
     issuers: HashMap<String, IssuerDesk>,
     /// One for each request that is worked on, until its answer is recorded.
     places: Arc<Semaphore>,
+    in_flight: Arc<InFlight>,
     shared: Arc<Shared>,
 }
 

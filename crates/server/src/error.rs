@@ -96,6 +96,12 @@ pub enum TaskRefused {
         /// Why.
         error: TaskError,
     },
+    /// It was joined in band, and it is the task of a recipe.
+    #[error(
+        "the stored task {0} was announced in band and carries the id of a recipe: it would be served \
+         without the recipe's tokens. List it under forget_tasks to give it up with its reports"
+    )]
+    RecipeInBand(TaskId),
 }
 
 /// Why a running server ended by itself.

@@ -1,7 +1,7 @@
-//! The issuer as a server: signs blinded tokens for attesters and makes token keys for authors.
+//! The issuer as a server: signs blinded tokens for its attester and makes token keys for authors.
 //!
 //! `POST token-request` answers one request as the specification has it, `POST token-requests` a batch of them
-//! ([`requests`]); both are for listed attesters. `POST token-keys` is for listed authors ([`desk`]), and the
+//! ([`requests`]); both are for the one attester. `POST token-keys` is for listed authors ([`desk`]), and the
 //! directory is for everybody.
 //!
 //! The name of an origin is read in `sotto_protocol::issuer` and stays there: no log line, metric, error or
@@ -19,9 +19,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::HeaderMap;
 use axum::routing::{get, post};
 use sotto_protocol::Fault;
+use sotto_protocol::issuer::author::AuthorRules;
 use sotto_store::IssuerDb;
 use sotto_wire::KeyType;
 use tokio::sync::Semaphore;
@@ -63,6 +63,7 @@ impl Issuer {
         };
         let pool = CpuPool::new(config.cpu_threads, 4 * config.cpu_threads)
             .map_err(|error| Fault(error.to_string()))?;
+        let rules = AuthorRules { authors: config.authors, window_s: config.window_s };
         let state = IssuerState {
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
             batches: Semaphore::new(config.max_batches.max(1)),
@@ -71,9 +72,8 @@ impl Issuer {
             metrics: IssuerMetrics::new(&registry),
             health: Arc::clone(&vitals.health),
             encapsulation_keys: config.encapsulation_keys,
-            attesters: config.attesters,
-            desk: Desk::new(db, config.operator, config.authors, config.window_s)
-                .with_limits(config.max_live_keys, config.key_grace),
+            attester: config.attester,
+            desk: Desk::new(db, config.operator, rules, config.max_live_keys, config.key_grace),
             base_path,
             pool,
         };
@@ -115,7 +115,7 @@ struct IssuerState {
     table: KeyTable,
     desk: Desk,
     encapsulation_keys: Arc<EncapsulationKeys>,
-    attesters: Vec<IssuerAttester>,
+    attester: IssuerAttester,
     base_path: String,
     bodies: BodyReader,
     pool: CpuPool,
@@ -124,20 +124,6 @@ struct IssuerState {
     batches: Semaphore,
     health: Arc<Health>,
     metrics: IssuerMetrics,
-}
-
-impl IssuerState {
-    /// Lets a request pass that shows the token of an attester.
-    fn authenticate(&self, headers: &HeaderMap) -> Result<(), Failure> {
-        let mut refused = Failure::Forbidden;
-        for attester in &self.attesters {
-            match attester.token.check(headers) {
-                Ok(()) => return Ok(()),
-                Err(failure) => refused = failure,
-            }
-        }
-        Err(refused)
-    }
 }
 
 fn router(state: &Arc<IssuerState>) -> Router {
@@ -155,14 +141,6 @@ fn router(state: &Arc<IssuerState>) -> Router {
 
 fn check(config: &IssuerConfig) -> Result<(), BindError> {
     let refuse = |reason: String| Err(BindError::Config(reason));
-    if config.attesters.is_empty() {
-        return refuse("an issuer needs at least one attester".into());
-    }
-    for (index, attester) in config.attesters.iter().enumerate() {
-        if config.attesters.iter().skip(index + 1).any(|other| other.name == attester.name) {
-            return refuse(format!("the attester {} is listed twice", attester.name));
-        }
-    }
     if let Some(author) = config.authors.iter().find(|key| key.key_type() != KeyType::Ed25519) {
         return refuse(format!("the key of the author {} does not sign notes", author.name()));
     }

@@ -39,7 +39,8 @@ mod upkeep;
 mod witness;
 
 pub use attester::{
-    Attester, AttesterConfig, InsecureAttestation, IssuerPeer, X509Attestation, X509Config,
+    Attester, AttesterConfig, InsecureAttestation, IssuerPeer, Manufacturer, X509Attestation,
+    X509Config,
 };
 pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{

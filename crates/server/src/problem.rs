@@ -15,6 +15,7 @@ use sotto_protocol::http_date::imf_fixdate;
 use sotto_protocol::{Abort, Fault, Moment};
 use sotto_store::StoreError;
 use sotto_wire::ohttp::{DATE_PROBLEM, KEY_PROBLEM};
+use sotto_wire::token::{ENCAPSULATION_KEY_PROBLEM, WITHHELD_PROBLEM};
 use sotto_wire::{PROBLEM_MEDIA_TYPE, ProblemType, TaskId};
 
 use crate::pool::PoolError;
@@ -52,6 +53,8 @@ pub(crate) enum Failure {
     Contended,
     /// Refused with this status, in words.
     Refused(StatusCode, String),
+    /// Refused with this status, problem type and words.
+    Typed(StatusCode, &'static str, &'static str),
     /// Not now: in words, and when to ask again.
     Unavailable(String, Duration),
     /// The peer asks too much: in words, and when to ask again.
@@ -122,6 +125,7 @@ impl Failure {
             Self::Conflict(detail) => plain(StatusCode::CONFLICT, detail),
             Self::Contended => unavailable("The batch is being changed by others."),
             Self::Refused(status, detail) => plain(status, &detail),
+            Self::Typed(status, kind, detail) => typed(status, kind, detail),
             Self::Unavailable(detail, pause) => {
                 retry_after(plain(StatusCode::SERVICE_UNAVAILABLE, &detail), pause)
             }
@@ -195,12 +199,18 @@ fn stored_response(problem: String, detail: &str, task_id: TaskId) -> Response {
     respond(status, document)
 }
 
-/// The types of these problems have titles of their own (RFC 9458 §9).
 fn gateway_problem(status: u16, kind: &str, detail: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    typed(status, kind, detail)
+}
+
+/// The types of these problems have titles of their own (for the first two RFC 9458 §9).
+fn typed(status: StatusCode, kind: &str, detail: &str) -> Response {
     let title = match kind {
         KEY_PROBLEM => "Oblivious HTTP key configuration not acceptable",
         DATE_PROBLEM => "Date Not Acceptable",
+        WITHHELD_PROBLEM => "Token withheld",
+        ENCAPSULATION_KEY_PROBLEM => "Encapsulation key not acceptable",
         _ => status.canonical_reason().unwrap_or(""),
     };
     respond(status, document(kind, title, status, detail))

@@ -49,6 +49,9 @@ impl Provisioner {
             let refused = |error| TaskRefused::Stored { task_id, error };
             let configuration = TaskConfiguration::from_bytes(&configuration)
                 .map_err(|_| refused(TaskError::Invalid("its configuration does not decode")))?;
+            if provisioner.is_of_a_recipe(&configuration) {
+                return Err(TaskRefused::RecipeInBand(task_id).into());
+            }
             // Once joined, a task is not left: the policy is not asked again.
             let task = restore(&task_id, configuration, &provisioner.config.policy);
             tasks.add(provisioner.served(task.map_err(refused)?)?)?;
@@ -82,9 +85,7 @@ impl Provisioner {
         let opt_out = |detail: &str| Abort::new(ProblemType::InvalidTask, detail).for_task(task_id);
         let in_band =
             |task: &&Arc<ServedTask>| task.aggregator().taskprov && task.recipe().is_none();
-        // The task of a recipe, announced before the log was read, would be served without the recipe's tokens.
-        let info = task.task.configuration().task_info();
-        if self.serves_recipes && info.len() == EntryId::LEN {
+        if self.is_of_a_recipe(task.task.configuration()) {
             return Err(opt_out("A task of a recipe is learned from the log alone.").into());
         }
         let joined = tasks.all().iter().filter(in_band).count();
@@ -96,6 +97,12 @@ impl Provisioner {
         tasks.add(task).map_err(|refused| opt_out(&refused.to_string()))?;
         tracing::info!(task = %task_id, "joined a task that was announced in band");
         tasks.task(&task_id).ok_or_else(|| unrecognized_task(task_id))
+    }
+
+    /// Whether a task may be that of a recipe, which is learned from the log alone: announced, before the log was read
+    /// or before recipes were served here, it would be served without the recipe's tokens.
+    fn is_of_a_recipe(&self, configuration: &TaskConfiguration) -> bool {
+        self.serves_recipes && configuration.task_info().len() == EntryId::LEN
     }
 
     fn served(&self, task: AggregatorTask) -> Result<ServedTask, TaskRefused> {

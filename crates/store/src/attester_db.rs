@@ -5,6 +5,12 @@
 //! DIR/attester.sqlite    devices and grants (WAL, synchronous=FULL)
 //! DIR/attester.secret    the key of every hash in it; whoever has both can test guesses at a device
 //! ```
+//! The secret's file also holds how many commits the database has: it is written when the database is opened, within seconds of
+//! a commit, and when the database is closed. A database with fewer commits is refused, so an old copy of it is, made before
+//! or during a run, with or without its `-wal`, if it is put back beside the secret that went on. Not known is a copy of
+//! the whole folder that is put back whole; and after a crash, a copy whose successors were all made in the last seconds
+//! before the crash.
+//!
 //! A grant is durable before [`AttesterDb::record`] resolves, and only then may its response go to the device.
 //! From then on the same request gets the same response, so a crash burns no token, and any other request for
 //! the origin gets none, so it grants no second.
@@ -17,6 +23,7 @@
 //! Devices, keys, aliases and requests are stored as keyed hashes only. Responses are sealed to devices.
 
 mod counting;
+mod mark;
 mod schema;
 mod secret;
 mod tidy;
@@ -83,6 +90,8 @@ pub enum Known {
     Unknown,
     /// It was answered with this response, which may be given again.
     Again(Vec<u8>),
+    /// The client alias has had a token, of another request: no answer of the issuer could be granted.
+    Withheld,
     /// The device has another client key.
     OtherKey,
 }
@@ -108,7 +117,7 @@ pub enum Recorded {
 pub struct AttesterDb {
     reads: Worker<Reads>,
     writer: Writer,
-    secret: HashSecret,
+    secret: Arc<HashSecret>,
     windows: Arc<Windows>,
     _lock: File,
 }
@@ -117,7 +126,7 @@ impl AttesterDb {
     /// Opens the database in `dir`, which is made if it is missing.
     ///
     /// A folder that is in use, that lacks one of its two files, that counts other windows, or whose database
-    /// is older than its secret (restored from a copy: it would grant second tokens) is an error that says so.
+    /// has fewer commits than its secret's file says (an old copy: it would grant second tokens) is an error that says so.
     pub fn open(dir: &Path, options: &AttesterDbOptions, rng: &mut dyn CryptoRng) -> Result<Self> {
         let lock = schema::take_folder(dir)?;
         let opened = schema::open(dir, options, rng)?;
@@ -125,15 +134,17 @@ impl AttesterDb {
             Arc::new(Windows { length_s: options.window_s, newest: opened.newest_window.into() });
         let failed = |error: std::io::Error| StoreError::Backend(error.to_string());
         let reads = Reads { conn: opened.reader, windows: Arc::clone(&windows) };
+        let secret = opened.mark.secret();
         let writer = Writer::start(WriterState {
             conn: opened.writer,
             windows: Arc::clone(&windows),
             max_aliases: options.max_aliases_per_device,
+            mark: opened.mark,
         });
         Ok(Self {
             reads: Worker::start("sotto-reads", reads).map_err(failed)?,
             writer: writer.map_err(failed)?,
-            secret: opened.secret,
+            secret,
             windows,
             _lock: lock,
         })
@@ -150,16 +161,21 @@ impl AttesterDb {
         device: &DeviceIdentity,
         issuer: &KeyName,
         client_key: &[u8; 32],
+        client_alias: &[u8; 32],
         request_digest: &[u8; 32],
         now: Moment,
     ) -> Result<Known> {
-        let device = self.secret.device(device);
-        let client_key = self.secret.client_key(client_key);
-        let request = self.secret.request(&secret::issuer(issuer), request_digest);
+        let issuer = secret::issuer(issuer);
+        let asked = Asked {
+            device: self.secret.device(device),
+            client_key: self.secret.client_key(client_key),
+            client_alias: self.secret.client_alias(&issuer, client_alias),
+            request: self.secret.request(&issuer, request_digest),
+        };
         self.reads
             .run(move |reads| {
                 let window = reads.windows.at(now);
-                counting::look_up(&reads.conn, window, &Asked { device, client_key, request })
+                counting::look_up(&reads.conn, window, &asked)
             })
             .await
     }
@@ -191,10 +207,10 @@ impl AttesterDb {
             asked: Asked {
                 device: self.secret.device(&grant.device),
                 client_key: self.secret.client_key(&grant.client_key),
+                client_alias: self.secret.client_alias(&issuer, &grant.client_alias),
                 request: self.secret.request(&issuer, &grant.request_digest),
             },
             issuer_alias: self.secret.issuer_alias(&issuer, &grant.issuer_alias),
-            client_alias: self.secret.client_alias(&issuer, &grant.client_alias),
             response: grant.response,
         }
     }
@@ -212,7 +228,6 @@ impl Drop for AttesterDb {
 struct Row {
     asked: Asked,
     issuer_alias: Tag,
-    client_alias: Tag,
     response: Vec<u8>,
 }
 
@@ -257,6 +272,7 @@ impl fmt::Debug for Known {
         f.write_str(match self {
             Self::Unknown => "Unknown",
             Self::Again(_) => "Again(..)",
+            Self::Withheld => "Withheld",
             Self::OtherKey => "OtherKey",
         })
     }

@@ -169,6 +169,9 @@ pub struct JobCommit {
     pub rejections: Rejections,
     /// Indices of records that the helper found too early: back into the backlog, ids released.
     pub requeue: Vec<usize>,
+    /// Indices of refused records, all of them in `rejections`, whose ids are released: the helper was never asked
+    /// about them, and they spent nothing. Their records die.
+    pub unspent: Vec<usize>,
 }
 
 /// The answer to a collector that asks for a collection job.
@@ -260,8 +263,8 @@ pub enum Committed {
     Done,
     /// The same request was answered before, with these bytes; nothing was added.
     Already(Vec<u8>),
-    /// Since the state was loaded, a report was spent, a bucket collected or its contents changed.
-    /// Nothing was added: load again and recompute.
+    /// A report is spent, or a bucket was collected or its contents changed, and the caller did not know.
+    /// Nothing was added: load the state and recompute.
     Conflict,
 }
 
@@ -380,7 +383,7 @@ pub trait LeaderStore: TaskStore {
     /// again changes nothing; another one is [`StoreError::RequestDiffers`]. For both kinds of job.
     async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()>;
 
-    /// Commits a job: bucket contents, counters, requeued records and the death of its records in
+    /// Commits a job: bucket contents, counters, requeued records, released ids and the death of its records in
     /// one transaction; segments without live records are unlinked right after it. A repeated commit
     /// is [`StoreError::Fenced`] and changes nothing. Each report of the job is in a bucket of the
     /// job, or refused, or requeued: a commit that does not add up is [`StoreError::Backend`].

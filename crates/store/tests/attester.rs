@@ -92,8 +92,9 @@ fn record(db: &AttesterDb, grant: Grant, now: Moment) -> Recorded {
 
 /// What the database knows of the request of a grant.
 fn known(db: &AttesterDb, grant: &Grant, now: Moment) -> Known {
-    let Grant { device, issuer, client_key, request_digest, .. } = grant;
-    block_on(db.stored_answer(device, issuer, client_key, request_digest, now)).unwrap()
+    let Grant { device, issuer, client_key, client_alias, request_digest, .. } = grant;
+    let known = db.stored_answer(device, issuer, client_key, client_alias, request_digest, now);
+    block_on(known).unwrap()
 }
 
 /// Waits until old rows are deleted, which happens by itself.

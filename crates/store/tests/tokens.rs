@@ -8,8 +8,11 @@
 mod tokens {
     mod cheating_leader;
     mod distinct;
+    mod issuing;
     mod one_sided;
+    mod party;
     mod refusals;
     mod shared_token;
+    mod unspent;
     mod world;
 }

@@ -39,6 +39,17 @@ pub const TOKEN_LEN: usize = 98 + NK;
 /// The length of an encrypted token response: its nonce, the blind signature and the tag of AES-GCM.
 pub const TOKEN_RESPONSE_LEN: usize = 16 + NK + 16;
 
+/// How many tokens of one origin a device gets in a window. Devices, attesters and issuers all count on it.
+pub const TOKEN_LIMIT: u64 = 1;
+
+/// The problem type of a token that is withheld (status 429): the device has had its token for the origin, and gets no
+/// other. A status alone does not say so: whatever stands before an attester may answer 429 by itself.
+pub const WITHHELD_PROBLEM: &str = "urn:sotto:problem:token-withheld";
+
+/// The problem type of a request that is sealed to a key that its issuer does not have (status 400). Whoever gets it knows that
+/// no answer to the same bytes was stored before.
+pub const ENCAPSULATION_KEY_PROBLEM: &str = "urn:sotto:problem:token-encapsulation-key";
+
 /// The private report extension that carries an aggregator's token in its share of a report. From the range for
 /// private use.
 pub const TOKEN_EXTENSION: u16 = 0xff10;

@@ -165,11 +165,12 @@ fn batches_may_be_cut_between_their_elements_alone() {
 
 #[test]
 fn an_attestation_covers_all_that_the_attester_acts_on() {
-    let name = "attester.example".parse().unwrap();
-    let message = attestation_message(&name, &[1; 32], &[2; 32], &[3; 32], b"body");
+    let [attester, issuer] =
+        ["attester.example", "issuer.example"].map(|name| name.parse().unwrap());
+    let message = attestation_message(&attester, &issuer, &[1; 32], &[2; 32], &[3; 32], b"body");
     let digest = "230d8358dc8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb5";
     let expected = [
-        &b"sotto attestation v1\0\0\x10attester.example"[..],
+        &b"sotto attestation v1\0\0\x10attester.example\0\x0eissuer.example"[..],
         &[1; 32],
         &[2; 32],
         &[3; 32],

@@ -11,8 +11,8 @@ use sotto_dp::recipe::Judgement;
 use sotto_protocol::device::{Check, Silence};
 use sotto_protocol::recipe::{Assessment, Cost, judgement, show_micro};
 use sotto_protocol::trust::Trust;
-use sotto_wire::Recipe;
 use sotto_wire::recipe::{Privacy, Query, Randomizer};
+use sotto_wire::{Recipe, Role};
 
 use super::backup::{Colluding, colluding};
 use super::crowd::{Crowd, crowd};
@@ -24,6 +24,10 @@ use crate::task::REPORT_OVERHEAD;
 
 /// Recipes that close within this time get a warning.
 const SOON_S: u64 = 86_400;
+
+/// Token keys that expire sooner than this after the recipe closes get a warning: reports may come late, and jobs wait
+/// while a helper is away.
+const TOKEN_GRACE_S: u64 = 86_400;
 
 /// What is said of the parties when they are as they should be.
 const OPERATORS: &str = "leader and helper are pinned, and no two parties are one operator";
@@ -117,7 +121,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         checks,
         privacy: guarantee(recipe, judged.ok().flatten())?,
         contribution: assessment.as_ref().map(contribution).transpose()?,
-        warnings: warnings(recipe, &crowd, now),
+        warnings: warnings(loaded, &crowd, now),
         crowd,
     })
 }
@@ -329,7 +333,8 @@ fn contribution(assessment: &Assessment) -> Result<Contribution> {
     })
 }
 
-fn warnings(recipe: &Recipe, crowd: &Crowd, now: u64) -> Vec<String> {
+fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
+    let recipe = &loaded.recipe;
     let mut list = Vec::new();
     let min_batch = recipe.aggregation.min_batch;
     if min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
@@ -355,6 +360,7 @@ fn warnings(recipe: &Recipe, crowd: &Crowd, now: u64) -> Vec<String> {
         );
     }
     list.extend(words::token_warning(&recipe.parties.tokens).map(str::to_owned));
+    list.extend(expiry_warning(loaded));
     if let Privacy::Claim { epsilon_micro, .. } = &recipe.privacy
         && *epsilon_micro > 10_000_000
     {
@@ -362,6 +368,23 @@ fn warnings(recipe: &Recipe, crowd: &Crowd, now: u64) -> Vec<String> {
         list.push(format!("a claim of epsilon {shown} promises next to nothing"));
     }
     list
+}
+
+/// The first token key that does not outlive its recipe by enough. A token counts by the clock of the aggregator that
+/// checks it, not by the time of its report.
+fn expiry_warning(loaded: &Loaded) -> Option<String> {
+    // Missing keys have stand-ins.
+    let tokens = loaded.token_keys_known.then_some(&loaded.recipe.parties.tokens)?;
+    let closes = loaded.recipe.when.closes;
+    let keys = [Role::Leader, Role::Helper].into_iter().filter_map(|role| tokens.key(role));
+    let expires = keys.map(|key| key.expires).min()?;
+    (expires < closes.saturating_add(TOKEN_GRACE_S)).then(|| {
+        format!(
+            "a token key expires at {}, less than a day after the recipe closes: reports that come late would be \
+             dropped as token_expired (`sotto recipe tokens --grace`)",
+            words::moment(expires)
+        )
+    })
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use sotto_crypto::Secret;
 use sotto_protocol::attester::Attestation;
 use sotto_server::{
-    Attester, AttesterConfig, AuthToken, InsecureAttestation, IssuerPeer, X509Attestation,
-    X509Config,
+    Attester, AttesterConfig, AuthToken, InsecureAttestation, IssuerPeer, Manufacturer,
+    X509Attestation, X509Config,
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
 
@@ -60,11 +60,19 @@ struct AttesterFile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct X509Table {
-    roots: Vec<PathBuf>,
+    manufacturers: Vec<ManufacturerTable>,
     #[serde(default)]
     crls: Vec<PathBuf>,
     #[serde(default)]
     require_crl: bool,
+}
+
+/// `[[x509.manufacturers]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ManufacturerTable {
+    name: String,
+    roots: Vec<PathBuf>,
 }
 
 /// `[[issuers]]`
@@ -125,7 +133,7 @@ impl AttesterSettings {
         }
         if file.x509.is_none() && !file.insecure_attestation {
             return Err(anyhow!("no way to tell devices is configured")).hint(
-                "[x509] roots = [\"manufacturer.pem\"], or, for development, insecure_attestation = true",
+                "[[x509.manufacturers]] name = \"...\", roots = [\"root.pem\"], or, for development, insecure_attestation = true",
             );
         }
         let tables = HttpTables {
@@ -149,8 +157,13 @@ impl AttesterSettings {
         let in_folder = |paths: &[PathBuf]| -> Vec<PathBuf> {
             paths.iter().map(|path| self.folder.join(path)).collect()
         };
+        let manufacturer = |table: &ManufacturerTable| {
+            let roots = read_all(&in_folder(&table.roots))
+                .with_context(|| format!("the roots of {:?}", table.name))?;
+            anyhow::Ok(Manufacturer { name: table.name.clone(), roots })
+        };
         let config = X509Config {
-            roots: read_all(&in_folder(&table.roots)).context("[x509] roots")?,
+            manufacturers: table.manufacturers.iter().map(manufacturer).collect::<Result<_>>()?,
             crls: read_all(&in_folder(&table.crls)).context("[x509] crls")?,
             require_crl: table.require_crl,
         };
@@ -246,13 +259,15 @@ pub(super) fn template() -> String {
 # Believes the name that a device gives itself. For development: anybody can be as many devices as he likes.
 # insecure_attestation = false
 
-# Devices show certificates of their manufacturers: PEM files of roots and of revocation lists, which are read again when
-# they change. A device is told by the serialNumber of its certificate's subject. With require_crl, a device whose
-# certificate no list speaks about is refused.
+# Devices show certificates of their manufacturers: PEM files of roots, and of revocation lists, which are read again when
+# they change. A device is told by its manufacturer's name here and the serialNumber of its certificate's subject: all roots of
+# one manufacturer belong under one name. With require_crl, a device whose certificate no list speaks about is refused.
 #   [x509]
-#   roots = ["manufacturer.pem"]
 #   crls = ["manufacturer.crl.pem"]
 #   require_crl = false
+#   [[x509.manufacturers]]
+#   name = "Example Devices"
+#   roots = ["root.pem"]
 
 # Certificate chain and key (PEM). Without them, only loopback is served, unless --insecure-http.
 # `ca` holds authorities that may vouch for issuers, beside the public ones.

@@ -61,12 +61,12 @@ struct IssuerFile {
     key_grace_s: Option<u64>,
     cpu_threads: Option<usize>,
     authors: Vec<String>,
-    attesters: Vec<AttesterTable>,
+    attester: Option<AttesterTable>,
     tls: TlsTable,
     limits: HttpLimits,
 }
 
-/// `[[attesters]]`
+/// `[attester]`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AttesterTable {
@@ -87,11 +87,7 @@ impl IssuerSettings {
 
     /// Opens the keys and binds.
     pub(super) async fn bind(&self, insecure_http: bool) -> Result<Issuer> {
-        if self.file.attesters.is_empty() {
-            return Err(anyhow!("no attester is configured")).hint(
-                "list who may ask for tokens: [[attesters]] operator = \"attester.example\", token = \"...\"",
-            );
-        }
+        let attester = self.attester()?;
         if self.file.authors.is_empty() {
             tracing::warn!(
                 "no author is configured: list who may ask for token keys under `authors`"
@@ -110,11 +106,23 @@ impl IssuerSettings {
         )?;
         tokio::spawn(files.follow(Arc::clone(&keys)));
         let listen = self.file.listen.unwrap_or(DEFAULT_LISTEN);
-        let config = self.config(IssuerConfig::new(listen, operator, keys), insecure_http)?;
+        let config =
+            self.config(IssuerConfig::new(listen, operator, keys, attester), insecure_http)?;
         let db = IssuerDb::open(&data_dir)
             .with_context(|| format!("cannot open the token keys in {}", data_dir.display()))
             .hint("is another issuer running on this folder, or does it belong to another user?")?;
         Issuer::bind(config, db).await.or_else(super::explain)
+    }
+
+    fn attester(&self) -> Result<IssuerAttester> {
+        let Some(table) = &self.file.attester else {
+            return Err(anyhow!("no attester is configured")).hint(
+                "say who may ask for tokens: [attester] operator = \"attester.example\", token = \"...\"",
+            );
+        };
+        let token = AuthToken::bearer(table.token.expose().clone())
+            .with_context(|| format!("the token of the attester {:?}", table.operator))?;
+        Ok(IssuerAttester { name: table.operator.clone(), token })
     }
 
     fn config(&self, mut config: IssuerConfig, insecure_http: bool) -> Result<IssuerConfig> {
@@ -128,12 +136,6 @@ impl IssuerSettings {
         };
         config.http = tables.over(config.http, &self.folder, insecure_http)?;
         config.authors = verifier_keys("authors", &file.authors)?;
-        let attester = |table: &AttesterTable| {
-            let token = AuthToken::bearer(table.token.expose().clone())
-                .with_context(|| format!("the token of the attester {:?}", table.operator))?;
-            anyhow::Ok(IssuerAttester { name: table.operator.clone(), token })
-        };
-        config.attesters = file.attesters.iter().map(attester).collect::<Result<_>>()?;
         set(&mut config.window_s, file.window_s);
         set(&mut config.max_live_keys, file.max_live_keys);
         set_seconds(&mut config.key_grace, file.key_grace_s);
@@ -146,10 +148,10 @@ impl IssuerSettings {
 pub(super) fn template() -> String {
     format!(
         r#"# Configuration of a Sotto issuer: it signs tokens, blindly, and endorses the keys that recipes hold.
-# Secret: it holds tokens of attesters. Keep this file at mode 0600.
+# Secret: it holds the attester's token. Keep this file at mode 0600.
 # A line that begins with `# key =` shows a default. Paths are relative to this file.
 
-# Where attesters and authors reach it. Port 0 lets the system choose (see --ready-file).
+# Where the attester and authors reach it. Port 0 lets the system choose (see --ready-file).
 # listen = "{DEFAULT_LISTEN}"
 
 # Where /livez, /readyz and /metrics are served, in plain HTTP. Off unless set.
@@ -169,7 +171,7 @@ pub(super) fn template() -> String {
 # operator's newest key set in the log names (`sotto keys publish --encapsulation-key`).
 # encapsulation_keys = []
 
-# No token key lives longer than this. Attesters must count over windows at least as long.
+# No token key lives longer than this. The attester must count over windows at least as long.
 # window_s = {window}
 
 # Token keys of one author that may live at once, and how long an expired one is kept.
@@ -188,8 +190,9 @@ pub(super) fn template() -> String {
 #   key = "privkey.pem"
 
 {limits}
-# Who may ask for tokens on behalf of devices, with a secret that the attester shows (`sotto keys secret`). Required.
-#   [[attesters]]
+# Who may ask for tokens on behalf of devices, with a secret that it shows (`sotto keys secret`). Required. There is one:
+# what two attesters counted would be two votes for each device.
+#   [attester]
 #   operator = "attester.example"
 #   token = "..."
 "#,

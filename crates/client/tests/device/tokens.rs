@@ -1,28 +1,27 @@
-//! Rounds of asking for tokens over a transport: what goes out, what each answer means, and crashes at every step.
+//! Rounds of asking for tokens over a transport: what goes out, and what each answer means.
 
-use std::cell::RefCell;
-use std::path::Path;
+mod crashes;
+
 use std::sync::Mutex;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{
-    HttpRequest, HttpResponse, InsecureName, Method, StateFile, TokenRound, TokensError, Transport,
+    HttpRequest, HttpResponse, InsecureName, Method, TokenRound, TokensError, Transport,
     TransportError, fetch_tokens,
 };
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::device::tokens::Live;
-use sotto_protocol::device::{
-    Change, Check, DeviceState, DeviceStore, MemoryState, PassError, StateError, follow, pass,
-};
+use sotto_protocol::device::{Check, DeviceStore, MemoryState, PassError, follow};
 use sotto_protocol::log::Watch;
 use sotto_wire::recipe::{KeySet, Probability};
 use sotto_wire::token::evidence::AttestationEvidence;
-use sotto_wire::token::{header, parse_byte_sequence};
-use sotto_wire::{Decode, HpkeConfigId, Report};
+use sotto_wire::token::{
+    ENCAPSULATION_KEY_PROBLEM, RESPONSE_MEDIA_TYPE, WITHHELD_PROBLEM, header, parse_byte_sequence,
+};
+use sotto_wire::{Decode, HpkeConfigId, PROBLEM_MEDIA_TYPE};
 
-use crate::files::{begin, sealing_key};
-use crate::token_world::{Authority, Came, add_recipe, token_plan};
+use crate::token_world::{Authority, Came, add_recipe, other_plan, token_plan};
 use crate::world::{
     Batch, DAY, Files, ISSUER, NOW, Plan, World, at, encapsulation_key, issuer_set, key,
     key_set_entry,
@@ -37,11 +36,16 @@ enum Fate {
     Lost,
     /// It does not arrive.
     Away,
-    /// Somebody says this instead.
+    /// Somebody says this instead, without more.
     Status(u16),
+    /// Somebody says this instead, with a document of this media type that names this problem type.
+    Says(u16, &'static str, &'static str),
     /// The answer is changed on its way.
     Changed,
 }
+
+/// A request's URL and fields, and the length of its body.
+type Seen = (String, Vec<(&'static str, String)>, usize);
 
 /// The attester behind a transport.
 struct Attester {
@@ -49,7 +53,7 @@ struct Attester {
     /// Of the request with this number.
     fate: Box<dyn Fn(usize) -> Fate + Send + Sync>,
     evidence: Mutex<Vec<Vec<u8>>>,
-    count: Mutex<usize>,
+    seen: Mutex<Vec<Seen>>,
 }
 
 impl Attester {
@@ -58,7 +62,7 @@ impl Attester {
             authority: Mutex::new(Authority::new()),
             fate: Box::new(fate),
             evidence: Mutex::default(),
-            count: Mutex::default(),
+            seen: Mutex::default(),
         }
     }
 
@@ -67,7 +71,7 @@ impl Attester {
     }
 
     fn count(&self) -> usize {
-        *self.count.lock().unwrap()
+        self.seen.lock().unwrap().len()
     }
 }
 
@@ -88,19 +92,24 @@ impl Transport for Attester {
         };
         self.evidence.lock().unwrap().push(field(4));
         let number = {
-            let mut count = self.count.lock().unwrap();
-            *count += 1;
-            *count - 1
+            let mut seen = self.seen.lock().unwrap();
+            let fields = request.headers.iter().map(|(name, value)| (*name, value.to_string()));
+            seen.push((request.url.clone(), fields.collect(), request.body.len()));
+            seen.len() - 1
         };
-        let response = |status, body| {
-            let media_type = "application/private-token-response".to_owned();
-            let headers = vec![("Content-Type".to_owned(), media_type)];
+        let response = |status, media_type: &str, body| {
+            let headers = vec![("Content-Type".to_owned(), media_type.to_owned())];
             Ok(HttpResponse { status, headers, body })
+        };
+        let says = |status, media_type, problem_type| {
+            let body = format!(r#"{{"type":"{problem_type}","title":"A title."}}"#);
+            response(status, media_type, body.into_bytes())
         };
         let fate = (self.fate)(number);
         match fate {
             Fate::Away => return Err(TransportError::Unreachable("away".to_owned())),
-            Fate::Status(status) => return response(status, b"{}".to_vec()),
+            Fate::Status(status) => return response(status, RESPONSE_MEDIA_TYPE, b"{}".to_vec()),
+            Fate::Says(status, media_type, problem) => return says(status, media_type, problem),
             _ => {}
         }
         let answer = self.authority.lock().unwrap().answer(came);
@@ -108,10 +117,10 @@ impl Transport for Attester {
             (_, Fate::Lost) => Err(TransportError::Timeout),
             (Ok(mut body), Fate::Changed) => {
                 body[50] ^= 1;
-                response(200, body)
+                response(200, RESPONSE_MEDIA_TYPE, body)
             }
-            (Ok(body), _) => response(200, body),
-            (Err(status), _) => response(status, b"{}".to_vec()),
+            (Ok(body), _) => response(200, RESPONSE_MEDIA_TYPE, body),
+            (Err((status, problem)), _) => says(status, PROBLEM_MEDIA_TYPE, problem),
         }
     }
 }
@@ -173,40 +182,117 @@ fn a_round_gets_every_token_once() {
     }
 }
 
+/// What one request meets, and what the device takes it for.
+#[derive(Clone, Copy, PartialEq)]
+enum Meaning {
+    /// Never again.
+    Withheld,
+    /// It counts as refused.
+    Refused,
+    /// It counts for nothing.
+    NoAnswer,
+}
+
 #[test]
-fn a_limit_is_for_good_and_what_passes_is_asked_again_with_the_same_bytes() {
+fn only_the_attesters_own_word_is_final_and_else_the_same_bytes_are_sent_again() {
+    use Meaning::{NoAnswer, Refused, Withheld};
+    let problem = |status, problem| Fate::Says(status, PROBLEM_MEDIA_TYPE, problem);
     let world = token_plan().build();
-    for (fate, expected, later) in [
-        (Fate::Status(429), (1, 0, 1), false),
-        (Fate::Status(503), (0, 0, 1), true),
-        (Fate::Away, (0, 0, 1), true),
-        (Fate::Lost, (0, 0, 1), true),
-        (Fate::Status(400), (0, 1, 2), true),
-        (Fate::Status(403), (0, 1, 2), true),
-        (Fate::Status(302), (0, 1, 2), true),
-        (Fate::Changed, (0, 1, 2), true),
+    for (fate, meaning) in [
+        (problem(429, WITHHELD_PROBLEM), Withheld),
+        (Fate::Says(429, "Application/Problem+JSON; charset=utf-8", WITHHELD_PROBLEM), Withheld),
+        // What stands before an attester counts requests too.
+        (Fate::Status(429), NoAnswer),
+        (problem(429, "about:blank"), NoAnswer),
+        (problem(429, ENCAPSULATION_KEY_PROBLEM), NoAnswer),
+        (Fate::Says(429, "text/html", WITHHELD_PROBLEM), NoAnswer),
+        (problem(503, WITHHELD_PROBLEM), NoAnswer),
+        (problem(400, WITHHELD_PROBLEM), Refused),
+        (problem(403, WITHHELD_PROBLEM), Refused),
+        (problem(200, WITHHELD_PROBLEM), Refused),
+        (Fate::Status(503), NoAnswer),
+        (Fate::Away, NoAnswer),
+        (Fate::Lost, NoAnswer),
+        // There is no newer key.
+        (problem(400, ENCAPSULATION_KEY_PROBLEM), Refused),
+        (Fate::Status(400), Refused),
+        (Fate::Status(403), Refused),
+        (Fate::Status(302), Refused),
+        (Fate::Changed, Refused),
     ] {
         let mut store = world.device();
         let attester = Attester::new(move |number| if number == 0 { fate } else { Fate::Answered });
         let done = calm_round(&world, &mut store, &attester, 1);
-        let (withheld, refused, asked) = expected;
-        // What has no answer ends the round: the attester is away for the others too.
-        let ended = asked == 1 && later;
-        let asked = if ended { 1 } else { 2 };
-        assert_eq!((done.withheld, done.refused, done.asked), (withheld, refused, asked));
-        assert_eq!(done.waiting, if ended { 2 } else { usize::from(later) });
+        let is_final = meaning == Withheld;
+        let expected = TokenRound {
+            asked: 2,
+            granted: 1,
+            withheld: usize::from(is_final),
+            refused: usize::from(meaning == Refused),
+            waiting: usize::from(!is_final),
+        };
+        assert_eq!(done, expected);
         let again = calm_round(&world, &mut store, &attester, 2);
-        assert_eq!(again.granted, if ended { 2 } else { usize::from(later) });
-        assert_eq!(again.waiting, 0);
+        assert_eq!((again.granted, again.waiting), (usize::from(!is_final), 0));
         assert_eq!(calm_round(&world, &mut store, &attester, 3), TokenRound::default());
         let authority = attester.authority.lock().unwrap();
         assert_eq!(authority.distinct().len(), authority.granted(), "the same bytes");
         let considered = world.walk(&mut store, 1).unwrap();
-        match later {
-            true => assert_eq!(considered.considered.len(), 1),
-            false => assert_eq!(considered.silent[0].1.check, Check::Token),
+        match is_final {
+            false => assert_eq!(considered.considered.len(), 1),
+            true => assert_eq!(considered.silent[0].1.check, Check::Token),
         }
     }
+}
+
+#[test]
+fn three_requests_in_a_row_without_an_answer_end_a_round() {
+    let world = two_recipes().build();
+    let (away, busy, limited) = (Fate::Away, Fate::Status(503), Fate::Status(429));
+    let (refused, answered) = (Fate::Status(403), Fate::Answered);
+    for (fates, asked, granted) in [
+        ([busy, busy, busy, answered], 3, 0),
+        ([away, busy, limited, answered], 3, 0),
+        ([answered, limited, away, busy], 4, 1),
+        ([busy, busy, answered, busy], 4, 1),
+        ([busy, busy, refused, busy], 4, 0),
+        ([busy, answered, answered, answered], 4, 3),
+    ] {
+        let attester = Attester::new(move |number| *fates.get(number).unwrap_or(&Fate::Answered));
+        let mut store = world.device();
+        let done = calm_round(&world, &mut store, &attester, 1);
+        assert_eq!((done.asked, done.granted, done.waiting), (asked, granted, 4 - granted));
+        // The others come in later rounds, by the same bytes.
+        let rest = calm_round(&world, &mut store, &attester, 2).granted
+            + calm_round(&world, &mut store, &attester, 3).granted;
+        assert_eq!(granted + rest, 4);
+        assert_eq!(attester.authority.lock().unwrap().distinct().len(), 4);
+    }
+}
+
+/// What is sealed, blinded and signed aside, requests for two recipes are the same: no field, no length and no address tells
+/// them apart. Which bytes are equal is shown in the tests of the protocol.
+#[test]
+fn requests_of_devices_that_swap_their_recipes_have_the_same_form() {
+    let worlds = [token_plan().build(), other_plan().build()];
+    let form = |world: &World, seed| {
+        let (mut store, attester) = (world.device(), Attester::honest());
+        assert_eq!(calm_round(world, &mut store, &attester, seed).granted, 2);
+        let seen = attester.seen.into_inner().unwrap();
+        let form = |(url, fields, len): Seen| {
+            let lengths: Vec<_> = fields.iter().map(|(name, value)| (*name, value.len())).collect();
+            let media_type = fields[0].1.clone();
+            let client = fields[2].1.clone();
+            (url, lengths, media_type, client, len)
+        };
+        seen.into_iter().map(form).collect::<Vec<_>>()
+    };
+    let [one, two] = &worlds;
+    let before = [form(one, 1), form(two, 2)].concat();
+    let after = [form(two, 1), form(one, 2)].concat();
+    assert_eq!(before, after);
+    assert_eq!(before.len(), 4);
+    assert_ne!(before[0].3, before[2].3, "two devices");
 }
 
 #[test]
@@ -228,8 +314,8 @@ fn the_same_bytes_get_the_same_answer_and_another_secret_is_another_client() {
     assert_ne!(authority.came[0].client_key, authority.came.last().unwrap().client_key);
 }
 
-#[test]
-fn newer_keys_replace_a_refused_request_and_nothing_else() {
+/// The issuer's next key, and the world in whose log it is.
+fn rotated() -> (HpkeKeypair, Plan) {
     let mut rotated = token_plan();
     let new_key =
         HpkeKeypair::generate(HpkeConfigId::new(9), &mut ChaCha20Rng::seed_from_u64(4_000));
@@ -237,10 +323,16 @@ fn newer_keys_replace_a_refused_request_and_nothing_else() {
     set.encapsulation_configs = Some(vec![KeySet::config_text(new_key.config())]);
     let entries = vec![key_set_entry(&set, &key(ISSUER))];
     rotated.later.push(Batch { entries, times: at(NOW - 3 * DAY) });
+    (new_key, rotated)
+}
+
+#[test]
+fn newer_keys_replace_a_refused_request_and_nothing_else() {
+    let (new_key, rotated) = rotated();
     let (before, after) = (token_plan().build(), rotated.build());
 
-    // The first request is away; meanwhile the issuer rotates and forgets the old key.
-    let attester = Attester::new(|number| if number == 0 { Fate::Away } else { Fate::Answered });
+    // Both requests get lost; meanwhile the issuer rotates and forgets the old key.
+    let attester = Attester::new(|number| if number < 2 { Fate::Away } else { Fate::Answered });
     let mut store = before.device();
     assert_eq!(calm_round(&before, &mut store, &attester, 1).waiting, 2);
     attester.authority.lock().unwrap().rotate(std::slice::from_ref(&new_key));
@@ -252,12 +344,44 @@ fn newer_keys_replace_a_refused_request_and_nothing_else() {
     assert_eq!(after.walk(&mut store, 1).unwrap().considered.len(), 1);
 
     // An issuer that still has the old key gets the old bytes, whatever the log says.
-    let attester = Attester::new(|number| if number == 0 { Fate::Lost } else { Fate::Answered });
+    let attester = Attester::new(|number| if number < 2 { Fate::Lost } else { Fate::Answered });
     let mut store = before.device();
-    calm_round(&before, &mut store, &attester, 1);
+    assert_eq!(calm_round(&before, &mut store, &attester, 1).waiting, 2);
     attester.authority.lock().unwrap().rotate(&[new_key, encapsulation_key()]);
     assert_eq!(calm_round(&after, &mut store, &attester, 2).granted, 2);
     assert_eq!(attester.authority.lock().unwrap().distinct().len(), 2);
+}
+
+/// The tokens were granted and the answers lost; then somebody refuses. With newer keys in the log a device that believed him
+/// would throw away what opens the answers, and never get others.
+#[test]
+fn a_refusal_that_is_not_about_the_key_keeps_what_opens_the_answer() {
+    let (new_key, rotated) = rotated();
+    let (before, after) = (token_plan().build(), rotated.build());
+    for refusal in [
+        Fate::Status(400),
+        Fate::Says(400, PROBLEM_MEDIA_TYPE, "about:blank"),
+        Fate::Says(400, PROBLEM_MEDIA_TYPE, WITHHELD_PROBLEM),
+        Fate::Says(400, "application/json", ENCAPSULATION_KEY_PROBLEM),
+        Fate::Says(403, PROBLEM_MEDIA_TYPE, ENCAPSULATION_KEY_PROBLEM),
+        Fate::Says(429, PROBLEM_MEDIA_TYPE, ENCAPSULATION_KEY_PROBLEM),
+        Fate::Says(503, PROBLEM_MEDIA_TYPE, ENCAPSULATION_KEY_PROBLEM),
+    ] {
+        let attester = Attester::new(move |number| match number {
+            0 | 1 => Fate::Lost,
+            2 | 3 => refusal,
+            _ => Fate::Answered,
+        });
+        let mut store = before.device();
+        assert_eq!(calm_round(&before, &mut store, &attester, 1).waiting, 2);
+        // The attester remembers its answers, whatever keys the issuer has.
+        attester.authority.lock().unwrap().rotate(std::slice::from_ref(&new_key));
+        let refused = calm_round(&after, &mut store, &attester, 2);
+        assert_eq!((refused.asked, refused.waiting), (2, 2));
+        assert_eq!(calm_round(&after, &mut store, &attester, 3).granted, 2);
+        let authority = attester.authority.lock().unwrap();
+        assert_eq!((authority.granted(), authority.distinct().len()), (2, 2));
+    }
 }
 
 #[test]
@@ -279,113 +403,4 @@ fn without_a_view_that_was_taken_or_an_attester_nothing_is_asked() {
     let asked = round(&world, &mut world.watch().unwrap(), &mut store, &attester, 1);
     assert!(matches!(asked, Err(TokensError::NoAttester)));
     assert_eq!(attester.count(), 0);
-}
-
-/// When a device dies: around the commit with this number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Death {
-    Never,
-    Before(usize),
-    After(usize),
-}
-
-struct Mortal<'a> {
-    inner: StateFile,
-    death: Death,
-    commits: &'a RefCell<usize>,
-    answered: &'a RefCell<Vec<Vec<u8>>>,
-}
-
-impl DeviceStore for Mortal<'_> {
-    fn state(&self) -> &DeviceState {
-        self.inner.state()
-    }
-
-    fn commit(&mut self, change: Change) -> Result<(), StateError> {
-        let number = self.commits.replace_with(|count| *count + 1);
-        let died = || Err(StateError::Io(std::io::Error::other("crash")));
-        if self.death == Death::Before(number) {
-            return died();
-        }
-        if let Change::Answered { pending, .. } = &change {
-            self.answered.borrow_mut().push(pending.report.clone());
-        }
-        self.inner.commit(change)?;
-        if self.death == Death::After(number) { died() } else { Ok(()) }
-    }
-}
-
-/// A life with at most one death. Gives how many commits there were, and the reports that were made durable.
-fn live_through(
-    world: &World,
-    watch: &mut Watch<Files>,
-    path: &Path,
-    attester: &Attester,
-    death: Death,
-) -> (usize, Vec<Vec<u8>>) {
-    let (commits, answered) = (RefCell::new(0), RefCell::new(Vec::new()));
-    begin(world, path);
-    for life in 0..6 {
-        let inner = StateFile::open(path, &sealing_key()).unwrap();
-        let mut store = Mortal { inner, death, commits: &commits, answered: &answered };
-        // Another seed in each life: a second request or toss would have other bytes.
-        match round(world, watch, &mut store, attester, 100 + life) {
-            Ok(_) => {}
-            Err(TokensError::State(StateError::Io(_))) => continue,
-            Err(other) => panic!("{other}"),
-        }
-        let mut rng = ChaCha20Rng::seed_from_u64(200 + life);
-        match pass(&mut store, watch, &world.trust, &world.host(), world.now, &mut rng) {
-            Ok(_) | Err(PassError::State(StateError::Io(_))) => {}
-            Err(other) => panic!("{other}"),
-        }
-    }
-    (commits.into_inner(), answered.into_inner())
-}
-
-#[test]
-fn no_crash_burns_a_token_asks_twice_for_one_or_uses_one_twice() {
-    let world = two_recipes().build();
-    let mut watch = world.watch().unwrap();
-    let mut run = |death: Death, lost: Option<usize>| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
-        let attester =
-            Attester::new(
-                move |number| {
-                    if Some(number) == lost { Fate::Lost } else { Fate::Answered }
-                },
-            );
-        let (commits, answered) = live_through(&world, &mut watch, &path, &attester, death);
-        let words = format!("{death:?}, lost {lost:?}");
-        let authority = attester.authority.lock().unwrap();
-        assert_eq!(authority.granted(), 4, "{words}: no token is burned");
-        assert_eq!(authority.distinct().len(), 4, "{words}: no second request for a token");
-        let state = StateFile::read(&path, &sealing_key()).unwrap();
-        assert_eq!(state.audit().len(), 2, "{words}: both recipes were considered, once");
-        let text = serde_json::to_string(&state).unwrap();
-        assert!(!text.contains(r#""kind":"granted""#), "{words}: tokens are gone once considered");
-        let mut ids: Vec<_> = answered
-            .iter()
-            .map(|report| Report::from_bytes(report).unwrap().report_metadata.report_id)
-            .collect();
-        ids.sort();
-        ids.dedup();
-        assert_eq!(ids.len(), answered.len(), "{words}: no token is used twice");
-        (commits, answered.len())
-    };
-    let (commits, answers) = run(Death::Never, None);
-    assert_eq!(answers, 2);
-    let mut silenced = 0;
-    for number in 0..commits {
-        for death in [Death::Before(number), Death::After(number)] {
-            silenced += usize::from(run(death, None).1 < 2);
-        }
-        run(Death::After(number), Some(number % 4));
-    }
-    for lost in 0..4 {
-        assert_eq!(run(Death::Never, Some(lost)).1, 2);
-    }
-    // A crash between considering and answering is silence, and nothing else is: after the former, before the latter.
-    assert_eq!(silenced, 4);
 }

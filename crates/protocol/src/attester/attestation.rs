@@ -30,8 +30,8 @@ pub trait Attestation: std::fmt::Debug + Send + Sync {
     /// Checks that the evidence is a device's and that the device vouches with it for this message, and
     /// says which device it is.
     ///
-    /// `message` is `sotto_wire::token::attestation_message`: it binds attester, keys, alias, blind and
-    /// request, so that evidence seen elsewhere is good for nothing here.
+    /// `message` is `sotto_wire::token::attestation_message`: it binds attester, issuer, keys, alias,
+    /// blind and request, so that evidence seen elsewhere is good for nothing here.
     fn identify(
         &self,
         evidence: &[u8],

@@ -1,7 +1,12 @@
 //! Why an attester gives no token.
 //!
-//! The text goes to the device and is the same for every request that is refused for one reason: it
-//! links nothing. The name goes to the operator's counters.
+//! The device learns the status, and the problem type where it can do something about it. Which check failed goes to
+//! the operator's counters, by its name, and nowhere else.
+
+use sotto_wire::token::{ENCAPSULATION_KEY_PROBLEM, WITHHELD_PROBLEM};
+
+/// The problem type that says no more than the status (RFC 9457 §4.2.1).
+const ABOUT_BLANK: &str = "about:blank";
 
 /// Why a device gets no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -45,6 +50,9 @@ pub enum AttesterRefusal {
     /// The issuer's answer holds no valid public key.
     #[error("The issuer's index key is not valid.")]
     IndexKey,
+    /// The issuer's response has not the length of one.
+    #[error("The issuer's response is no token response.")]
+    IssuerResponse,
     /// The device has had its token for this origin.
     #[error("The token for this origin was granted before.")]
     Withheld,
@@ -61,7 +69,7 @@ pub enum AttesterRefusal {
 
 impl AttesterRefusal {
     /// All refusals, for counters.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::UnknownIssuer,
         Self::Malformed,
         Self::TokenType,
@@ -75,6 +83,7 @@ impl AttesterRefusal {
         Self::IssuerTrouble,
         Self::IssuerLimit,
         Self::IndexKey,
+        Self::IssuerResponse,
         Self::Withheld,
         Self::OtherAlias,
         Self::OtherKey,
@@ -93,9 +102,10 @@ impl AttesterRefusal {
     /// The status of the answer to the device.
     pub fn status(self) -> u16 {
         match self {
-            Self::Withheld | Self::Full => 429,
+            Self::Withheld => 429,
             Self::IssuerKey => 401,
-            Self::IssuerTrouble => 503,
+            // It passes with the window.
+            Self::IssuerTrouble | Self::Full => 503,
             Self::UnknownIssuer
             | Self::Malformed
             | Self::TokenType
@@ -107,8 +117,18 @@ impl AttesterRefusal {
             | Self::IssuerRefused
             | Self::IssuerLimit
             | Self::IndexKey
+            | Self::IssuerResponse
             | Self::OtherAlias
             | Self::OtherKey => 400,
+        }
+    }
+
+    /// The problem type of the answer.
+    pub fn problem_type(self) -> &'static str {
+        match self {
+            Self::Withheld => WITHHELD_PROBLEM,
+            Self::EncapsulationKey => ENCAPSULATION_KEY_PROBLEM,
+            _ => ABOUT_BLANK,
         }
     }
 
@@ -128,6 +148,7 @@ impl AttesterRefusal {
             Self::IssuerTrouble => "issuer_trouble",
             Self::IssuerLimit => "issuer_limit",
             Self::IndexKey => "index_key",
+            Self::IssuerResponse => "issuer_response",
             Self::Withheld => "withheld",
             Self::OtherAlias => "other_alias",
             Self::OtherKey => "other_key",

@@ -9,7 +9,7 @@
 //! waiting     what to send now, in random order; the same bytes until an answer
 //! granted     opens an answer, checks the token, draws when it may be used          -> commit
 //! withheld    the attester says no, for good                                        -> commit
-//! renew       after a refusal only: the issuer has newer keys                       -> commit
+//! renew       the attester says that the issuer's key is gone, and there is another -> commit
 //! ```
 //!
 //! Requests are durable before their first byte is sent. So a crash anywhere burns no token, and there is never a second
@@ -32,8 +32,9 @@ use super::consider::{check_fresh, check_key_set, check_taken};
 use super::evidence::{Admitted, View};
 use super::state::{Change, DeviceState, SeenKeySet};
 use super::{Check, Silence};
-use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenScheme, TokenTerms, report_id};
+use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms};
 use crate::trust::Trust;
+use crate::uniform::shuffle;
 use crate::{Moment, uniform_below};
 
 /// Recipes whose tokens are kept, the oldest of the log. Far beyond what a budget lets a device consider.
@@ -144,7 +145,6 @@ pub fn ask(
     state: &DeviceState,
     live: &Live<'_>,
     trust: &Trust,
-    scheme: &dyn TokenScheme,
     now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Result<Option<Change>, Silence> {
@@ -158,7 +158,7 @@ pub fn ask(
     let mut key_set = None;
     for admitted in live.asking(state, now).into_iter().filter(|admitted| is_due(admitted)) {
         let Ok(seen) = check_issuer(state, admitted, trust, now) else { continue };
-        let requests = Requests { scheme, client: &client, admitted, seq: seen.1.seq };
+        let requests = Requests { client: &client, admitted, seq: seen.1.seq };
         // A key that the scheme cannot use is no reason to leave the other recipes without tokens.
         if let Ok(asked) = requests.all(rng) {
             recipes.push((admitted.assessment.id(), asked));
@@ -185,10 +185,7 @@ pub fn waiting(
         })
         .filter(|waiting| request(state, waiting).is_some())
         .collect();
-    for last in (1..waiting.len()).rev() {
-        let other = uniform_below(last as u64 + 1, rng);
-        waiting.swap(last, usize::try_from(other).unwrap_or(last));
-    }
+    shuffle(&mut waiting, rng);
     waiting
 }
 
@@ -216,7 +213,7 @@ pub fn token_ask<'a>(
 ) -> Option<TokenAsk<'a>> {
     let admitted = live.recipes.get(&waiting.recipe)?.as_ref().ok()?;
     let issuer = admitted.assessment.token_terms(waiting.role)?.issuer();
-    let attempt = &request(state, waiting)?.attempt;
+    let attempt = &request(state, waiting)?.1.attempt;
     let client_key = *state.client_secret()?.public_key().as_bytes();
     Some(TokenAsk { issuer, client_key, attempt })
 }
@@ -229,42 +226,44 @@ pub fn granted(
     state: &DeviceState,
     live: &Live<'_>,
     trust: &Trust,
-    scheme: &dyn TokenScheme,
     (waiting, response): (&Waiting, &[u8]),
     now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Result<Change, TokenError> {
     let admitted = live.admitted(&waiting.recipe);
     let terms = admitted.and_then(|admitted| admitted.assessment.token_terms(waiting.role));
-    let (Some(admitted), Some(terms), Some(request)) = (admitted, terms, request(state, waiting))
-    else {
+    let request = request(state, waiting);
+    let (Some(admitted), Some(terms), Some((nonce, request))) = (admitted, terms, request) else {
         return Err(TokenError::Attempt);
     };
-    let token = scheme.finish(terms, &request.attempt, response)?;
+    let token = terms.scheme().finish(terms, nonce, &request.attempt, response)?;
     let token = TokenBytes(Zeroizing::new(token));
     let from = draw(admitted.assessment.recipe().when.closes, trust, now, rng);
     let Waiting { recipe, role } = *waiting;
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 
-/// The attester withholds the token: this device had one. It is never asked for again.
+/// The attester withholds the token: this device had one. It is never asked for again, so this is only for an answer in
+/// which the attester says so in its own words ([`sotto_wire::token::WITHHELD_PROBLEM`]).
 pub fn withheld(waiting: &Waiting) -> Change {
     let Waiting { recipe, role } = *waiting;
     Change::Tokens(TokenChange::Withheld { recipe, role })
 }
 
-/// Another request in place of one that was refused, if the issuer has newer keys by now. The nonce stays. Only after the
-/// attester said that it granted nothing for the old bytes: else there might be two tokens, or one that nobody can open.
+/// Another request in place of one that was refused, if the issuer has newer keys by now. The nonce stays.
+///
+/// What opens the answer to the old bytes is gone then. So this is only for a refusal by which the attester says in its own
+/// words ([`sotto_wire::token::ENCAPSULATION_KEY_PROBLEM`]) that the issuer has lost the key: it looks for an answer that it
+/// gave before it says that, so there is none. After any other refusal there may be one, and the token would be lost.
 pub fn renew(
     state: &DeviceState,
     live: &Live<'_>,
     trust: &Trust,
-    scheme: &dyn TokenScheme,
     refused: &Waiting,
     now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Option<Change> {
-    let old = request(state, refused)?;
+    let (nonce, old) = request(state, refused)?;
     let admitted = live.admitted(&refused.recipe)?;
     let key_set = check_issuer(state, admitted, trust, now).ok()?;
     if key_set.1.seq <= old.seq {
@@ -272,8 +271,8 @@ pub fn renew(
     }
     let mut asked = state.tokens.get(&refused.recipe)?.asked()?.clone();
     let client = state.client_secret()?;
-    let requests = Requests { scheme, client: &client, admitted, seq: key_set.1.seq };
-    let new = requests.one(refused.role, &asked.nonce, rng).ok()??;
+    let requests = Requests { client: &client, admitted, seq: key_set.1.seq };
+    let new = requests.one(refused.role, nonce, rng).ok()??;
     match refused.role {
         Role::Leader => asked.leader = new,
         _ => asked.helper = Some(new),
@@ -289,9 +288,7 @@ pub(super) fn take(
     now: Moment,
 ) -> Result<Option<ReportTokens>, Silence> {
     let assessment = &admitted.assessment;
-    if assessment.token_terms(Role::Leader).is_none() {
-        return Ok(None);
-    }
+    let Some(terms) = assessment.token_terms(Role::Leader) else { return Ok(None) };
     let asked = state.tokens.get(&assessment.id()).and_then(RecipeTokens::asked);
     let token = |role: Role| {
         let terms = assessment.token_terms(role)?;
@@ -313,7 +310,8 @@ pub(super) fn take(
         None => None,
         Some(_) => Some(token(Role::Helper).ok_or_else(|| missing("helper"))?),
     };
-    Ok(Some(ReportTokens { report_id: report_id(&asked.nonce), leader, helper }))
+    let report_id = terms.scheme().report_id(&asked.nonce);
+    Ok(Some(ReportTokens { report_id, leader, helper }))
 }
 
 impl DeviceState {
@@ -335,9 +333,11 @@ fn draw(closes: u64, trust: &Trust, now: Moment, rng: &mut dyn CryptoRng) -> u64
     now.0.saturating_add(uniform_below(spread.saturating_add(1), rng))
 }
 
-fn request<'a>(state: &'a DeviceState, waiting: &Waiting) -> Option<&'a Request> {
-    match state.tokens.get(&waiting.recipe)?.asked()?.progress(waiting.role)? {
-        Progress::Waiting(request) => Some(request),
+/// A request that waits, and the nonce of its token.
+fn request<'a>(state: &'a DeviceState, waiting: &Waiting) -> Option<(&'a [u8; 32], &'a Request)> {
+    let asked = state.tokens.get(&waiting.recipe)?.asked()?;
+    match asked.progress(waiting.role)? {
+        Progress::Waiting(request) => Some((&asked.nonce, request)),
         Progress::Granted { .. } | Progress::Withheld {} => None,
     }
 }
@@ -357,7 +357,6 @@ fn check_issuer(
 
 /// What every request for the tokens of one recipe has in common.
 struct Requests<'a> {
-    scheme: &'a dyn TokenScheme,
     client: &'a ClientSecret,
     admitted: &'a Admitted,
     /// The number of the issuer's key set.
@@ -367,8 +366,8 @@ struct Requests<'a> {
 impl Requests<'_> {
     /// The requests for all tokens, under one nonce.
     fn all(&self, rng: &mut dyn CryptoRng) -> Result<Asked, TokenError> {
-        let mut nonce = [0; 32];
-        rng.fill_bytes(&mut nonce);
+        let mut nonce = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *nonce);
         let leader = self.one(Role::Leader, &nonce, rng)?.ok_or(TokenError::Attempt)?;
         let helper = self.one(Role::Helper, &nonce, rng)?;
         Ok(Asked { nonce, leader, helper })
@@ -383,7 +382,7 @@ impl Requests<'_> {
     ) -> Result<Option<Progress>, TokenError> {
         let Some(terms) = self.admitted.assessment.token_terms(role) else { return Ok(None) };
         let encapsulation = self.admitted.encapsulation().ok_or(TokenError::Attempt)?;
-        let attempt = self.scheme.request(self.client, terms, encapsulation, nonce, rng)?;
+        let attempt = terms.scheme().request(self.client, terms, encapsulation, nonce, rng)?;
         Ok(Some(Progress::Waiting(Request { attempt, seq: self.seq })))
     }
 }

@@ -15,7 +15,7 @@ use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest, TokenKeyStatement};
 use sotto_wire::{EntryId, FormatError, Note, Role, VerifierKey};
 
 use super::Origin;
-use crate::{Fault, Moment};
+use crate::Moment;
 
 /// Whose requests an issuer takes, and for how long it makes keys.
 #[derive(Debug)]
@@ -124,23 +124,22 @@ pub fn consume_token_key_request(
 }
 
 /// The keys with the operator's endorsement over each. Equal for equal keys: Ed25519 has no randomness.
-pub fn produce_token_keys(keys: &RecipeKeys, operator: &NoteKey) -> Result<TokenKeys, Fault> {
+pub fn produce_token_keys(keys: &RecipeKeys, operator: &NoteKey) -> TokenKeys {
     let request = &keys.request;
     let endorse = |role, aggregator, origin: &Origin| {
-        let (spki, expires) = (origin.token_key().spki(), origin.expires().0);
         let statement = TokenKeyStatement {
             role,
             aggregator,
             author: &request.author.key,
             issuer: operator.name(),
-            public_key: &EndorsedKey::key_text(spki),
-            expires,
+            public_key: &EndorsedKey::key_text(origin.token_key().spki()),
+            expires: origin.expires().0,
         };
-        let signature = operator.sign(&statement.text()).signature.try_into();
-        let signature = signature.map_err(|_| Fault("a signature has not 64 bytes".into()))?;
-        Ok(EndorsedKey::new(spki, expires, &signature))
+        operator.endorse(&statement)
     };
     let helper = request.helper.as_ref().zip(keys.helper.as_ref());
-    let helper = helper.map(|(name, origin)| endorse(Role::Helper, name, origin)).transpose()?;
-    Ok(TokenKeys { leader: endorse(Role::Leader, &request.leader, &keys.leader)?, helper })
+    TokenKeys {
+        leader: endorse(Role::Leader, &request.leader, &keys.leader),
+        helper: helper.map(|(name, origin)| endorse(Role::Helper, name, origin)),
+    }
 }

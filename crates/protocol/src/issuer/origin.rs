@@ -54,6 +54,11 @@ impl Origin {
         now >= self.expires
     }
 
+    /// Whether it lives for longer than a window from now.
+    pub(super) fn outlives(&self, now: Moment, window_s: u64) -> bool {
+        self.expires.0.saturating_sub(now.0) > window_s
+    }
+
     pub(super) fn truncated_id(&self) -> u8 {
         self.token_key().truncated_id()
     }

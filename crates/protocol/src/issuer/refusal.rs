@@ -31,6 +31,9 @@ pub enum IssuerRefusal {
     /// The origin's key has expired.
     #[error("the origin has expired")]
     Expired,
+    /// The origin's key lives beyond the policy window, which was made shorter since.
+    #[error("the origin outlives the policy window")]
+    BeyondWindow,
     /// The inner request speaks of another key than the origin's.
     #[error("the key is not that of the origin")]
     TokenKeyId,
@@ -44,7 +47,7 @@ pub enum IssuerRefusal {
 
 impl IssuerRefusal {
     /// Every reason.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Malformed,
         Self::TokenType,
         Self::EncapsulationKey,
@@ -54,6 +57,7 @@ impl IssuerRefusal {
         Self::OriginName,
         Self::UnknownOrigin,
         Self::Expired,
+        Self::BeyondWindow,
         Self::TokenKeyId,
         Self::BlindedMessage,
         Self::Fault,
@@ -80,6 +84,7 @@ impl IssuerRefusal {
             Self::OriginName => "origin_name",
             Self::UnknownOrigin => "unknown_origin",
             Self::Expired => "expired",
+            Self::BeyondWindow => "beyond_window",
             Self::TokenKeyId => "token_key_id",
             Self::BlindedMessage => "blinded_message",
             Self::Fault => "fault",

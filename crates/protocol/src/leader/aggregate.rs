@@ -53,6 +53,7 @@ pub struct LeaderJob {
     /// What `batch` holds, in its order.
     reports: Vec<JobReport>,
     rejected: Vec<(usize, Rejection)>,
+    unspent: Vec<usize>,
 }
 
 /// What the leader commits for a job.
@@ -64,6 +65,10 @@ pub struct LeaderOutcome {
     pub rejections: Rejections,
     /// Indices into [`JobInput::reports`]: found too early, and to be tried again later.
     pub requeue: Vec<usize>,
+    /// Indices into [`JobInput::reports`], in tasks with tokens: refused by the leader before it saw a good token, so
+    /// that nothing was spent. It never spoke about them, and their ids are free again: uploads without a token must
+    /// not fill the store.
+    pub unspent: Vec<usize>,
 }
 
 impl LeaderJob {
@@ -119,6 +124,7 @@ pub fn produce_aggregation_job_init_req(
             Err(rejection) => rejected.push((record, rejection)),
         }
     }
+    let unspent = unspent(task, &rejected);
 
     let context = vdaf_context(task.task.id());
     let params =
@@ -151,7 +157,7 @@ pub fn produce_aggregation_job_init_req(
     }
     .to_bytes();
     let digest = request_digest(task.task.id(), RequestKind::AggregationJobInit, &request);
-    Ok(LeaderJob { request, digest, vdaf, batch, buckets, reports, rejected })
+    Ok(LeaderJob { request, digest, vdaf, batch, buckets, reports, rejected, unspent })
 }
 
 /// Finishes a job with the helper's answer.
@@ -164,8 +170,8 @@ pub fn consume_aggregation_job_resp(
     resp: &[u8],
 ) -> Result<LeaderOutcome, BadResponse> {
     let resp = AggregationJobResp::from_bytes(resp)?;
-    let LeaderJob { vdaf, batch, buckets, reports, rejected, .. } = job;
-    let mut outcome = LeaderOutcome::default();
+    let LeaderJob { vdaf, batch, buckets, reports, rejected, unspent, .. } = job;
+    let mut outcome = LeaderOutcome { unspent, ..LeaderOutcome::default() };
     for (record, rejection) in rejected {
         outcome.reject(record, rejection);
     }
@@ -277,6 +283,16 @@ fn open_report<'a>(
         &report.leader_encrypted_input_share,
     );
     Ok(share.map(|share| (report, share)))
+}
+
+/// Of the reports whose shares were refused, those that are not tried again, in a task with tokens. The token is the
+/// last check of a share: none of them showed a good one.
+fn unspent(task: &AggregatorTask, refused: &[(usize, Rejection)]) -> Vec<usize> {
+    if task.tokens.is_none() {
+        return Vec::new();
+    }
+    let for_good = refused.iter().filter(|(_, reason)| *reason != Rejection::ReportTooEarly);
+    for_good.map(|(record, _)| *record).collect()
 }
 
 /// The helper's part of a report, with the leader's message.

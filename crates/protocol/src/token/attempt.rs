@@ -7,7 +7,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::base64url;
 
-/// A request for one token. The same bytes are sent until there is an answer: a second request would be a second token,
+/// A request for one token, whose nonce is kept beside it: the tokens of a recipe share it. The same bytes are sent until there is an answer: a second request would be a second token,
 /// and the attester grants one.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 #[serde(deny_unknown_fields)]
@@ -21,9 +21,6 @@ pub struct TokenAttempt {
     /// For the attester: what this device calls the origin.
     #[serde(with = "base64url")]
     pub client_alias: [u8; 32],
-    /// The token's nonce.
-    #[serde(with = "base64url")]
-    pub nonce: [u8; 32],
     /// What unblinds the signature.
     #[serde(with = "base64url")]
     pub(super) unblinder: Vec<u8>,

@@ -60,7 +60,6 @@ impl TokenScheme for RateLimited {
             request: request.to_bytes(),
             request_blind,
             client_alias: client_origin_alias(client, &origin, terms.issuer.as_str()),
-            nonce: *nonce,
             unblinder: unblinder.to_bytes().to_vec(),
             response_secret: response_secret.to_bytes().to_vec(),
         })
@@ -69,6 +68,7 @@ impl TokenScheme for RateLimited {
     fn finish(
         &self,
         terms: &TokenTerms,
+        nonce: &[u8; 32],
         attempt: &TokenAttempt,
         response: &[u8],
     ) -> Result<Vec<u8>, TokenError> {
@@ -79,12 +79,12 @@ impl TokenScheme for RateLimited {
         let blind_sig = ResponseSecret::from_bytes(secret).open(response)?;
         let authenticator = Unblinder::from_bytes(unblinder).finalize(
             &terms.key,
-            &input(terms, &attempt.nonce),
+            &input(terms, nonce),
             &blind_sig,
         )?;
         let token = Token {
             token_type: TOKEN_TYPE,
-            nonce: attempt.nonce,
+            nonce: *nonce,
             challenge_digest: terms.challenge_digest,
             token_key_id: *terms.key.id(),
             authenticator,
@@ -92,8 +92,11 @@ impl TokenScheme for RateLimited {
         Ok(token.to_bytes())
     }
 
+    /// The second half of the nonce.
     fn report_id(&self, nonce: &[u8; 32]) -> ReportId {
-        super::report_id(nonce)
+        let mut id = [0; ReportId::LEN];
+        id.copy_from_slice(&nonce[32 - ReportId::LEN..]);
+        ReportId::new(id)
     }
 
     #[cfg(feature = "server")]

@@ -22,7 +22,7 @@ pub struct TokensFile {
     /// The attester, from which devices get their tokens; absent for aggregators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attester: Option<PinnedAttester>,
-    /// The time over which a device spreads its requests for tokens at random: when it asks must not tell which recipe it is for.
+    /// The time over which a device spreads its requests for tokens at random: when it asks must say nothing about the device.
     #[serde(default = "spread_s")]
     pub spread_s: u64,
 }

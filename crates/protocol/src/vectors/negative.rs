@@ -4,7 +4,7 @@
 
 use sotto_crypto::key_blinding::PublicKey;
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, issuer_origin_alias, open_inner_request};
-use sotto_wire::token::{IssuerAnswer, TokenRequest};
+use sotto_wire::token::{IssuerAnswer, TOKEN_LIMIT, TokenRequest};
 use sotto_wire::{Decode, Encode};
 
 use super::place::Place;
@@ -13,7 +13,7 @@ use super::steps::{
 };
 use super::world::{Counted, World, find};
 use super::{Difference, Tally, hpke};
-use crate::attester::{Forwarded, LIMIT};
+use crate::attester::Forwarded;
 use crate::token::{RateLimited, TokenScheme};
 
 /// What a party said.
@@ -109,7 +109,7 @@ impl Negative<'_> {
         let Ok(index_key) = self.sources.at("index_key")?.bytes()?.try_into() else {
             return Ok(Outcome { accepted: false, status: Some(400), name: "malformed" });
         };
-        let limit = self.sources.find("limit").map_or(Ok(LIMIT), |limit| limit.number())?;
+        let limit = self.sources.find("limit").map_or(Ok(TOKEN_LIMIT), |limit| limit.number())?;
         let response = self.sources.at("encrypted_token_response")?.bytes()?;
         let answer = IssuerAnswer::Issued { index_key, limit, response };
         let issued = match attester_answer(&forwarded, &answer) {
@@ -140,7 +140,7 @@ impl Negative<'_> {
         }
         let client = Client::new(&self.sources, self.world)?;
         let response = self.sources.at("encrypted_token_response")?.bytes()?;
-        let token = RateLimited.finish(&client.terms, &client.attempt, &response);
+        let token = RateLimited.finish(&client.terms, &client.nonce, &client.attempt, &response);
         Ok(Outcome::silent(token.is_ok()))
     }
 

@@ -82,6 +82,7 @@ impl<'a> Sources<'a> {
 pub(super) struct Client<'a> {
     pub(super) secret: ClientSecret,
     pub(super) terms: TokenTerms,
+    pub(super) nonce: [u8; 32],
     pub(super) attempt: TokenAttempt,
     pub(super) origin: &'a KnownOrigin,
     pub(super) encapsulation: &'a HpkeConfig,
@@ -109,11 +110,12 @@ impl<'a> Client<'a> {
             &sources.at("rsa_blind")?.array::<256>()?,
             &sources.at("hpke_ephemeral_ikm")?.array::<32>()?,
         ];
-        let nonce = sources.at("nonce")?;
+        let place = sources.at("nonce")?;
+        let nonce = place.array()?;
         let attempt = RateLimited
-            .request(&secret, &terms, encapsulation, &nonce.array()?, &mut Script::new(&drawn))
-            .map_err(|error| nonce.difference(format!("there is no request: {error}")))?;
-        Ok(Self { secret, terms, attempt, origin, encapsulation })
+            .request(&secret, &terms, encapsulation, &nonce, &mut Script::new(&drawn))
+            .map_err(|error| place.difference(format!("there is no request: {error}")))?;
+        Ok(Self { secret, terms, nonce, attempt, origin, encapsulation })
     }
 }
 
@@ -153,8 +155,14 @@ pub(super) fn issuer_answer(
         Some(nonce) => nonce.array()?,
         None => [0; RESPONSE_NONCE_LEN],
     };
-    let answer =
-        issuer::consume_token_request(&body, &world.keyring, &world.origins, Moment(0), &nonce);
+    let answer = issuer::consume_token_request(
+        &body,
+        &world.keyring,
+        &world.origins,
+        Moment(0),
+        u64::MAX,
+        &nonce,
+    );
     Ok(answer.map_err(|refusal| Refused { status: refusal.status(), name: refusal.name() }))
 }
 

@@ -139,7 +139,7 @@ fn inner_values(
     client: &Client<'_>,
 ) -> Result<(InnerTokenRequest, Values), Difference> {
     let (terms, key) = (&client.terms, &client.origin.key);
-    let input = token_input(TOKEN_TYPE, &client.attempt.nonce, terms.challenge_digest(), key.id());
+    let input = token_input(TOKEN_TYPE, &client.nonce, terms.challenge_digest(), key.id());
     let salt = inputs.at("salt")?.array()?;
     let rsa = |r: &[u8; 256]| {
         let blinded = blind_with(key, &input, &salt, r);
@@ -286,7 +286,7 @@ fn finish(
 ) -> Result<(), Difference> {
     let final_place = place.at("client_final")?;
     let token = RateLimited
-        .finish(&client.terms, &client.attempt, &issued.response)
+        .finish(&client.terms, &client.nonce, &client.attempt, &issued.response)
         .map_err(|error| final_place.difference(error.to_string()))?;
     let decoded =
         Token::from_bytes(&token).map_err(|error| final_place.difference(error.to_string()))?;

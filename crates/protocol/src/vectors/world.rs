@@ -8,7 +8,7 @@ use sotto_crypto::key_blinding::ClientSecret;
 use sotto_crypto::rate_limited::{ALIAS_INFO, EXPORT_LABEL, INFO};
 use sotto_crypto::server_hpke::Opener;
 use sotto_crypto::{HpkeKeypair, Secret};
-use sotto_wire::token::{EncapsulationKey, NK, TOKEN_TYPE};
+use sotto_wire::token::{EncapsulationKey, NK, TOKEN_LIMIT, TOKEN_TYPE};
 use sotto_wire::{Encode, HpkeConfig, HpkeConfigId};
 
 use super::place::{Place, hex_value};
@@ -18,7 +18,7 @@ use super::transcript::{self, Done};
 use super::{Difference, Tally, hpke, negative, points};
 use crate::Moment;
 use crate::attester::{AttesterRefusal, Forwarded, Issued};
-use crate::issuer::{EncapsulationKeyring, LIMIT, Origin, Origins};
+use crate::issuer::{EncapsulationKeyring, Origin, Origins};
 
 /// The parties of a file.
 pub(super) struct World {
@@ -153,7 +153,7 @@ fn constants(given: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
             ("kem_id", 0x0020.into()),
             ("kdf_id", 1.into()),
             ("aead_id", 1.into()),
-            ("limit", LIMIT.into()),
+            ("limit", TOKEN_LIMIT.into()),
             ("hpke_info", text(INFO).into()),
             ("export_context", text(EXPORT_LABEL).into()),
             ("alias_info", text(ALIAS_INFO).into()),
@@ -198,7 +198,7 @@ fn origin(place: &Place<'_>, tally: &mut Tally) -> Result<KnownOrigin, Differenc
             ("truncated_token_key_id", hex_value([key.truncated_id()])),
             ("origin_name", key.origin_name().into()),
             ("issuer_origin_secret", place.at("issuer_origin_secret")?.value().clone()),
-            ("limit", LIMIT.into()),
+            ("limit", TOKEN_LIMIT.into()),
         ],
         tally,
     )?;

@@ -45,7 +45,7 @@ fn no_such_index_key_is_counted_by() {
         consume_token_request(&ask(&body, client_key, request.blind), &[ENCAP_KEY]).unwrap();
     for check in vectors["public_key_checks"].as_array().unwrap() {
         let index_key = key(&check["key"]);
-        let answer = IssuerAnswer::Issued { index_key, limit: LIMIT, response: vec![3; 288] };
+        let answer = IssuerAnswer::Issued { index_key, limit: TOKEN_LIMIT, response: vec![3; 288] };
         let refused = consume_issuer_answer(&forwarded, &answer).err();
         let is_valid = check["valid"].as_bool().unwrap();
         assert_eq!(refused, (!is_valid).then_some(AttesterRefusal::IndexKey), "{check}");

@@ -23,7 +23,8 @@ fn aliases_are_those_of_the_transcripts() {
         let forwarded = consume_token_request(&ask, &key_ids).unwrap();
         let response = hex(&transcript["issuer"]["encrypted_token_response"]);
         let index_key = key(&transcript["issuer"]["index_key"]);
-        let answer = IssuerAnswer::Issued { index_key, limit: LIMIT, response: response.clone() };
+        let answer =
+            IssuerAnswer::Issued { index_key, limit: TOKEN_LIMIT, response: response.clone() };
         let issued = consume_issuer_answer(&forwarded, &answer).unwrap();
         assert_eq!(issued.alias.to_vec(), hex(&transcript["attester"]["issuer_origin_alias"]));
         assert_eq!(issued.response, response);

@@ -52,7 +52,6 @@ fn stage(rng: &mut ChaCha20Rng) -> Value {
                 "request": "_-8",
                 "request_blind": seed(rng),
                 "client_alias": seed(rng),
-                "nonce": seed(rng),
                 "unblinder": seed(rng),
                 "response_secret": "AQID",
             },

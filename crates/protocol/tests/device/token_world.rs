@@ -6,12 +6,14 @@ use std::sync::OnceLock;
 use sotto_crypto::blind_rsa::IssuerKey;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Moment;
-use sotto_protocol::attester::{self, Ask, request_digest};
+use sotto_protocol::attester::{self, Ask, AttesterRefusal, request_digest};
 use sotto_protocol::device::tokens::TokenAsk;
 use sotto_protocol::issuer::{self, EncapsulationKeyring, Origin, Origins};
 use sotto_wire::EntryId;
 use sotto_wire::recipe::{EndorsedKey, Recipe};
-use sotto_wire::token::{EncapsulationKey, IssuerAnswer};
+use sotto_wire::token::{
+    ENCAPSULATION_KEY_PROBLEM, EncapsulationKey, IssuerAnswer, WITHHELD_PROBLEM,
+};
 
 use crate::world::{Batch, DAY, NOW, Plan, at, encapsulation_key, recipe, recipe_entry, reclaim};
 
@@ -36,6 +38,15 @@ pub(crate) fn token_plan() -> Plan {
     let mut plan = Plan::new();
     plan.with_token_keys(&token_key_text(0), &token_key_text(1));
     plan.trust.tokens.as_mut().unwrap().spread_s = 0;
+    plan.reclaim();
+    plan
+}
+
+/// The same world with another recipe in its place, for as long and with other token keys.
+pub(crate) fn other_plan() -> Plan {
+    let mut plan = token_plan();
+    plan.recipe = recipe("another-question");
+    plan.endorse(&token_key_text(2), Some(&token_key_text(3)));
     plan.reclaim();
     plan
 }
@@ -78,6 +89,12 @@ impl Came {
     }
 }
 
+/// A refusal: its status and its problem type.
+pub(crate) type Refused = (u16, &'static str);
+
+/// A refusal that says nothing more.
+const REFUSED: Refused = (400, "about:blank");
+
 /// Attester and issuer together: what they hold and all that came.
 pub(crate) struct Authority {
     keyring: EncapsulationKeyring,
@@ -113,8 +130,8 @@ impl Authority {
         self.keyring = EncapsulationKeyring::new(keys).unwrap();
     }
 
-    /// Answers one request, as the attester does: the response, or a status.
-    pub(crate) fn answer(&mut self, came: Came) -> Result<Vec<u8>, u16> {
+    /// Answers one request, as the attester does.
+    pub(crate) fn answer(&mut self, came: Came) -> Result<Vec<u8>, Refused> {
         self.came.push(came.clone());
         let digest = request_digest(&came.body);
         if let Some(answer) = self.answers.get(&digest) {
@@ -127,15 +144,24 @@ impl Authority {
             client_alias: came.client_alias,
         };
         let ids: Vec<_> = self.keyring.keys().iter().map(EncapsulationKey::id).collect();
-        let forwarded = attester::consume_token_request(&ask, &ids).map_err(|_| 400u16)?;
+        let forwarded = attester::consume_token_request(&ask, &ids).map_err(|refusal| {
+            let lost_key = refusal == AttesterRefusal::EncapsulationKey;
+            if lost_key { (400, ENCAPSULATION_KEY_PROBLEM) } else { REFUSED }
+        })?;
         let nonce = [self.came.len() as u8; 16];
         let (keyring, origins) = (&self.keyring, &self.origins);
-        let answer =
-            issuer::consume_token_request(&came.body, keyring, origins, Moment(NOW), &nonce);
-        let answer: IssuerAnswer = answer.map_err(|_| 400u16)?;
-        let issued = attester::consume_issuer_answer(&forwarded, &answer).map_err(|_| 400u16)?;
+        let answer = issuer::consume_token_request(
+            &came.body,
+            keyring,
+            origins,
+            Moment(NOW),
+            u64::MAX,
+            &nonce,
+        );
+        let answer: IssuerAnswer = answer.map_err(|_| REFUSED)?;
+        let issued = attester::consume_issuer_answer(&forwarded, &answer).map_err(|_| REFUSED)?;
         if !self.rows.insert((came.client_key, issued.alias)) {
-            return Err(429);
+            return Err((429, WITHHELD_PROBLEM));
         }
         self.answers.insert(digest, issued.response.clone());
         Ok(issued.response)

@@ -17,7 +17,7 @@ use sotto_wire::token::{
 use sotto_wire::{Decode, Encode, HpkeConfigId};
 
 use crate::asking::{ask, rng, seal};
-use crate::keys::{EXPIRES, Issuer, array, bytes, transcripts};
+use crate::keys::{EXPIRES, Issuer, NOW, WINDOW, array, bytes, transcripts};
 
 fn client() -> ClientSecret {
     ClientSecret::generate(&mut rng(1))
@@ -78,7 +78,7 @@ fn the_same_request_gets_the_same_signature_under_any_nonce() {
     let answers = [[1; 16], [2; 16]].map(|nonce| {
         let (keyring, origins) = (&issuer.keyring, &issuer.origins);
         let now = Moment(EXPIRES.0 - 1);
-        match consume_token_request(&asked.body, keyring, origins, now, &nonce).unwrap() {
+        match consume_token_request(&asked.body, keyring, origins, now, WINDOW, &nonce).unwrap() {
             IssuerAnswer::Issued { index_key, response, .. } => {
                 (index_key, response.clone(), asked.response.open(&response).unwrap())
             }
@@ -229,11 +229,30 @@ fn random_scalar(rng: &mut ChaCha20Rng) -> Scalar {
 fn an_expired_key_signs_nothing() {
     let (issuer, rng) = (Issuer::new(), &mut rng(10));
     let body = ask(&client(), &issuer.token_key("O1"), &issuer.config(), rng).body;
-    let at = |now| consume_token_request(&body, &issuer.keyring, &issuer.origins, now, &[0; 16]);
+    let at =
+        |now| consume_token_request(&body, &issuer.keyring, &issuer.origins, now, WINDOW, &[0; 16]);
     assert!(at(Moment(EXPIRES.0 - 1)).is_ok());
     for late in [EXPIRES.0, EXPIRES.0 + 1, u64::MAX] {
         assert_eq!(at(Moment(late)), Err(IssuerRefusal::Expired));
     }
+}
+
+/// The window was made shorter after the key was made.
+#[test]
+fn a_key_that_outlives_the_window_signs_nothing() {
+    let (issuer, rng) = (Issuer::new(), &mut rng(11));
+    let body = ask(&client(), &issuer.token_key("O1"), &issuer.config(), rng).body;
+    let at = |now, window_s| {
+        consume_token_request(&body, &issuer.keyring, &issuer.origins, now, window_s, &[0; 16])
+    };
+    for window_s in [0, 1, WINDOW - 1] {
+        let refused = at(NOW, window_s).unwrap_err();
+        assert_eq!(refused, IssuerRefusal::BeyondWindow);
+        assert_eq!((refused.status(), refused.name()), (400, "beyond_window"));
+    }
+    assert!(at(NOW, WINDOW).is_ok());
+    // When what is left of its life fits, it signs again.
+    assert!(at(Moment(NOW.0 + 1), WINDOW - 1).is_ok());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use sotto_protocol::issuer::consume_token_request;
 use sotto_wire::token::IssuerAnswer;
 
-use crate::keys::{Issuer, NOW, array, bytes, transcripts};
+use crate::keys::{Issuer, NOW, WINDOW, array, bytes, transcripts};
 
 #[test]
 fn every_transcript_gets_its_answer() {
@@ -13,7 +13,8 @@ fn every_transcript_gets_its_answer() {
     for transcript in all {
         let request = bytes(&transcript["client_request"]["token_request"]);
         let nonce = array(&transcript["inputs"]["response_nonce"]);
-        let answer = consume_token_request(&request, &issuer.keyring, &issuer.origins, NOW, &nonce);
+        let answer =
+            consume_token_request(&request, &issuer.keyring, &issuer.origins, NOW, WINDOW, &nonce);
         let expected = IssuerAnswer::Issued {
             index_key: array(&transcript["issuer"]["index_key"]),
             limit: 1,

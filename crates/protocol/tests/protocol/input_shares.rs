@@ -1,13 +1,17 @@
 //! Each reason for which an aggregator refuses its share of a report, at the leader and at the helper.
 
+use std::sync::Arc;
+
 use sotto_protocol::leader::aggregate::{
     JobInput, consume_aggregation_job_resp, produce_aggregation_job_init_req,
 };
+use sotto_protocol::token::{TokenRefusal, VerifyToken};
 use sotto_protocol::{Moment, Rejection, Rejections};
 use sotto_vdaf::Measurement;
+use sotto_wire::token::TOKEN_EXTENSION;
 use sotto_wire::{
     AggregationJobInitReq, AggregationJobResp, Decode, Encode, PublicShare, Report, ReportError,
-    ReportShare, VerifyInit, VerifyRespKind,
+    ReportId, ReportShare, VerifyInit, VerifyRespKind,
 };
 
 use crate::parties::{
@@ -132,7 +136,11 @@ impl Case {
     }
 
     fn report(&self, parties: &mut Parties) -> Report<'static> {
-        let mut craft = Craft::new(parties, &Measurement::Count(true));
+        let craft = Craft::new(parties, &Measurement::Count(true));
+        self.spoil(craft, parties)
+    }
+
+    fn spoil(&self, mut craft: Craft, parties: &mut Parties) -> Report<'static> {
         (self.before)(&mut craft);
         let mut report = craft.seal(parties);
         (self.after)(&mut report);
@@ -161,6 +169,52 @@ fn each_reason_at_the_leader() {
             assert!(outcome.requeue.is_empty(), "{}", case.name);
         }
         assert_eq!(outcome.rejections, rejections, "{}", case.name);
+        assert!(outcome.unspent.is_empty(), "{}", case.name);
+    }
+}
+
+/// Takes the bytes of an id for a token of the report with that id.
+#[derive(Debug)]
+struct IdsForTokens;
+
+impl VerifyToken for IdsForTokens {
+    fn verify(&self, token: &[u8], _: Moment) -> Result<ReportId, TokenRefusal> {
+        token.try_into().map(ReportId::new).map_err(|_| TokenRefusal::Malformed)
+    }
+}
+
+/// A report whose leader's share holds a token that is good.
+fn with_token(parties: &mut Parties) -> Craft {
+    let mut craft = Craft::new(parties, &Measurement::Count(true));
+    let token = craft.report_id.as_bytes();
+    let len = u16::try_from(token.len()).unwrap();
+    craft.leader_extensions =
+        [&TOKEN_EXTENSION.to_be_bytes()[..], &len.to_be_bytes(), token].concat();
+    craft
+}
+
+/// A report that is refused before its token was seen to be good spent nothing; one that the VDAF or the helper
+/// refuses after that has spent it, and one that is too early is to be tried again.
+#[test]
+fn what_the_leader_refuses_before_a_good_token_is_unspent() {
+    let missing = Rejection::TokenMissing;
+    let no_token = before("no token", At::Leader, |c| c.leader_extensions.clear(), missing);
+    for case in cases().into_iter().chain([no_token]) {
+        let mut parties = Parties::count_in_interval();
+        parties.leader.tokens = Some(Arc::new(IdsForTokens));
+        let good = with_token(&mut parties).seal(&mut parties).to_bytes();
+        let craft = with_token(&mut parties);
+        let report = case.spoil(craft, &mut parties);
+        let job = parties.produce_at(&[good, report.to_bytes()], case.now());
+        let rejected = if case.at == At::Helper { vec![] } else { vec![(1, case.reason)] };
+        assert_eq!(job.rejected(), rejected, "{}", case.name);
+        let helper = parties.answer_at(&job.request, case.now());
+        let outcome = consume_aggregation_job_resp(job, &helper.response).unwrap();
+        let is_unspent = case.at != At::Helper
+            && ![Rejection::VdafVerifyError, Rejection::ReportTooEarly].contains(&case.reason);
+        let unspent = if is_unspent { vec![1] } else { vec![] };
+        assert_eq!(outcome.unspent, unspent, "{}", case.name);
+        assert_eq!(assert_same_books(&outcome.buckets, &helper.buckets), 1, "{}", case.name);
     }
 }
 

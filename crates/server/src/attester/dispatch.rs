@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::Shared;
+use super::in_flight::Flight;
 use super::issuer_client::IssuerClient;
 use super::request::Refusal;
 use crate::aggregator::now;
@@ -31,7 +32,13 @@ pub(super) struct Waiting {
     pub(super) device: DeviceIdentity,
     pub(super) answer: oneshot::Sender<Result<Vec<u8>, Refusal>>,
     /// Freed when the answer is out.
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) place: Place,
+}
+
+/// What a request occupies while it is worked on.
+pub(super) struct Place {
+    pub(super) _of_all: OwnedSemaphorePermit,
+    pub(super) _of_the_device: Flight,
 }
 
 /// Sends requests to one issuer.
@@ -84,11 +91,13 @@ struct Asker {
     forwarded: Forwarded,
     device: DeviceIdentity,
     answer: oneshot::Sender<Result<Vec<u8>, Refusal>>,
-    _place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Asker {
     fn tell(self, outcome: Result<Vec<u8>, Refusal>) {
+        // First the place: who has the answer may ask again.
+        drop(self.place);
         // A device that went away asks again.
         let _ = self.answer.send(outcome);
     }
@@ -190,7 +199,7 @@ impl Exchange {
 
 fn split(waiting: Waiting) -> (Bytes, Asker) {
     let Waiting { body, forwarded, device, answer, place } = waiting;
-    (body, Asker { forwarded, device, answer, _place: place })
+    (body, Asker { forwarded, device, answer, place })
 }
 
 /// Tells all the same.

@@ -22,7 +22,7 @@ use sotto_wire::token::{
 use tokio::sync::oneshot;
 
 use super::directory::KeyIds;
-use super::dispatch::Waiting;
+use super::dispatch::{Place, Waiting};
 use super::{AttesterState, IssuerDesk};
 use crate::aggregator::now;
 use crate::health::StoreWork;
@@ -39,6 +39,10 @@ pub(super) enum Refusal {
     Attestation(AttestationRefusal),
     /// There is no place for the request.
     Busy,
+    /// There is no place for another request of this device.
+    DeviceBusy,
+    /// The same bytes of this device are worked on.
+    InFlight,
     /// Trouble of the attester.
     Inside,
 }
@@ -56,6 +60,8 @@ impl Refusal {
             Self::Protocol(refusal) => refusal.name(),
             Self::Attestation(refusal) => refusal.name(),
             Self::Busy => "busy",
+            Self::DeviceBusy => "device_busy",
+            Self::InFlight => "in_flight",
             Self::Inside => "inside",
         }
     }
@@ -64,26 +70,49 @@ impl Refusal {
     pub(super) fn names() -> Vec<&'static str> {
         let protocol = AttesterRefusal::ALL.into_iter().map(AttesterRefusal::name);
         let attestation = AttestationRefusal::ALL.into_iter().map(AttestationRefusal::name);
-        protocol.chain(attestation).chain(["busy", "inside"]).collect()
+        protocol.chain(attestation).chain(["busy", "device_busy", "in_flight", "inside"]).collect()
     }
 
-    /// The answer: one text for each kind.
+    fn status(&self) -> StatusCode {
+        let status = match self {
+            Self::Protocol(refusal) => refusal.status(),
+            Self::Attestation(refusal) => refusal.status(),
+            Self::Busy | Self::DeviceBusy | Self::InFlight | Self::Inside => 503,
+        };
+        StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST)
+    }
+
+    /// The answer: one text for each status and problem type.
     fn into_failure(self) -> Failure {
-        let later = |detail: &str| Failure::Unavailable(detail.to_owned(), RETRY_SOON);
-        match self {
-            Self::Protocol(refusal) if refusal.status() == 503 => later(&refusal.to_string()),
-            Self::Protocol(refusal) => {
-                let status = StatusCode::from_u16(refusal.status());
-                Failure::Refused(status.unwrap_or(StatusCode::BAD_REQUEST), refusal.to_string())
-            }
-            Self::Attestation(refusal) => {
-                let status = StatusCode::from_u16(refusal.status());
-                let detail = "The attestation was not accepted.".to_owned();
-                Failure::Refused(status.unwrap_or(StatusCode::FORBIDDEN), detail)
-            }
-            Self::Busy => later("The attester is full."),
-            Self::Inside => later("The attester has trouble of its own."),
+        let status = self.status();
+        if let Self::Protocol(refusal) = self
+            && let Some(detail) = typed_detail(refusal)
+        {
+            return Failure::Typed(status, refusal.problem_type(), detail);
         }
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                Failure::Unavailable("No token can be given now.".to_owned(), RETRY_SOON)
+            }
+            StatusCode::UNAUTHORIZED => {
+                Failure::Refused(status, "The issuer does not have the token key.".to_owned())
+            }
+            StatusCode::FORBIDDEN => {
+                Failure::Refused(status, "The attestation was not accepted.".to_owned())
+            }
+            _ => Failure::Refused(status, "The token request is refused.".to_owned()),
+        }
+    }
+}
+
+/// The text of the refusals that have a problem type.
+fn typed_detail(refusal: AttesterRefusal) -> Option<&'static str> {
+    match refusal {
+        AttesterRefusal::Withheld => Some("The token for this origin was granted before."),
+        AttesterRefusal::EncapsulationKey => {
+            Some("The encapsulation key is not one of the issuer's.")
+        }
+        _ => None,
     }
 }
 
@@ -134,7 +163,10 @@ async fn serve(
     let received = Received::new(headers, body).ok_or(AttesterRefusal::Malformed)?;
     let place = Arc::clone(&state.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let received = Arc::new(received);
-    let device = identify(state, &received).await?;
+    let device = identify(state, desk, &received).await?;
+    // Before the look at what is stored: a copy that is ahead may be granted after it.
+    let flight = state.in_flight.enter(device, request_digest(&received.body))?;
+    let place = Place { _of_all: place, _of_the_device: flight };
     if let Some(response) = known(state, desk, &received, &device).await? {
         return Ok(response);
     }
@@ -174,10 +206,12 @@ impl Received {
     fn identify(
         &self,
         operator: &KeyName,
+        issuer: &KeyName,
         attestations: &[Arc<dyn Attestation>],
     ) -> Result<DeviceIdentity, AttestationRefusal> {
         let Self { body, client_key, client_alias, request_blind, evidence } = self;
-        let message = attestation_message(operator, client_key, client_alias, request_blind, body);
+        let message =
+            attestation_message(operator, issuer, client_key, client_alias, request_blind, body);
         for attestation in attestations {
             match attestation.identify(evidence, &message, now()) {
                 Err(AttestationRefusal::Kind) => {}
@@ -201,11 +235,12 @@ impl Received {
 /// Who asks.
 async fn identify(
     state: &AttesterState,
+    desk: &IssuerDesk,
     received: &Arc<Received>,
 ) -> Result<DeviceIdentity, Refusal> {
     let (operator, received) = (state.operator.clone(), Arc::clone(received));
-    let attestations = Arc::clone(&state.attestations);
-    let work = move || received.identify(&operator, &attestations);
+    let (issuer, attestations) = (desk.name.clone(), Arc::clone(&state.attestations));
+    let work = move || received.identify(&operator, &issuer, &attestations);
     let identified = state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)?;
     identified.map_err(Refusal::Attestation)
 }
@@ -219,7 +254,9 @@ async fn known(
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let shared = &state.shared;
     let digest = request_digest(&received.body);
-    let known = shared.db.stored_answer(device, &desk.name, &received.client_key, &digest, now());
+    let Received { client_key, client_alias, .. } = received;
+    let known =
+        shared.db.stored_answer(device, &desk.name, client_key, client_alias, &digest, now());
     match known.await {
         Ok(known) => {
             shared.health.store_worked(StoreWork::Load);
@@ -229,6 +266,7 @@ async fn known(
                     shared.metrics.repeated.increment(1);
                     Ok(Some(response))
                 }
+                Known::Withheld => Err(AttesterRefusal::Withheld.into()),
                 Known::OtherKey => Err(AttesterRefusal::OtherKey.into()),
             }
         }
@@ -270,7 +308,7 @@ async fn check_with(
     state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)
 }
 
-/// A device takes 429 for a token that is withheld, so nothing else may say it.
+/// Only a token that is withheld is a 429.
 fn not_withheld(failure: Failure) -> Failure {
     match failure {
         Failure::OutOfMemory => Refusal::Busy.into_failure(),

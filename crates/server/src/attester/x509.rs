@@ -1,33 +1,39 @@
 //! Attestation by X.509 device certificates under manufacturers' roots (RFC 5280).
 //!
-//! The device signs with the key of its certificate. Its identity is the manufacturer's root together with the attribute
-//! `serialNumber` of the subject, never the certificate: a renewed certificate, under another intermediate or with another
-//! key, is the same device. So the roots must not sign two devices with one number, and must not give one device two.
+//! The device signs with the key of its certificate. Its identity is the manufacturer, by the name that the operator of the
+//! attester gave it, together with the attribute `serialNumber` of the subject. It is never the certificate: a renewed one, under
+//! another intermediate or with another key, is the same device. Nor is it the root: a device chooses the intermediates
+//! that it sends, and with cross-signed ones the root, and would be as many devices as there are ways up. So all roots of a
+//! manufacturer belong under one name, and the manufacturer must not give one number to two devices, nor two to one.
 //!
-//! Revocation is by lists that the operator provides. Without `require_crl` they are what is known: a list that has
-//! expired still revokes, and a certificate whose issuer has no list passes. With it, either is a refusal.
+//! Revocation is by lists that the operator provides ([`revocation`]). Without `require_crl` they are what is known: a list
+//! that has expired still revokes, and a certificate whose issuer has no list passes. With it, either is a refusal.
 
+mod revocation;
+
+use std::cell::Cell;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use aws_lc_rs::digest::{Context, SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, SignatureVerificationAlgorithm, TrustAnchor,
-    UnixTime,
-};
+use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
 use sotto_protocol::attester::{Attestation, AttestationRefusal, DeviceIdentity};
 use sotto_protocol::{Fault, Moment};
 use sotto_wire::Decode;
 use sotto_wire::token::evidence::{AttestationEvidence, X509Evidence};
 use webpki::aws_lc_rs as algorithms;
 use webpki::{
-    CertRevocationList, EndEntityCert, Error, ExpirationPolicy, ExtendedKeyUsageValidator,
-    KeyPurposeIdIter, KeyUsage, OwnedCertRevocationList, RequiredEkuNotFoundContext,
-    RevocationCheckDepth, RevocationOptions, RevocationOptionsBuilder, UnknownStatusPolicy,
-    VerifiedPath, anchor_from_trusted_cert,
+    EndEntityCert, Error, ExpirationPolicy, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage,
+    RequiredEkuNotFoundContext, RevocationCheckDepth, RevocationOptionsBuilder,
+    UnknownStatusPolicy, VerifiedPath, anchor_from_trusted_cert,
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+use self::revocation::RevocationLists;
+
+/// Ways up to a root that are looked at for one request. An honest chain has one.
+const MAX_PATHS: usize = 8;
 
 /// What certificates may be signed with.
 static CERTIFICATE_ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
@@ -63,41 +69,77 @@ fn scheme_algorithm(scheme: u16) -> Option<&'static dyn SignatureVerificationAlg
 /// What an operator decides about device certificates.
 #[derive(Clone, Debug, Default)]
 pub struct X509Config {
-    /// PEM: the manufacturers' roots.
-    pub roots: Vec<u8>,
-    /// PEM: revocation lists.
+    /// Whose devices are known.
+    pub manufacturers: Vec<Manufacturer>,
+    /// PEM: revocation lists. Of several lists of one authority the newest counts.
     pub crls: Vec<u8>,
     /// Refuses devices of which it is not known whether they were revoked.
     pub require_crl: bool,
 }
 
+/// A manufacturer of devices: whoever numbers them.
+#[derive(Clone, Debug)]
+pub struct Manufacturer {
+    /// Part of every identity: with another name all its devices are other devices, and get second tokens.
+    pub name: String,
+    /// PEM: all its roots. With one of them under another name, a device under both counts twice.
+    pub roots: Vec<u8>,
+}
+
 /// Device certificates.
 pub struct X509Attestation {
-    roots: Vec<TrustAnchor<'static>>,
-    crls: RwLock<Arc<[CertRevocationList<'static>]>>,
+    anchors: Vec<TrustAnchor<'static>>,
+    /// In the order of the anchors.
+    roots: Vec<Root>,
+    crls: RwLock<Arc<RevocationLists>>,
     require_crl: bool,
 }
 
+struct Root {
+    manufacturer: Arc<str>,
+    certificate: CertificateDer<'static>,
+}
+
 impl X509Attestation {
-    /// Reads roots and revocation lists.
+    /// Reads roots and revocation lists. A root under two names is an error: a device under it would be two.
     pub fn new(config: &X509Config) -> Result<Self, Fault> {
-        let unusable = || Fault("the manufacturers' roots are not PEM certificates".into());
-        let mut roots = Vec::new();
-        for certificate in CertificateDer::pem_slice_iter(&config.roots) {
+        let crls = RwLock::new(Arc::new(RevocationLists::read(&config.crls)?));
+        let (anchors, roots) = (Vec::new(), Vec::new());
+        let mut all = Self { anchors, roots, crls, require_crl: config.require_crl };
+        for manufacturer in &config.manufacturers {
+            all.add(manufacturer)?;
+        }
+        if all.roots.is_empty() {
+            return Err(Fault("no manufacturer is known".into()));
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, manufacturer: &Manufacturer) -> Result<(), Fault> {
+        let name: Arc<str> = manufacturer.name.as_str().into();
+        let unusable = || Fault(format!("the roots of {name:?} are not PEM certificates"));
+        let before = self.roots.len();
+        for certificate in CertificateDer::pem_slice_iter(&manufacturer.roots) {
             let certificate = certificate.map_err(|_| unusable())?;
-            let anchor = anchor_from_trusted_cert(&certificate).map_err(|_| unusable())?;
-            roots.push(anchor.to_owned());
+            let anchor = anchor_from_trusted_cert(&certificate).map_err(|_| unusable())?.to_owned();
+            let key = &anchor.subject_public_key_info;
+            let mut others = self.anchors.iter().zip(&self.roots);
+            let other = others.find(|(other, root)| {
+                other.subject_public_key_info == *key && root.manufacturer != name
+            });
+            if let Some((_, other)) = other {
+                let other = &other.manufacturer;
+                return Err(Fault(format!("{name:?} and {other:?} have a root in common")));
+            }
+            self.anchors.push(anchor);
+            self.roots.push(Root { manufacturer: Arc::clone(&name), certificate });
         }
-        if roots.is_empty() {
-            return Err(unusable());
-        }
-        let crls = RwLock::new(read_crls(&config.crls)?);
-        Ok(Self { roots, crls, require_crl: config.require_crl })
+        if self.roots.len() == before { Err(unusable()) } else { Ok(()) }
     }
 
     /// Replaces the revocation lists (PEM). If they cannot be read, the old ones stay.
     pub fn reload_crls(&self, pem: &[u8]) -> Result<(), Fault> {
-        let crls = read_crls(pem)?;
+        let crls = Arc::new(RevocationLists::read(pem)?);
         *self.crls.write().unwrap_or_else(PoisonError::into_inner) = crls;
         Ok(())
     }
@@ -113,45 +155,82 @@ impl X509Attestation {
         let chain: Vec<_> = chain.collect();
         let (leaf, intermediates) = chain.split_first().ok_or(AttestationRefusal::Malformed)?;
         let device = EndEntityCert::try_from(leaf).map_err(|_| AttestationRefusal::Malformed)?;
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now.0));
         let crls = Arc::clone(&self.crls.read().unwrap_or_else(PoisonError::into_inner));
-        let crls: Vec<_> = crls.iter().collect();
+        let paths = Cell::new(0);
+        let check = |path: &VerifiedPath<'_>| {
+            paths.set(paths.get() + 1);
+            if paths.get() > MAX_PATHS {
+                return Err(Error::MaximumPathBuildCallsExceeded);
+            }
+            self.check_revocation(path, &crls, now)
+        };
         let path = device
             .verify_for_usage(
                 CERTIFICATE_ALGORITHMS,
-                &self.roots,
+                &self.anchors,
                 intermediates,
-                UnixTime::since_unix_epoch(Duration::from_secs(now.0)),
+                now,
                 DeviceUsage,
-                self.revocation(&crls)?,
                 None,
+                Some(&check),
             )
             .map_err(|error| untrusted(&error))?;
         device
             .verify_signature(algorithm, message, evidence.signature())
             .map_err(|_| AttestationRefusal::Signature)?;
-        device_identity(&path, leaf)
+        let root = self.root(path.anchor()).ok_or(AttestationRefusal::Untrusted)?;
+        device_identity(&root.manufacturer, leaf)
     }
 
-    fn revocation<'a>(
+    fn root(&self, anchor: &TrustAnchor<'_>) -> Option<&Root> {
+        let is_it = |known: &TrustAnchor<'_>| {
+            known.subject == anchor.subject
+                && known.subject_public_key_info == anchor.subject_public_key_info
+        };
+        self.anchors.iter().zip(&self.roots).find(|(known, _)| is_it(known)).map(|(_, root)| root)
+    }
+
+    /// Holds a path against the lists of its own authorities: it is verified once more, with these lists and nothing beside its
+    /// own certificates.
+    fn check_revocation(
         &self,
-        crls: &'a [&'a CertRevocationList<'a>],
-    ) -> Result<Option<RevocationOptions<'a>>, AttestationRefusal> {
+        path: &VerifiedPath<'_>,
+        crls: &RevocationLists,
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let root = self.root(path.anchor()).ok_or(Error::UnknownIssuer)?;
+        let intermediates: Vec<_> =
+            path.intermediate_certificates().map(|certificate| certificate.der()).collect();
+        let authorities = intermediates.iter().chain([&root.certificate]).map(AsRef::as_ref);
+        let lists = crls.of(authorities);
         let (status, expiration) = if self.require_crl {
             (UnknownStatusPolicy::Deny, ExpirationPolicy::Enforce)
         } else {
             (UnknownStatusPolicy::Allow, ExpirationPolicy::Ignore)
         };
-        match RevocationOptionsBuilder::new(crls) {
-            Ok(options) => Ok(Some(
-                options
-                    .with_depth(RevocationCheckDepth::Chain)
-                    .with_status_policy(status)
-                    .with_expiration_policy(expiration)
-                    .build(),
-            )),
-            Err(_) if self.require_crl => Err(AttestationRefusal::UnknownRevocation),
-            Err(_) => Ok(None),
-        }
+        let options = match RevocationOptionsBuilder::new(&lists) {
+            Ok(options) => options,
+            Err(_) if self.require_crl => return Err(Error::UnknownRevocationStatus),
+            Err(_) => return Ok(()),
+        };
+        let options = options
+            .with_depth(RevocationCheckDepth::Chain)
+            .with_status_policy(status)
+            .with_expiration_policy(expiration)
+            .build();
+        let anchors = std::slice::from_ref(path.anchor());
+        path.end_entity()
+            .verify_for_usage(
+                CERTIFICATE_ALGORITHMS,
+                anchors,
+                &intermediates,
+                now,
+                DeviceUsage,
+                Some(options),
+                None,
+            )
+            .map(|_| ())
     }
 }
 
@@ -212,7 +291,7 @@ fn untrusted(error: &Error) -> AttestationRefusal {
 
 /// The device that a certificate is about.
 fn device_identity(
-    path: &VerifiedPath<'_>,
+    manufacturer: &str,
     leaf: &CertificateDer<'_>,
 ) -> Result<DeviceIdentity, AttestationRefusal> {
     let (_, certificate) =
@@ -226,11 +305,10 @@ fn device_identity(
     if number.is_empty() || numbers.next().is_some() {
         return Err(AttestationRefusal::NoIdentity);
     }
-    let anchor = path.anchor();
     let mut hash = Context::new(&SHA256);
     hash.update(b"sotto x509 device v1\0");
-    hash.update(digest(&SHA256, &anchor.subject).as_ref());
-    hash.update(digest(&SHA256, &anchor.subject_public_key_info).as_ref());
+    hash.update(&(manufacturer.len() as u64).to_be_bytes());
+    hash.update(manufacturer.as_bytes());
     hash.update(number);
     Ok(identity(hash))
 }
@@ -240,18 +318,4 @@ pub(super) fn identity(hash: Context) -> DeviceIdentity {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(hash.finish().as_ref());
     DeviceIdentity::new(bytes)
-}
-
-fn read_crls(pem: &[u8]) -> Result<Arc<[CertRevocationList<'static>]>, Fault> {
-    let unusable = || Fault("the revocation lists are not PEM revocation lists".into());
-    let mut crls = Vec::new();
-    for crl in CertificateRevocationListDer::pem_slice_iter(pem) {
-        let crl = crl.map_err(|_| unusable())?;
-        let crl = OwnedCertRevocationList::from_der(&crl).map_err(|_| unusable())?;
-        crls.push(CertRevocationList::from(crl));
-    }
-    if crls.is_empty() && !pem.trim_ascii().is_empty() {
-        return Err(unusable());
-    }
-    Ok(crls.into())
 }

@@ -21,11 +21,13 @@ pub struct IssuerConfig {
     pub operator: NoteKey,
     /// The keys that the inner parts of requests are sealed to. They belong into the operator's logged key set.
     pub encapsulation_keys: Arc<EncapsulationKeys>,
-    /// Who may ask for tokens on behalf of devices.
-    pub attesters: Vec<IssuerAttester>,
+    /// Who may ask for tokens on behalf of devices. There is one, with one database: each attester counts for itself, so
+    /// that a device known to two of them would have two tokens of every origin, and two votes in every recipe.
+    pub attester: IssuerAttester,
     /// Who may ask for token keys, by the keys that sign recipes.
     pub authors: Vec<VerifierKey>,
-    /// The policy window in seconds: no token key lives longer. Attesters must remember at least as long.
+    /// The policy window in seconds: no token key lives longer. The attester must remember at least as long. Keys that were made
+    /// under a longer window issue nothing until what is left of their life fits into this one.
     pub window_s: u64,
     /// Token keys of one author that may live at once.
     pub max_live_keys: usize,
@@ -48,17 +50,18 @@ impl IssuerConfig {
     /// How long an expired key stays, unless the operator says otherwise.
     pub const DEFAULT_KEY_GRACE: Duration = Duration::from_secs(24 * 3600);
 
-    /// An issuer that listens at `listen`, with no attesters and no authors. Everything else has a default.
+    /// An issuer that listens at `listen`, with no authors. Everything else has a default.
     pub fn new(
         listen: SocketAddr,
         operator: NoteKey,
         encapsulation_keys: Arc<EncapsulationKeys>,
+        attester: IssuerAttester,
     ) -> Self {
         Self {
             http: HttpConfig::new(listen),
             operator,
             encapsulation_keys,
-            attesters: Vec::new(),
+            attester,
             authors: Vec::new(),
             window_s: Self::DEFAULT_WINDOW_S,
             max_live_keys: Self::DEFAULT_MAX_LIVE_KEYS,
@@ -69,7 +72,7 @@ impl IssuerConfig {
     }
 }
 
-/// An attester that an issuer answers.
+/// The attester that an issuer answers.
 #[derive(Debug)]
 pub struct IssuerAttester {
     /// For the operator's messages.

@@ -22,7 +22,6 @@ use sotto_protocol::issuer::author::{
 };
 use sotto_protocol::{Fault, Moment};
 use sotto_store::{IssuerDb, IssuerDbError};
-use sotto_wire::VerifierKey;
 use sotto_wire::recipe::TokenKeyRequest;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -58,22 +57,19 @@ impl Desk {
     pub(super) fn new(
         db: IssuerDb,
         operator: NoteKey,
-        authors: Vec<VerifierKey>,
-        window_s: u64,
+        rules: AuthorRules,
+        max_live_keys: usize,
+        key_grace: Duration,
     ) -> Self {
         Self {
             db: Arc::new(db),
             operator,
-            rules: AuthorRules { authors, window_s },
-            max_live_keys: usize::MAX,
-            key_grace: Duration::ZERO,
+            rules,
+            max_live_keys,
+            key_grace,
             waiting: Semaphore::new(MAX_WAITING),
             making: Mutex::new(()),
         }
-    }
-
-    pub(super) fn with_limits(self, max_live_keys: usize, key_grace: Duration) -> Self {
-        Self { max_live_keys, key_grace, ..self }
     }
 
     pub(super) fn window_s(&self) -> u64 {
@@ -132,7 +128,7 @@ fn known(state: &IssuerState, request: &TokenKeyRequest) -> Result<Option<Respon
 }
 
 fn show(state: &IssuerState, keys: &RecipeKeys) -> Result<Response, Failure> {
-    let keys = produce_token_keys(keys, &state.desk.operator)?;
+    let keys = produce_token_keys(keys, &state.desk.operator);
     let body = serde_json::to_vec(&keys).map_err(|error| Fault(error.to_string()))?;
     let mut response = Response::new(Body::from(body));
     let media_type = HeaderValue::from_static("application/json");

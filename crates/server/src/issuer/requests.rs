@@ -85,7 +85,7 @@ pub(super) async fn post_batch(
 }
 
 impl IssuerState {
-    /// The body of an attester's request.
+    /// The body of a request of the attester.
     async fn receive(
         &self,
         headers: &HeaderMap,
@@ -93,7 +93,7 @@ impl IssuerState {
         media_type: &'static str,
         limit: usize,
     ) -> Result<Bytes, Failure> {
-        self.authenticate(headers)?;
+        self.attester.token.check(headers)?;
         if !is_of_type(headers, media_type) {
             return Err(Failure::UnexpectedMediaType(media_type));
         }
@@ -137,7 +137,14 @@ impl IssuerState {
             let mut nonce = [0; RESPONSE_NONCE_LEN];
             rand::fill(&mut nonce)
                 .map_err(|_| Fault("the operating system gives no randomness".into()))?;
-            let outcome = consume_token_request(request, keyring, keys.origins(), now, &nonce);
+            let outcome = consume_token_request(
+                request,
+                keyring,
+                keys.origins(),
+                now,
+                self.desk.window_s(),
+                &nonce,
+            );
             self.metrics.count(&outcome);
             if let Err(IssuerRefusal::Fault) = outcome {
                 tracing::error!(

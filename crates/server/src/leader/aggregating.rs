@@ -131,11 +131,12 @@ async fn finish(
 }
 
 async fn commit(leader: &LeaderState, lease: Lease, outcome: LeaderOutcome) -> Result<(), Setback> {
-    let LeaderOutcome { buckets, rejections, requeue } = outcome;
+    let LeaderOutcome { buckets, rejections, requeue, unspent } = outcome;
     let aggregated = buckets.values().map(|bucket| bucket.count).sum();
     let requeued = !requeue.is_empty();
     let dropped = rejections.clone();
-    leader.store.commit_job(lease, JobCommit { buckets, rejections, requeue }).await?;
+    let commit = JobCommit { buckets, rejections, requeue, unspent };
+    leader.store.commit_job(lease, commit).await?;
     leader.aggregator.health.store_worked(StoreWork::Commit);
     leader.metrics.jobs.committed.increment(1);
     leader.metrics.reports_aggregated.increment(aggregated);

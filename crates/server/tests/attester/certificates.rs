@@ -9,9 +9,10 @@ use rcgen::{
     KeyUsagePurpose, RevokedCertParams, SerialNumber, SignatureAlgorithm, SigningKey,
     date_time_ymd,
 };
-use sotto_protocol::Moment;
+use rustls::pki_types::CertificateDer;
 use sotto_protocol::attester::{Attestation, AttestationRefusal, DeviceIdentity};
-use sotto_server::{X509Attestation, X509Config};
+use sotto_protocol::{Fault, Moment};
+use sotto_server::{Manufacturer, X509Attestation, X509Config};
 use sotto_wire::Encode;
 use sotto_wire::token::evidence::{AttestationEvidence, X509Evidence};
 
@@ -54,18 +55,36 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem, der }
     }
 
+    /// The certificate that another authority gives this one's key.
+    fn again_under(&self, other: &Authority) -> Vec<u8> {
+        let mut params = authority_params("factory");
+        params.serial_number = Some(SerialNumber::from(4242));
+        params.signed_by(self.issuer.key(), &other.issuer).unwrap().der().to_vec()
+    }
+
     /// A revocation list with these certificates, good until a year.
     fn crl(&self, revoked: &[u64], until: i32) -> String {
+        self.crl_numbered(revoked, until, 1, 2021)
+    }
+
+    /// A revocation list with this number, made in a year.
+    fn crl_numbered(&self, revoked: &[u64], until: i32, number: u64, made: i32) -> String {
+        let revoked: Vec<_> =
+            revoked.iter().map(|serial| SerialNumber::from(*serial).to_bytes()).collect();
+        self.crl_serials(&revoked, until, number, made)
+    }
+
+    fn crl_serials(&self, revoked: &[Vec<u8>], until: i32, number: u64, made: i32) -> String {
         let revoked = revoked.iter().map(|serial| RevokedCertParams {
-            serial_number: SerialNumber::from(*serial),
+            serial_number: SerialNumber::from_slice(serial),
             revocation_time: date_time_ymd(2025, 1, 1),
             reason_code: None,
             invalidity_date: None,
         });
         let params = CertificateRevocationListParams {
-            this_update: date_time_ymd(2021, 1, 1),
+            this_update: date_time_ymd(made, 1, 1),
             next_update: date_time_ymd(until, 1, 1),
-            crl_number: SerialNumber::from(1),
+            crl_number: SerialNumber::from(number),
             issuing_distribution_point: None,
             revoked_certs: revoked.collect(),
             key_identifier_method: KeyIdMethod::Sha256,
@@ -124,10 +143,20 @@ impl Badge {
     }
 }
 
+/// All roots are one manufacturer's.
 fn attestation(roots: &[&Authority], crls: &str, require_crl: bool) -> X509Attestation {
-    let roots: String = roots.iter().map(|root| root.pem.as_str()).collect();
-    let config = X509Config { roots: roots.into(), crls: crls.into(), require_crl };
+    let manufacturers = vec![manufacturer("maker", roots)];
+    let config = X509Config { manufacturers, crls: crls.into(), require_crl };
     X509Attestation::new(&config).unwrap()
+}
+
+fn manufacturer(name: &str, roots: &[&Authority]) -> Manufacturer {
+    let roots: String = roots.iter().map(|root| root.pem.as_str()).collect();
+    Manufacturer { name: name.to_owned(), roots: roots.into() }
+}
+
+fn of_manufacturers(manufacturers: Vec<Manufacturer>) -> Result<X509Attestation, Fault> {
+    X509Attestation::new(&X509Config { manufacturers, ..X509Config::default() })
 }
 
 fn identify(
@@ -138,10 +167,12 @@ fn identify(
 }
 
 #[test]
-fn a_device_is_known_by_its_number_under_its_root() {
+fn a_device_is_known_by_its_number_at_its_manufacturer() {
     let (root, other_root) = (authority("maker"), authority("other maker"));
     let factory = root.intermediate("factory");
-    let attestation = attestation(&[&root, &other_root], "", false);
+    let manufacturers =
+        vec![manufacturer("one", &[&root]), manufacturer("another", &[&other_root])];
+    let attestation = of_manufacturers(manufacturers).unwrap();
     let first = identify(&attestation, &root.badge("device 1", 1)).unwrap();
     // A renewed certificate has another key and another serial, and may come from elsewhere.
     for algorithm in [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384] {
@@ -153,6 +184,49 @@ fn a_device_is_known_by_its_number_under_its_root() {
     assert_ne!(second, first);
     // Makers number their devices independently.
     assert_ne!(identify(&attestation, &other_root.badge("device 1", 1)).unwrap(), first);
+}
+
+/// A device chooses the way up. It must be the same device on each.
+#[test]
+fn cross_signed_authorities_make_no_second_device() {
+    let (old, new) = (authority("maker"), authority("maker 2"));
+    let factory = old.intermediate("factory");
+    let crossed = factory.again_under(&new);
+    assert_ne!(crossed, factory.der);
+    let attestation = of_manufacturers(vec![manufacturer("maker", &[&old, &new])]).unwrap();
+    let mut badge = factory.badge("device 1", 1);
+    let leaf = badge.chain[0].clone();
+    let mut under = |intermediates: &[&Vec<u8>]| {
+        badge.chain = vec![leaf.clone()];
+        badge.chain.extend(intermediates.iter().map(|der| (*der).clone()));
+        identify(&attestation, &badge).unwrap()
+    };
+    let by_the_old = under(&[&factory.der]);
+    assert_eq!(under(&[&crossed]), by_the_old);
+    assert_eq!(under(&[&crossed, &factory.der]), by_the_old);
+    // One root alone believes one way only: there are two.
+    let one = of_manufacturers(vec![manufacturer("maker", &[&old])]).unwrap();
+    badge.chain = vec![leaf.clone(), crossed];
+    assert_eq!(identify(&one, &badge), Err(AttestationRefusal::Untrusted));
+    badge.chain = vec![leaf, factory.der.clone()];
+    assert_eq!(identify(&one, &badge), Ok(by_the_old));
+}
+
+#[test]
+fn a_root_has_one_manufacturer() {
+    let (root, other) = (authority("maker"), authority("other"));
+    let manufacturers = vec![manufacturer("one", &[&root]), manufacturer("two", &[&other, &root])];
+    let error = of_manufacturers(manufacturers).unwrap_err();
+    assert!(error.to_string().contains("have a root in common"), "{error}");
+    // Twice under one name is once.
+    let twice = vec![manufacturer("one", &[&root, &root]), manufacturer("one", &[&root])];
+    assert!(of_manufacturers(twice).is_ok());
+    // Names do not run into numbers.
+    let apart = |name: &str, number: &str| {
+        let attestation = of_manufacturers(vec![manufacturer(name, &[&root])]).unwrap();
+        identify(&attestation, &root.badge(number, 1)).unwrap()
+    };
+    assert_ne!(apart("ab", "c1"), apart("a", "bc1"));
 }
 
 #[test]
@@ -268,7 +342,81 @@ fn revoked_devices_are_refused() {
     // A list of somebody else with the same name does not count.
     let namesake = authority("maker");
     lax.reload_crls(namesake.crl(&[1], 2090).as_bytes()).unwrap();
-    assert_ne!(identify(&lax, &one), Err(AttestationRefusal::Revoked));
+    assert!(identify(&lax, &one).is_ok());
+    assert!(identify(&lax, &two).is_ok());
+}
+
+/// As after a change of keys: one name, two keys, and a list of each.
+#[test]
+fn lists_of_one_name_go_by_their_keys() {
+    let (old, new) = (authority("maker"), authority("maker"));
+    let (one, two) = (old.badge("device 1", 1), old.badge("device 2", 2));
+    let (three, four) = (new.badge("device 3", 1), new.badge("device 4", 2));
+    let lists = [old.crl(&[2], 2090), new.crl(&[1], 2090)];
+    for lists in [lists.concat(), [lists[1].clone(), lists[0].clone()].concat()] {
+        for require_crl in [false, true] {
+            let attestation = attestation(&[&old, &new], &lists, require_crl);
+            assert!(identify(&attestation, &one).is_ok());
+            assert_eq!(identify(&attestation, &two), Err(AttestationRefusal::Revoked));
+            assert_eq!(identify(&attestation, &three), Err(AttestationRefusal::Revoked));
+            assert!(identify(&attestation, &four).is_ok());
+        }
+    }
+    let strict = attestation(&[&old, &new], &lists[0], true);
+    assert!(identify(&strict, &one).is_ok());
+    assert_eq!(identify(&strict, &four), Err(AttestationRefusal::UnknownRevocation));
+}
+
+/// Lists are kept, and one is appended: in whatever order, the newest says who is revoked.
+#[test]
+fn of_two_lists_the_newer_counts() {
+    let root = authority("maker");
+    let (one, two) = (root.badge("device 1", 1), root.badge("device 2", 2));
+    let older = root.crl_numbered(&[1], 2090, 9, 2022);
+    // By its number, even if it was made at the same time; numbers are no strings.
+    let newer = root.crl_numbered(&[2], 2090, 300, 2022);
+    // And by its time, if the number says nothing.
+    let newest = root.crl_numbered(&[1, 2], 2090, 300, 2023);
+    for lists in [[&older, &newer], [&newer, &older]] {
+        let lists: String = lists.into_iter().map(String::as_str).collect();
+        let attestation = attestation(&[&root], &lists, false);
+        assert!(identify(&attestation, &one).is_ok());
+        assert_eq!(identify(&attestation, &two), Err(AttestationRefusal::Revoked));
+    }
+    for lists in [[&older, &newest, &newer], [&newest, &newer, &older]] {
+        let lists: String = lists.into_iter().map(String::as_str).collect();
+        let attestation = attestation(&[&root], &lists, true);
+        assert_eq!(identify(&attestation, &one), Err(AttestationRefusal::Revoked));
+    }
+    // An expired list in front of a good one does no harm.
+    let lists = root.crl_numbered(&[], 2025, 1, 2021) + &older;
+    let strict = attestation(&[&root], &lists, true);
+    assert!(identify(&strict, &two).is_ok());
+    assert_eq!(identify(&strict, &one), Err(AttestationRefusal::Revoked));
+}
+
+/// A device may send several ways up: a revoked factory does not spoil the other, and hides behind none.
+#[test]
+fn a_way_that_is_revoked_is_not_taken() {
+    let (old, new) = (authority("maker"), authority("maker 2"));
+    let factory = old.intermediate("factory");
+    let crossed = factory.again_under(&new);
+    let mut badge = factory.badge("device 1", 1);
+    badge.chain.extend([factory.der.clone(), crossed.clone()]);
+    let revoked = old.crl_serials(&[serial_number(&factory.der)], 2090, 1, 2022);
+    let lax = attestation(&[&old, &new], &revoked, false);
+    assert!(identify(&lax, &badge).is_ok());
+    badge.chain.truncate(2);
+    assert_eq!(identify(&lax, &badge), Err(AttestationRefusal::Revoked));
+    let both = revoked + &new.crl_serials(&[serial_number(&crossed)], 2090, 1, 2022);
+    lax.reload_crls(both.as_bytes()).unwrap();
+    badge.chain.push(crossed);
+    assert_eq!(identify(&lax, &badge), Err(AttestationRefusal::Revoked));
+}
+
+fn serial_number(certificate: &[u8]) -> Vec<u8> {
+    let device = CertificateDer::from(certificate);
+    webpki::EndEntityCert::try_from(&device).unwrap().serial().to_vec()
 }
 
 #[test]
@@ -294,9 +442,10 @@ fn an_operator_may_want_to_know() {
 #[test]
 fn roots_must_be_roots() {
     for roots in ["", "not PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-        let config = X509Config { roots: roots.into(), ..X509Config::default() };
-        assert!(X509Attestation::new(&config).is_err(), "{roots}");
+        let manufacturer = Manufacturer { name: "maker".to_owned(), roots: roots.into() };
+        assert!(of_manufacturers(vec![manufacturer]).is_err(), "{roots}");
     }
+    assert!(of_manufacturers(vec![]).is_err());
 }
 
 /// Over HTTP: who has no certificate gets nothing, and a device counts under all its certificates.
@@ -329,7 +478,7 @@ async fn certified_devices_get_tokens() {
     // A name is no evidence here.
     let named = world.server.ask(&Device::new("two").request(1)).await;
     assert_eq!(named.status, 403);
-    assert_eq!(world.issuer.requests(), 3);
+    assert_eq!(world.issuer.requests(), 2);
     // Another device with the first one's request: the signature is not its own.
     attestation.reload_crls(root.crl(&[2], 2090).as_bytes()).unwrap();
     assert_eq!(ask(&new, 3).await.status, 403, "revoked while the attester runs");

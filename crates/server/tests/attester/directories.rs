@@ -1,6 +1,8 @@
 //! What issuers say of themselves.
 
-use crate::harness::{Device, World, eventually};
+use sotto_wire::token::{ENCAPSULATION_KEY_PROBLEM, WITHHELD_PROBLEM};
+
+use crate::harness::{Device, Server, World, config, eventually};
 use crate::issuer::encapsulation_key;
 
 #[tokio::test]
@@ -28,10 +30,31 @@ async fn an_unknown_key_has_the_directory_read_again_but_not_all_the_time() {
         let answer = world.server.ask(&device.request_for(2, [2; 32], 2)).await;
         assert_eq!(answer.status, 400);
         assert_eq!(answer.detail(), "The encapsulation key is not one of the issuer's.");
+        assert_eq!(answer.problem(), ENCAPSULATION_KEY_PROBLEM);
     }
     assert_eq!(world.issuer.script().directories, 1, "it was read a moment ago");
     assert_eq!(world.server.refused("encapsulation_key").await, 5);
     assert_eq!(world.issuer.requests(), 1);
+}
+
+/// A device makes its request anew when it hears that the key is gone: it must not hear it of a request that was granted.
+#[tokio::test]
+async fn of_an_answered_request_nothing_is_said_about_its_key() {
+    let world = World::new().await;
+    let mut device = Device::new("one");
+    let request = device.request(1);
+    let token = world.server.ask(&request).await.token().to_vec();
+    world.issuer.script().keys = vec![encapsulation_key(2)];
+    let server = Server::start(config(&world.issuer), tempfile::tempdir().unwrap().path()).await;
+    let gone = || async { server.ask(&request).await.status == 400 };
+    eventually("the key is gone", gone).await;
+    assert_eq!(server.ask(&request).await.problem(), ENCAPSULATION_KEY_PROBLEM);
+    world.server.stop().await;
+    let server = Server::start(config(&world.issuer), &world.folder).await;
+    assert_eq!(server.ask(&request).await.token(), token);
+    // Nor of one whose alias has had a token.
+    let other = server.ask(&device.request(1)).await;
+    assert_eq!((other.status, other.problem().as_str()), (429, WITHHELD_PROBLEM));
 }
 
 #[tokio::test]

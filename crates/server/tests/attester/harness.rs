@@ -171,6 +171,12 @@ impl Answer {
         document["detail"].as_str().unwrap().to_owned()
     }
 
+    /// The type of a problem document.
+    pub(crate) fn problem(&self) -> String {
+        let document: Value = serde_json::from_slice(&self.body).unwrap();
+        document["type"].as_str().unwrap().to_owned()
+    }
+
     pub(crate) fn token(&self) -> &[u8] {
         let text = String::from_utf8_lossy(&self.body);
         assert_eq!(
@@ -224,8 +230,9 @@ impl Device {
         request.request_signature =
             self.secret.sign_blinded(&blind, CLIENT_CONTEXT, &request.signed_message());
         let body = request.to_bytes();
-        let attester: KeyName = OPERATOR.parse().unwrap();
-        let evidence = attest(&attestation_message(&attester, &client_key, &alias, &blind, &body));
+        let [attester, issuer] = [OPERATOR, ISSUER].map(|name| name.parse::<KeyName>().unwrap());
+        let message = attestation_message(&attester, &issuer, &client_key, &alias, &blind, &body);
+        let evidence = attest(&message);
         let headers = vec![
             (header::CLIENT, byte_sequence(&client_key)),
             (header::ORIGIN_ALIAS, byte_sequence(&alias)),

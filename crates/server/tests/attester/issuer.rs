@@ -41,6 +41,8 @@ pub(crate) enum Mood {
     SmallOrder,
     /// Grants two tokens.
     LimitTwo,
+    /// Answers with responses that are a byte too long.
+    Long,
     /// Refuses each request with this status.
     Refuses(u16),
 }
@@ -157,6 +159,9 @@ impl Script {
         self.responses += 1;
         let mut response = vec![0x5a; 288];
         response[..8].copy_from_slice(&self.responses.to_be_bytes());
+        if self.mood == Mood::Long {
+            response.push(0);
+        }
         let limit = if self.mood == Mood::LimitTwo { 2 } else { 1 };
         IssuerAnswer::Issued { index_key, limit, response }
     }

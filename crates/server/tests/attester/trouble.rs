@@ -15,7 +15,7 @@ async fn an_issuer_in_trouble_burns_no_token() {
         let answer = world.server.ask(&request).await;
         assert_eq!(answer.status, 503, "{mood:?}");
         assert_eq!(answer.retry_after.as_deref(), Some("1"));
-        assert_eq!(answer.detail(), "The issuer gave no answer.");
+        assert_eq!(answer.detail(), "No token can be given now.");
     }
     world.issuer.script().mood = Mood::Down;
     world.server.ask(&request).await;
@@ -34,13 +34,20 @@ async fn an_issuer_that_lies_grants_nothing() {
     for (mood, status, reason) in [
         (Mood::SmallOrder, 400, "index_key"),
         (Mood::LimitTwo, 400, "issuer_limit"),
+        (Mood::Long, 400, "issuer_response"),
         (Mood::Refuses(401), 401, "issuer_key"),
         (Mood::Refuses(400), 400, "issuer_refused"),
     ] {
         world.issuer.script().mood = mood;
-        assert_eq!(world.server.ask(&device.request(1)).await.status, status, "{mood:?}");
+        let answer = world.server.ask(&device.request(1)).await;
+        assert_eq!(answer.status, status, "{mood:?}");
+        // The device does not learn what the issuer did.
+        if status == 400 {
+            assert_eq!(answer.detail(), "The token request is refused.");
+        }
         assert_eq!(world.server.refused(reason).await, 1);
     }
+    assert_eq!(world.server.metric("sotto_attester_granted_total").await, 0);
     world.issuer.script().mood = Mood::Honest;
     world.server.ask(&device.request(1)).await.token();
 }

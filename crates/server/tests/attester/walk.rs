@@ -1,6 +1,10 @@
 //! Tokens that are granted, given again and withheld.
 
-use crate::harness::{Device, Server, World, config};
+use sotto_wire::Encode;
+use sotto_wire::token::evidence::{AttestationEvidence, InsecureName};
+use sotto_wire::token::{WITHHELD_PROBLEM, header};
+
+use crate::harness::{Device, Server, World, config, eventually};
 
 #[tokio::test]
 async fn a_device_gets_one_token_for_each_origin() {
@@ -15,12 +19,15 @@ async fn a_device_gets_one_token_for_each_origin() {
     let second = world.server.ask(&device.request(1)).await;
     assert_eq!(second.status, 429);
     assert_eq!(second.detail(), "The token for this origin was granted before.");
+    assert_eq!(second.problem(), WITHHELD_PROBLEM);
+    // That was certain before the issuer was asked.
+    assert_eq!(world.issuer.requests(), 1);
     assert_ne!(world.server.ask(&device.request(2)).await.token(), token);
     let metrics = world.server.admin_get("metrics").await;
     for line in [
         "sotto_attester_granted_total 2",
         "sotto_attester_repeated_total 1",
-        "sotto_attester_batched_total 3",
+        "sotto_attester_batched_total 2",
         "sotto_attester_refused_total{reason=\"withheld\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} is not in {metrics}");
@@ -47,10 +54,11 @@ async fn one_origin_has_one_alias() {
     let mut device = Device::new("one");
     world.server.ask(&device.request(1)).await.token();
     let renamed = world.server.ask(&device.request_for(1, [9; 32], 1)).await;
-    assert_eq!(renamed.status, 400);
+    assert_eq!((renamed.status, renamed.problem().as_str()), (400, "about:blank"));
+    assert_eq!(world.server.refused("other_alias").await, 1);
     let merged = world.server.ask(&device.request_for(2, [1; 32], 1)).await;
-    assert_eq!((merged.status, merged.detail()), (400, renamed.detail()));
-    assert_eq!(world.server.refused("other_alias").await, 2);
+    assert_eq!((merged.status, merged.problem().as_str()), (429, WITHHELD_PROBLEM));
+    assert_eq!(world.issuer.requests(), 2);
     world.server.ask(&device.request(2)).await.token();
 }
 
@@ -61,10 +69,8 @@ async fn a_changed_client_key_is_refused_before_the_issuer_is_asked() {
     let mut changed = Device::new("another seed");
     changed.name = "one".to_owned();
     let answer = world.server.ask(&changed.request(1)).await;
-    assert_eq!(
-        (answer.status, answer.detail().as_str()),
-        (400, "The device has another client key.")
-    );
+    assert_eq!((answer.status, answer.detail().as_str()), (400, "The token request is refused."));
+    assert_eq!(world.server.refused("other_key").await, 1);
     assert_eq!(world.issuer.requests(), 1);
 }
 
@@ -78,7 +84,7 @@ async fn a_restart_keeps_what_was_granted() {
     let server = Server::start(config(&world.issuer), &world.folder).await;
     assert_eq!(server.ask(&first).await.token(), token);
     assert_eq!(server.ask(&device.request(1)).await.status, 429);
-    assert_eq!(world.issuer.requests(), 2);
+    assert_eq!(world.issuer.requests(), 1);
 }
 
 #[tokio::test]
@@ -96,7 +102,7 @@ async fn requests_that_come_while_a_batch_is_away_go_together() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let occupied = || async { world.issuer.requests() >= 1 };
-    crate::harness::eventually("the first batch", occupied).await;
+    eventually("the first batch", occupied).await;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert_eq!(world.issuer.requests(), 1);
     world.issuer.answers.add_permits(1 << 10);
@@ -114,16 +120,53 @@ async fn requests_that_come_while_a_batch_is_away_go_together() {
 }
 
 #[tokio::test]
-async fn the_same_request_twice_at_once_gets_one_answer() {
+async fn the_same_request_twice_at_once_is_worked_on_once() {
     let world = World::new().await;
     let request = Device::new("one").request(1);
+    world.issuer.answers.forget_permits(1 << 20);
+    let (first, addr) = (request.clone(), world.server.addr);
+    let first = tokio::spawn(async move { first.send(addr).await.token().to_vec() });
+    eventually("the issuer has the request", || async { world.issuer.requests() == 1 }).await;
+    let second = world.server.ask(&request).await;
+    assert_eq!((second.status, second.retry_after.as_deref()), (503, Some("1")));
+    // Not even that its key is gone is said of it: the first one may be granted.
+    world.issuer.script().keys = vec![crate::issuer::encapsulation_key(2)];
+    assert_eq!(world.server.ask(&request).await.status, 503);
+    assert_eq!(world.server.refused("in_flight").await, 2);
+    // The same bytes of somebody else are not concerned.
+    let stranger = InsecureName::new(b"two".to_vec()).unwrap();
+    let stranger = AttestationEvidence::Insecure(stranger).to_bytes();
+    let stranger = request.clone().with(header::ATTESTATION, &stranger);
+    let stranger = tokio::spawn(async move { stranger.send(addr).await.status });
+    eventually("the issuer has the other", || async { world.issuer.requests() == 2 }).await;
+    world.issuer.answers.add_permits(1 << 10);
+    let token = first.await.unwrap();
+    assert_eq!(stranger.await.unwrap(), 200);
+    assert_eq!(world.server.ask(&request).await.token(), token);
+    assert_eq!(world.issuer.requests(), 2);
+}
+
+#[tokio::test]
+async fn one_device_occupies_few_places() {
+    let world = World::with(|config| config.batches_in_flight = 16).await;
+    world.issuer.answers.forget_permits(1 << 20);
+    let mut device = Device::new("one");
     let mut asked = tokio::task::JoinSet::new();
-    for _ in 0..12 {
-        let (request, addr) = (request.clone(), world.server.addr);
-        asked.spawn(async move { request.send(addr).await.token().to_vec() });
+    for origin in 1..=8 {
+        let (request, addr) = (device.request(origin), world.server.addr);
+        asked.spawn(async move { request.send(addr).await.status });
     }
-    let mut answers = asked.join_all().await;
-    answers.dedup();
-    assert_eq!(answers.len(), 1);
-    assert_eq!(world.server.metric("sotto_attester_granted_total").await, 1);
+    eventually("all are at the issuer", || async { world.issuer.requests() == 8 }).await;
+    let ninth = device.request(9);
+    let busy = world.server.ask(&ninth).await;
+    assert_eq!((busy.status, busy.retry_after.as_deref()), (503, Some("1")));
+    assert_eq!(world.server.refused("device_busy").await, 1);
+    // Others are served, and so is the device afterwards.
+    let (other, addr) = (Device::new("two").request(1), world.server.addr);
+    let other = tokio::spawn(async move { other.send(addr).await.status });
+    eventually("the other is at the issuer", || async { world.issuer.requests() == 9 }).await;
+    world.issuer.answers.add_permits(1 << 10);
+    assert_eq!(asked.join_all().await, [200; 8]);
+    assert_eq!(other.await.unwrap(), 200);
+    world.server.ask(&ninth).await.token();
 }

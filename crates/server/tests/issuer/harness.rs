@@ -58,13 +58,10 @@ pub(crate) fn now() -> u64 {
 
 pub(crate) fn config() -> IssuerConfig {
     let keys = EncapsulationKeys::new(vec![encapsulation_key(1)]).unwrap();
-    let mut config = IssuerConfig::new(LOOPBACK, operator(), Arc::new(keys));
-    config.http.admin_listen = Some(LOOPBACK);
     let token = AuthToken::bearer(ATTESTER_TOKEN).unwrap();
-    config.attesters = vec![
-        IssuerAttester { name: "other".into(), token: AuthToken::bearer("other").unwrap() },
-        IssuerAttester { name: "attester.example".into(), token },
-    ];
+    let attester = IssuerAttester { name: "attester.example".into(), token };
+    let mut config = IssuerConfig::new(LOOPBACK, operator(), Arc::new(keys), attester);
+    config.http.admin_listen = Some(LOOPBACK);
     config.authors = vec![author().verifier()];
     config
 }

@@ -2,7 +2,11 @@
 
 use reqwest::{Method, Response, StatusCode};
 use sotto_protocol::leader::aggregate::{JobInput, LeaderJob, produce_aggregation_job_init_req};
-use sotto_wire::{BatchMode, MediaType, Role};
+use sotto_store::Committed;
+use sotto_wire::{
+    AggregationJobResp, BatchMode, BatchSelector, Decode, Interval, MediaType, ReportError, Role,
+    Time, VerifyRespKind,
+};
 
 use crate::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup, aggregator_task, moment};
 use crate::requests::problem;
@@ -10,6 +14,10 @@ use crate::requests::problem;
 /// A request of the leader about some reports, as the leader would send it.
 fn job(pair: &mut Pair, indices: &[u32]) -> LeaderJob {
     let reports: Vec<_> = indices.iter().map(|index| pair.report(*index)).collect();
+    job_of(pair, &reports)
+}
+
+fn job_of(pair: &Pair, reports: &[Vec<u8>]) -> LeaderJob {
     let reports: Vec<&[u8]> = reports.iter().map(Vec::as_slice).collect();
     let task = aggregator_task(&pair.task, Role::Leader, &pair.collector);
     let input = JobInput { reports: &reports, now: moment(), batch_id: None };
@@ -111,6 +119,76 @@ async fn a_report_in_two_jobs_counts_once() {
     assert_eq!(verdicts[1], (2, 2), "reject, report_replayed");
     assert_eq!(pair.helper.metric("sotto_reports_aggregated_total").await, 3.0);
     pair.stop().await;
+}
+
+/// What the helper says of each report of a job: nothing, if it counts it.
+async fn verdicts(pair: &Pair, reports: &[&Vec<u8>]) -> Vec<Option<ReportError>> {
+    let reports: Vec<Vec<u8>> = reports.iter().copied().cloned().collect();
+    let response = post(pair, job_of(pair, &reports).request).await;
+    assert_eq!(response.status(), StatusCode::CREATED);
+    let body = response.bytes().await.unwrap();
+    let answers = AggregationJobResp::from_bytes(&body).unwrap().verify_resps;
+    let verdict = |kind: &VerifyRespKind<'_>| match kind {
+        VerifyRespKind::Reject(error) => Some(*error),
+        _ => None,
+    };
+    answers.iter().map(|answer| verdict(&answer.kind)).collect()
+}
+
+/// The store is asked what is spent only once it has refused a commit: the answer is the same.
+async fn spent_reports_are_refused_alone(setup: Setup) {
+    let mut pair = setup.start().await;
+    let jobs = async |pair: &Pair| {
+        let mut counts = Vec::new();
+        for outcome in ["committed", "conflicted", "replayed"] {
+            let name = format!(r#"sotto_aggregation_jobs_total{{outcome="{outcome}"}}"#);
+            counts.push(pair.helper.metric(&name).await);
+        }
+        counts
+    };
+    let now = pair.now();
+    let before = Time::new(now.as_units() - 1);
+    let old: Vec<_> = (0..3).map(|index| pair.report_at(index, before)).collect();
+    let new: Vec<_> = (0..4).map(|index| pair.report_at(index, now)).collect();
+    assert_eq!(verdicts(&pair, &[&old[0], &old[1], &new[0]]).await, [None; 3]);
+    assert_eq!(jobs(&pair).await, [1.0, 0.0, 0.0], "what is new is not looked up");
+
+    let replayed = Some(ReportError::ReportReplayed);
+    let mixed = [&old[2], &old[1], &new[1], &new[0]];
+    assert_eq!(verdicts(&pair, &mixed).await, [None, replayed, None, replayed]);
+    assert_eq!(jobs(&pair).await, [2.0, 1.0, 0.0]);
+    assert_eq!(verdicts(&pair, &[&old[0]]).await, [replayed], "and nothing is left");
+
+    // The older bucket is collected: its reports are refused, new ones or not.
+    let selector = BatchSelector::TimeInterval(Interval::bucket(before).unwrap());
+    let (id, store) = (*pair.task.id(), &pair.helper_store);
+    let held = store.batch(id, selector).await.unwrap().aggregate.unwrap();
+    let expected = (held.count, *held.checksum.as_bytes());
+    assert_eq!(held.count, 3);
+    let collected = store.collect_batch(id, selector, expected, [1; 32], Vec::new());
+    assert_eq!(collected.await.unwrap(), Committed::Done);
+    let late = pair.report_at(3, before);
+    let mixed = [&late, &new[2], &old[0], &new[1], &new[3]];
+    let collected = Some(ReportError::BatchCollected);
+    assert_eq!(verdicts(&pair, &mixed).await, [collected, None, collected, replayed, None]);
+
+    assert_eq!(jobs(&pair).await, [4.0, 3.0, 0.0]);
+    assert_eq!(pair.helper.metric("sotto_reports_aggregated_total").await, 7.0);
+    for (reason, count) in [("report_replayed", 4.0), ("batch_collected", 2.0)] {
+        let name = format!(r#"sotto_reports_dropped_total{{reason="{reason}"}}"#);
+        assert_eq!(pair.helper.metric(&name).await, count, "{reason}");
+    }
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn spent_reports_are_refused_alone_in_memory() {
+    spent_reports_are_refused_alone(Setup::new(BatchMode::TimeInterval)).await;
+}
+
+#[tokio::test]
+async fn spent_reports_are_refused_alone_on_disk() {
+    spent_reports_are_refused_alone(Setup::new(BatchMode::TimeInterval).on_disk()).await;
 }
 
 #[tokio::test]

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use reqwest::StatusCode;
 use sotto_crypto::Secret;
 use sotto_protocol::Task;
+use sotto_protocol::recipe::derive_task;
 use sotto_protocol::taskprov::TaskprovPolicy;
-use sotto_server::{BindError, Leader, LeaderConfig, TaskprovConfig};
-use sotto_store::{LeaderStore, MemoryStore, TaskStore};
+use sotto_server::{
+    BindError, Helper, HelperConfig, Leader, LeaderConfig, TaskRefused, TaskprovConfig,
+};
+use sotto_store::{LeaderStore, MemoryStore, StoredTask, TaskStore};
 use sotto_wire::{
     BatchMode, Duration as Units, Encode, Interval, MediaType, Role, TaskConfiguration,
     TaskExtension, TaskParameters, Time, Url, taskprov,
@@ -16,9 +19,11 @@ use sotto_wire::{
 use crate::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Setup, histogram, keypair, token,
 };
+use crate::public_log::World;
+use crate::recipes::{NEVER, Places};
 use crate::requests::problem;
 
-fn config(role: Role, leader: &str, helper: &str) -> TaskprovConfig {
+pub(crate) fn config(role: Role, leader: &str, helper: &str) -> TaskprovConfig {
     TaskprovConfig {
         policy: TaskprovPolicy {
             role,
@@ -73,7 +78,7 @@ fn announced(pair: &Pair, info: &str, lasting: u64) -> Task {
     Task::new(taskprov::task_id(&configuration.to_bytes()), configuration).unwrap()
 }
 
-fn with_header(pair: &mut Pair) {
+pub(crate) fn with_header(pair: &mut Pair) {
     let value = taskprov::header_value(pair.task.encoded_configuration());
     let headers = [(taskprov::HEADER.try_into().unwrap(), value.parse().unwrap())];
     pair.http = reqwest::Client::builder()
@@ -165,4 +170,52 @@ async fn a_stranger_cannot_announce_to_a_guarded_resource() {
     assert!(pair.helper_store.tasks().await.unwrap().is_empty());
     assert!(pair.leader_store.tasks().await.unwrap().is_empty());
     pair.stop().await;
+}
+
+/// A task that was joined in band before this aggregator served recipes, and is a recipe's: joined now it would be
+/// refused, and so it is when it is found in the store.
+#[tokio::test]
+async fn a_stored_task_of_a_recipe_is_not_served_in_band() {
+    let (world, places) = (World::new().await, Places::new());
+    let recipe = places.recipe(&world, "one");
+    let task = derive_task(&recipe).unwrap();
+    let (leader_url, helper_url) = (&recipe.parties.leader.url, &recipe.parties.helper.url);
+    let store = Arc::new(MemoryStore::new());
+    let announced = StoredTask::Announced(task.encoded_configuration().to_vec());
+    store.put_task(*task.id(), announced).await.unwrap();
+
+    let leader = |serves_recipes: bool| {
+        let mut config = places.leader_config(&world, NEVER);
+        config.server.recipes.take_if(|_| !serves_recipes);
+        config.server.insecure_plain_tasks = true;
+        config.server.taskprov = Some(self::config(Role::Leader, leader_url, helper_url));
+        config
+    };
+    let helper = |serves_recipes: bool| {
+        let mut config = places.helper_config(&world, NEVER);
+        config.server.recipes.take_if(|_| !serves_recipes);
+        config.server.insecure_plain_tasks = true;
+        config.server.taskprov = Some(self::config(Role::Helper, leader_url, helper_url));
+        config
+    };
+    let bind_leader = async |config: LeaderConfig| Leader::bind(config, store.clone()).await;
+    let bind_helper = async |config: HelperConfig| Helper::bind(config, store.clone()).await;
+    // Where no recipes are served it is a task like any other.
+    assert!(bind_leader(leader(false)).await.unwrap().tasks().task(task.id()).is_some());
+    assert!(bind_helper(helper(false)).await.unwrap().tasks().task(task.id()).is_some());
+    for refused in
+        [bind_leader(leader(true)).await.unwrap_err(), bind_helper(helper(true)).await.unwrap_err()]
+    {
+        let text = refused.to_string();
+        assert!(
+            matches!(refused, BindError::Task(TaskRefused::RecipeInBand(id)) if id == *task.id())
+        );
+        assert!(text.contains("forget_tasks") && text.contains(&task.id().to_string()), "{text}");
+    }
+    // What the message says helps.
+    let mut forgetting = helper(true);
+    forgetting.server.forget_tasks = vec![*task.id()];
+    let bound = bind_helper(forgetting).await.unwrap();
+    assert!(bound.tasks().task(task.id()).is_none());
+    assert!(store.tasks().await.unwrap().is_empty());
 }

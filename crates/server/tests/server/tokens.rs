@@ -6,18 +6,23 @@ use std::sync::Arc;
 use rand_core::Rng;
 use reqwest::StatusCode;
 use sotto_crypto::blind_rsa::{IssuerKey, blind};
+use sotto_protocol::Task;
 use sotto_protocol::client::produce_report;
 use sotto_protocol::recipe::derive_task;
 use sotto_protocol::token::{RateLimited, ReportTokens, TokenScheme, TokenTerms};
-use sotto_store::MemoryStore;
+use sotto_store::{MemoryStore, TaskStore};
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{EndorsedKey, Recipe};
 use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
-use sotto_wire::{Encode, Interval, Query, Role, Time};
+use sotto_wire::{
+    Encode, Interval, MediaType, Query, Role, TaskConfiguration, TaskParameters, Time,
+};
 
-use crate::harness::{Pair, Server, eventually, histogram};
+use crate::harness::{LEADER_TOKEN, Pair, Server, eventually, histogram};
 use crate::public_log::World;
 use crate::recipes::{NEVER, Places, start, until_served};
+use crate::requests::problem;
+use crate::taskprov;
 
 /// The issuer's keys of one recipe.
 struct Issuer {
@@ -30,14 +35,20 @@ impl Issuer {
         Self { leader: IssuerKey::generate().unwrap(), helper: IssuerKey::generate().unwrap() }
     }
 
-    /// A recipe that asks for tokens of these keys, in the log.
-    fn publish(&self, world: &mut World, places: &Places, name: &str) -> Recipe {
+    /// A recipe that asks for tokens of these keys.
+    fn recipe(&self, world: &World, places: &Places, name: &str) -> Recipe {
         let mut recipe = places.recipe(world, name);
         let text = |key: &IssuerKey| EndorsedKey::key_text(key.token_key().spki());
         let (leader, helper) = (text(&self.leader), text(&self.helper));
         let expires = recipe.when.closes;
         let tokens = world.issuer.endorse_recipe(&recipe, &leader, Some(&helper), expires);
         recipe.parties.tokens = tokens;
+        recipe
+    }
+
+    /// The same, in the log.
+    fn publish(&self, world: &mut World, places: &Places, name: &str) -> Recipe {
+        let recipe = self.recipe(world, places, name);
         let mut entries = world.key_sets();
         entries.extend([world.issuer_key_set(), world.sign(&recipe)]);
         world.publish(&entries);
@@ -121,5 +132,60 @@ async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
     upload(&mut pair, 0, now, Some(&spent[1])).await;
     until_dropped(&pair.leader, "token_missing", 1.0).await;
     until_dropped(&pair.leader, "report_replayed", 1.0).await;
+    pair.stop().await;
+}
+
+/// Joined as it is announced, before the log shows the recipe, its task would be served without the check of tokens.
+#[tokio::test]
+async fn the_task_of_a_recipe_is_not_joined_in_band() {
+    let (mut world, places, issuer) = (World::new().await, Places::new(), Issuer::new());
+    world.publish(&world.key_sets());
+    let recipe = issuer.recipe(&world, &places, "tokens");
+    let task = derive_task(&recipe).unwrap();
+    let (mut leader, mut helper) =
+        (places.leader_config(&world, NEVER), places.helper_config(&world, NEVER));
+    let (leader_url, helper_url) = (&recipe.parties.leader.url, &recipe.parties.helper.url);
+    leader.server.taskprov = Some(taskprov::config(Role::Leader, leader_url, helper_url));
+    helper.server.taskprov = Some(taskprov::config(Role::Helper, leader_url, helper_url));
+    for server in [&mut leader.server, &mut helper.server] {
+        server.insecure_plain_tasks = true;
+    }
+    let store = Arc::new(MemoryStore::new());
+    let mut pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
+    taskprov::with_header(&mut pair);
+    let report = pair.report(0);
+    let upload = pair.upload(report).await;
+    let job = pair
+        .http
+        .post(pair.helper_resource("aggregation_jobs"))
+        .bearer_auth(LEADER_TOKEN)
+        .header("content-type", MediaType::AggregationJobInitReq.as_str());
+    for refused in [upload, job.send().await.unwrap()] {
+        let document = problem(refused).await;
+        assert_eq!(document["type"], "urn:ietf:params:ppm:dap:error:invalidTask", "{document}");
+    }
+    assert!(pair.helper_tasks.task(task.id()).is_none());
+    assert!(store.tasks().await.unwrap().is_empty());
+
+    // It is the recipe that is in the way: the same task without one is joined.
+    let like = task.configuration();
+    let plain = TaskConfiguration::new(TaskParameters {
+        task_info: b"in band".to_vec(),
+        leader_aggregator_endpoint: like.leader_aggregator_endpoint().clone(),
+        helper_aggregator_endpoint: like.helper_aggregator_endpoint().clone(),
+        time_precision: like.time_precision(),
+        min_batch_size: like.min_batch_size(),
+        batch_mode: like.batch_mode(),
+        vdaf_type: like.vdaf_type(),
+        vdaf_configuration: like.vdaf_configuration().to_vec(),
+        extensions: like.extensions().iter().cloned().collect(),
+    })
+    .unwrap();
+    let id = sotto_wire::taskprov::task_id(&plain.to_bytes());
+    pair.task = Task::new(id, plain).unwrap();
+    taskprov::with_header(&mut pair);
+    let report = pair.report(0);
+    assert_eq!(pair.upload(report).await.status(), StatusCode::OK);
+    assert_eq!(store.tasks().await.unwrap().len(), 1);
     pair.stop().await;
 }

@@ -14,6 +14,7 @@ const IDLE_WINDOWS: u64 = 2;
 pub(super) struct Asked {
     pub(super) device: Tag,
     pub(super) client_key: Tag,
+    pub(super) client_alias: Tag,
     pub(super) request: Tag,
 }
 
@@ -42,7 +43,16 @@ pub(super) fn look_up(conn: &Connection, window: u64, asked: &Asked) -> Result<K
             row.get(0)
         })
         .optional()?;
-    Ok(response.map_or(Known::Unknown, Known::Again))
+    if let Some(response) = response {
+        return Ok(Known::Again(response));
+    }
+    // Whatever the issuer would say, the request can have no token: the alias has had one, or is another origin's.
+    let is_used = conn
+        .prepare_cached(
+            "SELECT 1 FROM grants WHERE device = ?1 AND client_alias = ?2 AND window >= ?3",
+        )?
+        .exists(params![device.number, asked.client_alias, first_counted(window) as i64])?;
+    Ok(if is_used { Known::Withheld } else { Known::Unknown })
 }
 
 /// Counts a grant.
@@ -137,7 +147,7 @@ impl Device {
         if let Some((client_alias, request, response)) = granted {
             return Ok(if request == row.asked.request {
                 Recorded::Again(response)
-            } else if client_alias != row.client_alias {
+            } else if client_alias != row.asked.client_alias {
                 Recorded::OtherAlias
             } else {
                 Recorded::Withheld
@@ -145,7 +155,7 @@ impl Device {
         }
         let is_used = tx
             .prepare_cached("SELECT 1 FROM grants WHERE device = ?1 AND client_alias = ?2")?
-            .exists(params![self.number, row.client_alias])?;
+            .exists(params![self.number, row.asked.client_alias])?;
         Ok(if is_used {
             Recorded::OtherAlias
         } else if self.current + self.previous >= max_aliases {
@@ -164,7 +174,7 @@ impl Device {
             self.number,
             self.window as i64,
             row.issuer_alias,
-            row.client_alias,
+            row.asked.client_alias,
             row.asked.request,
             row.response,
         ])?;

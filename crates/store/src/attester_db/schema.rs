@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use rusqlite::{Connection, params};
 
 use super::AttesterDbOptions;
+use super::mark::HighWaterMark;
 use super::secret::{HashSecret, SecretFile};
 use crate::sqlite::{lock, schema};
 use crate::{Result, StoreError};
@@ -24,7 +26,7 @@ CREATE TABLE attester (
     mark BLOB NOT NULL,             -- the secret that all hashes are under
     window_s INTEGER NOT NULL,
     newest_window INTEGER NOT NULL, -- never goes back
-    opened INTEGER NOT NULL         -- how often; the secret's file counts too
+    commits INTEGER NOT NULL        -- how many; the secret's file follows
 ) STRICT;
 
 CREATE TABLE devices (
@@ -55,7 +57,7 @@ CREATE INDEX grants_by_request ON grants (device, request);
 pub(super) struct Opened {
     pub(super) writer: Connection,
     pub(super) reader: Connection,
-    pub(super) secret: HashSecret,
+    pub(super) mark: HighWaterMark,
     pub(super) newest_window: u64,
 }
 
@@ -106,23 +108,26 @@ pub(super) fn open(
         }
         // A database without its row was being made when the process ended: nothing was granted.
         (Some(file), None) => file,
-        (None, None) => SecretFile { secret: HashSecret::generate(rng), opened: 0 },
+        (None, None) => SecretFile { secret: Arc::new(HashSecret::generate(rng)), commits: 0 },
     };
-    if let Some(stored) = &stored {
-        if stored.window_s != window_s {
-            let length = stored.window_s;
-            return Err(refused(dir, format!("it counts windows of {length} seconds")));
-        }
-        if stored.opened < file.opened {
-            return Err(refused(
-                dir,
-                "the database is older than attester.secret, as after a restored backup. It would \
-                 grant second tokens"
-                    .into(),
-            ));
-        }
+    if let Some(stored) = &stored
+        && stored.window_s != window_s
+    {
+        let length = stored.window_s;
+        return Err(refused(dir, format!("it counts windows of {length} seconds")));
     }
-    let opened = stored.as_ref().map_or(0, |stored| stored.opened) + 1;
+    // A copy without its WAL may even have lost its row.
+    let commits = stored.as_ref().map_or(0, |stored| stored.commits);
+    if commits < file.commits {
+        return Err(refused(
+            dir,
+            "the database is older than attester.secret, as after a restored backup. It would \
+             grant second tokens"
+                .into(),
+        ));
+    }
+    // Opening counts as well: a copy from before this moment is refused from now on.
+    let commits = commits + 1;
     if stored.is_none() {
         // The secret first: a database that has granted is never without one.
         file.write(&secret_path).map_err(failed)?;
@@ -130,33 +135,34 @@ pub(super) fn open(
     let tx = writer.transaction()?;
     tx.execute(
         "INSERT INTO attester VALUES (0, ?1, ?2, 0, ?3)
-         ON CONFLICT (only_row) DO UPDATE SET opened = excluded.opened",
-        params![file.secret.mark(), window_s, opened as i64],
+         ON CONFLICT (only_row) DO UPDATE SET commits = excluded.commits",
+        params![file.secret.mark(), window_s, commits as i64],
     )?;
     tx.commit()?;
-    file.opened = opened;
+    file.commits = commits;
     file.write(&secret_path).map_err(failed)?;
     let reader = schema::open_reader(&path, options.cache_bytes / READER_CACHE_SHARE)?;
     let newest_window = stored.map_or(0, |stored| stored.newest_window);
-    Ok(Opened { writer, reader, secret: file.secret, newest_window })
+    let mark = HighWaterMark::new(file, secret_path);
+    Ok(Opened { writer, reader, mark, newest_window })
 }
 
 struct Stored {
     mark: [u8; 16],
     window_s: i64,
     newest_window: u64,
-    opened: u64,
+    commits: u64,
 }
 
 fn read(conn: &Connection) -> Result<Option<Stored>> {
     let mut statement =
-        conn.prepare("SELECT mark, window_s, newest_window, opened FROM attester")?;
+        conn.prepare("SELECT mark, window_s, newest_window, commits FROM attester")?;
     let mut rows = statement.query_map([], |row| {
         Ok(Stored {
             mark: row.get(0)?,
             window_s: row.get(1)?,
             newest_window: row.get::<_, i64>(2)? as u64,
-            opened: row.get::<_, i64>(3)? as u64,
+            commits: row.get::<_, i64>(3)? as u64,
         })
     })?;
     Ok(rows.next().transpose()?)

@@ -1,12 +1,13 @@
 //! The secret of an attester's database, and the hashes under it.
 //!
-//! The file also counts how often the database was opened, as the database does. A database that is behind was
-//! restored from a copy.
+//! The file also holds how many commits the database had when it was written last. A database that is behind was
+//! restored from a copy (`super::mark`).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sha2::{Digest, Sha256};
@@ -74,10 +75,10 @@ pub(super) fn issuer(name: &KeyName) -> [u8; 32] {
     Sha256::digest(name.as_str()).into()
 }
 
-/// The file: the secret, and how often the database was opened with it.
+/// The file: the secret, and the commits of the database.
 pub(super) struct SecretFile {
-    pub(super) secret: HashSecret,
-    pub(super) opened: u64,
+    pub(super) secret: Arc<HashSecret>,
+    pub(super) commits: u64,
 }
 
 impl SecretFile {
@@ -92,11 +93,11 @@ impl SecretFile {
         parsed.map(Some).ok_or_else(|| io::Error::other("it is damaged"))
     }
 
-    /// Writes the file. It is durable when this returns.
+    /// Puts the file in the place of the old one, at once. It is durable when this returns.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let hex: Secret<String> =
             Secret::new(self.secret.0.expose().iter().map(|byte| format!("{byte:02x}")).collect());
-        let text = Secret::new(format!("{HEAD}\n{}\n{}\n", hex.expose(), self.opened));
+        let text = Secret::new(format!("{HEAD}\n{}\n{}\n", hex.expose(), self.commits));
         let next = path.with_extension("secret.new");
         let mut options = File::options();
         let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&next)?;
@@ -123,6 +124,6 @@ fn parse(text: &str) -> Option<SecretFile> {
     for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
         *byte = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
     }
-    let opened = lines.next()?.parse().ok()?;
-    Some(SecretFile { secret: HashSecret(Secret::new(bytes)), opened })
+    let commits = lines.next()?.parse().ok()?;
+    Some(SecretFile { secret: Arc::new(HashSecret(Secret::new(bytes))), commits })
 }

@@ -7,13 +7,15 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use futures_channel::oneshot;
 use rusqlite::{Connection, TransactionBehavior, params};
 use sotto_protocol::Moment;
 
+use super::mark::HighWaterMark;
 use super::tidy::Tidying;
 use super::{Recorded, Row, Windows, counting};
 use crate::{Result, StoreError};
@@ -40,6 +42,7 @@ pub(super) struct WriterState {
     pub(super) conn: Connection,
     pub(super) windows: Arc<Windows>,
     pub(super) max_aliases: u64,
+    pub(super) mark: HighWaterMark,
 }
 
 impl Writer {
@@ -73,19 +76,20 @@ fn run(mut state: WriterState, queue: &Receiver<Call>) {
     let mut tidying = Tidying::default();
     let (mut is_tidy, mut groups) = (false, 0_u32);
     loop {
-        let first = if is_tidy {
-            queue.recv().ok()
-        } else {
-            match queue.try_recv() {
-                Ok(call) => Some(call),
-                Err(TryRecvError::Empty) => {
-                    is_tidy = !tidy(&mut state, &mut tidying);
-                    continue;
-                }
-                Err(TryRecvError::Disconnected) => None,
+        let pause = state.mark.time_left();
+        if pause == Some(Duration::ZERO) {
+            state.mark.write();
+            continue;
+        }
+        let pause = if is_tidy { pause } else { Some(Duration::ZERO) };
+        let first = match wait(queue, pause) {
+            Ok(call) => call,
+            Err(RecvTimeoutError::Timeout) => {
+                is_tidy = is_tidy || !tidy(&mut state, &mut tidying);
+                continue;
             }
+            Err(RecvTimeoutError::Disconnected) => break,
         };
-        let Some(first) = first else { return };
         let mut group = vec![first];
         while group.iter().map(|call| call.rows.len()).sum::<usize>() < MAX_GROUP
             && let Ok(call) = queue.try_recv()
@@ -95,6 +99,18 @@ fn run(mut state: WriterState, queue: &Receiver<Call>) {
         state.answer(group);
         groups = groups.wrapping_add(1);
         is_tidy = groups.is_multiple_of(GROUPS_PER_TIDYING) && !tidy(&mut state, &mut tidying);
+    }
+    state.mark.write();
+}
+
+/// The next call, if there is one within this time.
+fn wait(
+    queue: &Receiver<Call>,
+    pause: Option<Duration>,
+) -> std::result::Result<Call, RecvTimeoutError> {
+    match pause {
+        None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        Some(pause) => queue.recv_timeout(pause),
     }
 }
 
@@ -132,10 +148,9 @@ impl WriterState {
             .map(|call| self.windows.at(call.now))
             .fold(newest, |one, other| one.max(other));
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if window != newest {
-            tx.prepare_cached("UPDATE attester SET newest_window = ?1")?
-                .execute(params![window as i64])?;
-        }
+        let commits = self.mark.commits() + 1;
+        tx.prepare_cached("UPDATE attester SET newest_window = ?1, commits = ?2")?
+            .execute(params![window as i64, commits as i64])?;
         let mut outcomes = Vec::with_capacity(group.len());
         for call in group {
             let rows = call.rows.iter();
@@ -144,6 +159,7 @@ impl WriterState {
             outcomes.push(Result::<Vec<_>>::from(recorded)?);
         }
         tx.commit()?;
+        self.mark.advance(commits);
         self.windows.newest.store(window, Ordering::Release);
         Ok(outcomes)
     }

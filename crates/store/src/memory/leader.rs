@@ -168,13 +168,16 @@ impl LeaderStore for MemoryStore {
         task.count_rejections(&commit.rejections);
         let Some(job) = state.jobs.remove(&lease.job) else { return Err(StoreError::Fenced) };
         for (index, report) in job.reports.iter().enumerate() {
-            if !commit.requeue.contains(&index) {
+            let requeued = commit.requeue.contains(&index);
+            let bucket = job.bucket_of(report);
+            if requeued || commit.unspent.contains(&index) {
+                let task = state.tasks.entry(job.task_id).or_default();
+                task.report_ids.remove(&id_key(job.scope, &bucket, report.report_id));
+            }
+            if !requeued {
                 state.records.remove(&report.place.offset);
                 continue;
             }
-            let bucket = job.bucket_of(report);
-            let task = state.tasks.entry(job.task_id).or_default();
-            task.report_ids.remove(&id_key(job.scope, &bucket, report.report_id));
             let number = state.next_requeued;
             state.next_requeued += 1;
             state.requeued.push_back(Requeued {
@@ -330,17 +333,22 @@ impl Job {
     }
 }
 
-/// Each report of the job must be accounted for, in a bucket of the job.
+/// Each report of the job must be accounted for, in a bucket of the job. No index may stand twice: an id that is
+/// released must not be that of a report which counts.
 fn check_commit(job: &Job, commit: &JobCommit) -> Result<()> {
     let ours: HashSet<Bucket> = job.reports.iter().map(|report| job.bucket_of(report)).collect();
     if commit.buckets.keys().any(|bucket| !ours.contains(bucket)) {
         return Err(StoreError::Backend("the commit has a bucket that its job has not".into()));
     }
-    let requeued: HashSet<usize> =
-        commit.requeue.iter().copied().filter(|index| *index < job.reports.len()).collect();
+    let indices = commit.requeue.iter().chain(&commit.unspent).copied();
+    let released: HashSet<usize> = indices.filter(|index| *index < job.reports.len()).collect();
+    let (requeued, unspent) = (commit.requeue.len() as u64, commit.unspent.len() as u64);
     let aggregated: u64 = commit.buckets.values().map(|aggregate| aggregate.count).sum();
-    let accounted = aggregated + commit.rejections.total() + requeued.len() as u64;
-    if requeued.len() != commit.requeue.len() || accounted != job.reports.len() as u64 {
+    let refused = commit.rejections.total();
+    if released.len() as u64 != requeued + unspent
+        || unspent > refused
+        || aggregated + refused + requeued != job.reports.len() as u64
+    {
         return Err(StoreError::Backend("the commit does not account for each report".into()));
     }
     Ok(())

@@ -115,7 +115,7 @@ impl Db {
         tasks::count_rejections(&tx, job.task, &commit.rejections)?;
         let mut requeued = Vec::new();
         let mut requeued_bytes = 0;
-        if !commit.requeue.is_empty() {
+        if !(commit.requeue.is_empty() && commit.unspent.is_empty()) {
             let reports: Vec<u8> = tx
                 .prepare_cached("SELECT reports FROM jobs WHERE job = ?1")?
                 .query_row(params![lease.job as i64], |row| row.get(0))?;
@@ -125,6 +125,9 @@ impl Db {
                 requeue(&tx, &job, entry, bytes)?;
                 requeued.push(entry.position.segment());
                 requeued_bytes += bytes;
+            }
+            for entry in commit.unspent.iter().filter_map(|index| all.get(*index)) {
+                release_id(&tx, &job, entry)?;
             }
         }
         let below = tx.last_insert_rowid() + 1;
@@ -157,23 +160,26 @@ impl Db {
     }
 }
 
-/// Each report of the job must be accounted for, in a bucket of the job.
+/// Each report of the job must be accounted for, in a bucket of the job. No index may stand twice: an id that is
+/// released must not be that of a report which counts.
 fn check_commit(job: &LiveJob, commit: &JobCommit) -> Result<()> {
     let is_ours = |bucket: &Bucket| match (bucket, &job.touches) {
         (Bucket::Time(time), Touches::Times(times)) => times.contains(&time.as_units()),
         (Bucket::Batch(batch_id), Touches::Batch(ours)) => batch_id == ours,
         _ => false,
     };
-    let distinct: HashSet<usize> = commit.requeue.iter().copied().collect();
-    let requeued = commit.requeue.len() as u64;
-    let in_range = commit.requeue.iter().all(|index| (*index as u64) < job.report_count);
-    let aggregated: u64 = commit.buckets.values().map(|aggregate| aggregate.count).sum();
     if !commit.buckets.keys().all(is_ours) {
         return Err(StoreError::Backend("the commit has a bucket that its job has not".into()));
     }
-    if !in_range
-        || distinct.len() as u64 != requeued
-        || aggregated + commit.rejections.total() + requeued != job.report_count
+    let mut seen = HashSet::new();
+    let mut released = commit.requeue.iter().chain(&commit.unspent);
+    let are_distinct =
+        released.all(|index| (*index as u64) < job.report_count && seen.insert(*index));
+    let (requeued, refused) = (commit.requeue.len() as u64, commit.rejections.total());
+    let aggregated: u64 = commit.buckets.values().map(|aggregate| aggregate.count).sum();
+    if !are_distinct
+        || commit.unspent.len() as u64 > refused
+        || aggregated + refused + requeued != job.report_count
     {
         return Err(StoreError::Backend("the commit does not account for each report".into()));
     }
@@ -182,16 +188,24 @@ fn check_commit(job: &LiveJob, commit: &JobCommit) -> Result<()> {
 
 /// Puts a report back: its id is free again, its record stays where it is.
 fn requeue(conn: &Connection, job: &LiveJob, entry: &Entry, bytes: u64) -> Result<()> {
-    let (time, bucket) = match &job.touches {
-        Touches::Times(_) => (Some(entry.time.as_units() as i64), Bucket::Time(entry.time)),
-        Touches::Batch(batch_id) => (None, Bucket::Batch(*batch_id)),
+    release_id(conn, job, entry)?;
+    let time = match &job.touches {
+        Touches::Times(_) => Some(entry.time.as_units() as i64),
+        Touches::Batch(_) => None,
     };
-    tasks::release_id(conn, job.task, Scope::of(job.scope, &bucket), &entry.report_id)?;
     conn.prepare_cached(
         "INSERT INTO requeued (task, time, position, bytes) VALUES (?1, ?2, ?3, ?4)",
     )?
     .execute(params![job.task, time, entry.position.to_sql(), bytes as i64])?;
     Ok(())
+}
+
+fn release_id(conn: &Connection, job: &LiveJob, entry: &Entry) -> Result<()> {
+    let bucket = match &job.touches {
+        Touches::Times(_) => Bucket::Time(entry.time),
+        Touches::Batch(batch_id) => Bucket::Batch(*batch_id),
+    };
+    tasks::release_id(conn, job.task, Scope::of(job.scope, &bucket), &entry.report_id)
 }
 
 fn delete_job(conn: &Connection, lease: Lease) -> Result<()> {

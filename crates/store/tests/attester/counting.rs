@@ -10,8 +10,10 @@ fn one_origin_gives_one_token() {
     assert_eq!(known(&db, &first.grant(), at(5)), Known::Unknown);
     assert_eq!(record(&db, first.grant(), at(5)), Recorded::New);
     assert_eq!(record(&db, wish(1, 1, 2).grant(), at(5)), Recorded::Withheld);
-    // A withheld request is not answered later.
-    assert_eq!(known(&db, &wish(1, 1, 2).grant(), at(5)), Known::Unknown);
+    // A withheld request is not answered later, and the issuer need not be asked again.
+    assert_eq!(known(&db, &wish(1, 1, 2).grant(), at(5)), Known::Withheld);
+    assert_eq!(known(&db, &wish(1, 1, 2).grant(), at(6)), Known::Withheld);
+    assert_eq!(known(&db, &wish(1, 1, 2).grant(), at(7)), Known::Unknown);
     // Other origins and other devices are not concerned.
     assert_eq!(record(&db, wish(1, 2, 1).grant(), at(5)), Recorded::New);
     assert_eq!(record(&db, wish(2, 1, 1).grant(), at(5)), Recorded::New);
@@ -49,6 +51,7 @@ fn aliases_go_one_to_one() {
     // One client alias for two origins.
     let merged =
         Grant { client_alias: wish(1, 1, 1).grant().client_alias, ..wish(1, 2, 1).grant() };
+    assert_eq!(known(&db, &merged, at(5)), Known::Withheld);
     assert_eq!(record(&db, merged, at(5)), Recorded::OtherAlias);
     // Neither left anything.
     assert_eq!(block_on(db.counts()).unwrap(), (1, 1));

@@ -51,18 +51,92 @@ fn secret_and_database_belong_together() {
     assert!(refusal(dir.path(), &options()).contains("the database is gone"));
 }
 
+const FILES: [&str; 2] = ["attester.sqlite", "attester.sqlite-wal"];
+
+/// The files of the database, as a backup would copy them.
+fn copy(dir: &Path) -> [Option<Vec<u8>>; 2] {
+    FILES.map(|name| fs::read(dir.join(name)).ok())
+}
+
+fn restore(dir: &Path, copy: &[Option<Vec<u8>>; 2]) {
+    for (name, bytes) in FILES.iter().zip(copy) {
+        let path = dir.join(name);
+        match bytes {
+            Some(bytes) => fs::write(path, bytes).unwrap(),
+            None => {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+    let _ = fs::remove_file(dir.join("attester.sqlite-shm"));
+}
+
 #[test]
-fn a_restored_database_is_refused() {
+fn a_database_from_before_a_run_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let database = dir.path().join("attester.sqlite");
     drop(open(dir.path()));
-    let backup = fs::read(&database).unwrap();
+    let before = copy(dir.path());
+    drop(open(dir.path()));
+    let after = copy(dir.path());
+    restore(dir.path(), &before);
+    assert!(refusal(dir.path(), &options()).contains("older than attester.secret"));
+    restore(dir.path(), &after);
+    drop(open(dir.path()));
+}
+
+/// A long run, and a backup in the middle of it.
+#[test]
+fn a_database_from_the_middle_of_a_run_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let during;
     {
         let db = open(dir.path());
         assert_eq!(record(&db, wish(1, 1, 1).grant(), at(5)), Recorded::New);
+        during = copy(dir.path());
+        assert!(during[1].as_ref().is_some_and(|wal| !wal.is_empty()));
+        assert_eq!(record(&db, wish(1, 2, 1).grant(), at(5)), Recorded::New);
     }
-    fs::write(&database, backup).unwrap();
+    let after = copy(dir.path());
+    restore(dir.path(), &during);
     assert!(refusal(dir.path(), &options()).contains("older than attester.secret"));
+    // Without its WAL it is older still.
+    restore(dir.path(), &[during[0].clone(), None]);
+    assert!(refusal(dir.path(), &options()).contains("older than attester.secret"));
+    // What was not put back is not refused.
+    restore(dir.path(), &after);
+    let db = open(dir.path());
+    assert_eq!(known(&db, &wish(1, 2, 1).grant(), at(5)), Known::Again(wish(1, 2, 1).response()));
+}
+
+/// Also of a run that crashes, but for its last seconds.
+#[test]
+fn the_mark_follows_while_the_database_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let mark = || -> u64 {
+        let text = fs::read_to_string(dir.path().join("attester.secret")).unwrap();
+        text.lines().nth(2).unwrap().parse().unwrap()
+    };
+    assert_eq!(mark(), 1);
+    let before = copy(dir.path());
+    for origin in 1..=3 {
+        assert_eq!(record(&db, wish(1, origin, 1).grant(), at(5)), Recorded::New);
+    }
+    // Nobody asks any more, and nothing is closed.
+    for _ in 0..2000 {
+        if mark() == 4 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(mark(), 4);
+    // As after a crash: the files are taken as they are.
+    let crashed = tempfile::tempdir().unwrap();
+    fs::copy(dir.path().join("attester.secret"), crashed.path().join("attester.secret")).unwrap();
+    restore(crashed.path(), &before);
+    assert!(refusal(crashed.path(), &options()).contains("older than attester.secret"));
+    restore(crashed.path(), &copy(dir.path()));
+    drop(open(crashed.path()));
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(crate) const NOW: Moment = Moment(1_700_000_000);
 pub(crate) enum Verdict {
     Count,
     Reject(Rejection),
+    /// Refused before anybody was told of it: its id is free again.
+    Release(Rejection),
     Requeue,
 }
 
@@ -53,6 +55,10 @@ pub(crate) fn judged(job: &LeasedJob, judge: impl Fn(&Report) -> Verdict) -> Job
         match judge(&report) {
             Verdict::Count => counted.push(report),
             Verdict::Reject(reason) => commit.rejections.add(reason),
+            Verdict::Release(reason) => {
+                commit.rejections.add(reason);
+                commit.unspent.push(index);
+            }
             Verdict::Requeue => commit.requeue.push(index),
         }
     }

@@ -132,7 +132,10 @@ fn a_commit_must_account_for_each_report(bench: &mut Bench) {
         buckets: aggregates(counted, None),
         rejections: rejected(Rejection::VdafVerifyError, rejected_count),
         requeue: requeue.to_vec(),
+        unspent: Vec::new(),
     };
+    let releasing =
+        |commit: JobCommit, unspent: &[usize]| JobCommit { unspent: unspent.to_vec(), ..commit };
     let elsewhere = report(task, 1, 12);
     let mut in_a_batch = commit(&all[..1], 1, &[]);
     in_a_batch.buckets = aggregates(&all[..1], Some(batch_id(1)));
@@ -145,6 +148,14 @@ fn a_commit_must_account_for_each_report(bench: &mut Bench) {
         commit(&[], 0, &[1, 1]),
         commit(&[all[0], elsewhere], 0, &[]),
         in_a_batch,
+        // Released and counted, released and requeued, out of the job, twice.
+        releasing(commit(&all, 0, &[]), &[0]),
+        releasing(commit(&all[..1], 1, &[]), &[0, 1]),
+        releasing(commit(&[], 1, &[0]), &[0]),
+        releasing(commit(&[], 2, &[]), &[2]),
+        releasing(commit(&[], 2, &[]), &[0, 0]),
+        // Beside what is accounted for, not in its place.
+        releasing(commit(&all[..1], 0, &[]), &[1]),
     ] {
         let refused = block_on(bench.store().commit_job(job.lease, wrong.clone()));
         assert!(matches!(refused, Err(StoreError::Backend(_))), "{refused:?} to {wrong:?}");

@@ -17,6 +17,7 @@ on_every_store!(
     ids_outlive_the_collected_bucket,
     ids_outlive_the_bucket_of_time_zero,
     a_requeued_report_releases_its_id_in_all_buckets,
+    a_report_that_spent_nothing_releases_its_id,
     an_abandoned_job_keeps_its_ids,
     the_helper_spends_in_all_buckets,
     the_helper_keeps_ids_after_the_collection,
@@ -102,6 +103,41 @@ fn a_requeued_report_releases_its_id_in_all_buckets(bench: &mut Bench) {
     let (.., aggregate) = bench.collect(task, Query::TimeInterval(interval(10, 2)));
     assert_holds(&aggregate, &[early]);
     bench.accept(&[report(task, 2, 20).with_id_of(0)]);
+    assert_eq!(bench.form(), (0, replayed(1)));
+}
+
+/// Junk leaves nothing behind, and does not stand in the way of whom it named; what was refused otherwise does.
+fn a_report_that_spent_nothing_releases_its_id(bench: &mut Bench) {
+    let task = token_task(1);
+    let junk = [report(task, 0, 10), report(task, 1, 11)];
+    let (refused, counted) = (report(task, 2, 10), report(task, 3, 11));
+    bench.accept(&[junk[0], refused, junk[1], counted]);
+    bench.form();
+    let while_it_runs = [report(task, 4, 12).with_id_of(0)];
+    bench.accept(&while_it_runs);
+    assert_eq!(bench.form(), (0, replayed(1)));
+    bench.work_with(|report| match report.cell {
+        0 | 1 => Verdict::Release(Rejection::TokenMissing),
+        2 => Verdict::Reject(Rejection::VdafVerifyError),
+        _ => Verdict::Count,
+    });
+    let mut expected = replayed(1);
+    expected.add_many(Rejection::TokenMissing, 2);
+    expected.add(Rejection::VdafVerifyError);
+    assert_eq!(bench.counters(task).rejections, expected);
+    bench.assert_no_reports();
+    let all = [junk[0], junk[1], refused, counted];
+    assert_eq!(bench.spent(&all, None), [None, None, REPLAYED, REPLAYED]);
+
+    let victims = [report(task, 5, 12).with_id_of(0), report(task, 6, 13).with_id_of(1)];
+    let copies = [report(task, 7, 12).with_id_of(2), report(task, 8, 12).with_id_of(3)];
+    bench.accept(&[victims[0], copies[0], copies[1], victims[1]]);
+    assert_eq!(bench.form(), (1, replayed(2)));
+    bench.work();
+    let (.., aggregate) = bench.collect(task, Query::TimeInterval(interval(10, 4)));
+    assert_holds(&aggregate, &[counted, victims[0], victims[1]]);
+    assert_eq!(bench.spent(&victims, None), [Some(Rejection::BatchCollected); 2]);
+    bench.accept(&[report(task, 9, 20).with_id_of(0)]);
     assert_eq!(bench.form(), (0, replayed(1)));
 }
 

@@ -8,7 +8,9 @@ use sotto_wire::{
     AggregationJobInitReq, BatchMode, Decode, Encode, Report, ReportError, VerifyRespKind,
 };
 
-use super::world::{Asked, BOTH_STORES, Kind, World, once, refused, window};
+use super::issuing::{Asked, window};
+use super::party::{BOTH_STORES, Kind};
+use super::world::{World, once, refused};
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 

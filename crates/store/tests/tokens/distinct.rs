@@ -6,7 +6,9 @@ use rand_chacha::rand_core::Rng;
 use sotto_protocol::token::ReportTokens;
 use sotto_wire::{BatchMode, BatchSelector, Duration, Interval};
 
-use super::world::{Asked, BOTH_STORES, CELLS, World, window};
+use super::issuing::{Asked, CELLS, window};
+use super::party::BOTH_STORES;
+use super::world::World;
 
 const SEEDS: u64 = 6;
 const ROUNDS: usize = 6;

@@ -3,7 +3,9 @@
 use sotto_protocol::ReplayScope;
 use sotto_wire::BatchMode;
 
-use super::world::{Asked, BOTH_STORES, World, once, refused, window};
+use super::issuing::{Asked, window};
+use super::party::BOTH_STORES;
+use super::world::{World, once, refused};
 
 /// A standard helper knows no tokens: it gets none and counts by report id, per bucket.
 #[test]

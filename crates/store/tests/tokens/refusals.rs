@@ -8,10 +8,11 @@ use sotto_wire::{
     AggregationJobResp, BatchMode, Decode, Encode, ReportError, Role, VerifyRespKind,
 };
 
-use super::world::{
-    Asked, BOTH_STORES, EXPIRES, HELPER_KEY, Kind, LEADER_KEY, OTHER_KEY, World, once, recipe,
-    refused, signed, token, window,
+use super::issuing::{
+    Asked, EXPIRES, HELPER_KEY, LEADER_KEY, OTHER_KEY, recipe, signed, token, window,
 };
+use super::party::{BOTH_STORES, Kind};
+use super::world::{World, once, refused};
 
 /// One bad token for an aggregator, with the reason under which it is counted.
 type Spoil = fn(&mut World, Role, &[u8; 32]) -> Option<Vec<u8>>;
@@ -98,7 +99,7 @@ fn a_bad_token_is_counted_under_its_own_name_and_nothing_else_suffers() {
                 let mut world = World::new(kind, BatchMode::TimeInterval, Asked::Both);
                 let bad = spoiled(&mut world, role, spoil);
                 let (before, after) = (world.honest(3), world.honest(4));
-                world.aggregate(&[before, bad, after]);
+                world.aggregate(&[before.clone(), bad.clone(), after]);
                 assert_eq!(world.counted(), once([3, 4]), "{role:?} {reason}");
                 let (leader, helper) = match role {
                     Role::Leader => (refused([(reason, 1)]), refused([])),
@@ -106,6 +107,9 @@ fn a_bad_token_is_counted_under_its_own_name_and_nothing_else_suffers() {
                 };
                 assert_eq!(world.leader.refused(), leader, "{role:?} {reason}");
                 assert_eq!(world.helper.refused(), helper, "{role:?} {reason}");
+                // What spent nothing at the leader leaves nothing there.
+                assert_eq!(world.leader.has_id_of(&bad), role == Role::Helper, "{role:?} {reason}");
+                assert!(world.leader.has_id_of(&before) && !world.helper.has_id_of(&bad));
             }
         }
     }

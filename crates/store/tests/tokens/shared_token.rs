@@ -6,7 +6,9 @@
 
 use sotto_wire::{BatchMode, BatchSelector, Duration, Interval, Time};
 
-use super::world::{Asked, BOTH_STORES, Kind, World, once, refused, window};
+use super::issuing::{Asked, window};
+use super::party::{BOTH_STORES, Kind};
+use super::world::{World, once, refused};
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 

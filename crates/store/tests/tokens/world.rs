@@ -1,86 +1,30 @@
-//! An issuer's keys, one recipe, both aggregators over a store each, and devices that spend tokens as they like.
+//! One recipe, both aggregators over a store each, and devices that spend tokens as they like.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use futures_executor::block_on;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use sotto_crypto::blind_rsa::{self, IssuerKey};
-use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_crypto::HpkeKeypair;
 use sotto_protocol::helper::{consume_aggregation_job_init_req, parse_aggregation_job_init_req};
 use sotto_protocol::leader::aggregate::{
     BacklogReport, FormedBatch, JobInput, JobLimits, LeaderJob, consume_aggregation_job_resp,
     form_jobs, produce_aggregation_job_init_req,
 };
-use sotto_protocol::recipe::{derive_task, recipe_vdaf};
-use sotto_protocol::token::{RateLimited, ReportTokens, TokenScheme, TokenTerms};
-use sotto_protocol::{
-    AggregatorTask, HpkeKeyring, Moment, RequestKind, Task, client, request_digest,
-};
+use sotto_protocol::token::{RateLimited, ReportTokens, TokenScheme};
+use sotto_protocol::{Moment, RequestKind, Task, client, request_digest};
 use sotto_store::{
-    Batch, Clock, Committed, Fixed, HelperCommit, HelperStore, JobCommit, LeaderStore, LeasedJob,
-    MemoryStore, NewJob, NewJobBatch, NewJobReport, NewReport, SqliteOptions, SqliteStore,
+    Committed, Fixed, HelperCommit, JobCommit, LeasedJob, NewJob, NewJobBatch, NewJobReport,
+    NewReport,
 };
 use sotto_vdaf::{AggregateResult, Measurement};
-use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When, testing};
-use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
+use sotto_wire::recipe::Recipe;
 use sotto_wire::{
     BatchId, BatchMode, BatchSelector, Decode, Encode, HpkeConfigId, Interval, Report, Role, Time,
 };
-use tempfile::TempDir;
 
-/// The clock of all tests: the recipe is open, the keys are good.
-pub(crate) const NOW: Moment = Moment(1_700_000_000);
-pub(crate) const WINDOW_S: u64 = 100;
-pub(crate) const CLOSES: u64 = NOW.0 + 10 * WINDOW_S;
-/// When the keys expire.
-pub(crate) const EXPIRES: u64 = CLOSES + WINDOW_S;
-
-/// One cell of the histogram for each device: a 0 is a loss, a 2 is a double count.
-pub(crate) const CELLS: u32 = 16;
-
-const LEASE: Duration = Duration::from_secs(60);
-
-/// A key takes a while to make, so all tests share these.
-pub(crate) static LEADER_KEY: LazyLock<IssuerKey> =
-    LazyLock::new(|| IssuerKey::generate().unwrap());
-pub(crate) static HELPER_KEY: LazyLock<IssuerKey> =
-    LazyLock::new(|| IssuerKey::generate().unwrap());
-pub(crate) static OTHER_KEY: LazyLock<IssuerKey> = LazyLock::new(|| IssuerKey::generate().unwrap());
-
-trait Store: LeaderStore + HelperStore {}
-impl<S: LeaderStore + HelperStore> Store for S {}
-
-/// Where an aggregator's facts lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Memory,
-    Sqlite,
-}
-
-pub(crate) const BOTH_STORES: [Kind; 2] = [Kind::Memory, Kind::Sqlite];
-
-/// Which aggregators ask for tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Both,
-    LeaderOnly,
-    None,
-}
-
-/// An aggregator.
-pub(crate) struct Party {
-    pub(crate) task: AggregatorTask,
-    pub(crate) keys: HpkeKeyring,
-    pub(crate) pair: HpkeKeypair,
-    kind: Kind,
-    clock_ms: Arc<AtomicU64>,
-    store: Option<Arc<dyn Store>>,
-    dir: TempDir,
-}
+use super::issuing::{Asked, NOW, recipe, token, window};
+use super::party::{Kind, LEASE, Party};
 
 pub(crate) struct World {
     pub(crate) recipe: Recipe,
@@ -89,121 +33,6 @@ pub(crate) struct World {
     pub(crate) rng: ChaCha20Rng,
     /// The leader-selected batches that a job was for.
     batches: BTreeSet<BatchId>,
-}
-
-/// The time so many windows from now.
-pub(crate) fn window(offset: i64) -> Time {
-    Time::new((NOW.0 / WINDOW_S).checked_add_signed(offset).unwrap())
-}
-
-/// A recipe of one author under these terms.
-pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
-    let mut recipe = testing::recipe(&mut ChaCha20Rng::seed_from_u64(1));
-    recipe.name = name.to_owned();
-    recipe.query =
-        Query::Histogram { buckets: CELLS, labels: None, mapping: "0".to_owned(), fallback: 0 };
-    recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
-    recipe.aggregation.batch_mode = mode;
-    recipe.aggregation.min_batch = 1;
-    let opens = NOW.0 - 10 * WINDOW_S;
-    recipe.when = When { opens, closes: CLOSES, window_s: WINDOW_S, max_window_s: WINDOW_S * 20 };
-    let issuer: sotto_wire::KeyName = "issuer.example".parse().unwrap();
-    let endorsed = |key: &IssuerKey| EndorsedKey::new(key.token_key().spki(), EXPIRES, &[0; 64]);
-    let leader = endorsed(&LEADER_KEY);
-    recipe.parties.tokens = match asked {
-        Asked::Both => Tokens::RateLimited { issuer, leader, helper: endorsed(&HELPER_KEY) },
-        Asked::LeaderOnly => Tokens::InsecureLeaderOnly { issuer, leader },
-        Asked::None => Tokens::InsecureNone,
-    };
-    recipe
-}
-
-/// A token for `role` under the terms of a recipe, as a device gets it.
-pub(crate) fn token(recipe: &Recipe, role: Role, nonce: &[u8; 32], rng: &mut ChaCha20Rng) -> Token {
-    let key = if role == Role::Leader { &*LEADER_KEY } else { &*HELPER_KEY };
-    let terms = TokenTerms::of(recipe, role).unwrap().unwrap();
-    signed(key, key.token_key().id(), nonce, terms.challenge_digest(), rng)
-}
-
-/// A token signed by any key, with any key id and challenge.
-pub(crate) fn signed(
-    key: &IssuerKey,
-    key_id: &[u8; 32],
-    nonce: &[u8; 32],
-    challenge_digest: &[u8; 32],
-    rng: &mut ChaCha20Rng,
-) -> Token {
-    let input = token_input(TOKEN_TYPE, nonce, challenge_digest, key_id);
-    let (blinded, unblinder) = blind_rsa::blind(key.token_key(), &input, rng).unwrap();
-    let signature = key.blind_sign(&blinded).unwrap();
-    Token {
-        token_type: TOKEN_TYPE,
-        nonce: *nonce,
-        challenge_digest: *challenge_digest,
-        token_key_id: *key_id,
-        authenticator: unblinder.finalize(key.token_key(), &input, &signature).unwrap(),
-    }
-}
-
-impl Party {
-    fn new(kind: Kind, role: Role, recipe: &Recipe, collector: &HpkeKeypair) -> Self {
-        let id = if role == Role::Leader { 1 } else { 2 };
-        let mut rng = ChaCha20Rng::seed_from_u64(id);
-        let pair = HpkeKeypair::generate(HpkeConfigId::new(id as u8), &mut rng);
-        let terms = TokenTerms::of(recipe, role);
-        let task = AggregatorTask {
-            task: derive_task(recipe).unwrap(),
-            role,
-            verify_key: Secret::new([9; 32]),
-            collector_hpke_config: collector.config().clone(),
-            taskprov: true,
-            tokens: terms.map(|terms| RateLimited.verifier(&terms.unwrap()).unwrap()),
-        };
-        let mut party = Self {
-            task,
-            keys: HpkeKeyring::new(std::slice::from_ref(&pair)).unwrap(),
-            pair,
-            kind,
-            clock_ms: Arc::new(AtomicU64::new(1_000_000)),
-            store: None,
-            dir: TempDir::new().unwrap(),
-        };
-        party.restart();
-        party
-    }
-
-    fn store(&self) -> &dyn Store {
-        &**self.store.as_ref().unwrap()
-    }
-
-    /// The process ends without warning and begins again. What is in memory cannot: there only leases run out.
-    pub(crate) fn restart(&mut self) {
-        self.clock_ms.fetch_add(2 * LEASE.as_millis() as u64, Ordering::SeqCst);
-        if self.kind == Kind::Memory && self.store.is_some() {
-            return;
-        }
-        let reader = Arc::clone(&self.clock_ms);
-        let clock: Clock = Arc::new(move || reader.load(Ordering::SeqCst));
-        // One process per folder.
-        self.store = None;
-        self.store = Some(match self.kind {
-            Kind::Memory => Arc::new(MemoryStore::with_clock(clock)),
-            Kind::Sqlite => {
-                let options = SqliteOptions { clock: Some(clock), ..SqliteOptions::default() };
-                Arc::new(SqliteStore::open(self.dir.path(), options).unwrap())
-            }
-        });
-    }
-
-    /// Refused reports by the name of the reason.
-    pub(crate) fn refused(&self) -> BTreeMap<&'static str, u64> {
-        let counters = block_on(self.store().counters(*self.task.task.id())).unwrap();
-        counters.rejections.iter().map(|(reason, count)| (reason.name(), count)).collect()
-    }
-
-    pub(crate) fn batch(&self, selector: BatchSelector) -> Batch {
-        block_on(self.store().batch(*self.task.task.id(), selector)).unwrap()
-    }
 }
 
 impl World {
@@ -368,6 +197,7 @@ impl World {
             buckets: outcome.buckets,
             rejections: outcome.rejections,
             requeue: outcome.requeue,
+            unspent: outcome.unspent,
         };
         block_on(self.leader.store().commit_job(leased.lease, commit)).unwrap();
     }

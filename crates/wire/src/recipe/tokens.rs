@@ -132,7 +132,8 @@ impl EndorsedKey {
 
 /// What an issuer's operator says of a token key: which aggregator checks with it, for recipes of which author, and until when.
 ///
-/// The author is part of it, so that nobody can put another author's key into a recipe of his own: one issuance would count twice.
+/// The author is part of it, so that nobody can put another author's key into a recipe of his own, and take the one
+/// token that each device gets for it.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenKeyStatement<'a> {
     /// Leader or helper.

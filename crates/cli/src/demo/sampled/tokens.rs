@@ -29,6 +29,8 @@ use crate::{random, token_keys};
 pub(super) const ATTESTER: &str = "attester.demo";
 pub(super) const ISSUER: &str = "issuer.demo";
 
+const DAY_S: u64 = 86_400;
+
 /// The object identifier of `serialNumber` in a subject: what tells devices apart.
 const SERIAL_NUMBER: &[u64] = &[2, 5, 4, 5];
 
@@ -75,10 +77,10 @@ pub(super) async fn token_parties(
 ) -> Result<TokenParties> {
     let secret = URL_SAFE_NO_PAD.encode(random::bytes::<32>());
     let encapsulation = Arc::new(EncapsulationKeys::new(vec![encapsulation])?);
-    let mut config = IssuerConfig::new(loopback(), duplicate(&keys.issuer), encapsulation);
+    let attester = IssuerAttester { name: ATTESTER.to_owned(), token: AuthToken::bearer(&secret)? };
+    let mut config =
+        IssuerConfig::new(loopback(), duplicate(&keys.issuer), encapsulation, attester);
     config.authors = vec![keys.author.verifier()];
-    config.attesters =
-        vec![IssuerAttester { name: ATTESTER.to_owned(), token: AuthToken::bearer(&secret)? }];
     let issuer = Issuer::bind(config, IssuerDb::open(&folder.join("issuer"))?).await?;
     let issuer_url = format!("http://{}", issuer.addr());
     let peer = IssuerPeer {
@@ -87,7 +89,11 @@ pub(super) async fn token_parties(
         token: Arc::new(AuthToken::bearer(&secret)?),
     };
     let mut config = AttesterConfig::new(loopback(), ATTESTER.parse()?, vec![peer]);
-    let x509 = X509Config { roots: manufacturer.root_pem.clone().into(), ..X509Config::default() };
+    let root = sotto_server::Manufacturer {
+        name: "Demo devices".to_owned(),
+        roots: manufacturer.root_pem.clone().into(),
+    };
+    let x509 = X509Config { manufacturers: vec![root], ..X509Config::default() };
     config.attestations = vec![Arc::new(X509Attestation::new(&x509)?)];
     let options = AttesterDbOptions::default();
     let db = AttesterDb::open(&folder.join("attester"), &options, &mut random::system())?;
@@ -121,7 +127,8 @@ pub(super) fn with_token_keys(
         author: signer(&author.verifier()),
         leader: recipe.parties.leader.operator.clone(),
         helper: Some(recipe.parties.helper.operator.clone()),
-        expires: recipe.when.closes,
+        // For reports that come late.
+        expires: recipe.when.closes + DAY_S,
         nonce: URL_SAFE_NO_PAD.encode(random::bytes::<32>()),
     };
     let keys = token_keys::ask(transport, issuer_url, &request, author)?;

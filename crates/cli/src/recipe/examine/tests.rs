@@ -32,13 +32,13 @@ fn issuer() -> sotto_crypto::note::NoteKey {
     sotto_crypto::note::NoteKey::from_seed(name, sotto_crypto::Secret::new([4; 32]))
 }
 
-/// The same recipe with real keys, which the issuer endorsed.
-fn endorsed(mut recipe: Recipe) -> Loaded {
+/// The same recipe with real keys, which the issuer endorsed, and which expire so long after it closes.
+fn endorsed(mut recipe: Recipe, grace_s: u64) -> Loaded {
     let key = || {
         let key = sotto_crypto::blind_rsa::IssuerKey::generate().unwrap();
         sotto_wire::recipe::EndorsedKey::key_text(key.token_key().spki())
     };
-    let expires = recipe.when.closes;
+    let expires = recipe.when.closes + grace_s;
     recipe.parties.tokens = issuer().endorse_recipe(&recipe, &key(), Some(&key()), expires);
     Loaded { token_keys_known: true, ..loaded(recipe) }
 }
@@ -123,7 +123,7 @@ fn each_failure_is_named() {
 #[test]
 fn token_keys_are_checked_against_the_pinned_issuer() {
     let trust = trust(|_| {});
-    let mut loaded = endorsed(testing::recipe());
+    let mut loaded = endorsed(testing::recipe(), TOKEN_GRACE_S);
     let found = examine(&loaded, Some(&trust), NOW).unwrap();
     assert!(found.ok, "{found:?}");
     assert_eq!(status(&found, Check::TokenKeys), Status::Ok);
@@ -162,6 +162,28 @@ fn warnings_are_given() {
     let warnings = examine(&loaded(insecure), None, NOW).unwrap().warnings;
     assert!(warnings.len() == 1 && warnings[0].contains("nobody checks tokens"), "{warnings:?}");
     assert!(found.ok, "a warning is no refusal: {:?}", found.checks);
+}
+
+/// Reports of the last minutes are judged after the recipe has closed.
+#[test]
+fn a_token_key_that_expires_with_its_recipe_is_warned_of() {
+    let warnings = |loaded: &Loaded| examine(loaded, None, NOW).unwrap().warnings;
+    for grace_s in [0, TOKEN_GRACE_S - 1] {
+        let mut short = endorsed(testing::recipe(), grace_s);
+        let found = warnings(&short);
+        assert!(found.len() == 1 && found[0].contains("token_expired"), "{found:?}");
+        // One of the two is enough.
+        if let sotto_wire::recipe::Tokens::RateLimited { leader, .. } =
+            &mut short.recipe.parties.tokens
+        {
+            leader.expires += TOKEN_GRACE_S;
+        }
+        assert_eq!(warnings(&short), found);
+        // Keys that are not there yet have no end.
+        short.token_keys_known = false;
+        assert_eq!(warnings(&short), [""; 0]);
+    }
+    assert_eq!(warnings(&endorsed(testing::recipe(), TOKEN_GRACE_S)), [""; 0]);
 }
 
 fn claim_less(recipe: &mut Recipe) {

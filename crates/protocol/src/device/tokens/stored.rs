@@ -42,7 +42,7 @@ pub(super) enum Stage {
 pub(super) struct Asked {
     /// What both tokens carry.
     #[serde(with = "base64url")]
-    pub(super) nonce: [u8; 32],
+    pub(super) nonce: Zeroizing<[u8; 32]>,
     pub(super) leader: Progress,
     /// Absent if the helper cannot check tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]

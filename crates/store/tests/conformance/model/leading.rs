@@ -190,6 +190,7 @@ impl Walk {
             _ if seed == usize::MAX => Verdict::Count,
             0 => Verdict::Reject(Rejection::VdafVerifyError),
             1 => Verdict::Requeue,
+            2 => Verdict::Release(Rejection::TokenMissing),
             _ => Verdict::Count,
         };
         run(self.bench.store().commit_job(job.lease, judged(&job, judge)));
@@ -206,8 +207,10 @@ impl Walk {
             match judge(report) {
                 Verdict::Count => self.oracle.count(report, job.batch_id),
                 Verdict::Requeue => self.oracle.requeue(report),
-                Verdict::Reject(reason) => {
-                    self.oracle.task(report.task_id).counters.rejections.add(reason);
+                Verdict::Reject(reason) => self.oracle.reject(report, reason),
+                Verdict::Release(reason) => {
+                    self.oracle.reject(report, reason);
+                    self.oracle.release(report);
                 }
             }
         }

@@ -105,11 +105,21 @@ impl Oracle {
         task.counters.aggregated += 1;
     }
 
+    /// A report of an ended job was refused.
+    pub(super) fn reject(&mut self, report: &Report, reason: Rejection) {
+        self.task(report.task_id).counters.rejections.add(reason);
+    }
+
+    /// A report of an ended job left its id free.
+    pub(super) fn release(&mut self, report: &Report) {
+        let reserved = &mut self.task(report.task_id).reserved;
+        assert!(reserved.remove(&(scope(report), *report.id.as_bytes())));
+    }
+
     /// A report of an ended job waits again.
     pub(super) fn requeue(&mut self, report: &Report) {
-        let task = self.task(report.task_id);
-        task.reserved.remove(&(scope(report), *report.id.as_bytes()));
-        task.waiting.push(*report);
+        self.release(report);
+        self.task(report.task_id).waiting.push(*report);
     }
 
     /// What is counted in a batch.

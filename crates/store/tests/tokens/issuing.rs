@@ -1,0 +1,92 @@
+//! The issuer's keys, a recipe that asks for their tokens, and tokens as devices get them.
+
+use std::sync::LazyLock;
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sotto_crypto::blind_rsa::{self, IssuerKey};
+use sotto_protocol::Moment;
+use sotto_protocol::recipe::recipe_vdaf;
+use sotto_protocol::token::TokenTerms;
+use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When, testing};
+use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
+use sotto_wire::{BatchMode, Role, Time};
+
+/// The clock of all tests: the recipe is open, the keys are good.
+pub(crate) const NOW: Moment = Moment(1_700_000_000);
+pub(crate) const WINDOW_S: u64 = 100;
+pub(crate) const CLOSES: u64 = NOW.0 + 10 * WINDOW_S;
+/// When the keys expire.
+pub(crate) const EXPIRES: u64 = CLOSES + WINDOW_S;
+
+/// One cell of the histogram for each device: a 0 is a loss, a 2 is a double count.
+pub(crate) const CELLS: u32 = 16;
+
+/// A key takes a while to make, so all tests share these.
+pub(crate) static LEADER_KEY: LazyLock<IssuerKey> =
+    LazyLock::new(|| IssuerKey::generate().unwrap());
+pub(crate) static HELPER_KEY: LazyLock<IssuerKey> =
+    LazyLock::new(|| IssuerKey::generate().unwrap());
+pub(crate) static OTHER_KEY: LazyLock<IssuerKey> = LazyLock::new(|| IssuerKey::generate().unwrap());
+
+/// Which aggregators ask for tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Both,
+    LeaderOnly,
+    None,
+}
+
+/// The time so many windows from now.
+pub(crate) fn window(offset: i64) -> Time {
+    Time::new((NOW.0 / WINDOW_S).checked_add_signed(offset).unwrap())
+}
+
+/// A recipe of one author under these terms.
+pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
+    let mut recipe = testing::recipe(&mut ChaCha20Rng::seed_from_u64(1));
+    recipe.name = name.to_owned();
+    recipe.query =
+        Query::Histogram { buckets: CELLS, labels: None, mapping: "0".to_owned(), fallback: 0 };
+    recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
+    recipe.aggregation.batch_mode = mode;
+    recipe.aggregation.min_batch = 1;
+    let opens = NOW.0 - 10 * WINDOW_S;
+    recipe.when = When { opens, closes: CLOSES, window_s: WINDOW_S, max_window_s: WINDOW_S * 20 };
+    let issuer: sotto_wire::KeyName = "issuer.example".parse().unwrap();
+    let endorsed = |key: &IssuerKey| EndorsedKey::new(key.token_key().spki(), EXPIRES, &[0; 64]);
+    let leader = endorsed(&LEADER_KEY);
+    recipe.parties.tokens = match asked {
+        Asked::Both => Tokens::RateLimited { issuer, leader, helper: endorsed(&HELPER_KEY) },
+        Asked::LeaderOnly => Tokens::InsecureLeaderOnly { issuer, leader },
+        Asked::None => Tokens::InsecureNone,
+    };
+    recipe
+}
+
+/// A token for `role` under the terms of a recipe, as a device gets it.
+pub(crate) fn token(recipe: &Recipe, role: Role, nonce: &[u8; 32], rng: &mut ChaCha20Rng) -> Token {
+    let key = if role == Role::Leader { &*LEADER_KEY } else { &*HELPER_KEY };
+    let terms = TokenTerms::of(recipe, role).unwrap().unwrap();
+    signed(key, key.token_key().id(), nonce, terms.challenge_digest(), rng)
+}
+
+/// A token signed by any key, with any key id and challenge.
+pub(crate) fn signed(
+    key: &IssuerKey,
+    key_id: &[u8; 32],
+    nonce: &[u8; 32],
+    challenge_digest: &[u8; 32],
+    rng: &mut ChaCha20Rng,
+) -> Token {
+    let input = token_input(TOKEN_TYPE, nonce, challenge_digest, key_id);
+    let (blinded, unblinder) = blind_rsa::blind(key.token_key(), &input, rng).unwrap();
+    let signature = key.blind_sign(&blinded).unwrap();
+    Token {
+        token_type: TOKEN_TYPE,
+        nonce: *nonce,
+        challenge_digest: *challenge_digest,
+        token_key_id: *key_id,
+        authenticator: unblinder.finalize(key.token_key(), &input, &signature).unwrap(),
+    }
+}

@@ -1,0 +1,249 @@
+//! Whatever dies, and whenever: at the end every device has its pair of tokens, and no second one.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+use sotto_client::{
+    HttpRequest, HttpResponse, InsecureName, RetryPolicy, SealingKey, StateFile, Transport,
+    TransportError,
+};
+use sotto_protocol::device::{Change, DeviceState, DeviceStore, StateError};
+use sotto_tests::phone::{Phone, Source};
+use sotto_tests::pipe::{Cut, Pipe};
+
+use crate::{PATIENCE, Scene, send};
+
+/// The ways between device and attester, and between attester and issuer.
+type Ways = [Arc<Pipe>; 2];
+
+fn scene() -> (Scene, Ways) {
+    let mut ways = None;
+    let scene = Scene::arranged(|world| {
+        let tokens = world.tokens.as_mut().unwrap();
+        let to_attester = Pipe::before(tokens.attester.address())?;
+        let to_issuer = Pipe::before(tokens.issuer.address())?;
+        tokens.attester_url = to_attester.url();
+        tokens.issuer_url = to_issuer.url();
+        ways = Some([Arc::new(to_attester), Arc::new(to_issuer)]);
+        Ok(())
+    });
+    (scene, ways.unwrap())
+}
+
+/// A transport on which a way is cut when the device sends this one of its token requests.
+#[derive(Debug)]
+struct Stumbling {
+    source: Source,
+    sent: AtomicUsize,
+    at: usize,
+    way: Arc<Pipe>,
+    cut: Cut,
+}
+
+impl Transport for Stumbling {
+    fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
+        let is_ask = request.url.contains("/token-request");
+        if is_ask && self.sent.fetch_add(1, Ordering::SeqCst) == self.at {
+            self.way.cut(self.cut);
+        }
+        self.source.send(request)
+    }
+}
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Attester,
+    Issuer,
+    Both,
+}
+
+impl Victim {
+    const ALL: [Self; 3] = [Self::Attester, Self::Issuer, Self::Both];
+
+    fn kill(self, scene: &mut Scene) {
+        let services = scene.services();
+        if matches!(self, Self::Attester | Self::Both) {
+            services.attester.kill().unwrap();
+        }
+        if matches!(self, Self::Issuer | Self::Both) {
+            services.issuer.kill().unwrap();
+        }
+    }
+
+    fn revive(self, scene: &mut Scene) {
+        let services = scene.services();
+        if matches!(self, Self::Issuer | Self::Both) {
+            services.issuer.start().unwrap();
+        }
+        if matches!(self, Self::Attester | Self::Both) {
+            services.attester.start().unwrap();
+        }
+    }
+}
+
+/// Asks until the device has its tokens.
+fn ask_on(phone: &mut Phone) -> usize {
+    let (mut granted, deadline) = (0, Instant::now() + PATIENCE);
+    loop {
+        let round = phone.ask_for_tokens().unwrap();
+        assert_eq!(round.withheld, 0, "{round:?}");
+        granted += round.granted;
+        if round.waiting == 0 {
+            return granted;
+        }
+        assert!(Instant::now() < deadline, "{round:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Every device has exactly its pair in what the attester counts.
+fn check_pairs(scene: &Scene, devices: usize) {
+    let file = scene.world.path("attester-data/attester.sqlite");
+    let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let mut counts = db.prepare("SELECT COUNT(*) FROM grants GROUP BY device").unwrap();
+    let counts: Vec<i64> =
+        counts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(counts, vec![2; devices]);
+}
+
+#[test]
+fn attester_and_issuer_die_between_any_two_steps() {
+    let (mut scene, ways) = scene();
+    scene.publish("commute", 10);
+    let (mut devices, mut counts) = (0, [0; 3]);
+    // The way that is cut says how far the request, or its answer, got; then they die.
+    for (place, way) in ways.iter().enumerate() {
+        for cut in [Cut::Requests, Cut::Answers] {
+            for at in [0, 1] {
+                let victim = Victim::ALL[devices % 3];
+                let source = Source::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                let way = Arc::clone(way);
+                let stumbling =
+                    Stumbling { source, sent: 0.into(), at, way: Arc::clone(&way), cut };
+                let seed = 5_000 + devices as u64;
+                let phone =
+                    Phone::new(&scene.world, &scene.trust, Arc::new(stumbling), seed).unwrap();
+                let name = InsecureName::new(format!("device {devices}")).unwrap();
+                let mut phone = phone.attested(name);
+                phone.read_log().unwrap();
+                let round = phone.ask_for_tokens().unwrap();
+                assert_eq!((round.granted, round.waiting), (at, 2 - at), "{place} {cut:?}");
+                victim.kill(&mut scene);
+                way.cut(Cut::Nothing);
+                victim.revive(&mut scene);
+                assert_eq!(ask_on(&mut phone), 2 - at, "{place} {cut:?} {victim:?}");
+                send(&mut phone, devices as i64 % 3 * 30);
+                counts[devices % 3] += 1;
+                devices += 1;
+            }
+        }
+    }
+    // Dead before the first byte.
+    for victim in Victim::ALL {
+        let mut phone = scene.phone(&format!("device {devices}"));
+        phone.read_log().unwrap();
+        victim.kill(&mut scene);
+        assert_eq!(phone.ask_for_tokens().unwrap().granted, 0, "{victim:?}");
+        victim.revive(&mut scene);
+        assert_eq!(ask_on(&mut phone), 2);
+        send(&mut phone, devices as i64 % 3 * 30);
+        counts[devices % 3] += 1;
+        devices += 1;
+    }
+    check_pairs(&scene, devices);
+    scene.collect("commute", counts);
+}
+
+/// A device's state that ends with one of its commits: before it is durable, or after.
+struct Mortal {
+    file: StateFile,
+    left: usize,
+    is_durable: bool,
+}
+
+impl DeviceStore for Mortal {
+    fn state(&self) -> &DeviceState {
+        self.file.state()
+    }
+
+    fn commit(&mut self, change: Change) -> Result<(), StateError> {
+        if self.left > 0 {
+            self.left -= 1;
+            return self.file.commit(change);
+        }
+        if self.is_durable {
+            self.file.commit(change)?;
+        }
+        Err(StateError::Io(std::io::Error::other("the device died")))
+    }
+}
+
+/// Opens a state. A process that another test is just starting holds its lock for a moment: until it begins, a child has
+/// all files of its parent.
+fn open(path: &Path) -> StateFile {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match StateFile::open(path, &SealingKey::new([5; 32])) {
+            Err(StateError::Locked) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
+/// One life of a device. `Ok`: it got to the end.
+fn live(phone: &mut Phone, minutes: i64) -> anyhow::Result<()> {
+    phone.deliver(&RetryPolicy::never())?;
+    phone.read_log()?;
+    phone.ask_for_tokens()?;
+    phone.consider(minutes)?;
+    phone.deliver(&RetryPolicy::never())?;
+    Ok(())
+}
+
+fn uploads(scene: &Scene) -> f64 {
+    scene.world.pair.leader.metric("sotto_reports_accepted_total").unwrap()
+}
+
+#[test]
+fn a_device_dies_with_each_of_its_commits() {
+    let mut scene = Scene::new();
+    scene.publish("commute", 8);
+    let (mut devices, mut silent, mut counts) = (0, 0, [0; 3]);
+    'commits: for left in 0.. {
+        for is_durable in [false, true] {
+            let (name, before) = (format!("device {devices}"), uploads(&scene));
+            let state: PathBuf = scene.world.path(&format!("{name}.state"));
+            let minutes = devices as i64 % 3 * 30;
+            let mortal = Mortal { file: open(&state), left, is_durable };
+            let mut phone = scene.phone(&name).remembering(mortal);
+            let died = live(&mut phone, minutes).is_err();
+            drop(phone);
+            // The next life, from what is on disk.
+            let mut phone = scene.phone(&name).remembering(open(&state));
+            live(&mut phone, minutes).unwrap();
+            assert!(phone.pending().is_empty());
+            devices += 1;
+            // The same bytes may be taken twice. That they count once is for the result to show.
+            match uploads(&scene) - before {
+                0.0 => silent += 1,
+                _ => counts[minutes as usize / 30] += 1,
+            }
+            if !died {
+                break 'commits;
+            }
+        }
+    }
+    // Between paying and tossing the coin: a second toss would raise the rate, so it stays silent. Nobody else does.
+    assert_eq!(silent, 2);
+    assert!(devices > 16, "{devices}");
+    check_pairs(&scene, devices);
+    scene.collect("commute", counts);
+}

@@ -1,0 +1,335 @@
+//! What the attester, the issuer and the aggregators see on the wire. Nobody of them can put a device together with a recipe.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use sotto_client::RetryPolicy;
+use sotto_crypto::rate_limited::open_inner_request;
+use sotto_crypto::server_hpke::Opener;
+use sotto_crypto::{HpkeKeypair, Secret, hpke};
+use sotto_protocol::device::Pending;
+use sotto_tests::phone::{Phone, Source};
+use sotto_tests::pipe::Pipe;
+use sotto_tests::world::World;
+use sotto_wire::labels::input_share_info;
+use sotto_wire::token::{
+    IssuerAnswer, IssuerAnswerBatch, TokenRequest, header, parse_byte_sequence,
+};
+use sotto_wire::{
+    Decode, Encode, InputShareAad, KeySet, Report, Role, TaskConfiguration, taskprov,
+};
+
+use crate::Scene;
+use crate::certificates::{Badge, Manufacturer};
+use crate::leader::{Passed, requests};
+
+const RECIPES: [&str; 2] = ["commute", "sleep"];
+
+/// No text holds their last two bytes, so text holds them as four bytes never by chance.
+const ADDRESSES: [Ipv4Addr; 2] =
+    [Ipv4Addr::new(127, 77, 201, 233), Ipv4Addr::new(127, 77, 190, 177)];
+
+/// In the certificates, and nowhere else.
+const NUMBERS: [&str; 2] = ["device-0815-4711", "device-0816-4712"];
+
+/// Before attester, issuer, leader and helper.
+type Pipes = BTreeMap<&'static str, Pipe>;
+
+fn scene(manufacturer: &Manufacturer) -> (Scene, Pipes) {
+    let mut pipes = Pipes::new();
+    let scene = Scene::arranged(|world| {
+        fs::write(world.path("manufacturer.pem"), &manufacturer.pem)?;
+        let mut pipe = |name, address| -> anyhow::Result<String> {
+            let pipe = Pipe::before(address)?;
+            let url = pipe.url();
+            pipes.insert(name, pipe);
+            Ok(url)
+        };
+        world.pair.leader.url = pipe("leader", world.pair.leader.address())?;
+        world.pair.helper.url = pipe("helper", world.pair.helper.address())?;
+        let tokens = world.tokens.as_mut().unwrap();
+        tokens.attestation =
+            "[[x509.manufacturers]]\nname = \"Example\"\nroots = [\"manufacturer.pem\"]\n"
+                .to_owned();
+        tokens.attester_url = pipe("attester", tokens.attester.address())?;
+        tokens.issuer_url = pipe("issuer", tokens.issuer.address())?;
+        Ok(())
+    });
+    (scene, pipes)
+}
+
+/// What a party received, or what it answered.
+fn passed(pipe: &Pipe, is_answer: bool) -> Vec<Passed> {
+    let records = pipe.recorded();
+    let wanted = records.iter().filter(|record| record.starts_with(b"HTTP/") == is_answer);
+    wanted.flat_map(|record| requests(record)).collect()
+}
+
+fn field(passed: &Passed, name: &str) -> Vec<u8> {
+    let (_, value) = passed.fields.iter().find(|(other, _)| other == name).unwrap();
+    parse_byte_sequence(value).unwrap()
+}
+
+/// The requests of one device for two recipes and two aggregators. They differ in the values of three fields (of
+/// the evidence, in the signature alone), and in three parts of the body. Lengths and all the rest are equal.
+fn check_that_requests_are_alike(asked: &[&Passed]) {
+    let first = asked[0];
+    let random = [header::ORIGIN_ALIAS, header::REQUEST_BLIND, header::ATTESTATION];
+    for other in &asked[1..] {
+        assert_eq!(other.line, first.line);
+        assert_eq!(other.fields.len(), first.fields.len());
+        for ((name, value), (first_name, first_value)) in other.fields.iter().zip(&first.fields) {
+            assert_eq!((name, value.len()), (first_name, first_value.len()));
+            assert!(value == first_value || random.contains(&name.as_str()), "{name}");
+        }
+        let [own, others] = [other, first].map(|passed| field(passed, header::ATTESTATION));
+        assert_eq!(own[..own.len() - 64], others[..others.len() - 64]);
+        assert_eq!(other.body.len(), first.body.len());
+        let end = first.body.len() - 64;
+        // Type, encapsulation key and length. Between and behind them: request key, sealed request, signature.
+        for same in [0..2, 34..68] {
+            assert_eq!(other.body[same.clone()], first.body[same]);
+        }
+        // All that is random is new: two of 32 random bytes are equal with a probability of 2^-256.
+        for random in [2..34, 68..100, end..end + 32] {
+            assert_ne!(other.body[random.clone()], first.body[random]);
+        }
+        for name in random {
+            assert_ne!(field(other, name), field(first, name));
+        }
+    }
+}
+
+/// Ways to write bytes.
+fn forms(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Without the last characters, which depend on what follows.
+    let [standard, url] = [STANDARD.encode(bytes), URL_SAFE_NO_PAD.encode(bytes)];
+    let cut = |text: String| text.as_bytes()[..bytes.len() * 4 / 3].to_vec();
+    vec![bytes.to_vec(), hex.to_uppercase().into(), hex.into(), cut(standard), cut(url)]
+}
+
+/// Where these are found.
+fn found<'a>(
+    secrets: &[(&'a str, Vec<u8>)],
+    places: &[(String, Vec<u8>)],
+) -> Vec<(&'a str, String)> {
+    let mut found = Vec::new();
+    for (name, secret) in secrets {
+        for form in forms(secret) {
+            for (place, bytes) in places {
+                if bytes.windows(form.len()).any(|window| window == form) {
+                    found.push((*name, place.clone()));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The two halves of a key file.
+fn keypair(world: &World, file: &str) -> HpkeKeypair {
+    let text = fs::read_to_string(world.path(file)).unwrap();
+    let table: toml::Table = text.parse().unwrap();
+    let config = table["hpke_config"].as_str().unwrap();
+    let config = KeySet::parse_config("hpke_config", config).unwrap();
+    let private = URL_SAFE_NO_PAD.decode(table["hpke_private_key"].as_str().unwrap()).unwrap();
+    HpkeKeypair::from_parts(config, Secret::new(private.try_into().unwrap())).unwrap()
+}
+
+/// The shares of a report, opened.
+fn opened(world: &World, pending: &Pending) -> Vec<(String, Vec<u8>)> {
+    let report = Report::from_bytes(&pending.report).unwrap();
+    let configuration = TaskConfiguration::from_bytes(&pending.task_configuration).unwrap();
+    let aad = InputShareAad {
+        task_id: taskprov::task_id(&pending.task_configuration),
+        task_configuration: &configuration.to_bytes(),
+        report_metadata: &report.report_metadata,
+        public_share: &report.public_share,
+    };
+    let shares = [
+        (Role::Leader, "leader", &report.leader_encrypted_input_share),
+        (Role::Helper, "helper", &report.helper_encrypted_input_share),
+    ];
+    let open = |(role, name, share)| {
+        let key = keypair(world, &format!("{name}-hpke-1.toml"));
+        let share = hpke::open(&key, &input_share_info(role), &aad.to_bytes(), share).unwrap();
+        (format!("the share of the {name}"), share.to_vec())
+    };
+    shares.map(open).into()
+}
+
+/// Every file of an aggregator.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(files(&path)),
+            // Files come and go.
+            false => all.extend(fs::read(&path).map(|bytes| (path.display().to_string(), bytes))),
+        }
+    }
+    all
+}
+
+/// Each device asks for all tokens and answers both recipes. Gives the reports.
+fn answer(scene: &Scene, badges: &[Badge; 2]) -> Vec<Pending> {
+    let mut reports = Vec::new();
+    for (number, badge) in badges.iter().enumerate() {
+        let source = Arc::new(Source::new(ADDRESSES[number].into()));
+        let phone = Phone::new(&scene.world, &scene.trust, source, 900 + number as u64).unwrap();
+        let mut phone = phone.attested(badge.attestor());
+        phone.read_log().unwrap();
+        assert_eq!(phone.ask_for_tokens().unwrap().granted, 4);
+        assert_eq!(phone.consider(number as i64 * 20).unwrap().considered.len(), 2);
+        reports.extend(phone.pending());
+        assert_eq!(phone.deliver(&RetryPolicy::never()).unwrap().accepted, 2);
+    }
+    reports
+}
+
+/// All that the attester received, by device.
+fn asked(pipes: &Pipes, badges: &[Badge; 2]) -> [Vec<Passed>; 2] {
+    [0, 1].map(|number| {
+        let of_device = |passed: &Passed| {
+            let evidence = field(passed, header::ATTESTATION);
+            evidence.windows(32).any(|window| window == badges[number].public_key())
+        };
+        passed(&pipes["attester"], false).into_iter().filter(of_device).collect()
+    })
+}
+
+fn all_bytes(name: &str, pipe: &Pipe) -> Vec<(String, Vec<u8>)> {
+    pipe.recorded().into_iter().map(|record| (name.to_owned(), record)).collect()
+}
+
+/// What the attester knows and the issuer must not. Four random bytes are one of the addresses with a probability of 2^-32 each.
+fn secrets_of_the_attester(
+    asked: &[Vec<Passed>; 2],
+    badges: &[Badge; 2],
+) -> Vec<(&'static str, Vec<u8>)> {
+    let mut secrets = Vec::new();
+    for number in [0, 1] {
+        let [a, b, c, d] = ADDRESSES[number].octets();
+        let address = ADDRESSES[number].to_string();
+        secrets.extend([("address", vec![a, b, c, d]), ("address", vec![d, c, b, a])]);
+        secrets.extend([("address", address.into()), ("number", NUMBERS[number].into())]);
+        // The certificate is told by its key, its signature and its first bytes.
+        let der = &badges[number].der;
+        secrets.push(("certificate", badges[number].public_key().to_vec()));
+        secrets.extend(der.chunks_exact(24).map(|part| ("certificate", part.to_vec())));
+        for passed in &asked[number] {
+            for name in [header::CLIENT, header::ORIGIN_ALIAS, header::REQUEST_BLIND] {
+                secrets.push((name, field(passed, name)));
+            }
+        }
+    }
+    secrets
+}
+
+/// What attester and issuer saw of the tokens' making, and the aggregators must not.
+fn secrets_of_issuance(
+    scene: &Scene,
+    pipes: &Pipes,
+    asked: &[Vec<Passed>; 2],
+) -> Vec<(&'static str, Vec<u8>)> {
+    let opener = Opener::new(&keypair(&scene.world, "issuer-encapsulation.toml")).unwrap();
+    let mut secrets = Vec::new();
+    for passed in asked.iter().flatten() {
+        let request = TokenRequest::from_bytes(&passed.body).unwrap();
+        let (inner, _) = open_inner_request(&opener, &request).unwrap();
+        secrets.push(("request key", request.request_key.to_vec()));
+        secrets.push(("blinded message", inner.blinded_msg.to_vec()));
+        secrets.push(("part of the blinded message", inner.blinded_msg[..32].to_vec()));
+        for name in [header::CLIENT, header::ORIGIN_ALIAS, header::REQUEST_BLIND] {
+            secrets.push((name, field(passed, name)));
+        }
+    }
+    for answers in passed(&pipes["issuer"], true) {
+        let Ok(answers) = IssuerAnswerBatch::from_bytes(&answers.body) else { continue };
+        for answer in answers.answers() {
+            let IssuerAnswer::Issued { index_key, response, .. } = answer else {
+                panic!("refused")
+            };
+            secrets.push(("index key", index_key.to_vec()));
+            secrets.push(("response", response[..32].to_vec()));
+        }
+    }
+    assert_eq!(secrets.iter().filter(|(name, _)| *name == "index key").count(), 8);
+    secrets
+}
+
+#[test]
+fn what_everybody_sees() {
+    let manufacturer = Manufacturer::new();
+    let (scene, pipes) = scene(&manufacturer);
+    for recipe in RECIPES {
+        scene.publish(recipe, 2);
+    }
+    let badges = [0, 1].map(|number| manufacturer.badge(NUMBERS[number], number as u64 + 1));
+    let reports = answer(&scene, &badges);
+    for recipe in RECIPES {
+        scene.collect(recipe, [1, 1, 0]);
+    }
+
+    let asked = asked(&pipes, &badges);
+    for asked in &asked {
+        assert_eq!(asked.len(), 4);
+        check_that_requests_are_alike(&asked.iter().collect::<Vec<_>>());
+    }
+
+    let secrets = secrets_of_the_attester(&asked, &badges);
+    let issuers = all_bytes("issuer", &pipes["issuer"]);
+    assert_eq!(found(&secrets, &issuers), []);
+
+    let issuance = secrets_of_issuance(&scene, &pipes, &asked);
+    let mut places = Vec::new();
+    for name in ["leader", "helper"] {
+        places.extend(all_bytes(name, &pipes[name]));
+    }
+    for report in &reports {
+        places.extend(opened(&scene.world, report));
+    }
+    places.extend(files(&scene.world.pair.leader.data_dir()));
+    places.extend(files(&scene.world.pair.helper.data_dir()));
+    assert_eq!(found(&issuance, &places), []);
+    let long: Vec<_> = secrets.iter().filter(|(_, bytes)| bytes.len() > 4).cloned().collect();
+    assert_eq!(found(&long, &places), []);
+    // What is looked for has 14 bytes or more, but for two addresses in two byte orders, looked for at the issuer.
+    let bytes: usize = issuers.iter().map(|(_, bytes)| bytes.len()).sum();
+    let rate = 4.0 * bytes as f64 / 2f64.powi(32);
+    println!("{bytes} bytes at the issuer; false alarm rate {rate:.1e}");
+    assert!(rate < 1e-4, "{rate}");
+
+    check_that_the_search_finds(&issuance, &secrets, &pipes, &reports, &places);
+}
+
+/// The attester received all of its own, the issuer the request keys, and each share holds its report's id.
+fn check_that_the_search_finds(
+    issuance: &[(&'static str, Vec<u8>)],
+    secrets: &[(&'static str, Vec<u8>)],
+    pipes: &Pipes,
+    reports: &[Pending],
+    places: &[(String, Vec<u8>)],
+) {
+    let attesters = all_bytes("attester", &pipes["attester"]);
+    for name in [header::CLIENT, header::ORIGIN_ALIAS, header::REQUEST_BLIND] {
+        let own: Vec<_> = secrets.iter().filter(|(other, _)| *other == name).cloned().collect();
+        assert!(found(&own, &attesters).len() >= 8, "{name}");
+    }
+    assert!(found(secrets, &attesters).iter().any(|(name, _)| *name == "address"));
+    let keys: Vec<_> =
+        issuance.iter().filter(|(name, _)| *name == "request key").cloned().collect();
+    assert_eq!(found(&keys, &all_bytes("issuer", &pipes["issuer"])).len(), 8);
+    for report in reports {
+        let id = Report::from_bytes(&report.report).unwrap().report_metadata.report_id;
+        let held = found(&[("id", id.as_bytes().to_vec())], places);
+        assert!(held.iter().filter(|(_, place)| place.starts_with("the share")).count() == 2);
+    }
+}
