@@ -37,7 +37,7 @@ pub(crate) struct Cli {
 enum Command {
     /// Run everything in one process: devices, leader, helper, collector, and a result.
     Demo(DemoArgs),
-    /// Run a leader, helper, log, witness, relay or gateway.
+    /// Run a leader, helper, log, witness, relay, gateway, attester or issuer.
     Serve(ServeArgs),
     /// Make and look at tasks.
     Task(TaskArgs),

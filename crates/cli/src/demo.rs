@@ -27,7 +27,7 @@ use crate::random;
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --json, one object: devices, participated, min_batch, batches, buckets, \
-    reports, privacy (not with --exact), elapsed_s. A bucket has its label, the true value (known to \
+    reports, privacy, relay and tokens (these three not with --exact), elapsed_s. A bucket has its label, the true value (known to \
     the demo, which plays all parts), the estimate that the analyst gets, its standard error and 95 % \
     interval (noise and sampling together), and the interval of the noise alone."
 )]
@@ -167,7 +167,7 @@ impl DemoArgs {
                 plan.seed
             ),
             "sotto recipe new              your own question".to_owned(),
-            "sotto serve relay --print-config   what each party runs: also leader, helper, log, witness".to_owned(),
+            "sotto serve relay --print-config   what each party runs: also attester, issuer, leader, helper, log, witness".to_owned(),
         ];
         section(output, "Try next", next.into_iter())
     }

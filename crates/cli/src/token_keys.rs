@@ -1,7 +1,7 @@
 //! Asking an issuer for the token keys of a recipe.
 
 use anyhow::{Context, Result, anyhow};
-use sotto_client::{HttpRequest, Method, Transport};
+use sotto_client::{HttpRequest, Method, Transport, TransportError};
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::issuer::author::TokenKeys;
 use sotto_wire::Note;
@@ -32,7 +32,7 @@ pub(crate) fn ask(
         body: &note,
         response_limit: MAX_ANSWER_LEN,
     };
-    let response = transport.send(&request).with_context(|| format!("no answer from {url}"))?;
+    let response = transport.send(&request).or_else(|error| unanswered(url, error))?;
     if response.status == 200 {
         return serde_json::from_slice(&response.body)
             .context("the issuer's answer is not understood");
@@ -40,8 +40,73 @@ pub(crate) fn ask(
     let reason = problem_words::of(&response);
     let error = anyhow!("the issuer refuses (status {}): {reason}", response.status);
     match response.status {
-        403 => Err(error).hint("ask the issuer's operator to list your key"),
+        400 if reason.contains("policy window") => Err(error).hint(
+            "let the recipe close earlier, give a smaller --grace, or ask the issuer's operator for a longer window_s",
+        ),
+        403 => Err(error).hint(format!(
+            "ask the issuer's operator to list your key under `authors`: {}",
+            signer.verifier()
+        )),
         404 => Err(error).hint("is this the URL of an issuer?"),
         _ => Err(error),
+    }
+}
+
+/// Why there is no answer, and what to look at.
+fn unanswered<T>(url: &str, error: TransportError) -> Result<T> {
+    let hint = match &error {
+        TransportError::InvalidUrl => "give the URL, like https://issuer.example, not the name",
+        TransportError::Unreachable(_) | TransportError::Timeout => "is the issuer running there?",
+        // These say themselves what to do.
+        _ => return Err(error).with_context(|| format!("no answer from {url}")),
+    };
+    Err(error).with_context(|| format!("no answer from {url}")).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use sotto_client::HttpResponse;
+    use sotto_crypto::Secret;
+
+    use super::*;
+    use crate::signer_file;
+
+    /// Answers everything alike.
+    struct Answers(fn() -> Result<HttpResponse, TransportError>);
+
+    impl Transport for Answers {
+        fn send(&self, _: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
+            (self.0)()
+        }
+    }
+
+    fn refusal(status: u16, detail: &str) -> Result<HttpResponse, TransportError> {
+        let body = serde_json::json!({ "detail": detail }).to_string().into_bytes();
+        Ok(HttpResponse { status, headers: Vec::new(), body })
+    }
+
+    #[test]
+    fn errors_say_what_to_do_next() {
+        let author = NoteKey::from_seed("analytics.example".parse().unwrap(), Secret::new([1; 32]));
+        let request = TokenKeyRequest {
+            author: signer_file::public(&author),
+            leader: "leader.example".parse().unwrap(),
+            helper: None,
+            expires: 1_794_700_800,
+            nonce: "A".repeat(43),
+        };
+        let public = author.verifier().to_string();
+        let cases: [(fn() -> _, &str); 5] = [
+            (|| refusal(400, "the expiry lies beyond the policy window of 60 seconds"), "--grace"),
+            (|| refusal(403, "the author is not one of this issuer's"), &public),
+            (|| refusal(404, ""), "the URL of an issuer"),
+            (|| Err(TransportError::Timeout), "is the issuer running there?"),
+            (|| Err(TransportError::InvalidUrl), "not the name"),
+        ];
+        for (answer, wanted) in cases {
+            let error = ask(&Answers(answer), "https://i.example", &request, &author).unwrap_err();
+            let hint = crate::output::hint_of(&error).unwrap_or_default();
+            assert!(hint.contains(wanted), "{error:#}: {hint}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
-use sotto_vdaf::vectors;
+use sotto_vdaf::vectors::{self, VectorFailure};
 
 use crate::output::{Outcome, Output};
 
@@ -137,7 +137,12 @@ fn check(file: &Path) -> Verdict {
 }
 
 fn vdaf(text: &str, name: &str) -> std::result::Result<Verdict, String> {
-    let report = vectors::check(text, name).map_err(|failure| failure.to_string())?;
+    let report = vectors::check(text, name).map_err(|failure| match failure {
+        VectorFailure::Json(error) => {
+            format!("no VDAF or token test vector: {}", no_vector(text, &error))
+        }
+        other => other.to_string(),
+    })?;
     Ok(Verdict {
         pass: true,
         vdaf: Some(report.vdaf),
@@ -147,4 +152,22 @@ fn vdaf(text: &str, name: &str) -> std::result::Result<Verdict, String> {
         failed: Some(report.failed),
         ..Verdict::default()
     })
+}
+
+/// What keeps a text from being a test vector, without the names that its parts have in the code.
+fn no_vector(text: &str, error: &serde_json::Error) -> String {
+    match serde_json::from_str::<serde_json::Value>(text) {
+        Err(error) => format!("it is not JSON: {error}"),
+        Ok(file) if !file.is_object() => "it is not a JSON object".to_owned(),
+        Ok(_) => {
+            let message = error.to_string();
+            match message.split_once(", expected struct ") {
+                None => message,
+                Some((before, after)) => {
+                    let place = after.split_once(" at ").map(|(_, place)| format!(" at {place}"));
+                    format!("{before}, expected an object{}", place.unwrap_or_default())
+                }
+            }
+        }
+    }
 }

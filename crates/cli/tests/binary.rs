@@ -253,6 +253,32 @@ fn token_vectors_pass_or_say_where_they_differ() {
     assert!(difference.starts_with("T2.attester.index_result: "), "{report}");
 }
 
+#[test]
+fn what_is_no_vector_is_called_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.json");
+    let mut report = vector();
+    report["reports"] = serde_json::json!([3]);
+    let mut operation = vector();
+    operation["operations"] = serde_json::json!([3]);
+    let cases = [
+        ("", "it is not JSON"),
+        ("[1, 2]", "it is not a JSON object"),
+        ("{}", "missing field `operations`"),
+        (&report.to_string(), "expected an object"),
+        (&operation.to_string(), "expected an object"),
+    ];
+    for (content, reason) in cases {
+        fs::write(&path, content).unwrap();
+        let output = sotto(&["vectors", "check", text(&path)]);
+        assert_eq!(output.status.code(), Some(1));
+        let line = stdout(&output);
+        assert!(line.contains("no VDAF or token test vector: "), "{line}");
+        assert!(line.contains(reason), "{line}");
+        assert!(!line.contains("struct") && !line.contains("Vector"), "{line}");
+    }
+}
+
 /// The smallest test vector: no reports at all, so that only the end is computed.
 fn vector() -> Value {
     serde_json::json!({

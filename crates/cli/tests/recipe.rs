@@ -407,6 +407,16 @@ fn operators_publish_their_keys() {
     assert!(PathBuf::from(folder).join("leader.keys.proof").exists());
     let twice = [&publish[..], &["--hpke-key", "hpke.toml"]].concat();
     assert!(failed(folder, &twice).contains("same id"));
+    // Who holds no reports has other keys only: an issuer, for instance.
+    let none = ["keys", "publish", "--signer", "leader.example.key", "--log", &url];
+    let error = failed(folder, &none);
+    for key in ["--hpke-key", "--gateway-key", "--encapsulation-key"] {
+        assert!(error.contains(key), "{error}");
+    }
+    let url = one_entry_log();
+    let issuer = ["--encapsulation-key", "hpke.toml", "--log", &url];
+    let published = good_json(folder, &[&none[..4], &issuer[..]].concat());
+    assert_eq!((&published["keys"], &published["encapsulation_keys"]), (&0.into(), &1.into()));
 }
 
 #[test]

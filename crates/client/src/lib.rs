@@ -60,5 +60,5 @@ pub use routes::{LogRoute, RouteError, Routes};
 pub use sealing::SealingKey;
 pub use sotto_protocol::collector::Collection;
 pub use state_file::StateFile;
-pub use tokens::{TokenRound, TokensError, fetch_tokens};
+pub use tokens::{TokenRound, TokenTrouble, TokensError, fetch_tokens};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};

@@ -22,14 +22,14 @@ use sotto_wire::token::{
 use zeroize::Zeroizing;
 
 use crate::problem::is_problem;
-use crate::transport::{HttpRequest, Method, Transport};
+use crate::transport::{HttpRequest, Method, Transport, TransportError};
 
 /// So many requests in a row without an answer end a round: the attester is away, or asks for patience. One alone does not:
 /// what fails for one origin must not keep a device from the tokens of the others.
 const MAX_UNANSWERED: usize = 3;
 
 /// What a round did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenRound {
     /// Requests that were sent, the same ones again included.
     pub asked: usize,
@@ -41,6 +41,37 @@ pub struct TokenRound {
     pub refused: usize,
     /// Tokens that are still to come.
     pub waiting: usize,
+    /// What went wrong last, for the person in front of the device.
+    pub trouble: Option<TokenTrouble>,
+}
+
+/// Why a request brought no token. The same bytes are sent again later.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenTrouble {
+    /// Nobody answers.
+    #[error("the attester does not answer: {0}")]
+    NoAnswer(TransportError),
+    /// It cannot now: itself, the issuer, or something between.
+    #[error("the attester cannot give tokens now (status {0})")]
+    NotNow(u16),
+    /// It does not believe the attestation.
+    #[error(
+        "the attester does not accept this device's attestation (status 403): a certificate that it does not know, or that is \
+         revoked, or one without a serialNumber, or that belongs to another key"
+    )]
+    Attestation,
+    /// The issuer does not have the recipe's key.
+    #[error("the issuer does not have the recipe's token key (status 401)")]
+    TokenKey,
+    /// It refuses for another reason.
+    #[error(
+        "the attester refuses (status {0}); a device that was reset gets no tokens for two windows"
+    )]
+    Refused(u16),
+    /// What it answers is no token.
+    #[error("what answers for the attester gives something else than tokens: is its URL right?")]
+    NoToken,
 }
 
 /// Why a round ended early. Nothing is lost: what was committed stays, and the next round goes on.
@@ -147,24 +178,42 @@ impl Way<'_> {
         let Some(ask) = token_ask(store.state(), live, next) else { return Ok(Answer::NotAsked) };
         let request = self.request(&ask)?;
         round.asked += 1;
-        let Ok(response) = self.transport.send(&request) else { return Ok(Answer::None) };
+        let response = match self.transport.send(&request) {
+            Ok(response) => response,
+            Err(error) => {
+                round.trouble = Some(TokenTrouble::NoAnswer(error));
+                return Ok(Answer::None);
+            }
+        };
+        let status = response.status;
         let (change, answer) = match response.status {
             200 if response.is_media_type(RESPONSE_MEDIA_TYPE) => {
                 // What does not open may be somebody's on the way: the same bytes get another answer.
                 let (state, given) = (store.state(), (next, response.body.as_slice()));
                 match granted(state, live, self.trust, given, self.now, rng) {
-                    Err(_) => return Ok(Answer::Refused { renew: false }),
+                    Err(_) => {
+                        round.trouble = Some(TokenTrouble::NoToken);
+                        return Ok(Answer::Refused { renew: false });
+                    }
                     Ok(change) => (change, Answer::Granted),
                 }
             }
             429 if is_problem(&response, WITHHELD_PROBLEM) => (withheld(next), Answer::Withheld),
             // Overload, or something between that counts requests or is broken.
-            429 | 500..=599 => return Ok(Answer::None),
-            400 => {
-                let renew = is_problem(&response, ENCAPSULATION_KEY_PROBLEM);
+            429 | 500..=599 => {
+                round.trouble = Some(TokenTrouble::NotNow(status));
+                return Ok(Answer::None);
+            }
+            _ => {
+                round.trouble = Some(match status {
+                    401 => TokenTrouble::TokenKey,
+                    403 => TokenTrouble::Attestation,
+                    200 | 404 | 405 | 415 => TokenTrouble::NoToken,
+                    _ => TokenTrouble::Refused(status),
+                });
+                let renew = status == 400 && is_problem(&response, ENCAPSULATION_KEY_PROBLEM);
                 return Ok(Answer::Refused { renew });
             }
-            _ => return Ok(Answer::Refused { renew: false }),
         };
         store.commit(change)?;
         Ok(answer)

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
-use sotto_client::{HttpLog, LogRoute, Routes, StateFile, Transport, deliver, fetch_tokens};
+use sotto_client::{
+    HttpLog, LogRoute, Routes, StateFile, TokenRound, Transport, deliver, fetch_tokens,
+};
 use sotto_protocol::device::tokens::Live;
 use sotto_protocol::device::{DeviceStore, Host, Pass, follow, pass};
 use sotto_protocol::log::{Fetch, Watch, WatchError};
@@ -82,10 +84,10 @@ impl RunArgs {
                 route.renew(state.state(), &trust);
             }
             let spinner = output.spinner("reading the log, deciding, sending");
-            let done = self.pass(&mut state, &mut watch, &trust, &routes, tokens.as_ref(), output);
+            let done = self.pass(&mut state, &mut watch, &trust, &routes, tokens.as_ref());
             spinner.finish_and_clear();
             match done {
-                Ok(done) => report(output, &watch, &done)?,
+                Ok((done, round)) => report(output, &watch, &done, round.as_ref())?,
                 Err(error) if self.once => return Err(error),
                 // The next pass may fare better; a device makes no noise about it.
                 Err(error) => output.remark(format!("this pass came to nothing: {error:#}")),
@@ -104,8 +106,7 @@ impl RunArgs {
         trust: &Trust,
         routes: &Routes,
         tokens: Option<&TokenDesk>,
-        output: &Output,
-    ) -> Result<Pass> {
+    ) -> Result<(Pass, Option<TokenRound>)> {
         let mut rng = random::system();
         // First what was promised earlier: the same bytes, whatever the log says today.
         send(state, watch, trust, routes)?;
@@ -116,14 +117,12 @@ impl RunArgs {
                 error => return Err(error.into()),
             }
         }
-        if let Some(desk) = tokens {
-            desk.ask(state, watch, trust, output)?;
-        }
+        let round = tokens.map(|desk| desk.ask(state, watch, trust)).transpose()?;
         let attributes = attributes::read(&self.attributes)?;
         let host = Host { conditions_met: self.conditions_met()?, attributes: &attributes };
         let done = pass(state, watch, trust, &host, now()?, &mut rng)?;
         send(state, watch, trust, routes)?;
-        Ok(done)
+        Ok((done, round))
     }
 
     /// The way to tokens, if the trust file names one.
@@ -134,8 +133,15 @@ impl RunArgs {
         output: &Output,
     ) -> Result<Option<TokenDesk>> {
         let attestor = self.attestation.attestor()?;
-        if trust.tokens().is_none_or(|tokens| tokens.attester.is_none()) {
-            return Ok(None);
+        match trust.tokens() {
+            None => return Ok(None),
+            Some(tokens) if tokens.attester.is_none() => {
+                output.remark(
+                    "no tokens are asked for: the trust file names no attester under [tokens]",
+                );
+                return Ok(None);
+            }
+            Some(_) => {}
         }
         if attestor.is_none() {
             output.remark(
@@ -170,33 +176,12 @@ impl TokenDesk {
         state: &mut StateFile,
         watch: &mut Watch<F>,
         trust: &Trust,
-        output: &Output,
-    ) -> Result<()> {
+    ) -> Result<TokenRound> {
         let (mut rng, now) = (random::system(), now()?);
         let view = follow(state, watch, trust, now)?;
         let live = Live { view: &view, recipes: watch.recipes() };
-        let round = fetch_tokens(
-            state,
-            &live,
-            trust,
-            self.attestor.as_ref(),
-            self.transport.as_ref(),
-            now,
-            &mut rng,
-        )?;
-        if round.refused > 0 {
-            output.remark(format!(
-                "the attester refuses {} of {} requests for tokens; they are sent again later",
-                round.refused, round.asked
-            ));
-        }
-        if round.withheld > 0 {
-            output.remark(format!(
-                "the attester withholds {} tokens: this device has had them, or another that shows the same attestation",
-                round.withheld
-            ));
-        }
-        Ok(())
+        let (attestor, transport) = (self.attestor.as_ref(), self.transport.as_ref());
+        Ok(fetch_tokens(state, &live, trust, attestor, transport, now, &mut rng)?)
     }
 }
 
@@ -228,7 +213,12 @@ fn send<F: Fetch>(
 }
 
 /// What was considered and what was not, never what was answered.
-fn report<F: Fetch>(output: &Output, watch: &Watch<F>, done: &Pass) -> Result<()> {
+fn report<F: Fetch>(
+    output: &Output,
+    watch: &Watch<F>,
+    done: &Pass,
+    round: Option<&TokenRound>,
+) -> Result<()> {
     let name = |id: &EntryId| watch.name(id).unwrap_or_else(|| id.to_string());
     if output.json() {
         let silent: Vec<_> = done
@@ -241,7 +231,21 @@ fn report<F: Fetch>(output: &Output, watch: &Watch<F>, done: &Pass) -> Result<()
             .collect();
         let considered: Vec<_> =
             done.considered.iter().map(|id| json!({ "recipe": id, "name": name(id) })).collect();
-        return output.value(&json!({ "considered": considered, "silent": silent }));
+        let mut value = json!({ "considered": considered, "silent": silent });
+        if let Some(round) = round {
+            value["tokens"] = json!({
+                "asked": round.asked,
+                "granted": round.granted,
+                "withheld": round.withheld,
+                "refused": round.refused,
+                "waiting": round.waiting,
+                "trouble": round.trouble.as_ref().map(ToString::to_string),
+            });
+        }
+        return output.value(&value);
+    }
+    for remark in round.map(remarks).unwrap_or_default() {
+        output.remark(remark);
     }
     for id in &done.considered {
         output.line(format!("considered  {}", name(id)))?;
@@ -253,4 +257,22 @@ fn report<F: Fetch>(output: &Output, watch: &Watch<F>, done: &Pass) -> Result<()
         output.line("the log has no open recipe")?;
     }
     Ok(())
+}
+
+/// What a person should know about the tokens of a pass.
+fn remarks(round: &TokenRound) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if round.withheld > 0 {
+        remarks.push(format!(
+            "the attester withholds {} tokens for good: this device has had them, or another that shows the same attestation",
+            round.withheld
+        ));
+    }
+    if let Some(trouble) = &round.trouble {
+        let (missing, asked) = (round.asked - round.granted - round.withheld, round.asked);
+        remarks.push(format!("{missing} of {asked} requests for tokens brought none: {trouble}"));
+    } else if round.waiting > 0 {
+        remarks.push(format!("{} tokens are to be asked for at a later time", round.waiting));
+    }
+    remarks
 }

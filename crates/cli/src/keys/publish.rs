@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::json;
 use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::trust::Trust;
@@ -26,14 +26,15 @@ const PUBLISHING_S: u64 = 3_600;
     after_help = "Example:\n  sotto keys publish --signer leader.key --hpke-key new.toml --hpke-key old.toml \\\n    \
     --gateway-key gateway.toml --log https://log.example\n\nA set replaces the one before as a whole: give all keys. The first of each kind is the one that devices use, once the set is in force: when it has \
     been in the log for long enough, and begins long enough after the set before it. Until then they go on with the \
-    old set."
+    old set.",
+    group = ArgGroup::new("keys").args(["hpke_key", "gateway_key", "encapsulation_key"]).required(true).multiple(true)
 )]
 pub(super) struct PublishArgs {
     /// The operator's key file: the key that devices pin.
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
     /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; again for further keys.
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["gateway_key", "encapsulation_key"])]
+    #[arg(long, value_name = "FILE")]
     hpke_key: Vec<PathBuf>,
     /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal their requests; again for
     /// further keys.

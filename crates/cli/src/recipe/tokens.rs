@@ -79,13 +79,20 @@ impl TokensArgs {
             return Ok(Outcome::Yes);
         }
         let issuer = issuer.unwrap_or_default();
-        output.remark(format!(
-            "{issuer} has made token keys, good until {}; they are in {}",
-            show_moment(Moment(request.expires)),
-            self.file.display()
-        ));
-        if trust.is_none() {
-            output.remark("the endorsements were not checked: --trust pins the issuer's key");
+        let (until, file) = (show_moment(Moment(request.expires)), self.file.display());
+        if trust.is_some() {
+            output.remark(format!(
+                "{issuer} has made token keys, good until {until}; they are in {file}"
+            ));
+        } else {
+            // Whoever answers there need not be the issuer that the recipe names.
+            output.remark(format!(
+                "the token keys come from {}, good until {until}; they are in {file}",
+                self.issuer
+            ));
+            output.remark(format!(
+                "whether {issuer} endorses them was not checked: --trust pins the issuer's key"
+            ));
         }
         output.remark(format!("next: sotto recipe publish {} ...", self.file.display()));
         Ok(Outcome::Yes)

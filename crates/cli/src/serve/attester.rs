@@ -10,13 +10,15 @@ use serde::Deserialize;
 use sotto_crypto::Secret;
 use sotto_protocol::attester::Attestation;
 use sotto_server::{
-    Attester, AttesterConfig, AuthToken, InsecureAttestation, IssuerPeer, Manufacturer,
-    X509Attestation, X509Config,
+    Attester, AttesterConfig, InsecureAttestation, IssuerPeer, Manufacturer, X509Attestation,
+    X509Config,
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
+use sotto_wire::KeyName;
 
 use super::config::{TlsTable, override_from, set, set_seconds};
 use super::http_tables::{HttpLimits, HttpTables, folder_of, limits_template};
+use super::issuer::{peer_token, same_operator};
 use crate::output::WithHint;
 use crate::task_file::secret;
 use crate::{private_file, random, toml_text};
@@ -125,7 +127,10 @@ impl AttesterSettings {
             return Err(anyhow!("no operator is configured"))
                 .hint("operator = \"attester.example\": the name under which devices pin it");
         };
-        let operator = operator.parse().map_err(|error| anyhow!("operator: {error}"))?;
+        let operator: KeyName = operator.parse().map_err(|error| anyhow!("operator: {error}"))?;
+        if file.issuers.iter().any(|issuer| issuer.operator == operator.as_str()) {
+            return Err(same_operator(operator.as_str()));
+        }
         if file.issuers.is_empty() {
             return Err(anyhow!("no issuer is configured")).hint(
                 "list where requests may go: [[issuers]] operator = \"issuer.example\", url = \"...\", token = \"...\"",
@@ -174,7 +179,7 @@ impl AttesterSettings {
 fn issuer(table: &IssuerTable) -> Result<IssuerPeer> {
     let named = |what: &str| format!("the {what} of the issuer {:?}", table.operator);
     let name = table.operator.parse().map_err(|error| anyhow!("{}: {error}", named("operator")))?;
-    let token = AuthToken::bearer(table.token.expose().clone()).with_context(|| named("token"))?;
+    let token = peer_token(&table.token).with_context(|| named("token"))?;
     let url = table.url.trim_end_matches('/').to_owned();
     Ok(IssuerPeer { name, url, token: Arc::new(token) })
 }
@@ -326,6 +331,17 @@ mod tests {
                     ISSUER.replace("issuer.", "is suer.")
                 ),
                 "the operator of the issuer",
+            ),
+            (
+                format!(
+                    "{named}insecure_attestation = true\n{}",
+                    ISSUER.replace("\"t\"", "\"...\"")
+                ),
+                "placeholder",
+            ),
+            (
+                format!("operator = \"issuer.example\"\ninsecure_attestation = true\n{ISSUER}"),
+                "must be two operators",
             ),
         ] {
             let error = config(&text).unwrap_err();

@@ -23,6 +23,9 @@ const DEFAULT_LISTEN: SocketAddr =
 const DEFAULT_DATA_DIR: &str = "issuer-data";
 const DEFAULT_KEY: &str = "operator.key";
 
+/// What the templates show in place of a token.
+const PLACEHOLDER: &str = "...";
+
 /// The folder of encapsulation keys in `data_dir`, if none are listed.
 const OWN_KEYS: &str = "encapsulation-keys";
 
@@ -95,6 +98,9 @@ impl IssuerSettings {
         }
         let key = self.file.key.as_deref().unwrap_or(Path::new(DEFAULT_KEY));
         let operator = signer_file::read(&self.folder.join(key))?;
+        if attester.name == operator.name().as_str() {
+            return Err(same_operator(&attester.name));
+        }
         let data_dir = self.file.data_dir.as_deref().unwrap_or(Path::new(DEFAULT_DATA_DIR));
         let data_dir = self.folder.join(data_dir);
         private_file::make_folder(&data_dir)?;
@@ -120,7 +126,7 @@ impl IssuerSettings {
                 "say who may ask for tokens: [attester] operator = \"attester.example\", token = \"...\"",
             );
         };
-        let token = AuthToken::bearer(table.token.expose().clone())
+        let token = peer_token(&table.token)
             .with_context(|| format!("the token of the attester {:?}", table.operator))?;
         Ok(IssuerAttester { name: table.operator.clone(), token })
     }
@@ -142,6 +148,22 @@ impl IssuerSettings {
         set(&mut config.cpu_threads, file.cpu_threads);
         Ok(config)
     }
+}
+
+/// The token that attester and issuer share. The one in the templates is known to everybody.
+pub(super) fn peer_token(token: &Secret<String>) -> Result<AuthToken> {
+    if token.expose() == PLACEHOLDER {
+        return Err(anyhow!("it is the placeholder {PLACEHOLDER:?}"))
+            .hint("`sotto keys secret` makes one; attester and issuer both need it");
+    }
+    Ok(AuthToken::bearer(token.expose().clone())?)
+}
+
+/// Attester and issuer have this one name.
+pub(super) fn same_operator(name: &str) -> anyhow::Error {
+    anyhow!(
+        "attester and issuer are both {name:?}, and must be two operators: together they know which device has which token"
+    )
 }
 
 /// The configuration that `--print-config` prints.
@@ -166,7 +188,8 @@ pub(super) fn template() -> String {
 # The operator's key (`sotto keys signer`), which devices and aggregators pin. Its name is the issuer's.
 # key = "{DEFAULT_KEY}"
 
-# Key files (`sotto keys new`), or folders of them, that requests are sealed to; they are read again when they change.
+# Key files (`sotto keys new`), or folders of them, that requests are sealed to. The files, also new ones in a folder, are
+# read again when they change; this list itself is not.
 # Without any, a key is made in data_dir/{OWN_KEYS} at the first start. Devices use the ones that the
 # operator's newest key set in the log names (`sotto keys publish --encapsulation-key`).
 # encapsulation_keys = []
@@ -194,7 +217,7 @@ pub(super) fn template() -> String {
 # what two attesters counted would be two votes for each device.
 #   [attester]
 #   operator = "attester.example"
-#   token = "..."
+#   token = "{PLACEHOLDER}"
 "#,
         window = IssuerConfig::DEFAULT_WINDOW_S,
         live = IssuerConfig::DEFAULT_MAX_LIVE_KEYS,
@@ -215,6 +238,31 @@ mod tests {
         let file: IssuerFile = toml_text::parse(&uncommented(&template())).unwrap();
         assert_eq!(file.listen, Some(DEFAULT_LISTEN));
         assert_eq!(file.window_s, Some(IssuerConfig::DEFAULT_WINDOW_S));
+    }
+
+    fn with_attester(folder: &Path, operator: &str, token: &str) -> IssuerSettings {
+        let text = format!("[attester]\noperator = \"{operator}\"\ntoken = \"{token}\"\n");
+        IssuerSettings { folder: folder.into(), file: toml_text::parse(&text).unwrap() }
+    }
+
+    #[tokio::test]
+    async fn an_issuer_that_is_its_own_attester_or_has_no_real_token_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = sotto_crypto::note::NoteKey::from_seed(
+            "issuer.example".parse().unwrap(),
+            Secret::new([1; 32]),
+        );
+        signer_file::write(&folder.path().join(DEFAULT_KEY), &key, false).unwrap();
+        for (operator, token, message) in [
+            ("issuer.example", "abcdefghijklmnop", "must be two operators"),
+            ("attester.example", "...", "placeholder"),
+        ] {
+            let settings = with_attester(folder.path(), operator, token);
+            let error = settings.bind(false).await.unwrap_err();
+            assert!(format!("{error:#}").contains(message), "{error:#}");
+        }
+        // Nothing but the key is there.
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1);
     }
 
     /// Before anything is written.

@@ -230,8 +230,10 @@ fn only_the_attesters_own_word_is_final_and_else_the_same_bytes_are_sent_again()
             withheld: usize::from(is_final),
             refused: usize::from(meaning == Refused),
             waiting: usize::from(!is_final),
+            trouble: done.trouble.clone(),
         };
         assert_eq!(done, expected);
+        assert_eq!(done.trouble.is_some(), !is_final, "a person is told of what may pass");
         let again = calm_round(&world, &mut store, &attester, 2);
         assert_eq!((again.granted, again.waiting), (usize::from(!is_final), 0));
         assert_eq!(calm_round(&world, &mut store, &attester, 3), TokenRound::default());

@@ -96,7 +96,10 @@ impl Trust {
                 continue;
             }
             note::verify_endorsement(recipe, role, pinned).map_err(|error| {
-                refuse(format!("{issuer} did not endorse the token key of the {name}: {error}"))
+                refuse(format!(
+                    "{issuer} did not endorse the token key of the {name} ({error}); the keys were made for another author, \
+                     aggregator or expiry: ask the issuer again"
+                ))
             })?;
         }
         Ok(())

@@ -132,11 +132,35 @@ fn token_keys_are_checked_against_the_pinned_issuer() {
     loaded.recipe.author.key = sotto_wire::PublicKey::new([9; 32]);
     let found = examine(&loaded, Some(&trust), NOW).unwrap();
     assert_eq!(status(&found, Check::TokenKeys), Status::Failed);
+    let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
+    assert!(line.reason.contains("ask the issuer again"), "{}", line.reason);
     // Without the issuer's key nothing can be told, but who checks.
     let found = examine(&loaded, None, NOW).unwrap();
     let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
     assert_eq!(line.status, Status::Unknown);
     assert!(line.reason.contains("leader and helper each check a token of issuer.example"));
+}
+
+/// A draft without an author has a stand-in, for whom nobody endorsed anything.
+#[test]
+fn token_keys_of_a_draft_without_an_author_are_not_refused() {
+    let mut draft = endorsed(testing::recipe(), TOKEN_GRACE_S);
+    draft.author_known = false;
+    draft.recipe.author.key = sotto_wire::PublicKey::new([0; 32]);
+    let found = examine(&draft, Some(&trust(|_| {})), NOW).unwrap();
+    assert!(found.ok, "{found:?}");
+    let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
+    assert_eq!(line.status, Status::Unknown);
+    let reason = "not checked: it needs the author; it is checked when you publish";
+    assert_eq!(line.reason, reason);
+    // What needs no author is checked all the same.
+    let other = trust(|text| {
+        *text = text.replace("issuer = \"issuer.example\"", "issuer = \"helper.example\"");
+    });
+    assert_eq!(
+        status(&examine(&draft, Some(&other), NOW).unwrap(), Check::TokenKeys),
+        Status::Failed
+    );
 }
 
 /// A wrong claim does not hide what else is wrong.
