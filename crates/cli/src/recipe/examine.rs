@@ -226,7 +226,8 @@ fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
         Err(silence) => found.failed(silence),
         Ok(()) if loaded.token_keys_known && endorsed => found.ok(Check::TokenKeys, who),
         Ok(()) if loaded.token_keys_known => {
-            let reason = "not checked: it needs the author; it is checked when you publish";
+            let reason =
+                "not checked: it needs the author; it is checked when you publish with --trust";
             found.unknown(Check::TokenKeys, reason);
         }
         Ok(()) => {

@@ -151,7 +151,7 @@ fn token_keys_of_a_draft_without_an_author_are_not_refused() {
     assert!(found.ok, "{found:?}");
     let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
     assert_eq!(line.status, Status::Unknown);
-    let reason = "not checked: it needs the author; it is checked when you publish";
+    let reason = "not checked: it needs the author; it is checked when you publish with --trust";
     assert_eq!(line.reason, reason);
     // What needs no author is checked all the same.
     let other = trust(|text| {
