@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use sotto_server::SourceRule;
 use tokio::io::AsyncWriteExt;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 use crate::gateway::{Gateway, Reply};
 use crate::harness::{Server, answer, config, noise, pool_of};
@@ -49,7 +50,7 @@ async fn the_relay_keeps_quiet() {
     let writer = captured.clone();
     let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
     // Everything, of every crate, for the whole process, also what goes through `log`.
-    tracing_subscriber::registry().with(layer.with_filter(EnvFilter::new("trace"))).init();
+    tracing_subscriber::registry().with(layer.with_filter(LevelFilter::TRACE)).init();
 
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start().await;

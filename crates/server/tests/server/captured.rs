@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 /// All that was logged since [`Captured::start`].
 #[derive(Clone, Default)]
@@ -16,7 +17,7 @@ impl Captured {
         let captured = Self::default();
         let writer = captured.clone();
         let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
-        let layer = layer.with_filter(EnvFilter::new(filter));
+        let layer = layer.with_filter(filter.parse::<Targets>().unwrap());
         tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))
             .unwrap();
         captured
