@@ -5,6 +5,7 @@
 //! - No `mod.rs`, no source file above [`MAX_LINES`] lines.
 //! - No path of somebody's machine.
 //! - Links between documents resolve, and paths that documents name exist ([`links`]).
+//! - Prose in documents is wrapped at [`MAX_COLUMNS`] columns.
 
 mod links;
 
@@ -17,6 +18,9 @@ use crate::workspace::root;
 
 /// Above this a file should have become two.
 const MAX_LINES: usize = 900;
+
+/// Where prose in documents is wrapped. Code, tables, headings and the targets of links are exempt.
+const MAX_COLUMNS: usize = 100;
 
 /// Folders that hold no text of ours.
 const SKIPPED: [&str; 5] = ["target", ".git", "corpus", "artifacts", "node_modules"];
@@ -107,6 +111,11 @@ fn text_faults(name: &Path, text: &str) -> Vec<(usize, String)> {
     if !text.is_empty() && !text.ends_with('\n') {
         faults.push((lines, "no newline at the end".into()));
     }
+    if name.extension().is_some_and(|extension| extension == "md") {
+        for line in long_prose(text) {
+            faults.push((line, format!("prose beyond {MAX_COLUMNS} columns")));
+        }
+    }
     if name.extension().is_some_and(|extension| extension == "rs") {
         if lines > MAX_LINES {
             faults.push((lines, format!("more than {MAX_LINES} lines")));
@@ -118,9 +127,41 @@ fn text_faults(name: &Path, text: &str) -> Vec<(usize, String)> {
     faults
 }
 
+/// The numbers of lines of prose that are too long.
+fn long_prose(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut is_code = false;
+    for (index, line) in text.lines().enumerate() {
+        let start = line.trim_start();
+        if start.starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && !start.starts_with(['|', '#']) && width(line) > MAX_COLUMNS {
+            found.push(index + 1);
+        }
+    }
+    found
+}
+
+/// The characters of a line without the targets of links, which cannot be broken.
+fn width(line: &str) -> usize {
+    let mut parts = line.split("](");
+    let first = parts.next().unwrap_or_default().chars().count();
+    let rest = parts.map(|part| part.split_once(')').map_or(part, |(_, after)| after));
+    first + rest.map(|part| part.chars().count()).sum::<usize>()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prose_is_wrapped_and_the_rest_is_not() {
+        let long = "x".repeat(MAX_COLUMNS + 1);
+        let fits = "y".repeat(MAX_COLUMNS - 1);
+        assert_eq!(long_prose(&format!("{fits}\n{long}\n  {long}\n")), [2, 3]);
+        assert_eq!(long_prose(&format!("# {long}\n| {long} |\n```\n{long}\n```\n")), [0; 0]);
+        assert_eq!(long_prose(&format!("{fits}[]({long})\n{fits}[ab]({long})\n")), [2]);
+    }
 
     #[test]
     fn faults_are_found_and_clean_text_passes() {
