@@ -1,7 +1,5 @@
 //! Token test vectors: our own transcripts, those of others, and that no value of them goes unchecked.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // Helpers of tests.
-
 use std::path::PathBuf;
 
 use serde_json::{Value, json};

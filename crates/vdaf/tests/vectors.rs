@@ -1,8 +1,5 @@
 //! Test vectors: those of the VDAF specification, and our own for Prio3L1BoundSum.
 
-// Panicking is how tests fail, in their helpers too.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! What must not decode or be constructed.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
 use sotto_wire::decoders::{DECODERS, decoder};
 use sotto_wire::{
     AggregateShareReq, AggregationJobContinueReq, AggregationJobExtension,

@@ -1,8 +1,5 @@
 //! The recipe format: round trips, ids, the schema, and what must be refused.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
-
-#[path = "recipe/cases.rs"]
 mod cases;
 
 use std::collections::BTreeSet;

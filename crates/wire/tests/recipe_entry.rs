@@ -1,7 +1,5 @@
 //! Entries of the log: one kind, one content, one id.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
-
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_wire::limits::{MAX_ENTRY_JSON_LEN, MAX_ENTRY_LEN};

@@ -1,7 +1,5 @@
 //! Recipes as TOML: what people may write, and what they are told if it is wrong.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
-
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_wire::recipe::{Privacy, Randomizer, testing};

@@ -1,7 +1,5 @@
 //! Layouts of rate-limited tokens, against the transcripts of a second implementation in `vectors/tokens_0004`.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
 use serde_json::Value;
 use sotto_wire::token::{
     EncapsulationKey, InnerTokenRequest, IssuerAnswer, IssuerAnswerBatch, MAX_TOKEN_BATCH, NK,

@@ -2,8 +2,8 @@
 
 use sotto_wire::Entry;
 
-use crate::entries::{recipe, recipe_entry};
-use crate::world::{LOG, World, publish};
+use crate::log::entries::{recipe, recipe_entry};
+use crate::log::world::{LOG, World, publish};
 
 /// A log with a recipe for the collector key `collector.toml`, and a token.
 fn world() -> World {

@@ -6,9 +6,9 @@ use serde_json::json;
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_wire::Recipe;
 
-use crate::entries::{key_sets, recipe, recipe_entry, sampled};
-use crate::web::{Requests, serve};
-use crate::world::{LOG, Run, World};
+use crate::log::entries::{key_sets, recipe, recipe_entry, sampled};
+use crate::log::web::{Requests, serve};
+use crate::log::world::{LOG, Run, World};
 
 /// A log with key sets and this recipe, and a device's attributes.
 fn world(recipe: &Recipe) -> World {
@@ -192,7 +192,7 @@ fn a_log_that_goes_back_is_not_followed() {
     run(&world, &[]).says(0);
     let state = world.read("device.json");
     let [leader, helper] = key_sets();
-    crate::world::forge(&world.path("back"), &[leader, helper]);
+    crate::log::world::forge(&world.path("back"), &[leader, helper]);
     let files = ["--state", "device.json", "--attributes", "me.toml", "--trust", "trust.toml"];
     let said = world.run(&[&["device", "run", "--once", "--log", "back"], &files[..]].concat());
     assert!(said.fails().contains("consistency: the log has 2 entries, but had 3"));

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::entries::{key_sets, recipe, recipe_entry};
-use crate::world::{LOG, Run, World};
+use crate::log::entries::{key_sets, recipe, recipe_entry};
+use crate::log::world::{LOG, Run, World};
 
 fn fsck(world: &World, more: &[&str]) -> Run {
     world.run(&[&["log", "fsck", LOG, "--policy", "policy"], more].concat())

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use sotto_wire::{Encode, Entry, HpkeConfigList, Recipe};
 
-use crate::entries::{
+use crate::log::entries::{
     DAY, claiming, hpke, key, key_of, key_set, key_sets, now, recipe, recipe_entry, result, sampled,
 };
-use crate::web::serve;
-use crate::world::{Run, World, forge, forge_with};
+use crate::log::web::serve;
+use crate::log::world::{Run, World, forge, forge_with};
 
 /// Reads the log in the folder `log` once.
 fn monitor(world: &World, more: &[&str]) -> Run {

@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::Value;
 use sotto_wire::{Checkpoint, Entry, Note, NoteSignature, TlogProof};
 
-use crate::entries::{ORIGIN, claiming, key, key_of, now, recipe, recipe_entry};
-use crate::world::{LOG, Run, World, forge, policy, publish, signed};
+use crate::log::entries::{ORIGIN, claiming, key, key_of, now, recipe, recipe_entry};
+use crate::log::world::{LOG, Run, World, forge, policy, publish, signed};
 
 /// Verifies `one.recipe`, by the proof beside it unless the arguments say otherwise.
 fn verify(world: &World, more: &[&str]) -> Run {

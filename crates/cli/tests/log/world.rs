@@ -14,7 +14,7 @@ use sotto_store::{FolderFetch, LogDir};
 use sotto_wire::{Entry, Note, TlogPolicy};
 use tempfile::TempDir;
 
-use crate::entries::{DAY, ORIGIN, key, now};
+use crate::log::entries::{DAY, ORIGIN, key, now};
 
 /// Where the honest log serves its files.
 pub(crate) const LOG: &str = "data/public";

@@ -3,9 +3,9 @@
 use sotto_client::{SealingKey, StateFile};
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
 
-use crate::crash::world;
-use crate::files::sealing_key;
-use crate::world::{DAY, NOW, seen};
+use crate::device::crash::world;
+use crate::device::files::sealing_key;
+use crate::device::world::{DAY, NOW, seen};
 
 /// What a file begins with; then the nonce.
 const HEADER: &[u8] = b"sotto device state v2\n";

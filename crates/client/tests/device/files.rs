@@ -14,8 +14,8 @@ use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
 use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 
-use crate::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
-use crate::world::{DAY, Files, NOW, World, seen};
+use crate::device::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
+use crate::device::world::{DAY, Files, NOW, World, seen};
 
 /// A leader that takes every report and remembers it; its first answers are lost on the way.
 pub(crate) struct Leader {

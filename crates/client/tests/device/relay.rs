@@ -10,8 +10,10 @@ use sotto_wire::ohttp::{KEY_PROBLEM, REQUEST_OVERHEAD};
 use sotto_wire::size_class::SizeClass;
 use zeroize::Zeroizing;
 
-use crate::behind_relay::{BehindRelay, Inner, answer, clock, random, refused, sealed, through};
-use crate::world::{HOUR, NOW, gateway_key};
+use crate::device::behind_relay::{
+    BehindRelay, Inner, answer, clock, random, refused, sealed, through,
+};
+use crate::device::world::{HOUR, NOW, gateway_key};
 
 const URL: &str = "https://leader.example/tasks/7/reports";
 

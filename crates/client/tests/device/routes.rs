@@ -15,9 +15,9 @@ use sotto_protocol::log::Watch;
 use sotto_wire::recipe::Probability;
 use sotto_wire::{EntryId, taskprov};
 
-use crate::behind_relay::{BehindRelay, Inner, answer, clock, random, refused};
-use crate::files::{Leader, begin, sealing_key};
-use crate::world::{
+use crate::device::behind_relay::{BehindRelay, Inner, answer, clock, random, refused};
+use crate::device::files::{Leader, begin, sealing_key};
+use crate::device::world::{
     Batch, DAY, LOG_OPERATOR, NOW, Plan, World, at, gateway_key, key, key_set_entry, leader_set,
     log_set,
 };
@@ -132,7 +132,7 @@ fn a_retry_has_the_same_report_under_another_seal() {
     assert_eq!(outer.len(), 4);
     for (number, one) in outer.iter().enumerate() {
         assert_eq!(one.body.len(), outer[0].body.len());
-        let keys = |other: &crate::behind_relay::Outer| other.body[7..39].to_vec();
+        let keys = |other: &crate::device::behind_relay::Outer| other.body[7..39].to_vec();
         assert!(outer[..number].iter().all(|other| keys(other) != keys(one)), "a fresh key");
     }
     // Those that did not arrive, opened: what the relay dropped is the same request.

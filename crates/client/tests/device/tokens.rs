@@ -21,8 +21,8 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Decode, HpkeConfigId, PROBLEM_MEDIA_TYPE};
 
-use crate::token_world::{Authority, Came, add_recipe, other_plan, token_plan};
-use crate::world::{
+use crate::device::token_world::{Authority, Came, add_recipe, other_plan, token_plan};
+use crate::device::world::{
     Batch, DAY, Files, ISSUER, NOW, Plan, World, at, encapsulation_key, issuer_set, key,
     key_set_entry,
 };

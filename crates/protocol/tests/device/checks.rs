@@ -8,8 +8,8 @@ use sotto_protocol::device::{
 };
 use sotto_protocol::log::Reader;
 
-use crate::rows;
-use crate::world::{Plan, World};
+use crate::device::rows;
+use crate::device::world::{Plan, World};
 
 /// One world that a device refuses.
 pub(crate) struct Row {

@@ -12,7 +12,7 @@ use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::Probability;
 
-use crate::world::{
+use crate::device::world::{
     Batch, DAY, Files, LOG_OPERATOR, NOW, Plan, World, at, key, key_set_entry, log_set, recipe,
     recipe_entry, reclaim,
 };

@@ -19,7 +19,7 @@ use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{Probability, Randomizer, Recipe, Targeting};
 use sotto_wire::{EntryId, EntryKind};
 
-use crate::world::{
+use crate::device::world::{
     Batch, DAY, Files, HOUR, Log, NOW, ORIGIN, PERIOD, at, entry, key, key_set_entry, leader_set,
     recipe, recipe_entry, reclaim, result, seen, trust_file,
 };

@@ -9,8 +9,8 @@ use sotto_protocol::trust::{Trust, TrustFile};
 use sotto_wire::recipe::KeySet;
 use sotto_wire::{Checkpoint, EntryId, HpkeConfig};
 
-use crate::rows::parties::unknown_suite;
-use crate::world::{
+use crate::device::rows::parties::unknown_suite;
+use crate::device::world::{
     Batch, DAY, HOUR, LOG_OPERATOR, NOW, Plan, World, at, gateway_key, hpke, key, key_of,
     key_set_entry, leader_set, log_set, seen, signer, trust_file,
 };

@@ -4,7 +4,7 @@ use sotto_protocol::device::Silence;
 use sotto_protocol::log::{Watch, first};
 use sotto_wire::recipe::KeySet;
 
-use crate::world::{
+use crate::device::world::{
     Batch, DAY, HOUR, NOW, Plan, World, at, key, key_of, key_set_entry, leader_set, signed,
 };
 
@@ -84,7 +84,9 @@ fn what_the_log_says_about_ages_chooses_nothing() {
         .log
         .checkpoints
         .iter()
-        .flat_map(|note| first::encode(&signed(note.text(), [None; 3], &key(crate::world::ORIGIN))))
+        .flat_map(|note| {
+            first::encode(&signed(note.text(), [None; 3], &key(crate::device::world::ORIGIN)))
+        })
         .collect();
     world.log.files.insert(first::path(0), bare);
     assert!(taken(&world).is_err(), "no other set takes its place");

@@ -8,7 +8,7 @@ use sotto_protocol::log::{
 use sotto_wire::recipe::{Privacy, Query, Recipe};
 use sotto_wire::{Checkpoint, Entry, EntryKind, Note, TreeHash};
 
-use crate::world::{
+use crate::device::world::{
     Files, ORIGIN, at, entry, key, key_of, key_set, key_set_entry, recipe, recipe_entry, reclaim,
     signed,
 };
@@ -307,7 +307,7 @@ fn a_name_that_is_used_twice_is_proved() {
     // Two authors may choose the same name, even the same name for themselves.
     let mut theirs = changed.clone();
     let somebody = key_of("somebody", "author.example");
-    theirs.author = crate::world::signer(&somebody);
+    theirs.author = crate::device::world::signer(&somebody);
     let theirs = entry(EntryKind::Recipe, &theirs.to_json(), &[&somebody]);
     assert!(reuse(&one, &theirs).unwrap_err().contains("different authors"));
     // The second is not the author's.

@@ -8,8 +8,8 @@ use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, Stat
 use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 
-use crate::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
-use crate::world::{Files, World};
+use crate::device::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
+use crate::device::world::{Files, World};
 
 /// A state that survives its process.
 struct Kept {

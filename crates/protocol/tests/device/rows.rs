@@ -8,8 +8,8 @@ mod tokens;
 use sotto_protocol::device::MemoryState;
 use sotto_wire::recipe::{KeySet, Recipe};
 
-use crate::checks::Row;
-use crate::world::{
+use crate::device::checks::Row;
+use crate::device::world::{
     Batch, DAY, HOUR, NOW, Plan, World, at, hpke, key, key_set_entry, leader_set, recipe,
     recipe_entry, reclaim,
 };

@@ -8,7 +8,7 @@ use sotto_dp::filter::{Budget, Charge, Filter};
 use sotto_protocol::device::{DeviceState, DeviceStore};
 use sotto_wire::recipe::PublicKey;
 
-use crate::world::{Plan, hpke};
+use crate::device::world::{Plan, hpke};
 
 fn bytes(rng: &mut ChaCha20Rng) -> [u8; 32] {
     let mut bytes = [0; 32];

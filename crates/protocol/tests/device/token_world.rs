@@ -15,7 +15,9 @@ use sotto_wire::token::{
     ENCAPSULATION_KEY_PROBLEM, EncapsulationKey, IssuerAnswer, WITHHELD_PROBLEM,
 };
 
-use crate::world::{Batch, DAY, NOW, Plan, at, encapsulation_key, recipe, recipe_entry, reclaim};
+use crate::device::world::{
+    Batch, DAY, NOW, Plan, at, encapsulation_key, recipe, recipe_entry, reclaim,
+};
 
 /// The keys of up to three recipes, a leader's and a helper's for each.
 fn token_keys() -> &'static [Vec<u8>] {

@@ -4,8 +4,8 @@ use sotto_protocol::trust::{
     LogGatewayFile, PinnedAttester, PinnedRelay, TokensFile, Trust, TrustFile,
 };
 
-use crate::rows::parties::unknown_suite;
-use crate::world::{ATTESTER, ISSUER, LOG_OPERATOR, Plan, hpke, recipe, trust_file};
+use crate::device::rows::parties::unknown_suite;
+use crate::device::world::{ATTESTER, ISSUER, LOG_OPERATOR, Plan, hpke, recipe, trust_file};
 
 fn relay(operator: &str) -> PinnedRelay {
     PinnedRelay { operator: operator.to_owned(), url: format!("https://{operator}/relay/") }

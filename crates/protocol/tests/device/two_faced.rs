@@ -6,7 +6,7 @@ use sotto_crypto::merkle::leaf_hash;
 use sotto_protocol::log::{Fetch, FetchError, Reader};
 use sotto_wire::{Checkpoint, EntryBundle, TreeHash};
 
-use crate::world::{Files, Plan};
+use crate::device::world::{Files, Plan};
 
 /// Serves forged files at first, each so many times.
 struct TwoFaced {

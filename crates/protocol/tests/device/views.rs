@@ -11,7 +11,7 @@ use sotto_protocol::device::{
 use sotto_protocol::log::{Fetch, FetchError, Watch, WatchError};
 use sotto_protocol::trust::Trust;
 
-use crate::world::{
+use crate::device::world::{
     Batch, Files, HOUR, NOW, Plan, World, at, recipe, recipe_entry, reclaim, trust_file,
 };
 

@@ -14,7 +14,7 @@ use sotto_protocol::issuer::author::{
 use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest, TokenKeyStatement};
 use sotto_wire::{Note, NoteSignature, PublicKey, Role, Signer};
 
-use crate::keys::{NOW, bytes, transcripts};
+use crate::issuer::keys::{NOW, bytes, transcripts};
 
 const WINDOW_S: u64 = 1000;
 

@@ -16,8 +16,8 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Decode, Encode, HpkeConfigId};
 
-use crate::asking::{ask, rng, seal};
-use crate::keys::{EXPIRES, Issuer, NOW, WINDOW, array, bytes, transcripts};
+use crate::issuer::asking::{ask, rng, seal};
+use crate::issuer::keys::{EXPIRES, Issuer, NOW, WINDOW, array, bytes, transcripts};
 
 fn client() -> ClientSecret {
     ClientSecret::generate(&mut rng(1))

@@ -3,7 +3,7 @@
 use sotto_protocol::issuer::consume_token_request;
 use sotto_wire::token::IssuerAnswer;
 
-use crate::keys::{Issuer, NOW, WINDOW, array, bytes, transcripts};
+use crate::issuer::keys::{Issuer, NOW, WINDOW, array, bytes, transcripts};
 
 #[test]
 fn every_transcript_gets_its_answer() {

@@ -17,8 +17,8 @@ use sotto_crypto::server_hpke::Opener;
 use sotto_wire::token::{InnerTokenRequest, TokenRequest};
 use sotto_wire::{Decode, Encode, HpkeConfigId};
 
-use crate::asking::{ask, rng};
-use crate::keys::Issuer;
+use crate::issuer::asking::{ask, rng};
+use crate::issuer::keys::Issuer;
 
 /// All that is in a request, opened.
 fn view(client: &ClientSecret, issuer: &HpkeKeypair, seed: u64) -> (Vec<u8>, InnerTokenRequest) {

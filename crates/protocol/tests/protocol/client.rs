@@ -7,7 +7,7 @@ use sotto_wire::{
     Report,
 };
 
-use crate::parties::{HELPER_KEY, LEADER_KEY, Parties, keypair, rng, unit};
+use crate::protocol::parties::{HELPER_KEY, LEADER_KEY, Parties, keypair, rng, unit};
 
 fn unsupported(id: u8) -> HpkeConfig {
     HpkeConfig::new(

@@ -15,7 +15,9 @@ use sotto_wire::{
     Query, ReportId, TaskConfiguration,
 };
 
-use crate::parties::{BATCH, COLLECTOR_KEY, Parties, interval, keypair, parameters, rng, unit};
+use crate::protocol::parties::{
+    BATCH, COLLECTOR_KEY, Parties, interval, keypair, parameters, rng, unit,
+};
 
 fn extensions(types: &[u16]) -> CollectionJobExtensions {
     let list =

@@ -15,7 +15,7 @@ use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, collector};
 use sotto_vdaf::{AggregateResult, Measurement, VdafConfig};
 use sotto_wire::{BatchMode, BatchSelector, Decode, Query, Report, ReportIdChecksum};
 
-use crate::parties::{
+use crate::protocol::parties::{
     BATCH, COLLECTOR_KEY, NOW, Parties, assert_same_books, interval, keypair, rng, unit,
 };
 

@@ -7,7 +7,7 @@ use sotto_protocol::leader::aggregate::{
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{BatchMode, Encode, TaskId};
 
-use crate::parties::{Craft, NOW, Parties, rng, unit};
+use crate::protocol::parties::{Craft, NOW, Parties, rng, unit};
 
 const UNLIMITED: JobLimits = JobLimits { max_job_reports: usize::MAX, max_job_bytes: usize::MAX };
 

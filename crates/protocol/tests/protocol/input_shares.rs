@@ -14,7 +14,7 @@ use sotto_wire::{
     ReportId, ReportShare, VerifyInit, VerifyRespKind,
 };
 
-use crate::parties::{
+use crate::protocol::parties::{
     Craft, NOW, PRECISION_S, Parties, assert_same_books, corrupted, extension_types, keyring,
     under_key, unit,
 };

@@ -9,7 +9,7 @@ use sotto_wire::{
     TaskParameters, TimePrecision, Url, VdafType, taskprov,
 };
 
-use crate::parties::{COLLECTOR_KEY, NOW, PRECISION_S, interval, keypair, parameters};
+use crate::protocol::parties::{COLLECTOR_KEY, NOW, PRECISION_S, interval, keypair, parameters};
 
 fn policy() -> TaskprovPolicy {
     TaskprovPolicy {

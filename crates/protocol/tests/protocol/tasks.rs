@@ -7,7 +7,7 @@ use sotto_wire::{
     TaskExtension, TaskId, TaskParameters, Time, VdafType,
 };
 
-use crate::parties::{PRECISION_S, interval, keypair, keyring, parameters, unit};
+use crate::protocol::parties::{PRECISION_S, interval, keypair, keyring, parameters, unit};
 
 fn task(alter: fn(&mut TaskParameters)) -> Result<Task, TaskError> {
     let mut parameters = parameters(&VdafConfig::sum(9), BatchMode::TimeInterval);

@@ -9,7 +9,7 @@ use sotto_wire::{
     Time,
 };
 
-use crate::parties::{
+use crate::protocol::parties::{
     Craft, LEADER_KEY, NOW, PRECISION_S, Parties, extension_types, under_key, unit,
 };
 

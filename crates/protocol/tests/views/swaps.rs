@@ -27,8 +27,8 @@ use sotto_wire::size_class::SizeClass;
 use sotto_wire::taskprov;
 use sotto_wire::{HpkeConfigId, KeySet, MediaType};
 
-use crate::aggregation::Aggregators;
-use crate::world::{NOW, Plan, World};
+use crate::device::world::{NOW, Plan, World};
+use crate::views::aggregation::Aggregators;
 
 const LOG: &str = "log.example";
 const LEADER: &str = "leader.example";
@@ -97,7 +97,7 @@ fn keypair(seed: u64) -> HpkeKeypair {
 
 /// The relay and all behind it.
 struct Network {
-    files: crate::world::Files,
+    files: crate::device::world::Files,
     now_ms: u64,
     pools: BTreeMap<(&'static str, SizeClass), Pool<Held>>,
     sources: SourceLimit,

@@ -16,7 +16,7 @@ use sotto_server::{Manufacturer, X509Attestation, X509Config};
 use sotto_wire::Encode;
 use sotto_wire::token::evidence::{AttestationEvidence, X509Evidence};
 
-use crate::harness::{Device, World};
+use crate::attester::harness::{Device, World};
 
 /// In 2030.
 const NOW: Moment = Moment(1_900_000_000);

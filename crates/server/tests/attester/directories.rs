@@ -2,16 +2,16 @@
 
 use sotto_wire::token::{ENCAPSULATION_KEY_PROBLEM, WITHHELD_PROBLEM};
 
-use crate::harness::{Device, Server, World, config, eventually};
-use crate::issuer::encapsulation_key;
+use crate::attester::harness::{Device, Server, World, config, eventually};
+use crate::attester::issuer::encapsulation_key;
 
 #[tokio::test]
 async fn an_issuer_with_longer_windows_is_not_worked_with() {
-    let issuer = crate::issuer::Issuer::start().await;
+    let issuer = crate::attester::issuer::Issuer::start().await;
     issuer.script().window_s = (1 << 40) + 1;
     let folder = tempfile::tempdir().unwrap();
-    let config = crate::harness::config(&issuer);
-    let server = crate::harness::Server::start(config, folder.path()).await;
+    let config = crate::attester::harness::config(&issuer);
+    let server = crate::attester::harness::Server::start(config, folder.path()).await;
     let refused = || async { server.readyz().await["reasons"][0]["name"] == "issuer_refused" };
     eventually("the issuer is refused", refused).await;
     let detail = server.readyz().await["reasons"][0]["detail"].to_string();

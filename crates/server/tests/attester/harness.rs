@@ -25,7 +25,7 @@ use sotto_wire::{Encode, KeyName};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::issuer::{Issuer, TOKEN, encapsulation_key};
+use crate::attester::issuer::{Issuer, TOKEN, encapsulation_key};
 
 pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::harness::{Device, Server, World, config, eventually};
-use crate::issuer::Mood;
+use crate::attester::harness::{Device, Server, World, config, eventually};
+use crate::attester::issuer::Mood;
 
 #[tokio::test]
 async fn an_issuer_in_trouble_burns_no_token() {

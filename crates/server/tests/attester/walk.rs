@@ -4,7 +4,7 @@ use sotto_wire::Encode;
 use sotto_wire::token::evidence::{AttestationEvidence, InsecureName};
 use sotto_wire::token::{WITHHELD_PROBLEM, header};
 
-use crate::harness::{Device, Server, World, config, eventually};
+use crate::attester::harness::{Device, Server, World, config, eventually};
 
 #[tokio::test]
 async fn a_device_gets_one_token_for_each_origin() {
@@ -130,7 +130,7 @@ async fn the_same_request_twice_at_once_is_worked_on_once() {
     let second = world.server.ask(&request).await;
     assert_eq!((second.status, second.retry_after.as_deref()), (503, Some("1")));
     // Not even that its key is gone is said of it: the first one may be granted.
-    world.issuer.script().keys = vec![crate::issuer::encapsulation_key(2)];
+    world.issuer.script().keys = vec![crate::attester::issuer::encapsulation_key(2)];
     assert_eq!(world.server.ask(&request).await.status, 503);
     assert_eq!(world.server.refused("in_flight").await, 2);
     // The same bytes of somebody else are not concerned.

@@ -5,9 +5,11 @@ use sotto_protocol::oblivious::InnerRequest;
 use sotto_server::GatewayConfig;
 use sotto_wire::Note;
 
-use crate::device::{Channel, GATEWAY_KEY, SMALLEST, field, gateway_config, open, problem, read};
-use crate::harness::keypair;
-use crate::log_harness::World;
+use crate::gateway::device::{
+    Channel, GATEWAY_KEY, SMALLEST, field, gateway_config, open, problem, read,
+};
+use crate::log::harness::World;
+use crate::server::harness::keypair;
 
 const LOG: &str = "https://log.example";
 

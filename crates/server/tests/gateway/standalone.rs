@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::device::{
+use crate::gateway::device::{
     Channel, GATEWAY_KEY, LEADER, SMALLEST, gateway_config, open, problem, read, reports_url,
     upload,
 };
-use crate::harness::{COLLECTOR_TOKEN, LOOPBACK, Server, Setup, histogram, keypair};
-use crate::log_harness::World;
+use crate::log::harness::World;
+use crate::server::harness::{COLLECTOR_TOKEN, LOOPBACK, Server, Setup, histogram, keypair};
 
 pub(crate) fn target(origin: &str, url: &str) -> GatewayTarget {
     GatewayTarget { origin: origin.into(), url: url.trim_end_matches('/').into() }

@@ -6,7 +6,9 @@ use sotto_store::IssuerDb;
 use sotto_wire::recipe::{TokenKeyRequest, TokenKeyStatement};
 use sotto_wire::{Note, NoteSignature, Role};
 
-use crate::harness::{Server, author, config, key_files, note_key, now, operator, request, signed};
+use crate::issuer::harness::{
+    Server, author, config, key_files, note_key, now, operator, request, signed,
+};
 
 #[tokio::test]
 async fn an_author_gets_endorsed_keys_and_the_same_ones_again() {
@@ -144,5 +146,8 @@ async fn a_disk_that_fails_gives_no_keys() {
     let db = IssuerDb::open(folder.path()).unwrap();
     let stored = db.load().unwrap();
     assert_eq!(stored[0].request, request);
-    assert_eq!(crate::harness::token_key(&keys.leader).id(), stored[0].leader.token_key().id());
+    assert_eq!(
+        crate::issuer::harness::token_key(&keys.leader).id(),
+        stored[0].leader.token_key().id()
+    );
 }

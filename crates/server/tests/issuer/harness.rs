@@ -23,7 +23,7 @@ use sotto_wire::{Decode, Encode, HpkeConfig, HpkeConfigId, Note, Signer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::asking::{Asked, ask, rng};
+use crate::issuer::asking::{Asked, ask, rng};
 
 pub(crate) const ATTESTER_TOKEN: &str = "token-of-the-attester";
 const LOOPBACK: SocketAddr =

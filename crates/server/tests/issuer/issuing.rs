@@ -20,7 +20,7 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Decode, KeyType, VerifierKey};
 
-use crate::harness::{
+use crate::issuer::harness::{
     ATTESTER_TOKEN, Device, Server, author, client, config, encapsulation_key, key_files, now,
     request, signed,
 };

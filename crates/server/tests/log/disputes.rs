@@ -12,7 +12,7 @@ use sotto_crypto::merkle::leaf_hash;
 use sotto_wire::{Checkpoint, Note};
 use tokio::task::JoinHandle;
 
-use crate::harness::{ORIGIN, WitnessPlace, World, eventually, key, policy, problem};
+use crate::log::harness::{ORIGIN, WitnessPlace, World, eventually, key, policy, problem};
 
 /// What a witness shows to monitors.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::harness::World;
+use crate::log::harness::World;
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -8,7 +8,7 @@ use sotto_protocol::log::Reader;
 use sotto_store::FolderFetch;
 use sotto_wire::{Checkpoint, Entry, TlogPolicy};
 
-use crate::harness::{ORIGIN, World, eventually, problem};
+use crate::log::harness::{ORIGIN, World, eventually, problem};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_become_public_with_a_quorum() {
@@ -171,8 +171,9 @@ async fn an_end_answers_those_who_wait() {
 async fn a_policy_about_another_log_is_refused() {
     let mut world = World::new(8).await;
     world.stop_log().await;
-    let other = crate::harness::key("other.example").verifier();
-    let dir = sotto_store::LogDir::open(&world.log_folder(), crate::harness::key(ORIGIN)).unwrap();
+    let other = crate::log::harness::key("other.example").verifier();
+    let dir =
+        sotto_store::LogDir::open(&world.log_folder(), crate::log::harness::key(ORIGIN)).unwrap();
     let mut config = world.config();
     config.policy = TlogPolicy::parse(&format!("log {other}\nquorum none\n")).unwrap();
     let error = sotto_server::Log::bind(config, dir).await.unwrap_err();

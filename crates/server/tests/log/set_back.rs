@@ -8,7 +8,7 @@ use sotto_crypto::merkle::empty_root;
 use sotto_store::LogDir;
 use sotto_wire::{Checkpoint, Note};
 
-use crate::harness::{ORIGIN, World, copy_folder, key, problem};
+use crate::log::harness::{ORIGIN, World, copy_folder, key, problem};
 
 /// A world whose log was at size 1 when its folder was copied and is at size 3 now, stopped, and the
 /// texts of all checkpoints that it published.
@@ -45,7 +45,7 @@ async fn refuses_for_good(world: &mut World) {
 /// What each witness has stored.
 fn witnessed(world: &World) -> Vec<Note> {
     let mut notes = Vec::new();
-    for name in crate::harness::WITNESSES {
+    for name in crate::log::harness::WITNESSES {
         for file in fs::read_dir(world.folder.path().join(name)).unwrap() {
             let path = file.unwrap().path().join("checkpoint");
             notes.extend(fs::read(path).ok().map(|bytes| Note::parse(&bytes).unwrap()));

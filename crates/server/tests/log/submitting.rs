@@ -6,7 +6,7 @@ use futures_join::join_all;
 use reqwest::StatusCode;
 use sotto_wire::{Note, Signer};
 
-use crate::harness::{World, entry, key, problem, public_key};
+use crate::log::harness::{World, entry, key, problem, public_key};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_bytes_have_one_place() {

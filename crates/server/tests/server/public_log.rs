@@ -22,7 +22,7 @@ use sotto_wire::recipe::{
 };
 use sotto_wire::{BatchMode, Entry, EntryKind, Note};
 
-use crate::harness::{LOOPBACK, PRECISION, keypair, moment};
+use crate::server::harness::{LOOPBACK, PRECISION, keypair, moment};
 
 /// The files of a log, as its readers see them.
 #[derive(Clone, Default)]

@@ -26,13 +26,13 @@ use sotto_wire::{
     taskprov,
 };
 
-use crate::harness::{
+use crate::server::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Server, client, eventually, histogram, keypair,
     moment, token,
 };
-use crate::public_log::{World, key_set, signer};
-use crate::requests::problem;
-use crate::taskprov::free_address;
+use crate::server::public_log::{World, key_set, signer};
+use crate::server::requests::problem;
+use crate::server::taskprov::free_address;
 
 /// Long enough that a test never sees the loop's own second reading.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
@@ -378,7 +378,7 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
     }
     // A plain task still needs its own setting.
     let task = derive_task(&bad[0]).unwrap();
-    let plain = crate::harness::served(&task, sotto_wire::Role::Leader, &keypair(3));
+    let plain = crate::server::harness::served(&task, sotto_wire::Role::Leader, &keypair(3));
     assert!(matches!(pair.leader_tasks.add(plain).unwrap_err(), TaskRefused::Plain(_)));
     pair.stop().await;
 }

@@ -16,12 +16,12 @@ use sotto_wire::{
     TaskExtension, TaskParameters, Time, Url, taskprov,
 };
 
-use crate::harness::{
+use crate::server::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Setup, histogram, keypair, token,
 };
-use crate::public_log::World;
-use crate::recipes::{NEVER, Places};
-use crate::requests::problem;
+use crate::server::public_log::World;
+use crate::server::recipes::{NEVER, Places};
+use crate::server::requests::problem;
 
 pub(crate) fn config(role: Role, leader: &str, helper: &str) -> TaskprovConfig {
     TaskprovConfig {

@@ -18,11 +18,11 @@ use sotto_wire::{
     Encode, Interval, MediaType, Query, Role, TaskConfiguration, TaskParameters, Time,
 };
 
-use crate::harness::{LEADER_TOKEN, Pair, Server, eventually, histogram};
-use crate::public_log::World;
-use crate::recipes::{NEVER, Places, start, until_served};
-use crate::requests::problem;
-use crate::taskprov;
+use crate::server::harness::{LEADER_TOKEN, Pair, Server, eventually, histogram};
+use crate::server::public_log::World;
+use crate::server::recipes::{NEVER, Places, start, until_served};
+use crate::server::requests::problem;
+use crate::server::taskprov;
 
 /// The issuer's keys of one recipe.
 struct Issuer {

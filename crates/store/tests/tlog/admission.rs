@@ -9,7 +9,7 @@ use sotto_protocol::log::admit::{AdmissionRules, Refused, Signers, check_entry};
 use sotto_wire::recipe::testing;
 use sotto_wire::{Entry, EntryKind, Recipe};
 
-use crate::party::*;
+use crate::tlog::party::*;
 
 fn open_rules() -> AdmissionRules {
     AdmissionRules { origin: ORIGIN.to_owned(), signers: Signers::InsecureOpen }

@@ -13,7 +13,7 @@ use sotto_store::{FolderFetch, LogDirError, Placed};
 use sotto_wire::recipe::testing;
 use sotto_wire::{Checkpoint, Entry, EntryKind, TlogProof};
 
-use crate::party::*;
+use crate::tlog::party::*;
 
 #[test]
 fn appended_entries_are_read_back_and_proved() {

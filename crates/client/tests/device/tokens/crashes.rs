@@ -11,8 +11,8 @@ use sotto_protocol::log::Watch;
 use sotto_wire::{Decode, Report};
 
 use super::{Attester, Fate, round, two_recipes};
-use crate::files::{begin, sealing_key};
-use crate::world::{Files, World};
+use crate::device::files::{begin, sealing_key};
+use crate::device::world::{Files, World};
 
 /// When a device dies: around the commit with this number.
 #[derive(Clone, Copy, Debug, PartialEq)]

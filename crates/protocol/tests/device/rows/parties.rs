@@ -6,8 +6,8 @@ use sotto_wire::recipe::KeySet;
 use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
 use super::{newer_keys, veteran};
-use crate::checks::{Row, Walk};
-use crate::world::{
+use crate::device::checks::{Row, Walk};
+use crate::device::world::{
     Batch, DAY, HOUR, NOW, Plan, at, key, key_of, key_set_entry, leader_set, signer,
 };
 

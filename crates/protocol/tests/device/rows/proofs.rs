@@ -4,8 +4,8 @@ use sotto_protocol::device::{Check, DeviceStore, MemoryState};
 use sotto_wire::{Checkpoint, EntryKind, TreeHash};
 
 use super::{second, veteran};
-use crate::checks::{Row, Walk};
-use crate::world::{
+use crate::device::checks::{Row, Walk};
+use crate::device::world::{
     DAY, HOUR, NOW, ORIGIN, PERIOD, Plan, World, at, entry, key, key_of, recipe, recipe_entry,
     seen, signed, signer, witness,
 };
@@ -218,7 +218,7 @@ fn saw(change: impl FnOnce(&mut Plan)) -> MemoryState {
 impl Plan {
     fn new_named(name: &str) -> sotto_wire::recipe::Recipe {
         let mut other = recipe(name);
-        crate::world::reclaim(&mut other);
+        crate::device::world::reclaim(&mut other);
         other
     }
 }

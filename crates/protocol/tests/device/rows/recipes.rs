@@ -9,8 +9,8 @@ use sotto_wire::recipe::{
 };
 
 use super::{second, veteran};
-use crate::checks::Row;
-use crate::world::{DAY, HOUR, NOW, Plan, at, key, key_of, result};
+use crate::device::checks::Row;
+use crate::device::world::{DAY, HOUR, NOW, Plan, at, key, key_of, result};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = derivation();
@@ -151,7 +151,7 @@ fn results() -> Vec<Row> {
             plan.result_signers[1] = key_of("mallory", "helper.example");
         }),
         row("a result of an operator who is not pinned", &|plan| {
-            plan.result.helper = crate::world::signer(&key("mallory"));
+            plan.result.helper = crate::device::world::signer(&key("mallory"));
             plan.result_signers[1] = key("mallory");
         }),
         row("a result that is too young", &|plan| plan.result_times = at(NOW - 2 * HOUR)),

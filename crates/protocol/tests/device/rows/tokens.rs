@@ -6,8 +6,8 @@ use sotto_wire::recipe::testing::TOKEN_KEYS;
 use sotto_wire::recipe::{EndorsedKey, Tokens};
 
 use super::parties::unknown_suite;
-use crate::checks::{Row, Walk};
-use crate::world::{
+use crate::device::checks::{Row, Walk};
+use crate::device::world::{
     ATTESTER, DAY, ISSUER, NOW, Plan, issuer_set, key, key_of, key_set_entry, signer,
 };
 

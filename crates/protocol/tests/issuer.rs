@@ -1,0 +1,8 @@
+//! The issuer: published transcripts, refusals, what it sees of a device, and token keys for authors.
+
+mod asking;
+mod authors;
+mod keys;
+mod refusals;
+mod transcripts;
+mod view;
