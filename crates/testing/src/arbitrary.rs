@@ -1,22 +1,22 @@
-//! Arbitrary recipes, key sets and results that keep the rules of the format, for property tests here and above.
+//! Arbitrary recipes, key sets and results that keep the rules of the format, for property tests.
 //!
 //! Expressions are of the right type for their query and read only declared attributes. The VDAF is of the kind of the
-//! query, with a chunk length that is within bounds but not the best one, which this crate does not know.
+//! query, with a chunk length that is within bounds but not the best one, which `sotto-wire` does not know.
 
 use std::collections::BTreeMap;
 
 use rand_core::Rng;
 
-use super::{
-    Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, EndorsedKey,
-    FORMAT_VERSION, KeySet, Parties, PopulationResult, Privacy, Probability, PublicKey, Query,
-    Randomizer, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, When, Who, scalar,
-};
-use crate::limits::{
+use sotto_wire::limits::{
     MAX_BUCKETS, MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN,
     MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_TOKEN_KEY_LEN,
 };
-use crate::{
+use sotto_wire::recipe::{
+    Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, EndorsedKey,
+    FORMAT_VERSION, KeySet, Parties, PopulationResult, Privacy, Probability, PublicKey, Query,
+    Randomizer, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, When, Who,
+};
+use sotto_wire::{
     BatchMode, EntryId, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId, KeyName,
 };
 
@@ -292,7 +292,7 @@ fn hpke_config(id: u8, rng: &mut dyn Rng) -> String {
         key.to_vec(),
     );
     // A key of 32 bytes is within bounds.
-    config.map(|config| scalar::hpke_config_text(&config)).unwrap_or_default()
+    config.map(|config| KeySet::config_text(&config)).unwrap_or_default()
 }
 
 fn entry_id(rng: &mut dyn Rng) -> EntryId {

@@ -1,4 +1,4 @@
-//! Every decoder of this crate in one table, for the fuzz targets and the mutation campaign.
+//! Every decoder of `sotto-wire` in one table, for the fuzz targets and the mutation campaign.
 //!
 //! Each entry decodes and, if that succeeds, encodes again: two encodings of one value would let two parties
 //! that compare digests disagree about one message. Where a format has several encodings, what was decoded must come
@@ -8,14 +8,14 @@ mod examples;
 mod ohttp;
 mod tlog;
 
-use crate::limits::{DECODE_ALLOCATION_FACTOR, JSON_ALLOCATION_FACTOR};
-use crate::recipe::TokenKeyRequest;
-use crate::token::evidence::AttestationEvidence;
-use crate::token::{
+use sotto_wire::limits::{DECODE_ALLOCATION_FACTOR, JSON_ALLOCATION_FACTOR};
+use sotto_wire::recipe::TokenKeyRequest;
+use sotto_wire::token::evidence::AttestationEvidence;
+use sotto_wire::token::{
     self, EncapsulationKey, InnerTokenRequest, IssuerAnswerBatch, Token, TokenChallenge,
     TokenRequest, TokenRequestBatch,
 };
-use crate::{
+use sotto_wire::{
     AggregateShare, AggregateShareId, AggregateShareReq, AggregationJobContinueReq,
     AggregationJobId, AggregationJobInitReq, AggregationJobResp, BatchId, BatchMode, BatchSelector,
     CollectionJobId, CollectionJobReq, CollectionJobResp, Decode, Encode, Entry, EntryId,

@@ -1,6 +1,6 @@
 //! What must not decode or be constructed.
 
-use sotto_wire::decoders::{DECODERS, decoder};
+use sotto_testing::decoders::{DECODERS, decoder};
 use sotto_wire::{
     AggregateShareReq, AggregationJobContinueReq, AggregationJobExtension,
     AggregationJobExtensions, AggregationJobInitReq, AggregationJobResp, BatchSelector,

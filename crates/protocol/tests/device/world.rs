@@ -22,7 +22,7 @@ use sotto_protocol::trust::{
     BudgetFile, Floors, LogGatewayFile, PinnedAttester, PinnedOperator, PinnedRelay, TokensFile,
     Trust, TrustFile,
 };
-use sotto_wire::recipe::testing::TOKEN_KEYS;
+use sotto_testing::arbitrary::TOKEN_KEYS;
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, KeySet, Parties,
     PopulationResult, Privacy, Probability, PublicKey, Query, Randomizer, Recipe, Sampling, Signer,

@@ -16,7 +16,7 @@ use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::log::admit::Signers;
 use sotto_server::{Log, LogConfig, RunError, Witness, WitnessConfig};
 use sotto_store::{LogDir, WitnessDir};
-use sotto_wire::recipe::testing;
+use sotto_testing::arbitrary;
 use sotto_wire::{Entry, EntryKind, Note, PublicKey, Recipe, Signer, TlogPolicy, TlogProof};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -185,7 +185,7 @@ impl World {
 
     /// An arbitrary recipe of the author for this log.
     pub(crate) fn recipe(&mut self) -> Recipe {
-        let mut recipe = testing::recipe(&mut self.rng);
+        let mut recipe = arbitrary::recipe(&mut self.rng);
         recipe.author = Signer { name: self.author.name().clone(), key: public_key(&self.author) };
         recipe.parties.log = ORIGIN.to_owned();
         recipe

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::admit::{AdmissionRules, Refused, Signers, check_entry};
-use sotto_wire::recipe::testing;
+use sotto_testing::arbitrary;
 use sotto_wire::{Entry, EntryKind, Recipe};
 
 use crate::tlog::party::*;
@@ -21,7 +21,7 @@ fn listed(keys: &[&NoteKey]) -> AdmissionRules {
 }
 
 fn recipe(author: &NoteKey) -> Recipe {
-    let mut recipe = testing::recipe(&mut ChaCha20Rng::seed_from_u64(8));
+    let mut recipe = arbitrary::recipe(&mut ChaCha20Rng::seed_from_u64(8));
     recipe.author = signer(author);
     recipe.parties.log = ORIGIN.to_owned();
     recipe

@@ -10,7 +10,7 @@ use sotto_protocol::log::admit::{
 use sotto_protocol::log::witnessing::Halt;
 use sotto_protocol::log::{Reader, ReaderError};
 use sotto_store::{FolderFetch, LogDirError, Placed};
-use sotto_wire::recipe::testing;
+use sotto_testing::arbitrary;
 use sotto_wire::{Checkpoint, Entry, EntryKind, TlogProof};
 
 use crate::tlog::party::*;
@@ -96,7 +96,7 @@ fn an_id_is_held_once_and_a_name_given_once() {
     let folder = folder();
     let author = key("author.example");
     let mut rng = ChaCha20Rng::seed_from_u64(5);
-    let mut recipe = testing::recipe(&mut rng);
+    let mut recipe = arbitrary::recipe(&mut rng);
     recipe.author = signer(&author);
     recipe.parties.log = ORIGIN.to_owned();
     let recipe_entry =
@@ -106,7 +106,7 @@ fn an_id_is_held_once_and_a_name_given_once() {
     let same_name = recipe_entry(&recipe);
     recipe.name = format!("{}-2", recipe.name);
     let renamed = recipe_entry(&recipe);
-    let mut set = testing::key_set(&mut rng);
+    let mut set = arbitrary::key_set(&mut rng);
     set.operator = signer(&author);
     let mut key_set = |seq: u64| {
         set.seq = seq;

@@ -10,7 +10,7 @@ use sotto_crypto::Secret;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::witnessing::Cosigned;
 use sotto_store::{Fsck, LogDir, LogDirError, Placed, Staged, fsck};
-use sotto_wire::recipe::testing;
+use sotto_testing::arbitrary;
 use sotto_wire::{Entry, EntryKind, Note, PopulationResult, PublicKey, Signer, TlogPolicy};
 use tempfile::TempDir;
 
@@ -46,7 +46,7 @@ pub(crate) fn result(n: u64) -> Entry {
 fn make_result(n: u64) -> Entry {
     let (leader, helper) = (key("leader.example"), key("helper.example"));
     let mut result: PopulationResult =
-        testing::population_result(&mut ChaCha20Rng::seed_from_u64(n));
+        arbitrary::population_result(&mut ChaCha20Rng::seed_from_u64(n));
     (result.leader, result.helper) = (signer(&leader), signer(&helper));
     result.population = n + 1;
     entry(EntryKind::Result, result.to_json(), &[&leader, &helper])

@@ -8,7 +8,8 @@ use sotto_crypto::blind_rsa::{self, IssuerKey};
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::token::TokenTerms;
-use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When, testing};
+use sotto_testing::arbitrary;
+use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When};
 use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
 use sotto_wire::{BatchMode, Role, Time};
 
@@ -44,7 +45,7 @@ pub(crate) fn window(offset: i64) -> Time {
 
 /// A recipe of one author under these terms.
 pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
-    let mut recipe = testing::recipe(&mut ChaCha20Rng::seed_from_u64(1));
+    let mut recipe = arbitrary::recipe(&mut ChaCha20Rng::seed_from_u64(1));
     recipe.name = name.to_owned();
     recipe.query =
         Query::Histogram { buckets: CELLS, labels: None, mapping: "0".to_owned(), fallback: 0 };

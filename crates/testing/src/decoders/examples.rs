@@ -7,7 +7,7 @@ mod token;
 
 use std::borrow::Cow;
 
-use crate::{
+use sotto_wire::{
     AggParam, AggregateShare, AggregateShareReq, AggregationJobContinueReq,
     AggregationJobExtension, AggregationJobExtensions, AggregationJobInitReq, AggregationJobResp,
     BatchId, BatchMode, BatchSelector, BoundsError, CollectionJobExtension,

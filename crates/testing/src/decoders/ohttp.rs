@@ -1,8 +1,8 @@
 //! Decoders of Oblivious HTTP. A binary HTTP message has many encodings, so it must come back from ours.
 
-use crate::bhttp::{Request, Response};
-use crate::codec::{Decode, Encode, put_opaque_u16};
-use crate::ohttp::{EncapsulatedRequest, KeyConfig, decode_key_list};
+use sotto_wire::bhttp::{Request, Response};
+use sotto_wire::ohttp::{EncapsulatedRequest, KeyConfig, decode_key_list};
+use sotto_wire::{Decode, Encode};
 
 pub(super) fn bhttp_request(bytes: &[u8]) -> bool {
     let Ok(request) = Request::decode(bytes) else { return false };
@@ -41,4 +41,10 @@ pub(super) fn ohttp_keys(bytes: &[u8]) -> bool {
     assert!(encoded.len() <= bytes.len(), "keys were added");
     assert!(encoded.len() < bytes.len() || encoded == bytes, "list is not canonical");
     true
+}
+
+/// Appends `opaque<0..2^16-1>`.
+pub(super) fn put_opaque_u16(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+    out.extend_from_slice(bytes);
 }

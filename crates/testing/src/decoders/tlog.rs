@@ -1,6 +1,6 @@
 //! Decoders of the formats of notes and logs. All but the policy have one encoding per value.
 
-use crate::{
+use sotto_wire::{
     AddCheckpoint, BundlePath, Checkpoint, EntryBundle, Note, NoteSignature, TilePath, TlogProof,
 };
 

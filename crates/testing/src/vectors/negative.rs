@@ -13,8 +13,8 @@ use super::steps::{
 };
 use super::world::{Counted, World, find};
 use super::{Difference, Tally, hpke};
-use crate::attester::Forwarded;
-use crate::token::{RateLimited, TokenScheme};
+use sotto_protocol::attester::Forwarded;
+use sotto_protocol::token::{RateLimited, TokenScheme};
 
 /// What a party said.
 struct Outcome {

@@ -8,10 +8,10 @@ use super::Difference;
 use super::place::Place;
 use super::script::Script;
 use super::world::{KnownOrigin, World, find};
-use crate::Moment;
-use crate::attester::{self, Ask, Forwarded, Issued};
-use crate::issuer::{self, RESPONSE_NONCE_LEN};
-use crate::token::{RateLimited, TokenAttempt, TokenScheme, TokenTerms};
+use sotto_protocol::Moment;
+use sotto_protocol::attester::{self, Ask, Forwarded, Issued};
+use sotto_protocol::issuer::{self, RESPONSE_NONCE_LEN};
+use sotto_protocol::token::{RateLimited, TokenAttempt, TokenScheme, TokenTerms};
 
 /// A party's refusal, for comparison.
 pub(super) struct Refused {

@@ -18,8 +18,8 @@ use super::steps::{
 };
 use super::world::World;
 use super::{Difference, Tally};
-use crate::attester::Issued;
-use crate::token::{RateLimited, TokenScheme};
+use sotto_protocol::attester::Issued;
+use sotto_protocol::token::{RateLimited, TokenScheme};
 
 /// Fields and what they should be.
 type Values = Vec<(&'static str, Value)>;

@@ -16,9 +16,9 @@ use super::script::Script;
 use super::steps::{Sources, exchange};
 use super::transcript::{self, Done};
 use super::{Difference, Tally, hpke, negative, points};
-use crate::Moment;
-use crate::attester::{AttesterRefusal, Forwarded, Issued};
-use crate::issuer::{EncapsulationKeyring, Origin, Origins};
+use sotto_protocol::Moment;
+use sotto_protocol::attester::{AttesterRefusal, Forwarded, Issued};
+use sotto_protocol::issuer::{EncapsulationKeyring, Origin, Origins};
 
 /// The parties of a file.
 pub(super) struct World {

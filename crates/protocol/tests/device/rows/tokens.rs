@@ -2,7 +2,7 @@
 
 use sotto_protocol::device::Check;
 use sotto_protocol::trust::PinnedOperator;
-use sotto_wire::recipe::testing::TOKEN_KEYS;
+use sotto_testing::arbitrary::TOKEN_KEYS;
 use sotto_wire::recipe::{EndorsedKey, Tokens};
 
 use super::parties::unknown_suite;

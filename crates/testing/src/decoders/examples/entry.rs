@@ -1,6 +1,6 @@
 //! Valid recipes, key sets, results and entries of the log.
 
-use crate::{Entry, EntryKind, Note, NoteSignature};
+use sotto_wire::{Entry, EntryKind, Note, NoteSignature};
 
 /// One of each kind of query.
 const RECIPES: [&str; 3] = [

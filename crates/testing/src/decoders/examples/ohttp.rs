@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::bhttp::{Field, Informational, Request, Response};
-use crate::codec::put_opaque_u16;
-use crate::ohttp::{KeyConfig, encode_key_list, request_header};
-use crate::{BoundsError, Encode, HpkeAeadId, HpkeConfigId, HpkeKdfId, HpkeKemId};
+use crate::decoders::ohttp::put_opaque_u16;
+use sotto_wire::bhttp::{Field, Informational, Request, Response};
+use sotto_wire::ohttp::{KeyConfig, encode_key_list, request_header};
+use sotto_wire::{BoundsError, Encode, HpkeAeadId, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
 /// A request of indeterminate length with a field, content in two pieces, a trailer and padding.
 const INDETERMINATE_REQUEST: &[u8] =

@@ -1,6 +1,6 @@
 //! Valid notes, checkpoints, proofs, policies, bundles and paths.
 
-use crate::{
+use sotto_wire::{
     AddCheckpoint, Checkpoint, EntryBundle, FormatError, KeyType, Note, NoteSignature, TlogProof,
     TreeHash, VerifierKey,
 };

@@ -1,12 +1,12 @@
 //! Valid encodings of the messages of token issuance.
 
 use super::encode;
-use crate::token::evidence::{AttestationEvidence, InsecureName, X509Evidence};
-use crate::token::{
+use sotto_wire::token::evidence::{AttestationEvidence, InsecureName, X509Evidence};
+use sotto_wire::token::{
     EncapsulationKey, InnerTokenRequest, IssuerAnswer, IssuerAnswerBatch, NK, ShortOpaque, Token,
     TokenChallenge, TokenRequest, TokenRequestBatch, byte_sequence,
 };
-use crate::{BoundsError, Encode};
+use sotto_wire::{BoundsError, Encode};
 
 /// Valid encodings for the decoder `name`, if it is one of these.
 pub(super) fn seeds(name: &str) -> Option<Vec<Vec<u8>>> {
