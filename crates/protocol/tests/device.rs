@@ -3,7 +3,6 @@
 
 mod budgets;
 mod checks;
-mod crash;
 mod derivation;
 mod estimates;
 mod fleet;
@@ -14,9 +13,7 @@ mod mutation;
 mod restarts;
 mod rows;
 mod state;
-mod token_world;
 mod tokens;
 mod trust;
 mod two_faced;
 mod views;
-pub(crate) mod world;

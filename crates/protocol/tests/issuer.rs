@@ -1,6 +1,5 @@
 //! The issuer: published transcripts, refusals, what it sees of a device, and token keys for authors.
 
-mod asking;
 mod authors;
 mod keys;
 mod refusals;

@@ -8,7 +8,6 @@ mod helper_answers;
 mod helper_requests;
 mod input_shares;
 mod one_sided;
-mod parties;
 mod retries;
 mod tampering;
 mod taskprov;

@@ -4,7 +4,3 @@ mod authors;
 mod harness;
 mod issuing;
 mod secrecy;
-
-/// Shared with the tests of the pure issuer.
-#[path = "../../protocol/tests/issuer/asking.rs"]
-mod asking;

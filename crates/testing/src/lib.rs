@@ -1,10 +1,19 @@
-//! What tests share: data and parties. The shipped binary uses the feature `vectors` alone.
+//! What tests share. Pure: no runtime, no files, no sockets.
 //!
 //! - [`decoders`]: every decoder of `sotto-wire` in one table, with valid messages to start from.
 //! - [`arbitrary`]: recipes, key sets and results from a seed.
-//! - `vectors`: the check behind `sotto vectors check`.
+//! - `vectors` (feature): the check behind `sotto vectors check`.
+//! - Feature `parties`: `keys` of everybody by name, a public `log` in memory, a `recipe` with key sets
+//!   and trust, the `world` of one device, an attester and an issuer that grant `tokens`, a device
+//!   `asking` for them, both `aggregators` of a task, and a device that dies in a `crash`.
+
+#[cfg(feature = "parties")]
+mod parties;
 
 pub mod arbitrary;
 pub mod decoders;
 #[cfg(feature = "vectors")]
 pub mod vectors;
+
+#[cfg(feature = "parties")]
+pub use parties::*;

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use sotto_crypto::note::NoteKey;
-use sotto_protocol::log::sequence::{LogState, checkpoint};
+use sotto_protocol::log::Reader;
 use sotto_protocol::log::witnessing::Cosigned;
-use sotto_protocol::log::{Reader, first};
-use sotto_protocol::trust::{PinnedOperator, TrustFile};
+use sotto_protocol::trust::TrustFile;
 use sotto_store::{FolderFetch, LogDir};
+use sotto_testing::keys::witness;
+use sotto_testing::log::{Log, Times};
+use sotto_testing::recipe::pinned;
 use sotto_wire::{Entry, Note, TlogPolicy};
 use tempfile::TempDir;
 
@@ -53,9 +54,7 @@ impl World {
     /// Writes `trust.toml`: the operators are pinned, and what is insecure allowed where tests need it.
     pub(crate) fn trust(&self, change: impl FnOnce(&mut TrustFile)) {
         let mut file = TrustFile::new(policy());
-        let pinned = ["leader.example", "helper.example"];
-        file.operators =
-            pinned.map(|name| PinnedOperator { key: key(name).verifier().to_string() }).to_vec();
+        file.operators = pinned(&["leader.example", "helper.example"]);
         file.insecure_no_min_age = true;
         file.insecure_direct = true;
         file.insecure_fresh_start = true;
@@ -130,24 +129,18 @@ impl Run {
     }
 }
 
-fn witness(number: usize) -> NoteKey {
-    key(&format!("witness-{number}.example"))
-}
-
 /// The log and two witnesses, both of which are needed.
 pub(crate) fn policy() -> String {
-    let mut policy = format!("log {}\n", key(ORIGIN).verifier());
-    for number in 0..2 {
-        policy += &format!("witness w{number} {}\n", witness(number).cosigner());
-    }
-    policy + "group both all w0 w1\nquorum both\n"
+    sotto_testing::log::policy(&key(ORIGIN), &[0, 1].map(witness), 2)
 }
 
 /// The checkpoint signed by the log and cosigned by so many witnesses at a time.
 pub(crate) fn signed(text: &str, witnesses: usize, time: u64) -> Note {
-    let note = Note::new(text).unwrap().with_signature(key(ORIGIN).sign(text));
-    (0..witnesses)
-        .fold(note, |note, number| note.with_signature(witness(number).cosign(text, time)))
+    sotto_testing::log::signed(text, times(witnesses, time), &key(ORIGIN))
+}
+
+fn times(witnesses: usize, time: u64) -> Times {
+    [0, 1, 2].map(|number| (number < witnesses).then_some(time))
 }
 
 /// Appends entries to the honest log, in one step.
@@ -170,15 +163,11 @@ pub(crate) fn forge(folder: &Path, entries: &[Entry]) {
 
 /// The same with so many witnesses at a time.
 pub(crate) fn forge_with(folder: &Path, entries: &[Entry], witnesses: usize, time: u64) {
-    let (mut state, mut writes) = (LogState::new(), Vec::new());
-    entries.iter().for_each(|entry| state.push(&entry.to_bytes(), &mut writes));
-    writes.extend(state.partial(0));
-    let note = signed(&checkpoint(ORIGIN, &state).to_text(), witnesses, time);
-    let files = writes.into_iter().map(|write| (write.path, write.bytes));
-    let fixed =
-        [(first::path(0), first::encode(&note)), ("checkpoint".to_owned(), note.to_bytes())];
+    let mut log = Log::empty();
+    let entries: Vec<_> = entries.iter().map(Entry::to_bytes).collect();
+    log.publish(&entries, times(witnesses, time), &key(ORIGIN));
     let _ = fs::remove_dir_all(folder);
-    for (path, bytes) in files.chain(fixed) {
+    for (path, bytes) in log.files {
         let path = folder.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();

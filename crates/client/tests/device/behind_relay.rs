@@ -15,7 +15,7 @@ use sotto_protocol::gateway::{GatewayKeyring, OuterRefusal, ReplayWindow, consum
 use sotto_wire::bhttp::{Field, Request, Response};
 use sotto_wire::ohttp::RESPONSE_MEDIA_TYPE;
 
-use crate::device::world::NOW;
+use sotto_testing::recipe::NOW;
 
 pub(crate) type Reply = Result<HttpResponse, TransportError>;
 

@@ -3,9 +3,10 @@
 use sotto_client::{SealingKey, StateFile};
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
 
-use crate::device::crash::world;
 use crate::device::files::sealing_key;
-use crate::device::world::{DAY, NOW, seen};
+use sotto_testing::crash::world;
+use sotto_testing::recipe::{DAY, NOW};
+use sotto_testing::world::seen;
 
 /// What a file begins with; then the nonce.
 const HEADER: &[u8] = b"sotto device state v2\n";

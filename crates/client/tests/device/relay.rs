@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 use crate::device::behind_relay::{
     BehindRelay, Inner, answer, clock, random, refused, sealed, through,
 };
-use crate::device::world::{HOUR, NOW, gateway_key};
+use sotto_testing::keys::gateway_key;
+use sotto_testing::recipe::{HOUR, NOW};
 
 const URL: &str = "https://leader.example/tasks/7/reports";
 

@@ -21,11 +21,11 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Decode, HpkeConfigId, PROBLEM_MEDIA_TYPE};
 
-use crate::device::token_world::{Authority, Came, add_recipe, other_plan, token_plan};
-use crate::device::world::{
-    Batch, DAY, Files, ISSUER, NOW, Plan, World, at, encapsulation_key, issuer_set, key,
-    key_set_entry,
-};
+use sotto_testing::keys::{encapsulation_key, key};
+use sotto_testing::log::{Batch, Files, at};
+use sotto_testing::recipe::{DAY, ISSUER, NOW, issuer_set, key_set_entry};
+use sotto_testing::tokens::{Authority, Came, add_recipe, other_plan, token_plan};
+use sotto_testing::world::{Plan, World};
 
 /// What happens to one request.
 #[derive(Clone, Copy, PartialEq)]

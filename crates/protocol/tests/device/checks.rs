@@ -9,7 +9,7 @@ use sotto_protocol::device::{
 use sotto_protocol::log::Reader;
 
 use crate::device::rows;
-use crate::device::world::{Plan, World};
+use sotto_testing::world::{Plan, World};
 
 /// One world that a device refuses.
 pub(crate) struct Row {

@@ -4,7 +4,7 @@ use sotto_dp::mechanism::Estimate;
 use sotto_protocol::recipe::estimates;
 use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, Recipe};
 
-use crate::device::world::recipe;
+use sotto_testing::recipe::recipe;
 
 /// Half of the width of a 95 % interval, in standard deviations.
 const Z: f64 = 1.959_963_984_540_054;

@@ -10,10 +10,12 @@ use sotto_wire::recipe::KeySet;
 use sotto_wire::{Checkpoint, EntryId, HpkeConfig};
 
 use crate::device::rows::parties::unknown_suite;
-use crate::device::world::{
-    Batch, DAY, HOUR, LOG_OPERATOR, NOW, Plan, World, at, gateway_key, hpke, key, key_of,
-    key_set_entry, leader_set, log_set, seen, signer, trust_file,
+use sotto_testing::keys::{gateway_key, hpke, key, key_of, signer};
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{
+    DAY, HOUR, LOG_OPERATOR, NOW, key_set_entry, leader_set, log_set, trust_file,
 };
+use sotto_testing::world::{Plan, World, seen};
 
 /// The pinned key.
 const PINNED: u8 = 0;

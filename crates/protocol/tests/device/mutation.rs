@@ -3,7 +3,7 @@
 use sotto_protocol::device::{Admitted, Evidence, Library, Offer, Silence, View};
 use sotto_wire::TlogProof;
 
-use crate::device::world::{Plan, World};
+use sotto_testing::world::{Plan, World};
 
 fn targeted() -> World {
     let mut plan = Plan::new();

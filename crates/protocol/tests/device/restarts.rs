@@ -8,8 +8,9 @@ use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, Stat
 use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 
-use crate::device::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
-use crate::device::world::{Files, World};
+use sotto_testing::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
+use sotto_testing::log::Files;
+use sotto_testing::world::World;
 
 /// A state that survives its process.
 struct Kept {

@@ -9,10 +9,12 @@ use sotto_protocol::device::MemoryState;
 use sotto_wire::recipe::{KeySet, Recipe};
 
 use crate::device::checks::Row;
-use crate::device::world::{
-    Batch, DAY, HOUR, NOW, Plan, World, at, hpke, key, key_set_entry, leader_set, recipe,
-    recipe_entry, reclaim,
+use sotto_testing::keys::{hpke, key};
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{
+    DAY, HOUR, NOW, key_set_entry, leader_set, recipe, recipe_entry, reclaim,
 };
+use sotto_testing::world::{Plan, World};
 
 pub(crate) fn all() -> Vec<Row> {
     let mut rows = proofs::rows();

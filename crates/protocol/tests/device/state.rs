@@ -8,7 +8,8 @@ use sotto_dp::filter::{Budget, Charge, Filter};
 use sotto_protocol::device::{DeviceState, DeviceStore};
 use sotto_wire::recipe::PublicKey;
 
-use crate::device::world::{Plan, hpke};
+use sotto_testing::keys::hpke;
+use sotto_testing::world::Plan;
 
 fn bytes(rng: &mut ChaCha20Rng) -> [u8; 32] {
     let mut bytes = [0; 32];

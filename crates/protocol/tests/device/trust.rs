@@ -5,7 +5,9 @@ use sotto_protocol::trust::{
 };
 
 use crate::device::rows::parties::unknown_suite;
-use crate::device::world::{ATTESTER, ISSUER, LOG_OPERATOR, Plan, hpke, recipe, trust_file};
+use sotto_testing::keys::hpke;
+use sotto_testing::recipe::{ATTESTER, ISSUER, LOG_OPERATOR, recipe, trust_file};
+use sotto_testing::world::Plan;
 
 fn relay(operator: &str) -> PinnedRelay {
     PinnedRelay { operator: operator.to_owned(), url: format!("https://{operator}/relay/") }

@@ -6,7 +6,8 @@ use sotto_crypto::merkle::leaf_hash;
 use sotto_protocol::log::{Fetch, FetchError, Reader};
 use sotto_wire::{Checkpoint, EntryBundle, TreeHash};
 
-use crate::device::world::{Files, Plan};
+use sotto_testing::log::Files;
+use sotto_testing::world::Plan;
 
 /// Serves forged files at first, each so many times.
 struct TwoFaced {

@@ -16,8 +16,9 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Decode, Encode, HpkeConfigId};
 
-use crate::issuer::asking::{ask, rng, seal};
 use crate::issuer::keys::{EXPIRES, Issuer, NOW, WINDOW, array, bytes, transcripts};
+use sotto_testing::asking::{ask, seal};
+use sotto_testing::keys::rng;
 
 fn client() -> ClientSecret {
     ClientSecret::generate(&mut rng(1))

@@ -17,8 +17,9 @@ use sotto_crypto::server_hpke::Opener;
 use sotto_wire::token::{InnerTokenRequest, TokenRequest};
 use sotto_wire::{Decode, Encode, HpkeConfigId};
 
-use crate::issuer::asking::{ask, rng};
 use crate::issuer::keys::Issuer;
+use sotto_testing::asking::ask;
+use sotto_testing::keys::rng;
 
 /// All that is in a request, opened.
 fn view(client: &ClientSecret, issuer: &HpkeKeypair, seed: u64) -> (Vec<u8>, InnerTokenRequest) {

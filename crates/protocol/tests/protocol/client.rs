@@ -7,7 +7,8 @@ use sotto_wire::{
     Report,
 };
 
-use crate::protocol::parties::{HELPER_KEY, LEADER_KEY, Parties, keypair, rng, unit};
+use sotto_testing::aggregators::{HELPER_KEY, LEADER_KEY, Parties, unit};
+use sotto_testing::keys::{keypair, rng};
 
 fn unsupported(id: u8) -> HpkeConfig {
     HpkeConfig::new(

@@ -15,9 +15,8 @@ use sotto_wire::{
     Query, ReportId, TaskConfiguration,
 };
 
-use crate::protocol::parties::{
-    BATCH, COLLECTOR_KEY, Parties, interval, keypair, parameters, rng, unit,
-};
+use sotto_testing::aggregators::{BATCH, COLLECTOR_KEY, Parties, interval, parameters, unit};
+use sotto_testing::keys::{keypair, rng};
 
 fn extensions(types: &[u16]) -> CollectionJobExtensions {
     let list =

@@ -15,9 +15,10 @@ use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, collector};
 use sotto_vdaf::{AggregateResult, Measurement, VdafConfig};
 use sotto_wire::{BatchMode, BatchSelector, Decode, Query, Report, ReportIdChecksum};
 
-use crate::protocol::parties::{
-    BATCH, COLLECTOR_KEY, NOW, Parties, assert_same_books, interval, keypair, rng, unit,
+use sotto_testing::aggregators::{
+    BATCH, COLLECTOR_KEY, NOW, Parties, assert_same_books, interval, unit,
 };
+use sotto_testing::keys::{keypair, rng};
 
 /// Seven measurements for each VDAF, and what they add up to.
 fn cases() -> Vec<(VdafConfig, Vec<Measurement>, AggregateResult)> {

@@ -7,7 +7,8 @@ use sotto_protocol::leader::aggregate::{
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{BatchMode, Encode, TaskId};
 
-use crate::protocol::parties::{Craft, NOW, Parties, rng, unit};
+use sotto_testing::aggregators::{Craft, NOW, Parties, unit};
+use sotto_testing::keys::rng;
 
 const UNLIMITED: JobLimits = JobLimits { max_job_reports: usize::MAX, max_job_bytes: usize::MAX };
 

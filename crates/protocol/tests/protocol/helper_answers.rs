@@ -7,7 +7,7 @@ use sotto_wire::{
     AggregationJobResp, BatchMode, Decode, Encode, Payload, ReportError, ReportId, VerifyRespKind,
 };
 
-use crate::protocol::parties::{Parties, assert_same_books, unit};
+use sotto_testing::aggregators::{Parties, assert_same_books, unit};
 
 /// Three reports of a VDAF with joint randomness, so that the helper's message says something.
 fn three_reports() -> (Parties, Vec<Vec<u8>>) {

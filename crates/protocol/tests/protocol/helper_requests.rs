@@ -10,7 +10,7 @@ use sotto_wire::{
     VerifyContinue,
 };
 
-use crate::protocol::parties::{BATCH, Parties, unit};
+use sotto_testing::aggregators::{BATCH, Parties, unit};
 
 fn leader_selected() -> Parties {
     Parties::new(&VdafConfig::count(), BatchMode::LeaderSelected)

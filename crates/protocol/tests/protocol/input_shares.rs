@@ -14,10 +14,11 @@ use sotto_wire::{
     ReportId, ReportShare, VerifyInit, VerifyRespKind,
 };
 
-use crate::protocol::parties::{
-    Craft, NOW, PRECISION_S, Parties, assert_same_books, corrupted, extension_types, keyring,
-    under_key, unit,
+use sotto_testing::aggregators::{
+    Craft, NOW, PRECISION_S, Parties, assert_same_books, corrupted, extension_types, under_key,
+    unit,
 };
+use sotto_testing::keys::keyring;
 
 /// Who is spoiled.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::labels::vdaf_context;
 use sotto_wire::{BatchMode, Encode as _};
 
-use crate::protocol::parties::{Craft, Parties, assert_same_books, unit};
+use sotto_testing::aggregators::{Craft, Parties, assert_same_books, unit};
 
 const LENGTH: usize = 12;
 

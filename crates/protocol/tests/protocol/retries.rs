@@ -7,9 +7,8 @@ use sotto_protocol::{RequestKind, request_digest};
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{BatchMode, Encode};
 
-use crate::protocol::parties::{
-    Craft, LEADER_KEY, Parties, assert_same_books, corrupted, keyring, unit,
-};
+use sotto_testing::aggregators::{Craft, LEADER_KEY, Parties, assert_same_books, corrupted, unit};
+use sotto_testing::keys::keyring;
 
 #[test]
 fn the_same_job_gives_the_same_bytes_also_after_a_key_was_added() {
@@ -54,11 +53,11 @@ fn the_same_job_gives_the_same_bytes_also_after_a_key_was_added() {
 fn a_job_without_a_batch_id_does_not_fit_a_leader_selected_task() {
     for (mode, batch_id) in [
         (BatchMode::LeaderSelected, None),
-        (BatchMode::TimeInterval, Some(crate::protocol::parties::BATCH)),
+        (BatchMode::TimeInterval, Some(sotto_testing::aggregators::BATCH)),
     ] {
         let mut parties = Parties::new(&VdafConfig::count(), mode);
         let report = parties.reports(1).remove(0);
-        let job = JobInput { reports: &[&report], now: crate::protocol::parties::NOW, batch_id };
+        let job = JobInput { reports: &[&report], now: sotto_testing::aggregators::NOW, batch_id };
         let produced =
             produce_aggregation_job_init_req(&parties.leader, &parties.leader_keys, &job);
         assert!(produced.is_err());

@@ -9,7 +9,8 @@ use sotto_wire::{
     TaskParameters, TimePrecision, Url, VdafType, taskprov,
 };
 
-use crate::protocol::parties::{COLLECTOR_KEY, NOW, PRECISION_S, interval, keypair, parameters};
+use sotto_testing::aggregators::{COLLECTOR_KEY, NOW, PRECISION_S, interval, parameters};
+use sotto_testing::keys::keypair;
 
 fn policy() -> TaskprovPolicy {
     TaskprovPolicy {

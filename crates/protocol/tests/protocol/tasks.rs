@@ -7,7 +7,8 @@ use sotto_wire::{
     TaskExtension, TaskId, TaskParameters, Time, VdafType,
 };
 
-use crate::protocol::parties::{PRECISION_S, interval, keypair, keyring, parameters, unit};
+use sotto_testing::aggregators::{PRECISION_S, interval, parameters, unit};
+use sotto_testing::keys::{keypair, keyring};
 
 fn task(alter: fn(&mut TaskParameters)) -> Result<Task, TaskError> {
     let mut parameters = parameters(&VdafConfig::sum(9), BatchMode::TimeInterval);

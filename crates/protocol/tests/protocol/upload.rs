@@ -9,7 +9,7 @@ use sotto_wire::{
     Time,
 };
 
-use crate::protocol::parties::{
+use sotto_testing::aggregators::{
     Craft, LEADER_KEY, NOW, PRECISION_S, Parties, extension_types, under_key, unit,
 };
 

@@ -20,7 +20,7 @@ async fn logs_metrics_and_refusals_keep_quiet() {
     let request = request("of-a-secret-recipe");
     let keys = server.keys(&request).await;
     server
-        .ask_for_keys(signed(&request, &crate::issuer::harness::note_key("author.example", 9)))
+        .ask_for_keys(signed(&request, &sotto_testing::keys::key_of("stranger", "author.example")))
         .await;
     let device = Device::new(1);
     let (mut secret, mut texts) = (Vec::new(), Vec::new());

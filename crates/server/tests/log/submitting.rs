@@ -6,7 +6,7 @@ use futures_join::join_all;
 use reqwest::StatusCode;
 use sotto_wire::{Note, Signer};
 
-use crate::log::harness::{World, entry, key, problem, public_key};
+use crate::log::harness::{World, entry, key, problem, signer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_bytes_have_one_place() {
@@ -67,7 +67,7 @@ async fn what_is_no_signed_entry_is_refused() {
     assert_eq!(problem(world.submit(&extra).await).await.0, StatusCode::BAD_REQUEST);
 
     let mut stranger = world.recipe();
-    stranger.author = Signer { name: forger.name().clone(), key: public_key(&forger) };
+    stranger.author = signer(&forger);
     let (status, detail) = problem(world.submit(&entry(&stranger, &forger)).await).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(detail.contains("forger.example may not"), "{detail}");

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use reqwest::{Certificate, Client, Method, Response, StatusCode};
 use serde_json::Value;
 use sotto_crypto::{HpkeKeypair, Secret};
@@ -19,10 +18,11 @@ use sotto_server::{
     AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RunError, ServedTask, TaskRegistry,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore};
+pub(crate) use sotto_testing::keys::keypair;
 use sotto_vdaf::{AggregateResult, Measurement, VdafConfig};
 use sotto_wire::{
-    BatchMode, Duration as Units, HpkeConfigId, Interval, MediaType, Query, Role,
-    TaskConfiguration, TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
+    BatchMode, Duration as Units, Interval, MediaType, Query, Role, TaskConfiguration,
+    TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -129,7 +129,7 @@ impl Setup {
             leader_store: self.leader_store,
             helper_store: self.helper_store,
             http: client(None),
-            rng: ChaCha20Rng::seed_from_u64(SEED.fetch_add(1, Ordering::Relaxed)),
+            rng: sotto_testing::keys::rng(SEED.fetch_add(1, Ordering::Relaxed)),
             _folder: self.folder,
         }
     }
@@ -329,11 +329,6 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: 
 
 pub(crate) fn histogram(counts: &[u128]) -> AggregateResult {
     AggregateResult::Vector(counts.to_vec())
-}
-
-pub(crate) fn keypair(id: u8) -> HpkeKeypair {
-    let mut rng = ChaCha20Rng::seed_from_u64(u64::from(id));
-    HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng)
 }
 
 pub(crate) fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> AggregatorTask {

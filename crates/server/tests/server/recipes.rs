@@ -30,9 +30,10 @@ use crate::server::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Server, client, eventually, histogram, keypair,
     moment, token,
 };
-use crate::server::public_log::{World, key_set, signer};
+use crate::server::public_log::{World, key_set};
 use crate::server::requests::problem;
 use crate::server::taskprov::free_address;
+use sotto_testing::keys::signer;
 
 /// Long enough that a test never sees the loop's own second reading.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);

@@ -28,7 +28,7 @@ fn recipe(author: &NoteKey) -> Recipe {
 }
 
 fn signed(recipe: &Recipe, keys: &[&NoteKey]) -> Entry {
-    entry(EntryKind::Recipe, recipe.to_json(), keys)
+    valid_entry(EntryKind::Recipe, &recipe.to_json(), keys)
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn both_operators_sign_a_result() {
     let good = result(3);
     let json = good.json().as_bytes().to_vec();
     assert_eq!(check_entry(&listed(&[&leader, &helper]), &good), Ok(()));
-    let alone = entry(EntryKind::Result, json, &[&leader]);
+    let alone = valid_entry(EntryKind::Result, &json, &[&leader]);
     let missing = Err(Refused::Signature("helper.example".to_owned()));
     assert_eq!(check_entry(&open_rules(), &alone), missing);
     let unknown = Err(Refused::NotListed("helper.example".to_owned()));

@@ -100,7 +100,7 @@ fn an_id_is_held_once_and_a_name_given_once() {
     recipe.author = signer(&author);
     recipe.parties.log = ORIGIN.to_owned();
     let recipe_entry =
-        |recipe: &sotto_wire::Recipe| entry(EntryKind::Recipe, recipe.to_json(), &[&author]);
+        |recipe: &sotto_wire::Recipe| valid_entry(EntryKind::Recipe, &recipe.to_json(), &[&author]);
     let first = recipe_entry(&recipe);
     recipe.purpose = "Another purpose.".to_owned();
     let same_name = recipe_entry(&recipe);
@@ -110,7 +110,7 @@ fn an_id_is_held_once_and_a_name_given_once() {
     set.operator = signer(&author);
     let mut key_set = |seq: u64| {
         set.seq = seq;
-        entry(EntryKind::KeySet, set.to_json(), &[&author])
+        valid_entry(EntryKind::KeySet, &set.to_json(), &[&author])
     };
     let rules = AdmissionRules { origin: ORIGIN.to_owned(), signers: Signers::InsecureOpen };
     let outdated = |log: &sotto_store::LogDir, entry: &Entry| {

@@ -12,7 +12,8 @@ use sotto_wire::{Decode, Report};
 
 use super::{Attester, Fate, round, two_recipes};
 use crate::device::files::{begin, sealing_key};
-use crate::device::world::{Files, World};
+use sotto_testing::log::Files;
+use sotto_testing::world::World;
 
 /// When a device dies: around the commit with this number.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,7 +10,10 @@ use sotto_wire::recipe::{
 
 use super::{second, veteran};
 use crate::device::checks::Row;
-use crate::device::world::{DAY, HOUR, NOW, Plan, at, key, key_of, result};
+use sotto_testing::keys::{key, key_of};
+use sotto_testing::log::at;
+use sotto_testing::recipe::{DAY, HOUR, NOW, result};
+use sotto_testing::world::Plan;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = derivation();
@@ -151,7 +154,7 @@ fn results() -> Vec<Row> {
             plan.result_signers[1] = key_of("mallory", "helper.example");
         }),
         row("a result of an operator who is not pinned", &|plan| {
-            plan.result.helper = crate::device::world::signer(&key("mallory"));
+            plan.result.helper = sotto_testing::keys::signer(&key("mallory"));
             plan.result_signers[1] = key("mallory");
         }),
         row("a result that is too young", &|plan| plan.result_times = at(NOW - 2 * HOUR)),

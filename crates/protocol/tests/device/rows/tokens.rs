@@ -7,9 +7,9 @@ use sotto_wire::recipe::{EndorsedKey, Tokens};
 
 use super::parties::unknown_suite;
 use crate::device::checks::{Row, Walk};
-use crate::device::world::{
-    ATTESTER, DAY, ISSUER, NOW, Plan, issuer_set, key, key_of, key_set_entry, signer,
-};
+use sotto_testing::keys::{key, key_of, signer};
+use sotto_testing::recipe::{ATTESTER, DAY, ISSUER, NOW, issuer_set, key_set_entry};
+use sotto_testing::world::Plan;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = endorsements();

@@ -14,8 +14,9 @@ use sotto_protocol::device::{Change, DeviceStore, MemoryState, follow};
 use sotto_protocol::expression::Value;
 
 use super::{due, round, round_with};
-use crate::device::token_world::{Authority, Came, add_recipe, other_plan, token_plan};
-use crate::device::world::{HOUR, Plan};
+use sotto_testing::recipe::HOUR;
+use sotto_testing::tokens::{Authority, Came, add_recipe, other_plan, token_plan};
+use sotto_testing::world::Plan;
 
 /// What reaches the attester does not depend on the device's attributes, conditions or history.
 #[test]

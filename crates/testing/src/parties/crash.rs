@@ -1,41 +1,40 @@
-//! A device that crashes before, in or after a durable step. The campaign runs over memory in `restarts`, and over real
-//! files in the tests of `sotto-client`.
+//! A device that crashes before, in or after a durable step. The campaign runs over memory in the tests of `sotto-protocol`, and
+//! over real files in those of `sotto-client`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, PassError, StateError, pass};
 use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::Probability;
 
-use crate::device::world::{
-    Batch, DAY, Files, LOG_OPERATOR, NOW, Plan, World, at, key, key_set_entry, log_set, recipe,
-    recipe_entry, reclaim,
+use super::keys::{key, rng};
+use super::log::{Batch, Files, at};
+use super::recipe::{
+    DAY, LOG_OPERATOR, NOW, key_set_entry, log_set, recipe, recipe_entry, reclaim,
 };
+use super::world::{Plan, World};
 
 /// Where a device dies.
 #[derive(Clone, Debug)]
-pub(crate) enum Crash {
+pub enum Crash {
     Never,
     /// Before the commit with this number wrote anything.
     Before(usize),
     /// After it was durable, before the device heard of it.
     After(usize),
     /// While the file was written: this part (of 100) of the new one lies beside the old one.
-    #[allow(dead_code, reason = "for stores in files, which this crate has none of")]
     Torn(usize, PathBuf, usize),
 }
 
 /// What a campaign remembers beyond the device's own state.
 #[derive(Default)]
-pub(crate) struct Witnessed {
-    pub(crate) commits: usize,
+pub struct Witnessed {
+    pub commits: usize,
     /// How often a report was made for a recipe.
-    pub(crate) made: BTreeMap<EntryId, usize>,
+    pub made: BTreeMap<EntryId, usize>,
 }
 
 /// A store that dies once.
@@ -85,7 +84,7 @@ impl DeviceStore for Crashing<'_> {
 }
 
 /// Three recipes: one that every device answers, two by a coin; and a newer key of the log's gateway.
-pub(crate) fn world() -> World {
+pub fn world() -> World {
     let mut plan = Plan::new();
     plan.trust.floors.max_rate = Probability::ONE;
     for (name, rate) in [("always", Probability::ONE), ("again", plan.recipe.sampling.rate)] {
@@ -100,18 +99,18 @@ pub(crate) fn world() -> World {
 }
 
 /// What is sent is remembered in the map.
-pub(crate) type Sent = BTreeMap<EntryId, BTreeSet<Vec<u8>>>;
+pub type Sent = BTreeMap<EntryId, BTreeSet<Vec<u8>>>;
 
 /// What a device reads, how it starts, and what it does with its answers in each round.
-pub(crate) struct Campaign<'a> {
-    pub(crate) watch: &'a mut Watch<Files>,
-    pub(crate) open: &'a mut dyn FnMut() -> Box<dyn DeviceStore>,
+pub struct Campaign<'a> {
+    pub watch: &'a mut Watch<Files>,
+    pub open: &'a mut dyn FnMut() -> Box<dyn DeviceStore>,
     #[allow(clippy::type_complexity)]
-    pub(crate) send: &'a mut dyn FnMut(&mut dyn DeviceStore, usize) -> Result<(), StateError>,
+    pub send: &'a mut dyn FnMut(&mut dyn DeviceStore, usize) -> Result<(), StateError>,
 }
 
 /// A device that dies at `crash`, starts again and goes on. Gives its state in the end.
-pub(crate) fn campaign(
+pub fn campaign(
     world: &World,
     seed: u64,
     crash: &Crash,
@@ -124,7 +123,7 @@ pub(crate) fn campaign(
     while round < 5 {
         let mut store = Crashing { inner: open(), crash, seen: &seen };
         // Another seed each time: a second toss would give other bytes.
-        let mut rng = ChaCha20Rng::seed_from_u64(seed + 1_000 * (round as u64 + deaths));
+        let mut rng = rng(seed + 1_000 * (round as u64 + deaths));
         let passed = pass(&mut store, watch, &world.trust, &world.host(), world.now, &mut rng);
         let done = match passed {
             Ok(_) => send(&mut store, round),
@@ -143,7 +142,7 @@ pub(crate) fn campaign(
 }
 
 /// What must hold whatever happened.
-pub(crate) fn assert_sound(end: &DeviceState, calm: &DeviceState, seen: &Witnessed, sent: &Sent) {
+pub fn assert_sound(end: &DeviceState, calm: &DeviceState, seen: &Witnessed, sent: &Sent) {
     assert_eq!(end.ledger(), calm.ledger(), "no charge is forgotten, none is made twice");
     assert_eq!(end, calm, "nothing tells who answered, nor who crashed");
     assert!(seen.made.values().all(|made| *made == 1), "the coin is tossed once");

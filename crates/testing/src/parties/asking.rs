@@ -1,7 +1,7 @@
 //! A device that asks for tokens, honestly or not.
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng, SeedableRng};
+use rand_core::Rng;
 use sotto_crypto::blind_rsa::{TokenKey, Unblinder, blind};
 use sotto_crypto::key_blinding::ClientSecret;
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, ResponseSecret, seal_inner_request};
@@ -10,21 +10,17 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Encode, HpkeConfig};
 
-pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
-    ChaCha20Rng::seed_from_u64(seed)
-}
-
 /// A request, and what its device keeps.
-pub(crate) struct Asked {
-    pub(crate) body: Vec<u8>,
-    pub(crate) request_blind: [u8; 32],
-    pub(crate) input: [u8; 98],
-    pub(crate) unblinder: Unblinder,
-    pub(crate) response: ResponseSecret,
+pub struct Asked {
+    pub body: Vec<u8>,
+    pub request_blind: [u8; 32],
+    pub input: [u8; 98],
+    pub unblinder: Unblinder,
+    pub response: ResponseSecret,
 }
 
 /// An honest request.
-pub(crate) fn ask(
+pub fn ask(
     client: &ClientSecret,
     key: &TokenKey,
     config: &HpkeConfig,
@@ -44,7 +40,7 @@ pub(crate) fn ask(
 }
 
 /// A request with whatever is in it, well sealed and signed.
-pub(crate) fn seal(
+pub fn seal(
     client: &ClientSecret,
     inner: &InnerTokenRequest,
     config: &HpkeConfig,

@@ -1,8 +1,8 @@
 //! The parties of one task, their books, and reports made to measure.
 
 use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-use sotto_crypto::{HpkeKeypair, Secret, hpke};
+use rand_core::Rng;
+use sotto_crypto::{Secret, hpke};
 use sotto_protocol::helper::{self, HelperOutcome};
 use sotto_protocol::leader::aggregate::{
     JobInput, LeaderJob, LeaderOutcome, consume_aggregation_job_resp,
@@ -17,44 +17,33 @@ use sotto_wire::{
     TaskConfiguration, TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
 };
 
+use super::keys::{keypair, keyring, rng};
+
 /// The clock of all tests: a whole unit of the precision.
-pub(crate) const NOW: Moment = Moment(1_700_000_000);
+pub const NOW: Moment = Moment(1_700_000_000);
 
 /// Seconds in a unit of time.
-pub(crate) const PRECISION_S: u64 = 100;
+pub const PRECISION_S: u64 = 100;
 
 /// The unit that `NOW` begins.
-pub(crate) const UNIT: u64 = NOW.0 / PRECISION_S;
+pub const UNIT: u64 = NOW.0 / PRECISION_S;
 
 /// The batch of the leader-selected tests.
-pub(crate) const BATCH: BatchId = BatchId::new([0xba; 32]);
+pub const BATCH: BatchId = BatchId::new([0xba; 32]);
 
-pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
-    ChaCha20Rng::seed_from_u64(seed)
-}
-
-pub(crate) fn unit(offset: i64) -> Time {
+pub fn unit(offset: i64) -> Time {
     Time::new(UNIT.checked_add_signed(offset).unwrap())
 }
 
-pub(crate) fn interval(start: i64, units: u64) -> Interval {
+pub fn interval(start: i64, units: u64) -> Interval {
     Interval::new(unit(start), Duration::new(units)).unwrap()
 }
 
-/// The same key pair for the same id, as often as needed.
-pub(crate) fn keypair(id: u8) -> HpkeKeypair {
-    HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng(u64::from(id)))
-}
+pub const LEADER_KEY: u8 = 1;
+pub const HELPER_KEY: u8 = 2;
+pub const COLLECTOR_KEY: u8 = 3;
 
-pub(crate) fn keyring(ids: &[u8]) -> HpkeKeyring {
-    HpkeKeyring::new(&ids.iter().map(|id| keypair(*id)).collect::<Vec<_>>()).unwrap()
-}
-
-pub(crate) const LEADER_KEY: u8 = 1;
-pub(crate) const HELPER_KEY: u8 = 2;
-pub(crate) const COLLECTOR_KEY: u8 = 3;
-
-pub(crate) fn parameters(vdaf: &VdafConfig, mode: BatchMode) -> TaskParameters {
+pub fn parameters(vdaf: &VdafConfig, mode: BatchMode) -> TaskParameters {
     TaskParameters {
         task_info: b"sixteen random bytes".to_vec(),
         leader_aggregator_endpoint: Url::new("https://leader.example/").unwrap(),
@@ -69,31 +58,31 @@ pub(crate) fn parameters(vdaf: &VdafConfig, mode: BatchMode) -> TaskParameters {
 }
 
 /// Both aggregators of a task, with their keys.
-pub(crate) struct Parties {
-    pub(crate) leader: AggregatorTask,
-    pub(crate) helper: AggregatorTask,
-    pub(crate) leader_keys: HpkeKeyring,
-    pub(crate) helper_keys: HpkeKeyring,
-    pub(crate) rng: ChaCha20Rng,
+pub struct Parties {
+    pub leader: AggregatorTask,
+    pub helper: AggregatorTask,
+    pub leader_keys: HpkeKeyring,
+    pub helper_keys: HpkeKeyring,
+    pub rng: ChaCha20Rng,
 }
 
 impl Parties {
-    pub(crate) fn new(vdaf: &VdafConfig, mode: BatchMode) -> Self {
+    pub fn new(vdaf: &VdafConfig, mode: BatchMode) -> Self {
         Self::with(parameters(vdaf, mode))
     }
 
-    pub(crate) fn count() -> Self {
+    pub fn count() -> Self {
         Self::new(&VdafConfig::count(), BatchMode::TimeInterval)
     }
 
     /// Prio3Count in an interval of ten units that began five units ago.
-    pub(crate) fn count_in_interval() -> Self {
+    pub fn count_in_interval() -> Self {
         let mut parameters = parameters(&VdafConfig::count(), BatchMode::TimeInterval);
         parameters.extensions.push(TaskExtension::TaskInterval(interval(-5, 10)));
         Self::with(parameters)
     }
 
-    pub(crate) fn with(parameters: TaskParameters) -> Self {
+    pub fn with(parameters: TaskParameters) -> Self {
         let configuration = TaskConfiguration::new(parameters).unwrap();
         let aggregator = |role| AggregatorTask {
             task: Task::new(TaskId::new([7; 32]), configuration.clone()).unwrap(),
@@ -112,16 +101,16 @@ impl Parties {
         }
     }
 
-    pub(crate) fn mode(&self) -> BatchMode {
+    pub fn mode(&self) -> BatchMode {
         self.leader.task.configuration().batch_mode()
     }
 
-    pub(crate) fn batch_id(&self) -> Option<BatchId> {
+    pub fn batch_id(&self) -> Option<BatchId> {
         (self.mode() == BatchMode::LeaderSelected).then_some(BATCH)
     }
 
     /// A device's report.
-    pub(crate) fn report(&mut self, measurement: &Measurement, time: Time) -> Vec<u8> {
+    pub fn report(&mut self, measurement: &Measurement, time: Time) -> Vec<u8> {
         client::produce_report(
             &self.leader.task,
             keypair(LEADER_KEY).config(),
@@ -135,32 +124,32 @@ impl Parties {
     }
 
     /// Reports of `true` at this moment, for tasks of Prio3Count.
-    pub(crate) fn reports(&mut self, count: usize) -> Vec<Vec<u8>> {
+    pub fn reports(&mut self, count: usize) -> Vec<Vec<u8>> {
         (0..count).map(|_| self.report(&Measurement::Count(true), unit(0))).collect()
     }
 
     /// The job of so many new reports.
-    pub(crate) fn job(&mut self, count: usize) -> LeaderJob {
+    pub fn job(&mut self, count: usize) -> LeaderJob {
         let reports = self.reports(count);
         self.produce(&reports)
     }
 
-    pub(crate) fn produce(&self, reports: &[Vec<u8>]) -> LeaderJob {
+    pub fn produce(&self, reports: &[Vec<u8>]) -> LeaderJob {
         self.produce_at(reports, NOW)
     }
 
-    pub(crate) fn produce_at(&self, reports: &[Vec<u8>], now: Moment) -> LeaderJob {
+    pub fn produce_at(&self, reports: &[Vec<u8>], now: Moment) -> LeaderJob {
         let reports: Vec<&[u8]> = reports.iter().map(Vec::as_slice).collect();
         let job = JobInput { reports: &reports, now, batch_id: self.batch_id() };
         produce_aggregation_job_init_req(&self.leader, &self.leader_keys, &job).unwrap()
     }
 
     /// The helper's answer to a request, with nothing spent before.
-    pub(crate) fn answer(&self, request: &[u8]) -> HelperOutcome {
+    pub fn answer(&self, request: &[u8]) -> HelperOutcome {
         self.answer_at(request, NOW)
     }
 
-    pub(crate) fn answer_at(&self, request: &[u8], now: Moment) -> HelperOutcome {
+    pub fn answer_at(&self, request: &[u8], now: Moment) -> HelperOutcome {
         let parsed = helper::parse_aggregation_job_init_req(&self.helper, request).unwrap();
         let spent = vec![None; parsed.reports().len()];
         let keys = &self.helper_keys;
@@ -168,7 +157,7 @@ impl Parties {
     }
 
     /// A whole job: request, answer, both outcomes.
-    pub(crate) fn aggregate(&self, reports: &[Vec<u8>]) -> (LeaderOutcome, HelperOutcome) {
+    pub fn aggregate(&self, reports: &[Vec<u8>]) -> (LeaderOutcome, HelperOutcome) {
         let job = self.produce(reports);
         let helper = self.answer(&job.request);
         (consume_aggregation_job_resp(job, &helper.response).unwrap(), helper)
@@ -177,7 +166,7 @@ impl Parties {
 
 /// Both aggregators counted the same reports in the same buckets. Returns how many.
 #[track_caller]
-pub(crate) fn assert_same_books(leader: &BucketAggregates, helper: &BucketAggregates) -> u64 {
+pub fn assert_same_books(leader: &BucketAggregates, helper: &BucketAggregates) -> u64 {
     let book = |buckets: &BucketAggregates| -> Vec<_> {
         let aggregates = buckets.iter();
         aggregates.map(|(bucket, a)| (*bucket, a.count, a.checksum, a.first, a.last)).collect()
@@ -188,23 +177,23 @@ pub(crate) fn assert_same_books(leader: &BucketAggregates, helper: &BucketAggreg
 
 /// A report to be altered before it is sealed: whatever is set here is what the client authenticates.
 #[derive(Clone)]
-pub(crate) struct Craft {
-    pub(crate) report_id: ReportId,
-    pub(crate) time: Time,
+pub struct Craft {
+    pub report_id: ReportId,
+    pub time: Time,
     /// Extension lists without their length, legal or not.
-    pub(crate) public_extensions: Vec<u8>,
-    pub(crate) leader_extensions: Vec<u8>,
-    pub(crate) helper_extensions: Vec<u8>,
-    pub(crate) public_share: Vec<u8>,
-    pub(crate) leader_share: Vec<u8>,
-    pub(crate) helper_share: Vec<u8>,
+    pub public_extensions: Vec<u8>,
+    pub leader_extensions: Vec<u8>,
+    pub helper_extensions: Vec<u8>,
+    pub public_share: Vec<u8>,
+    pub leader_share: Vec<u8>,
+    pub helper_share: Vec<u8>,
     /// Bytes after the plaintext share.
-    pub(crate) leader_trailing: Vec<u8>,
-    pub(crate) helper_trailing: Vec<u8>,
+    pub leader_trailing: Vec<u8>,
+    pub helper_trailing: Vec<u8>,
 }
 
 impl Craft {
-    pub(crate) fn new(parties: &mut Parties, measurement: &Measurement) -> Self {
+    pub fn new(parties: &mut Parties, measurement: &Measurement) -> Self {
         let mut report_id = [0; 16];
         parties.rng.fill_bytes(&mut report_id);
         let task = &parties.leader.task;
@@ -225,7 +214,7 @@ impl Craft {
         }
     }
 
-    pub(crate) fn seal(&self, parties: &mut Parties) -> Report<'static> {
+    pub fn seal(&self, parties: &mut Parties) -> Report<'static> {
         let report_metadata = ReportMetadata {
             report_id: self.report_id,
             time: self.time,
@@ -276,18 +265,18 @@ fn raw_extensions(list: &[u8]) -> Extensions<'static> {
 }
 
 /// An extension list of these types, each without data.
-pub(crate) fn extension_types(types: &[u16]) -> Vec<u8> {
+pub fn extension_types(types: &[u16]) -> Vec<u8> {
     types.iter().flat_map(|t| [t.to_be_bytes(), [0, 0]]).flatten().collect()
 }
 
 /// The ciphertext with another key id.
-pub(crate) fn under_key(ciphertext: &HpkeCiphertext<'_>, id: u8) -> HpkeCiphertext<'static> {
+pub fn under_key(ciphertext: &HpkeCiphertext<'_>, id: u8) -> HpkeCiphertext<'static> {
     let (enc, payload) = (ciphertext.enc().to_vec(), ciphertext.payload().to_vec());
     HpkeCiphertext::new(HpkeConfigId::new(id), enc, payload).unwrap()
 }
 
 /// The ciphertext with one bit of its payload flipped.
-pub(crate) fn corrupted(ciphertext: &HpkeCiphertext<'_>) -> HpkeCiphertext<'static> {
+pub fn corrupted(ciphertext: &HpkeCiphertext<'_>) -> HpkeCiphertext<'static> {
     let mut payload = ciphertext.payload().to_vec();
     payload[0] ^= 1;
     HpkeCiphertext::new(ciphertext.config_id(), ciphertext.enc().to_vec(), payload).unwrap()
