@@ -4,12 +4,11 @@ use anyhow::Result;
 use sotto_crypto::merkle::{leaf_hash, node_hash};
 use sotto_protocol::Moment;
 use sotto_protocol::device::{Evidence, Offer, View};
-use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::{Trust, TrustFile};
 use sotto_testing::keys::{key, witness};
 use sotto_testing::log::{ORIGIN, at, policy, signed};
 use sotto_testing::recipe::{
-    DAY, key_set, key_set_entry, pinned, recipe_at, recipe_entry, reclaim,
+    DAY, key_set, key_set_entry, pinned, recipe_at, recipe_entry, reclaim, set_query,
 };
 use sotto_wire::recipe::{AttributeType, Query, Randomizer};
 use sotto_wire::{Checkpoint, Note, Probability, Recipe, TlogProof, TreeHash};
@@ -18,7 +17,7 @@ const NOW: u64 = 1_800_000_000;
 const LEVELS: u32 = 20;
 
 /// What a device is shown.
-pub(crate) struct World {
+pub(crate) struct Shown {
     pub(super) trust: Trust,
     pub(super) view: View,
     pub(super) checkpoint: Note,
@@ -26,7 +25,7 @@ pub(crate) struct World {
     pub(crate) now: Moment,
 }
 
-impl World {
+impl Shown {
     pub(crate) fn new() -> Result<Self> {
         let mut file = TrustFile::new(policy(&key(ORIGIN), &[0, 1, 2].map(witness), 2));
         file.operators = pinned(&["leader.example", "helper.example"]);
@@ -105,13 +104,9 @@ fn recipe() -> Result<Recipe> {
     recipe.when.window_s = DAY;
     recipe.sampling.rate = Probability::new(1, 50)?;
     recipe.randomizer = Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 };
-    recipe.query = Query::Histogram {
-        buckets: 16,
-        labels: None,
-        mapping: "minutes < 150 ? minutes / 10 : 15".to_owned(),
-        fallback: 0,
-    };
-    recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
+    let mapping = "minutes < 150 ? minutes / 10 : 15".to_owned();
+    let query = Query::Histogram { buckets: 16, labels: None, mapping, fallback: 0 };
+    set_query(&mut recipe, query);
     recipe.aggregation.min_batch = 10_000;
     reclaim(&mut recipe);
     Ok(recipe)

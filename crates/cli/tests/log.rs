@@ -3,13 +3,13 @@
 mod collect;
 mod device;
 mod entries;
+mod folder;
 mod fsck;
 mod monitor;
 mod verify;
 mod web;
-mod world;
 
-use world::World;
+use folder::Folder;
 
 #[test]
 fn help_says_what_there_is() {
@@ -22,7 +22,7 @@ fn help_says_what_there_is() {
         &["device", "run"],
         &["device", "log"],
     ];
-    let world = World::new();
+    let world = Folder::new();
     for command in commands {
         let arguments = [command, &["--help"]].concat();
         let name = ["help"].iter().chain(command).copied().collect::<Vec<_>>().join("_");

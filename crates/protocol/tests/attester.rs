@@ -11,6 +11,7 @@ use sotto_crypto::rate_limited::{CLIENT_CONTEXT, ISSUER_CONTEXT};
 use sotto_protocol::attester::{
     Ask, AttestationRefusal, AttesterRefusal, consume_issuer_answer, consume_token_request,
 };
+use sotto_testing::published::rate_limited;
 use sotto_wire::Encode;
 use sotto_wire::token::{
     ENCAPSULATION_KEY_PROBLEM, IssuerAnswer, ShortOpaque, TOKEN_LIMIT, TOKEN_TYPE, TokenRequest,
@@ -214,15 +215,8 @@ fn refusals_have_names_of_their_own_and_say_nothing_of_the_request() {
     assert_eq!(format!("{:?}", ask(&body, [1; 32], [2; 32])), "Ask { .. }");
 }
 
-/// The transcripts of a second implementation.
-fn vectors() -> Value {
-    serde_json::from_str(include_str!("../../../vectors/tokens_0004/tokens_0004.json")).unwrap()
-}
-
 fn hex(value: &Value) -> Vec<u8> {
-    let text = value.as_str().unwrap();
-    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(byte).collect()
+    hex::decode(value.as_str().unwrap()).unwrap()
 }
 
 fn key(value: &Value) -> [u8; 32] {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use sotto_client::{HttpRequest, HttpResponse, Method, RelayTransport, Transport, TransportError};
 use sotto_protocol::gateway::OuterRefusal;
+use sotto_testing::keys::gateway_key;
+use sotto_testing::recipe::{HOUR, NOW};
 use sotto_wire::ohttp::{KEY_PROBLEM, REQUEST_OVERHEAD};
 use sotto_wire::size_class::SizeClass;
 use zeroize::Zeroizing;
@@ -13,8 +15,6 @@ use zeroize::Zeroizing;
 use crate::device::behind_relay::{
     BehindRelay, Inner, answer, clock, random, refused, sealed, through,
 };
-use sotto_testing::keys::gateway_key;
-use sotto_testing::recipe::{HOUR, NOW};
 
 const URL: &str = "https://leader.example/tasks/7/reports";
 

@@ -12,15 +12,15 @@ use sotto_client::{
 use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState, pass};
 use sotto_protocol::gateway::OuterRefusal;
 use sotto_protocol::log::Watch;
+use sotto_testing::keys::{gateway_key, key};
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{DAY, LOG_OPERATOR, NOW, key_set_entry, leader_set, log_set};
+use sotto_testing::world::{Plan, World};
 use sotto_wire::recipe::Probability;
 use sotto_wire::{EntryId, taskprov};
 
 use crate::device::behind_relay::{BehindRelay, Inner, answer, clock, random, refused};
 use crate::device::files::{Leader, begin, sealing_key};
-use sotto_testing::keys::{gateway_key, key};
-use sotto_testing::log::{Batch, at};
-use sotto_testing::recipe::{DAY, LOG_OPERATOR, NOW, key_set_entry, leader_set, log_set};
-use sotto_testing::world::{Plan, World};
 
 /// A recipe that every device answers.
 fn plan() -> Plan {

@@ -2,7 +2,6 @@
 
 use sotto_protocol::device::{Check, DeviceStore, MemoryState};
 use sotto_protocol::trust::Trust;
-
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, HOUR, NOW, PERIOD, recipe, recipe_entry, reclaim};
 use sotto_testing::world::Plan;

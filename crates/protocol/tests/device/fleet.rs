@@ -16,9 +16,6 @@ use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::Watch;
 use sotto_protocol::recipe::Cost;
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{Probability, Randomizer, Recipe, Targeting};
-use sotto_wire::{EntryId, EntryKind};
-
 use sotto_testing::keys::key;
 use sotto_testing::log::{Batch, Files, Log, ORIGIN, at, entry};
 use sotto_testing::recipe::{
@@ -26,6 +23,8 @@ use sotto_testing::recipe::{
     trust_file,
 };
 use sotto_testing::world::seen;
+use sotto_wire::recipe::{Probability, Randomizer, Recipe, Targeting};
+use sotto_wire::{EntryId, EntryKind};
 
 const DEVICES: usize = 10_000;
 const PERIODS: u64 = 4;

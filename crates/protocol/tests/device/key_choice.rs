@@ -2,12 +2,11 @@
 
 use sotto_protocol::device::Silence;
 use sotto_protocol::log::{Watch, first};
-use sotto_wire::recipe::KeySet;
-
 use sotto_testing::keys::{key, key_of};
 use sotto_testing::log::{Batch, at, signed};
 use sotto_testing::recipe::{DAY, HOUR, NOW, key_set_entry, leader_set};
 use sotto_testing::world::{Plan, World};
+use sotto_wire::recipe::KeySet;
 
 /// A set that came later: its number, when it begins, when the quorum saw it.
 struct Later(u64, u64, u64);

@@ -5,12 +5,11 @@ use sotto_protocol::log::sequence::{LogState, checkpoint};
 use sotto_protocol::log::{
     Comparison, Fetch, FetchError, ForeignRoot, Misbehaviour, Reader, compare,
 };
-use sotto_wire::recipe::{Privacy, Query, Recipe};
-use sotto_wire::{Checkpoint, Entry, EntryKind, Note, TreeHash};
-
 use sotto_testing::keys::{key, key_of};
 use sotto_testing::log::{Files, ORIGIN, at, entry, signed};
 use sotto_testing::recipe::{key_set, key_set_entry, recipe, recipe_entry, reclaim};
+use sotto_wire::recipe::{Privacy, Query, Recipe};
+use sotto_wire::{Checkpoint, Entry, EntryKind, Note, TreeHash};
 
 /// A log of so many entries, the last of which are of another history from `fork` on: its files and its checkpoint.
 fn tree(size: u64, fork: u64) -> (Files, Note) {

@@ -13,16 +13,15 @@ use sotto_protocol::device::tokens::{
 };
 use sotto_protocol::device::{Check, DeviceStore, MemoryState, follow};
 use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
-use sotto_wire::labels::input_share_info;
-use sotto_wire::recipe::Probability;
-use sotto_wire::token::{TOKEN_EXTENSION, WITHHELD_PROBLEM};
-use sotto_wire::{Decode, Encode, HpkeConfigId, InputShareAad, PlaintextInputShare, Report, Role};
-
 use sotto_testing::keys::key;
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, HOUR, NOW, issuer_set, key_set_entry};
 use sotto_testing::tokens::{Authority, Came, add_recipe, token_plan};
 use sotto_testing::world::{Plan, World};
+use sotto_wire::labels::input_share_info;
+use sotto_wire::recipe::Probability;
+use sotto_wire::token::{TOKEN_EXTENSION, WITHHELD_PROBLEM};
+use sotto_wire::{Decode, Encode, HpkeConfigId, InputShareAad, PlaintextInputShare, Report, Role};
 
 /// A round of asking, as a host does it. Gives how many requests were sent.
 fn round(world: &World, store: &mut MemoryState, authority: &mut Authority, seed: u64) -> usize {

@@ -10,7 +10,6 @@ use sotto_protocol::device::{
 };
 use sotto_protocol::log::{Fetch, FetchError, Watch, WatchError};
 use sotto_protocol::trust::Trust;
-
 use sotto_testing::log::{Batch, Files, at};
 use sotto_testing::recipe::{HOUR, NOW, recipe, recipe_entry, reclaim, trust_file};
 use sotto_testing::world::{Plan, World};

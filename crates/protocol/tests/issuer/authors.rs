@@ -12,10 +12,11 @@ use sotto_protocol::issuer::author::{
     request_id,
 };
 use sotto_testing::keys::{key, key_of, signer};
+use sotto_testing::published::rate_limited;
 use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest, TokenKeyStatement};
 use sotto_wire::{Note, NoteSignature, PublicKey, Role, Signer};
 
-use crate::issuer::keys::{NOW, bytes, transcripts};
+use crate::issuer::keys::{NOW, bytes};
 
 const WINDOW_S: u64 = 1000;
 
@@ -125,7 +126,7 @@ fn what_is_no_request_is_refused() {
 }
 
 fn keys(request: TokenKeyRequest) -> RecipeKeys {
-    let vectors = transcripts();
+    let vectors = rate_limited();
     let origin = |name: &str| {
         let key = IssuerKey::from_pkcs8(&bytes(&vectors["origins"][name]["pkcs8_der"])).unwrap();
         Arc::new(Origin::new(key, Secret::new([1; 32]), Moment(request.expires)))

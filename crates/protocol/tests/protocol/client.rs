@@ -1,14 +1,13 @@
 //! The device.
 
 use sotto_protocol::client::{ClientError, consume_hpke_config_list, produce_report};
+use sotto_testing::aggregators::{HELPER_KEY, LEADER_KEY, Parties, unit};
+use sotto_testing::keys::{keypair, rng};
 use sotto_vdaf::Measurement;
 use sotto_wire::{
     Decode, Encode, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeConfigList, HpkeKdfId, HpkeKemId,
     Report,
 };
-
-use sotto_testing::aggregators::{HELPER_KEY, LEADER_KEY, Parties, unit};
-use sotto_testing::keys::{keypair, rng};
 
 fn unsupported(id: u8) -> HpkeConfig {
     HpkeConfig::new(

@@ -4,11 +4,10 @@ use sotto_protocol::leader::aggregate::{
     JobInput, consume_aggregation_job_resp, produce_aggregation_job_init_req,
 };
 use sotto_protocol::{RequestKind, request_digest};
-use sotto_vdaf::{Measurement, VdafConfig};
-use sotto_wire::{BatchMode, Encode};
-
 use sotto_testing::aggregators::{Craft, LEADER_KEY, Parties, assert_same_books, corrupted, unit};
 use sotto_testing::keys::keyring;
+use sotto_vdaf::{Measurement, VdafConfig};
+use sotto_wire::{BatchMode, Encode};
 
 #[test]
 fn the_same_job_gives_the_same_bytes_also_after_a_key_was_added() {

@@ -20,6 +20,8 @@ use sotto_protocol::oblivious::{InnerRequest, produce_request, relay_url};
 use sotto_protocol::recipe::{Assessment, recipe_vdaf};
 use sotto_protocol::relay::{Pool, PoolRule, SourceLimit};
 use sotto_testing::keys::{keypair_from, rng};
+use sotto_testing::recipe::NOW;
+use sotto_testing::world::{Plan, World};
 use sotto_wire::bhttp::{Request, Response};
 use sotto_wire::recipe::Query;
 use sotto_wire::size_class::SizeClass;
@@ -27,8 +29,6 @@ use sotto_wire::taskprov;
 use sotto_wire::{KeySet, MediaType};
 
 use crate::views::aggregation::Aggregators;
-use sotto_testing::recipe::NOW;
-use sotto_testing::world::{Plan, World};
 
 const LOG: &str = "log.example";
 const LEADER: &str = "leader.example";

@@ -113,14 +113,14 @@ impl Server {
 }
 
 /// An attester with its folder and its issuer.
-pub(crate) struct World {
+pub(crate) struct AttesterAndIssuer {
     pub(crate) issuer: Issuer,
     pub(crate) server: Server,
     pub(crate) folder: PathBuf,
     _keep: tempfile::TempDir,
 }
 
-impl World {
+impl AttesterAndIssuer {
     pub(crate) async fn new() -> Self {
         Self::with(|_| {}).await
     }

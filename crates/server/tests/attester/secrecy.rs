@@ -2,7 +2,7 @@
 
 use sotto_wire::token::{byte_sequence, header};
 
-use crate::attester::harness::{Device, World};
+use crate::attester::harness::{AttesterAndIssuer, Device};
 use crate::attester::issuer::Mood;
 use crate::captured::Captured;
 
@@ -15,7 +15,7 @@ async fn the_attester_keeps_quiet() {
     ) else {
         return;
     };
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("qzdevicenameqz");
     let good = device.request(1);
     let mut answers = Vec::new();

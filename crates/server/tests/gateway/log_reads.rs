@@ -8,13 +8,13 @@ use sotto_wire::Note;
 use crate::gateway::device::{
     Channel, GATEWAY_KEY, SMALLEST, field, gateway_config, open, problem, read,
 };
-use crate::log::harness::World;
+use crate::log::harness::WitnessedLog;
 use crate::server::harness::keypair;
 
 const LOG: &str = "https://log.example";
 
-async fn world(seed: u64, max_memory: Option<usize>) -> (World, Channel) {
-    let mut world = World::new(seed).await;
+async fn world(seed: u64, max_memory: Option<usize>) -> (WitnessedLog, Channel) {
+    let mut world = WitnessedLog::new(seed).await;
     world.stop_log().await;
     let mut config = world.config();
     let mut gateway = GatewayConfig { origin: Some(LOG.into()), ..gateway_config() };

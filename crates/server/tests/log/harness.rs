@@ -103,7 +103,7 @@ impl WitnessPlace {
 }
 
 /// A log, its witnesses, and somebody who may submit.
-pub(crate) struct World {
+pub(crate) struct WitnessedLog {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) witnesses: Vec<WitnessPlace>,
     pub(crate) policy: TlogPolicy,
@@ -113,7 +113,7 @@ pub(crate) struct World {
     rng: ChaCha20Rng,
 }
 
-impl World {
+impl WitnessedLog {
     pub(crate) async fn new(seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut witnesses = Vec::new();

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use futures_join::join_all;
 use reqwest::StatusCode;
-use sotto_wire::{Note, Signer};
+use sotto_wire::Note;
 
-use crate::log::harness::{World, entry, key, problem, signer};
+use crate::log::harness::{WitnessedLog, entry, key, problem, signer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_bytes_have_one_place() {
-    let mut world = World::new(21).await;
+    let mut world = WitnessedLog::new(21).await;
     let (one, other) = (world.entry(), world.entry());
     let proof = world.publish(&one).await;
     world.publish(&other).await;
@@ -23,7 +23,7 @@ async fn the_same_bytes_have_one_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_submit_at_once() {
-    let mut world = World::new(22).await;
+    let mut world = WitnessedLog::new(22).await;
     let first = world.entry();
     world.publish(&first).await;
     let entries: Vec<Vec<u8>> = (0..40).map(|_| world.entry()).collect();
@@ -39,7 +39,7 @@ async fn many_submit_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_signed_entry_is_refused() {
-    let mut world = World::new(23).await;
+    let mut world = WitnessedLog::new(23).await;
     let good = world.entry();
     let unsigned = Note::parse(&good).unwrap().text().to_owned().into_bytes();
     let mut torn = good.clone();
@@ -84,7 +84,7 @@ async fn what_is_no_signed_entry_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_given_once() {
-    let mut world = World::new(24).await;
+    let mut world = WitnessedLog::new(24).await;
     let recipe = world.recipe();
     let mut second = world.recipe();
     second.name.clone_from(&recipe.name);

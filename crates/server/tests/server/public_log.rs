@@ -10,11 +10,10 @@ use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
 use sotto_crypto::HpkeKeypair;
 use sotto_crypto::note::NoteKey;
-use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::{Floors, PinnedOperator, TokensFile, Trust, TrustFile};
 use sotto_testing::keys::{key, keypair, witness};
 use sotto_testing::log::{Log, at, policy, valid_entry};
-use sotto_testing::recipe::recipe_at;
+use sotto_testing::recipe::{recipe_at, set_query};
 use sotto_wire::recipe::{
     AttributeType, KeySet, Privacy, Probability, Query, Randomizer, Recipe, When,
 };
@@ -27,7 +26,7 @@ use crate::server::harness::{LOOPBACK, PRECISION, moment};
 pub(crate) struct Files(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
 
 /// The log, and everybody's keys.
-pub(crate) struct World {
+pub(crate) struct PublicLog {
     pub(crate) log: NoteKey,
     pub(crate) author: NoteKey,
     pub(crate) stranger: NoteKey,
@@ -52,7 +51,7 @@ impl Files {
     }
 }
 
-impl World {
+impl PublicLog {
     pub(crate) async fn new() -> Self {
         let (files, fetched) = (Files::default(), Arc::<AtomicU64>::default());
         let url = serve(files.clone(), Arc::clone(&fetched)).await;
@@ -142,11 +141,11 @@ impl World {
             max_window_s: 4 * PRECISION,
         };
         recipe.sampling.rate = Probability::ONE;
-        let mapping = "bucket".to_owned();
-        recipe.query = Query::Histogram { buckets: 4, labels: None, mapping, fallback: 0 };
-        recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
-        recipe.aggregation.min_batch = 5;
         recipe.randomizer = Randomizer::None;
+        let mapping = "bucket".to_owned();
+        let query = Query::Histogram { buckets: 4, labels: None, mapping, fallback: 0 };
+        set_query(&mut recipe, query);
+        recipe.aggregation.min_batch = 5;
         recipe.privacy = Privacy::InsecureUnbounded;
         recipe.parties.leader.url = leader_url.to_owned();
         recipe.parties.helper.url = helper_url.to_owned();

@@ -3,10 +3,10 @@
 use rand_chacha::ChaCha20Rng;
 use sotto_crypto::blind_rsa::{self, IssuerKey};
 use sotto_protocol::Moment;
-use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::token::TokenTerms;
 use sotto_testing::arbitrary;
 use sotto_testing::keys::{rng, token_key};
+use sotto_testing::recipe::set_query;
 use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When};
 use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
 use sotto_wire::{BatchMode, Role, Time};
@@ -43,9 +43,9 @@ pub(crate) fn window(offset: i64) -> Time {
 pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
     let mut recipe = arbitrary::recipe(&mut rng(1));
     recipe.name = name.to_owned();
-    recipe.query =
-        Query::Histogram { buckets: CELLS, labels: None, mapping: "0".to_owned(), fallback: 0 };
-    recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
+    let mapping = "0".to_owned();
+    let query = Query::Histogram { buckets: CELLS, labels: None, mapping, fallback: 0 };
+    set_query(&mut recipe, query);
     recipe.aggregation.batch_mode = mode;
     recipe.aggregation.min_batch = 1;
     let opens = NOW.0 - 10 * WINDOW_S;

@@ -152,6 +152,12 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
     }
 }
 
+/// Makes the recipe ask this, with the VDAF that follows from it.
+pub fn set_query(recipe: &mut Recipe, query: Query) {
+    recipe.aggregation.vdaf = recipe_vdaf(&query);
+    recipe.query = query;
+}
+
 /// Claims exactly what the parameters imply; gives it.
 pub fn reclaim(recipe: &mut Recipe) -> u64 {
     let implied = (judgement(recipe).unwrap().unwrap().epsilon * 1e6).ceil() as u64;

@@ -1,14 +1,14 @@
 //! Bytes, signatures, the log and its witnesses.
 
 use sotto_protocol::device::{Check, DeviceStore, MemoryState};
-use sotto_wire::{Checkpoint, EntryKind, TreeHash};
-
-use super::{second, veteran};
-use crate::device::checks::{Row, Walk};
 use sotto_testing::keys::{key, key_of, signer, witness};
 use sotto_testing::log::{ORIGIN, at, entry, signed};
 use sotto_testing::recipe::{DAY, HOUR, NOW, PERIOD, recipe, recipe_entry};
 use sotto_testing::world::{Plan, World, seen};
+use sotto_wire::{Checkpoint, EntryKind, TreeHash};
+
+use super::{second, veteran};
+use crate::device::checks::{Row, Walk};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = bytes();

@@ -3,6 +3,10 @@
 use sotto_protocol::device::Check;
 use sotto_protocol::expression::Value;
 use sotto_protocol::recipe::recipe_vdaf;
+use sotto_testing::keys::{key, key_of};
+use sotto_testing::log::at;
+use sotto_testing::recipe::{DAY, HOUR, NOW, result};
+use sotto_testing::world::Plan;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::{
     Adjacency, AttributeType, Privacy, Probability, Query, Randomizer, Recipe, RecipeVdaf,
@@ -10,10 +14,6 @@ use sotto_wire::recipe::{
 
 use super::{second, veteran};
 use crate::device::checks::Row;
-use sotto_testing::keys::{key, key_of};
-use sotto_testing::log::at;
-use sotto_testing::recipe::{DAY, HOUR, NOW, result};
-use sotto_testing::world::Plan;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = derivation();

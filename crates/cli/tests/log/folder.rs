@@ -21,11 +21,11 @@ use crate::log::entries::{DAY, ORIGIN, key, now};
 pub(crate) const LOG: &str = "data/public";
 
 /// A folder to run commands in.
-pub(crate) struct World {
+pub(crate) struct Folder {
     folder: TempDir,
 }
 
-impl World {
+impl Folder {
     /// With `policy` and `trust.toml`, and no log.
     pub(crate) fn new() -> Self {
         let world = Self { folder: tempfile::tempdir().unwrap() };
