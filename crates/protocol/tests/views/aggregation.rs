@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_crypto::HpkeKeypair;
 use sotto_protocol::leader::aggregate::{
     BacklogReport, JobInput, JobLimits, consume_aggregation_job_resp, form_jobs,
     produce_aggregation_job_init_req,
@@ -12,8 +12,9 @@ use sotto_protocol::leader::upload::consume_upload_req;
 use sotto_protocol::{
     AggregatorTask, BucketAggregate, BucketAggregates, HpkeKeyring, Moment, Task, collector, helper,
 };
+use sotto_testing::aggregators::aggregator_task;
 use sotto_testing::keys::{keypair_from, rng};
-use sotto_wire::{BatchSelector, Query, Role, TaskConfiguration};
+use sotto_wire::{BatchSelector, Query, Role};
 
 /// Both aggregators of the recipe in `world`, which derives keys from these seeds.
 pub(crate) struct Aggregators {
@@ -34,13 +35,9 @@ pub(crate) struct Collected {
 impl Aggregators {
     pub(crate) fn new(task: &Task) -> Self {
         let collector = keypair_from(1, 99);
-        let aggregator = |role| AggregatorTask {
-            task: Task::new(*task.id(), configuration(task)).unwrap(),
-            role,
-            verify_key: Secret::new([9; 32]),
-            collector_hpke_config: collector.config().clone(),
-            taskprov: true,
-            tokens: None,
+        let aggregator = |role| {
+            let task = aggregator_task(task, role, &collector);
+            AggregatorTask { taskprov: true, ..task }
         };
         Self {
             leader: aggregator(Role::Leader),
@@ -132,10 +129,6 @@ impl Aggregators {
         }
         (merged(leader), merged(helper))
     }
-}
-
-fn configuration(task: &Task) -> TaskConfiguration {
-    sotto_wire::Decode::from_bytes(task.encoded_configuration()).unwrap()
 }
 
 fn add(sums: &mut BucketAggregates, buckets: BucketAggregates) {

@@ -8,16 +8,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rand_chacha::ChaCha20Rng;
 use reqwest::{Certificate, Client, Method, Response, StatusCode};
 use serde_json::Value;
-use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_crypto::HpkeKeypair;
 use sotto_protocol::client::produce_report;
 use sotto_protocol::collector::{
     Collection, consume_collection_job_resp, produce_collection_job_req,
 };
-use sotto_protocol::{AggregatorTask, HpkeKeyring, Moment, Task};
+use sotto_protocol::{HpkeKeyring, Moment, Task};
 use sotto_server::{
     AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RunError, ServedTask, TaskRegistry,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore};
+pub(crate) use sotto_testing::aggregators::aggregator_task;
 pub(crate) use sotto_testing::keys::keypair;
 use sotto_vdaf::{AggregateResult, Measurement, VdafConfig};
 use sotto_wire::{
@@ -329,17 +330,6 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: 
 
 pub(crate) fn histogram(counts: &[u128]) -> AggregateResult {
     AggregateResult::Vector(counts.to_vec())
-}
-
-pub(crate) fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> AggregatorTask {
-    AggregatorTask {
-        task: task.clone(),
-        role,
-        verify_key: Secret::new([5; 32]),
-        collector_hpke_config: collector.config().clone(),
-        taskprov: false,
-        tokens: None,
-    }
 }
 
 pub(crate) fn served(task: &Task, role: Role, collector: &HpkeKeypair) -> ServedTask {

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
-use sotto_crypto::{Secret, hpke};
+use sotto_crypto::{HpkeKeypair, Secret, hpke};
 use sotto_protocol::helper::{self, HelperOutcome};
 use sotto_protocol::leader::aggregate::{
     JobInput, LeaderJob, LeaderOutcome, consume_aggregation_job_resp,
@@ -57,6 +57,18 @@ pub fn parameters(vdaf: &VdafConfig, mode: BatchMode) -> TaskParameters {
     }
 }
 
+/// What an aggregator of a task knows, if it asks for no tokens.
+pub fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> AggregatorTask {
+    AggregatorTask {
+        task: task.clone(),
+        role,
+        verify_key: Secret::new([9; 32]),
+        collector_hpke_config: collector.config().clone(),
+        taskprov: false,
+        tokens: None,
+    }
+}
+
 /// Both aggregators of a task, with their keys.
 pub struct Parties {
     pub leader: AggregatorTask,
@@ -84,14 +96,8 @@ impl Parties {
 
     pub fn with(parameters: TaskParameters) -> Self {
         let configuration = TaskConfiguration::new(parameters).unwrap();
-        let aggregator = |role| AggregatorTask {
-            task: Task::new(TaskId::new([7; 32]), configuration.clone()).unwrap(),
-            role,
-            verify_key: Secret::new([9; 32]),
-            collector_hpke_config: keypair(COLLECTOR_KEY).config().clone(),
-            taskprov: false,
-            tokens: None,
-        };
+        let task = Task::new(TaskId::new([7; 32]), configuration).unwrap();
+        let aggregator = |role| aggregator_task(&task, role, &keypair(COLLECTOR_KEY));
         Self {
             leader: aggregator(Role::Leader),
             helper: aggregator(Role::Helper),
