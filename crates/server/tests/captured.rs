@@ -16,8 +16,9 @@ const ALONE: &str = "SOTTO_TEST_ALONE";
 pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
 
 impl Captured {
-    /// Log output can only be captured once per process, and for all its threads. So this starts the
-    /// named test again in a process of its own: `None` once that has passed, a capture in there.
+    /// Log output can only be captured once per process, and for all its threads. So this starts
+    /// the named test again in a process of its own: `None` once that has passed, a capture in
+    /// there.
     pub(crate) fn alone(test: &str, filter: &str) -> Option<Self> {
         if std::env::var_os(ALONE).is_none() {
             let mut again = Command::new(std::env::current_exe().unwrap());

@@ -1,7 +1,8 @@
 //! Arbitrary recipes, key sets and results that keep the rules of the format, for property tests.
 //!
-//! Expressions are of the right type for their query and read only declared attributes. The VDAF is of the kind of the
-//! query, with a chunk length that is within bounds but not the best one, which `sotto-wire` does not know.
+//! Expressions are of the right type for their query and read only declared attributes. The VDAF is
+//! of the kind of the query, with a chunk length that is within bounds but not the best one, which
+//! `sotto-wire` does not know.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Every decoder of `sotto-wire` in one table, for the fuzz targets and the mutation campaign.
 //!
-//! Each entry decodes and, if that succeeds, encodes again: two encodings of one value would let two parties
-//! that compare digests disagree about one message. Where a format has several encodings, what was decoded must come
-//! back from ours.
+//! Each entry decodes and, if that succeeds, encodes again: two encodings of one value would let
+//! two parties that compare digests disagree about one message. Where a format has several
+//! encodings, what was decoded must come back from ours.
 
 mod examples;
 mod ohttp;
@@ -30,7 +30,8 @@ use sotto_wire::{
 pub struct Decoder {
     /// The name, also of the fuzz target.
     pub name: &'static str,
-    /// Whether the bytes decode. Panics if what was decoded does not encode to the same bytes, or does not come back.
+    /// Whether the bytes decode. Panics if what was decoded does not encode to the same bytes, or
+    /// does not come back.
     pub decode: fn(&[u8]) -> bool,
     /// Valid encodings to start from.
     pub seeds: fn() -> Vec<Vec<u8>>,

@@ -45,8 +45,8 @@ pub const CIPHERTEXTS: [(u64, &str); 6] = [
     ),
 ];
 
-/// Eight encodings of points of order 1, 2, 4 and 8, among them non-canonical ones (RFC 7748 §7 and the
-/// usual lists): with every private key they give the all-zero secret.
+/// Eight encodings of points of order 1, 2, 4 and 8, among them non-canonical ones (RFC 7748 §7 and
+/// the usual lists): with every private key they give the all-zero secret.
 pub const LOW_ORDER: [&str; 8] = [
     "0000000000000000000000000000000000000000000000000000000000000000",
     "0100000000000000000000000000000000000000000000000000000000000000",

@@ -1,9 +1,10 @@
-//! Checks files of token test vectors: every value is computed again from the inputs, and every party's verdict is asked
-//! of the code that serves that party.
+//! Checks files of token test vectors: every value is computed again from the inputs, and every
+//! verdict comes from the code of the party that gives it.
 //!
-//! Known are transcripts of rate-limited issuance (`sotto-tokens0004-v1`), the published vectors of signature key blinding,
-//! of RFC 9578 type 0x0002, and the two of rate-limited issuance, which have older forms. A file is known by its content. What
-//! is intermediate (scalars, the insides of HPKE) is computed here from the texts, a second time.
+//! The known files are transcripts of rate-limited issuance (`sotto-tokens0004-v1`) and the
+//! published vectors of signature key blinding, of RFC 9578 type 0x0002 and of rate-limited
+//! issuance, which have older formats. A file is recognized by its content. Intermediate values
+//! (scalars, HPKE secrets) are computed here a second time, from the specifications.
 
 mod hpke;
 mod negative;
@@ -54,7 +55,7 @@ impl Difference {
     }
 }
 
-/// Checks a file. `None` if it is no file of token vectors.
+/// Checks a file. `None` if it is not a file of token vectors.
 pub fn check(text: &str) -> Option<Result<Checked, Difference>> {
     let file: Value = serde_json::from_str(text).ok()?;
     let (about, run): (_, Check) = if is_transcripts(&file) {

@@ -1,4 +1,5 @@
-//! Valid encodings of every message, small enough that a mutation often hits a length or a code point.
+//! Valid encodings of every message, small enough that a mutation often hits a length or a code
+//! point.
 
 mod entry;
 mod ohttp;

@@ -1,4 +1,4 @@
-//! The parties of one task, their books, and reports made to measure.
+//! Both aggregators of one task, and reports that are altered before they are sealed.
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
@@ -170,7 +170,7 @@ impl Parties {
     }
 }
 
-/// Both aggregators counted the same reports in the same buckets. Returns how many.
+/// Asserts that both aggregators counted the same reports in the same buckets. Returns how many.
 #[track_caller]
 pub fn assert_same_books(leader: &BucketAggregates, helper: &BucketAggregates) -> u64 {
     let book = |buckets: &BucketAggregates| -> Vec<_> {
@@ -181,7 +181,8 @@ pub fn assert_same_books(leader: &BucketAggregates, helper: &BucketAggregates) -
     leader.values().map(|aggregate| aggregate.count).sum()
 }
 
-/// A report to be altered before it is sealed: whatever is set here is what the client authenticates.
+/// A report to be altered before it is sealed: whatever is set here is what the client
+/// authenticates.
 #[derive(Clone)]
 pub struct Craft {
     pub report_id: ReportId,

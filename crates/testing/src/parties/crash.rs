@@ -1,5 +1,5 @@
-//! A device that crashes before, in or after a durable step. The campaign runs over memory in the tests of `sotto-protocol`, and
-//! over real files in those of `sotto-client`.
+//! A device that crashes before, in or after a durable step. The campaign runs over memory in the
+//! tests of `sotto-protocol`, and over real files in those of `sotto-client`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,8 @@ impl DeviceStore for Crashing<'_> {
     }
 }
 
-/// Three recipes: one that every device answers, two by a coin; and a newer key of the log's gateway.
+/// Three recipes: every device answers one of them, and tosses a coin for the others. And a newer
+/// key of the log's gateway.
 pub fn world() -> World {
     let mut plan = Plan::new();
     plan.trust.floors.max_rate = Probability::ONE;
@@ -98,7 +99,7 @@ pub fn world() -> World {
     plan.build()
 }
 
-/// What is sent is remembered in the map.
+/// The reports that were sent, by recipe.
 pub type Sent = BTreeMap<EntryId, BTreeSet<Vec<u8>>>;
 
 /// What a device reads, how it starts, and what it does with its answers in each round.
@@ -109,7 +110,7 @@ pub struct Campaign<'a> {
     pub send: &'a mut dyn FnMut(&mut dyn DeviceStore, usize) -> Result<(), StateError>,
 }
 
-/// A device that dies at `crash`, starts again and goes on. Gives its state in the end.
+/// A device that dies at `crash`, starts again and goes on. Returns its state in the end.
 pub fn campaign(
     world: &World,
     seed: u64,

@@ -64,7 +64,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Publishes the batches one after the other; then the witnesses cosign the last tree again, at `view`.
+    /// Publishes the batches one after the other; then the witnesses cosign the last tree again, at
+    /// `view`.
     pub fn new(batches: &[Batch], view: Times, log_key: &NoteKey) -> Self {
         let mut log = Self::empty();
         for batch in batches {
@@ -85,8 +86,8 @@ impl Log {
         }
     }
 
-    /// Appends entries and publishes the checkpoint, without the rules of admission: a bad log takes
-    /// anything.
+    /// Appends entries and publishes the checkpoint, without the rules of admission: a bad log
+    /// takes anything.
     pub fn publish(&mut self, entries: &[Vec<u8>], times: Times, log_key: &NoteKey) {
         let (old, mut writes) = (self.state.size(), Vec::new());
         entries.iter().for_each(|entry| self.state.push(entry, &mut writes));

@@ -158,7 +158,7 @@ pub fn set_query(recipe: &mut Recipe, query: Query) {
     recipe.query = query;
 }
 
-/// Claims exactly what the parameters imply; gives it.
+/// Claims exactly the epsilon that the parameters imply, and returns it in millionths.
 pub fn reclaim(recipe: &mut Recipe) -> u64 {
     let implied = (judgement(recipe).unwrap().unwrap().epsilon * 1e6).ceil() as u64;
     if let Privacy::Claim { epsilon_micro, .. } = &mut recipe.privacy {

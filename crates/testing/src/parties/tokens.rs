@@ -1,4 +1,5 @@
-//! Worlds whose recipes ask for tokens, and an attester and an issuer in memory that grant them by the real protocol.
+//! Worlds whose recipes ask for tokens, and an attester and an issuer in memory that grant them by
+//! the real protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use super::log::{Batch, at};
 use super::recipe::{DAY, NOW, recipe, recipe_entry, reclaim};
 use super::world::Plan;
 
-/// A world with one recipe that asks both tokens; they are asked for at once.
+/// A world with one recipe that asks for both tokens, which devices request at once.
 pub fn token_plan() -> Plan {
     let mut plan = Plan::new();
     plan.with_token_keys(&token_key_text(0), &token_key_text(1));
@@ -28,7 +29,7 @@ pub fn token_plan() -> Plan {
     plan
 }
 
-/// The same world with another recipe in its place, for as long and with other token keys.
+/// The same world with another recipe instead, open for as long and with other token keys.
 pub fn other_plan() -> Plan {
     let mut plan = token_plan();
     plan.recipe = recipe("another-question");
@@ -37,7 +38,8 @@ pub fn other_plan() -> Plan {
     plan
 }
 
-/// Adds another recipe, with the token keys of this number (1 or 2) and what `change` makes of it. Gives its id.
+/// Adds another recipe with the token keys of this number (1 or 2), changed by `change`. Returns
+/// its id.
 pub fn add_recipe(plan: &mut Plan, number: usize, change: impl FnOnce(&mut Recipe)) -> EntryId {
     let mut other = recipe(&format!("recipe-{number}"));
     change(&mut other);
@@ -76,7 +78,7 @@ pub type Refused = (u16, &'static str);
 /// A refusal that says nothing more.
 const REFUSED: Refused = (400, "about:blank");
 
-/// Attester and issuer together: what they hold and all that came.
+/// Attester and issuer together: their keys, their counts and every request.
 pub struct Authority {
     keyring: EncapsulationKeyring,
     origins: Origins,

@@ -1,6 +1,7 @@
-//! Everything that a device asks of the world, and a device with a history.
+//! Everything that a device reads, and a device with a history.
 //!
-//! [`Plan::new`] is a world in which the device considers the recipe. A test changes one thing in the plan, and builds.
+//! [`Plan::new`] is a world in which the device considers the recipe. A test changes one thing in
+//! the plan and builds it.
 
 use std::collections::BTreeMap;
 
@@ -195,7 +196,7 @@ impl Plan {
     }
 }
 
-/// What a device is confronted with.
+/// What a device finds.
 pub struct World {
     pub log: Log,
     pub trust: Trust,
@@ -273,7 +274,7 @@ impl World {
         Ok(watch)
     }
 
-    /// The walk of a real device: the whole log, every open recipe.
+    /// A pass of a real device: the whole log, every open recipe.
     pub fn walk(&self, store: &mut dyn DeviceStore, seed: u64) -> Result<Pass, PassError> {
         let mut watch = match self.watch() {
             Err(WatchError::Refused(silence)) => return Err(silence.into()),

@@ -1,5 +1,5 @@
-//! The insides of HPKE, which no interface shows (RFC 9180 §4 and §5.1, base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
-//! AES-128-GCM).
+//! The intermediate values of HPKE, which no library shows (RFC 9180 §4 and §5.1, base mode,
+//! DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM).
 
 use curve25519_dalek::montgomery::MontgomeryPoint;
 use hkdf::Hkdf;

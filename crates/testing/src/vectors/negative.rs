@@ -1,6 +1,7 @@
-//! Negatives: what is wrong goes to the party that the file names, and its verdict is compared.
+//! Negatives: a wrong message goes to the party that the file names, and its verdict is compared.
 //!
-//! What a negative does not give, it has from its base. The kind of a negative is prose: no verdict depends on it.
+//! Values that a negative does not give come from its base. The kind of a negative is prose: no
+//! verdict depends on it.
 
 use sotto_crypto::key_blinding::PublicKey;
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, issuer_origin_alias, open_inner_request};
@@ -31,7 +32,7 @@ impl Outcome {
         }
     }
 
-    /// Of a party that answers nobody.
+    /// The verdict of a party that sends no answer.
     fn silent(accepted: bool) -> Self {
         Self { accepted, status: None, name: if accepted { "accepted" } else { "refused" } }
     }
@@ -100,7 +101,8 @@ impl Negative<'_> {
         attester_request(&self.sources, self.world)
     }
 
-    /// The attester's second step, with the issuer's answer as it is given, after what `after` names was counted.
+    /// The attester's second step, with the issuer's answer from the file, after the requests named
+    /// by `after` were counted.
     fn attester_answer(&self) -> Result<Outcome, Difference> {
         let forwarded = match self.forwarded()? {
             Ok(forwarded) => forwarded,
@@ -151,7 +153,7 @@ impl Negative<'_> {
         verifies(&client.terms, &token.bytes()?, &token).map(Outcome::silent)
     }
 
-    /// What an attester would compute that did not compare the blind.
+    /// What an attester would compute if it did not compare the blind.
     fn not_checked(&self, given: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
         given.only(&["index_key", "wrong_issuer_origin_alias", "right_issuer_origin_alias"])?;
         let answer = issuer_answer(&self.sources, self.world)?;
@@ -180,7 +182,7 @@ impl Negative<'_> {
     }
 }
 
-/// What a request without a base says about itself: the ephemeral key, and the inside if it opens.
+/// What a request without a base shows: the ephemeral key, and the plaintext if it opens.
 fn inside(place: &Place<'_>, world: &World, tally: &mut Tally) -> Result<(), Difference> {
     let Some(body) = place.get("token_request") else { return Ok(()) };
     let body = body.bytes()?;

@@ -1,4 +1,5 @@
-//! Key blinding over P-384, which published vectors have and Sotto does not speak (signature key blinding, "ECDSA").
+//! Key blinding over P-384, which the published vectors have and Sotto does not use (signature key
+//! blinding, "ECDSA").
 
 use hkdf::Hkdf;
 use p384::ecdsa::signature::Verifier;
@@ -14,7 +15,8 @@ use sotto_crypto::rate_limited::ALIAS_INFO;
 use super::place::{Place, hex_value};
 use super::{Difference, Tally};
 
-/// The P-384 part of the vectors of signature key blinding. Nonces are not published: signatures are verified.
+/// The P-384 part of the vectors of signature key blinding. Nonces are not published, so signatures
+/// are verified instead of made again.
 pub(super) fn key_blinding(list: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
     for vector in list.list()? {
         let public_key = ProjectivePoint::GENERATOR * scalar(&vector.at("skS")?)?;

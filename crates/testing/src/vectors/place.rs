@@ -1,4 +1,4 @@
-//! A value in a file, with the way to it for whoever reads an error.
+//! A value in a file, with its path for error messages.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{Difference, Tally};
 /// Prose for people: it is not checked.
 const PROSE: [&str; 7] = ["comment", "note", "reason", "source", "what", "why", "kind"];
 
-/// A value and where it is.
+/// A value and its path.
 #[derive(Clone, Debug)]
 pub(super) struct Place<'a> {
     path: String,
@@ -19,7 +19,7 @@ impl<'a> Place<'a> {
         Self { path: String::new(), value }
     }
 
-    /// A difference at this place.
+    /// A difference at this value.
     pub(super) fn difference(&self, what: impl Into<String>) -> Difference {
         let place = if self.path.is_empty() { "the file".to_owned() } else { self.path.clone() };
         Difference { place, what: what.into() }

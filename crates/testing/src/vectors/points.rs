@@ -1,4 +1,5 @@
-//! Scalars and points of Ed25519 key blinding, computed from the text; and what an unchecked key would do.
+//! Scalars and points of Ed25519 key blinding, computed from the specification; and what a key that
+//! nobody checked would do.
 
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};
 use curve25519_dalek::scalar::{Scalar, clamp_integer};
@@ -57,13 +58,13 @@ pub(super) fn key_checks(list: &Place<'_>, tally: &mut Tally) -> Result<(), Diff
     Ok(())
 }
 
-/// Whether a party takes these bytes for a key.
+/// Whether a party accepts these bytes as a key.
 pub(super) fn is_key(bytes: &[u8]) -> bool {
     bytes.try_into().is_ok_and(|bytes| PublicKey::parse(bytes).is_ok())
 }
 
-/// A key with a part of small order: each line passes the comparison of the blind and the verification of a signature, and gives
-/// an alias of its own.
+/// A key with a component of small order: each line passes the comparison of the blind and the
+/// verification of a signature, and gives another alias.
 pub(super) fn mixed_order(
     demo: &Place<'_>,
     world: &World,
@@ -107,7 +108,7 @@ pub(super) fn mixed_order(
     Ok(())
 }
 
-/// The alias over bytes that may be no keys.
+/// The alias computed from bytes that need not be keys.
 fn alias(index_result: &[u8; 32], client_key: &[u8; 32]) -> [u8; 64] {
     let mut alias = [0; 64];
     #[allow(clippy::expect_used)] // It refuses only outputs above 255 * 64 bytes.
@@ -117,8 +118,8 @@ fn alias(index_result: &[u8; 32], client_key: &[u8; 32]) -> [u8; 64] {
     alias
 }
 
-/// A point as its parts of prime and of small order. The order of the second divides 8: a number modulo the order of the first is
-/// another number to it, so that numbers must not be reduced.
+/// A point as the sum of a point of prime order and one of small order. The small order divides 8,
+/// so scalars must not be reduced modulo the prime order.
 #[derive(Clone, Copy)]
 struct Mixed {
     prime: EdwardsPoint,

@@ -1,4 +1,4 @@
-//! The steps of an exchange with the values of a file, each by the code that serves the party.
+//! The steps of an exchange with the values of a file, each run by the code of its party.
 
 use sotto_crypto::key_blinding::ClientSecret;
 use sotto_wire::HpkeConfig;
@@ -19,11 +19,12 @@ pub(super) struct Refused {
     pub(super) name: &'static str,
 }
 
-/// The places where a value may be, the first that has it counts: a negative's own, then those of its base.
+/// Where a value may be. The first that has it counts: a negative's own values, then those of its
+/// base.
 pub(super) struct Sources<'a>(Vec<Place<'a>>);
 
 impl<'a> Sources<'a> {
-    /// The places of a transcript or a negative.
+    /// The sources of a transcript or a negative.
     pub(super) fn of(place: &Place<'a>, file: &Place<'a>) -> Result<Self, Difference> {
         let mut all = Vec::new();
         let mut from = Some(place.clone());
@@ -89,7 +90,7 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Makes the request with the randomness of the file, in the order in which a client draws.
+    /// Makes the request with the randomness of the file, in the order in which a client draws it.
     pub(super) fn new(sources: &Sources<'_>, world: &'a World) -> Result<Self, Difference> {
         let origin = world.origin(&sources.at("origin")?)?;
         let encapsulation = world.encap_key(&sources.at("encap_key")?)?;
@@ -191,7 +192,7 @@ pub(super) fn exchange(
     Ok(attester_answer(&forwarded, &answer).map(|issued| (forwarded, issued)))
 }
 
-/// Whether an aggregator takes this token.
+/// Whether an aggregator accepts this token.
 pub(super) fn verifies(
     terms: &TokenTerms,
     token: &[u8],

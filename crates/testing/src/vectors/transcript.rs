@@ -1,4 +1,4 @@
-//! One transcript: the request of a client through attester and issuer to a token.
+//! One transcript: from the request of a client, through attester and issuer, to a token.
 
 use serde_json::Value;
 use sotto_crypto::blind_rsa::blind_with;

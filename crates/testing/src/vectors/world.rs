@@ -1,4 +1,4 @@
-//! A file of transcripts: its parties, and what it says about them together.
+//! A file of transcripts: its parties, and how the transcripts relate to each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,24 +119,24 @@ impl World {
         Ok(Self { clients, known_origins, encap_keys, openers, keyring, origins })
     }
 
-    /// The client that is named here.
+    /// The client named at this position.
     pub(super) fn client(&self, name: &Place<'_>) -> Result<&ClientSecret, Difference> {
         self.clients.get(name.text()?).ok_or_else(|| name.difference("there is no such client"))
     }
 
-    /// The origin that is named here.
+    /// The origin named at this position.
     pub(super) fn origin(&self, name: &Place<'_>) -> Result<&KnownOrigin, Difference> {
         let origin = self.known_origins.get(name.text()?);
         origin.ok_or_else(|| name.difference("there is no such origin"))
     }
 
-    /// The encapsulation key that is named here.
+    /// The encapsulation key named at this position.
     pub(super) fn encap_key(&self, name: &Place<'_>) -> Result<&HpkeConfig, Difference> {
         let key = self.encap_keys.get(name.text()?);
         key.ok_or_else(|| name.difference("there is no such encapsulation key"))
     }
 
-    /// What names the encapsulation keys in requests.
+    /// The ids of the encapsulation keys, as requests name them.
     pub(super) fn encap_key_ids(&self) -> Vec<[u8; 32]> {
         self.keyring.keys().iter().map(EncapsulationKey::id).collect()
     }
@@ -165,7 +165,7 @@ fn constants(given: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
     )
 }
 
-/// The numbers of the key give its encoding, AWS-LC accepts that, and the public half is the one that it has.
+/// The numbers of the key give its encoding, AWS-LC accepts it, and the public half matches.
 fn origin(place: &Place<'_>, tally: &mut Tally) -> Result<KnownOrigin, Difference> {
     let mut numbers = vec![integer(&[0])];
     for name in ["n", "e", "d", "p", "q", "dp", "dq", "qinv"] {
@@ -255,7 +255,7 @@ fn relation(
     Ok(())
 }
 
-/// What a client sees whose requests one attester handles in order, with nothing counted before.
+/// The answers to a client whose requests one attester handles in order, starting from zero counts.
 fn sequence(
     place: &Place<'_>,
     file: &Place<'_>,
@@ -284,7 +284,7 @@ fn sequence(
     Ok(())
 }
 
-/// What an attester has granted, with nothing but what counting needs.
+/// What an attester has granted: only what it needs for counting.
 #[derive(Default)]
 pub(super) struct Counted(Vec<(Forwarded, [u8; 64])>);
 

@@ -11,7 +11,8 @@ use sotto_wire::{BoundsError, Encode, HpkeAeadId, HpkeConfigId, HpkeKdfId, HpkeK
 const INDETERMINATE_REQUEST: &[u8] =
     b"\x02\x04POST\x04http\x09l.example\x02/x\x04date\x011\0\x03abc\x02de\0\x01t\x00\0\0\0\0";
 
-/// A response of indeterminate length with an informational one in front, and nothing behind its status.
+/// A response of indeterminate length with an informational one in front, and nothing behind its
+/// status.
 const INDETERMINATE_RESPONSE: &[u8] = b"\x03\x40\x67\x04link\x03</>\0\x40\xc8";
 
 /// Valid encodings for the decoder `name`, if it is one of these formats.
