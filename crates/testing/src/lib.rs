@@ -1,4 +1,4 @@
-//! What tests share. Pure: no runtime, no files, no sockets.
+//! What tests share: data, vectors and parties in memory. No runtime and no sockets.
 //!
 //! - [`decoders`]: every decoder of `sotto-wire` in one table, with valid messages to start from.
 //! - [`arbitrary`]: recipes, key sets and results from a seed.
