@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{cargo, shown, succeed, target};
+use crate::workspace::{cargo, root, shown, succeed, target};
 use crate::{layers, licences, tidy};
 
 /// Kills in the slice of the crash campaign.
@@ -21,15 +21,14 @@ const MUTATION_SLICE: &str = "20000";
 /// A check; it adds to the tally what it counted.
 type Step = fn(&mut Tally) -> Result<()>;
 
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 8] = [
     ("tools", tools),
     ("format", |_| succeed(&mut cargo(["fmt", "--all", "--check"]))),
     ("house rules", |_| tidy::check()),
     ("layers", |_| layers::check()),
     ("licences", |_| licences::check()),
-    ("lints", lints),
-    ("documentation", documentation),
-    ("build", |_| succeed(&mut cargo(["build", "--workspace", "--all-features", "--bins"]))),
+    ("device library", device_library),
+    ("compile", compile),
     ("tests", tests),
 ];
 
@@ -102,22 +101,33 @@ fn tools(_: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-fn lints(_: &mut Tally) -> Result<()> {
-    let arguments =
-        ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-    succeed(&mut cargo(arguments))
+/// What an application embeds, without the features that servers add to the same crates.
+fn device_library(_: &mut Tally) -> Result<()> {
+    succeed(&mut cargo(["check", "--package", "sotto-client", "--lib", "--examples", "--locked"]))
 }
 
-/// Links inside the documentation of the code must resolve.
-fn documentation(_: &mut Tally) -> Result<()> {
-    let mut command = cargo(["doc", "--workspace", "--all-features", "--no-deps", "--quiet"]);
-    succeed(command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))
+/// Compiles everything that the tests run, with all lints, and checks the links of the documentation.
+fn compile(_: &mut Tally) -> Result<()> {
+    succeed(shared_build()?.arg("--no-run"))
+}
+
+/// The one build that lints, documentation and tests share (see `xtask/rustc-wrapper`).
+fn shared_build() -> Result<Command> {
+    let mut command = cargo(["test", "--workspace", "--all-features", "--locked"]);
+    command
+        .env("RUSTC_WORKSPACE_WRAPPER", root().join("xtask/rustc-wrapper"))
+        .env("CLIPPY_ARGS", "-Dwarnings")
+        .env("SOTTO_DOC_DIR", target("doc")?);
+    if std::env::var_os("CI").is_some() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    Ok(command)
 }
 
 /// Unit, integration, end-to-end and doc tests.
 fn tests(tally: &mut Tally) -> Result<()> {
-    let mut command = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-    command.env("SOTTO_BIN", target("debug")?.join("sotto"));
+    let mut command = shared_build()?;
+    command.arg("--no-fail-fast").env("SOTTO_BIN", target("debug")?.join("sotto"));
     for (name, slice) in [("SOTTO_CRASHES", CRASH_SLICE), ("SOTTO_MUTATIONS", MUTATION_SLICE)] {
         if std::env::var_os(name).is_none() {
             command.env(name, slice);

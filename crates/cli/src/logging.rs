@@ -1,22 +1,28 @@
-//! The log of servers: to stderr, as text on a terminal and as JSON elsewhere.
+//! The log output of servers: to stderr, as text on a terminal and as JSON elsewhere.
 
 use std::io::{IsTerminal, stderr};
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry;
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts logging at the level of `SOTTO_LOG`, `info` by default. Starting twice does nothing.
+/// Starts log output at the level of `SOTTO_LOG`: `info` by default, or for instance `warn,hyper=debug`.
+/// Starting twice does nothing.
 pub(crate) fn start() {
-    let filter = EnvFilter::builder()
-        .with_default_directive(LevelFilter::INFO.into())
-        .with_env_var("SOTTO_LOG")
-        .from_env_lossy();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
-    // An error means that a log is already there.
+    let wanted = std::env::var("SOTTO_LOG").unwrap_or_default();
+    let filter = wanted
+        .parse()
+        .ok()
+        .filter(|_| !wanted.is_empty())
+        .unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let layer = layer().with_writer(stderr);
+    // An error means that log output has been started before.
     let _ = if stderr().is_terminal() {
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        builder.with_ansi(colour).with_target(false).try_init()
+        registry().with(filter).with(layer.with_ansi(colour).with_target(false)).try_init()
     } else {
-        builder.json().flatten_event(true).try_init()
+        registry().with(filter).with(layer.json().flatten_event(true)).try_init()
     };
 }

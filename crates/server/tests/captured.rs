@@ -4,9 +4,10 @@ use std::io::Write;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 /// Set in a process that runs one test.
 const ALONE: &str = "SOTTO_TEST_ALONE";
@@ -31,7 +32,8 @@ impl Captured {
         let writer = captured.clone();
         let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
         // Also what goes through the crate `log`.
-        tracing_subscriber::registry().with(layer.with_filter(EnvFilter::new(filter))).init();
+        let layer = layer.with_filter(filter.parse::<Targets>().unwrap());
+        tracing_subscriber::registry().with(layer).init();
         Some(captured)
     }
 
