@@ -15,7 +15,7 @@ use sotto_protocol::expression::Attributes;
 use sotto_protocol::recipe::Assessment;
 use sotto_wire::{Entry, TlogProof};
 
-pub(crate) use self::world::World;
+pub(crate) use self::world::Shown;
 use crate::turns::least;
 
 /// How the benchmark is run.
@@ -39,7 +39,7 @@ struct Line {
 /// Measures and prints.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let times = if options.quick { 20 } else { 500 };
-    let world = World::new()?;
+    let world = Shown::new()?;
     let lines = [proof(&world, times)?, admission(&world, times)?, consideration(&world, times)?];
     if options.json {
         let line = |line: &Line| {
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Parses and verifies a proof bundle: inclusion in a tree of a million, the log's signature, three cosignatures.
-fn proof(world: &World, times: usize) -> Result<Line> {
+fn proof(world: &Shown, times: usize) -> Result<Line> {
     let bytes = world.offer.recipe.first.to_bytes();
     let leaf = merkle::leaf_hash(&world.offer.recipe.entry);
     let mut whole = || -> Result<()> {
@@ -90,7 +90,7 @@ fn proof(world: &World, times: usize) -> Result<Line> {
 }
 
 /// Everything about a recipe that all devices share, the first time and when it is known.
-fn admission(world: &World, times: usize) -> Result<Line> {
+fn admission(world: &Shown, times: usize) -> Result<Line> {
     let entry = Entry::parse(&world.offer.recipe.entry)?;
     let recipe = entry.recipe().cloned().ok_or_else(|| anyhow::anyhow!("a recipe"))?;
     let mut library = Library::default();
@@ -112,7 +112,7 @@ fn admission(world: &World, times: usize) -> Result<Line> {
 }
 
 /// One device's own decision.
-fn consideration(world: &World, times: usize) -> Result<Line> {
+fn consideration(world: &Shown, times: usize) -> Result<Line> {
     let admitted = Library::default().admit(&world.offer, &world.view, &world.trust)?.into();
     let attributes = Attributes::new();
     let host = Host { conditions_met: true, attributes: &attributes };

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    for decoder in sotto_wire::decoders::DECODERS {
+    for decoder in sotto_testing::decoders::DECODERS {
         let folder = corpus.join(decoder.name);
         fs::create_dir_all(&folder)?;
         for (index, seed) in (decoder.seeds)().into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What all fuzz targets share: each feeds one entry of the table of decoders in `sotto-wire`.
+//! What all fuzz targets share: each feeds one entry of the table of decoders in `sotto-testing`.
 
 /// Makes the file that calls it the fuzz target of one decoder.
 #[macro_export]
@@ -15,12 +15,12 @@ macro_rules! decoder_target {
 
 /// Stops at once if there is no decoder of this name.
 pub fn require(name: &str) {
-    assert!(sotto_wire::decoders::decoder(name).is_some(), "no decoder {name}");
+    assert!(sotto_testing::decoders::decoder(name).is_some(), "no decoder {name}");
 }
 
 /// Decodes; panics if what was decoded does not encode to the same bytes, or does not come back.
 pub fn decode(name: &str, bytes: &[u8]) {
-    if let Some(decoder) = sotto_wire::decoders::decoder(name) {
+    if let Some(decoder) = sotto_testing::decoders::decoder(name) {
         (decoder.decode)(bytes);
     }
 }

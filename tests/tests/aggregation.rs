@@ -1,6 +1,5 @@
 //! All VDAFs in both batch modes: leader, helper, devices and collector are processes of their own, and
 //! the result is right to the last count.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use serde_json::{Value, json};
 use sotto_tests::cli::{collect, upload};

@@ -1,5 +1,4 @@
 //! A slice of the crash campaign; `cargo xtask campaign crash` runs it at full length.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use sotto_tests::crash;
 

@@ -1,5 +1,4 @@
 //! `sotto demo --exact` keeps its contract.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use serde_json::{Value, json};
 use sotto_tests::process::run_json;

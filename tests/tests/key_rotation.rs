@@ -1,5 +1,4 @@
 //! HPKE keys change while reports sealed to the old ones wait in the backlog.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use serde_json::json;
 use sotto_tests::cli::{collect, upload};

@@ -1,5 +1,4 @@
 //! A short slice of the log's campaign. `cargo xtask campaign log` runs it at full length.
-#![allow(clippy::unwrap_used)]
 
 use std::process::Command;
 

@@ -1,5 +1,4 @@
 //! At the most talkative documented log level, through good and bad requests, no secret, address or report id is logged.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::fs;
 

@@ -1,5 +1,4 @@
 //! Below the minimum batch size the collector learns nothing, not even the count.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use serde_json::{Value, json};
 use sotto_tests::cli::{collect, collect_arguments, upload};

@@ -1,6 +1,5 @@
 //! The whole way of a recipe between real parties: keys and the recipe go through a witnessed log, devices decide for
 //! themselves, leader and helper learn of it from the log alone, and the collector gets an estimate.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::fs;
 

@@ -1,5 +1,4 @@
 //! The same over TLS: both aggregators have certificates of a private authority.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::fs;
 use std::path::{Path, PathBuf};

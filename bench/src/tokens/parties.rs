@@ -15,7 +15,7 @@ use sotto_wire::recipe::{EndorsedKey, Tokens};
 use sotto_wire::token::IssuerAnswer;
 use sotto_wire::{Entry, HpkeConfigId, Role};
 
-use crate::device::World;
+use crate::device::Shown;
 
 /// Tokens in one measurement. Few enough that one is rarely interrupted.
 pub(super) const BATCH: usize = 8;
@@ -41,7 +41,7 @@ pub(super) struct Parties {
 impl Parties {
     pub(super) fn new() -> Result<Self> {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
-        let world = World::new()?;
+        let world = Shown::new()?;
         let key = IssuerKey::generate()?;
         let terms = terms(&world, &key)?;
         let sk = SecretKey::from_der(&key.to_pkcs8())?;
@@ -120,7 +120,7 @@ impl Parties {
 }
 
 /// The terms of a recipe whose leader takes tokens of `key`.
-fn terms(world: &World, key: &IssuerKey) -> Result<TokenTerms> {
+fn terms(world: &Shown, key: &IssuerKey) -> Result<TokenTerms> {
     let entry = Entry::parse(&world.offer.recipe.entry)?;
     let mut recipe = entry.recipe().cloned().context("a recipe")?;
     let endorsed =

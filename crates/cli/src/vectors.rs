@@ -117,7 +117,7 @@ fn check(file: &Path) -> Verdict {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let result = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot be read: {error}"))
-        .and_then(|text| match sotto_protocol::vectors::check(&text) {
+        .and_then(|text| match sotto_testing::vectors::check(&text) {
             Some(Ok(checked)) => Ok(Verdict {
                 pass: true,
                 tokens: Some(checked.about),

@@ -1,8 +1,5 @@
 //! `sotto account`: known values, both ways, and what it says to nonsense.
 
-// Helpers of tests stop at the first surprise.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

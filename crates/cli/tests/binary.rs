@@ -1,8 +1,5 @@
 //! Quick checks of the binary: what it prints, what it writes, how it ends.
 
-// Helpers of tests stop at the first surprise.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

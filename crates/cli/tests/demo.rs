@@ -1,8 +1,5 @@
 //! The demo: exact, repeatable, and with exactly the keys that it promises.
 
-// Helpers of tests stop at the first surprise.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::collections::BTreeSet;
 use std::process::Command;
 

@@ -1,9 +1,6 @@
 //! The interoperability test API, driven as a test runner of another implementation would: four
 //! processes, JSON over HTTP, a histogram in both batch modes.
 
-// Helpers of tests stop at the first surprise.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,8 +1,5 @@
 //! `sotto recipe` and `sotto keys` for signers, as a person or a script uses them.
 
-// Helpers of tests stop at the first surprise.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;

@@ -1,8 +1,5 @@
 //! Leader and helper as two processes over TLS, devices and collector as others.
 
-// Helpers of tests stop at the first surprise.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

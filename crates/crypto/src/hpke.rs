@@ -115,7 +115,8 @@ mod tests {
     use sotto_wire::HpkeConfigId;
 
     use super::*;
-    use crate::rfc9180::{self, Fixed, array, bytes};
+    use crate::keypair::tests::receiver;
+    use sotto_testing::rfc9180::{self, Fixed, array, bytes};
 
     #[test]
     fn rfc9180_vector_seals_and_opens() {
@@ -128,7 +129,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(sealed, rfc9180::ciphertext(rfc9180::ENC, rfc9180::CIPHERTEXTS[0].1));
-        let opened = open(&rfc9180::receiver(), &bytes(rfc9180::INFO), b"Count-0", &sealed);
+        let opened = open(&receiver(), &bytes(rfc9180::INFO), b"Count-0", &sealed);
         assert_eq!(opened.unwrap().as_slice(), bytes(rfc9180::PLAINTEXT));
     }
 
@@ -136,7 +137,7 @@ mod tests {
     fn low_order_points_are_refused() {
         for point in rfc9180::LOW_ORDER {
             let ct = rfc9180::ciphertext(point, rfc9180::CIPHERTEXTS[0].1);
-            let opened = open(&rfc9180::receiver(), b"", b"", &ct);
+            let opened = open(&receiver(), b"", b"", &ct);
             assert_eq!(opened.unwrap_err(), HpkeError::Decrypt);
             let sealed = seal(&rfc9180::config(point), b"", b"", b"x", &mut Fixed([9; 32]));
             assert_eq!(sealed.unwrap_err(), HpkeError::InvalidKey);
@@ -151,7 +152,7 @@ mod tests {
             bytes(rfc9180::CIPHERTEXTS[0].1),
         )
         .unwrap();
-        let opened = open(&rfc9180::receiver(), &bytes(rfc9180::INFO), b"Count-0", &ct);
+        let opened = open(&receiver(), &bytes(rfc9180::INFO), b"Count-0", &ct);
         assert_eq!(opened.unwrap_err(), HpkeError::WrongConfigId);
     }
 
@@ -161,7 +162,7 @@ mod tests {
         let sealed = seal(receiver_config(), &info, b"", b"x", &mut Fixed([9; 32]));
         assert_eq!(sealed.unwrap_err(), HpkeError::InfoTooLong);
         let ct = rfc9180::ciphertext(rfc9180::ENC, rfc9180::CIPHERTEXTS[0].1);
-        let opened = open(&rfc9180::receiver(), &info, b"", &ct);
+        let opened = open(&receiver(), &info, b"", &ct);
         assert_eq!(opened.unwrap_err(), HpkeError::InfoTooLong);
     }
 

@@ -63,9 +63,15 @@ impl HpkeKeypair {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::rfc9180::{self, Fixed, array, bytes};
+    use sotto_testing::rfc9180::{self, Fixed, array, bytes};
+
+    /// The receiver of the vector.
+    pub(crate) fn receiver() -> HpkeKeypair {
+        let private_key = Secret::new(array(rfc9180::SK_R));
+        HpkeKeypair::from_parts(rfc9180::config(rfc9180::PK_R), private_key).unwrap()
+    }
 
     #[test]
     fn generation_follows_derive_key_pair() {
@@ -106,7 +112,7 @@ mod tests {
 
     #[test]
     fn debug_hides_the_private_key() {
-        let shown = format!("{:?}", rfc9180::receiver());
+        let shown = format!("{:?}", receiver());
         assert!(shown.contains("redacted"));
     }
 }

@@ -25,11 +25,7 @@ mod keypair;
 pub mod merkle;
 pub mod note;
 pub mod ohttp;
-#[cfg(test)]
-mod published;
 pub mod rate_limited;
-#[cfg(test)]
-mod rfc9180;
 mod secret;
 #[cfg(feature = "server")]
 pub mod server_hpke;

@@ -1,7 +1,5 @@
 //! Our trees and those of two other implementations: equal hashes, and each verifies the proofs of the others.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use ct_merkle::{ConsistencyProof, InclusionProof, RootHash};
 use sha2::Sha256;

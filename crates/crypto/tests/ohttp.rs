@@ -1,8 +1,6 @@
 //! Oblivious HTTP with another implementation at the other end: their client with our gateway, our client with their
 //! gateway, and ours with ours.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
 use ohttp::hpke::{Aead, Kdf, Kem};
 use ohttp::{ClientRequest, Server, SymmetricSuite};
 use rand_chacha::ChaCha20Rng;

@@ -1,8 +1,6 @@
 //! Publicly verifiable tokens (RFC 9578, type 0x0002) exchanged with the crate `privacypass`, both ways, and
 //! blinding compared with `blind-rsa-signatures`, on which it stands.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
 use std::collections::HashSet;
 use std::sync::Mutex;
 

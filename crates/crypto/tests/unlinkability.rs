@@ -2,8 +2,6 @@
 //! is exactly one blinding factor that maps one to the other. So the records of an issuance fit every token, and
 //! since factors are drawn uniformly, they fit all equally well.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
 use crypto_bigint::modular::{FixedMontyForm, FixedMontyParams};
 use crypto_bigint::{Odd, U2048};
 use rand_chacha::ChaCha20Rng;

@@ -1,7 +1,5 @@
 //! Random allocation and donation time: against the reference, closed forms and brute force.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use serde_json::Value;
 use sotto_dp::allocation::{donation, gaussian};
 use sotto_dp::closed;

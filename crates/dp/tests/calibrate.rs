@@ -1,7 +1,5 @@
 //! Calibration: the answer meets the target, and a little less does not.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::calibrate::{self, Target};
 use sotto_dp::recipe::{self, Mechanism, Terms};

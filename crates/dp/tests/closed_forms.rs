@@ -1,7 +1,5 @@
 //! Closed forms against 40- and 60-digit reference values (`reference/`, origin in each file's `tool`).
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use serde_json::Value;
 use sotto_dp::closed::{self, *};
 use sotto_dp::{Bracket, Error};

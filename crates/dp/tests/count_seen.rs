@@ -1,7 +1,5 @@
 //! One step of the sampled Gaussian with the count seen, against the reference values.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use serde_json::Value;
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::{Adjacency, Bracket, Event, Shape};

@@ -1,7 +1,5 @@
 //! The discrete Gaussian against reference values (`reference/i_discrete_gaussian_zcdp.json`) and plain sums.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::Value;
 use sotto_dp::closed::{gaussian_epsilon, zcdp_epsilon, zcdp_epsilon_simple};
 use sotto_dp::{Error, discrete};

@@ -3,8 +3,6 @@
 //! Budget (1, 1e-6), add/remove neighbours, contributions of norm 1. `Agg`: each device in at most
 //! `k = ceil(T M / N)` rounds, no sampling. `SampAgg`: each device in a round with probability q.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::collections::HashMap;
 
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! The ledger's filter: adaptive, never above its budget, and not to be fooled by a damaged state.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde_json::{Value, json};

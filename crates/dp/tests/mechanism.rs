@@ -3,9 +3,5 @@
 //! Statistical tests have fixed seeds: they pass or fail for good. The false-alarm rates say how improbable it
 //! was that a right mechanism would fail when the seed was chosen.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[path = "mechanism/estimates.rs"]
 mod estimates;
-#[path = "mechanism/law.rs"]
 mod law;

@@ -1,8 +1,6 @@
 //! Epsilon moves the way it must: down in sigma, delta and the crowd, up in the rate and the number of steps; and what means
 //! the same costs the same.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::{Adjacency, Event, Shape};
 

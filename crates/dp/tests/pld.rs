@@ -1,7 +1,5 @@
 //! The privacy loss distribution against the reference values: sampled Gaussians, alone and several together.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
-
 mod inversion {
     //! The delta of composed sampled Gaussians another way: with `M(s)` the moment generating function of the whole loss,
     //! `delta(epsilon) = 1/(2 pi i)` times the integral of `M(s) e^(-s epsilon) / (s (s+1))` along the vertical line

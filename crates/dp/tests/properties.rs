@@ -7,19 +7,11 @@
 //! Nothing is drawn at random but the parameters, from fixed seeds, and the bounds are theorems: the false-alarm rate is
 //! zero.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
-
-#[path = "properties/brute.rs"]
 mod brute;
-#[path = "properties/continuous.rs"]
 mod continuous;
-#[path = "properties/counts.rs"]
 mod counts;
-#[path = "properties/discrete.rs"]
 mod discrete;
-#[path = "properties/judged.rs"]
 mod judged;
-#[path = "properties/stream.rs"]
 mod stream;
 
 use std::cell::RefCell;

@@ -1,7 +1,5 @@
 //! The Renyi accountant against the reference values, and against itself.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use serde_json::Value;
 use sotto_dp::rdp::{epsilon, of_event, sampled_gaussian};
 use sotto_dp::{Adjacency, Error, Event, Shape};

@@ -1,7 +1,5 @@
 //! The Renyi divergences of events, against sums and integrals written out.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use sotto_dp::rdp::{epsilon, of_event, sampled_gaussian};
 use sotto_dp::{Adjacency, Error, Event, Shape};
 

@@ -1,7 +1,5 @@
 //! How a recipe is judged.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::collections::BTreeSet;
 
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! Shuffling against reference values and against brute force.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 mod brute {
     //! The exact law of the histogram of a few shuffled reports, by convolution over the devices: nothing here
     //! is shared with the crate.

@@ -74,8 +74,6 @@ pub mod taskprov;
 pub mod token;
 pub mod trust;
 mod uniform;
-#[cfg(feature = "vectors")]
-pub mod vectors;
 #[cfg(feature = "server")]
 pub mod witness;
 

@@ -160,7 +160,7 @@ impl TokenTerms {
     }
 
     /// The terms of a token that `issuer` signs with `key` for this redemption context.
-    pub(crate) fn new(
+    pub fn new(
         issuer: KeyName,
         key: TokenKey,
         expires: u64,

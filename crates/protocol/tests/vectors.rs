@@ -1,33 +1,8 @@
 //! Token test vectors: our own transcripts, those of others, and that no value of them goes unchecked.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // Helpers of tests.
-
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
-use sotto_protocol::vectors::{Checked, check};
-
-fn workspace() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn transcripts() -> Value {
-    let file = workspace().join("vectors/tokens_0004/tokens_0004.json");
-    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
-}
-
-/// Vectors of others are not part of this repository: `SOTTO_VECTORS` names their folder, relative to the workspace.
-fn published(name: &str) -> Option<Value> {
-    let named = std::env::var_os("SOTTO_VECTORS").unwrap_or_else(|| "../shared/vectors".into());
-    let file = workspace().join(named).join(name);
-    if let Ok(text) = std::fs::read_to_string(&file) {
-        return Some(serde_json::from_str(&text).unwrap());
-    }
-    let file = file.display();
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{file} is missing: set SOTTO_VECTORS");
-    println!("skipped: {file} is missing, set SOTTO_VECTORS");
-    None
-}
+use sotto_testing::published::{rate_limited, vectors};
+use sotto_testing::vectors::{Checked, check};
 
 fn passes(file: &Value) -> Checked {
     check(&file.to_string()).unwrap().unwrap_or_else(|difference| panic!("{difference}"))
@@ -81,7 +56,7 @@ fn every_changed_text_is_found(file: &Value, below: &str, left_out: &[&str]) -> 
 
 #[test]
 fn our_transcripts_pass() {
-    let checked = passes(&transcripts());
+    let checked = passes(&rate_limited());
     assert_eq!(checked.about, "rate-limited tokens 0x0004");
     assert!(checked.values > 280, "{checked:?}");
     // 4 transcripts, 3 steps that pass, N1's issuer, N3's attester, one valid key.
@@ -93,7 +68,7 @@ fn published_vectors_pass() {
     for (name, least) in
         [("key_blinding.json", 30), ("rfc9578_0x0002.json", 27), ("rate_limit_tokens_06.json", 19)]
     {
-        if let Some(file) = published(name) {
+        if let Some(file) = vectors(name) {
             let checked = passes(&file);
             assert!(checked.values >= least, "{name}: {checked:?}");
         }
@@ -102,7 +77,7 @@ fn published_vectors_pass() {
 
 #[test]
 fn a_changed_character_anywhere_in_a_transcript_is_found() {
-    let mut file = transcripts();
+    let mut file = rate_limited();
     // The rest of the file is checked elsewhere, and takes its time.
     file["transcripts"].as_array_mut().unwrap().truncate(1);
     file["relations"] = json!([{ "a": "T1", "b": "T1", "same_client": true }]);
@@ -116,7 +91,7 @@ fn a_changed_character_anywhere_in_a_transcript_is_found() {
 
 #[test]
 fn a_changed_character_in_the_rest_of_the_file_is_found() {
-    let file = transcripts();
+    let file = rate_limited();
     for section in ["constants", "clients", "encap_keys", "relations", "public_key_checks"] {
         // An encoding that is no key may well be changed into another that is none.
         let left_out: &[&str] = if section == "public_key_checks" { &["key"] } else { &[] };
@@ -132,7 +107,7 @@ fn a_changed_character_in_the_rest_of_the_file_is_found() {
 #[test]
 fn a_changed_character_in_published_vectors_is_found() {
     for name in ["key_blinding.json", "rfc9578_0x0002.json", "rate_limit_tokens_06.json"] {
-        if let Some(file) = published(name) {
+        if let Some(file) = vectors(name) {
             every_changed_text_is_found(&file, "", &[]);
         }
     }
@@ -140,41 +115,41 @@ fn a_changed_character_in_published_vectors_is_found() {
 
 #[test]
 fn differences_name_the_transcript_and_the_field() {
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["transcripts"][2]["attester"]["index_result"] = "00".into();
     assert!(difference(&file).starts_with("T3.attester.index_result: the file says 00, "));
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["negatives"][2]["expected"]["issuer"]["http_status"] = 400.into();
     assert_eq!(
         difference(&file),
         "N3.expected.issuer.http_status: the file says 400, computed is 401"
     );
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["attester_sequence"]["steps"][1]["to_client"] = 200.into();
     assert_eq!(
         difference(&file),
         "attester_sequence.steps[1].to_client: the file says 200, computed is 429"
     );
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["relations"][1]["same_origin"] = false.into();
     assert!(difference(&file).starts_with("relations[1].same_origin: "));
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["public_key_checks"][9]["valid"] = true.into();
     assert!(difference(&file).starts_with("public_key_checks[9].valid: "));
 }
 
 #[test]
 fn what_cannot_be_checked_does_not_pass() {
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["transcripts"][0]["issuer"]["extra"] = "00".into();
     assert!(difference(&file).starts_with("T1.issuer.extra: is not known"));
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["surprise"] = json!([1]);
     assert!(difference(&file).starts_with("surprise: is not known"));
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["transcripts"][0]["issuer"].as_object_mut().unwrap().remove("blind_sig");
     assert_eq!(difference(&file), "T1.issuer.blind_sig: is missing");
-    let mut file = transcripts();
+    let mut file = rate_limited();
     file["negatives"][0]["expected"] = json!({ "somebody": "reject" });
     assert!(difference(&file).starts_with("N1.expected.somebody: is not a party"));
 }
@@ -188,7 +163,7 @@ fn other_files_are_not_ours() {
 
 /// Adds a negative with `T1` as its base and these fields.
 fn with_negative(fields: Value) -> Value {
-    let mut file = transcripts();
+    let mut file = rate_limited();
     let mut negative = json!({ "id": "N9", "base": "T1" });
     negative.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     file["negatives"].as_array_mut().unwrap().push(negative);
@@ -197,7 +172,7 @@ fn with_negative(fields: Value) -> Value {
 
 /// T1's field with the last digit changed.
 fn tampered(group: &str, field: &str) -> String {
-    let file = transcripts();
+    let file = rate_limited();
     let text = file["transcripts"][0][group][field].as_str().unwrap().to_owned();
     let last = if text.ends_with('0') { '1' } else { '0' };
     format!("{}{last}", &text[..text.len() - 1])
@@ -216,10 +191,10 @@ fn negatives_of_any_kind_go_to_the_party_that_they_name() {
         let expected = json!({ party: if party == "token_verifies" { json!(false) } else { json!("reject") } });
         passes(&with_negative(json!({ "token": forged, "expected": expected })));
     }
-    let other = transcripts()["transcripts"][3]["client_final"]["token"].clone();
+    let other = rate_limited()["transcripts"][3]["client_final"]["token"].clone();
     passes(&with_negative(json!({ "token": other, "expected": { "token_verifies": false } })));
     // A key with a part of small order, and one that is too short.
-    let mixed = transcripts()["public_key_checks"][9]["key"].clone();
+    let mixed = rate_limited()["public_key_checks"][9]["key"].clone();
     for key in [mixed.clone(), json!("00")] {
         passes(&with_negative(
             json!({ "client_key": key, "expected": { "attester_request": reject } }),
@@ -230,7 +205,7 @@ fn negatives_of_any_kind_go_to_the_party_that_they_name() {
     let limit = json!({ "limit": 2, "expected": { "attester_response": reject } });
     passes(&with_negative(limit));
     // Another token type, another encapsulation key, a request that ends early.
-    let request = transcripts()["transcripts"][0]["client_request"]["token_request"]
+    let request = rate_limited()["transcripts"][0]["client_request"]["token_request"]
         .as_str()
         .unwrap()
         .to_owned();

@@ -1,15 +1,9 @@
 //! The attester's database: rules of counting, windows, keys, and what a crash leaves.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "attester/bench.rs"]
 mod bench;
-#[path = "attester/counting.rs"]
 mod counting;
-#[path = "attester/crash.rs"]
 mod crash;
-#[path = "attester/folder.rs"]
 mod folder;
-#[path = "attester/windows.rs"]
 mod windows;
 
 use std::path::Path;

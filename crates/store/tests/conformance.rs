@@ -3,26 +3,23 @@
 //!
 //! `futures_executor` runs it: the futures need no runtime.
 
-#[cfg(test)]
-mod conformance {
-    mod bench;
-    mod forgetful;
-    mod reports;
+mod bench;
+mod forgetful;
+mod reports;
 
-    mod driver;
+mod driver;
 
-    mod collections;
-    mod drains;
-    mod durable;
-    mod fencing;
-    mod helper;
-    mod helper_batches;
-    mod jobs;
-    mod leader_selected;
-    mod model;
-    mod replays;
-    mod requeues;
-    mod tasks;
-    mod token_tasks;
-    mod uploads;
-}
+mod collections;
+mod drains;
+mod durable;
+mod fencing;
+mod helper;
+mod helper_batches;
+mod jobs;
+mod leader_selected;
+mod model;
+mod replays;
+mod requeues;
+mod tasks;
+mod token_tasks;
+mod uploads;

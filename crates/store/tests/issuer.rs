@@ -1,8 +1,5 @@
 //! The keys of an issuer on disk.
 
-// Clippy takes only functions with the test attribute for tests.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

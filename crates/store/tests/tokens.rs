@@ -1,18 +1,12 @@
 //! Tokens at both aggregators, over real wire bytes and each store: one token, one report, and the same reports
 //! in both sums, whatever devices or a cheating leader do.
 
-// Panicking is how tests fail, in their helpers too.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[cfg(test)]
-mod tokens {
-    mod cheating_leader;
-    mod distinct;
-    mod issuing;
-    mod one_sided;
-    mod party;
-    mod refusals;
-    mod shared_token;
-    mod unspent;
-    mod world;
-}
+mod cheating_leader;
+mod distinct;
+mod issuing;
+mod one_sided;
+mod party;
+mod refusals;
+mod shared_token;
+mod unspent;
+mod world;

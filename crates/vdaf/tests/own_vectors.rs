@@ -1,9 +1,6 @@
 //! Makes the vectors in `vectors/vdaf_18_own` and compares them with the files, byte for byte.
 //! With `SOTTO_BLESS=1` it writes the files instead.
 
-// Panicking is how tests fail, in their helpers too.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,11 +1,9 @@
 //! Test vectors: those of the VDAF specification, and our own for Prio3L1BoundSum.
 
-// Panicking is how tests fail, in their helpers too.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sotto_testing::published;
 use sotto_vdaf::vectors::{VectorFailure, check};
 
 fn workspace() -> PathBuf {
@@ -27,23 +25,6 @@ fn files(folder: &Path) -> Vec<(String, String)> {
     files
 }
 
-/// The third-party vectors are not part of this repository: `SOTTO_VECTORS` names their folder,
-/// relative to the workspace.
-fn third_party() -> Option<PathBuf> {
-    let named = std::env::var_os("SOTTO_VECTORS").unwrap_or_else(|| "../shared/vectors".into());
-    let folder = workspace().join(named).join("vdaf_18");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "{} is missing: set SOTTO_VECTORS",
-        folder.display()
-    );
-    println!("skipped: {} is missing, set SOTTO_VECTORS", folder.display());
-    None
-}
-
 fn check_all(folder: &Path) -> usize {
     let files = files(folder);
     for (name, text) in &files {
@@ -56,7 +37,7 @@ fn check_all(folder: &Path) -> usize {
 
 #[test]
 fn vectors_of_the_specification_pass() {
-    if let Some(folder) = third_party() {
+    if let Some(folder) = published::path("vdaf_18") {
         let count = check_all(&folder);
         assert!(count >= 25, "only {count} files");
     }

@@ -20,8 +20,6 @@ mod byte_sequence;
 mod checksum;
 mod codec;
 mod collection;
-#[doc(hidden)]
-pub mod decoders;
 mod entry;
 mod extensions;
 mod format;

@@ -14,8 +14,6 @@ mod check;
 mod key_set;
 mod population_result;
 mod scalar;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod tokens;
 
 use std::collections::BTreeMap;

@@ -1,10 +1,6 @@
 //! Binary HTTP: the examples of RFC 9292, agreement with the crate `bhttp` in both directions, and what must be refused.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
-#[path = "bhttp/agreement.rs"]
 mod agreement;
-#[path = "bhttp/published.rs"]
 mod published;
 
 use std::borrow::Cow;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use sotto_wire::decoders::DECODERS;
+use sotto_testing::decoders::DECODERS;
 
 /// Targets of other crates, with what each calls.
 const OTHER_TARGETS: [(&str, &str); 1] = [("expression", "Expression::compile")];

@@ -1,8 +1,6 @@
 //! What must not decode or be constructed.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
-use sotto_wire::decoders::{DECODERS, decoder};
+use sotto_testing::decoders::{DECODERS, decoder};
 use sotto_wire::{
     AggregateShareReq, AggregationJobContinueReq, AggregationJobExtension,
     AggregationJobExtensions, AggregationJobInitReq, AggregationJobResp, BatchSelector,

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cap::Cap;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use sotto_wire::decoders::{DECODERS, Decoder};
+use sotto_testing::decoders::{DECODERS, Decoder};
 use sotto_wire::limits::DECODE_ALLOCATION_BASE;
 
 /// Counts every byte ever allocated, a reallocation in full. There is one test in this program, so nobody
@@ -163,7 +163,7 @@ fn worst_cases() {
     let configs =
         [&65_530u16.to_be_bytes()[..], &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0].repeat(6_553)].concat();
     let finish = [&[0; 16][..], &[1]].concat();
-    let recipe = (sotto_wire::decoders::decoder("recipe").unwrap().seeds)().pop().unwrap();
+    let recipe = (sotto_testing::decoders::decoder("recipe").unwrap().seeds)().pop().unwrap();
     let recipe = String::from_utf8(recipe).unwrap();
     let labels: Vec<_> = (1_000..10_000).map(|label| format!("\"{label:x}\"")).collect();
     let labelled = recipe
@@ -214,7 +214,7 @@ fn worst_cases() {
         ("recipe", buffered(&["[".repeat(100), "]".repeat(100)].join("0"), 310), false),
         ("upload_request", [&[0; 30][..], &ciphertext, &ciphertext].concat().repeat(9_000), true),
     ] {
-        let decoder = sotto_wire::decoders::decoder(name).unwrap();
+        let decoder = sotto_testing::decoders::decoder(name).unwrap();
         let mut tally = Tally::default();
         observe(decoder, &message, &mut tally);
         assert_eq!(tally.decoded == 1, decodes, "{name}");

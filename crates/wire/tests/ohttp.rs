@@ -1,8 +1,6 @@
 //! The formats of Oblivious HTTP: the example of RFC 9458, and what must be refused.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
-use sotto_wire::decoders::decoder;
+use sotto_testing::decoders::decoder;
 use sotto_wire::ohttp::{
     EncapsulatedRequest, KeyConfig, REQUEST_LABEL, REQUEST_OVERHEAD, decode_key_list,
     encode_key_list, request_header, request_info,

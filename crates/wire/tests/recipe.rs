@@ -1,8 +1,5 @@
 //! The recipe format: round trips, ids, the schema, and what must be refused.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
-
-#[path = "recipe/cases.rs"]
 mod cases;
 
 use std::collections::BTreeSet;
@@ -11,7 +8,8 @@ use cases::{Mutant, canonical, histogram, leaf_mutants, shape_mutants};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
-use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECIPE_SCHEMA, testing};
+use sotto_testing::arbitrary;
+use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECIPE_SCHEMA};
 use sotto_wire::{
     EntryId, FormatError, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId, KeySet,
     PopulationResult, Recipe,
@@ -33,7 +31,7 @@ fn arbitrary_recipes_come_back_from_toml_and_json_and_fit_the_schema() {
     let mut rng = ChaCha20Rng::seed_from_u64(4);
     let mut ids = BTreeSet::new();
     for _ in 0..2_000 {
-        let recipe = testing::recipe(&mut rng);
+        let recipe = arbitrary::recipe(&mut rng);
         recipe.check().unwrap();
         let toml = recipe.to_toml();
         let from_toml = Recipe::from_toml(&toml).unwrap_or_else(|error| panic!("{error}\n{toml}"));
@@ -56,7 +54,7 @@ fn arbitrary_key_sets_and_results_come_back_and_fit_their_schemas() {
     let (key_sets, results) = (schema(KEY_SET_SCHEMA), schema(POPULATION_RESULT_SCHEMA));
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     for _ in 0..1_000 {
-        let key_set = testing::key_set(&mut rng);
+        let key_set = arbitrary::key_set(&mut rng);
         key_set.check().unwrap();
         assert_eq!(KeySet::parse(&key_set.to_json()), Ok(key_set.clone()));
         assert_eq!(key_set.id(), EntryId::of(&key_set.to_json()));
@@ -67,7 +65,7 @@ fn arbitrary_key_sets_and_results_come_back_and_fit_their_schemas() {
         let encapsulation = key_set.encapsulation_configs.as_ref().map_or(0, Vec::len);
         assert_eq!(key_set.encapsulation_keys().unwrap().len(), encapsulation);
 
-        let result = testing::population_result(&mut rng);
+        let result = arbitrary::population_result(&mut rng);
         result.check().unwrap();
         assert_eq!(PopulationResult::parse(&result.to_json()), Ok(result.clone()));
         assert_eq!(result.id(), EntryId::of(&result.to_json()));
@@ -116,7 +114,7 @@ fn every_field_of_a_recipe_changes_its_id() {
     let schema = schema(RECIPE_SCHEMA);
     let (mut leaves, mut changed) = (BTreeSet::new(), BTreeSet::new());
     let mut rng = ChaCha20Rng::seed_from_u64(6);
-    let mut recipes: Vec<_> = (0..40).map(|_| testing::recipe(&mut rng)).collect();
+    let mut recipes: Vec<_> = (0..40).map(|_| arbitrary::recipe(&mut rng)).collect();
     recipes.push(histogram());
     for recipe in &recipes {
         let (seen, accepted) = mutate_all(&recipe.to_json(), &schema, Recipe::parse, Recipe::id);
@@ -144,7 +142,7 @@ fn every_group_of_a_recipe_changes_its_id() {
     let mut rng = ChaCha20Rng::seed_from_u64(9);
     let mut replaced = BTreeSet::new();
     for _ in 0..200 {
-        let [one, other] = [(); 2].map(|()| testing::recipe(&mut rng));
+        let [one, other] = [(); 2].map(|()| arbitrary::recipe(&mut rng));
         let (tree, donor) = (value(&one.to_json()), value(&other.to_json()));
         for (group, content) in donor.as_object().unwrap() {
             let mut mutant = tree.clone();
@@ -161,9 +159,9 @@ fn every_group_of_a_recipe_changes_its_id() {
 fn every_field_of_key_sets_and_results_changes_their_ids() {
     let mut rng = ChaCha20Rng::seed_from_u64(7);
     for _ in 0..20 {
-        let key_set = testing::key_set(&mut rng).to_json();
+        let key_set = arbitrary::key_set(&mut rng).to_json();
         mutate_all(&key_set, &schema(KEY_SET_SCHEMA), KeySet::parse, KeySet::id);
-        let result = testing::population_result(&mut rng).to_json();
+        let result = arbitrary::population_result(&mut rng).to_json();
         let schema = schema(POPULATION_RESULT_SCHEMA);
         mutate_all(&result, &schema, PopulationResult::parse, PopulationResult::id);
     }
@@ -179,7 +177,7 @@ fn the_keys_of_a_gateway_or_an_issuer_may_stand_alone_but_nothing_may_stand_for_
 fn keys_may_stand_alone(kind: &str) {
     let schema = schema(KEY_SET_SCHEMA);
     let mut rng = ChaCha20Rng::seed_from_u64(10);
-    let own = std::iter::repeat_with(|| testing::key_set(&mut rng))
+    let own = std::iter::repeat_with(|| arbitrary::key_set(&mut rng))
         .find(|set| set.gateway_configs.is_none() && set.encapsulation_configs.is_none())
         .unwrap();
     let tree = value(&own.to_json());
@@ -213,7 +211,7 @@ fn keys_may_stand_alone(kind: &str) {
 #[test]
 fn no_two_keys_of_a_kind_have_one_id() {
     let mut rng = ChaCha20Rng::seed_from_u64(10);
-    let set = testing::key_set(&mut rng);
+    let set = arbitrary::key_set(&mut rng);
     // A schema cannot see this.
     let config = |key| {
         let (id, kem) = (HpkeConfigId::new(3), HpkeKemId::X25519_HKDF_SHA256);
@@ -244,7 +242,7 @@ fn an_unknown_field_is_an_error_at_every_level() {
     let mut rng = ChaCha20Rng::seed_from_u64(8);
     let mut levels = BTreeSet::new();
     for _ in 0..60 {
-        let tree = value(&testing::recipe(&mut rng).to_json());
+        let tree = value(&arbitrary::recipe(&mut rng).to_json());
         for Mutant { path, mutant } in shape_mutants(&tree) {
             let Some(level) = path.strip_suffix(".zzz_unknown") else { continue };
             if level == "attributes" {

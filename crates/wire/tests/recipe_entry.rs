@@ -1,11 +1,9 @@
 //! Entries of the log: one kind, one content, one id.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
-
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
+use sotto_testing::arbitrary;
 use sotto_wire::limits::{MAX_ENTRY_JSON_LEN, MAX_ENTRY_LEN};
-use sotto_wire::recipe::testing;
 use sotto_wire::{Entry, EntryId, EntryKind, Note, NoteSignature};
 
 fn signed(text: &str, signers: &[&str]) -> Vec<u8> {
@@ -28,7 +26,7 @@ fn text(json: &[u8]) -> &str {
 fn entries_come_back() {
     let mut rng = ChaCha20Rng::seed_from_u64(11);
     for _ in 0..100 {
-        let recipe = testing::recipe(&mut rng);
+        let recipe = arbitrary::recipe(&mut rng);
         let json = recipe.to_json();
         let bytes = signed(&Entry::text(EntryKind::Recipe, text(&json)), &["a.example"]);
         let entry = Entry::parse(&bytes).unwrap();
@@ -43,12 +41,12 @@ fn entries_come_back() {
         assert_ne!(again, bytes);
         assert_eq!(Entry::parse(&again).unwrap().id(), entry.id());
 
-        let key_set = testing::key_set(&mut rng);
+        let key_set = arbitrary::key_set(&mut rng);
         let bytes = signed(&Entry::text(EntryKind::KeySet, text(&key_set.to_json())), &["o"]);
         let entry = Entry::parse(&bytes).unwrap();
         assert_eq!((entry.key_set(), entry.id()), (Some(&key_set), key_set.id()));
 
-        let result = testing::population_result(&mut rng);
+        let result = arbitrary::population_result(&mut rng);
         let bytes = signed(&Entry::text(EntryKind::Result, text(&result.to_json())), &["l", "h"]);
         let entry = Entry::parse(&bytes).unwrap();
         assert_eq!((entry.result(), entry.id()), (Some(&result), result.id()));
@@ -58,7 +56,7 @@ fn entries_come_back() {
 #[test]
 fn other_notes_are_no_entries() {
     let mut rng = ChaCha20Rng::seed_from_u64(12);
-    let json = testing::recipe(&mut rng).to_json();
+    let json = arbitrary::recipe(&mut rng).to_json();
     let json = text(&json);
     assert!(Entry::parse(&signed(&format!("sotto.recipe/v1\n{json}\n"), &["a"])).is_ok());
     for other in [

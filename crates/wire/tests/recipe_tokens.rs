@@ -1,7 +1,5 @@
 //! The tokens of a recipe: the rules of the format, what an issuer's operator signs, drafts without keys.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
-
 use sotto_wire::limits::{MAX_TOKEN_KEY_LEN, MIN_TOKEN_KEY_LEN};
 use sotto_wire::recipe::{
     EndorsedKey, PublicKey, TokenKeyRequest, TokenKeyStatement, Tokens, TokensDraft,

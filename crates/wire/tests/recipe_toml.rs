@@ -1,10 +1,9 @@
 //! Recipes as TOML: what people may write, and what they are told if it is wrong.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
-
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sotto_wire::recipe::{Privacy, Randomizer, testing};
+use sotto_testing::arbitrary;
+use sotto_wire::recipe::{Privacy, Randomizer};
 use sotto_wire::{Probability, Recipe, RecipeDraft};
 
 const PAGE: &str = include_str!("../../../docs/recipe-format.md");
@@ -134,7 +133,7 @@ fn errors_name_the_key() {
 fn drafts_are_completed() {
     let mut rng = ChaCha20Rng::seed_from_u64(10);
     for _ in 0..200 {
-        let recipe = testing::recipe(&mut rng);
+        let recipe = arbitrary::recipe(&mut rng);
         let mut draft = RecipeDraft::from(recipe.clone());
         (draft.author, draft.vdaf) = (None, None);
         let again = RecipeDraft::from_toml(&draft.to_toml()).unwrap();

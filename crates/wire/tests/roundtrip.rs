@@ -1,7 +1,5 @@
 //! Every message decodes to what was encoded, whatever it holds.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -1,8 +1,6 @@
 //! Layouts of rate-limited tokens, against the transcripts of a second implementation in `vectors/tokens_0004`.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
-use serde_json::Value;
+use sotto_testing::published::{array, bytes, rate_limited};
 use sotto_wire::token::{
     EncapsulationKey, InnerTokenRequest, IssuerAnswer, IssuerAnswerBatch, MAX_TOKEN_BATCH, NK,
     ShortOpaque, TOKEN_LEN, TOKEN_RESPONSE_LEN, TOKEN_TYPE, Token, TokenChallenge, TokenRequest,
@@ -10,22 +8,9 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Decode, DecodeError, Encode};
 
-fn file() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/tokens_0004/tokens_0004.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
-fn bytes(object: &Value, field: &str) -> Vec<u8> {
-    hex::decode(object[field].as_str().unwrap()).unwrap()
-}
-
-fn array<const N: usize>(object: &Value, field: &str) -> [u8; N] {
-    bytes(object, field).try_into().unwrap()
-}
-
 #[test]
 fn the_layouts_of_the_transcripts() {
-    for transcript in file()["transcripts"].as_array().unwrap() {
+    for transcript in rate_limited()["transcripts"].as_array().unwrap() {
         let (inputs, client) = (&transcript["inputs"], &transcript["client_request"]);
         let challenge = TokenChallenge::new(
             TOKEN_TYPE,
@@ -73,7 +58,7 @@ fn the_layouts_of_the_transcripts() {
 
 #[test]
 fn the_encapsulation_key_and_its_id() {
-    let key = &file()["encap_keys"]["E1"];
+    let key = &rate_limited()["encap_keys"]["E1"];
     let decoded = EncapsulationKey::from_bytes(&bytes(key, "encapsulation_key")).unwrap();
     assert_eq!(decoded.id(), array(key, "issuer_encap_key_id"));
     assert_eq!(decoded.config().public_key(), bytes(key, "pk"));
@@ -85,7 +70,7 @@ fn the_encapsulation_key_and_its_id() {
 
 #[test]
 fn the_headers_are_byte_sequences() {
-    for transcript in file()["transcripts"].as_array().unwrap() {
+    for transcript in rate_limited()["transcripts"].as_array().unwrap() {
         for (header, field) in [
             ("Sec-Token-Origin-Alias", "client_origin_alias"),
             ("Sec-Token-Request-Blind", "request_blind"),
@@ -182,7 +167,7 @@ fn an_attestation_covers_all_that_the_attester_acts_on() {
 
 #[test]
 fn debug_links_nothing() {
-    let file = file();
+    let file = rate_limited();
     let transcript = &file["transcripts"][0];
     let request = bytes(&transcript["client_request"], "token_request");
     let token = bytes(&transcript["client_final"], "token");

@@ -1,7 +1,5 @@
 //! Values computed by an independent program from the example header of the taskprov specification.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests.
-
 use sha2::{Digest, Sha256};
 use sotto_wire::{
     AggregateShareAad, BatchMode, CollectionJobReq, Decode, Duration, Encode, Extensions,

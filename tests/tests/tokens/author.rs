@@ -17,8 +17,8 @@ use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{EndorsedKey, Recipe, Tokens};
 use sotto_wire::{Entry, EntryKind, MediaType, Note, PublicKey, taskprov};
 
-use crate::rogue::present;
-use crate::{Scene, until_equal};
+use crate::tokens::rogue::present;
+use crate::tokens::{Scene, until_equal};
 
 const UNRECOGNIZED: &str = "urn:ietf:params:ppm:dap:error:unrecognizedTask";
 

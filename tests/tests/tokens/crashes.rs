@@ -16,7 +16,7 @@ use sotto_protocol::device::{Change, DeviceState, DeviceStore, StateError};
 use sotto_tests::phone::{Phone, Source};
 use sotto_tests::pipe::{Cut, Pipe};
 
-use crate::{PATIENCE, Scene, send};
+use crate::tokens::{PATIENCE, Scene, send};
 
 /// The ways between device and attester, and between attester and issuer.
 type Ways = [Arc<Pipe>; 2];

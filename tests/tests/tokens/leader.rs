@@ -10,8 +10,8 @@ use sotto_wire::{
     AggregationJobInitReq, AggregationJobResp, Decode, Encode, ReportError, VerifyRespKind,
 };
 
-use crate::rogue::{ROLES, Rogue, Wish, present};
-use crate::{AGGREGATED, Scene, dropped, until_equal};
+use crate::tokens::rogue::{ROLES, Rogue, Wish, present};
+use crate::tokens::{AGGREGATED, Scene, dropped, until_equal};
 
 /// A request that passed on the way to the helper.
 pub(crate) struct Passed {

@@ -6,8 +6,8 @@ use sotto_tests::world::World;
 use sotto_wire::token::Token;
 use sotto_wire::{Decode, Encode, ReportId, Role};
 
-use crate::rogue::{ROLES, Rogue, Wish, present, report_tokens};
-use crate::{Scene, dropped, until_equal};
+use crate::tokens::rogue::{ROLES, Rogue, Wish, present, report_tokens};
+use crate::tokens::{Scene, dropped, until_equal};
 
 /// What is wrong with a token, and how it is counted.
 const WRONGS: [(&str, &str); 7] = [

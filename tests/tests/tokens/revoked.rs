@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use sotto_tests::phone::Phone;
 
-use crate::certificates::{Badge, Manufacturer};
-use crate::rogue::Rogue;
-use crate::{PATIENCE, Scene, answer, refused, send};
+use crate::tokens::certificates::{Badge, Manufacturer};
+use crate::tokens::rogue::Rogue;
+use crate::tokens::{PATIENCE, Scene, answer, refused, send};
 
 const LIST: &str = "manufacturer.crl";
 

@@ -9,7 +9,7 @@ use rand_core::Rng;
 use sha2::{Digest, Sha512};
 use sotto_crypto::rate_limited::CLIENT_CONTEXT;
 
-use crate::rogue::{Asking, Wish};
+use crate::tokens::rogue::{Asking, Wish};
 
 /// A secret whose public key is off the subgroup of prime order.
 pub(crate) struct TorsionedKey {

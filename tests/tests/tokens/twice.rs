@@ -7,9 +7,9 @@ use sotto_tests::token_services::TOKEN;
 use sotto_wire::Time;
 use sotto_wire::token::REQUEST_MEDIA_TYPE;
 
-use crate::rogue::{ROLES, Rogue, Wish, present, report_tokens};
-use crate::torsion::TorsionedKey;
-use crate::{AGGREGATED, Scene, dropped, refused, until_equal};
+use crate::tokens::rogue::{ROLES, Rogue, Wish, present, report_tokens};
+use crate::tokens::torsion::TorsionedKey;
+use crate::tokens::{AGGREGATED, Scene, dropped, refused, until_equal};
 
 /// The second report is refused whether it says something else or lies in another bucket.
 fn spend_again(scene: &Scene, mallory: &mut Rogue, admitted: &Admitted, tokens: &ReportTokens) {

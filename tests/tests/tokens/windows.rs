@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sotto_tests::phone::now;
 use sotto_wire::Time;
 
-use crate::rogue::{Rogue, present};
-use crate::{Scene, dropped, refused, until_equal};
+use crate::tokens::rogue::{Rogue, present};
+use crate::tokens::{Scene, dropped, refused, until_equal};
 
 /// The machine was too slow: something lay on the wrong side of an edge.
 struct TooLate;

@@ -24,9 +24,9 @@ use sotto_wire::{
     Decode, Encode, InputShareAad, KeySet, Report, Role, TaskConfiguration, taskprov,
 };
 
-use crate::Scene;
-use crate::certificates::{Badge, Manufacturer};
-use crate::leader::{Passed, requests};
+use crate::tokens::Scene;
+use crate::tokens::certificates::{Badge, Manufacturer};
+use crate::tokens::leader::{Passed, requests};
 
 const RECIPES: [&str; 2] = ["commute", "sleep"];
 

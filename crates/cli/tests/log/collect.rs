@@ -2,12 +2,12 @@
 
 use sotto_wire::Entry;
 
-use crate::entries::{recipe, recipe_entry};
-use crate::world::{LOG, World, publish};
+use crate::log::entries::{recipe, recipe_entry};
+use crate::log::folder::{Folder, LOG, publish};
 
 /// A log with a recipe for the collector key `collector.toml`, and a token.
-fn world() -> World {
-    let world = World::new();
+fn world() -> Folder {
+    let world = Folder::new();
     world.run(&["keys", "new", "--id", "9", "--out", "collector.toml"]).says(0);
     let made = world.run(&["keys", "new", "--id", "9", "--out", "other.toml", "--json"]).json(0);
     let mut recipe = recipe("regions");
@@ -20,7 +20,7 @@ fn world() -> World {
     world
 }
 
-fn collect(world: &World, recipe: &str, key: &str, more: &[&str]) -> String {
+fn collect(world: &Folder, recipe: &str, key: &str, more: &[&str]) -> String {
     let arguments = ["collect", "--current", "--deadline", "1"];
     let subject = ["--recipe", recipe, "--collector-key", key, "--token-file", "token"];
     world.run(&[&arguments[..], &subject, more].concat()).fails()

@@ -6,14 +6,14 @@ use serde_json::json;
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_wire::Recipe;
 
-use crate::entries::{key_sets, recipe, recipe_entry, sampled};
-use crate::web::{Requests, serve};
-use crate::world::{LOG, Run, World};
+use crate::log::entries::{key_sets, recipe, recipe_entry, sampled};
+use crate::log::folder::{Folder, LOG, Run};
+use crate::log::web::{Requests, serve};
 
 /// A log with key sets and this recipe, and a device's attributes.
-fn world(recipe: &Recipe) -> World {
+fn world(recipe: &Recipe) -> Folder {
     let [leader, helper] = key_sets();
-    let world = World::with(&[leader, helper, recipe_entry(recipe)]);
+    let world = Folder::with(&[leader, helper, recipe_entry(recipe)]);
     world.write("me.toml", "region = 2\n");
     world
 }
@@ -33,7 +33,7 @@ fn answered() -> (Recipe, Requests) {
     (sampled(recipe, 1, 1), requests)
 }
 
-fn run(world: &World, more: &[&str]) -> Run {
+fn run(world: &Folder, more: &[&str]) -> Run {
     let files = ["--state", "device.json", "--attributes", "me.toml", "--trust", "trust.toml"];
     world.run(&[&["device", "run", "--once", "--log", LOG], &files[..], more].concat())
 }
@@ -192,7 +192,7 @@ fn a_log_that_goes_back_is_not_followed() {
     run(&world, &[]).says(0);
     let state = world.read("device.json");
     let [leader, helper] = key_sets();
-    crate::world::forge(&world.path("back"), &[leader, helper]);
+    crate::log::folder::forge(&world.path("back"), &[leader, helper]);
     let files = ["--state", "device.json", "--attributes", "me.toml", "--trust", "trust.toml"];
     let said = world.run(&[&["device", "run", "--once", "--log", "back"], &files[..]].concat());
     assert!(said.fails().contains("consistency: the log has 2 entries, but had 3"));

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::entries::{key_sets, recipe, recipe_entry};
-use crate::world::{LOG, Run, World};
+use crate::log::entries::{key_sets, recipe, recipe_entry};
+use crate::log::folder::{Folder, LOG, Run};
 
-fn fsck(world: &World, more: &[&str]) -> Run {
+fn fsck(world: &Folder, more: &[&str]) -> Run {
     world.run(&[&["log", "fsck", LOG, "--policy", "policy"], more].concat())
 }
 
@@ -32,7 +32,7 @@ fn file(folder: &Path, ending: &str) -> PathBuf {
 fn every_file_is_checked() {
     let [leader, helper] = key_sets();
     let entry = recipe_entry(&recipe("one"));
-    let world = World::with(&[leader, helper, entry.clone()]);
+    let world = Folder::with(&[leader, helper, entry.clone()]);
     let said = fsck(&world, &[]).says(0);
     assert_eq!(said, "3 entries checked: nothing is wrong\n");
     let found = fsck(&world, &["--json"]).json(0);
@@ -68,7 +68,7 @@ fn every_file_is_checked() {
 
 #[test]
 fn a_check_that_cannot_be_made_is_neither() {
-    let world = World::new();
+    let world = Folder::new();
     let said = fsck(&world, &[]).fails();
     assert!(said.contains("data/public is no folder") && said.contains("hint:"), "{said}");
     fs::create_dir_all(world.path(LOG)).unwrap();

@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 use sotto_wire::{Encode, Entry, HpkeConfigList, Recipe};
 
-use crate::entries::{
+use crate::log::entries::{
     DAY, claiming, hpke, key, key_of, key_set, key_sets, now, recipe, recipe_entry, result, sampled,
 };
-use crate::web::serve;
-use crate::world::{Run, World, forge, forge_with};
+use crate::log::folder::{Folder, Run, forge, forge_with};
+use crate::log::web::serve;
 
 /// Reads the log in the folder `log` once.
-fn monitor(world: &World, more: &[&str]) -> Run {
+fn monitor(world: &Folder, more: &[&str]) -> Run {
     let files = ["--trust", "trust.toml", "--state", "monitor.json", "--log", "log"];
     world.run(&[&["log", "monitor", "--once"], &files[..], more].concat())
 }
 
 /// The same without served keys, as JSON.
-fn quiet(world: &World, code: i32) -> Value {
+fn quiet(world: &Folder, code: i32) -> Value {
     monitor(world, &["--no-served-keys", "--json"]).json(code)
 }
 
-fn show(world: &World, entries: &[Entry]) {
+fn show(world: &Folder, entries: &[Entry]) {
     forge(&world.path("log"), entries);
 }
 
@@ -35,14 +35,14 @@ fn alert(report: &Value) -> String {
 }
 
 /// Checks that the one file which the report names proves something.
-fn check_proof(world: &World, report: &Value) -> String {
+fn check_proof(world: &Folder, report: &Value) -> String {
     let [file]: [String; 1] = texts(&report["misbehaviour_files"]).try_into().unwrap();
     world.run(&["log", "verify", "--misbehaviour", &file]).says(1)
 }
 
 #[test]
 fn what_is_new_is_told_once() {
-    let world = World::new();
+    let world = Folder::new();
     let [leader, helper] = key_sets();
     let mut entries =
         vec![leader, helper, result(&key("leader.example")), recipe_entry(&recipe("one"))];
@@ -75,7 +75,7 @@ fn what_is_new_is_told_once() {
 
 #[test]
 fn what_devices_would_refuse_is_told() {
-    let world = World::new();
+    let world = Folder::new();
     world.trust(|trust| trust.floors.min_batch = 10_000);
     let stranger = key_set(&key("stranger.example"), 1);
     show(&world, &[recipe_entry(&recipe("one")), stranger, result(&key("stranger.example"))]);
@@ -87,7 +87,7 @@ fn what_devices_would_refuse_is_told() {
 
 #[test]
 fn a_name_that_is_used_twice_is_an_alert_with_proof() {
-    let world = World::new();
+    let world = Folder::new();
     show(&world, &[recipe_entry(&recipe("one"))]);
     assert_eq!(quiet(&world, 0)["alerts"], json!([]));
     // The first of the two is remembered from the reading before.
@@ -108,7 +108,7 @@ fn a_name_that_is_used_twice_is_an_alert_with_proof() {
 
 #[test]
 fn a_claim_that_is_too_low_is_an_alert_with_proof() {
-    let world = World::new();
+    let world = Folder::new();
     show(&world, &[recipe_entry(&claiming(recipe("one"), 0.99))]);
     let report = quiet(&world, 1);
     let words = alert(&report);
@@ -118,7 +118,7 @@ fn a_claim_that_is_too_low_is_an_alert_with_proof() {
 
 #[test]
 fn a_proof_that_cannot_be_written_does_not_hide_what_it_proves() {
-    let world = World::new();
+    let world = Folder::new();
     show(&world, &[recipe_entry(&claiming(recipe("one"), 0.99))]);
     world.write("taken", "a file");
     let report = monitor(&world, &["--no-served-keys", "--json", "--out", "taken"]).json(1);
@@ -129,7 +129,7 @@ fn a_proof_that_cannot_be_written_does_not_hide_what_it_proves() {
 
 #[test]
 fn key_sets_that_follow_each_other_too_fast_are_alerts() {
-    let world = World::new();
+    let world = Folder::new();
     world.trust(|file| file.insecure_no_min_age = false);
     let operator = key("leader.example");
     show(&world, &[key_set(&operator, 5), key_set(&operator, 6)]);
@@ -140,13 +140,13 @@ fn key_sets_that_follow_each_other_too_fast_are_alerts() {
 
 #[test]
 fn key_sets_that_go_back_or_are_foreign_are_alerts() {
-    let world = World::new();
+    let world = Folder::new();
     let operator = key("leader.example");
     show(&world, &[key_set(&operator, 5), key_set(&operator, 4)]);
     let words = alert(&quiet(&world, 1));
     assert_eq!(words, "1: key set 4 of leader.example: key set 5 was there before");
 
-    let world = World::new();
+    let world = Folder::new();
     let impostor = key_of("somebody", "leader.example");
     show(&world, &[key_set(&impostor, 5), result(&impostor)]);
     let alerts = texts(&quiet(&world, 1)["alerts"]);
@@ -156,7 +156,7 @@ fn key_sets_that_go_back_or_are_foreign_are_alerts() {
 
 #[test]
 fn checkpoints_that_no_device_believes_are_alerts() {
-    let world = World::new();
+    let world = Folder::new();
     let entries = [recipe_entry(&recipe("one"))];
     let at = |witnesses, time| {
         forge_with(&world.path("log"), &entries, witnesses, time);
@@ -173,7 +173,7 @@ fn checkpoints_that_no_device_believes_are_alerts() {
 
 #[test]
 fn a_log_that_goes_back_or_contradicts_itself_is_an_alert() {
-    let world = World::new();
+    let world = Folder::new();
     let entries = ["one", "two", "three"].map(|name| recipe_entry(&recipe(name)));
     show(&world, &entries[..2]);
     quiet(&world, 0);
@@ -184,7 +184,7 @@ fn a_log_that_goes_back_or_contradicts_itself_is_an_alert() {
 
     // The same size, and a larger one.
     for fork in [vec![0, 2], vec![0, 2, 1]] {
-        let world = World::new();
+        let world = Folder::new();
         show(&world, &entries[..2]);
         quiet(&world, 0);
         let state = world.read("monitor.json");
@@ -208,7 +208,7 @@ fn a_log_that_goes_back_or_contradicts_itself_is_an_alert() {
 
 #[test]
 fn a_log_that_cannot_be_read_is_neither() {
-    let world = World::new();
+    let world = Folder::new();
     let once = ["--no-served-keys"];
     assert!(monitor(&world, &once).fails().contains("no such folder"));
     show(&world, &[recipe_entry(&recipe("one"))]);
@@ -219,7 +219,7 @@ fn a_log_that_cannot_be_read_is_neither() {
     assert_eq!(world.read("monitor.json"), b"nonsense");
 
     // Entries that do not belong to the checkpoint are not news, and nothing is kept.
-    let world = World::new();
+    let world = Folder::new();
     show(&world, &[recipe_entry(&recipe("one"))]);
     let bundle = "log/tile/entries/000.p/1";
     let other = String::from_utf8_lossy(&world.read(bundle)).replace("one", "two");
@@ -249,7 +249,7 @@ fn served_keys_are_compared_with_logged_ones() {
             _ => (404, Vec::new()),
         }
     });
-    let world = World::new();
+    let world = Folder::new();
     let [leader, helper] = key_sets();
     let newer = key_set(&key("leader.example"), 6);
     let mut entries = vec![leader, helper, newer, recipe_entry(&at(&url, recipe("one")))];
@@ -278,7 +278,7 @@ fn served_keys_are_compared_with_logged_ones() {
     );
 
     // Keys that nobody logged.
-    let world = World::new();
+    let world = Folder::new();
     show(&world, &[recipe_entry(&at(&url, recipe("one")))]);
     let alerts = texts(&monitor(&world, &["--json"]).json(1)["alerts"]);
     assert_eq!(alerts.len(), 2);

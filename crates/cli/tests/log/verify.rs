@@ -5,18 +5,18 @@ use std::fs;
 use serde_json::Value;
 use sotto_wire::{Checkpoint, Entry, Note, NoteSignature, TlogProof};
 
-use crate::entries::{ORIGIN, claiming, key, key_of, now, recipe, recipe_entry};
-use crate::world::{LOG, Run, World, forge, policy, publish, signed};
+use crate::log::entries::{ORIGIN, claiming, key, key_of, now, recipe, recipe_entry};
+use crate::log::folder::{Folder, LOG, Run, forge, policy, publish, signed};
 
 /// Verifies `one.recipe`, by the proof beside it unless the arguments say otherwise.
-fn verify(world: &World, more: &[&str]) -> Run {
+fn verify(world: &Folder, more: &[&str]) -> Run {
     world.run(&[&["log", "verify", "one.recipe", "--policy", "policy"], more].concat())
 }
 
 /// An honest log of two recipes, and the first of them with its proof.
-fn two() -> (World, Entry) {
+fn two() -> (Folder, Entry) {
     let one = recipe_entry(&recipe("one"));
-    let world = World::with(&[one.clone(), recipe_entry(&recipe("two"))]);
+    let world = Folder::with(&[one.clone(), recipe_entry(&recipe("two"))]);
     world.write_proof("one", &one);
     (world, one)
 }
@@ -31,7 +31,7 @@ fn finding(found: &Value, what: &str) -> (String, String) {
 }
 
 /// The remembered checkpoint.
-fn remembered(world: &World) -> Checkpoint {
+fn remembered(world: &Folder) -> Checkpoint {
     let mut files = fs::read_dir(world.path("home/sotto/checkpoints")).unwrap();
     let path = files.next().unwrap().unwrap().path();
     assert!(files.next().is_none());
@@ -39,7 +39,7 @@ fn remembered(world: &World) -> Checkpoint {
 }
 
 /// The proof of `one.recipe` under another checkpoint note.
-fn reproof(world: &World, change: impl FnOnce(&Note) -> Note) {
+fn reproof(world: &Folder, change: impl FnOnce(&Note) -> Note) {
     let mut proof = TlogProof::parse(&world.read("one.proof")).unwrap();
     proof.checkpoint = change(&proof.checkpoint);
     world.write("one.proof", proof.to_bytes());
@@ -162,7 +162,7 @@ fn what_cannot_be_told_ends_with_2() {
 fn a_recipe_for_another_log_is_not_public_where_devices_look() {
     let mut other = recipe("one");
     other.parties.log = "other.example".to_owned();
-    let world = World::with(&[recipe_entry(&other)]);
+    let world = Folder::with(&[recipe_entry(&other)]);
     world.write_proof("one", &recipe_entry(&other));
     let (verdict, words) = finding(&verify(&world, &["--json"]).json(2), "place");
     assert_eq!(verdict, "unknown");
@@ -197,10 +197,10 @@ fn mistakes_are_explained() {
 }
 
 /// Checks the one misbehaviour file of a folder again, without anything else.
-fn recheck(world: &World, folder: &str) -> (Value, String) {
+fn recheck(world: &Folder, folder: &str) -> (Value, String) {
     let files = world.evidence(folder);
     assert_eq!(files.len(), 1, "{files:?}");
-    let elsewhere = World::new();
+    let elsewhere = Folder::new();
     elsewhere.write("evidence.json", world.read(&files[0]));
     let arguments = ["log", "verify", "--misbehaviour", "evidence.json"];
     let said = elsewhere.run(&arguments).says(1);
@@ -219,7 +219,7 @@ fn recheck(world: &World, folder: &str) -> (Value, String) {
 #[test]
 fn a_claim_that_is_one_percent_too_low_is_misbehaviour() {
     let entry = recipe_entry(&claiming(recipe("one"), 0.99));
-    let world = World::with(std::slice::from_ref(&entry));
+    let world = Folder::with(std::slice::from_ref(&entry));
     world.write_proof("one", &entry);
     let found = verify(&world, &["--out", "evidence", "--json"]).json(1);
     let (verdict, words) = finding(&found, "promise");

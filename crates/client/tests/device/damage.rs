@@ -2,10 +2,11 @@
 
 use sotto_client::{SealingKey, StateFile};
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
+use sotto_testing::crash::world;
+use sotto_testing::recipe::{DAY, NOW};
+use sotto_testing::world::seen;
 
-use crate::crash::world;
-use crate::files::sealing_key;
-use crate::world::{DAY, NOW, seen};
+use crate::device::files::sealing_key;
 
 /// What a file begins with; then the nonce.
 const HEADER: &[u8] = b"sotto device state v2\n";

@@ -12,10 +12,11 @@ use sotto_client::{
 };
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
 use sotto_protocol::log::Watch;
+use sotto_testing::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
+use sotto_testing::log::Files;
+use sotto_testing::recipe::{DAY, NOW};
+use sotto_testing::world::{World, seen};
 use sotto_wire::EntryId;
-
-use crate::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
-use crate::world::{DAY, Files, NOW, World, seen};
 
 /// A leader that takes every report and remembers it; its first answers are lost on the way.
 pub(crate) struct Leader {

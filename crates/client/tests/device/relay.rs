@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use sotto_client::{HttpRequest, HttpResponse, Method, RelayTransport, Transport, TransportError};
 use sotto_protocol::gateway::OuterRefusal;
+use sotto_testing::keys::gateway_key;
+use sotto_testing::recipe::{HOUR, NOW};
 use sotto_wire::ohttp::{KEY_PROBLEM, REQUEST_OVERHEAD};
 use sotto_wire::size_class::SizeClass;
 use zeroize::Zeroizing;
 
-use crate::behind_relay::{BehindRelay, Inner, answer, clock, random, refused, sealed, through};
-use crate::world::{HOUR, NOW, gateway_key};
+use crate::device::behind_relay::{
+    BehindRelay, Inner, answer, clock, random, refused, sealed, through,
+};
 
 const URL: &str = "https://leader.example/tasks/7/reports";
 

@@ -12,15 +12,15 @@ use sotto_client::{
 use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState, pass};
 use sotto_protocol::gateway::OuterRefusal;
 use sotto_protocol::log::Watch;
+use sotto_testing::keys::{gateway_key, key};
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{DAY, LOG_OPERATOR, NOW, key_set_entry, leader_set, log_set};
+use sotto_testing::world::{Plan, World};
 use sotto_wire::recipe::Probability;
 use sotto_wire::{EntryId, taskprov};
 
-use crate::behind_relay::{BehindRelay, Inner, answer, clock, random, refused};
-use crate::files::{Leader, begin, sealing_key};
-use crate::world::{
-    Batch, DAY, LOG_OPERATOR, NOW, Plan, World, at, gateway_key, key, key_set_entry, leader_set,
-    log_set,
-};
+use crate::device::behind_relay::{BehindRelay, Inner, answer, clock, random, refused};
+use crate::device::files::{Leader, begin, sealing_key};
 
 /// A recipe that every device answers.
 fn plan() -> Plan {
@@ -132,7 +132,7 @@ fn a_retry_has_the_same_report_under_another_seal() {
     assert_eq!(outer.len(), 4);
     for (number, one) in outer.iter().enumerate() {
         assert_eq!(one.body.len(), outer[0].body.len());
-        let keys = |other: &crate::behind_relay::Outer| other.body[7..39].to_vec();
+        let keys = |other: &crate::device::behind_relay::Outer| other.body[7..39].to_vec();
         assert!(outer[..number].iter().all(|other| keys(other) != keys(one)), "a fresh key");
     }
     // Those that did not arrive, opened: what the relay dropped is the same request.

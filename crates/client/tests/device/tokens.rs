@@ -14,18 +14,17 @@ use sotto_crypto::HpkeKeypair;
 use sotto_protocol::device::tokens::Live;
 use sotto_protocol::device::{Check, DeviceStore, MemoryState, PassError, follow};
 use sotto_protocol::log::Watch;
+use sotto_testing::keys::{encapsulation_key, key};
+use sotto_testing::log::{Batch, Files, at};
+use sotto_testing::recipe::{DAY, ISSUER, NOW, issuer_set, key_set_entry};
+use sotto_testing::tokens::{Authority, Came, add_recipe, other_plan, token_plan};
+use sotto_testing::world::{Plan, World};
 use sotto_wire::recipe::{KeySet, Probability};
 use sotto_wire::token::evidence::AttestationEvidence;
 use sotto_wire::token::{
     ENCAPSULATION_KEY_PROBLEM, RESPONSE_MEDIA_TYPE, WITHHELD_PROBLEM, header, parse_byte_sequence,
 };
 use sotto_wire::{Decode, HpkeConfigId, PROBLEM_MEDIA_TYPE};
-
-use crate::token_world::{Authority, Came, add_recipe, other_plan, token_plan};
-use crate::world::{
-    Batch, DAY, Files, ISSUER, NOW, Plan, World, at, encapsulation_key, issuer_set, key,
-    key_set_entry,
-};
 
 /// What happens to one request.
 #[derive(Clone, Copy, PartialEq)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::published::{array, bytes, rate_limited, vectors};
+use sotto_testing::published::{array, bytes, rate_limited, vectors};
 
 const CTX: &[u8] = b"a context";
 

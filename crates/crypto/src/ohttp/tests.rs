@@ -3,11 +3,11 @@
 //! The example gives the client's ephemeral private key. Our sender derives that key from randomness, so that its
 //! bytes are checked through the receiver here, and against another implementation in `tests/ohttp.rs`.
 
+use sotto_testing::rfc9180::{self, Fixed, array, bytes};
 use sotto_wire::ohttp::{EncapsulatedRequest, KeyConfig, REQUEST_HEADER_LEN, request_header};
 use sotto_wire::{Decode, HpkeConfig, HpkeConfigId};
 
 use super::*;
-use crate::rfc9180::{self, Fixed, array, bytes};
 use crate::server_hpke::Opener;
 use crate::{HpkeKeypair, Secret};
 

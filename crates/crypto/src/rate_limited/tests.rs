@@ -1,9 +1,9 @@
+use sotto_testing::published::{array, bytes, rate_limited, vectors};
+use sotto_testing::rfc9180::Fixed;
 use sotto_wire::token::TokenRequest;
 use sotto_wire::{Decode, HpkeConfigId};
 
 use super::*;
-use crate::published::{array, bytes, rate_limited, vectors};
-use crate::rfc9180::Fixed;
 use crate::server_hpke::Opener;
 use crate::{HpkeKeypair, Secret};
 

@@ -2,10 +2,11 @@
 //! [`crate::hpke`] is in `tests/agreement.rs`.
 
 use super::*;
-use crate::rfc9180::{self, Fixed, array, bytes};
+use crate::keypair::tests::receiver;
+use sotto_testing::rfc9180::{self, Fixed, array, bytes};
 
 fn opener() -> Opener {
-    Opener::new(&rfc9180::receiver()).unwrap()
+    Opener::new(&receiver()).unwrap()
 }
 
 #[test]

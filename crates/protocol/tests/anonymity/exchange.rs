@@ -8,7 +8,7 @@ use sotto_protocol::oblivious::{InnerRequest, ObliviousError, produce_request};
 use sotto_wire::ohttp::{DATE_PROBLEM, KEY_PROBLEM, decode_key_list};
 use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
-use crate::parties::{Gateway, KEY_IDS, NOON, UPLOAD, success};
+use crate::anonymity::parties::{Gateway, KEY_IDS, NOON, UPLOAD, success};
 
 #[test]
 fn the_target_gets_the_request_and_the_device_its_answer() {

@@ -14,7 +14,7 @@ use sotto_wire::ohttp::decode_key_list;
 use sotto_wire::size_class::SizeClass;
 use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeKdfId};
 
-use crate::parties::{Gateway, NOON, UPLOAD, success};
+use crate::anonymity::parties::{Gateway, NOON, UPLOAD, success};
 
 /// Their gateway, and its key as we read it.
 fn their_gateway() -> (Server, HpkeConfig) {

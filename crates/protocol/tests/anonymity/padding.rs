@@ -4,7 +4,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::oblivious::{InnerRequest, ObliviousError, produce_request};
 use sotto_wire::size_class::SizeClass;
 
-use crate::parties::{Gateway, NOON, UPLOAD, problem, success};
+use crate::anonymity::parties::{Gateway, NOON, UPLOAD, problem, success};
 
 const SMALLEST: usize = 4096;
 

@@ -5,7 +5,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use sotto_protocol::Moment;
 use sotto_protocol::gateway::{InnerRefusal, ReplayWindow};
 
-use crate::parties::{Gateway, NOON, UPLOAD};
+use crate::anonymity::parties::{Gateway, NOON, UPLOAD};
 
 const WINDOW_S: u64 = ReplayWindow::DEFAULT_WINDOW_S;
 

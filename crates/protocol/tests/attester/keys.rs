@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn no_such_client_key_is_registered() {
-    let vectors = vectors();
+    let vectors = rate_limited();
     let request = honest(20);
     let body = request.request.to_bytes();
     let mut invalid = 0;
@@ -22,7 +22,7 @@ fn no_such_client_key_is_registered() {
 
 #[test]
 fn no_such_request_key_is_passed_on() {
-    let vectors = vectors();
+    let vectors = rate_limited();
     for check in vectors["public_key_checks"].as_array().unwrap() {
         let mut request = honest(21);
         request.request.request_key = key(&check["key"]);
@@ -37,7 +37,7 @@ fn no_such_request_key_is_passed_on() {
 
 #[test]
 fn no_such_index_key_is_counted_by() {
-    let vectors = vectors();
+    let vectors = rate_limited();
     let request = honest(22);
     let body = request.request.to_bytes();
     let client_key = *request.secret.public_key().as_bytes();
@@ -55,7 +55,7 @@ fn no_such_index_key_is_counted_by() {
 /// The attack of the transcripts: each line would give another alias for one origin, under one client key.
 #[test]
 fn a_torsioned_client_key_gets_nothing() {
-    let demo = &vectors()["mixed_order_demo"];
+    let demo = &rate_limited()["mixed_order_demo"];
     let client_key = key(&demo["client_key"]);
     for line in demo["lines"].as_array().unwrap() {
         let mut request = honest(23);

@@ -9,7 +9,7 @@ fn encap_key_ids(vectors: &Value) -> Vec<[u8; 32]> {
 
 #[test]
 fn aliases_are_those_of_the_transcripts() {
-    let vectors = vectors();
+    let vectors = rate_limited();
     let key_ids = encap_key_ids(&vectors);
     for transcript in vectors["transcripts"].as_array().unwrap() {
         let (request, inputs) = (&transcript["client_request"], &transcript["inputs"]);
@@ -33,7 +33,7 @@ fn aliases_are_those_of_the_transcripts() {
 
 #[test]
 fn negatives_get_their_verdicts() {
-    let vectors = vectors();
+    let vectors = rate_limited();
     let key_ids = encap_key_ids(&vectors);
     for negative in vectors["negatives"].as_array().unwrap() {
         let body = hex(&negative["token_request"]);

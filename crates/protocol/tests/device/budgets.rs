@@ -2,8 +2,9 @@
 
 use sotto_protocol::device::{Check, DeviceStore, MemoryState};
 use sotto_protocol::trust::Trust;
-
-use crate::world::{Batch, DAY, HOUR, NOW, PERIOD, Plan, at, recipe, recipe_entry, reclaim};
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{DAY, HOUR, NOW, PERIOD, recipe, recipe_entry, reclaim};
+use sotto_testing::world::Plan;
 
 /// A reset device is shown a checkpoint from before its period, which is public and still fresh enough.
 #[test]

@@ -7,9 +7,9 @@ use sotto_protocol::device::{
     Check, DeviceState, DeviceStore, MemoryState, Offer, PassError, View, advance,
 };
 use sotto_protocol::log::Reader;
+use sotto_testing::world::{Plan, World};
 
-use crate::rows;
-use crate::world::{Plan, World};
+use crate::device::rows;
 
 /// One world that a device refuses.
 pub(crate) struct Row {

@@ -3,7 +3,8 @@
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_protocol::recipe::{derive_task, derive_vdaf, recipe_vdaf};
-use sotto_wire::recipe::{Query, Randomizer, Recipe, testing};
+use sotto_testing::arbitrary;
+use sotto_wire::recipe::{Query, Randomizer, Recipe};
 use sotto_wire::{BatchMode, taskprov};
 
 /// A change and what it changes.
@@ -42,7 +43,7 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
     let mut rng = ChaCha20Rng::seed_from_u64(4);
     let (mut derived, mut changed) = (0, [0; CHANGES.len()]);
     for _ in 0..400 {
-        let mut recipe = testing::recipe(&mut rng);
+        let mut recipe = arbitrary::recipe(&mut rng);
         recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
         recipe.aggregation.min_batch %= 1 << 20;
         recipe.aggregation.min_batch += 1;

@@ -2,9 +2,8 @@
 
 use sotto_dp::mechanism::Estimate;
 use sotto_protocol::recipe::estimates;
+use sotto_testing::recipe::recipe;
 use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, Recipe};
-
-use crate::world::recipe;
 
 /// Half of the width of a 95 % interval, in standard deviations.
 const Z: f64 = 1.959_963_984_540_054;

@@ -16,13 +16,15 @@ use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::Watch;
 use sotto_protocol::recipe::Cost;
 use sotto_protocol::trust::Trust;
+use sotto_testing::keys::key;
+use sotto_testing::log::{Batch, Files, Log, ORIGIN, at, entry};
+use sotto_testing::recipe::{
+    DAY, HOUR, NOW, PERIOD, key_set_entry, leader_set, recipe, recipe_entry, reclaim, result,
+    trust_file,
+};
+use sotto_testing::world::seen;
 use sotto_wire::recipe::{Probability, Randomizer, Recipe, Targeting};
 use sotto_wire::{EntryId, EntryKind};
-
-use crate::world::{
-    Batch, DAY, Files, HOUR, Log, NOW, ORIGIN, PERIOD, at, entry, key, key_set_entry, leader_set,
-    recipe, recipe_entry, reclaim, result, seen, trust_file,
-};
 
 const DEVICES: usize = 10_000;
 const PERIODS: u64 = 4;

@@ -6,14 +6,16 @@ use sotto_protocol::device::{
     log_gateway_keys,
 };
 use sotto_protocol::trust::{Trust, TrustFile};
+use sotto_testing::keys::{gateway_key, hpke, key, key_of, signer};
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{
+    DAY, HOUR, LOG_OPERATOR, NOW, key_set_entry, leader_set, log_set, trust_file,
+};
+use sotto_testing::world::{Plan, World, seen};
 use sotto_wire::recipe::KeySet;
 use sotto_wire::{Checkpoint, EntryId, HpkeConfig};
 
-use crate::rows::parties::unknown_suite;
-use crate::world::{
-    Batch, DAY, HOUR, LOG_OPERATOR, NOW, Plan, World, at, gateway_key, hpke, key, key_of,
-    key_set_entry, leader_set, log_set, seen, signer, trust_file,
-};
+use crate::device::rows::parties::unknown_suite;
 
 /// The pinned key.
 const PINNED: u8 = 0;

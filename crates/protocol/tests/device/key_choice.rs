@@ -2,11 +2,11 @@
 
 use sotto_protocol::device::Silence;
 use sotto_protocol::log::{Watch, first};
+use sotto_testing::keys::{key, key_of};
+use sotto_testing::log::{Batch, at, signed};
+use sotto_testing::recipe::{DAY, HOUR, NOW, key_set_entry, leader_set};
+use sotto_testing::world::{Plan, World};
 use sotto_wire::recipe::KeySet;
-
-use crate::world::{
-    Batch, DAY, HOUR, NOW, Plan, World, at, key, key_of, key_set_entry, leader_set, signed,
-};
 
 /// A set that came later: its number, when it begins, when the quorum saw it.
 struct Later(u64, u64, u64);
@@ -84,7 +84,9 @@ fn what_the_log_says_about_ages_chooses_nothing() {
         .log
         .checkpoints
         .iter()
-        .flat_map(|note| first::encode(&signed(note.text(), [None; 3], &key(crate::world::ORIGIN))))
+        .flat_map(|note| {
+            first::encode(&signed(note.text(), [None; 3], &key(sotto_testing::log::ORIGIN)))
+        })
         .collect();
     world.log.files.insert(first::path(0), bare);
     assert!(taken(&world).is_err(), "no other set takes its place");

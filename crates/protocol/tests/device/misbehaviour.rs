@@ -5,13 +5,11 @@ use sotto_protocol::log::sequence::{LogState, checkpoint};
 use sotto_protocol::log::{
     Comparison, Fetch, FetchError, ForeignRoot, Misbehaviour, Reader, compare,
 };
+use sotto_testing::keys::{key, key_of};
+use sotto_testing::log::{Files, ORIGIN, at, entry, signed};
+use sotto_testing::recipe::{key_set, key_set_entry, recipe, recipe_entry, reclaim};
 use sotto_wire::recipe::{Privacy, Query, Recipe};
 use sotto_wire::{Checkpoint, Entry, EntryKind, Note, TreeHash};
-
-use crate::world::{
-    Files, ORIGIN, at, entry, key, key_of, key_set, key_set_entry, recipe, recipe_entry, reclaim,
-    signed,
-};
 
 /// A log of so many entries, the last of which are of another history from `fork` on: its files and its checkpoint.
 fn tree(size: u64, fork: u64) -> (Files, Note) {
@@ -307,7 +305,7 @@ fn a_name_that_is_used_twice_is_proved() {
     // Two authors may choose the same name, even the same name for themselves.
     let mut theirs = changed.clone();
     let somebody = key_of("somebody", "author.example");
-    theirs.author = crate::world::signer(&somebody);
+    theirs.author = sotto_testing::keys::signer(&somebody);
     let theirs = entry(EntryKind::Recipe, &theirs.to_json(), &[&somebody]);
     assert!(reuse(&one, &theirs).unwrap_err().contains("different authors"));
     // The second is not the author's.

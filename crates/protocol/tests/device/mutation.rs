@@ -1,9 +1,8 @@
 //! Every byte of what a device is shown, flipped: it is refused, or means the same.
 
 use sotto_protocol::device::{Admitted, Evidence, Library, Offer, Silence, View};
+use sotto_testing::world::{Plan, World};
 use sotto_wire::TlogProof;
-
-use crate::world::{Plan, World};
 
 fn targeted() -> World {
     let mut plan = Plan::new();

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, StateError};
 use sotto_protocol::log::Watch;
+use sotto_testing::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
+use sotto_testing::log::Files;
+use sotto_testing::world::World;
 use sotto_wire::EntryId;
-
-use crate::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
-use crate::world::{Files, World};
 
 /// A state that survives its process.
 struct Kept {

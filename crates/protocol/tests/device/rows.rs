@@ -6,13 +6,15 @@ mod recipes;
 mod tokens;
 
 use sotto_protocol::device::MemoryState;
+use sotto_testing::keys::{hpke, key};
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{
+    DAY, HOUR, NOW, key_set_entry, leader_set, recipe, recipe_entry, reclaim,
+};
+use sotto_testing::world::{Plan, World};
 use sotto_wire::recipe::{KeySet, Recipe};
 
-use crate::checks::Row;
-use crate::world::{
-    Batch, DAY, HOUR, NOW, Plan, World, at, hpke, key, key_set_entry, leader_set, recipe,
-    recipe_entry, reclaim,
-};
+use crate::device::checks::Row;
 
 pub(crate) fn all() -> Vec<Row> {
     let mut rows = proofs::rows();

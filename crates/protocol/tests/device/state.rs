@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use sotto_dp::Adjacency;
 use sotto_dp::filter::{Budget, Charge, Filter};
 use sotto_protocol::device::{DeviceState, DeviceStore};
+use sotto_testing::keys::hpke;
+use sotto_testing::world::Plan;
 use sotto_wire::recipe::PublicKey;
-
-use crate::world::{Plan, hpke};
 
 fn bytes(rng: &mut ChaCha20Rng) -> [u8; 32] {
     let mut bytes = [0; 32];

@@ -13,13 +13,15 @@ use sotto_protocol::device::tokens::{
 };
 use sotto_protocol::device::{Check, DeviceStore, MemoryState, follow};
 use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
+use sotto_testing::keys::key;
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{DAY, HOUR, NOW, issuer_set, key_set_entry};
+use sotto_testing::tokens::{Authority, Came, add_recipe, token_plan};
+use sotto_testing::world::{Plan, World};
 use sotto_wire::labels::input_share_info;
 use sotto_wire::recipe::Probability;
 use sotto_wire::token::{TOKEN_EXTENSION, WITHHELD_PROBLEM};
 use sotto_wire::{Decode, Encode, HpkeConfigId, InputShareAad, PlaintextInputShare, Report, Role};
-
-use crate::token_world::{Authority, Came, add_recipe, token_plan};
-use crate::world::{Batch, DAY, HOUR, NOW, Plan, World, at, issuer_set, key, key_set_entry};
 
 /// A round of asking, as a host does it. Gives how many requests were sent.
 fn round(world: &World, store: &mut MemoryState, authority: &mut Authority, seed: u64) -> usize {
@@ -280,9 +282,9 @@ fn a_recipe_that_has_not_opened_counts_and_one_without_tokens_does_not() {
         recipe.when.opens += 4 * DAY;
         recipe.when.closes += 4 * DAY;
     });
-    let mut without = crate::world::recipe("without");
-    crate::world::reclaim(&mut without);
-    let entries = vec![crate::world::recipe_entry(&without)];
+    let mut without = sotto_testing::recipe::recipe("without");
+    sotto_testing::recipe::reclaim(&mut without);
+    let entries = vec![sotto_testing::recipe::recipe_entry(&without)];
     plan_of.later.push(Batch { entries, times: at(NOW - 2 * DAY) });
     let world = plan_of.build();
     let (mut store, mut authority) = (world.device(), Authority::new());

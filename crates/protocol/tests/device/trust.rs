@@ -3,9 +3,11 @@
 use sotto_protocol::trust::{
     LogGatewayFile, PinnedAttester, PinnedRelay, TokensFile, Trust, TrustFile,
 };
+use sotto_testing::keys::hpke;
+use sotto_testing::recipe::{ATTESTER, ISSUER, LOG_OPERATOR, recipe, trust_file};
+use sotto_testing::world::Plan;
 
-use crate::rows::parties::unknown_suite;
-use crate::world::{ATTESTER, ISSUER, LOG_OPERATOR, Plan, hpke, recipe, trust_file};
+use crate::device::rows::parties::unknown_suite;
 
 fn relay(operator: &str) -> PinnedRelay {
     PinnedRelay { operator: operator.to_owned(), url: format!("https://{operator}/relay/") }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use sotto_crypto::merkle::leaf_hash;
 use sotto_protocol::log::{Fetch, FetchError, Reader};
+use sotto_testing::log::Files;
+use sotto_testing::world::Plan;
 use sotto_wire::{Checkpoint, EntryBundle, TreeHash};
-
-use crate::world::{Files, Plan};
 
 /// Serves forged files at first, each so many times.
 struct TwoFaced {

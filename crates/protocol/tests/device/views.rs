@@ -10,10 +10,9 @@ use sotto_protocol::device::{
 };
 use sotto_protocol::log::{Fetch, FetchError, Watch, WatchError};
 use sotto_protocol::trust::Trust;
-
-use crate::world::{
-    Batch, Files, HOUR, NOW, Plan, World, at, recipe, recipe_entry, reclaim, trust_file,
-};
+use sotto_testing::log::{Batch, Files, at};
+use sotto_testing::recipe::{HOUR, NOW, recipe, recipe_entry, reclaim, trust_file};
+use sotto_testing::world::{Plan, World};
 
 /// Files that change under the reader's feet.
 struct Shared(Rc<RefCell<Files>>);

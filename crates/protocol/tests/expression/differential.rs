@@ -5,8 +5,8 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_protocol::expression::{Attributes, Value};
 
-use crate::compile;
-use crate::random::{any_type, attributes, below, expression};
+use crate::expression::compile;
+use crate::expression::random::{any_type, attributes, below, expression};
 
 const EXPRESSIONS: u32 = 20_000;
 const ATTRIBUTE_SETS: u32 = 3;

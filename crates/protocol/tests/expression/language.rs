@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sotto_protocol::expression::{EvaluationError, Expression, Place, Reason, Type, Value};
 use sotto_wire::{AttributeName, AttributeType};
 
-use crate::{compile, evaluate, text};
+use crate::expression::{compile, evaluate, text};
 
 #[test]
 fn values() {

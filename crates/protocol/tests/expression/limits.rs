@@ -7,7 +7,7 @@ use sotto_protocol::expression::{
     ExpressionError, MAX_BRACKETS, MAX_LIST, MAX_NODES, MAX_OPERATORS, MAX_SOURCE_LEN, Reason,
 };
 
-use crate::{attributes, compile};
+use crate::expression::{attributes, compile};
 
 const STACK: usize = 512 * 1024;
 

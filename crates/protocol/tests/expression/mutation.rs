@@ -3,8 +3,8 @@
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::compile;
-use crate::random::{any_type, attributes, below, expression};
+use crate::expression::compile;
+use crate::expression::random::{any_type, attributes, below, expression};
 
 const TEXTS: u32 = 20_000;
 

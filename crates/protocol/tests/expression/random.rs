@@ -4,7 +4,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::Rng;
 use sotto_protocol::expression::{Attributes, Type, Value};
 
-use crate::declared;
+use crate::expression::declared;
 
 const INTS: [i64; 12] =
     [i64::MIN, i64::MIN + 1, -(1 << 32), -7, -1, 0, 1, 2, 7, 3_037_000_500, i64::MAX - 1, i64::MAX];

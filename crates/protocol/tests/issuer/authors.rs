@@ -11,32 +11,26 @@ use sotto_protocol::issuer::author::{
     AuthorRefusal, AuthorRules, RecipeKeys, consume_token_key_request, produce_token_keys,
     request_id,
 };
+use sotto_testing::keys::{key, key_of, signer};
+use sotto_testing::published::rate_limited;
 use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest, TokenKeyStatement};
 use sotto_wire::{Note, NoteSignature, PublicKey, Role, Signer};
 
-use crate::keys::{NOW, bytes, transcripts};
+use crate::issuer::keys::{NOW, bytes};
 
 const WINDOW_S: u64 = 1000;
 
-fn key(name: &str, seed: u8) -> NoteKey {
-    NoteKey::from_seed(name.parse().unwrap(), Secret::new([seed; 32]))
-}
-
 fn author() -> NoteKey {
-    key("author.example", 1)
+    key("author.example")
 }
 
 fn operator() -> NoteKey {
-    key("issuer.example", 2)
+    key("issuer.example")
 }
 
 fn request() -> TokenKeyRequest {
-    let author = author();
     TokenKeyRequest {
-        author: Signer {
-            name: author.name().clone(),
-            key: PublicKey::new(*author.verifier().public_key()),
-        },
+        author: signer(&author()),
         leader: "leader.example".parse().unwrap(),
         helper: Some("helper.example".parse().unwrap()),
         expires: NOW.0 + WINDOW_S,
@@ -45,8 +39,7 @@ fn request() -> TokenKeyRequest {
 }
 
 fn signed(request: &TokenKeyRequest, by: &NoteKey) -> Vec<u8> {
-    let note = Note::new(request.text()).unwrap();
-    note.with_signature(by.sign(&request.text())).to_bytes()
+    sotto_testing::log::note(&request.text(), &[by]).to_bytes()
 }
 
 fn judge(body: &[u8], now: Moment) -> Result<TokenKeyRequest, AuthorRefusal> {
@@ -67,7 +60,7 @@ fn a_listed_author_is_heard() {
 fn others_are_not() {
     let refused = |body: &[u8]| judge(body, NOW).unwrap_err();
     // A key that is not listed, also under the author's name.
-    for stranger in [key("other.example", 9), key("author.example", 9)] {
+    for stranger in [key("other.example"), key_of("stranger", "author.example")] {
         let signer = Signer {
             name: stranger.name().clone(),
             key: PublicKey::new(*stranger.verifier().public_key()),
@@ -76,7 +69,7 @@ fn others_are_not() {
         assert_eq!(refused(&signed(&request, &stranger)), AuthorRefusal::UnknownAuthor);
     }
     // The author's name and key, and somebody else's signature.
-    let forged = signed(&request(), &key("author.example", 9));
+    let forged = signed(&request(), &key_of("stranger", "author.example"));
     assert_eq!(refused(&forged), AuthorRefusal::Signature);
     let NoteSignature { name, key_id, mut signature } = author().sign(&request().text());
     signature[10] ^= 1;
@@ -133,7 +126,7 @@ fn what_is_no_request_is_refused() {
 }
 
 fn keys(request: TokenKeyRequest) -> RecipeKeys {
-    let vectors = transcripts();
+    let vectors = rate_limited();
     let origin = |name: &str| {
         let key = IssuerKey::from_pkcs8(&bytes(&vectors["origins"][name]["pkcs8_der"])).unwrap();
         Arc::new(Origin::new(key, Secret::new([1; 32]), Moment(request.expires)))

@@ -7,6 +7,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::issuer::{
     EncapsulationKeyring, IssuerRefusal, Origin, Origins, consume_token_request,
 };
+use sotto_testing::published::rate_limited;
 use sotto_wire::token::IssuerAnswer;
 use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
@@ -14,10 +15,6 @@ pub(crate) const NOW: Moment = Moment(1_800_000_000);
 pub(crate) const EXPIRES: Moment = Moment(NOW.0 + 1000);
 /// No longer than it must be.
 pub(crate) const WINDOW: u64 = 1000;
-
-pub(crate) fn transcripts() -> Value {
-    serde_json::from_str(include_str!("../../../../vectors/tokens_0004/tokens_0004.json")).unwrap()
-}
 
 pub(crate) fn bytes(value: &Value) -> Vec<u8> {
     hex::decode(value.as_str().unwrap()).unwrap()
@@ -35,7 +32,7 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn new() -> Self {
-        let vectors = transcripts();
+        let vectors = rate_limited();
         let keys: Vec<_> =
             vectors["encap_keys"].as_object().unwrap().values().map(keypair).collect();
         let origins = vectors["origins"].as_object().unwrap().values().map(origin).collect();
@@ -47,7 +44,7 @@ impl Issuer {
     }
 
     pub(crate) fn token_key(&self, origin: &str) -> TokenKey {
-        let name = transcripts()["origins"][origin]["origin_name"].as_str().unwrap().to_owned();
+        let name = rate_limited()["origins"][origin]["origin_name"].as_str().unwrap().to_owned();
         self.origins.origin(&name).unwrap().token_key().clone()
     }
 

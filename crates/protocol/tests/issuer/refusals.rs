@@ -11,13 +11,15 @@ use sotto_crypto::key_blinding::{ClientSecret, PublicKey};
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, ISSUER_CONTEXT, seal_inner_request};
 use sotto_protocol::Moment;
 use sotto_protocol::issuer::{IssuerRefusal, consume_token_request};
+use sotto_testing::asking::{ask, seal};
+use sotto_testing::keys::rng;
+use sotto_testing::published::rate_limited;
 use sotto_wire::token::{
     EncapsulationKey, InnerTokenRequest, IssuerAnswer, ShortOpaque, TOKEN_TYPE, TokenRequest,
 };
 use sotto_wire::{Decode, Encode, HpkeConfigId};
 
-use crate::asking::{ask, rng, seal};
-use crate::keys::{EXPIRES, Issuer, NOW, WINDOW, array, bytes, transcripts};
+use crate::issuer::keys::{EXPIRES, Issuer, NOW, WINDOW, array, bytes};
 
 fn client() -> ClientSecret {
     ClientSecret::generate(&mut rng(1))
@@ -150,7 +152,7 @@ fn another_key_of_the_same_number_is_not_the_issuers() {
 
 #[test]
 fn request_keys_that_are_not_valid_are_refused() {
-    let (issuer, vectors) = (Issuer::new(), transcripts());
+    let (issuer, vectors) = (Issuer::new(), rate_limited());
     let mut refused = 0;
     for check in vectors["public_key_checks"].as_array().unwrap() {
         let key = array(&check["key"]);
@@ -292,7 +294,7 @@ fn names_have_one_padding() {
 
 #[test]
 fn blinded_messages_are_numbers_below_the_modulus() {
-    let (issuer, vectors) = (Issuer::new(), transcripts());
+    let (issuer, vectors) = (Issuer::new(), rate_limited());
     let modulus: [u8; 256] = array(&vectors["origins"]["O1"]["n"]);
     let (mut plus, mut minus, mut one) = ([modulus; 2], [modulus; 2], [0; 256]);
     plus[0][255] += 1;

@@ -1,13 +1,14 @@
 //! The transcripts of a second implementation, byte for byte.
 
 use sotto_protocol::issuer::consume_token_request;
+use sotto_testing::published::rate_limited;
 use sotto_wire::token::IssuerAnswer;
 
-use crate::keys::{Issuer, NOW, WINDOW, array, bytes, transcripts};
+use crate::issuer::keys::{Issuer, NOW, WINDOW, array, bytes};
 
 #[test]
 fn every_transcript_gets_its_answer() {
-    let (vectors, issuer) = (transcripts(), Issuer::new());
+    let (vectors, issuer) = (rate_limited(), Issuer::new());
     let all = vectors["transcripts"].as_array().unwrap();
     assert_eq!(all.len(), 4);
     for transcript in all {
@@ -26,7 +27,7 @@ fn every_transcript_gets_its_answer() {
 
 #[test]
 fn negatives_get_their_verdict() {
-    let (vectors, issuer) = (transcripts(), Issuer::new());
+    let (vectors, issuer) = (rate_limited(), Issuer::new());
     let mut refused = 0;
     for negative in vectors["negatives"].as_array().unwrap() {
         let answer = issuer.answer(&bytes(&negative["token_request"]));

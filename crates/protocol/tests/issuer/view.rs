@@ -14,11 +14,12 @@ use sotto_crypto::HpkeKeypair;
 use sotto_crypto::key_blinding::{ClientSecret, PublicKey};
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, open_inner_request};
 use sotto_crypto::server_hpke::Opener;
+use sotto_testing::asking::ask;
+use sotto_testing::keys::rng;
 use sotto_wire::token::{InnerTokenRequest, TokenRequest};
 use sotto_wire::{Decode, Encode, HpkeConfigId};
 
-use crate::asking::{ask, rng};
-use crate::keys::Issuer;
+use crate::issuer::keys::Issuer;
 
 /// All that is in a request, opened.
 fn view(client: &ClientSecret, issuer: &HpkeKeypair, seed: u64) -> (Vec<u8>, InnerTokenRequest) {

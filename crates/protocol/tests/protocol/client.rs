@@ -1,13 +1,13 @@
 //! The device.
 
 use sotto_protocol::client::{ClientError, consume_hpke_config_list, produce_report};
+use sotto_testing::aggregators::{HELPER_KEY, LEADER_KEY, Parties, unit};
+use sotto_testing::keys::{keypair, rng};
 use sotto_vdaf::Measurement;
 use sotto_wire::{
     Decode, Encode, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeConfigList, HpkeKdfId, HpkeKemId,
     Report,
 };
-
-use crate::parties::{HELPER_KEY, LEADER_KEY, Parties, keypair, rng, unit};
 
 fn unsupported(id: u8) -> HpkeConfig {
     HpkeConfig::new(

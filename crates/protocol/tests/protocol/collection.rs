@@ -8,14 +8,14 @@ use sotto_protocol::leader::collect::{
     consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp,
 };
 use sotto_protocol::{BucketAggregate, Failure};
+use sotto_testing::aggregators::{BATCH, COLLECTOR_KEY, Parties, interval, parameters, unit};
+use sotto_testing::keys::{keypair, rng};
 use sotto_vdaf::{AggregateResult, VdafConfig};
 use sotto_wire::{
     AggParam, AggregateShareReq, BatchId, BatchMode, BatchSelector, CollectionJobExtension,
     CollectionJobExtensions, CollectionJobReq, CollectionJobResp, Decode, Encode, ProblemType,
     Query, ReportId, TaskConfiguration,
 };
-
-use crate::parties::{BATCH, COLLECTOR_KEY, Parties, interval, keypair, parameters, rng, unit};
 
 fn extensions(types: &[u16]) -> CollectionJobExtensions {
     let list =

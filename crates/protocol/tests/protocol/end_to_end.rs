@@ -12,12 +12,12 @@ use sotto_protocol::leader::collect::{
 };
 use sotto_protocol::leader::upload::{consume_upload_req, produce_upload_errors};
 use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, collector};
+use sotto_testing::aggregators::{
+    BATCH, COLLECTOR_KEY, NOW, Parties, assert_same_books, interval, unit,
+};
+use sotto_testing::keys::{keypair, rng};
 use sotto_vdaf::{AggregateResult, Measurement, VdafConfig};
 use sotto_wire::{BatchMode, BatchSelector, Decode, Query, Report, ReportIdChecksum};
-
-use crate::parties::{
-    BATCH, COLLECTOR_KEY, NOW, Parties, assert_same_books, interval, keypair, rng, unit,
-};
 
 /// Seven measurements for each VDAF, and what they add up to.
 fn cases() -> Vec<(VdafConfig, Vec<Measurement>, AggregateResult)> {

@@ -4,10 +4,10 @@ use sotto_protocol::Rejection;
 use sotto_protocol::leader::aggregate::{
     BacklogReport, FormedBatch, FormedJobs, JobLimits, form_jobs,
 };
+use sotto_testing::aggregators::{Craft, NOW, Parties, unit};
+use sotto_testing::keys::rng;
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{BatchMode, Encode, TaskId};
-
-use crate::parties::{Craft, NOW, Parties, rng, unit};
 
 const UNLIMITED: JobLimits = JobLimits { max_job_reports: usize::MAX, max_job_bytes: usize::MAX };
 

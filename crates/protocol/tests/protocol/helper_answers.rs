@@ -2,12 +2,11 @@
 
 use sotto_protocol::leader::aggregate::consume_aggregation_job_resp;
 use sotto_protocol::{BadResponse, Rejection, Rejections};
+use sotto_testing::aggregators::{Parties, assert_same_books, unit};
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{
     AggregationJobResp, BatchMode, Decode, Encode, Payload, ReportError, ReportId, VerifyRespKind,
 };
-
-use crate::parties::{Parties, assert_same_books, unit};
 
 /// Three reports of a VDAF with joint randomness, so that the helper's message says something.
 fn three_reports() -> (Parties, Vec<Vec<u8>>) {

@@ -3,14 +3,13 @@
 use sotto_protocol::helper::{
     consume_aggregation_job_continue_req, parse_aggregation_job_init_req,
 };
+use sotto_testing::aggregators::{BATCH, Parties, unit};
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{
     AggParam, AggregationJobContinueReq, AggregationJobExtension, AggregationJobExtensions,
     AggregationJobInitReq, BatchMode, Decode, Encode, Payload, ProblemType, ReportId,
     VerifyContinue,
 };
-
-use crate::parties::{BATCH, Parties, unit};
 
 fn leader_selected() -> Parties {
     Parties::new(&VdafConfig::count(), BatchMode::LeaderSelected)

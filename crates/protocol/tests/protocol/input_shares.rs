@@ -7,16 +7,16 @@ use sotto_protocol::leader::aggregate::{
 };
 use sotto_protocol::token::{TokenRefusal, VerifyToken};
 use sotto_protocol::{Moment, Rejection, Rejections};
+use sotto_testing::aggregators::{
+    Craft, NOW, PRECISION_S, Parties, assert_same_books, corrupted, extension_types, under_key,
+    unit,
+};
+use sotto_testing::keys::keyring;
 use sotto_vdaf::Measurement;
 use sotto_wire::token::TOKEN_EXTENSION;
 use sotto_wire::{
     AggregationJobInitReq, AggregationJobResp, Decode, Encode, PublicShare, Report, ReportError,
     ReportId, ReportShare, VerifyInit, VerifyRespKind,
-};
-
-use crate::parties::{
-    Craft, NOW, PRECISION_S, Parties, assert_same_books, corrupted, extension_types, keyring,
-    under_key, unit,
 };
 
 /// Who is spoiled.

@@ -8,11 +8,10 @@ use prio::codec::{Decode, Encode as _};
 use prio::field::{Field128, FieldElement};
 use prio::vdaf::xof::{IntoFieldVec, Xof, XofTurboShake128};
 use sotto_protocol::Rejection;
+use sotto_testing::aggregators::{Craft, Parties, assert_same_books, unit};
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::labels::vdaf_context;
 use sotto_wire::{BatchMode, Encode as _};
-
-use crate::parties::{Craft, Parties, assert_same_books, unit};
 
 const LENGTH: usize = 12;
 

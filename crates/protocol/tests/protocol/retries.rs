@@ -4,10 +4,10 @@ use sotto_protocol::leader::aggregate::{
     JobInput, consume_aggregation_job_resp, produce_aggregation_job_init_req,
 };
 use sotto_protocol::{RequestKind, request_digest};
+use sotto_testing::aggregators::{Craft, LEADER_KEY, Parties, assert_same_books, corrupted, unit};
+use sotto_testing::keys::keyring;
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{BatchMode, Encode};
-
-use crate::parties::{Craft, LEADER_KEY, Parties, assert_same_books, corrupted, keyring, unit};
 
 #[test]
 fn the_same_job_gives_the_same_bytes_also_after_a_key_was_added() {
@@ -50,12 +50,13 @@ fn the_same_job_gives_the_same_bytes_also_after_a_key_was_added() {
 
 #[test]
 fn a_job_without_a_batch_id_does_not_fit_a_leader_selected_task() {
-    for (mode, batch_id) in
-        [(BatchMode::LeaderSelected, None), (BatchMode::TimeInterval, Some(crate::parties::BATCH))]
-    {
+    for (mode, batch_id) in [
+        (BatchMode::LeaderSelected, None),
+        (BatchMode::TimeInterval, Some(sotto_testing::aggregators::BATCH)),
+    ] {
         let mut parties = Parties::new(&VdafConfig::count(), mode);
         let report = parties.reports(1).remove(0);
-        let job = JobInput { reports: &[&report], now: crate::parties::NOW, batch_id };
+        let job = JobInput { reports: &[&report], now: sotto_testing::aggregators::NOW, batch_id };
         let produced =
             produce_aggregation_job_init_req(&parties.leader, &parties.leader_keys, &job);
         assert!(produced.is_err());

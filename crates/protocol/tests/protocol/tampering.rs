@@ -3,10 +3,9 @@
 
 use sotto_protocol::leader::aggregate::consume_aggregation_job_resp;
 use sotto_protocol::leader::upload::consume_upload_req;
+use sotto_testing::aggregators::{Craft, NOW, Parties, assert_same_books, unit};
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{AggregationJobInitReq, BatchMode, Decode, Encode};
-
-use crate::parties::{Craft, NOW, Parties, assert_same_books, unit};
 
 /// The fates of a report whose bytes were altered.
 #[derive(Debug, Default)]

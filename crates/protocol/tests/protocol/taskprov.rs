@@ -3,13 +3,13 @@
 use sotto_crypto::Secret;
 use sotto_protocol::Moment;
 use sotto_protocol::taskprov::{TaskprovPolicy, opt_in, restore};
+use sotto_testing::aggregators::{COLLECTOR_KEY, NOW, PRECISION_S, interval, parameters};
+use sotto_testing::keys::keypair;
 use sotto_vdaf::VdafConfig;
 use sotto_wire::{
     BatchMode, Decode, Encode, ProblemType, Role, TaskConfiguration, TaskExtension, TaskId,
     TaskParameters, TimePrecision, Url, VdafType, taskprov,
 };
-
-use crate::parties::{COLLECTOR_KEY, NOW, PRECISION_S, interval, keypair, parameters};
 
 fn policy() -> TaskprovPolicy {
     TaskprovPolicy {

@@ -1,13 +1,13 @@
 //! Tasks, keys, and the books of refused reports.
 
 use sotto_protocol::{HpkeKeyring, Moment, Rejection, Rejections, Task, TaskError};
+use sotto_testing::aggregators::{PRECISION_S, interval, parameters, unit};
+use sotto_testing::keys::{keypair, keyring};
 use sotto_vdaf::VdafConfig;
 use sotto_wire::{
     BatchMode, Decode, Encode, HpkeConfigId, HpkeConfigList, ReportError, TaskConfiguration,
     TaskExtension, TaskId, TaskParameters, Time, VdafType,
 };
-
-use crate::parties::{PRECISION_S, interval, keypair, keyring, parameters, unit};
 
 fn task(alter: fn(&mut TaskParameters)) -> Result<Task, TaskError> {
     let mut parameters = parameters(&VdafConfig::sum(9), BatchMode::TimeInterval);

@@ -2,15 +2,14 @@
 
 use sotto_protocol::leader::upload::{consume_upload_req, produce_upload_errors};
 use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment, Rejection, client};
+use sotto_testing::aggregators::{
+    Craft, LEADER_KEY, NOW, PRECISION_S, Parties, extension_types, under_key, unit,
+};
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::token::TOKEN_LEN;
 use sotto_wire::{
     BatchMode, Encode, HpkeCiphertext, ProblemType, PublicShare, Report, ReportError, ReportId,
     Time,
-};
-
-use crate::parties::{
-    Craft, LEADER_KEY, NOW, PRECISION_S, Parties, extension_types, under_key, unit,
 };
 
 fn verdict(parties: &Parties, report: &Report<'_>) -> Result<Option<Time>, Rejection> {

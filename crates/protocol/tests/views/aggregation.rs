@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
-use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_crypto::HpkeKeypair;
 use sotto_protocol::leader::aggregate::{
     BacklogReport, JobInput, JobLimits, consume_aggregation_job_resp, form_jobs,
     produce_aggregation_job_init_req,
@@ -14,7 +12,9 @@ use sotto_protocol::leader::upload::consume_upload_req;
 use sotto_protocol::{
     AggregatorTask, BucketAggregate, BucketAggregates, HpkeKeyring, Moment, Task, collector, helper,
 };
-use sotto_wire::{BatchSelector, HpkeConfigId, Query, Role, TaskConfiguration};
+use sotto_testing::aggregators::aggregator_task;
+use sotto_testing::keys::{keypair_from, rng};
+use sotto_wire::{BatchSelector, Query, Role};
 
 /// Both aggregators of the recipe in `world`, which derives keys from these seeds.
 pub(crate) struct Aggregators {
@@ -32,26 +32,18 @@ pub(crate) struct Collected {
     pub(crate) report_count: u64,
 }
 
-fn keypair(seed: u64) -> HpkeKeypair {
-    HpkeKeypair::generate(HpkeConfigId::new(1), &mut ChaCha20Rng::seed_from_u64(seed))
-}
-
 impl Aggregators {
     pub(crate) fn new(task: &Task) -> Self {
-        let collector = keypair(99);
-        let aggregator = |role| AggregatorTask {
-            task: Task::new(*task.id(), configuration(task)).unwrap(),
-            role,
-            verify_key: Secret::new([9; 32]),
-            collector_hpke_config: collector.config().clone(),
-            taskprov: true,
-            tokens: None,
+        let collector = keypair_from(1, 99);
+        let aggregator = |role| {
+            let task = aggregator_task(task, role, &collector);
+            AggregatorTask { taskprov: true, ..task }
         };
         Self {
             leader: aggregator(Role::Leader),
             helper: aggregator(Role::Helper),
-            leader_keys: HpkeKeyring::new(&[keypair(5)]).unwrap(),
-            helper_keys: HpkeKeyring::new(&[keypair(7)]).unwrap(),
+            leader_keys: HpkeKeyring::new(&[keypair_from(1, 5)]).unwrap(),
+            helper_keys: HpkeKeyring::new(&[keypair_from(1, 7)]).unwrap(),
             collector,
         }
     }
@@ -75,7 +67,7 @@ impl Aggregators {
             produce_aggregate_share_req(&self.leader, &request, &selector, &leader).unwrap();
         seen.push(asked.clone());
         let parsed = helper::parse_aggregate_share_req(&self.helper, &asked).unwrap();
-        let mut rng = ChaCha20Rng::seed_from_u64(4);
+        let mut rng = rng(4);
         let share = helper::consume_aggregate_share_req(
             &self.helper,
             &parsed,
@@ -110,7 +102,7 @@ impl Aggregators {
         let records: Vec<_> =
             stored.iter().map(|report| BacklogReport { task_id, report }).collect();
         let limits = JobLimits { max_job_reports: 3, max_job_bytes: usize::MAX };
-        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut rng = rng(1);
         let formed = form_jobs(&records, |_| Some(&self.leader), limits, now, &mut rng);
         let (mut leader, mut helper) = (BTreeMap::new(), BTreeMap::new());
         for job in formed.jobs {
@@ -137,10 +129,6 @@ impl Aggregators {
         }
         (merged(leader), merged(helper))
     }
-}
-
-fn configuration(task: &Task) -> TaskConfiguration {
-    sotto_wire::Decode::from_bytes(task.encoded_configuration()).unwrap()
 }
 
 fn add(sums: &mut BucketAggregates, buckets: BucketAggregates) {

@@ -11,8 +11,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
-use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Moment;
 use sotto_protocol::device::{DeviceStore, Host, pass};
 use sotto_protocol::expression::Value;
@@ -21,14 +19,16 @@ use sotto_protocol::log::{Fetch, FetchError, Watch};
 use sotto_protocol::oblivious::{InnerRequest, produce_request, relay_url};
 use sotto_protocol::recipe::{Assessment, recipe_vdaf};
 use sotto_protocol::relay::{Pool, PoolRule, SourceLimit};
+use sotto_testing::keys::{keypair_from, rng};
+use sotto_testing::recipe::NOW;
+use sotto_testing::world::{Plan, World};
 use sotto_wire::bhttp::{Request, Response};
 use sotto_wire::recipe::Query;
 use sotto_wire::size_class::SizeClass;
 use sotto_wire::taskprov;
-use sotto_wire::{HpkeConfigId, KeySet, MediaType};
+use sotto_wire::{KeySet, MediaType};
 
-use crate::aggregation::Aggregators;
-use crate::world::{NOW, Plan, World};
+use crate::views::aggregation::Aggregators;
 
 const LOG: &str = "log.example";
 const LEADER: &str = "leader.example";
@@ -84,20 +84,16 @@ struct Gateway {
 impl Gateway {
     fn new(seed: u64) -> Self {
         Self {
-            keys: GatewayKeyring::new(&[keypair(seed)]).unwrap(),
+            keys: GatewayKeyring::new(&[keypair_from(1, seed)]).unwrap(),
             window: ReplayWindow::new(1_800, 10_000, [7; 16]),
-            rng: ChaCha20Rng::seed_from_u64(1_000 + seed),
+            rng: rng(1_000 + seed),
         }
     }
 }
 
-fn keypair(seed: u64) -> HpkeKeypair {
-    HpkeKeypair::generate(HpkeConfigId::new(1), &mut ChaCha20Rng::seed_from_u64(seed))
-}
-
 /// The relay and all behind it.
 struct Network {
-    files: crate::world::Files,
+    files: sotto_testing::log::Files,
     now_ms: u64,
     pools: BTreeMap<(&'static str, SizeClass), Pool<Held>>,
     sources: SourceLimit,
@@ -115,7 +111,7 @@ impl Network {
             now_ms: NOW * 1_000,
             pools: BTreeMap::new(),
             sources: SourceLimit::new(1_000, 60_000, 1_000),
-            relay_rng: ChaCha20Rng::seed_from_u64(3),
+            relay_rng: rng(3),
             log: Gateway::new(LOG_KEY),
             leader: Gateway::new(LEADER_KEY),
             uploads: Vec::new(),
@@ -227,7 +223,8 @@ impl Fetch for Oblivious {
         let mut network = self.network.borrow_mut();
         let now = Moment(network.now_ms / 1_000);
         let (body, awaited) =
-            produce_request(&request, keypair(LOG_KEY).config(), now, &mut self.rng).unwrap();
+            produce_request(&request, keypair_from(1, LOG_KEY).config(), now, &mut self.rng)
+                .unwrap();
         let answer = network.send(self.identity, LOG, body);
         network.drain();
         let answer = answer.borrow_mut().take().expect("an answer");
@@ -249,7 +246,8 @@ fn world() -> (World, Assessment) {
         Query::Histogram { buckets: 200, labels: None, mapping: "region".to_owned(), fallback: 0 };
     plan.recipe.aggregation.vdaf = recipe_vdaf(&plan.recipe.query);
     plan.reclaim();
-    plan.leader_set.gateway_configs = Some(vec![KeySet::config_text(keypair(LEADER_KEY).config())]);
+    plan.leader_set.gateway_configs =
+        Some(vec![KeySet::config_text(keypair_from(1, LEADER_KEY).config())]);
     let assessment = Assessment::new(plan.recipe.clone()).unwrap();
     (plan.build(), assessment)
 }
@@ -261,7 +259,7 @@ fn run(players: &[Identity], leaky: bool) -> (Views, Vec<Vec<u8>>) {
     let mut reports = Vec::new();
     let mut answers = Vec::new();
     for (slot, identity) in players.iter().enumerate() {
-        let rng = |stream: u64| ChaCha20Rng::seed_from_u64(100 * slot as u64 + stream);
+        let rng = |stream: u64| rng(100 * slot as u64 + stream);
         let log = Oblivious { network: Rc::clone(&network), identity: *identity, rng: rng(1) };
         let mut watch = Watch::new(log);
         watch.refresh(&world.trust, world.now).unwrap();
@@ -284,7 +282,8 @@ fn run(players: &[Identity], leaky: bool) -> (Views, Vec<Vec<u8>>) {
         let mut network = network.borrow_mut();
         let now = Moment(network.now_ms / 1_000);
         let (body, awaited) =
-            produce_request(&request, keypair(LEADER_KEY).config(), now, &mut rng(3)).unwrap();
+            produce_request(&request, keypair_from(1, LEADER_KEY).config(), now, &mut rng(3))
+                .unwrap();
         answers.push((network.send(*identity, LEADER, body), awaited));
         // The next device comes a little later.
         network.now_ms += 700;

@@ -16,7 +16,7 @@ use sotto_server::{Manufacturer, X509Attestation, X509Config};
 use sotto_wire::Encode;
 use sotto_wire::token::evidence::{AttestationEvidence, X509Evidence};
 
-use crate::harness::{Device, World};
+use crate::attester::harness::{AttesterAndIssuer, Device};
 
 /// In 2030.
 const NOW: Moment = Moment(1_900_000_000);
@@ -453,7 +453,7 @@ fn roots_must_be_roots() {
 async fn certified_devices_get_tokens() {
     let root = authority("maker");
     let attestation = Arc::new(attestation(&[&root], &root.crl(&[666], 2090), true));
-    let world = World::attesting(attestation.clone()).await;
+    let world = AttesterAndIssuer::attesting(attestation.clone()).await;
     let mut device = Device::new("one");
     let (old, new, revoked) =
         (root.badge("device 1", 1), root.badge("device 1", 2), root.badge("device 1", 666));
@@ -488,7 +488,7 @@ async fn certified_devices_get_tokens() {
 #[tokio::test]
 async fn evidence_serves_one_request() {
     let root = authority("maker");
-    let world = World::attesting(Arc::new(attestation(&[&root], "", false))).await;
+    let world = AttesterAndIssuer::attesting(Arc::new(attestation(&[&root], "", false))).await;
     let badge = root.badge("device 1", 1);
     let mut device = Device::new("one");
     let mut request = |origin| {

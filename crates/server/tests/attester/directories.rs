@@ -2,16 +2,16 @@
 
 use sotto_wire::token::{ENCAPSULATION_KEY_PROBLEM, WITHHELD_PROBLEM};
 
-use crate::harness::{Device, Server, World, config, eventually};
-use crate::issuer::encapsulation_key;
+use crate::attester::harness::{AttesterAndIssuer, Device, Server, config, eventually};
+use crate::attester::issuer::encapsulation_key;
 
 #[tokio::test]
 async fn an_issuer_with_longer_windows_is_not_worked_with() {
-    let issuer = crate::issuer::Issuer::start().await;
+    let issuer = crate::attester::issuer::Issuer::start().await;
     issuer.script().window_s = (1 << 40) + 1;
     let folder = tempfile::tempdir().unwrap();
-    let config = crate::harness::config(&issuer);
-    let server = crate::harness::Server::start(config, folder.path()).await;
+    let config = crate::attester::harness::config(&issuer);
+    let server = crate::attester::harness::Server::start(config, folder.path()).await;
     let refused = || async { server.readyz().await["reasons"][0]["name"] == "issuer_refused" };
     eventually("the issuer is refused", refused).await;
     let detail = server.readyz().await["reasons"][0]["detail"].to_string();
@@ -23,7 +23,7 @@ async fn an_issuer_with_longer_windows_is_not_worked_with() {
 
 #[tokio::test]
 async fn an_unknown_key_has_the_directory_read_again_but_not_all_the_time() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     world.server.ask(&device.request(1)).await.token();
     for _ in 0..5 {
@@ -40,7 +40,7 @@ async fn an_unknown_key_has_the_directory_read_again_but_not_all_the_time() {
 /// A device makes its request anew when it hears that the key is gone: it must not hear it of a request that was granted.
 #[tokio::test]
 async fn of_an_answered_request_nothing_is_said_about_its_key() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     let request = device.request(1);
     let token = world.server.ask(&request).await.token().to_vec();
@@ -59,7 +59,7 @@ async fn of_an_answered_request_nothing_is_said_about_its_key() {
 
 #[tokio::test]
 async fn a_new_key_is_found() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     world.server.ask(&device.request(1)).await.token();
     world.issuer.script().keys.push(encapsulation_key(2));

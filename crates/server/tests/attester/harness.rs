@@ -25,7 +25,7 @@ use sotto_wire::{Encode, KeyName};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::issuer::{Issuer, TOKEN, encapsulation_key};
+use crate::attester::issuer::{Issuer, TOKEN, encapsulation_key};
 
 pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -113,14 +113,14 @@ impl Server {
 }
 
 /// An attester with its folder and its issuer.
-pub(crate) struct World {
+pub(crate) struct AttesterAndIssuer {
     pub(crate) issuer: Issuer,
     pub(crate) server: Server,
     pub(crate) folder: PathBuf,
     _keep: tempfile::TempDir,
 }
 
-impl World {
+impl AttesterAndIssuer {
     pub(crate) async fn new() -> Self {
         Self::with(|_| {}).await
     }

@@ -2,14 +2,15 @@
 
 use sotto_wire::token::header;
 
-use crate::harness::{Device, World};
+use crate::attester::harness::{AttesterAndIssuer, Device};
 
 #[tokio::test]
 async fn what_is_not_a_request_is_refused() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     let good = device.request(1);
-    let status = async |request: &crate::harness::Request| world.server.ask(request).await.status;
+    let status =
+        async |request: &crate::attester::harness::Request| world.server.ask(request).await.status;
 
     let mut other = good.clone();
     other.media_type = "application/json";
@@ -47,7 +48,7 @@ async fn what_is_not_a_request_is_refused() {
 
 #[tokio::test]
 async fn what_the_checks_refuse_does_not_reach_the_issuer() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     let good = device.request(1);
     let mut flipped = good.clone();
@@ -70,8 +71,8 @@ async fn what_the_checks_refuse_does_not_reach_the_issuer() {
 
 #[tokio::test]
 async fn other_resources_and_methods_are_none() {
-    let world = World::new().await;
-    let client = crate::harness::client();
+    let world = AttesterAndIssuer::new().await;
+    let client = crate::attester::harness::client();
     let base = format!("http://{}", world.server.addr);
     let get = client.get(format!("{base}/token-request?issuer=issuer.example"));
     assert_eq!(get.send().await.unwrap().status(), 405);

@@ -2,15 +2,20 @@
 
 use sotto_wire::token::{byte_sequence, header};
 
+use crate::attester::harness::{AttesterAndIssuer, Device};
+use crate::attester::issuer::Mood;
 use crate::captured::Captured;
-use crate::harness::{Device, World};
-use crate::issuer::Mood;
 
 #[tokio::test]
 async fn the_attester_keeps_quiet() {
     // Of our own crates everything; the HTTP client that the test itself uses logs what it sends.
-    let captured = Captured::start("off,sotto_server=trace,sotto_store=trace,sotto_protocol=trace");
-    let world = World::new().await;
+    let Some(captured) = Captured::alone(
+        "attester::secrecy::the_attester_keeps_quiet",
+        "off,sotto_server=trace,sotto_store=trace,sotto_protocol=trace",
+    ) else {
+        return;
+    };
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("qzdevicenameqz");
     let good = device.request(1);
     let mut answers = Vec::new();

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::harness::{Device, Server, World, config, eventually};
-use crate::issuer::Mood;
+use crate::attester::harness::{AttesterAndIssuer, Device, Server, config, eventually};
+use crate::attester::issuer::Mood;
 
 #[tokio::test]
 async fn an_issuer_in_trouble_burns_no_token() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     let request = device.request(1);
     for mood in [Mood::Down, Mood::Foreign, Mood::Short, Mood::Refuses(503), Mood::Refuses(429)] {
@@ -29,7 +29,7 @@ async fn an_issuer_in_trouble_burns_no_token() {
 
 #[tokio::test]
 async fn an_issuer_that_lies_grants_nothing() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     for (mood, status, reason) in [
         (Mood::SmallOrder, 400, "index_key"),
@@ -54,7 +54,7 @@ async fn an_issuer_that_lies_grants_nothing() {
 
 #[tokio::test]
 async fn an_attester_that_ends_after_the_issuers_answer_burns_no_token() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     let request = device.request(1);
     world.issuer.answers.forget_permits(1 << 20);
@@ -73,7 +73,7 @@ async fn an_attester_that_ends_after_the_issuers_answer_burns_no_token() {
 
 #[tokio::test]
 async fn a_device_that_goes_away_finds_its_token() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let request = Device::new("one").request(1);
     world.issuer.answers.forget_permits(1 << 20);
     let (copy, addr) = (request.clone(), world.server.addr);
@@ -90,7 +90,7 @@ async fn a_device_that_goes_away_finds_its_token() {
 
 #[tokio::test]
 async fn a_shutdown_finishes_what_is_in_flight() {
-    let mut world = World::new().await;
+    let mut world = AttesterAndIssuer::new().await;
     let request = Device::new("one").request(1);
     world.issuer.answers.forget_permits(1 << 20);
     let addr = world.server.addr;
@@ -105,7 +105,7 @@ async fn a_shutdown_finishes_what_is_in_flight() {
 
 #[tokio::test]
 async fn more_than_fits_is_told_to_come_again() {
-    let world = World::with(|config| config.max_waiting = 2).await;
+    let world = AttesterAndIssuer::with(|config| config.max_waiting = 2).await;
     world.issuer.answers.forget_permits(1 << 20);
     let mut asked = tokio::task::JoinSet::new();
     for name in ["one", "two"] {

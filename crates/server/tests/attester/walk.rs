@@ -4,11 +4,11 @@ use sotto_wire::Encode;
 use sotto_wire::token::evidence::{AttestationEvidence, InsecureName};
 use sotto_wire::token::{WITHHELD_PROBLEM, header};
 
-use crate::harness::{Device, Server, World, config, eventually};
+use crate::attester::harness::{AttesterAndIssuer, Device, Server, config, eventually};
 
 #[tokio::test]
 async fn a_device_gets_one_token_for_each_origin() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     let first = device.request(1);
     let token = world.server.ask(&first).await.token().to_vec();
@@ -38,7 +38,7 @@ async fn a_device_gets_one_token_for_each_origin() {
 
 #[tokio::test]
 async fn devices_do_not_share_tokens() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     for name in ["one", "two"] {
         assert_eq!(world.server.ask(&Device::new(name).request(1)).await.token().len(), 288);
     }
@@ -50,7 +50,7 @@ async fn devices_do_not_share_tokens() {
 
 #[tokio::test]
 async fn one_origin_has_one_alias() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     world.server.ask(&device.request(1)).await.token();
     let renamed = world.server.ask(&device.request_for(1, [9; 32], 1)).await;
@@ -64,7 +64,7 @@ async fn one_origin_has_one_alias() {
 
 #[tokio::test]
 async fn a_changed_client_key_is_refused_before_the_issuer_is_asked() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     world.server.ask(&Device::new("one").request(1)).await.token();
     let mut changed = Device::new("another seed");
     changed.name = "one".to_owned();
@@ -76,7 +76,7 @@ async fn a_changed_client_key_is_refused_before_the_issuer_is_asked() {
 
 #[tokio::test]
 async fn a_restart_keeps_what_was_granted() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let mut device = Device::new("one");
     let first = device.request(1);
     let token = world.server.ask(&first).await.token().to_vec();
@@ -89,7 +89,7 @@ async fn a_restart_keeps_what_was_granted() {
 
 #[tokio::test]
 async fn requests_that_come_while_a_batch_is_away_go_together() {
-    let world = World::with(|config| config.batches_in_flight = 1).await;
+    let world = AttesterAndIssuer::with(|config| config.batches_in_flight = 1).await;
     let mut devices: Vec<_> = (0..60).map(|one| Device::new(&format!("device {one}"))).collect();
     world.issuer.answers.forget_permits(1 << 20);
     let mut asked = tokio::task::JoinSet::new();
@@ -121,7 +121,7 @@ async fn requests_that_come_while_a_batch_is_away_go_together() {
 
 #[tokio::test]
 async fn the_same_request_twice_at_once_is_worked_on_once() {
-    let world = World::new().await;
+    let world = AttesterAndIssuer::new().await;
     let request = Device::new("one").request(1);
     world.issuer.answers.forget_permits(1 << 20);
     let (first, addr) = (request.clone(), world.server.addr);
@@ -130,7 +130,7 @@ async fn the_same_request_twice_at_once_is_worked_on_once() {
     let second = world.server.ask(&request).await;
     assert_eq!((second.status, second.retry_after.as_deref()), (503, Some("1")));
     // Not even that its key is gone is said of it: the first one may be granted.
-    world.issuer.script().keys = vec![crate::issuer::encapsulation_key(2)];
+    world.issuer.script().keys = vec![crate::attester::issuer::encapsulation_key(2)];
     assert_eq!(world.server.ask(&request).await.status, 503);
     assert_eq!(world.server.refused("in_flight").await, 2);
     // The same bytes of somebody else are not concerned.
@@ -148,7 +148,7 @@ async fn the_same_request_twice_at_once_is_worked_on_once() {
 
 #[tokio::test]
 async fn one_device_occupies_few_places() {
-    let world = World::with(|config| config.batches_in_flight = 16).await;
+    let world = AttesterAndIssuer::with(|config| config.batches_in_flight = 16).await;
     world.issuer.answers.forget_permits(1 << 20);
     let mut device = Device::new("one");
     let mut asked = tokio::task::JoinSet::new();

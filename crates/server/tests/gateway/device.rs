@@ -16,7 +16,7 @@ use sotto_wire::bhttp::{Request, Response};
 use sotto_wire::size_class::SizeClass;
 use sotto_wire::{BatchMode, HpkeConfig, MediaType, TaskId};
 
-use crate::harness::{Pair, Setup, client, keypair, moment};
+use crate::server::harness::{Pair, Setup, client, keypair, moment};
 
 /// The origin under which devices know the leader.
 pub(crate) const LEADER: &str = "https://leader.example";

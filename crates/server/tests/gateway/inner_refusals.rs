@@ -7,10 +7,10 @@ use sotto_wire::MediaType;
 use sotto_wire::bhttp::{Field, Request};
 use sotto_wire::ohttp::DATE_PROBLEM;
 
-use crate::device::{
+use crate::gateway::device::{
     Channel, LEADER, SMALLEST, encoded, field, open, problem, reports_url, setup, upload,
 };
-use crate::harness::{COLLECTOR_TOKEN, moment};
+use crate::server::harness::{COLLECTOR_TOKEN, moment};
 
 const BLANK: &str = "about:blank";
 

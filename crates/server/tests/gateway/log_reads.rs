@@ -5,14 +5,16 @@ use sotto_protocol::oblivious::InnerRequest;
 use sotto_server::GatewayConfig;
 use sotto_wire::Note;
 
-use crate::device::{Channel, GATEWAY_KEY, SMALLEST, field, gateway_config, open, problem, read};
-use crate::harness::keypair;
-use crate::log_harness::World;
+use crate::gateway::device::{
+    Channel, GATEWAY_KEY, SMALLEST, field, gateway_config, open, problem, read,
+};
+use crate::log::harness::WitnessedLog;
+use crate::server::harness::keypair;
 
 const LOG: &str = "https://log.example";
 
-async fn world(seed: u64, max_memory: Option<usize>) -> (World, Channel) {
-    let mut world = World::new(seed).await;
+async fn world(seed: u64, max_memory: Option<usize>) -> (WitnessedLog, Channel) {
+    let mut world = WitnessedLog::new(seed).await;
     world.stop_log().await;
     let mut config = world.config();
     let mut gateway = GatewayConfig { origin: Some(LOG.into()), ..gateway_config() };

@@ -8,8 +8,8 @@ use reqwest::StatusCode;
 use sotto_protocol::http_date::rounded_date;
 use sotto_wire::MediaType;
 
-use crate::device::{Channel, SMALLEST, setup};
-use crate::harness::{histogram, moment};
+use crate::gateway::device::{Channel, SMALLEST, setup};
+use crate::server::harness::{histogram, moment};
 
 #[tokio::test]
 async fn the_ohttp_crate_uploads_through_our_gateway() {

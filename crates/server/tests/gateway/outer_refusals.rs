@@ -3,8 +3,8 @@
 use reqwest::{Method, StatusCode};
 use sotto_wire::ohttp::KEY_PROBLEM;
 
-use crate::device::{Channel, GATEWAY_KEY, Outer, reports_url, setup, upload};
-use crate::harness::keypair;
+use crate::gateway::device::{Channel, GATEWAY_KEY, Outer, reports_url, setup, upload};
+use crate::server::harness::keypair;
 
 const BLANK: &str = "about:blank";
 

@@ -4,11 +4,11 @@ use sotto_protocol::oblivious::InnerRequest;
 use sotto_server::GatewayConfig;
 use tokio::net::TcpListener;
 
-use crate::device::{
+use crate::gateway::device::{
     Channel, LEADER, gateway_config, open, problem, read, reports_url, setup, upload,
 };
-use crate::harness::{LOOPBACK, Server, histogram};
-use crate::standalone::{start_with, target};
+use crate::gateway::standalone::{start_with, target};
+use crate::server::harness::{LOOPBACK, Server, histogram};
 
 async fn outcomes<const N: usize>(server: &Server, names: [&str; N]) -> [f64; N] {
     let mut counts = [0.0; N];
@@ -40,7 +40,7 @@ async fn a_full_memory_keeps_no_upload_out() {
         channel.post(body).await;
     }
     assert_eq!(outcomes(&pair.leader, names).await, [2.0, 6.0, 2.0, 0.0]);
-    let old = sotto_protocol::Moment(crate::harness::moment().0 - 3600);
+    let old = sotto_protocol::Moment(crate::server::harness::moment().0 - 3600);
     let report = pair.report(0);
     let (body, awaited) = channel.seal_at(&upload(&url, &report), old);
     assert_eq!(open(channel.post(body).await, awaited).status, 400);

@@ -9,8 +9,10 @@ use sotto_server::GatewayConfig;
 use sotto_wire::HpkeConfig;
 use sotto_wire::ohttp::{KEY_PROBLEM, decode_key_list};
 
-use crate::device::{Channel, GATEWAY_KEY, LEADER, gateway_keys, reports_url, setup, upload};
-use crate::harness::keypair;
+use crate::gateway::device::{
+    Channel, GATEWAY_KEY, LEADER, gateway_keys, reports_url, setup, upload,
+};
+use crate::server::harness::keypair;
 
 const UPLOADS: usize = 400;
 const DEVICES: usize = 4;

@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::device::{
+use crate::gateway::device::{
     Channel, GATEWAY_KEY, LEADER, SMALLEST, gateway_config, open, problem, read, reports_url,
     upload,
 };
-use crate::harness::{COLLECTOR_TOKEN, LOOPBACK, Server, Setup, histogram, keypair};
-use crate::log_harness::World;
+use crate::log::harness::WitnessedLog;
+use crate::server::harness::{COLLECTOR_TOKEN, LOOPBACK, Server, Setup, histogram, keypair};
 
 pub(crate) fn target(origin: &str, url: &str) -> GatewayTarget {
     GatewayTarget { origin: origin.into(), url: url.trim_end_matches('/').into() }
@@ -40,7 +40,7 @@ pub(crate) async fn start_with(
 #[tokio::test]
 async fn to_a_leader_and_a_log() {
     let mut pair = Setup::new(BatchMode::TimeInterval).start().await;
-    let mut world = World::new(21).await;
+    let mut world = WitnessedLog::new(21).await;
     let entry = world.entry();
     world.publish(&entry).await;
     let targets =

@@ -8,8 +8,8 @@ use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::device::{Channel, SMALLEST, reports_url, setup, upload};
-use crate::harness::PATIENCE;
+use crate::gateway::device::{Channel, SMALLEST, reports_url, setup, upload};
+use crate::server::harness::PATIENCE;
 
 /// A request whose body is announced and not sent, or only its beginning.
 async fn begin(channel: &Channel, announced: usize, beginning: &[u8]) -> TcpStream {
@@ -84,7 +84,7 @@ async fn garbage_is_refused() {
         outer.problem();
         // What was garbled on the way was not remembered.
         let outer = channel.post(good).await;
-        assert_eq!(crate::device::open(outer, awaited).status, 200);
+        assert_eq!(crate::gateway::device::open(outer, awaited).status, 200);
     }
     assert_eq!(pair.leader.metric("sotto_reports_accepted_total").await, 100.0);
     pair.stop().await;
@@ -113,7 +113,7 @@ async fn memory_is_bounded_and_given_back() {
         let (body, awaited) = channel.seal(&upload(&url, &report));
         let outer = channel.post(body).await;
         assert_eq!(outer.body.len(), SMALLEST);
-        assert_eq!(crate::device::open(outer, awaited).status, 200);
+        assert_eq!(crate::gateway::device::open(outer, awaited).status, 200);
     }
     drop(slow);
     assert_eq!(pair.leader.metric("sotto_reports_accepted_total").await, 50.0);
@@ -133,7 +133,7 @@ async fn peers_that_leave_give_their_memory_back() {
         // Gone before the answer.
         drop(begin(&channel, body.len(), &body).await);
     }
-    crate::harness::eventually("an upload is taken", || async {
+    crate::server::harness::eventually("an upload is taken", || async {
         let (body, awaited) = channel.seal(&upload(&url, &[]));
         let outer = channel.post(body).await;
         outer.status == StatusCode::OK && awaited.consume_response(&outer.body).is_ok()

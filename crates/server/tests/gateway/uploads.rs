@@ -4,11 +4,11 @@ use sotto_server::{BindError, GatewayConfig, Helper, Leader};
 use sotto_store::MemoryStore;
 use sotto_wire::{BatchMode, MediaType, Time};
 
-use crate::device::{
+use crate::gateway::device::{
     Channel, GATEWAY_KEY, LEADER, SMALLEST, encoded, field, gateway_config, reports_url, setup,
     upload,
 };
-use crate::harness::{Setup, histogram, keypair};
+use crate::server::harness::{Setup, histogram, keypair};
 
 #[tokio::test]
 async fn reports_end_in_a_batch() {
@@ -75,7 +75,7 @@ async fn without_padding() {
     let channel = Channel::to_leader(&pair);
     let report = pair.report(1);
     let path = format!("/tasks/{}/reports", pair.task.id());
-    let date = sotto_protocol::http_date::rounded_date(crate::harness::moment());
+    let date = sotto_protocol::http_date::rounded_date(crate::server::harness::moment());
     let field = |name, value| sotto_wire::bhttp::Field { name, value };
     let request = sotto_wire::bhttp::Request {
         method: "POST",

@@ -3,10 +3,11 @@
 use reqwest::StatusCode;
 use sotto_crypto::note;
 use sotto_store::IssuerDb;
+use sotto_testing::keys::{key, key_of, signer};
 use sotto_wire::recipe::{TokenKeyRequest, TokenKeyStatement};
 use sotto_wire::{Note, NoteSignature, Role};
 
-use crate::harness::{Server, author, config, key_files, note_key, now, operator, request, signed};
+use crate::issuer::harness::{Server, author, config, key_files, now, operator, request, signed};
 
 #[tokio::test]
 async fn an_author_gets_endorsed_keys_and_the_same_ones_again() {
@@ -82,15 +83,11 @@ async fn strangers_and_bad_requests_get_nothing() {
     settings.window_s = 7200;
     let server = Server::start(folder.path(), settings).await;
     let good = request("good");
-    let stranger = note_key("stranger.example", 9);
-    let key = sotto_wire::PublicKey::new(*stranger.verifier().public_key());
-    let unlisted = TokenKeyRequest {
-        author: sotto_wire::Signer { name: stranger.name().clone(), key },
-        ..good.clone()
-    };
+    let stranger = key("stranger.example");
+    let unlisted = TokenKeyRequest { author: signer(&stranger), ..good.clone() };
     let with_expiry = |expires| TokenKeyRequest { expires, ..good.clone() };
     let as_leader = TokenKeyRequest { leader: operator().name().clone(), ..good.clone() };
-    let forger = note_key("author.example", 9);
+    let forger = key_of("stranger", "author.example");
     for (note, status) in [
         (signed(&unlisted, &stranger), 403),
         (signed(&good, &forger), 403),
@@ -144,5 +141,8 @@ async fn a_disk_that_fails_gives_no_keys() {
     let db = IssuerDb::open(folder.path()).unwrap();
     let stored = db.load().unwrap();
     assert_eq!(stored[0].request, request);
-    assert_eq!(crate::harness::token_key(&keys.leader).id(), stored[0].leader.token_key().id());
+    assert_eq!(
+        crate::issuer::harness::token_key(&keys.leader).id(),
+        stored[0].leader.token_key().id()
+    );
 }

@@ -10,20 +10,20 @@ use sotto_crypto::blind_rsa::{TokenKey, TokenVerifier};
 use sotto_crypto::key_blinding::{ClientSecret, PublicKey};
 use sotto_crypto::note::NoteKey;
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, issuer_origin_alias};
-use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::issuer::author::TokenKeys;
 use sotto_server::{AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig, RunError};
 use sotto_store::IssuerDb;
+use sotto_testing::asking::{Asked, ask};
+use sotto_testing::keys::{key, keypair, rng, signer};
+use sotto_testing::log::note;
 use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest};
 use sotto_wire::token::{
     IssuerAnswer, IssuerAnswerBatch, REQUEST_BATCH_MEDIA_TYPE, REQUEST_MEDIA_TYPE, ShortOpaque,
     TokenRequestBatch,
 };
-use sotto_wire::{Decode, Encode, HpkeConfig, HpkeConfigId, Note, Signer};
+use sotto_wire::{Decode, Encode, HpkeConfig};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
-use crate::asking::{Asked, ask, rng};
 
 pub(crate) const ATTESTER_TOKEN: &str = "token-of-the-attester";
 const LOOPBACK: SocketAddr =
@@ -32,15 +32,11 @@ const LOOPBACK: SocketAddr =
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn author() -> NoteKey {
-    note_key("author.example", 1)
+    key("author.example")
 }
 
 pub(crate) fn operator() -> NoteKey {
-    note_key("issuer.example", 2)
-}
-
-pub(crate) fn note_key(name: &str, seed: u8) -> NoteKey {
-    NoteKey::from_seed(name.parse().unwrap(), Secret::new([seed; 32]))
+    key("issuer.example")
 }
 
 pub(crate) fn client() -> Client {
@@ -48,16 +44,12 @@ pub(crate) fn client() -> Client {
     Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }
 
-pub(crate) fn encapsulation_key(id: u8) -> HpkeKeypair {
-    HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng(u64::from(id)))
-}
-
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
 pub(crate) fn config() -> IssuerConfig {
-    let keys = EncapsulationKeys::new(vec![encapsulation_key(1)]).unwrap();
+    let keys = EncapsulationKeys::new(vec![keypair(1)]).unwrap();
     let token = AuthToken::bearer(ATTESTER_TOKEN).unwrap();
     let attester = IssuerAttester { name: "attester.example".into(), token };
     let mut config = IssuerConfig::new(LOOPBACK, operator(), Arc::new(keys), attester);
@@ -146,10 +138,8 @@ impl Server {
 
 /// A request for two keys that expire in an hour.
 pub(crate) fn request(nonce: &str) -> TokenKeyRequest {
-    let author = author();
-    let key = sotto_wire::PublicKey::new(*author.verifier().public_key());
     TokenKeyRequest {
-        author: Signer { name: author.name().clone(), key },
+        author: signer(&author()),
         leader: "leader.example".parse().unwrap(),
         helper: Some("helper.example".parse().unwrap()),
         expires: now() + 3600,
@@ -158,8 +148,7 @@ pub(crate) fn request(nonce: &str) -> TokenKeyRequest {
 }
 
 pub(crate) fn signed(request: &TokenKeyRequest, by: &NoteKey) -> Vec<u8> {
-    let note = Note::new(request.text()).unwrap();
-    note.with_signature(by.sign(&request.text())).to_bytes()
+    note(&request.text(), &[by]).to_bytes()
 }
 
 pub(crate) fn token_key(key: &EndorsedKey) -> TokenKey {
@@ -175,7 +164,7 @@ pub(crate) struct Device {
 impl Device {
     pub(crate) fn new(seed: u64) -> Self {
         let client = ClientSecret::generate(&mut rng(seed));
-        Self { client, config: encapsulation_key(1).config().clone() }
+        Self { client, config: keypair(1).config().clone() }
     }
 
     pub(crate) fn ask(&self, key: &EndorsedKey, seed: u64) -> Asked {

@@ -13,6 +13,7 @@ use sotto_protocol::issuer::Origin;
 use sotto_protocol::issuer::author::RecipeKeys;
 use sotto_server::{BindError, Issuer, IssuerConfig};
 use sotto_store::IssuerDb;
+use sotto_testing::keys::keypair;
 use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest};
 use sotto_wire::token::{
     EncapsulationKey, IssuerAnswer, MAX_TOKEN_BATCH, REQUEST_BATCH_MEDIA_TYPE, REQUEST_MEDIA_TYPE,
@@ -20,9 +21,8 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Decode, KeyType, VerifierKey};
 
-use crate::harness::{
-    ATTESTER_TOKEN, Device, Server, author, client, config, encapsulation_key, key_files, now,
-    request, signed,
+use crate::issuer::harness::{
+    ATTESTER_TOKEN, Device, Server, author, client, config, key_files, now, request, signed,
 };
 
 #[tokio::test]
@@ -262,10 +262,10 @@ async fn the_directory_tells_window_keys_and_where_to_ask() {
     let shown = directory().await;
     assert_eq!(shown["issuer-policy-window"], 86_400);
     assert_eq!(shown["issuer-request-uri"], "/tokens/token-request");
-    assert_eq!(listed().await, [encapsulation_key(1).config().clone()]);
+    assert_eq!(listed().await, [keypair(1).config().clone()]);
     // A new key in front of the old one, while the issuer serves.
-    keys.replace(vec![encapsulation_key(2), encapsulation_key(1)]).unwrap();
-    let expected = [2, 1].map(|id| encapsulation_key(id).config().clone());
+    keys.replace(vec![keypair(2), keypair(1)]).unwrap();
+    let expected = [2, 1].map(|id| keypair(id).config().clone());
     assert_eq!(listed().await, expected);
     assert!(keys.replace(vec![]).is_err());
     server.stopped().await;

@@ -12,7 +12,7 @@ use sotto_crypto::merkle::leaf_hash;
 use sotto_wire::{Checkpoint, Note};
 use tokio::task::JoinHandle;
 
-use crate::harness::{ORIGIN, WitnessPlace, World, eventually, key, policy, problem};
+use crate::log::harness::{ORIGIN, WitnessPlace, WitnessedLog, eventually, key, policy, problem};
 
 /// What a witness shows to monitors.
 #[derive(Clone)]
@@ -80,8 +80,8 @@ fn invented(size: u64, signer: &str) -> Vec<u8> {
 }
 
 /// A world whose log has two entries, and the second of them.
-async fn world_of_two(seed: u64) -> (World, Vec<u8>) {
-    let mut world = World::new(seed).await;
+async fn world_of_two(seed: u64) -> (WitnessedLog, Vec<u8>) {
+    let mut world = WitnessedLog::new(seed).await;
     let (first, second) = (world.entry(), world.entry());
     world.publish(&first).await;
     world.publish(&second).await;
@@ -89,7 +89,7 @@ async fn world_of_two(seed: u64) -> (World, Vec<u8>) {
 }
 
 /// Waits until the log says that the third witness disputes its tree.
-async fn disputed(world: &World, words: &str) {
+async fn disputed(world: &WitnessedLog, words: &str) {
     eventually(&format!("the dispute is told: {words}"), || async {
         let (status, document) = world.log().readyz().await;
         let reason = &document["reasons"][0];
@@ -102,7 +102,7 @@ async fn disputed(world: &World, words: &str) {
     .await;
 }
 
-async fn refuses_for_now(world: &mut World) {
+async fn refuses_for_now(world: &mut WitnessedLog) {
     let entry = world.entry();
     let response = world.submit(&entry).await;
     assert!(response.headers().contains_key("retry-after"));
@@ -112,11 +112,11 @@ async fn refuses_for_now(world: &mut World) {
     assert!(!is_halted(world));
 }
 
-fn is_halted(world: &World) -> bool {
+fn is_halted(world: &WitnessedLog) -> bool {
     world.log_folder().join("state/halted").exists()
 }
 
-fn quick(world: &World) -> sotto_server::LogConfig {
+fn quick(world: &WitnessedLog) -> sotto_server::LogConfig {
     let mut config = world.config();
     config.witness_timeout = Duration::from_millis(500);
     config
@@ -177,7 +177,7 @@ async fn a_number_without_our_signature_halts_nothing_for_good() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_witness_that_disputes_later_stops_the_next_entry_until_it_is_removed() {
-    let mut world = World::new(62).await;
+    let mut world = WitnessedLog::new(62).await;
     let first = world.entry();
     world.publish(&first).await;
     let script = Script { status: 409, body: LARGER, show: Show::Status(404) };
@@ -234,7 +234,7 @@ async fn a_signature_of_the_log_that_its_folder_does_not_know_halts_for_good() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_history_halts_at_the_witness_of_the_first() {
-    let mut world = World::new(68).await;
+    let mut world = WitnessedLog::new(68).await;
     let first = world.entry();
     world.publish(&first).await;
     eventually("the third witness has seen it", || async {

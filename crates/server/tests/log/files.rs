@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::harness::World;
+use crate::log::harness::WitnessedLog;
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -23,7 +23,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_public_file_is_served_as_it_is() {
-    let mut world = World::new(61).await;
+    let mut world = WitnessedLog::new(61).await;
     for _ in 0..3 {
         let entry = world.entry();
         world.publish(&entry).await;
@@ -60,7 +60,7 @@ async fn every_public_file_is_served_as_it_is() {
 }
 
 /// The status of a request whose path goes out as it is: clients tidy up dots.
-async fn raw(world: &World, path: &str) -> String {
+async fn raw(world: &WitnessedLog, path: &str) -> String {
     let mut stream = TcpStream::connect(world.log().addr).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: log\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -71,7 +71,7 @@ async fn raw(world: &World, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_leads_out_of_the_public_folder() {
-    let mut world = World::new(62).await;
+    let mut world = WitnessedLog::new(62).await;
     let entry = world.entry();
     world.publish(&entry).await;
     assert!(raw(&world, "/checkpoint").await.starts_with("HTTP/1.1 200"));
@@ -111,7 +111,7 @@ async fn no_path_leads_out_of_the_public_folder() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tiles_that_nobody_signed_are_not_served() {
-    let mut world = World::new(63).await;
+    let mut world = WitnessedLog::new(63).await;
     let entry = world.entry();
     world.publish(&entry).await;
     let public = world.log_folder().join("public");

@@ -10,35 +10,22 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::Value;
-use sotto_crypto::Secret;
 use sotto_crypto::merkle::leaf_hash;
 use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::log::admit::Signers;
 use sotto_server::{Log, LogConfig, RunError, Witness, WitnessConfig};
 use sotto_store::{LogDir, WitnessDir};
-use sotto_wire::recipe::testing;
-use sotto_wire::{Entry, EntryKind, Note, PublicKey, Recipe, Signer, TlogPolicy, TlogProof};
+use sotto_testing::arbitrary;
+pub(crate) use sotto_testing::keys::{key, signer};
+pub(crate) use sotto_testing::log::ORIGIN;
+use sotto_wire::{EntryKind, Note, Recipe, TlogPolicy, TlogProof};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub(crate) const ORIGIN: &str = "log.example";
 pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 /// How long anything may take before a test fails. Only a bound: nothing is measured.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A key that is the same in every run.
-pub(crate) fn key(name: &str) -> NoteKey {
-    let mut seed = [0; 32];
-    for (place, byte) in seed.iter_mut().zip(name.bytes().cycle()) {
-        *place = byte;
-    }
-    NoteKey::from_seed(name.parse().unwrap(), Secret::new(seed))
-}
-
-pub(crate) fn public_key(key: &NoteKey) -> PublicKey {
-    PublicKey::new(*key.verifier().public_key())
-}
 
 /// A server that runs in the background.
 pub(crate) struct Server {
@@ -116,7 +103,7 @@ impl WitnessPlace {
 }
 
 /// A log, its witnesses, and somebody who may submit.
-pub(crate) struct World {
+pub(crate) struct WitnessedLog {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) witnesses: Vec<WitnessPlace>,
     pub(crate) policy: TlogPolicy,
@@ -126,7 +113,7 @@ pub(crate) struct World {
     rng: ChaCha20Rng,
 }
 
-impl World {
+impl WitnessedLog {
     pub(crate) async fn new(seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut witnesses = Vec::new();
@@ -151,7 +138,7 @@ impl World {
     }
 
     pub(crate) fn config(&self) -> LogConfig {
-        let listed = BTreeSet::from([public_key(&self.author)]);
+        let listed = BTreeSet::from([signer(&self.author).key]);
         let mut config = LogConfig::new(LOOPBACK, self.policy.clone(), Signers::Listed(listed));
         config.http.admin_listen = Some(LOOPBACK);
         config.batch_delay = Duration::from_millis(20);
@@ -185,8 +172,8 @@ impl World {
 
     /// An arbitrary recipe of the author for this log.
     pub(crate) fn recipe(&mut self) -> Recipe {
-        let mut recipe = testing::recipe(&mut self.rng);
-        recipe.author = Signer { name: self.author.name().clone(), key: public_key(&self.author) };
+        let mut recipe = arbitrary::recipe(&mut self.rng);
+        recipe.author = signer(&self.author);
         recipe.parties.log = ORIGIN.to_owned();
         recipe
     }
@@ -265,9 +252,7 @@ pub(crate) fn policy(witnesses: &[WitnessPlace]) -> TlogPolicy {
 }
 
 pub(crate) fn entry(recipe: &Recipe, signer: &NoteKey) -> Vec<u8> {
-    let json = String::from_utf8(recipe.to_json()).unwrap();
-    let text = Entry::text(EntryKind::Recipe, &json);
-    Note::new(text.clone()).unwrap().with_signature(signer.sign(&text)).to_bytes()
+    sotto_testing::log::entry(EntryKind::Recipe, &recipe.to_json(), &[signer])
 }
 
 /// The detail of a problem document.

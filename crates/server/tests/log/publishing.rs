@@ -8,11 +8,11 @@ use sotto_protocol::log::Reader;
 use sotto_store::FolderFetch;
 use sotto_wire::{Checkpoint, Entry, TlogPolicy};
 
-use crate::harness::{ORIGIN, World, eventually, problem};
+use crate::log::harness::{ORIGIN, WitnessedLog, eventually, problem};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_become_public_with_a_quorum() {
-    let mut world = World::new(1).await;
+    let mut world = WitnessedLog::new(1).await;
     for index in 0..3 {
         let entry = world.entry();
         let proof = world.publish(&entry).await;
@@ -38,7 +38,7 @@ async fn entries_become_public_with_a_quorum() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_log_has_a_cosigned_checkpoint() {
-    let world = World::new(2).await;
+    let world = WitnessedLog::new(2).await;
     eventually("the first checkpoint is published", || async {
         let response = world.http.get(world.url("checkpoint")).send().await.unwrap();
         response.status() == StatusCode::OK
@@ -51,7 +51,7 @@ async fn an_empty_log_has_a_cosigned_checkpoint() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_witness_may_be_away() {
-    let mut world = World::new(3).await;
+    let mut world = WitnessedLog::new(3).await;
     world.witnesses[1].stop().await;
     let entry = world.entry();
     world.publish(&entry).await;
@@ -74,7 +74,7 @@ async fn one_witness_may_be_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_an_entry_waits_and_keeps_its_place() {
-    let mut world = World::new(4).await;
+    let mut world = WitnessedLog::new(4).await;
     let (before, waits, after) = (world.entry(), world.entry(), world.entry());
     world.publish(&before).await;
     world.witnesses[0].stop().await;
@@ -103,7 +103,7 @@ async fn without_a_quorum_an_entry_waits_and_keeps_its_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_pending_is_finished_without_another_submission() {
-    let mut world = World::new(5).await;
+    let mut world = WitnessedLog::new(5).await;
     let first = world.entry();
     world.publish(&first).await;
     for number in 0..3 {
@@ -126,7 +126,7 @@ async fn what_was_pending_is_finished_without_another_submission() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_witnessed_time_moves_on() {
-    let mut world = World::new(6).await;
+    let mut world = WitnessedLog::new(6).await;
     let entry = world.entry();
     let proof = world.publish(&entry).await;
     world.stop_log().await;
@@ -148,7 +148,7 @@ async fn the_witnessed_time_moves_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_answers_those_who_wait() {
-    let mut world = World::new(7).await;
+    let mut world = WitnessedLog::new(7).await;
     let entry = world.entry();
     world.publish(&entry).await;
     world.stop_log().await;
@@ -169,10 +169,11 @@ async fn an_end_answers_those_who_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_about_another_log_is_refused() {
-    let mut world = World::new(8).await;
+    let mut world = WitnessedLog::new(8).await;
     world.stop_log().await;
-    let other = crate::harness::key("other.example").verifier();
-    let dir = sotto_store::LogDir::open(&world.log_folder(), crate::harness::key(ORIGIN)).unwrap();
+    let other = crate::log::harness::key("other.example").verifier();
+    let dir =
+        sotto_store::LogDir::open(&world.log_folder(), crate::log::harness::key(ORIGIN)).unwrap();
     let mut config = world.config();
     config.policy = TlogPolicy::parse(&format!("log {other}\nquorum none\n")).unwrap();
     let error = sotto_server::Log::bind(config, dir).await.unwrap_err();

@@ -8,12 +8,12 @@ use sotto_crypto::merkle::empty_root;
 use sotto_store::LogDir;
 use sotto_wire::{Checkpoint, Note};
 
-use crate::harness::{ORIGIN, World, copy_folder, key, problem};
+use crate::log::harness::{ORIGIN, WitnessedLog, copy_folder, key, problem};
 
 /// A world whose log was at size 1 when its folder was copied and is at size 3 now, stopped, and the
 /// texts of all checkpoints that it published.
-async fn world_with_copy(seed: u64) -> (World, BTreeSet<String>) {
-    let mut world = World::new(seed).await;
+async fn world_with_copy(seed: u64) -> (WitnessedLog, BTreeSet<String>) {
+    let mut world = WitnessedLog::new(seed).await;
     let mut texts = BTreeSet::new();
     texts.insert(Checkpoint::new(ORIGIN, 0, empty_root()).to_text());
     let first = world.entry();
@@ -29,12 +29,12 @@ async fn world_with_copy(seed: u64) -> (World, BTreeSet<String>) {
     (world, texts)
 }
 
-fn restore(world: &World) {
+fn restore(world: &WitnessedLog) {
     fs::remove_dir_all(world.log_folder()).unwrap();
     fs::rename(world.folder.path().join("copy"), world.log_folder()).unwrap();
 }
 
-async fn refuses_for_good(world: &mut World) {
+async fn refuses_for_good(world: &mut WitnessedLog) {
     world.halted().await;
     let entry = world.entry();
     let (status, detail) = problem(world.submit(&entry).await).await;
@@ -43,9 +43,9 @@ async fn refuses_for_good(world: &mut World) {
 }
 
 /// What each witness has stored.
-fn witnessed(world: &World) -> Vec<Note> {
+fn witnessed(world: &WitnessedLog) -> Vec<Note> {
     let mut notes = Vec::new();
-    for name in crate::harness::WITNESSES {
+    for name in crate::log::harness::WITNESSES {
         for file in fs::read_dir(world.folder.path().join(name)).unwrap() {
             let path = file.unwrap().path().join("checkpoint");
             notes.extend(fs::read(path).ok().map(|bytes| Note::parse(&bytes).unwrap()));

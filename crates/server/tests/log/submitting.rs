@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use futures_join::join_all;
 use reqwest::StatusCode;
-use sotto_wire::{Note, Signer};
+use sotto_wire::Note;
 
-use crate::harness::{World, entry, key, problem, public_key};
+use crate::log::harness::{WitnessedLog, entry, key, problem, signer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_bytes_have_one_place() {
-    let mut world = World::new(21).await;
+    let mut world = WitnessedLog::new(21).await;
     let (one, other) = (world.entry(), world.entry());
     let proof = world.publish(&one).await;
     world.publish(&other).await;
@@ -23,7 +23,7 @@ async fn the_same_bytes_have_one_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_submit_at_once() {
-    let mut world = World::new(22).await;
+    let mut world = WitnessedLog::new(22).await;
     let first = world.entry();
     world.publish(&first).await;
     let entries: Vec<Vec<u8>> = (0..40).map(|_| world.entry()).collect();
@@ -39,7 +39,7 @@ async fn many_submit_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_signed_entry_is_refused() {
-    let mut world = World::new(23).await;
+    let mut world = WitnessedLog::new(23).await;
     let good = world.entry();
     let unsigned = Note::parse(&good).unwrap().text().to_owned().into_bytes();
     let mut torn = good.clone();
@@ -67,7 +67,7 @@ async fn what_is_no_signed_entry_is_refused() {
     assert_eq!(problem(world.submit(&extra).await).await.0, StatusCode::BAD_REQUEST);
 
     let mut stranger = world.recipe();
-    stranger.author = Signer { name: forger.name().clone(), key: public_key(&forger) };
+    stranger.author = signer(&forger);
     let (status, detail) = problem(world.submit(&entry(&stranger, &forger)).await).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(detail.contains("forger.example may not"), "{detail}");
@@ -84,7 +84,7 @@ async fn what_is_no_signed_entry_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_given_once() {
-    let mut world = World::new(24).await;
+    let mut world = WitnessedLog::new(24).await;
     let recipe = world.recipe();
     let mut second = world.recipe();
     second.name.clone_from(&recipe.name);

@@ -13,7 +13,7 @@ use sotto_wire::{AddCheckpoint, Checkpoint, EntryId, Note, NoteSignature, TreeHa
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::harness::{LOOPBACK, ORIGIN, client, key};
+use crate::log::harness::{LOOPBACK, ORIGIN, client, key};
 
 /// A witness of its own.
 struct Running {

@@ -7,8 +7,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::gateway::{Gateway, Reply};
-use crate::harness::{AT_ONCE, Server, config, eventually, noise, rest};
+use crate::relay::gateway::{Gateway, Reply};
+use crate::relay::harness::{AT_ONCE, Server, config, eventually, noise, rest};
 
 const KIB: usize = 1024;
 /// Far more than all sockets on the way hold together.

@@ -2,8 +2,8 @@
 
 use tokio::io::AsyncWriteExt;
 
-use crate::gateway::{Gateway, Reply};
-use crate::harness::{AT_ONCE, OPERATOR, Server, answer, config, noise, rest};
+use crate::relay::gateway::{Gateway, Reply};
+use crate::relay::harness::{AT_ONCE, OPERATOR, Server, answer, config, noise, rest};
 
 /// The head that the gateway gets, whatever the device sends.
 fn forwarded_head(gateway: &Gateway, len: usize) -> String {

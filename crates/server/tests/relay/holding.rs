@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::gateway::Gateway;
-use crate::harness::{
+use crate::relay::gateway::Gateway;
+use crate::relay::harness::{
     AT_ONCE, OPERATOR, Server, answer, config, eventually, head, noise, pool_of, rest,
 };
 

@@ -7,8 +7,8 @@ use sotto_protocol::relay::PoolRule;
 use sotto_server::{Relay, RelayGateway, SourceRule};
 use tokio::io::AsyncWriteExt;
 
-use crate::gateway::Gateway;
-use crate::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
+use crate::relay::gateway::Gateway;
+use crate::relay::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
 
 #[tokio::test]
 async fn nothing_leaves_before_the_pool_is_full() {
@@ -70,7 +70,7 @@ async fn sizes_and_gateways_have_pools_of_their_own() {
     // What fills no class is no company for what fills one.
     let mut odd = relay.begin(&noise(3, 4095)).await;
     let mut elsewhere = relay.connect().await;
-    let bytes = String::from_utf8(crate::harness::request(b"x")).unwrap();
+    let bytes = String::from_utf8(crate::relay::harness::request(b"x")).unwrap();
     let bytes = bytes.replace("leader.example", "log.example");
     elsewhere.write_all(bytes.as_bytes()).await.unwrap();
     relay.holds(4).await;
@@ -135,7 +135,7 @@ async fn draining_sends_on_what_waits_and_takes_no_more() {
     let mut small = relay.begin(b"held").await;
     let mut large = relay.begin(&noise(1, 200_000)).await;
     // These are still arriving when the end begins. Each of them would go on alone.
-    let bytes = crate::harness::request(b"late");
+    let bytes = crate::relay::harness::request(b"late");
     let mut late = [relay.connect().await, relay.connect().await];
     for stream in &mut late {
         stream.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
@@ -163,15 +163,15 @@ async fn draining_sends_on_what_waits_and_takes_no_more() {
 #[tokio::test]
 async fn dropping_the_relay_ends_it_on_the_spot() {
     let gateway = Gateway::start().await;
-    gateway.answer_with(crate::gateway::Reply::Stall(Vec::new()));
+    gateway.answer_with(crate::relay::gateway::Reply::Stall(Vec::new()));
     let relay = Relay::bind(config(&gateway, AT_ONCE)).await.unwrap();
     let addr = relay.addr();
     let running = tokio::spawn(relay.run(std::future::pending()));
     let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
-    let bytes = crate::harness::request(b"request");
+    let bytes = crate::relay::harness::request(b"request");
     stream.write_all(&bytes).await.unwrap();
     gateway.has(1).await;
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
-    assert!(crate::harness::rest(&mut stream).await.is_empty());
+    assert!(crate::relay::harness::rest(&mut stream).await.is_empty());
 }

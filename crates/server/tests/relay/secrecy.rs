@@ -1,33 +1,14 @@
 //! Nothing of a device in what the relay logs, counts, tells its operator or sends to a gateway.
 
-use std::io::Write;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sotto_server::SourceRule;
 use tokio::io::AsyncWriteExt;
-use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt};
 
-use crate::gateway::{Gateway, Reply};
-use crate::harness::{Server, answer, config, noise, pool_of};
-
-#[derive(Clone, Default)]
-struct Captured(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Captured {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use crate::captured::Captured;
+use crate::relay::gateway::{Gateway, Reply};
+use crate::relay::harness::{Server, answer, config, noise, pool_of};
 
 /// A word that a device's head holds, and a port has not by chance.
 const MARK: &str = "qzmarkqz";
@@ -46,12 +27,10 @@ fn marked_request(body: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_relay_keeps_quiet() {
-    let captured = Captured::default();
-    let writer = captured.clone();
-    let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
-    // Everything, of every crate, for the whole process, also what goes through `log`.
-    tracing_subscriber::registry().with(layer.with_filter(LevelFilter::TRACE)).init();
-
+    // Everything, of every crate.
+    let Some(captured) = Captured::alone("relay::secrecy::the_relay_keeps_quiet", "trace") else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, pool_of(8));
@@ -102,7 +81,7 @@ async fn the_relay_keeps_quiet() {
     assert_eq!(recorded.len(), 16);
     texts.extend(recorded.into_iter().map(|request| request.head));
 
-    let log = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
+    let log = captured.text();
     for known in ["sotto_server::relay", "a gateway does not answer", "TRACE", "hyper_util"] {
         assert!(log.contains(known), "{known} was not captured: the test would prove nothing");
     }

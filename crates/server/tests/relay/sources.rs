@@ -6,8 +6,8 @@ use std::time::Duration;
 use sotto_server::SourceRule;
 use tokio::io::AsyncWriteExt;
 
-use crate::gateway::Gateway;
-use crate::harness::{AT_ONCE, PATIENCE, Server, config, eventually, request, rest};
+use crate::relay::gateway::Gateway;
+use crate::relay::harness::{AT_ONCE, PATIENCE, Server, config, eventually, request, rest};
 
 #[tokio::test]
 async fn a_source_is_limited_for_a_window_and_then_forgotten() {
@@ -43,7 +43,8 @@ async fn requests_count_from_their_head_on() {
     let relay = Server::start(settings).await;
     let source = Ipv4Addr::new(127, 9, 9, 9);
     let mut slow = relay.connect_from(source).await;
-    let head = crate::harness::head(100).replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
+    let head =
+        crate::relay::harness::head(100).replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
     tokio::io::AsyncWriteExt::write_all(&mut slow, head.as_bytes()).await.unwrap();
     let mut go_on = [0; 25];
     tokio::io::AsyncReadExt::read_exact(&mut slow, &mut go_on).await.unwrap();

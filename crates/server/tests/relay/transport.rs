@@ -9,8 +9,8 @@ use sotto_crypto::Secret;
 use sotto_server::TlsConfig;
 use tokio_rustls::TlsAcceptor;
 
-use crate::gateway::Gateway;
-use crate::harness::{AT_ONCE, LOOPBACK, OPERATOR, Server, config};
+use crate::relay::gateway::Gateway;
+use crate::relay::harness::{AT_ONCE, LOOPBACK, OPERATOR, Server, config};
 
 struct Certificate {
     pem: String,

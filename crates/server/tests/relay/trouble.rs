@@ -6,8 +6,8 @@ use sotto_protocol::relay::PoolRule;
 use sotto_server::{BindError, Relay, RelayConfig, SourceRule};
 use sotto_wire::size_class::SizeClass;
 
-use crate::gateway::{Gateway, Reply};
-use crate::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
+use crate::relay::gateway::{Gateway, Reply};
+use crate::relay::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
 
 #[tokio::test]
 async fn a_gateway_that_is_away_and_comes_back() {
@@ -93,7 +93,7 @@ async fn a_stuck_gateway_holds_up_no_other() {
     let relay = Server::start(settings).await;
     let mut waiting = Vec::new();
     for _ in 0..20 {
-        let request = String::from_utf8(crate::harness::request(b"x")).unwrap();
+        let request = String::from_utf8(crate::relay::harness::request(b"x")).unwrap();
         let request = request.replace("leader.example", "stuck.example");
         let mut stream = relay.connect().await;
         tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();

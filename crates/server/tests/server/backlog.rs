@@ -9,7 +9,7 @@ use sotto_server::{BindError, Leader, LeaderConfig};
 use sotto_store::{Counters, JobCommit, LeaderStore, NewJob, NewJobBatch, NewJobReport, NewReport};
 use sotto_wire::{BatchMode, HpkeConfigId, ReportId, Role};
 
-use crate::harness::{LOOPBACK, Pair, Server, Setup, eventually, keypair, moment, served};
+use crate::server::harness::{LOOPBACK, Pair, Server, Setup, eventually, keypair, moment, served};
 
 const AGGREGATED: &str = "sotto_reports_aggregated_total";
 

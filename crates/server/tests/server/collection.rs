@@ -3,8 +3,8 @@
 use reqwest::{Method, StatusCode};
 use sotto_wire::{BatchMode, Duration as Units, Interval, MediaType, Query, Time};
 
-use crate::harness::{COLLECTOR_TOKEN, Setup, histogram};
-use crate::requests::problem;
+use crate::server::harness::{COLLECTOR_TOKEN, Setup, histogram};
+use crate::server::requests::problem;
 
 #[tokio::test]
 async fn too_early_a_question_waits_and_reveals_nothing() {

@@ -6,23 +6,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use reqwest::{Certificate, Client, Method, Response, StatusCode};
 use serde_json::Value;
-use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_crypto::HpkeKeypair;
 use sotto_protocol::client::produce_report;
 use sotto_protocol::collector::{
     Collection, consume_collection_job_resp, produce_collection_job_req,
 };
-use sotto_protocol::{AggregatorTask, HpkeKeyring, Moment, Task};
+use sotto_protocol::{HpkeKeyring, Moment, Task};
 use sotto_server::{
     AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RunError, ServedTask, TaskRegistry,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore};
+pub(crate) use sotto_testing::aggregators::aggregator_task;
+pub(crate) use sotto_testing::keys::keypair;
 use sotto_vdaf::{AggregateResult, Measurement, VdafConfig};
 use sotto_wire::{
-    BatchMode, Duration as Units, HpkeConfigId, Interval, MediaType, Query, Role,
-    TaskConfiguration, TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
+    BatchMode, Duration as Units, Interval, MediaType, Query, Role, TaskConfiguration,
+    TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -129,7 +130,7 @@ impl Setup {
             leader_store: self.leader_store,
             helper_store: self.helper_store,
             http: client(None),
-            rng: ChaCha20Rng::seed_from_u64(SEED.fetch_add(1, Ordering::Relaxed)),
+            rng: sotto_testing::keys::rng(SEED.fetch_add(1, Ordering::Relaxed)),
             _folder: self.folder,
         }
     }
@@ -329,22 +330,6 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: 
 
 pub(crate) fn histogram(counts: &[u128]) -> AggregateResult {
     AggregateResult::Vector(counts.to_vec())
-}
-
-pub(crate) fn keypair(id: u8) -> HpkeKeypair {
-    let mut rng = ChaCha20Rng::seed_from_u64(u64::from(id));
-    HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng)
-}
-
-pub(crate) fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> AggregatorTask {
-    AggregatorTask {
-        task: task.clone(),
-        role,
-        verify_key: Secret::new([5; 32]),
-        collector_hpke_config: collector.config().clone(),
-        taskprov: false,
-        tokens: None,
-    }
 }
 
 pub(crate) fn served(task: &Task, role: Role, collector: &HpkeKeypair) -> ServedTask {

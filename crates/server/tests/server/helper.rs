@@ -8,8 +8,8 @@ use sotto_wire::{
     Time, VerifyRespKind,
 };
 
-use crate::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup, aggregator_task, moment};
-use crate::requests::problem;
+use crate::server::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup, aggregator_task, moment};
+use crate::server::requests::problem;
 
 /// A request of the leader about some reports, as the leader would send it.
 fn job(pair: &mut Pair, indices: &[u32]) -> LeaderJob {

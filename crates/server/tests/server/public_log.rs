@@ -1,4 +1,4 @@
-//! A public log in memory, built by the pure core and served as plain files, with everybody who signs.
+//! A public log that is served as plain files, with everybody who signs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,30 +8,26 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use sotto_crypto::HpkeKeypair;
 use sotto_crypto::note::NoteKey;
-use sotto_protocol::log::first;
-use sotto_protocol::log::sequence::{LogState, NewEntry, sequence};
-use sotto_protocol::recipe::recipe_vdaf;
-use sotto_protocol::trust::{BudgetFile, Floors, PinnedOperator, TokensFile, Trust, TrustFile};
+use sotto_protocol::trust::{Floors, PinnedOperator, TokensFile, Trust, TrustFile};
+use sotto_testing::keys::{key, keypair, witness};
+use sotto_testing::log::{Log, at, policy, valid_entry};
+use sotto_testing::recipe::{recipe_at, set_query};
 use sotto_wire::recipe::{
-    Aggregation, Aggregator, AttributeType, KeySet, Parties, Privacy, Probability, PublicKey,
-    Query, Randomizer, Recipe, Sampling, Signer, Tokens, When, Who,
+    AttributeType, KeySet, Privacy, Probability, Query, Randomizer, Recipe, When,
 };
-use sotto_wire::{BatchMode, Entry, EntryKind, Note};
+use sotto_wire::{Entry, EntryKind};
 
-use crate::harness::{LOOPBACK, PRECISION, keypair, moment};
+use crate::server::harness::{LOOPBACK, PRECISION, moment};
 
 /// The files of a log, as its readers see them.
 #[derive(Clone, Default)]
 pub(crate) struct Files(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
 
 /// The log, and everybody's keys.
-pub(crate) struct World {
+pub(crate) struct PublicLog {
     pub(crate) log: NoteKey,
-    pub(crate) witness: NoteKey,
     pub(crate) author: NoteKey,
     pub(crate) stranger: NoteKey,
     pub(crate) leader: NoteKey,
@@ -42,7 +38,7 @@ pub(crate) struct World {
     /// How often the checkpoint was fetched.
     pub(crate) fetched: Arc<AtomicU64>,
     pub(crate) url: String,
-    state: LogState,
+    state: Log,
 }
 
 impl Files {
@@ -55,41 +51,30 @@ impl Files {
     }
 }
 
-impl World {
+impl PublicLog {
     pub(crate) async fn new() -> Self {
-        let key = |seed: u64, name: &str| {
-            NoteKey::generate(name.parse().unwrap(), &mut ChaCha20Rng::seed_from_u64(seed))
-        };
         let (files, fetched) = (Files::default(), Arc::<AtomicU64>::default());
         let url = serve(files.clone(), Arc::clone(&fetched)).await;
         Self {
-            log: key(1, "log.example"),
-            witness: key(2, "witness.example"),
-            author: key(3, "author.example"),
-            stranger: key(4, "stranger.example"),
-            leader: key(5, "leader.example"),
-            helper: key(6, "helper.example"),
-            issuer: key(7, "issuer.example"),
+            log: key("log.example"),
+            author: key("author.example"),
+            stranger: key("stranger.example"),
+            leader: key("leader.example"),
+            helper: key("helper.example"),
+            issuer: key("issuer.example"),
             files,
             fetched,
             url: format!("http://{url}/log"),
-            state: LogState::new(),
+            state: Log::empty(),
         }
     }
 
     pub(crate) fn trust(&self) -> Trust {
-        let (log, witness) = (self.log.verifier(), self.witness.cosigner());
         let operator = |key: &NoteKey| PinnedOperator { key: key.verifier().to_string() };
         let file = TrustFile {
-            policy: format!("log {log}\nwitness w {witness}\nquorum w\n"),
             max_checkpoint_age_s: 86_400,
-            min_log_age_s: 86_400,
-            min_key_set_spacing_s: 86_400,
             max_result_age_s: 86_400,
             operators: vec![operator(&self.leader), operator(&self.helper), operator(&self.issuer)],
-            authors: None,
-            relays: Vec::new(),
-            log_gateway: None,
             tokens: Some(TokensFile::new(self.issuer.name().as_str())),
             floors: Floors {
                 min_batch: 5,
@@ -97,46 +82,35 @@ impl World {
                 max_rate: Probability::ONE,
                 min_window_s: 60,
             },
-            targeting_attributes: Default::default(),
-            budget: BudgetFile::default(),
             insecure_no_min_age: true,
             insecure_exact: true,
             insecure_no_tokens: true,
             insecure_direct: true,
             insecure_fresh_start: true,
+            ..TrustFile::new(policy(&self.log, &[0, 1, 2].map(witness), 2))
         };
         Trust::try_from(file).unwrap()
     }
 
     /// Appends entries and publishes the checkpoint.
     pub(crate) fn publish(&mut self, entries: &[Entry]) {
-        let entries: Vec<NewEntry> = entries.iter().map(|e| e.try_into().unwrap()).collect();
-        let sequenced = sequence(&self.state, &entries);
-        let text = sequenced.checkpoint(self.log.name().as_str()).to_text();
-        let note = Note::new(text.clone())
-            .unwrap()
-            .with_signature(self.log.sign(&text))
-            .with_signature(self.witness.cosign(&text, moment().0));
-        let mut files = self.files.0.lock().unwrap();
-        for write in sequenced.writes {
-            files.insert(write.path, write.bytes);
-        }
-        files.entry(first::path(0)).or_default().extend(first::encode(&note));
-        files.insert("checkpoint".to_owned(), note.to_bytes());
-        self.state = sequenced.state;
+        let entries: Vec<_> = entries.iter().map(Entry::to_bytes).collect();
+        self.state.publish(&entries, at(moment().0), &self.log);
+        self.files.replace(self.state.files.clone());
     }
 
     /// Appends entries as [`Self::publish`] does, but only gives the files: those that are served stay.
     pub(crate) fn publish_aside(&mut self, entries: &[Entry]) -> BTreeMap<String, Vec<u8>> {
-        let served = std::mem::take(&mut self.files);
-        self.files.replace(served.copy());
+        let served = self.files.copy();
         self.publish(entries);
-        std::mem::replace(&mut self.files, served).copy()
+        let files = self.files.copy();
+        self.files.replace(served);
+        files
     }
 
     /// Forgets everything: what is published next is another log under the same name.
     pub(crate) fn fork(&mut self) {
-        self.state = LogState::new();
+        self.state = Log::empty();
         self.files.replace(BTreeMap::new());
     }
 
@@ -151,54 +125,32 @@ impl World {
             encapsulation_configs: Some(vec![KeySet::config_text(keypair(4).config())]),
             ..keys_of(&self.issuer, 1, &[])
         };
-        entry(EntryKind::KeySet, set.to_json(), &self.issuer)
+        valid_entry(EntryKind::KeySet, &set.to_json(), &[&self.issuer])
     }
 
     /// A recipe for these aggregators, to be changed and signed.
     pub(crate) fn recipe(&self, name: &str, leader_url: &str, helper_url: &str) -> Recipe {
-        let query = Query::Histogram {
-            buckets: 4,
-            labels: None,
-            mapping: "bucket".to_owned(),
-            fallback: 0,
-        };
         let hour = moment().0 / PRECISION;
-        Recipe {
-            version: 1,
-            name: name.to_owned(),
-            purpose: "To test.".to_owned(),
-            author: signer(&self.author),
-            attributes: [("bucket".parse().unwrap(), AttributeType::Int)].into(),
-            who: Who { population: 100, targeting: None },
-            when: When {
-                opens: (hour - 2) * PRECISION,
-                closes: (hour + 20) * PRECISION,
-                window_s: PRECISION,
-                max_window_s: 4 * PRECISION,
-            },
-            sampling: Sampling { rate: Probability::ONE },
-            aggregation: Aggregation {
-                vdaf: recipe_vdaf(&query),
-                min_batch: 5,
-                batch_mode: BatchMode::TimeInterval,
-            },
-            query,
-            randomizer: Randomizer::None,
-            privacy: Privacy::InsecureUnbounded,
-            parties: Parties {
-                leader: Aggregator {
-                    operator: self.leader.name().clone(),
-                    url: leader_url.to_owned(),
-                },
-                helper: Aggregator {
-                    operator: self.helper.name().clone(),
-                    url: helper_url.to_owned(),
-                },
-                collector_hpke_config: KeySet::config_text(keypair(3).config()),
-                log: self.log.name().to_string(),
-                tokens: Tokens::InsecureNone,
-            },
-        }
+        let mut recipe = recipe_at(name, moment().0);
+        recipe.attributes = [("bucket".parse().unwrap(), AttributeType::Int)].into();
+        recipe.who.population = 100;
+        recipe.when = When {
+            opens: (hour - 2) * PRECISION,
+            closes: (hour + 20) * PRECISION,
+            window_s: PRECISION,
+            max_window_s: 4 * PRECISION,
+        };
+        recipe.sampling.rate = Probability::ONE;
+        recipe.randomizer = Randomizer::None;
+        let mapping = "bucket".to_owned();
+        let query = Query::Histogram { buckets: 4, labels: None, mapping, fallback: 0 };
+        set_query(&mut recipe, query);
+        recipe.aggregation.min_batch = 5;
+        recipe.privacy = Privacy::InsecureUnbounded;
+        recipe.parties.leader.url = leader_url.to_owned();
+        recipe.parties.helper.url = helper_url.to_owned();
+        recipe.parties.collector_hpke_config = KeySet::config_text(keypair(3).config());
+        recipe
     }
 
     /// A recipe as its author signs it.
@@ -207,35 +159,19 @@ impl World {
             .into_iter()
             .find(|key| *key.name() == recipe.author.name)
             .unwrap();
-        entry(EntryKind::Recipe, recipe.to_json(), author)
+        valid_entry(EntryKind::Recipe, &recipe.to_json(), &[author])
     }
 }
 
 pub(crate) fn key_set(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> Entry {
-    entry(EntryKind::KeySet, keys_of(operator, seq, keys).to_json(), operator)
+    valid_entry(EntryKind::KeySet, &keys_of(operator, seq, keys).to_json(), &[operator])
 }
 
 fn keys_of(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> KeySet {
     KeySet {
-        version: 1,
-        operator: signer(operator),
-        seq,
-        not_before: moment().0 - 100,
-        not_after: moment().0 + 86_400,
         hpke_configs: keys.iter().map(|key| KeySet::config_text(key.config())).collect(),
-        gateway_configs: None,
-        encapsulation_configs: None,
+        ..sotto_testing::recipe::key_set(operator, seq, moment().0 - 100)
     }
-}
-
-pub(crate) fn signer(key: &NoteKey) -> Signer {
-    Signer { name: key.name().clone(), key: PublicKey::new(*key.verifier().public_key()) }
-}
-
-fn entry(kind: EntryKind, json: Vec<u8>, key: &NoteKey) -> Entry {
-    let text = Entry::text(kind, std::str::from_utf8(&json).unwrap());
-    let note = Note::new(text.clone()).unwrap().with_signature(key.sign(&text));
-    Entry::from_note(note).unwrap()
 }
 
 async fn serve(files: Files, fetched: Arc<AtomicU64>) -> SocketAddr {

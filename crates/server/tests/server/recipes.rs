@@ -19,6 +19,7 @@ use sotto_server::{
     BindError, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipesConfig, TaskRefused,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, StoredTask, TaskStore};
+use sotto_testing::keys::signer;
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{
     AggregateShareReq, BatchSelector, CollectionJobReq, Decode, Duration as Units, Encode,
@@ -26,13 +27,13 @@ use sotto_wire::{
     taskprov,
 };
 
-use crate::harness::{
+use crate::server::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Server, client, eventually, histogram, keypair,
     moment, token,
 };
-use crate::public_log::{World, key_set, signer};
-use crate::requests::problem;
-use crate::taskprov::free_address;
+use crate::server::public_log::{PublicLog, key_set};
+use crate::server::requests::problem;
+use crate::server::taskprov::free_address;
 
 /// Long enough that a test never sees the loop's own second reading.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
@@ -62,11 +63,11 @@ impl Places {
         format!("http://{}/", self.helper)
     }
 
-    pub(crate) fn recipe(&self, world: &World, name: &str) -> Recipe {
+    pub(crate) fn recipe(&self, world: &PublicLog, name: &str) -> Recipe {
         world.recipe(name, &self.leader_url(), &self.helper_url())
     }
 
-    pub(crate) fn leader_config(&self, world: &World, poll: Duration) -> LeaderConfig {
+    pub(crate) fn leader_config(&self, world: &PublicLog, poll: Duration) -> LeaderConfig {
         let mut config = LeaderConfig::new(self.leader, vec![keypair(1)]);
         config.aggregation.job_delay = Duration::from_millis(20);
         config.server.admin_listen = Some(LOOPBACK);
@@ -78,7 +79,7 @@ impl Places {
         config
     }
 
-    pub(crate) fn helper_config(&self, world: &World, poll: Duration) -> HelperConfig {
+    pub(crate) fn helper_config(&self, world: &PublicLog, poll: Duration) -> HelperConfig {
         let mut config = HelperConfig::new(self.helper, vec![keypair(2)]);
         config.server.admin_listen = Some(LOOPBACK);
         let mut recipes = recipes(world, poll);
@@ -88,13 +89,13 @@ impl Places {
         config
     }
 
-    async fn start(&self, world: &World, task: Task, poll: Duration) -> Pair {
+    async fn start(&self, world: &PublicLog, task: Task, poll: Duration) -> Pair {
         let (leader, helper) = (self.leader_config(world, poll), self.helper_config(world, poll));
         start(task, leader, helper, Arc::new(MemoryStore::new())).await
     }
 }
 
-fn recipes(world: &World, poll: Duration) -> RecipesConfig {
+fn recipes(world: &PublicLog, poll: Duration) -> RecipesConfig {
     RecipesConfig {
         trust: world.trust(),
         operator: world.leader.name().clone(),
@@ -141,7 +142,7 @@ pub(crate) async fn start(
 }
 
 /// What a device with this attribute has decided to send.
-fn answer(world: &World, bucket: i64) -> Vec<Pending> {
+fn answer(world: &PublicLog, bucket: i64) -> Vec<Pending> {
     let mut watch = Watch::new(world.files.copy());
     watch.refresh(&world.trust(), moment()).unwrap();
     let attributes: Attributes = [("bucket".to_owned(), AttributeValue::Int(bucket))].into();
@@ -193,7 +194,7 @@ fn interval(pair: &Pair, units: u64) -> Interval {
 
 #[tokio::test]
 async fn a_recipe_is_learned_answered_and_collected() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
     let mut entries = world.key_sets();
     entries.push(world.sign(&recipe));
@@ -254,7 +255,7 @@ async fn a_recipe_is_learned_answered_and_collected() {
 
 #[tokio::test]
 async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     world.publish(&world.key_sets());
     let recipe = places.recipe(&world, "late");
     let pair = places.start(&world, derive_task(&recipe).unwrap(), NEVER).await;
@@ -293,7 +294,7 @@ async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
 
 #[tokio::test]
 async fn a_foreign_configuration_under_the_id_of_a_recipe_is_refused() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
     let mut entries = world.key_sets();
     entries.push(world.sign(&recipe));
@@ -339,7 +340,7 @@ async fn a_foreign_configuration_under_the_id_of_a_recipe_is_refused() {
 
 #[tokio::test]
 async fn only_listed_authors_and_recipes_that_name_us_are_served() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let good = places.recipe(&world, "good");
     let mut stranger = places.recipe(&world, "stranger");
     stranger.author = signer(&world.stranger);
@@ -378,14 +379,14 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
     }
     // A plain task still needs its own setting.
     let task = derive_task(&bad[0]).unwrap();
-    let plain = crate::harness::served(&task, sotto_wire::Role::Leader, &keypair(3));
+    let plain = crate::server::harness::served(&task, sotto_wire::Role::Leader, &keypair(3));
     assert!(matches!(pair.leader_tasks.add(plain).unwrap_err(), TaskRefused::Plain(_)));
     pair.stop().await;
 }
 
 #[tokio::test]
 async fn each_author_has_its_own_collector() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let one = places.recipe(&world, "one");
     let mut other = places.recipe(&world, "other");
     other.author = signer(&world.stranger);
@@ -432,7 +433,7 @@ async fn each_author_has_its_own_collector() {
 
 #[tokio::test]
 async fn a_recipe_outlives_the_process_and_the_log() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
     let mut entries = world.key_sets();
     entries.push(world.sign(&recipe));
@@ -488,7 +489,7 @@ async fn a_recipe_outlives_the_process_and_the_log() {
 
 #[tokio::test]
 async fn a_recipe_that_is_over_is_forgotten() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let mut recipe = places.recipe(&world, "one");
     recipe.when.closes = recipe.when.opens + recipe.when.window_s;
     let mut entries = world.key_sets();
@@ -513,7 +514,7 @@ async fn a_recipe_that_is_over_is_forgotten() {
 
 #[tokio::test]
 async fn a_forked_log_is_not_learned_from() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let (first, second) = (places.recipe(&world, "first"), places.recipe(&world, "second"));
     let mut entries = world.key_sets();
     entries.push(world.sign(&first));
@@ -521,7 +522,7 @@ async fn a_forked_log_is_not_learned_from() {
     let task = derive_task(&first).unwrap();
     let store = Arc::new(MemoryStore::new());
     let config =
-        |world: &World| (places.leader_config(world, SOON), places.helper_config(world, NEVER));
+        |world: &PublicLog| (places.leader_config(world, SOON), places.helper_config(world, NEVER));
     let (leader, helper) = config(&world);
     let pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
     until_served(&pair, &first).await;
@@ -570,7 +571,7 @@ async fn a_forked_log_is_not_learned_from() {
 
 #[tokio::test]
 async fn a_flipped_bit_is_no_fork() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let (first, second) = (places.recipe(&world, "first"), places.recipe(&world, "second"));
     let mut entries = world.key_sets();
     entries.push(world.sign(&first));
@@ -623,7 +624,7 @@ async fn a_flipped_bit_is_no_fork() {
 
 #[tokio::test]
 async fn keys_that_are_not_those_of_the_log_are_noticed() {
-    let (mut world, places) = (World::new().await, Places::new());
+    let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
     let pair = places.start(&world, derive_task(&recipe).unwrap(), SOON).await;
     until_reasons(&pair.leader, &["log_unreachable"]).await;
@@ -641,7 +642,7 @@ async fn keys_that_are_not_those_of_the_log_are_noticed() {
 
 #[tokio::test]
 async fn what_cannot_be_is_refused_at_the_start() {
-    let (world, places) = (World::new().await, Places::new());
+    let (world, places) = (PublicLog::new().await, Places::new());
     let refused = async |change: &dyn Fn(&mut RecipesConfig)| {
         let mut config = places.leader_config(&world, NEVER);
         change(config.server.recipes.as_mut().unwrap());

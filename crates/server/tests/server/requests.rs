@@ -5,7 +5,7 @@ use serde_json::Value;
 use sotto_protocol::client::{consume_hpke_config_list, consume_upload_errors};
 use sotto_wire::{BatchMode, MediaType, ReportError, TaskId, Time};
 
-use crate::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup, eventually};
+use crate::server::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup, eventually};
 
 const DAP: &str = "urn:ietf:params:ppm:dap:error:";
 
@@ -146,7 +146,7 @@ async fn a_report_uploaded_twice_counts_once() {
     pair.upload_all([0, 1, 1, 1]).await;
     let everything = pair.everything();
     let collection = pair.collect(&everything).await;
-    assert_eq!(collection.result, crate::harness::histogram(&[1, 3, 1, 0]));
+    assert_eq!(collection.result, crate::server::harness::histogram(&[1, 3, 1, 0]));
     let dropped = r#"sotto_reports_dropped_total{reason="report_replayed"}"#;
     assert_eq!(pair.leader.metric(dropped).await, 2.0);
     pair.stop().await;

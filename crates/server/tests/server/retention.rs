@@ -8,8 +8,8 @@ use sotto_protocol::{Bucket, Rejection, ReplayScope};
 use sotto_store::Counters;
 use sotto_wire::{BatchMode, Duration as Units, Interval, ReportId, Time};
 
-use crate::harness::{PRECISION, Setup, eventually, moment};
-use crate::requests::problem;
+use crate::server::harness::{PRECISION, Setup, eventually, moment};
+use crate::server::requests::problem;
 
 #[tokio::test]
 async fn the_data_of_a_task_that_is_over_is_deleted() {

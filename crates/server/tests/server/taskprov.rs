@@ -16,12 +16,12 @@ use sotto_wire::{
     TaskExtension, TaskParameters, Time, Url, taskprov,
 };
 
-use crate::harness::{
+use crate::server::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Setup, histogram, keypair, token,
 };
-use crate::public_log::World;
-use crate::recipes::{NEVER, Places};
-use crate::requests::problem;
+use crate::server::public_log::PublicLog;
+use crate::server::recipes::{NEVER, Places};
+use crate::server::requests::problem;
 
 pub(crate) fn config(role: Role, leader: &str, helper: &str) -> TaskprovConfig {
     TaskprovConfig {
@@ -176,7 +176,7 @@ async fn a_stranger_cannot_announce_to_a_guarded_resource() {
 /// refused, and so it is when it is found in the store.
 #[tokio::test]
 async fn a_stored_task_of_a_recipe_is_not_served_in_band() {
-    let (world, places) = (World::new().await, Places::new());
+    let (world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
     let task = derive_task(&recipe).unwrap();
     let (leader_url, helper_url) = (&recipe.parties.leader.url, &recipe.parties.helper.url);

@@ -18,11 +18,11 @@ use sotto_wire::{
     Encode, Interval, MediaType, Query, Role, TaskConfiguration, TaskParameters, Time,
 };
 
-use crate::harness::{LEADER_TOKEN, Pair, Server, eventually, histogram};
-use crate::public_log::World;
-use crate::recipes::{NEVER, Places, start, until_served};
-use crate::requests::problem;
-use crate::taskprov;
+use crate::server::harness::{LEADER_TOKEN, Pair, Server, eventually, histogram};
+use crate::server::public_log::PublicLog;
+use crate::server::recipes::{NEVER, Places, start, until_served};
+use crate::server::requests::problem;
+use crate::server::taskprov;
 
 /// The issuer's keys of one recipe.
 struct Issuer {
@@ -36,7 +36,7 @@ impl Issuer {
     }
 
     /// A recipe that asks for tokens of these keys.
-    fn recipe(&self, world: &World, places: &Places, name: &str) -> Recipe {
+    fn recipe(&self, world: &PublicLog, places: &Places, name: &str) -> Recipe {
         let mut recipe = places.recipe(world, name);
         let text = |key: &IssuerKey| EndorsedKey::key_text(key.token_key().spki());
         let (leader, helper) = (text(&self.leader), text(&self.helper));
@@ -47,7 +47,7 @@ impl Issuer {
     }
 
     /// The same, in the log.
-    fn publish(&self, world: &mut World, places: &Places, name: &str) -> Recipe {
+    fn publish(&self, world: &mut PublicLog, places: &Places, name: &str) -> Recipe {
         let recipe = self.recipe(world, places, name);
         let mut entries = world.key_sets();
         entries.extend([world.issuer_key_set(), world.sign(&recipe)]);
@@ -93,7 +93,7 @@ async fn until_dropped(server: &Server, reason: &str, count: f64) {
 
 #[tokio::test]
 async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
-    let (mut world, places, issuer) = (World::new().await, Places::new(), Issuer::new());
+    let (mut world, places, issuer) = (PublicLog::new().await, Places::new(), Issuer::new());
     let recipe = issuer.publish(&mut world, &places, "tokens");
     let store = Arc::new(MemoryStore::new());
     let configs = || (places.leader_config(&world, NEVER), places.helper_config(&world, NEVER));
@@ -138,7 +138,7 @@ async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
 /// Joined as it is announced, before the log shows the recipe, its task would be served without the check of tokens.
 #[tokio::test]
 async fn the_task_of_a_recipe_is_not_joined_in_band() {
-    let (mut world, places, issuer) = (World::new().await, Places::new(), Issuer::new());
+    let (mut world, places, issuer) = (PublicLog::new().await, Places::new(), Issuer::new());
     world.publish(&world.key_sets());
     let recipe = issuer.recipe(&world, &places, "tokens");
     let task = derive_task(&recipe).unwrap();

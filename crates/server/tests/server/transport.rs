@@ -10,7 +10,7 @@ use sotto_wire::{BatchMode, MediaType, Role};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::harness::{
+use crate::server::harness::{
     LOOPBACK, PATIENCE, Server, Setup, client, eventually, histogram, keypair, served,
 };
 

@@ -20,7 +20,7 @@ use sotto_wire::{
 };
 use tokio::net::TcpListener;
 
-use crate::harness::{
+use crate::server::harness::{
     LEADER_TOKEN, LOOPBACK, Pair, Server, Setup, aggregator_task, client, eventually, histogram,
     keypair, served, token,
 };

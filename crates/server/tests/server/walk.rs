@@ -3,7 +3,7 @@
 use reqwest::{Method, StatusCode};
 use sotto_wire::{BatchMode, Query, Time};
 
-use crate::harness::{Pair, Setup, histogram};
+use crate::server::harness::{Pair, Setup, histogram};
 
 async fn time_interval(pair: &mut Pair) {
     pair.upload_all([0, 1, 1, 3, 3, 3]).await;

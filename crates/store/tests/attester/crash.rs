@@ -14,7 +14,7 @@ fn what_was_recorded_survives_a_kill() {
     let mut next = 0;
     for stop_after in [1, 40, 7] {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crash::child", "--ignored", "--nocapture"])
+            .args(["--exact", "attester::crash::child", "--ignored", "--nocapture"])
             .env(FOLDER, dir.path())
             .env("SOTTO_TEST_FIRST", next.to_string())
             .stdout(Stdio::piped())

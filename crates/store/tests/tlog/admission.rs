@@ -6,10 +6,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::admit::{AdmissionRules, Refused, Signers, check_entry};
-use sotto_wire::recipe::testing;
+use sotto_testing::arbitrary;
 use sotto_wire::{Entry, EntryKind, Recipe};
 
-use crate::party::*;
+use crate::tlog::party::*;
 
 fn open_rules() -> AdmissionRules {
     AdmissionRules { origin: ORIGIN.to_owned(), signers: Signers::InsecureOpen }
@@ -21,14 +21,14 @@ fn listed(keys: &[&NoteKey]) -> AdmissionRules {
 }
 
 fn recipe(author: &NoteKey) -> Recipe {
-    let mut recipe = testing::recipe(&mut ChaCha20Rng::seed_from_u64(8));
+    let mut recipe = arbitrary::recipe(&mut ChaCha20Rng::seed_from_u64(8));
     recipe.author = signer(author);
     recipe.parties.log = ORIGIN.to_owned();
     recipe
 }
 
 fn signed(recipe: &Recipe, keys: &[&NoteKey]) -> Entry {
-    entry(EntryKind::Recipe, recipe.to_json(), keys)
+    valid_entry(EntryKind::Recipe, &recipe.to_json(), keys)
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn both_operators_sign_a_result() {
     let good = result(3);
     let json = good.json().as_bytes().to_vec();
     assert_eq!(check_entry(&listed(&[&leader, &helper]), &good), Ok(()));
-    let alone = entry(EntryKind::Result, json, &[&leader]);
+    let alone = valid_entry(EntryKind::Result, &json, &[&leader]);
     let missing = Err(Refused::Signature("helper.example".to_owned()));
     assert_eq!(check_entry(&open_rules(), &alone), missing);
     let unknown = Err(Refused::NotListed("helper.example".to_owned()));

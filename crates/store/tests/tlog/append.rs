@@ -10,10 +10,10 @@ use sotto_protocol::log::admit::{
 use sotto_protocol::log::witnessing::Halt;
 use sotto_protocol::log::{Reader, ReaderError};
 use sotto_store::{FolderFetch, LogDirError, Placed};
-use sotto_wire::recipe::testing;
+use sotto_testing::arbitrary;
 use sotto_wire::{Checkpoint, Entry, EntryKind, TlogProof};
 
-use crate::party::*;
+use crate::tlog::party::*;
 
 #[test]
 fn appended_entries_are_read_back_and_proved() {
@@ -96,21 +96,21 @@ fn an_id_is_held_once_and_a_name_given_once() {
     let folder = folder();
     let author = key("author.example");
     let mut rng = ChaCha20Rng::seed_from_u64(5);
-    let mut recipe = testing::recipe(&mut rng);
+    let mut recipe = arbitrary::recipe(&mut rng);
     recipe.author = signer(&author);
     recipe.parties.log = ORIGIN.to_owned();
     let recipe_entry =
-        |recipe: &sotto_wire::Recipe| entry(EntryKind::Recipe, recipe.to_json(), &[&author]);
+        |recipe: &sotto_wire::Recipe| valid_entry(EntryKind::Recipe, &recipe.to_json(), &[&author]);
     let first = recipe_entry(&recipe);
     recipe.purpose = "Another purpose.".to_owned();
     let same_name = recipe_entry(&recipe);
     recipe.name = format!("{}-2", recipe.name);
     let renamed = recipe_entry(&recipe);
-    let mut set = testing::key_set(&mut rng);
+    let mut set = arbitrary::key_set(&mut rng);
     set.operator = signer(&author);
     let mut key_set = |seq: u64| {
         set.seq = seq;
-        entry(EntryKind::KeySet, set.to_json(), &[&author])
+        valid_entry(EntryKind::KeySet, &set.to_json(), &[&author])
     };
     let rules = AdmissionRules { origin: ORIGIN.to_owned(), signers: Signers::InsecureOpen };
     let outdated = |log: &sotto_store::LogDir, entry: &Entry| {

@@ -11,7 +11,7 @@ use sotto_protocol::log::admit::Held;
 use sotto_store::{DiskOp, DiskWatch, FolderFetch, LogDir, LogDirError, Step};
 use sotto_wire::Checkpoint;
 
-use crate::party::*;
+use crate::tlog::party::*;
 
 /// Lets `left` changes happen and none after them. The one in between may be half done.
 struct Death {

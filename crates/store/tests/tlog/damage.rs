@@ -7,7 +7,7 @@ use sotto_protocol::log::{Reader, ReaderError, admit::Held};
 use sotto_store::{FolderFetch, LogDir, LogDirError};
 use sotto_wire::Checkpoint;
 
-use crate::party::*;
+use crate::tlog::party::*;
 
 const SIZE: u64 = 700;
 

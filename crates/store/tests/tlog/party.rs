@@ -4,36 +4,26 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
-use sotto_crypto::Secret;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::witnessing::Cosigned;
 use sotto_store::{Fsck, LogDir, LogDirError, Placed, Staged, fsck};
-use sotto_wire::recipe::testing;
-use sotto_wire::{Entry, EntryKind, Note, PopulationResult, PublicKey, Signer, TlogPolicy};
+use sotto_testing::arbitrary;
+use sotto_testing::keys::rng;
+pub(crate) use sotto_testing::keys::{key, signer};
+pub(crate) use sotto_testing::log::valid_entry;
+use sotto_wire::{Entry, EntryKind, Note, PopulationResult, TlogPolicy};
 use tempfile::TempDir;
 
 pub(crate) const ORIGIN: &str = "log.example/sotto";
-
-pub(crate) fn key(name: &str) -> NoteKey {
-    let mut seed = [7; 32];
-    seed[..name.len()].copy_from_slice(name.as_bytes());
-    NoteKey::from_seed(name.parse().unwrap(), Secret::new(seed))
-}
 
 pub(crate) fn log_key() -> NoteKey {
     key(ORIGIN)
 }
 
-pub(crate) fn signer(key: &NoteKey) -> Signer {
-    Signer { name: key.name().clone(), key: PublicKey::new(*key.verifier().public_key()) }
-}
-
 /// One witness, which must sign.
 pub(crate) fn policy() -> TlogPolicy {
-    let (log, witness) = (log_key().verifier(), key("witness.example").cosigner());
-    TlogPolicy::parse(&format!("log {log}\nwitness w {witness}\nquorum w\n")).unwrap()
+    let text = sotto_testing::log::policy(&log_key(), &[key("witness.example")], 1);
+    TlogPolicy::parse(&text).unwrap()
 }
 
 /// The result number `n`, signed by two operators.
@@ -45,19 +35,10 @@ pub(crate) fn result(n: u64) -> Entry {
 
 fn make_result(n: u64) -> Entry {
     let (leader, helper) = (key("leader.example"), key("helper.example"));
-    let mut result: PopulationResult =
-        testing::population_result(&mut ChaCha20Rng::seed_from_u64(n));
+    let mut result: PopulationResult = arbitrary::population_result(&mut rng(n));
     (result.leader, result.helper) = (signer(&leader), signer(&helper));
     result.population = n + 1;
-    entry(EntryKind::Result, result.to_json(), &[&leader, &helper])
-}
-
-pub(crate) fn entry(kind: EntryKind, json: Vec<u8>, keys: &[&NoteKey]) -> Entry {
-    let text = Entry::text(kind, std::str::from_utf8(&json).unwrap());
-    let note = keys
-        .iter()
-        .fold(Note::new(text.clone()).unwrap(), |note, key| note.with_signature(key.sign(&text)));
-    Entry::from_note(note).unwrap()
+    valid_entry(EntryKind::Result, &result.to_json(), &[&leader, &helper])
 }
 
 pub(crate) fn results(range: std::ops::Range<u64>) -> Vec<Entry> {

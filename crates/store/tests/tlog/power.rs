@@ -15,7 +15,7 @@ use sotto_crypto::merkle::verify_consistency;
 use sotto_store::{DiskOp, DiskWatch, LogDir, Step};
 use sotto_wire::Checkpoint;
 
-use crate::party::*;
+use crate::tlog::party::*;
 
 #[derive(Clone, Debug)]
 enum Change {

@@ -11,7 +11,7 @@ use sotto_protocol::log::witnessing::{
 use sotto_store::{FolderFetch, LogDir, Staged, WitnessAnswer, WitnessDir, WitnessDirError};
 use sotto_wire::{AddCheckpoint, Checkpoint, Note};
 
-use crate::party::*;
+use crate::tlog::party::*;
 
 fn ask(log: &mut LogDir, witness: &WitnessDir, staged: &Staged, from: u64) -> WitnessAnswer {
     let question = Question { size: staged.size, from };

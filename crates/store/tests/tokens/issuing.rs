@@ -1,14 +1,13 @@
 //! The issuer's keys, a recipe that asks for their tokens, and tokens as devices get them.
 
-use std::sync::LazyLock;
-
 use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use sotto_crypto::blind_rsa::{self, IssuerKey};
 use sotto_protocol::Moment;
-use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::token::TokenTerms;
-use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When, testing};
+use sotto_testing::arbitrary;
+use sotto_testing::keys::{rng, token_key};
+use sotto_testing::recipe::set_query;
+use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When};
 use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
 use sotto_wire::{BatchMode, Role, Time};
 
@@ -22,12 +21,10 @@ pub(crate) const EXPIRES: u64 = CLOSES + WINDOW_S;
 /// One cell of the histogram for each device: a 0 is a loss, a 2 is a double count.
 pub(crate) const CELLS: u32 = 16;
 
-/// A key takes a while to make, so all tests share these.
-pub(crate) static LEADER_KEY: LazyLock<IssuerKey> =
-    LazyLock::new(|| IssuerKey::generate().unwrap());
-pub(crate) static HELPER_KEY: LazyLock<IssuerKey> =
-    LazyLock::new(|| IssuerKey::generate().unwrap());
-pub(crate) static OTHER_KEY: LazyLock<IssuerKey> = LazyLock::new(|| IssuerKey::generate().unwrap());
+/// The numbers of the token keys.
+pub(crate) const LEADER_KEY: usize = 0;
+pub(crate) const HELPER_KEY: usize = 1;
+pub(crate) const OTHER_KEY: usize = 2;
 
 /// Which aggregators ask for tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,20 +41,20 @@ pub(crate) fn window(offset: i64) -> Time {
 
 /// A recipe of one author under these terms.
 pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
-    let mut recipe = testing::recipe(&mut ChaCha20Rng::seed_from_u64(1));
+    let mut recipe = arbitrary::recipe(&mut rng(1));
     recipe.name = name.to_owned();
-    recipe.query =
-        Query::Histogram { buckets: CELLS, labels: None, mapping: "0".to_owned(), fallback: 0 };
-    recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
+    let mapping = "0".to_owned();
+    let query = Query::Histogram { buckets: CELLS, labels: None, mapping, fallback: 0 };
+    set_query(&mut recipe, query);
     recipe.aggregation.batch_mode = mode;
     recipe.aggregation.min_batch = 1;
     let opens = NOW.0 - 10 * WINDOW_S;
     recipe.when = When { opens, closes: CLOSES, window_s: WINDOW_S, max_window_s: WINDOW_S * 20 };
     let issuer: sotto_wire::KeyName = "issuer.example".parse().unwrap();
-    let endorsed = |key: &IssuerKey| EndorsedKey::new(key.token_key().spki(), EXPIRES, &[0; 64]);
-    let leader = endorsed(&LEADER_KEY);
+    let endorsed = |key| EndorsedKey::new(token_key(key).token_key().spki(), EXPIRES, &[0; 64]);
+    let leader = endorsed(LEADER_KEY);
     recipe.parties.tokens = match asked {
-        Asked::Both => Tokens::RateLimited { issuer, leader, helper: endorsed(&HELPER_KEY) },
+        Asked::Both => Tokens::RateLimited { issuer, leader, helper: endorsed(HELPER_KEY) },
         Asked::LeaderOnly => Tokens::InsecureLeaderOnly { issuer, leader },
         Asked::None => Tokens::InsecureNone,
     };
@@ -66,7 +63,7 @@ pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
 
 /// A token for `role` under the terms of a recipe, as a device gets it.
 pub(crate) fn token(recipe: &Recipe, role: Role, nonce: &[u8; 32], rng: &mut ChaCha20Rng) -> Token {
-    let key = if role == Role::Leader { &*LEADER_KEY } else { &*HELPER_KEY };
+    let key = token_key(if role == Role::Leader { LEADER_KEY } else { HELPER_KEY });
     let terms = TokenTerms::of(recipe, role).unwrap().unwrap();
     signed(key, key.token_key().id(), nonce, terms.challenge_digest(), rng)
 }

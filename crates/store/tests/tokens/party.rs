@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_executor::block_on;
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
-use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_crypto::HpkeKeypair;
 use sotto_protocol::recipe::derive_task;
 use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
 use sotto_protocol::{AggregatorTask, Bucket, HpkeKeyring};
 use sotto_store::{
     Batch, Clock, HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore,
 };
+use sotto_testing::aggregators::aggregator_task;
+use sotto_testing::keys::keypair;
 use sotto_wire::recipe::Recipe;
-use sotto_wire::{BatchSelector, Decode, HpkeConfigId, Report, Role};
+use sotto_wire::{BatchSelector, Decode, Report, Role};
 use tempfile::TempDir;
 
 /// How long a job is leased.
@@ -47,17 +47,12 @@ pub(crate) struct Party {
 
 impl Party {
     pub(crate) fn new(kind: Kind, role: Role, recipe: &Recipe, collector: &HpkeKeypair) -> Self {
-        let id = if role == Role::Leader { 1 } else { 2 };
-        let mut rng = ChaCha20Rng::seed_from_u64(id);
-        let pair = HpkeKeypair::generate(HpkeConfigId::new(id as u8), &mut rng);
+        let pair = keypair(if role == Role::Leader { 1 } else { 2 });
         let terms = TokenTerms::of(recipe, role);
         let task = AggregatorTask {
-            task: derive_task(recipe).unwrap(),
-            role,
-            verify_key: Secret::new([9; 32]),
-            collector_hpke_config: collector.config().clone(),
             taskprov: true,
             tokens: terms.map(|terms| RateLimited.verifier(&terms.unwrap()).unwrap()),
+            ..aggregator_task(&derive_task(recipe).unwrap(), role, collector)
         };
         let mut party = Self {
             task,

@@ -3,6 +3,7 @@
 
 use rand_chacha::rand_core::Rng;
 use sotto_protocol::Moment;
+use sotto_testing::keys::token_key;
 use sotto_wire::token::Token;
 use sotto_wire::{
     AggregationJobResp, BatchMode, Decode, Encode, ReportError, Role, VerifyRespKind,
@@ -37,8 +38,8 @@ const SPOILS: [(&str, Spoil); 9] = [
     // One of a key that somebody made himself.
     ("token_wrong_key", |world, role, nonce| {
         let digest = good(world, role, nonce).challenge_digest;
-        let id = *OTHER_KEY.token_key().id();
-        Some(signed(&OTHER_KEY, &id, nonce, &digest, &mut world.rng).to_bytes())
+        let id = *token_key(OTHER_KEY).token_key().id();
+        Some(signed(token_key(OTHER_KEY), &id, nonce, &digest, &mut world.rng).to_bytes())
     }),
     ("token_wrong_recipe", |world, role, nonce| {
         let other = recipe(BatchMode::TimeInterval, Asked::Both, "another");
@@ -71,8 +72,8 @@ fn good(world: &mut World, role: Role, nonce: &[u8; 32]) -> Token {
 
 /// A token with this key id that another key signed.
 fn signed_as(key_id: &[u8; 32], nonce: &[u8; 32], digest: &[u8; 32], world: &mut World) -> Token {
-    let own = OTHER_KEY.token_key().id();
-    let mut token = signed(&OTHER_KEY, own, nonce, digest, &mut world.rng);
+    let own = token_key(OTHER_KEY).token_key().id();
+    let mut token = signed(token_key(OTHER_KEY), own, nonce, digest, &mut world.rng);
     token.token_key_id = *key_id;
     token
 }
@@ -212,6 +213,6 @@ fn two_nonces_of_one_report_id_are_one_token() {
 /// The keys differ, or the wrong-aggregator cases above would prove nothing.
 #[test]
 fn the_keys_of_the_tests_differ() {
-    let ids = [&*LEADER_KEY, &*HELPER_KEY, &*OTHER_KEY].map(|key| *key.token_key().id());
+    let ids = [LEADER_KEY, HELPER_KEY, OTHER_KEY].map(|key| *token_key(key).token_key().id());
     assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
 }

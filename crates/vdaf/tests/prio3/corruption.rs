@@ -6,7 +6,7 @@
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::Rng;
 
-use crate::exchange::{Aggregators, Case, Fate, TestReport, cases, rng};
+use crate::prio3::exchange::{Aggregators, Case, Fate, TestReport, cases, rng};
 
 /// Where a byte may be altered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

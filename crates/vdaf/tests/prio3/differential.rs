@@ -9,7 +9,7 @@ use prio::vdaf::xof::XofTurboShake128;
 use prio::vdaf::{Aggregatable, Aggregator};
 use sotto_vdaf::{Measurement, VdafConfig};
 
-use crate::exchange::{CTX, PARAMS, TestReport, VERIFY_KEY, rng};
+use crate::prio3::exchange::{CTX, PARAMS, TestReport, VERIFY_KEY, rng};
 
 fn compare<T: Type>(
     config: VdafConfig,

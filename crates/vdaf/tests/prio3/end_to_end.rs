@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use rand_chacha::rand_core::{TryCryptoRng, TryRng};
 use sotto_vdaf::{AggregateShare, Sizes, UnshardError, Vdaf, VdafConfig};
 
-use crate::exchange::{CTX, Case, PARAMS, TestReport, cases, rng};
+use crate::prio3::exchange::{CTX, Case, PARAMS, TestReport, cases, rng};
 
 /// Verifies all reports as one batch; each goes to its bucket.
 fn aggregate(

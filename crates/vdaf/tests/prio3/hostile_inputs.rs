@@ -6,7 +6,7 @@ use sotto_vdaf::{
     VerifyParams,
 };
 
-use crate::exchange::{CTX, Case, PARAMS, TestReport, VERIFY_KEY, cases, rng};
+use crate::prio3::exchange::{CTX, Case, PARAMS, TestReport, VERIFY_KEY, cases, rng};
 
 /// All the ways to get the length wrong by little, and by much.
 fn resized(bytes: &[u8]) -> Vec<Vec<u8>> {

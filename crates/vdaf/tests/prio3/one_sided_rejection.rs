@@ -16,7 +16,7 @@ use prio::vdaf::prio3::{Prio3, Prio3InputShare, Prio3PublicShare};
 use prio::vdaf::xof::{IntoFieldVec, Xof, XofTurboShake128};
 use sotto_vdaf::{Measurement, VdafConfig, VerifyError};
 
-use crate::exchange::{Aggregators, CTX, Fate, TestReport, VERIFY_KEY, rng};
+use crate::prio3::exchange::{Aggregators, CTX, Fate, TestReport, VERIFY_KEY, rng};
 
 type PlainPrio3<T> = Prio3<T, XofTurboShake128, 32>;
 

@@ -8,11 +8,12 @@ use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{StateFile, TokensError};
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, PassError, StateError, pass};
 use sotto_protocol::log::Watch;
+use sotto_testing::log::Files;
+use sotto_testing::world::World;
 use sotto_wire::{Decode, Report};
 
 use super::{Attester, Fate, round, two_recipes};
-use crate::files::{begin, sealing_key};
-use crate::world::{Files, World};
+use crate::device::files::{begin, sealing_key};
 
 /// When a device dies: around the commit with this number.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,11 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use sotto_testing::published::{array, bytes, rate_limited, vectors};
 use sotto_wire::Decode;
 use sotto_wire::token::{Token, TokenChallenge, token_input};
 
 use super::*;
-use crate::published::{array, bytes, rate_limited, vectors};
 
 #[test]
 fn the_vectors_of_rfc_9578() {

@@ -2,14 +2,15 @@
 
 use sotto_protocol::device::Check;
 use sotto_protocol::trust::PinnedOperator;
+use sotto_testing::keys::{key, key_of, signer};
+use sotto_testing::log::{Batch, at};
+use sotto_testing::recipe::{DAY, HOUR, NOW, key_set_entry, leader_set};
+use sotto_testing::world::Plan;
 use sotto_wire::recipe::KeySet;
 use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
 use super::{newer_keys, veteran};
-use crate::checks::{Row, Walk};
-use crate::world::{
-    Batch, DAY, HOUR, NOW, Plan, at, key, key_of, key_set_entry, leader_set, signer,
-};
+use crate::device::checks::{Row, Walk};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = key_sets();

@@ -1,14 +1,14 @@
 //! Bytes, signatures, the log and its witnesses.
 
 use sotto_protocol::device::{Check, DeviceStore, MemoryState};
+use sotto_testing::keys::{key, key_of, signer, witness};
+use sotto_testing::log::{ORIGIN, at, entry, signed};
+use sotto_testing::recipe::{DAY, HOUR, NOW, PERIOD, recipe, recipe_entry};
+use sotto_testing::world::{Plan, World, seen};
 use sotto_wire::{Checkpoint, EntryKind, TreeHash};
 
 use super::{second, veteran};
-use crate::checks::{Row, Walk};
-use crate::world::{
-    DAY, HOUR, NOW, ORIGIN, PERIOD, Plan, World, at, entry, key, key_of, recipe, recipe_entry,
-    seen, signed, signer, witness,
-};
+use crate::device::checks::{Row, Walk};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = bytes();
@@ -68,7 +68,7 @@ fn inclusion() -> Vec<Row> {
         }),
         row("the first proof is of another place").offer(|_, offer| offer.recipe.first.index = 3),
         row("a recipe that the log does not hold")
-            .offer(|_, offer| offer.recipe.entry = recipe_entry(&Plan::new_named("not-there"))),
+            .offer(|_, offer| offer.recipe.entry = recipe_entry(&recipe_named("not-there"))),
         row("the checkpoint that is said to be the first does not cover it").offer(
             |world, offer| {
                 offer.recipe.first = world.evidence(1).first;
@@ -215,10 +215,8 @@ fn saw(change: impl FnOnce(&mut Plan)) -> MemoryState {
     store
 }
 
-impl Plan {
-    fn new_named(name: &str) -> sotto_wire::recipe::Recipe {
-        let mut other = recipe(name);
-        crate::world::reclaim(&mut other);
-        other
-    }
+fn recipe_named(name: &str) -> sotto_wire::recipe::Recipe {
+    let mut other = recipe(name);
+    sotto_testing::recipe::reclaim(&mut other);
+    other
 }

@@ -3,14 +3,17 @@
 use sotto_protocol::device::Check;
 use sotto_protocol::expression::Value;
 use sotto_protocol::recipe::recipe_vdaf;
+use sotto_testing::keys::{key, key_of};
+use sotto_testing::log::at;
+use sotto_testing::recipe::{DAY, HOUR, NOW, result};
+use sotto_testing::world::Plan;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::{
     Adjacency, AttributeType, Privacy, Probability, Query, Randomizer, Recipe, RecipeVdaf,
 };
 
 use super::{second, veteran};
-use crate::checks::Row;
-use crate::world::{DAY, HOUR, NOW, Plan, at, key, key_of, result};
+use crate::device::checks::Row;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = derivation();
@@ -151,7 +154,7 @@ fn results() -> Vec<Row> {
             plan.result_signers[1] = key_of("mallory", "helper.example");
         }),
         row("a result of an operator who is not pinned", &|plan| {
-            plan.result.helper = crate::world::signer(&key("mallory"));
+            plan.result.helper = sotto_testing::keys::signer(&key("mallory"));
             plan.result_signers[1] = key("mallory");
         }),
         row("a result that is too young", &|plan| plan.result_times = at(NOW - 2 * HOUR)),

@@ -2,14 +2,14 @@
 
 use sotto_protocol::device::Check;
 use sotto_protocol::trust::PinnedOperator;
-use sotto_wire::recipe::testing::TOKEN_KEYS;
+use sotto_testing::arbitrary::TOKEN_KEYS;
+use sotto_testing::keys::{key, key_of, signer};
+use sotto_testing::recipe::{ATTESTER, DAY, ISSUER, NOW, issuer_set, key_set_entry};
+use sotto_testing::world::Plan;
 use sotto_wire::recipe::{EndorsedKey, Tokens};
 
 use super::parties::unknown_suite;
-use crate::checks::{Row, Walk};
-use crate::world::{
-    ATTESTER, DAY, ISSUER, NOW, Plan, issuer_set, key, key_of, key_set_entry, signer,
-};
+use crate::device::checks::{Row, Walk};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = endorsements();

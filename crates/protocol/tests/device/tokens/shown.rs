@@ -12,10 +12,11 @@ use sotto_protocol::Moment;
 use sotto_protocol::device::tokens::{Live, ask, granted, plan, token_ask, waiting};
 use sotto_protocol::device::{Change, DeviceStore, MemoryState, follow};
 use sotto_protocol::expression::Value;
+use sotto_testing::recipe::HOUR;
+use sotto_testing::tokens::{Authority, Came, add_recipe, other_plan, token_plan};
+use sotto_testing::world::Plan;
 
 use super::{due, round, round_with};
-use crate::token_world::{Authority, Came, add_recipe, other_plan, token_plan};
-use crate::world::{HOUR, Plan};
 
 /// What reaches the attester does not depend on the device's attributes, conditions or history.
 #[test]

@@ -1,0 +1,31 @@
+//! `sotto log`, `sotto device` and `sotto collect --recipe` on logs that the test itself keeps: what auditors and devices say, and how they end.
+
+mod collect;
+mod device;
+mod entries;
+mod folder;
+mod fsck;
+mod monitor;
+mod verify;
+mod web;
+
+use folder::Folder;
+
+#[test]
+fn help_says_what_there_is() {
+    let commands: [&[&str]; 7] = [
+        &["log"],
+        &["log", "verify"],
+        &["log", "monitor"],
+        &["log", "fsck"],
+        &["device"],
+        &["device", "run"],
+        &["device", "log"],
+    ];
+    let world = Folder::new();
+    for command in commands {
+        let arguments = [command, &["--help"]].concat();
+        let name = ["help"].iter().chain(command).copied().collect::<Vec<_>>().join("_");
+        insta::assert_snapshot!(name, world.run(&arguments).says(0));
+    }
+}

@@ -1,0 +1,10 @@
+//! The attester over HTTP, against an issuer that does what a test tells it to.
+
+mod certificates;
+mod directories;
+mod harness;
+mod issuer;
+mod requests;
+mod secrecy;
+mod trouble;
+mod walk;

@@ -1,0 +1,13 @@
+//! The gateway over real HTTP on loopback: of a leader, of a log, and by itself.
+
+mod device;
+mod inner_refusals;
+mod log_reads;
+mod oracle;
+mod outer_refusals;
+mod remembering;
+mod rotation;
+mod secrecy;
+mod standalone;
+mod trouble;
+mod uploads;

@@ -1,0 +1,6 @@
+//! The issuer over real HTTP on loopback.
+
+mod authors;
+mod harness;
+mod issuing;
+mod secrecy;

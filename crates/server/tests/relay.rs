@@ -1,0 +1,12 @@
+//! The relay over real sockets on loopback, with a gateway behind it that records what it gets.
+
+mod answers;
+mod forwarding;
+mod gateway;
+mod harness;
+mod holding;
+mod pooling;
+mod secrecy;
+mod sources;
+mod transport;
+mod trouble;

@@ -1,0 +1,16 @@
+//! Leader and helper over real HTTP on loopback.
+
+mod backlog;
+mod collection;
+pub(crate) mod harness;
+mod helper;
+mod public_log;
+mod recipes;
+mod requests;
+mod retention;
+mod secrecy;
+mod taskprov;
+mod tokens;
+mod transport;
+mod trouble;
+mod walk;

@@ -1,0 +1,13 @@
+//! The parties of the protocol, for tests.
+
+// A panic is how a test fails, in its helpers too. Names say what short helpers do.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+pub mod aggregators;
+pub mod asking;
+pub mod crash;
+pub mod keys;
+pub mod log;
+pub mod recipe;
+pub mod tokens;
+pub mod world;

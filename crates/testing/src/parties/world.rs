@@ -1,0 +1,291 @@
+//! Everything that a device reads, and a device with a history.
+//!
+//! [`Plan::new`] is a world in which the device considers the recipe. A test changes one thing in
+//! the plan and builds it.
+
+use std::collections::BTreeMap;
+
+use sotto_crypto::note::NoteKey;
+use sotto_protocol::Moment;
+use sotto_protocol::device::{
+    Change, DeviceStore, Evidence, Host, Library, MemoryState, Offer, Pass, PassError, Silence,
+    View, advance, consider, pass, toss,
+};
+use sotto_protocol::expression::{Attributes, Value};
+use sotto_protocol::log::{Reader, Watch, WatchError};
+use sotto_protocol::trust::{PinnedAttester, PinnedOperator, TokensFile, Trust, TrustFile};
+use sotto_wire::recipe::{KeySet, PopulationResult, Privacy, Recipe, Targeting};
+use sotto_wire::{Entry, EntryId, EntryKind};
+
+use super::keys::{key, rng};
+use super::log::{Batch, Files, Log, ORIGIN, Times, at, entry};
+use super::recipe::{
+    ATTESTER, DAY, HOUR, ISSUER, NOW, PERIOD, closed, issuer_set, key_set, leader_set, recipe,
+    recipe_entry, reclaim, result, trust_file,
+};
+use crate::arbitrary::TOKEN_KEYS;
+
+/// Which entries an offer is made of, by their index.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    pub recipe: u64,
+    pub leader: u64,
+    pub helper: u64,
+    pub issuer: Option<u64>,
+    pub result: Option<u64>,
+}
+
+/// A world before it is built.
+pub struct Plan {
+    pub trust: TrustFile,
+    pub now: u64,
+    pub recipe: Recipe,
+    pub recipe_signer: NoteKey,
+    /// The recipe's entry, if not the honest one.
+    pub recipe_bytes: Option<Vec<u8>>,
+    pub recipe_times: Times,
+    pub leader_set: KeySet,
+    pub leader_signer: NoteKey,
+    pub helper_set: KeySet,
+    pub helper_signer: NoteKey,
+    pub keys_times: Times,
+    /// The issuer's, at the beginning of the log.
+    pub issuer_set: Option<KeySet>,
+    pub issuer_signer: NoteKey,
+    pub result: PopulationResult,
+    pub result_signers: Vec<NoteKey>,
+    pub result_times: Times,
+    /// After the recipe.
+    pub later: Vec<Batch>,
+    pub view: Times,
+    pub log_key: NoteKey,
+    pub places: Places,
+    pub conditions_met: bool,
+    pub attributes: Attributes,
+}
+
+impl Plan {
+    pub fn new() -> Self {
+        let mut plan = Self {
+            trust: trust_file(),
+            now: NOW,
+            recipe: recipe("which-region"),
+            recipe_signer: key("author.example"),
+            recipe_bytes: None,
+            recipe_times: at(NOW - 3 * DAY),
+            leader_set: leader_set(&key("leader.example"), 5, NOW - 39 * DAY),
+            leader_signer: key("leader.example"),
+            helper_set: key_set(&key("helper.example"), 7, NOW - 39 * DAY),
+            helper_signer: key("helper.example"),
+            keys_times: at(NOW - 40 * DAY),
+            issuer_set: None,
+            issuer_signer: key(ISSUER),
+            result: result("tier == 'gold'", 50_000),
+            result_signers: vec![key("leader.example"), key("helper.example")],
+            result_times: at(NOW - 35 * DAY),
+            later: Vec::new(),
+            view: at(NOW - HOUR),
+            log_key: key(ORIGIN),
+            places: Places { recipe: 4, leader: 1, helper: 2, issuer: None, result: None },
+            conditions_met: true,
+            attributes: BTreeMap::from([
+                ("region".to_owned(), Value::Int(2)),
+                ("tier".to_owned(), Value::String("gold".to_owned())),
+            ]),
+        };
+        plan.reclaim();
+        plan
+    }
+
+    /// Claims exactly what the recipe's parameters imply.
+    pub fn reclaim(&mut self) {
+        reclaim(&mut self.recipe);
+    }
+
+    /// The epsilon that the recipe claims.
+    pub fn recipe_epsilon(&self) -> f64 {
+        match self.recipe.privacy {
+            Privacy::Claim { epsilon_micro, .. } => epsilon_micro as f64 / 1e6,
+            Privacy::InsecureUnbounded => f64::INFINITY,
+        }
+    }
+
+    /// Asks only the devices for which the result's predicate holds.
+    pub fn target(&mut self) {
+        self.recipe.who.targeting = Some(Targeting {
+            predicate: self.result.predicate.clone(),
+            certified: self.result.id(),
+        });
+        self.places.result = Some(3);
+    }
+
+    /// Makes both aggregators check tokens, with real keys that the issuer endorsed.
+    pub fn with_tokens(&mut self) {
+        let [leader, helper] = TOKEN_KEYS;
+        self.with_token_keys(leader, helper);
+    }
+
+    /// The same with these public keys, in the text form of recipes.
+    pub fn with_token_keys(&mut self, leader: &str, helper: &str) {
+        let pinned = PinnedOperator { key: self.issuer_signer.verifier().to_string() };
+        self.trust.operators.push(pinned);
+        self.trust.insecure_no_tokens = false;
+        let mut tokens = TokensFile::new(ISSUER);
+        tokens.attester = Some(PinnedAttester {
+            operator: ATTESTER.to_owned(),
+            url: format!("https://{ATTESTER}/"),
+        });
+        self.trust.tokens = Some(tokens);
+        self.issuer_set = Some(issuer_set(&self.issuer_signer, 3, NOW - 39 * DAY));
+        self.places.issuer = Some(0);
+        self.endorse(leader, Some(helper));
+    }
+
+    /// Endorses the recipe's token keys once more, for what the recipe says now.
+    pub fn endorse(&mut self, leader: &str, helper: Option<&str>) {
+        let expires = self.recipe.when.closes;
+        self.recipe.parties.tokens =
+            self.issuer_signer.endorse_recipe(&self.recipe, leader, helper, expires);
+    }
+
+    /// The id of the recipe in question.
+    pub fn focus(&self) -> EntryId {
+        let mut later = self.later.iter().flat_map(|batch| &batch.entries);
+        match self.places.recipe {
+            0..=4 => self.recipe.id(),
+            index => {
+                let bytes = later.nth(index as usize - 5).unwrap();
+                Entry::parse(bytes).unwrap().id()
+            }
+        }
+    }
+
+    pub fn build(&self) -> World {
+        let set = |set: &KeySet, signer| entry(EntryKind::KeySet, &set.to_json(), &[signer]);
+        let signers: Vec<&NoteKey> = self.result_signers.iter().collect();
+        let recipe = || entry(EntryKind::Recipe, &self.recipe.to_json(), &[&self.recipe_signer]);
+        let beginning = match &self.issuer_set {
+            Some(issuer) => set(issuer, &self.issuer_signer),
+            None => recipe_entry(&closed(self.now)),
+        };
+        let batch = |entries: Vec<Vec<u8>>, times| Batch { entries, times };
+        let mut batches = vec![
+            batch(vec![beginning], at(NOW - 41 * DAY)),
+            batch(
+                vec![
+                    set(&self.leader_set, &self.leader_signer),
+                    set(&self.helper_set, &self.helper_signer),
+                ],
+                self.keys_times,
+            ),
+            batch(
+                vec![entry(EntryKind::Result, &self.result.to_json(), &signers)],
+                self.result_times,
+            ),
+            batch(vec![self.recipe_bytes.clone().unwrap_or_else(recipe)], self.recipe_times),
+        ];
+        batches.extend(self.later.iter().cloned());
+        World {
+            log: Log::new(&batches, self.view, &self.log_key),
+            trust: Trust::try_from(self.trust.clone()).unwrap(),
+            now: Moment(self.now),
+            places: self.places,
+            conditions_met: self.conditions_met,
+            attributes: self.attributes.clone(),
+        }
+    }
+}
+
+/// What a device finds.
+pub struct World {
+    pub log: Log,
+    pub trust: Trust,
+    pub now: Moment,
+    pub places: Places,
+    pub conditions_met: bool,
+    pub attributes: Attributes,
+}
+
+/// What became of the recipe.
+pub type Decision = Result<EntryId, Silence>;
+
+impl World {
+    pub fn host(&self) -> Host<'_> {
+        Host { conditions_met: self.conditions_met, attributes: &self.attributes }
+    }
+
+    /// A device that has known the log since an earlier period.
+    pub fn device(&self) -> MemoryState {
+        let mut store = MemoryState::default();
+        let checkpoint = sotto_wire::Checkpoint::parse(self.log.checkpoints[0].text()).unwrap();
+        store.commit(seen(checkpoint, NOW - 41 * DAY)).unwrap();
+        store
+    }
+
+    pub fn evidence(&self, index: u64) -> Evidence {
+        let mut reader = Reader::new(self.log.files.clone());
+        let tree = sotto_wire::Checkpoint::parse(self.log.view.text()).unwrap();
+        let first = reader.first_checkpoint(index).unwrap();
+        Evidence {
+            entry: reader.entry(index, &tree).unwrap(),
+            index,
+            inclusion: reader.inclusion(index, tree.size).unwrap(),
+            first: reader.proof(index, &first).unwrap(),
+        }
+    }
+
+    pub fn offer(&self) -> Offer {
+        Offer {
+            recipe: self.evidence(self.places.recipe),
+            leader_keys: self.evidence(self.places.leader),
+            helper_keys: self.evidence(self.places.helper),
+            issuer_keys: self.places.issuer.map(|index| self.evidence(index)),
+            certified: self.places.result.map(|index| self.evidence(index)),
+        }
+    }
+
+    /// All steps of a device on one offer, up to the toss.
+    pub fn decide(&self, store: &mut dyn DeviceStore, offer: &Offer) -> Decision {
+        let view = View::open(&self.log.view.to_bytes(), &self.trust)?;
+        let from = store.state().log_size(&view.checkpoint().origin).unwrap_or(0);
+        let size = view.checkpoint().size;
+        let proof = if from == 0 || from >= size {
+            Vec::new()
+        } else {
+            Reader::new(self.log.files.clone()).consistency(from, size).unwrap()
+        };
+        if let Some(seen) = advance(store.state(), &view, &proof, &self.trust, self.now)? {
+            store.commit(seen).unwrap();
+        }
+        let admitted = Library::default().admit(offer, &view, &self.trust)?.into();
+        let host = self.host();
+        let step = consider(store.state(), &admitted, &view, &self.trust, &host, self.now)?;
+        store.commit(step.change).unwrap();
+        let mut rng = rng(1);
+        if let Some(answered) = toss(step.ticket, &host, self.now, &mut rng).unwrap() {
+            store.commit(answered).unwrap();
+        }
+        Ok(admitted.assessment.id())
+    }
+
+    pub fn watch(&self) -> Result<Watch<Files>, WatchError> {
+        let mut watch = Watch::new(self.log.files.clone());
+        watch.refresh(&self.trust, self.now)?;
+        Ok(watch)
+    }
+
+    /// A pass of a real device: the whole log, every open recipe.
+    pub fn walk(&self, store: &mut dyn DeviceStore, seed: u64) -> Result<Pass, PassError> {
+        let mut watch = match self.watch() {
+            Err(WatchError::Refused(silence)) => return Err(silence.into()),
+            watch => watch.unwrap(),
+        };
+        let mut rng = rng(seed);
+        pass(store, &mut watch, &self.trust, &self.host(), self.now, &mut rng)
+    }
+}
+
+/// The first view of a device, at this time.
+pub fn seen(checkpoint: sotto_wire::Checkpoint, time: u64) -> Change {
+    Change::Seen { checkpoint, time, silent_until: (time / PERIOD + 1) * PERIOD }
+}

@@ -1,0 +1,16 @@
+//! One test program: the real binary over real HTTP.
+
+// A panic is how a test fails, in its helpers too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod aggregation;
+mod anonymity;
+mod crash;
+mod demo;
+mod key_rotation;
+mod log;
+mod logs;
+mod minimum_batch;
+mod recipes;
+mod tls;
+mod tokens;

@@ -1,0 +1,178 @@
+//! Attacks on "one contribution per device", between real processes over real sockets. Devices, leaders and authors that cheat are
+//! in this process, with all the parts of honest ones in their hands. In each test the honest devices are counted, and nobody else.
+//!
+//! Values are kept by the local randomizer but for a probability below 1e-12 per report (epsilon 30): results are compared exactly.
+#![cfg(target_os = "linux")] // every 127.x.y.z is an address of the machine
+
+mod author;
+mod certificates;
+mod crashes;
+mod leader;
+mod refusals;
+mod revoked;
+mod rogue;
+mod torsion;
+mod twice;
+mod windows;
+mod wire;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use sotto_client::{Delivery, InsecureName, RetryPolicy};
+use sotto_protocol::device::Admitted;
+use sotto_protocol::trust::Trust;
+use sotto_tests::http::{Connection, Response, head};
+use sotto_tests::pair::Aggregator;
+use sotto_tests::phone::{Phone, Source, trust};
+use sotto_tests::service::Service;
+use sotto_tests::token_services::TokenServices;
+use sotto_tests::world::World;
+use sotto_wire::{MediaType, taskprov};
+
+/// Longer than anything here takes, also on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const AGGREGATED: &str = "sotto_reports_aggregated_total";
+
+/// A world with tokens, and devices in it.
+struct Scene {
+    world: World,
+    trust: Arc<Trust>,
+    /// Devices so far: each draws on its own.
+    devices: u64,
+}
+
+impl Scene {
+    /// Everybody serves, keys are in the log.
+    fn new() -> Self {
+        Self::arranged(|_| Ok(()))
+    }
+
+    /// The same after `arrange` has set things.
+    fn arranged(arrange: impl FnOnce(&mut World) -> anyhow::Result<()>) -> Self {
+        let world = World::arranged(|world| {
+            world.add_tokens()?;
+            arrange(world)
+        });
+        let mut world = world.unwrap();
+        world.start_with_keys().unwrap();
+        let trust = trust(&world).unwrap();
+        Self { world, trust, devices: 0 }
+    }
+
+    /// Publishes a recipe for at least so many devices, and waits until the aggregators serve it.
+    fn publish(&self, recipe: &str, devices: u64) {
+        let served = "sotto_recipes_served";
+        let before = self.world.pair.leader.metric(served).unwrap();
+        self.world.publish_recipe(recipe, devices).unwrap();
+        for aggregator in [&self.world.pair.leader, &self.world.pair.helper] {
+            until_equal(served, before + 1.0, || aggregator.metric(served).unwrap());
+        }
+    }
+
+    fn services(&mut self) -> &mut TokenServices {
+        self.world.tokens.as_mut().unwrap()
+    }
+
+    fn attester(&self) -> &Service {
+        &self.world.tokens.as_ref().unwrap().attester
+    }
+
+    fn issuer(&self) -> &Service {
+        &self.world.tokens.as_ref().unwrap().issuer
+    }
+
+    /// A device that shows the attester nothing yet.
+    fn bare_phone(&mut self) -> Phone {
+        self.devices += 1;
+        let source = Arc::new(Source::new(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        Phone::new(&self.world, &self.trust, source, self.devices).unwrap()
+    }
+
+    /// An honest device.
+    fn phone(&mut self, name: &str) -> Phone {
+        self.bare_phone().attested(InsecureName::new(name).unwrap())
+    }
+
+    /// Honest devices with these minutes answer all open recipes.
+    fn honest(&mut self, minutes: &[i64]) {
+        for minutes in minutes {
+            let name = format!("honest {}", self.devices);
+            let mut phone = self.phone(&name);
+            answer(&mut phone, *minutes);
+        }
+    }
+
+    /// A recipe, as every device admits it.
+    fn admitted(&mut self, recipe: &str) -> Arc<Admitted> {
+        let mut phone = self.bare_phone();
+        phone.read_log().unwrap();
+        phone.admitted(recipe).unwrap()
+    }
+
+    /// Sends a report to the leader.
+    fn upload(&self, admitted: &Admitted, report: &[u8]) -> Response {
+        let task = admitted.assessment.task();
+        let announced = taskprov::header_value(task.encoded_configuration());
+        let fields = [
+            ("content-type", MediaType::UploadReq.as_str()),
+            (taskprov::HEADER, announced.as_str()),
+        ];
+        let path = format!("/tasks/{}/reports", task.id());
+        let head = head("POST", &path, &fields, report.len());
+        let mut leader = Connection::open(self.world.pair.leader.address()).unwrap();
+        leader.exchange(&head, report).unwrap()
+    }
+
+    /// Collects a recipe: so many devices said short, middle and long.
+    fn collect(&self, recipe: &str, counts: [u64; 3]) {
+        let collected = self.world.collect(recipe).unwrap();
+        assert_eq!(collected["result"], json!(counts), "{collected}");
+        assert_eq!(collected["report_count"], counts.iter().sum::<u64>());
+    }
+}
+
+/// One honest device answers every open recipe.
+fn answer(phone: &mut Phone, minutes: i64) {
+    phone.read_log().unwrap();
+    let round = phone.ask_for_tokens().unwrap();
+    assert_eq!((round.granted, round.waiting), (round.asked, 0), "{round:?}");
+    send(phone, minutes);
+}
+
+/// Answers every recipe that the device has tokens for.
+fn send(phone: &mut Phone, minutes: i64) {
+    let done = phone.consider(minutes).unwrap();
+    assert!(!done.considered.is_empty(), "{:?}", done.silent);
+    let delivery = phone.deliver(&RetryPolicy::never()).unwrap();
+    let taken = Delivery { accepted: done.considered.len(), ..Delivery::default() };
+    assert_eq!(delivery, taken);
+}
+
+/// How many reports an aggregator has turned away for this reason, at the door or later.
+fn dropped(aggregator: &Aggregator, reason: &str) -> f64 {
+    ["rejected", "dropped"]
+        .map(|when| format!("sotto_reports_{when}_total{{reason=\"{reason}\"}}"))
+        .map(|name| aggregator.metric(&name).unwrap())
+        .iter()
+        .sum()
+}
+
+/// How many token requests the attester (or the issuer) has refused for this reason since it started.
+fn refused(service: &Service, reason: &str) -> f64 {
+    let role = service.name();
+    service.metric(&format!("sotto_{role}_refused_total{{reason=\"{reason}\"}}")).unwrap()
+}
+
+/// Waits until the two are equal, and fails if they never are.
+fn until_equal(what: &str, expected: f64, actual: impl Fn() -> f64) {
+    let deadline = Instant::now() + PATIENCE;
+    while actual() != expected {
+        assert!(Instant::now() < deadline, "{what}: {} and not {expected}", actual());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
