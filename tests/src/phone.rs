@@ -17,12 +17,10 @@ use sotto_client::{
     Transport, TransportError, deliver, fetch_tokens,
 };
 use sotto_protocol::Moment;
+use sotto_protocol::admission::{Admitted, Silence, Watch, WatchError};
 use sotto_protocol::device::tokens::Live;
-use sotto_protocol::device::{
-    Admitted, DeviceStore, Host, MemoryState, Pass, Pending, Silence, follow, pass,
-};
+use sotto_protocol::device::{DeviceStore, Host, MemoryState, Pass, Pending, follow, pass};
 use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::log::{Watch, WatchError};
 use sotto_protocol::token::Attestor;
 use sotto_protocol::trust::{Trust, TrustFile};
 use sotto_wire::EntryId;

@@ -8,7 +8,7 @@ use sotto_crypto::note::NoteKey;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_dp::published;
 use sotto_protocol::Moment;
-use sotto_protocol::device::{Evidence, Offer, View};
+use sotto_protocol::admission::{Evidence, Offer, View};
 use sotto_protocol::recipe::{judgement, recipe_vdaf};
 use sotto_protocol::trust::{PinnedOperator, Trust, TrustFile};
 use sotto_wire::recipe::{

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceState, leader_gateway_key, log_gateway_keys};
-use sotto_protocol::log::{Fetch, Watch};
+use sotto_protocol::log::Fetch;
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
 

@@ -8,10 +8,11 @@
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
+use sotto_protocol::admission::Silence;
 use sotto_protocol::device::tokens::{
     Live, TokenAsk, Waiting, ask, granted, plan, renew, to_come, token_ask, waiting, withheld,
 };
-use sotto_protocol::device::{DeviceStore, Silence, StateError};
+use sotto_protocol::device::{DeviceStore, StateError};
 use sotto_protocol::token::{AttestError, Attestor, token_request_url};
 use sotto_protocol::trust::{Attester, Trust};
 use sotto_wire::limits::MAX_PROBLEM_DOCUMENT_LEN;

@@ -9,7 +9,6 @@
 
 #[cfg(feature = "server")]
 pub mod admit;
-pub mod catalogue;
 pub mod first;
 pub mod misbehaviour;
 pub mod reader;
@@ -17,14 +16,11 @@ pub mod rows;
 #[cfg(feature = "server")]
 pub mod sequence;
 pub mod tiles;
-pub mod watch;
 #[cfg(feature = "server")]
 pub mod witnessing;
 
-pub use catalogue::{Catalogue, OfferError};
 pub use misbehaviour::{Comparison, ForeignRoot, Misbehaviour, compare};
 pub use reader::{Fetch, FetchError, Reader, ReaderError};
-pub use watch::{Watch, WatchError};
 
 /// The path of the newest cosigned checkpoint.
 pub const CHECKPOINT_PATH: &str = "checkpoint";

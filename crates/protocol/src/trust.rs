@@ -18,7 +18,7 @@ pub use self::file::{
     BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, TrustError, TrustFile,
 };
 pub use self::tokens::{Attester, PinnedAttester, TokenTrust, TokensFile};
-use crate::device::{Check, Silence};
+use crate::admission::{Check, Silence};
 use crate::recipe::Assessment;
 
 /// Checked trust anchors.

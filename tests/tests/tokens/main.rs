@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sotto_client::{Delivery, InsecureName, RetryPolicy};
-use sotto_protocol::device::Admitted;
+use sotto_protocol::admission::Admitted;
 use sotto_protocol::trust::Trust;
 use sotto_tests::http::{Connection, Response, head};
 use sotto_tests::pair::Aggregator;

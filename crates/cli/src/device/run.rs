@@ -11,9 +11,10 @@ use serde_json::json;
 use sotto_client::{
     HttpLog, LogRoute, Routes, StateFile, TokenRound, Transport, deliver, fetch_tokens,
 };
+use sotto_protocol::admission::{Watch, WatchError};
 use sotto_protocol::device::tokens::Live;
 use sotto_protocol::device::{DeviceStore, Host, Pass, follow, pass};
-use sotto_protocol::log::{Fetch, Watch, WatchError};
+use sotto_protocol::log::Fetch;
 use sotto_protocol::token::Attestor;
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;

@@ -10,8 +10,8 @@ use sotto_client::{
     HttpRequest, HttpResponse, RetryPolicy, SealingKey, StateFile, Transport, TransportError,
     deliver,
 };
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
-use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 
 use crate::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};

@@ -9,9 +9,9 @@ use sotto_client::{
     Delivery, HttpLog, HttpResponse, RetryPolicy, RouteError, Routes, StateFile, Transport,
     TransportError, deliver,
 };
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState, pass};
 use sotto_protocol::gateway::OuterRefusal;
-use sotto_protocol::log::Watch;
 use sotto_wire::recipe::Probability;
 use sotto_wire::{EntryId, taskprov};
 
@@ -295,7 +295,7 @@ fn the_log_is_read_through_its_gateway_first_by_the_pinned_key_then_by_the_logge
             let host = world.host();
             pass(&mut store, &mut watch, &world.trust, &host, world.now, &mut rng).unwrap();
         }
-        Ok::<_, sotto_protocol::log::WatchError>(())
+        Ok::<_, sotto_protocol::admission::WatchError>(())
     };
     read(&relay, 2).unwrap();
     assert_eq!(keys(&relay), [0, 1]);

@@ -11,9 +11,9 @@ use sotto_client::{
     TransportError, fetch_tokens,
 };
 use sotto_crypto::HpkeKeypair;
+use sotto_protocol::admission::{Check, Watch};
 use sotto_protocol::device::tokens::Live;
-use sotto_protocol::device::{Check, DeviceStore, MemoryState, PassError, follow};
-use sotto_protocol::log::Watch;
+use sotto_protocol::device::{DeviceStore, MemoryState, PassError, follow};
 use sotto_wire::recipe::{KeySet, Probability};
 use sotto_wire::token::evidence::AttestationEvidence;
 use sotto_wire::token::{

@@ -8,16 +8,16 @@ use sotto_dp::filter::Filter;
 use sotto_wire::recipe::Probability;
 use sotto_wire::{KeyName, TreeHash};
 
-use super::evidence::{Admitted, ProvedKeySet, View};
 use super::state::{
     AuditLine, Change, Consider, DeviceState, Ledger, Pending, SeenKeySet, name_key,
 };
-use super::{Check, Silence, tokens};
+use super::tokens;
+use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
 use crate::client::{ClientError, produce_report};
 use crate::expression::Attributes;
 use crate::token::ReportTokens;
 use crate::trust::Trust;
-use crate::{MAX_CLOCK_SKEW_S, Moment, uniform_below};
+use crate::{Moment, uniform_below};
 
 /// What the host knows about the device it runs on.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +56,8 @@ pub fn advance(
     trust: &Trust,
     now: Moment,
 ) -> Result<Option<Change>, Silence> {
-    check_fresh(view, trust, now)?;
-    let new = &view.checkpoint;
+    view.check_fresh(trust, now)?;
+    let new = view.checkpoint();
     if let Some(old) = state.logs.get(&new.origin) {
         let refuse = |reason: String| Silence::new(Check::Consistency, reason);
         if new.size < old.size {
@@ -66,13 +66,13 @@ pub fn advance(
         }
         merkle::verify_consistency(old.size, &old.root, new.size, &new.root, proof)
             .map_err(|error| refuse(format!("the log is not the one seen before: {error}")))?;
-        if new.size == old.size && view.time <= state.time {
+        if new.size == old.size && view.time() <= state.time {
             return Ok(None);
         }
     }
     // By the later of both clocks: an old checkpoint, shown again, must not make a new state look old.
-    let silent_until = trust.period_end(view.time.max(now.0));
-    Ok(Some(Change::Seen { checkpoint: new.clone(), time: view.time, silent_until }))
+    let silent_until = trust.period_end(view.time().max(now.0));
+    Ok(Some(Change::Seen { checkpoint: new.clone(), time: view.time(), silent_until }))
 }
 
 /// Decides whether this device considers an admitted recipe now. Pure: nothing is spent before the change is committed.
@@ -86,7 +86,7 @@ pub fn consider(
 ) -> Result<Consideration, Silence> {
     let assessment = &admitted.assessment;
     let recipe = assessment.recipe();
-    check_fresh(view, trust, now)?;
+    view.check_fresh(trust, now)?;
     check_taken(state, &admitted.origin, view)?;
     check_name(state, admitted)?;
     let key_sets = [
@@ -150,26 +150,13 @@ fn coin(rate: &Probability, rng: &mut dyn CryptoRng) -> bool {
     uniform_below(rate.den(), rng) < rate.num()
 }
 
-pub(crate) fn check_fresh(view: &View, trust: &Trust, now: Moment) -> Result<(), Silence> {
-    if view.time > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
-        let ahead = view.time - now.0;
-        let reason = format!("the checkpoint is {ahead} s ahead of this device's clock");
-        return Err(Silence::new(Check::Freshness, reason));
-    }
-    let (age, allowed) = (now.0.saturating_sub(view.time), trust.max_checkpoint_age_s());
-    if age > allowed {
-        let reason = format!("the checkpoint is {age} s old; at most {allowed} s are allowed");
-        return Err(Silence::new(Check::Freshness, reason));
-    }
-    Ok(())
-}
-
 /// The view is the one that the device has taken, and it is of the log that something was proved from.
 pub(super) fn check_taken(state: &DeviceState, origin: &str, view: &View) -> Result<(), Silence> {
-    let seen = state.logs.get(&view.checkpoint.origin);
-    let taken = seen
-        .is_some_and(|seen| seen.size == view.checkpoint.size && seen.root == view.checkpoint.root);
-    if taken && origin == view.checkpoint.origin {
+    let seen = state.logs.get(&view.checkpoint().origin);
+    let taken = seen.is_some_and(|seen| {
+        seen.size == view.checkpoint().size && seen.root == view.checkpoint().root
+    });
+    if taken && origin == view.checkpoint().origin {
         return Ok(());
     }
     Err(Silence::new(Check::Consistency, "the view was not compared with what was seen before"))

@@ -5,11 +5,10 @@
 
 use sotto_wire::HpkeConfig;
 
-use super::consider::{check_fresh, check_key_set, check_taken};
-use super::evidence::{Admitted, ProvedKeySet, View};
+use super::consider::{check_key_set, check_taken};
 use super::state::{Change, DeviceState};
-use super::{Check, Silence};
 use crate::Moment;
+use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
 use crate::trust::Trust;
 
 /// The key of the leader's gateway for a report that is on its way, perhaps since before the newest key set.
@@ -22,7 +21,7 @@ pub fn leader_gateway_key<'a>(
     trust: &Trust,
     now: Moment,
 ) -> Result<&'a HpkeConfig, Silence> {
-    check_fresh(view, trust, now)?;
+    view.check_fresh(trust, now)?;
     check_taken(state, &admitted.origin, view)?;
     check_key_set(state, &admitted.leader.set, trust, now)?;
     let missing = || Silence::new(Check::KeySets, "the leader's operator has no gateway key");
@@ -54,8 +53,8 @@ pub(super) fn advance_log_gateway(
     trust: &Trust,
     now: Moment,
 ) -> Result<Option<Change>, Silence> {
-    check_fresh(view, trust, now)?;
-    check_taken(state, &view.checkpoint.origin, view)?;
+    view.check_fresh(trust, now)?;
+    check_taken(state, &view.checkpoint().origin, view)?;
     let (_, seen) = check_key_set(state, set, trust, now)?;
     let missing = || Silence::new(Check::KeySets, "the log's operator has no gateway key");
     let config = set.gateway.as_ref().ok_or_else(missing)?;

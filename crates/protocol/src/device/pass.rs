@@ -4,9 +4,10 @@ use rand_core::CryptoRng;
 use sotto_wire::EntryId;
 
 use super::gateway::advance_log_gateway;
-use super::{DeviceStore, Host, Silence, StateError, View, advance, consider, toss};
+use super::{DeviceStore, Host, StateError, advance, consider, toss};
 use crate::Moment;
-use crate::log::{Fetch, ReaderError, Watch};
+use crate::admission::{Silence, View, Watch};
+use crate::log::{Fetch, ReaderError};
 use crate::trust::Trust;
 
 /// What a pass did. It tells which recipes were considered, never which were answered.

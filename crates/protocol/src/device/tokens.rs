@@ -28,11 +28,10 @@ use zeroize::Zeroizing;
 pub(super) use self::stored::RecipeTokens;
 use self::stored::{Asked, Progress, Request, Stage};
 pub use self::stored::{ClientSeed, Planned, Requested, TokenBytes, TokenChange};
-use super::consider::{check_fresh, check_key_set, check_taken};
-use super::evidence::{Admitted, View};
+use super::consider::{check_key_set, check_taken};
 use super::state::{Change, DeviceState, SeenKeySet};
-use super::{Check, Silence};
-use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms};
+use crate::admission::{Admitted, Check, Silence, View};
+use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms, report_id};
 use crate::trust::Trust;
 use crate::uniform::shuffle;
 use crate::{Moment, uniform_below};
@@ -98,7 +97,7 @@ impl Live<'_> {
     /// The view is fresh, and the one that the device compared with what it saw before: a log that showed a device
     /// recipes of its own would learn from the issuer's demand which one asks.
     fn check(&self, state: &DeviceState, trust: &Trust, now: Moment) -> Result<(), Silence> {
-        check_fresh(self.view, trust, now)?;
+        self.view.check_fresh(trust, now)?;
         check_taken(state, &self.view.checkpoint().origin, self.view)
     }
 }
@@ -236,7 +235,7 @@ pub fn granted(
     let (Some(admitted), Some(terms), Some((nonce, request))) = (admitted, terms, request) else {
         return Err(TokenError::Attempt);
     };
-    let token = terms.scheme().finish(terms, nonce, &request.attempt, response)?;
+    let token = terms.finish(nonce, &request.attempt, response)?;
     let token = TokenBytes(Zeroizing::new(token));
     let from = draw(admitted.assessment.recipe().when.closes, trust, now, rng);
     let Waiting { recipe, role } = *waiting;
@@ -288,7 +287,9 @@ pub(super) fn take(
     now: Moment,
 ) -> Result<Option<ReportTokens>, Silence> {
     let assessment = &admitted.assessment;
-    let Some(terms) = assessment.token_terms(Role::Leader) else { return Ok(None) };
+    if assessment.token_terms(Role::Leader).is_none() {
+        return Ok(None);
+    }
     let asked = state.tokens.get(&assessment.id()).and_then(RecipeTokens::asked);
     let token = |role: Role| {
         let terms = assessment.token_terms(role)?;
@@ -310,7 +311,7 @@ pub(super) fn take(
         None => None,
         Some(_) => Some(token(Role::Helper).ok_or_else(|| missing("helper"))?),
     };
-    let report_id = terms.scheme().report_id(&asked.nonce);
+    let report_id = report_id(&asked.nonce);
     Ok(Some(ReportTokens { report_id, leader, helper }))
 }
 
@@ -382,7 +383,7 @@ impl Requests<'_> {
     ) -> Result<Option<Progress>, TokenError> {
         let Some(terms) = self.admitted.assessment.token_terms(role) else { return Ok(None) };
         let encapsulation = self.admitted.encapsulation().ok_or(TokenError::Attempt)?;
-        let attempt = terms.scheme().request(self.client, terms, encapsulation, nonce, rng)?;
+        let attempt = terms.request(self.client, encapsulation, nonce, rng)?;
         Ok(Some(Progress::Waiting(Request { attempt, seq: self.seq })))
     }
 }

@@ -9,7 +9,7 @@ use sotto_crypto::blind_rsa::{BlindRsaError, TokenKey, TokenVerifier};
 use sotto_wire::token::{TOKEN_TYPE, Token, TokenChallenge};
 use sotto_wire::{Decode, ReportId};
 
-use super::{RateLimited, TokenRefusal, TokenScheme, VerifyToken};
+use super::{TokenRefusal, VerifyToken, report_id};
 use crate::{Moment, Rejection};
 
 /// Judges the tokens of one key for one challenge.
@@ -55,7 +55,7 @@ impl VerifyToken for RateLimitedVerifier {
         }
         let verified = self.signature.verify(&token.input(), &token.authenticator);
         verified.map_err(|_| TokenRefusal::Forged)?;
-        Ok(RateLimited.report_id(&token.nonce))
+        Ok(report_id(&token.nonce))
     }
 }
 

@@ -11,7 +11,7 @@ use sotto_wire::{KeyName, Role, VerifierKey};
 
 use super::Trust;
 use super::file::TrustError;
-use crate::device::{Check, Silence};
+use crate::admission::{Check, Silence};
 
 /// Who sees to it that each device contributes once.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! What could make a device's budget new before its time.
 
-use sotto_protocol::device::{Check, DeviceStore, MemoryState};
+use sotto_protocol::admission::Check;
+use sotto_protocol::device::{DeviceStore, MemoryState};
 use sotto_protocol::trust::Trust;
 
 use crate::world::{Batch, DAY, HOUR, NOW, PERIOD, Plan, at, recipe, recipe_entry, reclaim};

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, PassError, StateError, pass};
-use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::Probability;
 

@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 use sotto_crypto::note::NoteKey;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Moment;
+use sotto_protocol::admission::{Assessments, Evidence, Offer, Silence, View, Watch, WatchError};
 use sotto_protocol::device::{
-    Change, DeviceStore, Evidence, Host, Library, MemoryState, Offer, Pass, PassError, Silence,
-    View, advance, consider, pass, toss,
+    Change, DeviceStore, Host, MemoryState, Pass, PassError, advance, consider, pass, toss,
 };
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::sequence::{LogState, checkpoint};
-use sotto_protocol::log::{Reader, Watch, WatchError, first};
+use sotto_protocol::log::{Reader, first};
 use sotto_protocol::recipe::{judgement, recipe_vdaf};
 use sotto_protocol::trust::{
     BudgetFile, Floors, LogGatewayFile, PinnedAttester, PinnedOperator, PinnedRelay, TokensFile,
@@ -415,7 +415,7 @@ impl World {
         if let Some(seen) = advance(store.state(), &view, &proof, &self.trust, self.now)? {
             store.commit(seen).unwrap();
         }
-        let admitted = Library::default().admit(offer, &view, &self.trust)?.into();
+        let admitted = Assessments::default().admit(offer, &view, &self.trust)?.into();
         let host = self.host();
         let step = consider(store.state(), &admitted, &view, &self.trust, &host, self.now)?;
         store.commit(step.change).unwrap();

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::recipe::derive_task;
-use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
+use sotto_protocol::token::TokenTerms;
 use sotto_protocol::{AggregatorTask, Bucket, HpkeKeyring};
 use sotto_store::{
     Batch, Clock, HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore,
@@ -57,7 +57,7 @@ impl Party {
             verify_key: Secret::new([9; 32]),
             collector_hpke_config: collector.config().clone(),
             taskprov: true,
-            tokens: terms.map(|terms| RateLimited.verifier(&terms.unwrap()).unwrap()),
+            tokens: terms.map(|terms| terms.unwrap().verifier().unwrap()),
         };
         let mut party = Self {
             task,

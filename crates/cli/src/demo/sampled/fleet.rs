@@ -7,10 +7,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use rand_core::CryptoRng;
 use sotto_client::{Delivery, DeviceCertificate, HttpLog, deliver, fetch_tokens};
 use sotto_protocol::Moment;
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::tokens::Live;
 use sotto_protocol::device::{DeviceStore, Host, MemoryState, follow, pass};
 use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::log::Watch;
 
 use super::parties::Parties;
 use crate::connection::retry;

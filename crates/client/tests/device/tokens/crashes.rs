@@ -6,8 +6,8 @@ use std::path::Path;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{StateFile, TokensError};
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, PassError, StateError, pass};
-use sotto_protocol::log::Watch;
 use sotto_wire::{Decode, Report};
 
 use super::{Attester, Fate, round, two_recipes};

@@ -1,6 +1,6 @@
 //! Operators and their keys.
 
-use sotto_protocol::device::Check;
+use sotto_protocol::admission::Check;
 use sotto_protocol::trust::PinnedOperator;
 use sotto_wire::recipe::KeySet;
 use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};

@@ -1,6 +1,7 @@
 //! Bytes, signatures, the log and its witnesses.
 
-use sotto_protocol::device::{Check, DeviceStore, MemoryState};
+use sotto_protocol::admission::Check;
+use sotto_protocol::device::{DeviceStore, MemoryState};
 use sotto_wire::{Checkpoint, EntryKind, TreeHash};
 
 use super::{second, veteran};

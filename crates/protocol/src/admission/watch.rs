@@ -10,9 +10,9 @@ use sotto_wire::recipe::KeySet;
 use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
 
 use super::catalogue::Catalogue;
-use super::{Fetch, Reader, ReaderError};
+use super::{Admitted, Assessments, Check, ProvedKeySet, Silence, View};
 use crate::Moment;
-use crate::device::{Admitted, Check, Library, ProvedKeySet, Silence, View, check_fresh};
+use crate::log::{Fetch, Reader, ReaderError};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
 
@@ -21,7 +21,7 @@ use crate::trust::Trust;
 pub struct Watch<F> {
     reader: Reader<F>,
     catalogue: Catalogue,
-    library: Library,
+    assessments: Assessments,
     view: Option<View>,
     admitted: BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>,
     /// The newest key set of the operator of the log's gateway, if one is pinned.
@@ -56,7 +56,7 @@ impl<F: Fetch> Watch<F> {
         Self {
             reader: Reader::new(fetch),
             catalogue: Catalogue::default(),
-            library: Library::default(),
+            assessments: Assessments::default(),
             view: None,
             admitted: BTreeMap::new(),
             log_gateway: None,
@@ -84,7 +84,7 @@ impl<F: Fetch> Watch<F> {
         if let Some(old) = self.view.clone() {
             self.check_extends(old.checkpoint(), view.checkpoint())?;
         }
-        check_fresh(&view, trust, now)?;
+        view.check_fresh(trust, now)?;
         let (tree, time) = (view.checkpoint(), view.time());
         if !self.catalogue.refresh(&mut self.reader, tree, time, trust)? {
             return Err(WatchError::Behind { read: self.catalogue.scanned(), size: tree.size });
@@ -163,14 +163,14 @@ impl<F: Fetch> Watch<F> {
     /// What follows from a recipe that the log holds, whether or not it may be answered.
     pub fn assess(&mut self, id: &EntryId) -> Option<Result<Arc<Assessment>, Silence>> {
         let entry = sotto_wire::Entry::parse(self.catalogue.recipe(id)?).ok()?;
-        Some(self.library.assess(*id, entry.recipe()?.clone()))
+        Some(self.assessments.assess(*id, entry.recipe()?.clone()))
     }
 
     fn admit(&mut self, id: &EntryId, view: &View, trust: &Trust) -> Result<Admitted, Silence> {
         let offer = self.catalogue.offer(id, &mut self.reader, view, trust);
         // What is missing from an offer fails the check that would have needed it.
         let offer = offer.map_err(|error| Silence::new(error.check(), error.to_string()))?;
-        self.library.admit(&offer, view, trust)
+        self.assessments.admit(&offer, view, trust)
     }
 
     fn check_extends(&mut self, old: &Checkpoint, new: &Checkpoint) -> Result<(), WatchError> {
