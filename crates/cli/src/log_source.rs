@@ -80,7 +80,7 @@ impl LogSource {
     }
 
     /// The log's files.
-    pub(crate) fn fetch(&self) -> Box<dyn Fetch> {
+    pub(crate) fn fetch(&self) -> Box<dyn Fetch + Send> {
         match self {
             Self::Http { url, transport } => Box::new(HttpLog::new(url, Arc::clone(transport))),
             Self::Folder(folder) => Box::new(FolderFetch::new(folder)),

@@ -26,7 +26,7 @@ pub(super) struct AttestationArgs {
 
 impl AttestationArgs {
     /// What signs token requests; `None` if nothing was said.
-    pub(super) fn attestor(&self) -> Result<Option<Box<dyn Attestor>>> {
+    pub(super) fn attestor(&self) -> Result<Option<Box<dyn Attestor + Send>>> {
         if let Some(name) = &self.insecure_name {
             return Ok(Some(Box::new(InsecureName::new(name.as_str())?)));
         }

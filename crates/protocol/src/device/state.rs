@@ -26,6 +26,26 @@ pub trait DeviceStore {
     fn commit(&mut self, change: Change) -> Result<(), StateError>;
 }
 
+impl<S: DeviceStore + ?Sized> DeviceStore for &mut S {
+    fn state(&self) -> &DeviceState {
+        (**self).state()
+    }
+
+    fn commit(&mut self, change: Change) -> Result<(), StateError> {
+        (**self).commit(change)
+    }
+}
+
+impl<S: DeviceStore + ?Sized> DeviceStore for Box<S> {
+    fn state(&self) -> &DeviceState {
+        (**self).state()
+    }
+
+    fn commit(&mut self, change: Change) -> Result<(), StateError> {
+        (**self).commit(change)
+    }
+}
+
 /// A state in memory, for simulated fleets: it survives nothing.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryState(DeviceState);

@@ -1,10 +1,13 @@
-//! Tokens from the attester: one round of what is due (rate-limit-tokens, section "Client-to-Attester Request").
+//! Tokens from the attester: one round of what is due (rate-limit-tokens, section "Client-to-Attester
+//! Request").
 //!
-//! Which tokens, when, and what is kept is decided in `sotto_protocol::device::tokens`; here is the exchange. Requests go to the
-//! attester directly: it knows the device anyway. Nothing about the recipe is in them but what is sealed to the issuer.
+//! `sotto_protocol::device::tokens` decides which tokens to request, when, and what to keep; here is the
+//! exchange. Requests go to the attester directly: it knows the device anyway. They say nothing about
+//! the recipe except what is sealed to the issuer.
 //!
-//! A device gets one token per recipe, so an answer that gives one up must be the attester's own word: a problem document of
-//! its types. Statuses alone prove nothing, for proxies and gateways before an attester answer 429 and 400 by themselves.
+//! A device gets one token per recipe. So only the attester itself, in a problem document of its own
+//! types, can make a device give one up. A status alone proves nothing: proxies in front of an attester
+//! send 429 and 400 too.
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
@@ -25,8 +28,8 @@ use zeroize::Zeroizing;
 use crate::problem::is_problem;
 use crate::transport::{HttpRequest, Method, Transport, TransportError};
 
-/// So many requests in a row without an answer end a round: the attester is away, or asks for patience. One alone does not:
-/// what fails for one origin must not keep a device from the tokens of the others.
+/// A round ends after this many requests in a row without an answer: the attester is down or busy. A
+/// single failure does not end it: trouble with one origin must not cost the tokens of the others.
 const MAX_UNANSWERED: usize = 3;
 
 /// What a round did.
@@ -42,14 +45,14 @@ pub struct TokenRound {
     pub refused: usize,
     /// Tokens that are still to come.
     pub waiting: usize,
-    /// What went wrong last, for the person in front of the device.
-    pub trouble: Option<TokenTrouble>,
+    /// What failed last, for the person in front of the device.
+    pub failure: Option<TokenFailure>,
 }
 
 /// Why a request brought no token. The same bytes are sent again later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TokenTrouble {
+pub enum TokenFailure {
     /// Nobody answers.
     #[error("the attester does not answer: {0}")]
     NoAnswer(TransportError),
@@ -79,9 +82,6 @@ pub enum TokenTrouble {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokensError {
-    /// The trust file pins an issuer and no attester.
-    #[error("the trust file names no attester: no token can be asked for")]
-    NoAttester,
     /// The log cannot be believed.
     #[error(transparent)]
     Silence(#[from] Silence),
@@ -91,56 +91,6 @@ pub enum TokensError {
     /// The device cannot show who it is.
     #[error(transparent)]
     Attest(#[from] AttestError),
-}
-
-/// Asks for the tokens that are due, of every live recipe of a log that the device has taken
-/// ([`sotto_protocol::device::follow`]). Whatever has no answer, or is refused, is sent again in the next round.
-pub fn fetch_tokens(
-    store: &mut dyn DeviceStore,
-    live: &Live<'_>,
-    trust: &Trust,
-    attestor: &dyn Attestor,
-    transport: &dyn Transport,
-    now: Moment,
-    rng: &mut dyn CryptoRng,
-) -> Result<TokenRound, TokensError> {
-    let Some(tokens) = trust.tokens() else { return Ok(TokenRound::default()) };
-    let attester = tokens.attester.as_ref().ok_or(TokensError::NoAttester)?;
-    if let Some(planned) = plan(store.state(), live, trust, now, rng)? {
-        store.commit(planned)?;
-    }
-    if let Some(requested) = ask(store.state(), live, trust, now, rng)? {
-        store.commit(requested)?;
-    }
-    let way = Way { attester, attestor, transport, trust, now };
-    let mut round = TokenRound::default();
-    let mut unanswered = 0;
-    for next in waiting(store.state(), live, now, rng) {
-        let mut answer = way.exchange(store, live, &next, &mut round, rng)?;
-        // Only if the issuer has newer keys.
-        if matches!(answer, Answer::Refused { renew: true })
-            && let Some(renewed) = renew(store.state(), live, trust, &next, now, rng)
-        {
-            store.commit(renewed)?;
-            answer = way.exchange(store, live, &next, &mut round, rng)?;
-        }
-        match answer {
-            Answer::Granted => round.granted += 1,
-            Answer::Withheld => round.withheld += 1,
-            Answer::Refused { .. } => round.refused += 1,
-            Answer::None => {
-                unanswered += 1;
-                if unanswered == MAX_UNANSWERED {
-                    break;
-                }
-                continue;
-            }
-            Answer::NotAsked => continue,
-        }
-        unanswered = 0;
-    }
-    round.waiting = to_come(store.state(), live, now);
-    Ok(round)
 }
 
 /// What came of one exchange. It is committed already.
@@ -157,8 +107,8 @@ enum Answer {
     NotAsked,
 }
 
-/// The way to the attester.
-struct Way<'a> {
+/// Requests tokens from the attester.
+pub(super) struct AttesterClient<'a> {
     attester: &'a Attester,
     attestor: &'a dyn Attestor,
     transport: &'a dyn Transport,
@@ -166,8 +116,64 @@ struct Way<'a> {
     now: Moment,
 }
 
-impl Way<'_> {
-    /// Sends one request, and commits what came of it.
+impl<'a> AttesterClient<'a> {
+    pub(super) fn new(
+        attester: &'a Attester,
+        attestor: &'a dyn Attestor,
+        transport: &'a dyn Transport,
+        trust: &'a Trust,
+        now: Moment,
+    ) -> Self {
+        Self { attester, attestor, transport, trust, now }
+    }
+
+    /// Requests the tokens that are due, of every live recipe of a log that the device has taken
+    /// ([`sotto_protocol::device::follow`]). Whatever has no answer, or is refused, is sent again in the
+    /// next round.
+    pub(super) fn fetch(
+        &self,
+        store: &mut dyn DeviceStore,
+        live: &Live<'_>,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<TokenRound, TokensError> {
+        let (trust, now) = (self.trust, self.now);
+        if let Some(planned) = plan(store.state(), live, trust, now, rng)? {
+            store.commit(planned)?;
+        }
+        if let Some(requested) = ask(store.state(), live, trust, now, rng)? {
+            store.commit(requested)?;
+        }
+        let mut round = TokenRound::default();
+        let mut unanswered = 0;
+        for next in waiting(store.state(), live, now, rng) {
+            let mut answer = self.exchange(store, live, &next, &mut round, rng)?;
+            // Only if the issuer has newer keys.
+            if matches!(answer, Answer::Refused { renew: true })
+                && let Some(renewed) = renew(store.state(), live, trust, &next, now, rng)
+            {
+                store.commit(renewed)?;
+                answer = self.exchange(store, live, &next, &mut round, rng)?;
+            }
+            match answer {
+                Answer::Granted => round.granted += 1,
+                Answer::Withheld => round.withheld += 1,
+                Answer::Refused { .. } => round.refused += 1,
+                Answer::None => {
+                    unanswered += 1;
+                    if unanswered == MAX_UNANSWERED {
+                        break;
+                    }
+                    continue;
+                }
+                Answer::NotAsked => continue,
+            }
+            unanswered = 0;
+        }
+        round.waiting = to_come(store.state(), live, now);
+        Ok(round)
+    }
+
+    /// Sends one request and commits the outcome.
     fn exchange(
         &self,
         store: &mut dyn DeviceStore,
@@ -182,7 +188,7 @@ impl Way<'_> {
         let response = match self.transport.send(&request) {
             Ok(response) => response,
             Err(error) => {
-                round.trouble = Some(TokenTrouble::NoAnswer(error));
+                round.failure = Some(TokenFailure::NoAnswer(error));
                 return Ok(Answer::None);
             }
         };
@@ -193,7 +199,7 @@ impl Way<'_> {
                 let (state, given) = (store.state(), (next, response.body.as_slice()));
                 match granted(state, live, self.trust, given, self.now, rng) {
                     Err(_) => {
-                        round.trouble = Some(TokenTrouble::NoToken);
+                        round.failure = Some(TokenFailure::NoToken);
                         return Ok(Answer::Refused { renew: false });
                     }
                     Ok(change) => (change, Answer::Granted),
@@ -202,15 +208,15 @@ impl Way<'_> {
             429 if is_problem(&response, WITHHELD_PROBLEM) => (withheld(next), Answer::Withheld),
             // Overload, or something between that counts requests or is broken.
             429 | 500..=599 => {
-                round.trouble = Some(TokenTrouble::NotNow(status));
+                round.failure = Some(TokenFailure::NotNow(status));
                 return Ok(Answer::None);
             }
             _ => {
-                round.trouble = Some(match status {
-                    401 => TokenTrouble::TokenKey,
-                    403 => TokenTrouble::Attestation,
-                    200 | 404 | 405 | 415 => TokenTrouble::NoToken,
-                    _ => TokenTrouble::Refused(status),
+                round.failure = Some(match status {
+                    401 => TokenFailure::TokenKey,
+                    403 => TokenFailure::Attestation,
+                    200 | 404 | 405 | 415 => TokenFailure::NoToken,
+                    _ => TokenFailure::Refused(status),
                 });
                 let renew = status == 400 && is_problem(&response, ENCAPSULATION_KEY_PROBLEM);
                 return Ok(Answer::Refused { renew });
@@ -220,7 +226,7 @@ impl Way<'_> {
         Ok(answer)
     }
 
-    fn request<'a>(&self, ask: &TokenAsk<'a>) -> Result<HttpRequest<'a>, TokensError> {
+    fn request<'r>(&self, ask: &TokenAsk<'r>) -> Result<HttpRequest<'r>, TokensError> {
         let attempt = ask.attempt;
         let message = attestation_message(
             &self.attester.operator,
