@@ -1,7 +1,7 @@
 //! Devices of a [`World`] in this process: a [`Participant`] over any transport.
 //!
-//! [`Source`] is a transport that comes from an address of its own, and says so in every header that it can
-//! think of.
+//! [`Source`] is a transport that comes from an address of its own, and says so in every header
+//! that it can think of.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,8 +56,8 @@ struct Circumstances {
 }
 
 impl Phone {
-    /// A device of this world. Devices that send at the same time need seeds of their own: gateways take
-    /// nothing twice.
+    /// A device of this world. Devices that send at the same time need seeds of their own: gateways
+    /// take nothing twice.
     pub fn new(
         world: &World,
         trust: &Arc<Trust>,
@@ -215,7 +215,8 @@ impl Source {
         body: &[u8],
     ) -> Result<Response> {
         let (server, path) = split(url)?;
-        // What a proxy before the relay would add, or a careless program: all of it must end at the relay.
+        // What a proxy before the relay would add, or a careless program: all of it must end at the
+        // relay.
         let text = self.address.to_string();
         let told = ["forwarded", "x-forwarded-for", "x-real-ip", "via", "user-agent", "cookie"];
         let mut fields = fields.to_vec();

@@ -21,15 +21,16 @@ const MUTATION_SLICE: &str = "20000";
 /// A check; it adds to the tally what it counted.
 type Step = fn(&mut Tally) -> Result<()>;
 
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 10] = [
     ("tools", tools),
     ("format", |_| succeed(&mut cargo(["fmt", "--all", "--check"]))),
     ("house rules", |_| tidy::check()),
     ("layers", |_| layers::check()),
     ("licences", |_| licences::check()),
     ("lints", lints),
+    ("device library", device_library),
     ("documentation", documentation),
-    ("build", |_| succeed(&mut cargo(["build", "--workspace", "--all-features", "--bins"]))),
+    ("build", build),
     ("tests", tests),
 ];
 
@@ -106,6 +107,17 @@ fn lints(_: &mut Tally) -> Result<()> {
     let arguments =
         ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     succeed(&mut cargo(arguments))
+}
+
+/// `sotto-client` as an application gets it: all other steps unite its features with the server's. Its
+/// examples are not checked here, because development dependencies would bring those features back.
+fn device_library(_: &mut Tally) -> Result<()> {
+    succeed(&mut cargo(["check", "-p", "sotto-client"]))
+}
+
+/// What the end-to-end tests run: the binary, and the examples of `sotto-client`.
+fn build(_: &mut Tally) -> Result<()> {
+    succeed(&mut cargo(["build", "--workspace", "--all-features", "--bins", "--examples"]))
 }
 
 /// Links inside the documentation of the code must resolve.

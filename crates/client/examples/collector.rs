@@ -1,4 +1,4 @@
-//! Collects all answers to a recipe. `collector RECIPE PRIVATE-KEY-FILE TOKEN`; the key is 32 raw bytes.
+//! Collects the answers to a recipe: `collector RECIPE KEY-FILE TOKEN`. The key is 32 raw bytes.
 
 use std::{env, error::Error, fs, sync::Arc, time};
 

@@ -1,20 +1,21 @@
 //! The device and the collector, blocking and small.
 //!
-//! [`Participant`] is a device that follows recipes: it reads the public log, decides, stores and sends,
-//! and one call is one pass in the one safe order. The application brings a [`Host`]: network, clock,
-//! randomness, attestation, conditions and attributes. `examples/device.rs` is a whole device:
+//! [`Participant`] is a device that follows recipes: it reads the public log, decides, stores and
+//! sends, and one call is one pass in the one safe order. The application brings a [`Host`]:
+//! network, clock, randomness, attestation, conditions and attributes. `examples/device.rs` is a
+//! whole device:
 //!
 //! ```no_run
 #![doc = include_str!("../examples/device.rs")]
 //! ```
 //!
-//! [`Collector`] collects batches from the leader and opens them. [`Uploader`] is the client of a plain
-//! DAP task, without a recipe. All speak through a [`Transport`]: [`HttpTransport`] is the one that
-//! ships, and a test brings its own. What messages hold is decided in `sotto-protocol`; here is the
+//! [`Collector`] collects batches from the leader and opens them. [`Uploader`] is the client of a
+//! plain DAP task, without a recipe. All of them send through a [`Transport`]: [`HttpTransport`] is
+//! included, and a test brings its own. `sotto-protocol` decides what messages hold; here is the
 //! exchange: addresses, headers, relays, retries.
 //!
-//! There is no runtime and no background thread, and no cryptography provider for TLS: a host that talks
-//! `https` brings one (see [`HttpOptions::crypto_provider`]).
+//! There is no runtime and no background thread, and no cryptography provider for TLS: a host that
+//! uses `https` brings one (see [`HttpOptions::crypto_provider`]).
 
 mod attestors;
 mod auth;

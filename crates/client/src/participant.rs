@@ -1,6 +1,6 @@
 //! A device that takes part: it reads the log, decides, stores and sends, in the one safe order.
 //!
-//! The order carries privacy, so a host cannot choose it. [`Participant::pass`] is the only way to act:
+//! The order carries privacy, so a host cannot choose it: [`Participant::pass`] runs all steps.
 //!
 //! 1. deliver the answers of earlier passes: the same bytes, whatever the log says today
 //! 2. read the log and check every open recipe ([`Log`])
@@ -8,7 +8,8 @@
 //! 4. decide: consider, charge the ledger, toss the coin, make the report
 //! 5. deliver
 //!
-//! Every decision is made in `sotto_protocol::device`, and each step is durable before the next one.
+//! Every decision is made in `sotto_protocol::device`, and each step is durable before the next
+//! one.
 
 mod deliver;
 mod host;
@@ -49,7 +50,8 @@ pub struct PassReport {
     pub considered: Vec<EntryId>,
     /// Left alone, and why.
     pub silent: Vec<(EntryId, Silence)>,
-    /// What became of the token requests; `None` if the host attests nothing, or no attester is pinned.
+    /// What became of the token requests; `None` if the host attests nothing, or no attester is
+    /// pinned.
     pub tokens: Option<TokenRound>,
     delivery: Delivery,
 }
@@ -81,8 +83,8 @@ impl<S: DeviceStore> Participant<S> {
         Self { host, trust, store, log, frozen_at: None }
     }
 
-    /// Decides as if it were always this time; the network keeps the host's clock. For simulated fleets
-    /// whose answers must fall into one window.
+    /// Decides as if it were always this time; the network keeps the host's clock. For simulated
+    /// fleets whose answers must fall into one window.
     #[must_use]
     pub fn frozen_at(mut self, time: Moment) -> Self {
         self.frozen_at = Some(time);
@@ -133,8 +135,8 @@ impl<S: DeviceStore> Participant<S> {
         deliver::deliver(&mut self.store, &routes, &self.host.retry, rng)
     }
 
-    /// Requests the tokens that are due. An attester that does not answer ends nothing: tokens that the
-    /// device holds are good.
+    /// Requests the tokens that are due. An attester that does not answer ends nothing: tokens that
+    /// the device holds are good.
     fn request_tokens(
         &mut self,
         rng: &mut dyn CryptoRng,
@@ -171,8 +173,8 @@ impl From<PassError> for ParticipantError {
 }
 
 impl PassReport {
-    /// What became of stored answers, and so whether this device has answered. For tests and simulated
-    /// fleets: a real host must neither look at it nor keep it.
+    /// What became of stored answers, and so whether this device has answered. For tests and
+    /// simulated fleets: a real host must neither look at it nor keep it.
     pub fn insecure_delivery(&self) -> Delivery {
         self.delivery
     }

@@ -71,8 +71,8 @@ pub enum UploadError {
     /// The measurement could not be turned into a report.
     #[error(transparent)]
     Report(#[from] ClientError),
-    /// The upload was refused, or there is no answer. In the latter case the leader may have taken the
-    /// reports all the same: send the same ones again.
+    /// The upload was refused, or there is no answer. In the latter case the leader may have taken
+    /// the reports all the same: send the same ones again.
     #[error("upload: {0}")]
     Upload(#[from] ExchangeError),
     /// The reports of one upload are longer than a leader must accept.
@@ -141,9 +141,9 @@ impl Uploader {
 
     /// Sends `reports` in one request and tells what became of each, in their order.
     ///
-    /// Passing failures are retried; a report that the leader already had from an attempt whose answer
-    /// was lost counts as accepted. After an
-    /// [outdated configuration](ReportError::OutdatedConfig) the next [`Self::prepare`] fetches new keys.
+    /// Passing failures are retried; a report that the leader already had from an attempt whose
+    /// answer was lost counts as accepted. After an [outdated
+    /// configuration](ReportError::OutdatedConfig) the next [`Self::prepare`] fetches new keys.
     pub fn upload(
         &self,
         reports: &[PreparedReport],
@@ -174,12 +174,12 @@ impl Uploader {
         Ok(outcomes)
     }
 
-    /// Makes and uploads one report; if the leader no longer has the key that it is sealed to, once more
-    /// with fresh keys and as a new report.
+    /// Makes and uploads one report; if the leader no longer has the key that it is sealed to, once
+    /// more with fresh keys and as a new report.
     ///
     /// After an error it is unknown whether the leader has the report. Where that matters,
-    /// [prepare](Self::prepare) and keep it, and [upload](Self::upload) the same one until there is an
-    /// answer.
+    /// [prepare](Self::prepare) and keep it, and [upload](Self::upload) the same one until there is
+    /// an answer.
     pub fn send(
         &self,
         measurement: &Measurement,
@@ -244,7 +244,7 @@ impl Uploader {
         rng: &mut dyn CryptoRng,
     ) -> Result<HpkeConfig, UploadError> {
         let mut request = self.exchange.request(Method::Get, resource(endpoint, "hpke_config"));
-        // The keys are the aggregator's, not the task's: whom to ask for them is all it needs to know.
+        // The keys are the aggregator's, not the task's: it need not learn the task.
         request.headers.clear();
         request.response_limit = limits::MAX_HPKE_CONFIG_LIST_LEN;
         let fetched = self.exchange.send(&request, rng).and_then(|answer| {
@@ -309,8 +309,8 @@ struct Keys {
 #[derive(Default)]
 struct Cache {
     current: Option<Arc<Keys>>,
-    /// How often keys were fetched. Keys are forgotten by their number, so that a late answer about old
-    /// keys does not throw away new ones.
+    /// How often keys were fetched. Keys are forgotten by their number, so that a late answer about
+    /// old keys does not throw away new ones.
     generation: u64,
 }
 

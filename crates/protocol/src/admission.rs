@@ -1,7 +1,8 @@
 //! What proves a recipe: its position in the log, its age, its keys, its parties, its derivation.
 //!
-//! Nothing here depends on a device's own state, so devices and aggregators share it. Each reads every
-//! entry of the log once, whatever it is about: which recipe somebody is interested in shows nowhere.
+//! Nothing here depends on a device's own state, so devices and aggregators share it. Each reads
+//! every entry of the log once, whatever it is about: which recipe somebody is interested in shows
+//! nowhere.
 //!
 //! ```text
 //! Watch::refresh       the newest checkpoint, every new entry, a verdict on each open recipe

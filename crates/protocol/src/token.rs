@@ -1,12 +1,13 @@
 //! Tokens: what shows an aggregator that a report comes from a device that has sent no other one.
 //!
-//! One token per aggregator, each only inside that aggregator's own share: a leader never sees one that
-//! the helper would accept. Both carry one nonce, which also gives the report's id: so the check that
-//! a report id is new is the check that the token is new.
+//! One token per aggregator, each only inside that aggregator's own share: a leader never sees one
+//! that the helper would accept. Both carry one nonce, which also gives the report's id: so the
+//! check that a report id is new is the check that the token is new.
 //!
-//! [`TokenTerms`] is what a recipe demands. A device requests a token with [`TokenTerms::request`] and
-//! opens the answer with [`TokenTerms::finish`]; an aggregator verifies with a [`VerifyToken`]. Left to
-//! others: when to request and what to keep ([`crate::device::tokens`]), attester, issuer, sending.
+//! [`TokenTerms`] is what a recipe demands. A device requests a token with [`TokenTerms::request`]
+//! and opens the answer with [`TokenTerms::finish`]; an aggregator verifies with a [`VerifyToken`].
+//! Left to others: when to request and what to keep ([`crate::device::tokens`]), attester, issuer,
+//! sending.
 
 mod attempt;
 mod rate_limited;
@@ -28,7 +29,7 @@ pub use self::rate_limited::report_id;
 use crate::Moment;
 use crate::oblivious::percent_encoded;
 
-/// What a recipe asks of the token for one aggregator. It follows from the recipe alone.
+/// What the token for one aggregator must be. It follows from the recipe alone.
 #[derive(Clone, Debug)]
 pub struct TokenTerms {
     issuer: KeyName,
@@ -45,7 +46,7 @@ pub trait VerifyToken: fmt::Debug + Send + Sync {
     fn verify(&self, token: &[u8], now: Moment) -> Result<ReportId, TokenRefusal>;
 }
 
-/// Why a token is worth nothing. For the operator's counters; the sender learns none of it.
+/// Why a token is not valid. For the operator's counters; the sender does not learn it.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum TokenRefusal {
@@ -113,7 +114,7 @@ pub struct ReportTokens {
 }
 
 impl TokenTerms {
-    /// What `recipe` asks of the token for `role`; `None` if it asks for none.
+    /// What the token for `role` must be; `None` if the recipe needs none.
     pub fn of(recipe: &Recipe, role: Role) -> Option<Result<Self, TokenError>> {
         let tokens = &recipe.parties.tokens;
         let (issuer, endorsed) = (tokens.issuer()?, tokens.key(role)?);
@@ -148,7 +149,7 @@ impl TokenTerms {
         &self.key
     }
 
-    /// From this second on the token is worth nothing.
+    /// From this second on the token is not valid.
     pub fn expires(&self) -> u64 {
         self.expires
     }

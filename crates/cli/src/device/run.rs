@@ -29,7 +29,7 @@ pub(super) struct RunArgs {
     /// The device's memory: what it has seen, considered and spent. Made if it does not exist.
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
-    /// TOML lines `name = value`: what recipes may ask about.
+    /// TOML lines `name = value`: what recipes may read.
     #[arg(long, value_name = "FILE")]
     attributes: PathBuf,
     /// Log and witness keys, operators, floors and budget.
@@ -59,7 +59,7 @@ impl RunArgs {
                 "insecure_direct: no relay is used, log and leader see this device's address",
             );
         }
-        // A mistake in the file shows before anything is asked or sent.
+        // A mistake in the file shows before anything is sent.
         attributes::read(&self.attributes)?;
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
         let source = self.log.source(Some(&trust))?.context("which log?");
@@ -182,7 +182,8 @@ fn remarks(round: &TokenRound) -> Vec<String> {
     let mut remarks = Vec::new();
     if round.withheld > 0 {
         remarks.push(format!(
-            "the attester withholds {} tokens for good: this device has had them, or another that shows the same attestation",
+            "the attester withholds {} tokens: this device has had them, or another one that shows the \
+             same attestation",
             round.withheld
         ));
     }
@@ -190,7 +191,7 @@ fn remarks(round: &TokenRound) -> Vec<String> {
         let (missing, asked) = (round.asked - round.granted - round.withheld, round.asked);
         remarks.push(format!("{missing} of {asked} requests for tokens brought none: {failure}"));
     } else if round.waiting > 0 {
-        remarks.push(format!("{} tokens are to be asked for at a later time", round.waiting));
+        remarks.push(format!("{} tokens will be requested later", round.waiting));
     }
     remarks
 }

@@ -17,7 +17,7 @@ use crate::uploader::{PreparedReport, UploadOutcome, Uploader};
 pub struct Delivery {
     /// Taken by the leader.
     pub accepted: usize,
-    /// Refused for good: silence from now on, never a second report.
+    /// Refused, and never sent again.
     pub refused: usize,
     /// Not answered: to be sent again, as they are.
     pub waiting: usize,
@@ -31,8 +31,8 @@ impl Delivery {
     }
 }
 
-/// Sends every stored answer once (with the retries of `retry`) over the route to its leader; without a
-/// route it waits. An answer that is taken, or refused for good, is wiped.
+/// Sends every stored answer once (with the retries of `retry`) over the route to its leader;
+/// without a route it waits. An answer that is accepted or refused is wiped.
 pub(super) fn deliver(
     store: &mut dyn DeviceStore,
     routes: &LeaderRoutes,
@@ -60,7 +60,7 @@ pub(super) fn deliver(
     Ok(delivery)
 }
 
-/// The leader's verdict; `None` if there was none, which may change.
+/// The leader's verdict; `None` if there is none yet.
 fn send(
     pending: Pending,
     transport: Arc<dyn Transport>,

@@ -19,7 +19,8 @@ pub type HostError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What the application brings to a [`Participant`](crate::Participant).
 pub struct Host {
-    /// Reaches the relays and the attester; log and leaders too if the trust file exposes the device.
+    /// Reaches the relays and the attester; log and leaders too if the trust file exposes the
+    /// device.
     pub transport: Arc<dyn Transport>,
     /// Tells the time.
     pub clock: Clock,
@@ -36,8 +37,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// With the system's clock and randomness. Any time is a good time, nothing is attested, and there
-    /// are no attributes.
+    /// With the system's clock and randomness. Any time is a good time, nothing is attested, and
+    /// there are no attributes.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             transport,

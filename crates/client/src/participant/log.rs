@@ -16,8 +16,8 @@ use super::routes::{self, RouteError};
 use crate::log::HttpLog;
 use crate::relay::RelayTransport;
 
-/// The newest view of a log, with every open recipe admitted or refused. Each device reads it for itself;
-/// a simulated fleet may share one.
+/// The newest view of a log, with every open recipe admitted or refused. Each device reads it for
+/// itself; a simulated fleet may share one.
 pub struct Log {
     watch: Watch<Box<dyn Fetch + Send>>,
     /// What carries reads, if they go through relays.
@@ -43,7 +43,8 @@ impl Log {
         Self { watch, relay: None, shared_for_s: 0, read_at: None }
     }
 
-    /// Reads the log again only after so many seconds: for simulated devices that share one reading.
+    /// Reads the log again only after this many seconds: for simulated devices that share one
+    /// reading.
     #[must_use]
     pub fn shared_for(mut self, seconds: u64) -> Self {
         self.shared_for_s = seconds;

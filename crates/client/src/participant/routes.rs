@@ -1,5 +1,5 @@
-//! The routes of a device to the log and to the leaders: through relays, or directly where its owner
-//! allows that by name.
+//! The routes of a device to the log and to the leaders: through relays, or directly where its
+//! owner allows that by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(super) fn to_log(
     Ok(Some(through(host, trust.log_relays(), gateway.operator(), keys)))
 }
 
-/// The routes to the leaders. An answer without one waits: its recipe is not in the newest view that the
-/// device has taken, or its leader has no gateway key there that this device may use.
+/// The routes to the leaders. An answer without one waits: its recipe is not in the newest view
+/// that the device has taken, or its leader has no gateway key there that this device may use.
 pub(super) fn to_leaders<F: Fetch>(
     host: &Host,
     state: &DeviceState,

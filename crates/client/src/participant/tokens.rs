@@ -1,13 +1,13 @@
-//! Tokens from the attester: one round of what is due (rate-limit-tokens, section "Client-to-Attester
-//! Request").
+//! Tokens from the attester: one round of what is due (rate-limit-tokens, section
+//! "Client-to-Attester Request").
 //!
-//! `sotto_protocol::device::tokens` decides which tokens to request, when, and what to keep; here is the
-//! exchange. Requests go to the attester directly: it knows the device anyway. They say nothing about
-//! the recipe except what is sealed to the issuer.
+//! `sotto_protocol::device::tokens` decides which tokens to request, when, and what to keep; here
+//! is the exchange. Requests go to the attester directly: it knows the device anyway. They say
+//! nothing about the recipe except what is sealed to the issuer.
 //!
-//! A device gets one token per recipe. So only the attester itself, in a problem document of its own
-//! types, can make a device give one up. A status alone proves nothing: proxies in front of an attester
-//! send 429 and 400 too.
+//! A device gets one token per recipe. So only the attester itself, in a problem document of its
+//! own types, can make a device give one up. A status alone proves nothing: proxies in front of an
+//! attester send 429 and 400 too.
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
@@ -28,8 +28,8 @@ use zeroize::Zeroizing;
 use crate::problem::is_problem;
 use crate::transport::{HttpRequest, Method, Transport, TransportError};
 
-/// A round ends after this many requests in a row without an answer: the attester is down or busy. A
-/// single failure does not end it: trouble with one origin must not cost the tokens of the others.
+/// A round ends after this many requests in a row without an answer: the attester is down or busy.
+/// A single failure does not end it: a failing origin must not cost the tokens of the others.
 const MAX_UNANSWERED: usize = 3;
 
 /// What a round did.
@@ -53,16 +53,16 @@ pub struct TokenRound {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenFailure {
-    /// Nobody answers.
+    /// There is no answer.
     #[error("the attester does not answer: {0}")]
     NoAnswer(TransportError),
-    /// It cannot now: itself, the issuer, or something between.
+    /// The attester, the issuer or a proxy cannot answer now.
     #[error("the attester cannot give tokens now (status {0})")]
     NotNow(u16),
-    /// It does not believe the attestation.
+    /// It does not accept the attestation.
     #[error(
-        "the attester does not accept this device's attestation (status 403): a certificate that it does not know, or that is \
-         revoked, or one without a serialNumber, or that belongs to another key"
+        "the attester does not accept this device's attestation (status 403): a certificate that it \
+         does not know, or that is revoked, or one without a serialNumber, or that belongs to another key"
     )]
     Attestation,
     /// The issuer does not have the recipe's key.
@@ -73,7 +73,7 @@ pub enum TokenFailure {
         "the attester refuses (status {0}); a device that was reset gets no tokens for two windows"
     )]
     Refused(u16),
-    /// What it answers is no token.
+    /// The answer is not a token.
     #[error("what answers for the attester gives something else than tokens: is its URL right?")]
     NoToken,
 }
@@ -93,11 +93,12 @@ pub enum TokensError {
     Attest(#[from] AttestError),
 }
 
-/// What came of one exchange. It is committed already.
+/// The outcome of one exchange. It is committed already.
 enum Answer {
     Granted,
     Withheld,
-    /// Not now. With `renew` nothing was granted for these bytes, and never will be: other bytes may fare better.
+    /// Not now. With `renew` nothing was granted for these bytes, and never will be: a
+    /// new request may succeed.
     Refused {
         renew: bool,
     },
@@ -128,8 +129,8 @@ impl<'a> AttesterClient<'a> {
     }
 
     /// Requests the tokens that are due, of every live recipe of a log that the device has taken
-    /// ([`sotto_protocol::device::follow`]). Whatever has no answer, or is refused, is sent again in the
-    /// next round.
+    /// ([`sotto_protocol::device::follow`]). Whatever has no answer, or is refused, is sent again
+    /// in the next round.
     pub(super) fn fetch(
         &self,
         store: &mut dyn DeviceStore,
@@ -195,7 +196,7 @@ impl<'a> AttesterClient<'a> {
         let status = response.status;
         let (change, answer) = match response.status {
             200 if response.is_media_type(RESPONSE_MEDIA_TYPE) => {
-                // What does not open may be somebody's on the way: the same bytes get another answer.
+                // Somebody on the path may have changed it: the same request is sent again.
                 let (state, given) = (store.state(), (next, response.body.as_slice()));
                 match granted(state, live, self.trust, given, self.now, rng) {
                     Err(_) => {

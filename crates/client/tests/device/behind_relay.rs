@@ -1,4 +1,5 @@
-//! A relay with a gateway and a target behind it, as one transport that remembers what each of them saw.
+//! A relay with a gateway and a target behind it, as one transport that remembers what each of them
+//! saw.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! A device whose state is a real file: crashes at every step, and files that are damaged. And its ways: relays, gateways, routes.
+//! A device whose state is a real file: crashes at every step, and files that are damaged. And its
+//! ways: relays, gateways, routes.
 
 // Panicking is how tests fail, in their helpers too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

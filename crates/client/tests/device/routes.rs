@@ -1,4 +1,5 @@
-//! A device behind relays: its answers on their way through rotations and failures, and how it reads the log.
+//! A device behind relays: its answers on their way through rotations and failures, and how it
+//! reads the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -36,7 +37,8 @@ fn rotated(seq: u64) -> World {
     plan.build()
 }
 
-/// A key set of the leader, logged a day before it begins, with what `gateway` makes of its gateway's keys.
+/// A key set of the leader, logged a day before it begins, with what `gateway` makes of its
+/// gateway's keys.
 fn leader_keys(
     seq: u64,
     not_before: u64,
@@ -75,7 +77,8 @@ fn patience() -> (RetryPolicy, Slept) {
     (policy, slept)
 }
 
-/// A pass over the log of this world. What is stored goes to the leader, nothing else uses the relay.
+/// A pass over the log of this world. What is stored goes to the leader, nothing else uses the
+/// relay.
 fn send(world: &World, store: &mut MemoryState, inner: &Arc<BehindRelay>) -> Delivery {
     send_patiently(world, store, inner, patience().0)
 }
@@ -288,7 +291,8 @@ fn the_log_is_read_through_its_gateway_first_by_the_pinned_key_then_by_the_logge
     assert!(outer.iter().all(|outer| outer.url == "https://relay.example/gateway.example"));
     assert!(outer.iter().all(|outer| outer.body.len() == 4_096), "all reads look the same");
     assert!(relay.inner().iter().all(|inner| inner.method == "GET" && inner.fields.len() == 1));
-    // Another process begins with the logged key, also once the gateway has forgotten the pinned one.
+    // Another process begins with the logged key, also once the gateway has forgotten the pinned
+    // one.
     let later = public(&world, &[1]);
     read(&later, 1).unwrap();
     assert_eq!(keys(&later), [1]);

@@ -282,8 +282,9 @@ fn three_requests_in_a_row_without_an_answer_end_a_round() {
     }
 }
 
-/// What is sealed, blinded and signed aside, requests for two recipes are the same: no field, no length and no address tells
-/// them apart. Which bytes are equal is shown in the tests of the protocol.
+/// What is sealed, blinded and signed aside, requests for two recipes are the same: no field, no
+/// length and no address tells them apart. Which bytes are equal is shown in the tests of the
+/// protocol.
 #[test]
 fn requests_of_devices_that_swap_their_recipes_have_the_same_form() {
     let worlds = [token_plan().build(), other_plan().build()];
@@ -363,8 +364,8 @@ fn newer_keys_replace_a_refused_request_and_nothing_else() {
     assert_eq!(attester.authority.lock().unwrap().distinct().len(), 2);
 }
 
-/// The tokens were granted and the answers lost; then somebody refuses. With newer keys in the log a device that believed him
-/// would throw away what opens the answers, and never get others.
+/// The tokens were granted and the answers lost; then somebody refuses. With newer keys in the log
+/// a device that believed him would throw away what opens the answers, and never get others.
 #[test]
 fn a_refusal_that_is_not_about_the_key_keeps_what_opens_the_answer() {
     let (new_key, rotated) = rotated();

@@ -63,7 +63,7 @@ pub(super) enum OfferError {
 }
 
 impl OfferError {
-    /// The check that fails for want of what is missing.
+    /// The check that fails because of what is missing.
     pub(super) fn check(&self) -> Check {
         match self {
             Self::NoRecipe(_) | Self::Reader(_) => Check::Inclusion,
@@ -75,8 +75,8 @@ impl OfferError {
 }
 
 impl Catalogue {
-    /// Reads what the tree has more than before, as far as one call may, and drops what ended before `time`. Whether all
-    /// is read.
+    /// Reads what the tree has more than before, as far as one call may, and drops what ended
+    /// before `time`. Whether all is read.
     ///
     /// `time` is the witnessed one: a clock that jumps must not make a party forget what is open.
     pub(super) fn refresh<F: Fetch>(
@@ -149,10 +149,11 @@ impl Catalogue {
 
     /// The key set of a pinned operator that is in force.
     ///
-    /// The choice depends on nothing but what the operator signed and the log holds: the sets in the order of the log, each
-    /// with a higher number than the one before and in force long enough after it; the last of these that has begun. So all
-    /// devices with one view choose one set. If that one is over, or cannot be proved, there is none: to fall back would let
-    /// the log or the operator sort devices by what they were shown.
+    /// The choice depends on nothing but what the operator signed and the log holds: the sets in
+    /// the order of the log, each with a higher number than the one before and in force long enough
+    /// after it; the last of these that has begun. So all devices with one view choose one set. If
+    /// that one is over, or cannot be proved, there is none: to fall back would let the log or the
+    /// operator sort devices by what they were shown.
     pub(super) fn key_set<F: Fetch>(
         &mut self,
         operator: &str,
@@ -190,7 +191,8 @@ impl Catalogue {
         key_sets.chain(others).for_each(|listed| listed.first = None);
     }
 
-    /// Lists what this party may ever act on: signed by those whom it listens to. Whatever else a log holds costs no memory.
+    /// Lists what this party may act on: entries signed by the parties that it trusts. Whatever else a
+    /// log holds costs no memory.
     fn list(&mut self, index: u64, bytes: Vec<u8>, trust: &Trust) {
         let Ok(entry) = Entry::parse(&bytes) else { return };
         let listed = |until| Listed { index, entry: bytes, until, first: None };

@@ -112,7 +112,7 @@ impl Check {
 pub struct Silence {
     /// The check that failed.
     pub check: Check,
-    /// Why, in words.
+    /// Why, for people.
     pub reason: String,
 }
 

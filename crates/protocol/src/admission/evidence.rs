@@ -15,7 +15,7 @@ use crate::recipe::Assessment;
 use crate::trust::Trust;
 use crate::{MAX_CLOCK_SKEW_S, Moment};
 
-/// The log at one moment, signed by a pinned log and cosigned by a quorum of witnesses.
+/// The log at one time, signed by a pinned log and cosigned by a quorum of witnesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub(super) checkpoint: Checkpoint,
@@ -45,7 +45,8 @@ pub struct Offer {
     pub leader_keys: Evidence,
     /// The newest key set of the helper's operator.
     pub helper_keys: Evidence,
-    /// The newest key set of the issuer's operator, of a recipe with tokens whose issuer is the pinned one.
+    /// The newest key set of the issuer's operator, of a recipe with tokens whose issuer is the
+    /// pinned one.
     pub issuer_keys: Option<Evidence>,
     /// The result that certifies the audience of a targeted recipe.
     pub certified: Option<Evidence>,
@@ -76,8 +77,8 @@ impl Admitted {
         &self.helper.config
     }
 
-    /// The key of the leader's gateway, to which a request with a report is sealed. There is one unless reports go to the
-    /// leader directly.
+    /// The key of the leader's gateway, to which a request with a report is sealed. There is one
+    /// unless reports go to the leader directly.
     pub fn gateway_config(&self) -> Option<&HpkeConfig> {
         self.leader.set.gateway.as_ref()
     }
@@ -150,7 +151,8 @@ impl Evidence {
         Ok(self.verify_key_set(name, view, trust)?.1)
     }
 
-    /// Parses the entry and proves its position and age. Gives the time by which a quorum had seen it.
+    /// Parses the entry and proves its position and age. Gives the time by which a quorum had seen
+    /// it.
     pub(super) fn verify(
         &self,
         kind: EntryKind,
@@ -172,7 +174,8 @@ impl Evidence {
         Ok(entry)
     }
 
-    /// Proves that the log holds the entry, and for how long. Gives the time by which a quorum had seen it.
+    /// Proves that the log holds the entry, and for how long. Gives the time by which a quorum had
+    /// seen it.
     pub(super) fn verify_position(&self, view: &View, trust: &Trust) -> Result<u64, Silence> {
         let leaf = merkle::leaf_hash(&self.entry);
         let included = |checkpoint: &Checkpoint, hashes: &[TreeHash]| {
@@ -290,7 +293,7 @@ impl Evidence {
         if result.leader.key == result.helper.key {
             return Err(refuse("one operator signed twice".to_owned()));
         }
-        // Audiences shrink: who ran a version a year ago has moved on.
+        // Audiences shrink: devices that ran a version a year ago have moved on.
         let oldest = view.time.saturating_sub(trust.max_result_age_s());
         if result.measured_at < oldest
             || result.measured_at > seen_by.saturating_add(MAX_CLOCK_SKEW_S)

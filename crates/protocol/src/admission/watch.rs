@@ -1,6 +1,8 @@
-//! A party that acts on a log: its newest view, and the open recipes that pass every check that is the same for all.
+//! The log as one party follows it: the newest view, and a verdict on every open recipe by the
+//! checks that are the same for all.
 //!
-//! One [`Watch`] serves a whole fleet of simulated devices; a real device has one for itself, an aggregator another.
+//! One [`Watch`] serves a whole fleet of simulated devices; a real device has one for itself, an
+//! aggregator another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +30,7 @@ pub struct Watch<F> {
     log_gateway: Option<Result<ProvedKeySet, Silence>>,
 }
 
-/// Why a watch has no newer view.
+/// Why there is no newer view.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The log has published nothing yet.
@@ -63,10 +65,11 @@ impl<F: Fetch> Watch<F> {
         }
     }
 
-    /// Takes the newest checkpoint and judges every open recipe in it. What was seen before stays in force if this fails.
+    /// Takes the newest checkpoint and judges every open recipe in it. What was seen before stays
+    /// in force if this fails.
     pub fn refresh(&mut self, trust: &Trust, now: Moment) -> Result<&View, WatchError> {
         let read = self.read(trust, now);
-        // A file that was read wrongly once must not stand for good: what is unproved is read again.
+        // A file that was wrong once must not stay: what is not proved is read again.
         let refused = self.admitted.values().filter_map(|verdict| verdict.as_ref().err());
         let log_gateway = self.log_gateway.as_ref().and_then(|set| set.as_ref().err());
         let unproved = refused.chain(log_gateway).any(|silence| silence.check == Check::Inclusion);
@@ -124,7 +127,7 @@ impl<F: Fetch> Watch<F> {
         }
     }
 
-    /// The reader, for whoever wants single entries.
+    /// The reader, for single entries.
     pub fn reader(&mut self) -> &mut Reader<F> {
         &mut self.reader
     }
@@ -135,7 +138,8 @@ impl<F: Fetch> Watch<F> {
         entry.recipe().map(|recipe| recipe.name.clone())
     }
 
-    /// The newest key set of a pinned operator that has been in the log for long enough: the keys that devices seal to.
+    /// The newest key set of a pinned operator that has been in the log for long enough: the keys
+    /// that devices seal to.
     pub fn key_set(&mut self, operator: &KeyName, trust: &Trust) -> Result<KeySet, Silence> {
         let Some(view) = self.view.clone() else {
             return Err(Silence::new(Check::KeySets, "the log has not been read yet"));

@@ -1,4 +1,5 @@
-//! One pass of a device over the open recipes: all steps up to the report, each committed before the next.
+//! One pass of a device over the open recipes: all steps up to the report, each committed before
+//! the next.
 
 use rand_core::CryptoRng;
 use sotto_wire::EntryId;
@@ -59,7 +60,8 @@ pub fn pass<F: Fetch>(
             Ok(consideration) => {
                 store.commit(consideration.change)?;
                 done.considered.push(*id);
-                // A report that cannot be made is silence too: an error would tell that the coin said yes.
+                // A report that cannot be made is silence too: an error would tell that the coin
+                // said yes.
                 if let Ok(Some(answered)) = toss(consideration.ticket, host, now, rng) {
                     store.commit(answered)?;
                 }

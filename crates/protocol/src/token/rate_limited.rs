@@ -1,5 +1,6 @@
-//! Rate-limited blind RSA tokens, type 0x0004: an attester and an issuer grant them together, one per
-//! device and origin (rate-limit-tokens, sections "Client-to-Attester Request" and "Finalization").
+//! Rate-limited blind RSA tokens, type 0x0004: an attester and an issuer grant them together, one
+//! per device and origin (rate-limit-tokens, sections "Client-to-Attester Request" and
+//! "Finalization").
 
 #[cfg(feature = "server")]
 use std::sync::Arc;
@@ -61,8 +62,8 @@ impl TokenTerms {
         })
     }
 
-    /// Opens the answer to the request for the token with this nonce. Gives the encoded token once it
-    /// is known to be good.
+    /// Opens the answer to the request for the token with this nonce. Gives the encoded token once
+    /// it is known to be good.
     pub fn finish(
         &self,
         nonce: &[u8; 32],

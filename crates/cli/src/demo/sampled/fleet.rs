@@ -88,7 +88,8 @@ fn host(parties: &Parties, number: usize, word: &str) -> Result<Host> {
     Ok(host)
 }
 
-/// Passes until the device has its tokens and has decided. Gives the last one, and how many tokens came.
+/// Passes until the device has its tokens and has decided. Gives the last one, and how many tokens
+/// came.
 fn answer(device: &mut Participant<Counting>) -> Result<(PassReport, usize)> {
     let mut granted = 0;
     for _ in 0..MAX_PASSES {

@@ -46,7 +46,8 @@ impl DeviceStore for Mortal<'_> {
     }
 }
 
-/// A life with at most one death. Gives how many commits there were, and the reports that were made durable.
+/// A life with at most one death. Gives how many commits there were, and the reports that were made
+/// durable.
 fn live_through(
     world: &World,
     log: &mut Option<Log>,
@@ -115,6 +116,7 @@ fn no_crash_burns_a_token_asks_twice_for_one_or_uses_one_twice() {
     for lost in 0..4 {
         assert_eq!(run(Death::Never, Some(lost)).1, 2);
     }
-    // A crash between considering and answering is silence, and nothing else is: after the former, before the latter.
+    // A crash between considering and answering is silence, and nothing else is: after the former,
+    // before the latter.
     assert_eq!(silenced, 4);
 }
