@@ -24,7 +24,7 @@ use rand_core::CryptoRng;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Silence, WatchError};
 use sotto_protocol::device::tokens::Live;
-use sotto_protocol::device::{self, DeviceState, DeviceStore, PassError, StateError, follow};
+use sotto_protocol::device::{self, DeviceStore, PassError, Pending, StateError, follow};
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
 
@@ -110,14 +110,15 @@ impl<S: DeviceStore> Participant<S> {
         Ok(PassReport { considered, silent, tokens, delivery: earlier.then(later) })
     }
 
-    /// The device's state.
-    pub fn state(&self) -> &DeviceState {
-        self.store.state()
-    }
-
     /// The log, as far as it was read.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// The answers that are not delivered yet. For tests and simulated fleets: a real host must
+    /// neither look at them nor keep them.
+    pub fn insecure_pending(&self) -> impl Iterator<Item = &Pending> {
+        self.store.state().pending().map(|(_, pending)| pending)
     }
 
     /// What it was made of, for the next device of a simulated fleet.

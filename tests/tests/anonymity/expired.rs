@@ -21,8 +21,7 @@ fn a_report_outlives_its_gateway_key() {
     world.publish_recipe("commute", 2).unwrap();
     let trust = trust(&world).unwrap();
     let source = Arc::new(Source::new([127, 77, 1, 2].into()));
-    let phone = Phone::new(&world, &trust, Arc::<Source>::clone(&source), 1).unwrap();
-    let mut phone = phone.patient();
+    let mut phone = Phone::new(&world, &trust, Arc::<Source>::clone(&source), 1).unwrap();
     assert_eq!(phone.pass_cut_off(10).unwrap().considered.len(), 1);
     let pending = phone.pending();
     assert_eq!(pending.len(), 1);
@@ -46,6 +45,7 @@ fn a_report_outlives_its_gateway_key() {
         source.sent().iter().filter(|sent| to_leader(sent)).count()
     };
     let before = uploads();
+    let mut phone = phone.patient();
     let done = phone.pass(50).unwrap();
     assert!(done.considered.is_empty());
     assert_eq!(done.insecure_delivery(), waiting);
@@ -55,11 +55,10 @@ fn a_report_outlives_its_gateway_key() {
 
     // Once the log names the new key, the same report goes that way.
     publish_gateway_key(&world, NEXT_KEY);
-    let done = phone.pass_cut_off(50).unwrap();
+    let done = phone.pass(50).unwrap();
     assert!(done.considered.is_empty());
-    assert_eq!(phone.pending(), pending);
     let accepted = Delivery { accepted: 1, ..Delivery::default() };
-    assert_eq!(phone.pass(50).unwrap().insecure_delivery(), accepted);
+    assert_eq!(done.insecure_delivery(), accepted);
     assert!(phone.pending().is_empty());
     assert_eq!(phone.pass(50).unwrap().insecure_delivery(), Delivery::default());
     assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 1.0);
