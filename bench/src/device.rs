@@ -10,7 +10,8 @@ use std::hint::black_box;
 use anyhow::Result;
 use serde_json::json;
 use sotto_crypto::{merkle, note};
-use sotto_protocol::device::{DeviceStore, Host, Library, MemoryState, View, advance, consider};
+use sotto_protocol::admission::{Assessments, View};
+use sotto_protocol::device::{DeviceStore, Host, MemoryState, advance, consider};
 use sotto_protocol::expression::Attributes;
 use sotto_protocol::recipe::Assessment;
 use sotto_wire::{Entry, TlogProof};
@@ -93,7 +94,7 @@ fn proof(world: &Shown, times: usize) -> Result<Line> {
 fn admission(world: &Shown, times: usize) -> Result<Line> {
     let entry = Entry::parse(&world.offer.recipe.entry)?;
     let recipe = entry.recipe().cloned().ok_or_else(|| anyhow::anyhow!("a recipe"))?;
-    let mut library = Library::default();
+    let mut library = Assessments::default();
     library.admit(&world.offer, &world.view, &world.trust)?;
     let mut first = || -> Result<()> {
         black_box(Assessment::new(recipe.clone())?);
@@ -113,7 +114,7 @@ fn admission(world: &Shown, times: usize) -> Result<Line> {
 
 /// One device's own decision.
 fn consideration(world: &Shown, times: usize) -> Result<Line> {
-    let admitted = Library::default().admit(&world.offer, &world.view, &world.trust)?.into();
+    let admitted = Assessments::default().admit(&world.offer, &world.view, &world.trust)?.into();
     let attributes = Attributes::new();
     let host = Host { conditions_met: true, attributes: &attributes };
     let mut state = MemoryState::default();

@@ -1,11 +1,12 @@
-//! Devices of a [`World`] in this process: the engine of `sotto device run`, step by step, over any transport.
+//! Devices of a [`World`] in this process: a [`Participant`] over any transport.
 //!
-//! [`Source`] is a transport that comes from an address of its own, and says so in every header that it can think of.
+//! [`Source`] is a transport that comes from an address of its own, and says so in every header
+//! that it can think of.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,16 +14,13 @@ use anyhow::{Context, Result, ensure};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{CryptoRng, SeedableRng};
 use sotto_client::{
-    Delivery, HttpLog, HttpRequest, HttpResponse, LogRoute, RetryPolicy, Routes, TokenRound,
-    Transport, TransportError, deliver, fetch_tokens,
+    Delivery, Host, HttpRequest, HttpResponse, Log, Participant, PassReport, RetryPolicy,
+    Transport, TransportError,
 };
 use sotto_protocol::Moment;
-use sotto_protocol::device::tokens::Live;
-use sotto_protocol::device::{
-    Admitted, DeviceStore, Host, MemoryState, Pass, Pending, Silence, follow, pass,
-};
-use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::log::{Watch, WatchError};
+use sotto_protocol::admission::{Admitted, Silence};
+use sotto_protocol::device::{DeviceStore, MemoryState, Pending};
+use sotto_protocol::expression::Value;
 use sotto_protocol::token::Attestor;
 use sotto_protocol::trust::{Trust, TrustFile};
 use sotto_wire::EntryId;
@@ -41,82 +39,115 @@ pub fn trust(world: &World) -> Result<Arc<Trust>> {
     Ok(Arc::new(file.try_into()?))
 }
 
-/// A device.
+/// A device. It tries each upload once per delivery.
 pub struct Phone {
+    device: Participant<Box<dyn DeviceStore>>,
     trust: Arc<Trust>,
-    routes: Routes,
-    /// To the attester.
-    transport: Arc<dyn Transport>,
-    log_route: LogRoute,
-    watch: Watch<HttpLog>,
-    state: Box<dyn DeviceStore>,
-    /// Without one it asks for no tokens.
-    attestor: Option<Box<dyn Attestor>>,
-    rng: ChaCha20Rng,
+    circumstances: Arc<Circumstances>,
+}
+
+/// What a test decides about the next pass of a device.
+#[derive(Debug, Default)]
+struct Circumstances {
+    minutes: AtomicI64,
+    busy: AtomicBool,
+    /// Nothing reaches the leader.
+    cut_off: AtomicBool,
 }
 
 impl Phone {
-    /// A device of this world. Devices that send at the same time need seeds of their own: gateways take nothing twice.
+    /// A device of this world. Devices that send at the same time need seeds of their own: gateways
+    /// take nothing twice.
     pub fn new(
         world: &World,
         trust: &Arc<Trust>,
         transport: Arc<dyn Transport>,
         seed: u64,
     ) -> Result<Self> {
+        let circumstances = Arc::<Circumstances>::default();
+        let transport = Uplink { inner: transport, circumstances: Arc::clone(&circumstances) };
+        let mut host = Host::new(Arc::new(transport));
         let drawn = AtomicU64::new(0);
-        let random = move || {
+        host.random = Arc::new(move || {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
-            rng.set_stream(1 + drawn.fetch_add(1, Ordering::Relaxed));
+            rng.set_stream(drawn.fetch_add(1, Ordering::Relaxed));
             Box::new(rng) as Box<dyn CryptoRng>
-        };
-        let routes = Routes::new(Arc::clone(&transport), Arc::new(now), Arc::new(random));
-        let state = Box::new(MemoryState::default());
-        let log_route = routes.to_log(state.state(), trust)?;
-        let watch = Watch::new(HttpLog::new(&world.log.url(), log_route.transport()));
-        let rng = ChaCha20Rng::seed_from_u64(seed);
-        let trust = Arc::clone(trust);
-        Ok(Self { trust, routes, transport, log_route, watch, state, attestor: None, rng })
+        });
+        let (one, other) = (Arc::clone(&circumstances), Arc::clone(&circumstances));
+        host.conditions = Box::new(move || Ok(!one.busy.load(Ordering::SeqCst)));
+        host.attributes = Box::new(move || {
+            let minutes = Value::Int(other.minutes.load(Ordering::SeqCst));
+            Ok([("minutes".to_owned(), minutes)].into())
+        });
+        host.retry = RetryPolicy::never();
+        let log = Log::at(&world.log.url(), &host, trust)?;
+        let state: Box<dyn DeviceStore> = Box::new(MemoryState::default());
+        let device = Participant::new(host, Arc::clone(trust), state, log);
+        Ok(Self { device, trust: Arc::clone(trust), circumstances })
     }
 
-    /// The same with something to show the attester: it asks for tokens.
+    /// The same after a change.
+    fn changed(self, change: impl FnOnce(&mut Host, &mut Box<dyn DeviceStore>)) -> Self {
+        let Self { device, trust, circumstances } = self;
+        let (mut host, mut state, log) = device.into_parts();
+        change(&mut host, &mut state);
+        let device = Participant::new(host, Arc::clone(&trust), state, log);
+        Self { device, trust, circumstances }
+    }
+
+    /// The same with something to show the attester: it requests tokens.
     #[must_use]
-    pub fn attested(mut self, attestor: impl Attestor + 'static) -> Self {
-        self.attestor = Some(Box::new(attestor));
-        self
+    pub fn attested(self, attestor: impl Attestor + Send + 'static) -> Self {
+        self.changed(|host, _| host.attestor = Some(Box::new(attestor)))
     }
 
     /// The same with this memory.
     #[must_use]
-    pub fn remembering(mut self, state: impl DeviceStore + 'static) -> Self {
-        self.state = Box::new(state);
-        self
+    pub fn remembering(self, memory: impl DeviceStore + 'static) -> Self {
+        self.changed(|_, state| *state = Box::new(memory))
     }
 
-    /// Takes the newest view of the log.
-    pub fn read_log(&mut self) -> Result<()> {
-        self.log_route.renew(self.state.state(), &self.trust);
-        while let Err(error) = self.watch.refresh(&self.trust, now()) {
-            match error {
-                WatchError::Behind { .. } => {}
-                error => return Err(error.into()),
-            }
-        }
+    /// The same, which repeats uploads as devices do.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        self.changed(|host, _| host.retry = RetryPolicy::default())
+    }
+
+    /// A whole pass, of a device that says so many minutes.
+    pub fn pass(&mut self, minutes: i64) -> Result<PassReport> {
+        self.circumstances.minutes.store(minutes, Ordering::SeqCst);
+        Ok(self.device.pass()?)
+    }
+
+    /// A whole pass while the device is busy: it considers nothing.
+    pub fn pass_busy(&mut self) -> Result<PassReport> {
+        self.circumstances.busy.store(true, Ordering::SeqCst);
+        let done = self.pass(0);
+        self.circumstances.busy.store(false, Ordering::SeqCst);
+        done
+    }
+
+    /// A whole pass in which nothing reaches the leader: answers are made and wait.
+    pub fn pass_cut_off(&mut self, minutes: i64) -> Result<PassReport> {
+        self.circumstances.cut_off.store(true, Ordering::SeqCst);
+        let done = self.pass(minutes);
+        self.circumstances.cut_off.store(false, Ordering::SeqCst);
+        done
+    }
+
+    /// A pass that sends one report, taken at once.
+    pub fn answer(&mut self, minutes: i64) -> Result<()> {
+        let done = self.pass(minutes)?;
+        ensure!(done.considered.len() == 1, "not considered: {:?}", done.silent);
+        let delivery = done.insecure_delivery();
+        let taken = Delivery { accepted: 1, ..Delivery::default() };
+        ensure!(delivery == taken, "not taken: {delivery:?}");
         Ok(())
-    }
-
-    /// Asks once for the tokens that are due.
-    pub fn ask_for_tokens(&mut self) -> Result<TokenRound> {
-        let attestor = self.attestor.as_deref().context("nothing to show the attester")?;
-        let Self { state, watch, trust, transport, rng, .. } = self;
-        let view = follow(state.as_mut(), watch, trust, now())?;
-        let live = Live { view: &view, recipes: watch.recipes() };
-        let transport = transport.as_ref();
-        Ok(fetch_tokens(state.as_mut(), &live, trust, attestor, transport, now(), rng)?)
     }
 
     /// The recipes of the log, each admitted or not.
     pub fn recipes(&self) -> &BTreeMap<EntryId, Result<Arc<Admitted>, Silence>> {
-        self.watch.recipes()
+        self.device.log().recipes()
     }
 
     /// The admitted recipe of this name.
@@ -129,43 +160,31 @@ impl Phone {
             .with_context(|| format!("{name} is not admitted: {:?}", silent().collect::<Vec<_>>()))
     }
 
-    /// Decides about the open recipes.
-    pub fn consider(&mut self, minutes: i64) -> Result<Pass> {
-        let attributes: Attributes = [("minutes".to_owned(), Value::Int(minutes))].into();
-        let host = Host { conditions_met: true, attributes: &attributes };
-        let Self { state, watch, trust, rng, .. } = self;
-        Ok(pass(state.as_mut(), watch, trust, &host, now(), rng)?)
-    }
-
-    /// Sends what waits to be sent.
-    pub fn deliver(&mut self, retry: &RetryPolicy) -> Result<Delivery> {
-        let ways = self.routes.to_leaders(self.state.state(), &self.watch, &self.trust);
-        let mut route = |id: &_| ways.get(id).cloned();
-        Ok(deliver(self.state.as_mut(), &mut route, retry, &mut self.rng)?)
-    }
-
-    /// Reads, asks for tokens, decides, sends: one report, taken at once. `retry` is for uploads; the log is read once.
-    pub fn answer(&mut self, minutes: i64, retry: &RetryPolicy) -> Result<()> {
-        self.read_log().context("the log")?;
-        if self.attestor.is_some() {
-            self.ask_for_tokens()?;
-        }
-        let done = self.consider(minutes)?;
-        ensure!(done.considered.len() == 1, "not considered: {:?}", done.silent);
-        let delivery = self.deliver(retry)?;
-        let taken = Delivery { accepted: 1, ..Delivery::default() };
-        ensure!(delivery == taken, "not taken: {delivery:?}");
-        Ok(())
-    }
-
     /// Another device in its place, which has read the log as far.
-    pub fn replace(&mut self) {
-        self.state = Box::new(MemoryState::default());
+    #[must_use]
+    pub fn replaced(self) -> Self {
+        self.remembering(MemoryState::default())
     }
 
     /// The answers that wait to be sent.
     pub fn pending(&self) -> Vec<Pending> {
-        self.state.state().pending().map(|(_, pending)| pending.clone()).collect()
+        self.device.insecure_pending().cloned().collect()
+    }
+}
+
+/// The device's transport, until it is cut off from the leader's gateway.
+struct Uplink {
+    inner: Arc<dyn Transport>,
+    circumstances: Arc<Circumstances>,
+}
+
+impl Transport for Uplink {
+    fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
+        let to_leader = request.url.ends_with("/leader.example");
+        if to_leader && self.circumstances.cut_off.load(Ordering::SeqCst) {
+            return Err(TransportError::Unreachable("cut off".to_owned()));
+        }
+        self.inner.send(request)
     }
 }
 
@@ -196,7 +215,8 @@ impl Source {
         body: &[u8],
     ) -> Result<Response> {
         let (server, path) = split(url)?;
-        // What a proxy before the relay would add, or a careless program: all of it must end at the relay.
+        // What a proxy before the relay would add, or a careless program: all of it must end at the
+        // relay.
         let text = self.address.to_string();
         let told = ["forwarded", "x-forwarded-for", "x-real-ip", "via", "user-agent", "cookie"];
         let mut fields = fields.to_vec();

@@ -32,16 +32,31 @@ fn locate() -> Result<PathBuf> {
         .skip(1)
         .find(|folder| !folder.ends_with("deps"))
         .context("this program lies nowhere")?;
+    build(folder, &["-p", "sotto", "--bin", "sotto"])?;
+    Ok(folder.join("sotto"))
+}
+
+/// Builds in the profile of this folder.
+fn build(folder: &Path, what: &[&str]) -> Result<()> {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args(["build", "--quiet", "-p", "sotto", "--bin", "sotto"]);
-    if folder.ends_with("release") {
+    build.args(["build", "--quiet"]).args(what);
+    if folder.components().any(|part| part.as_os_str() == "release") {
         build.arg("--release");
     }
     let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().context("cargo build")?;
     if !status.success() {
-        bail!("the binary sotto does not build");
+        bail!("cargo build {} failed", what.join(" "));
     }
-    Ok(folder.join("sotto"))
+    Ok(())
+}
+
+/// Where an example of `sotto-client` is: built beside the binary.
+pub fn example(name: &str) -> Result<PathBuf> {
+    let folder = sotto()?.parent().context("the binary lies nowhere")?.join("examples");
+    if std::env::var_os("SOTTO_BIN").is_none() {
+        build(&folder, &["-p", "sotto-client", "--example", name])?;
+    }
+    Ok(folder.join(name))
 }
 
 /// Runs a command of the binary to its end.

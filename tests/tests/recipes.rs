@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sotto_crypto::Secret;
 use sotto_crypto::note::NoteKey;
 use sotto_tests::process::{self, free_ports};
+use sotto_tests::task::read_key;
 use sotto_tests::world::World;
 use sotto_wire::{Entry, EntryKind, Note};
 
@@ -154,6 +155,32 @@ fn keys_change_and_the_leader_dies_while_reports_wait() {
     let collected = world.collect("commute").unwrap();
     assert_eq!(collected["report_count"], 8);
     assert_eq!(collected["result"], json!([2, 3, 3]));
+}
+
+/// The examples of `sotto-client`: what an application embeds.
+#[test]
+fn the_examples_take_part_and_collect() {
+    let world = world();
+    world.publish_recipe("commute", 2).unwrap();
+    let example = |name: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new(process::example(name).unwrap());
+        let output = command.args(arguments).current_dir(world.path("")).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", process::shown(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for state in ["one.state", "other.state"] {
+        let device = |expected: &str| {
+            let told = example("device", &["trust.toml", state, &world.log.url()]);
+            assert_eq!(told.trim_end(), expected);
+        };
+        device("considered commute");
+        device("silent: once: it has been considered before");
+    }
+    let key = read_key(&world.path("collector.toml")).unwrap();
+    fs::write(world.path("collector.raw"), key.private_key().expose()).unwrap();
+    let token = fs::read_to_string(world.path("collector.token")).unwrap();
+    let told = example("collector", &["commute.recipe", "collector.raw", token.trim()]);
+    assert_eq!(told.trim_end(), "2 reports: [0, 2, 0]");
 }
 
 /// `docs/walkthrough.md`, at free ports: every block of commands, in order, in one shell.

@@ -22,8 +22,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sotto_client::{Delivery, InsecureName, RetryPolicy};
-use sotto_protocol::device::Admitted;
+use sotto_client::{Delivery, InsecureName, PassReport};
+use sotto_protocol::admission::Admitted;
 use sotto_protocol::trust::Trust;
 use sotto_tests::http::{Connection, Response, head};
 use sotto_tests::pair::Aggregator;
@@ -110,7 +110,7 @@ impl Scene {
     /// A recipe, as every device admits it.
     fn admitted(&mut self, recipe: &str) -> Arc<Admitted> {
         let mut phone = self.bare_phone();
-        phone.read_log().unwrap();
+        phone.pass_busy().unwrap();
         phone.admitted(recipe).unwrap()
     }
 
@@ -138,19 +138,17 @@ impl Scene {
 
 /// One honest device answers every open recipe.
 fn answer(phone: &mut Phone, minutes: i64) {
-    phone.read_log().unwrap();
-    let round = phone.ask_for_tokens().unwrap();
+    let done = phone.pass(minutes).unwrap();
+    let round = done.tokens.as_ref().unwrap();
     assert_eq!((round.granted, round.waiting), (round.asked, 0), "{round:?}");
-    send(phone, minutes);
+    assert_sent(&done);
 }
 
-/// Answers every recipe that the device has tokens for.
-fn send(phone: &mut Phone, minutes: i64) {
-    let done = phone.consider(minutes).unwrap();
+/// The pass answered a recipe, or several, and the leader has all answers.
+fn assert_sent(done: &PassReport) {
     assert!(!done.considered.is_empty(), "{:?}", done.silent);
-    let delivery = phone.deliver(&RetryPolicy::never()).unwrap();
     let taken = Delivery { accepted: done.considered.len(), ..Delivery::default() };
-    assert_eq!(delivery, taken);
+    assert_eq!(done.insecure_delivery(), taken);
 }
 
 /// How many reports an aggregator has turned away for this reason, at the door or later.

@@ -1,10 +1,13 @@
 //! Which crate may depend on which. The table is the shape of the project (see ARCHITECTURE.md): a
 //! change of shape is a change here.
 
+use std::fs;
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Dependency, DependencyKind, Metadata, Package};
 
-use crate::workspace::{cargo, metadata};
+use crate::workspace::{cargo, metadata, root};
 
 /// The crate of test data and test parties, which stands on `sotto-protocol`.
 const TESTING: &str = "sotto-testing";
@@ -94,6 +97,16 @@ const RESERVED: [(&str, &[&str]); 12] = [
     ("anyhow", &["sotto", "sotto-tests", "sotto-bench", "xtask"]),
 ];
 
+/// Modules, and what they must not import. Arrows inside a crate, which `cargo` does not see.
+const IMPORTS: [(&str, &[&str]); 4] = [
+    // A log does not know who reads it.
+    ("crates/protocol/src/log", &["crate::admission", "crate::device"]),
+    // What proves a recipe is the same for every device, and for aggregators.
+    ("crates/protocol/src/admission", &["crate::device"]),
+    ("crates/server/src", &["sotto_protocol::device"]),
+    ("crates/store/src", &["sotto_protocol::device"]),
+];
+
 /// What the device must not link, by the beginning of the crate's name.
 const NOT_ON_DEVICES: [&str; 5] = ["tokio", "aws-lc-", "axum", "hyper", "rusqlite"];
 
@@ -104,6 +117,14 @@ pub(crate) fn check() -> Result<()> {
     for package in metadata.workspace_packages() {
         arrows(package, &mut faults);
         reserved(package, &mut faults);
+    }
+    for (module, forbidden) in IMPORTS {
+        let path = root().join(module);
+        imports(&path, forbidden, &mut faults).with_context(|| module.to_owned())?;
+        let head = path.with_extension("rs");
+        if head.exists() {
+            imports(&head, forbidden, &mut faults)?;
+        }
     }
     client_tree(&mut faults)?;
     prio_test_util(&metadata, &mut faults);
@@ -141,6 +162,31 @@ fn reserved(package: &Package, faults: &mut Vec<String>) {
             faults.push(format!("{name} must not depend on {other}"));
         }
     }
+}
+
+/// Looks for forbidden imports in a file, or in all files below a folder.
+fn imports(path: &Path, forbidden: &[&str], faults: &mut Vec<String>) -> Result<()> {
+    if path.is_dir() {
+        for entry in fs::read_dir(path)? {
+            imports(&entry?.path(), forbidden, faults)?;
+        }
+    } else {
+        let text = fs::read_to_string(path)?;
+        let name = path.strip_prefix(root()).unwrap_or(path).display();
+        let found = forbidden_imports(&text, forbidden);
+        faults.extend(found.iter().map(|(line, other)| format!("{name}:{line}: imports {other}")));
+    }
+    Ok(())
+}
+
+/// The lines of code that name a forbidden module. Comments may.
+fn forbidden_imports<'a>(text: &str, forbidden: &[&'a str]) -> Vec<(usize, &'a str)> {
+    let code = (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"));
+    let named = |(number, line): (usize, &str)| {
+        let other = forbidden.iter().find(|other| line.contains(**other))?;
+        Some((number, *other))
+    };
+    code.filter_map(named).collect()
 }
 
 /// The tree that an application gets with `sotto-client` at its default features. `cargo metadata`
@@ -181,7 +227,13 @@ fn prio_test_util(metadata: &Metadata, faults: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::ARROWS;
+    use super::{ARROWS, forbidden_imports};
+
+    #[test]
+    fn forbidden_imports_are_found_outside_comments() {
+        let text = "//! see [`crate::device`]\nuse crate::device::State;\nuse crate::log;\n";
+        assert_eq!(forbidden_imports(text, &["crate::device"]), [(2, "crate::device")]);
+    }
 
     #[test]
     fn the_table_points_only_downwards() {

@@ -103,7 +103,7 @@ fn tools(_: &mut Tally) -> Result<()> {
 
 /// What an application embeds, without the features that servers add to the same crates.
 fn device_library(_: &mut Tally) -> Result<()> {
-    succeed(&mut cargo(["check", "--package", "sotto-client", "--lib", "--examples", "--locked"]))
+    succeed(&mut cargo(["check", "--package", "sotto-client", "--lib", "--locked"]))
 }
 
 /// Compiles everything that the tests run, with all lints, and checks the links of the documentation.

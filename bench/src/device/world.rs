@@ -3,7 +3,7 @@
 use anyhow::Result;
 use sotto_crypto::merkle::{leaf_hash, node_hash};
 use sotto_protocol::Moment;
-use sotto_protocol::device::{Evidence, Offer, View};
+use sotto_protocol::admission::{Evidence, Offer, View};
 use sotto_protocol::trust::{Trust, TrustFile};
 use sotto_testing::keys::{key, witness};
 use sotto_testing::log::{ORIGIN, at, policy, signed};

@@ -10,7 +10,7 @@ use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Moment;
 use sotto_protocol::attester::{self, Ask, Forwarded};
 use sotto_protocol::issuer::{self, EncapsulationKeyring, Origin, Origins};
-use sotto_protocol::token::{RateLimited, TokenAttempt, TokenScheme, TokenTerms};
+use sotto_protocol::token::{TokenAttempt, TokenTerms};
 use sotto_wire::recipe::{EndorsedKey, Tokens};
 use sotto_wire::token::IssuerAnswer;
 use sotto_wire::{Entry, HpkeConfigId, Role};
@@ -73,7 +73,7 @@ impl Parties {
     /// The device's first step.
     pub(super) fn ask(&self, nonce: &[u8; 32], rng: &mut ChaCha20Rng) -> Result<TokenAttempt> {
         let config = self.encapsulation.config();
-        Ok(RateLimited.request(&self.client, &self.terms, config, nonce, rng)?)
+        Ok(self.terms.request(&self.client, config, nonce, rng)?)
     }
 
     /// What the device sends.
@@ -113,7 +113,7 @@ impl Parties {
     pub(super) fn finish(&self, answered: &[(Forwarded, IssuerAnswer)]) -> Result<Vec<Vec<u8>>> {
         let tokens = self.attempts.iter().zip(answered).map(|((nonce, attempt), (_, answer))| {
             let IssuerAnswer::Issued { response, .. } = answer else { bail!("refused") };
-            Ok(RateLimited.finish(&self.terms, nonce, attempt, response)?)
+            Ok(self.terms.finish(nonce, attempt, response)?)
         });
         tokens.collect()
     }

@@ -17,7 +17,6 @@ use privacypass::{Deserialize, Nonce, NonceStore};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sotto_crypto::blind_rsa::blind;
-use sotto_protocol::token::{RateLimited, TokenScheme};
 use sotto_wire::token::Token;
 use sotto_wire::{Decode, Encode};
 
@@ -43,7 +42,7 @@ pub(super) fn measure(parties: &Parties, times: usize) -> Result<Verification> {
     // The bare key in PKCS#1 lies behind the algorithm in the SubjectPublicKeyInfo.
     let spki = parties.key.token_key().spki();
     let bare = ParsedPublicKey::new(&RSA_PSS_2048_8192_SHA384, &spki[spki.len() - 270..])?;
-    let verifier = RateLimited.verifier(&parties.terms)?;
+    let verifier = parties.terms.verifier()?;
     let peers = peer_tokens(parties)?;
     let mut floor = || -> Result<()> {
         for (input, authenticator) in &signed {

@@ -6,11 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rand_core::CryptoRng;
-use sotto_client::{HttpOptions, HttpTransport, RetryPolicy, Routes, Transport};
-use sotto_protocol::Moment;
-
-use crate::{random, time_text};
+use sotto_client::{HttpOptions, HttpTransport, RetryPolicy};
 
 /// Options of commands that talk to aggregators.
 #[derive(Clone, Debug, Default, Args)]
@@ -44,15 +40,7 @@ impl ConnectionArgs {
     }
 }
 
-/// The ways of a device over a transport, with this machine's clock and randomness.
-pub(crate) fn routes(transport: Arc<dyn Transport>) -> Routes {
-    // Without a clock it is 1970: every gateway refuses that, and nothing is sent.
-    let clock = Arc::new(|| time_text::now().unwrap_or(Moment(0)));
-    let random = Arc::new(|| Box::new(random::system()) as Box<dyn CryptoRng>);
-    Routes::new(transport, clock, random)
-}
-
-/// Tries each exchange so often, with the usual pauses.
+/// Tries each exchange up to `attempts` times, with the default pauses.
 pub(crate) fn retry(attempts: u32) -> RetryPolicy {
     let mut policy = RetryPolicy::default();
     policy.attempts = attempts.max(1);

@@ -25,7 +25,7 @@ const STEP: u64 = 1_024;
 /// How often an entry is submitted while the witnesses do not answer.
 const ATTEMPTS: u32 = 8;
 
-/// The longest pause between two attempts, whatever the log asks for.
+/// The longest pause between two attempts, whatever the log says.
 const LONGEST_PAUSE_S: u64 = 30;
 
 /// Options of commands that read a log.
@@ -80,16 +80,16 @@ impl LogSource {
     }
 
     /// The log's files.
-    pub(crate) fn fetch(&self) -> Box<dyn Fetch> {
+    pub(crate) fn fetch(&self) -> Box<dyn Fetch + Send> {
         match self {
             Self::Http { url, transport } => Box::new(HttpLog::new(url, Arc::clone(transport))),
             Self::Folder(folder) => Box::new(FolderFetch::new(folder)),
         }
     }
 
-    /// The log at its newest checkpoint. With a policy, the checkpoint must satisfy it; without one, the entries
-    /// are merely those of the checkpoint that the log shows us.
-    /// `None`: the log has published nothing yet.
+    /// The log at its newest checkpoint. With a policy, the checkpoint must satisfy it; without
+    /// one, the entries are merely those of the checkpoint that the log shows us. `None`: the log
+    /// has published nothing yet.
     pub(crate) fn newest(&self, policy: Option<&TlogPolicy>) -> Result<Option<Snapshot>> {
         let mut fetch = self.fetch();
         let newest = Reader::new(&mut *fetch).checkpoint().context("cannot read the log")?;
@@ -113,8 +113,8 @@ impl LogSource {
             .hint("it has no file `checkpoint`")
     }
 
-    /// Submits an entry and waits until it is published with its cosignatures. The proof is checked to be one for
-    /// this entry; with a policy, also to satisfy it.
+    /// Submits an entry and waits until it is published with its cosignatures. The proof is checked
+    /// to be one for this entry; with a policy, also to satisfy it.
     pub(crate) fn submit(
         &self,
         entry: &Entry,
@@ -155,7 +155,7 @@ impl Snapshot {
         Ok((index, entry))
     }
 
-    /// All entries that are understood, with their places.
+    /// All entries that are understood, with their positions.
     pub(crate) fn entries(&mut self) -> Result<Vec<(u64, Entry)>> {
         let mut reader = Reader::new(&mut *self.fetch);
         let (mut found, mut from) = (Vec::new(), 0);

@@ -14,7 +14,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use rand_core::CryptoRng;
 use serde_json::json;
-use sotto_client::{Device, DeviceError, PreparedReport, UploadOutcome};
+use sotto_client::{PreparedReport, UploadError, UploadOutcome, Uploader};
 use sotto_protocol::{Moment, Task};
 use sotto_vdaf::Measurement;
 use sotto_wire::ReportError;
@@ -96,7 +96,7 @@ impl UploadArgs {
         let moment = parse_moment(&self.time)?;
         let source = self.source(device.task())?;
         let length = source.expected();
-        let prepare = |device: &Device, measurement: &Measurement, rng: &mut dyn CryptoRng| {
+        let prepare = |device: &Uploader, measurement: &Measurement, rng: &mut dyn CryptoRng| {
             device.prepare(measurement, self.moment(moment)?, rng).or_else(explain)
         };
         match &self.out {
@@ -108,9 +108,9 @@ impl UploadArgs {
         }
     }
 
-    fn device(&self, task: Task) -> Result<Device> {
+    fn device(&self, task: Task) -> Result<Uploader> {
         let transport = self.connection.transport(self.concurrency.into())?;
-        let device = Device::new(task, transport).with_retry(retry(self.attempts));
+        let device = Uploader::new(task, transport).with_retry(retry(self.attempts));
         Ok(if self.taskprov { device.with_taskprov() } else { device })
     }
 
@@ -133,10 +133,10 @@ impl UploadArgs {
     fn upload<T: Send>(
         &self,
         output: &Output,
-        device: &Device,
+        device: &Uploader,
         length: Option<u64>,
         source: impl Iterator<Item = Result<T>> + Send,
-        prepare: impl Fn(&Device, &T, &mut dyn CryptoRng) -> Result<PreparedReport> + Sync,
+        prepare: impl Fn(&Uploader, &T, &mut dyn CryptoRng) -> Result<PreparedReport> + Sync,
     ) -> Result<Outcome> {
         let started = Instant::now();
         let tally = Mutex::new(Tally::default());
@@ -165,10 +165,10 @@ impl UploadArgs {
     fn prepare(
         &self,
         output: &Output,
-        device: &Device,
+        device: &Uploader,
         source: Source,
         writer: &Mutex<PreparedWriter>,
-        prepare: impl Fn(&Device, &Measurement, &mut dyn CryptoRng) -> Result<PreparedReport> + Sync,
+        prepare: impl Fn(&Uploader, &Measurement, &mut dyn CryptoRng) -> Result<PreparedReport> + Sync,
     ) -> Result<Outcome> {
         let bar = bar(output, "preparing", source.expected());
         work(source, self.concurrency.into(), &bar, |measurement, rng| {
@@ -218,9 +218,9 @@ impl Tally {
 }
 
 /// Adds what to do to the failures that devices meet.
-fn explain<T>(error: DeviceError) -> Result<T> {
+fn explain<T>(error: UploadError) -> Result<T> {
     match error {
-        DeviceError::FetchKeys { .. } => Err(error)
+        UploadError::FetchKeys { .. } => Err(error)
             .hint("HPKE keys come from the aggregators: are both up, at the URLs of the task?"),
         _ => Err(error.into()),
     }

@@ -1,4 +1,5 @@
-//! How a device shows an attester who it is. A host with a key in hardware brings an [`Attestor`] of its own.
+//! How a device shows an attester who it is. A host with a key in hardware brings an [`Attestor`]
+//! of its own.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +14,8 @@ use ureq::tls::{PemItem, parse_pem};
 /// `ed25519` in TLS (RFC 8446, section "Signature Algorithms").
 const ED25519: u16 = 0x0807;
 
-/// A name that anybody may claim. Attesters take it only if they are told to by a setting named `insecure_attestation`.
+/// A name that anybody may claim. Attesters take it only if they are told to by a setting named
+/// `insecure_attestation`.
 #[derive(Clone)]
 pub struct InsecureName(String);
 

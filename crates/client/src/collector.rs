@@ -1,8 +1,9 @@
-//! The collector: asks the leader for batches and opens them (DAP "Collecting Results").
+//! The collector: requests batches from the leader and opens them (DAP "Collecting Results").
 //!
-//! A collection job is created once: asking again with the same query finds the same job, so that nothing
-//! is lost when the collector dies before it has stored a result. Hence in the leader-selected mode, where
-//! all queries are alike, the next batch comes only after the last job was [finished](Collector::finish).
+//! A collection job is created once: the same query finds the same job again, so that
+//! nothing is lost when the collector dies before it has stored a result. Hence in the
+//! leader-selected mode, where all queries are alike, the next batch comes only after the last job
+//! was [finished](Collector::finish).
 //!
 //! What the messages hold is `sotto_protocol::collector`'s.
 
@@ -79,7 +80,7 @@ pub enum Progress {
     Waiting {
         /// Since the start.
         elapsed: Duration,
-        /// Until the leader is asked again.
+        /// Until the next poll.
         pause: Duration,
     },
     /// Both shares are here and opened.
@@ -96,7 +97,7 @@ pub enum CollectError {
     /// The leader refused, or there is no answer.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// Not done in time. The job goes on: ask again with the same query.
+    /// Not done in time. The job goes on: collect again with the same query.
     #[error("the batch is not ready yet")]
     NotReady {
         /// The last reason that the leader gave, if it gave one.
@@ -122,7 +123,8 @@ impl Collector {
         self
     }
 
-    /// Announces the task with every request, for leaders that learn of tasks in this way (taskprov).
+    /// Announces the task with every request, for leaders that learn of tasks that way
+    /// (taskprov).
     #[must_use]
     pub fn with_taskprov(mut self) -> Self {
         self.exchange.announce(&self.task);
@@ -134,8 +136,8 @@ impl Collector {
         &self.task
     }
 
-    /// Creates the job for `query`, or finds the one that was already made for it. The leader may have
-    /// the answer at once.
+    /// Creates the job for `query`, or finds the one that was already made for it. The leader may
+    /// have the answer at once.
     pub fn start(
         &self,
         query: &Query,
@@ -167,8 +169,8 @@ impl Collector {
         self.consume(job, &response)
     }
 
-    /// Tells the leader that the result is stored, or no longer wanted. Only then does it give out the
-    /// next batch in the leader-selected mode. A job that is already gone is no error.
+    /// Tells the leader that the result is stored, or no longer wanted. Only then does it give out
+    /// the next batch in the leader-selected mode. A job that is already gone is no error.
     pub fn finish(&self, job: &CollectionJob, rng: &mut dyn CryptoRng) -> Result<(), CollectError> {
         let request = self.request(Method::Delete, self.job_url(job));
         match self.exchange.send(&request, rng) {
@@ -180,8 +182,8 @@ impl Collector {
 
     /// Creates the job for `query` and waits for its result, at most about `timeout`.
     ///
-    /// Store the result, then [finish](Self::finish) the job. While the leader is away, or says that the
-    /// batch is too small, it is asked again.
+    /// Store the result, then [finish](Self::finish) the job. While the leader is away, or says
+    /// that the batch is too small, it is asked again.
     pub fn collect(
         &self,
         query: &Query,
@@ -266,8 +268,8 @@ impl CollectionJob {
 
 /// The id at the end of a job's location.
 ///
-/// Only the id is taken: the job is at the leader, whatever host the location names, and the credential
-/// goes nowhere else.
+/// Only the id is taken: the job is at the leader, whatever host the location names, and the
+/// credential goes nowhere else.
 fn job_id(location: &str) -> Result<String, ExchangeError> {
     let path = location.trim().split(['?', '#']).next().unwrap_or_default();
     let id = path.rsplit('/').next().unwrap_or_default();
@@ -278,7 +280,7 @@ fn job_id(location: &str) -> Result<String, ExchangeError> {
     Ok(id.to_owned())
 }
 
-/// Whether the leader waits no longer for enough reports, so that it is on us to ask again.
+/// Whether the leader has stopped waiting for enough reports, so that we must request again.
 fn is_too_small(error: &ExchangeError) -> bool {
     matches!(error, ExchangeError::Problem(problem) if problem.is(ProblemType::InvalidBatchSize))
 }

@@ -111,8 +111,8 @@ impl ExchangeError {
     }
 }
 
-/// The URL of a resource below an aggregator's endpoint. The endpoint's spelling is part of the task; only
-/// a slash at its end is taken for the one that joins it to the resource.
+/// The URL of a resource below an aggregator's endpoint. The endpoint's spelling is part of the
+/// task; only a slash at its end is taken for the one that joins it to the resource.
 pub(crate) fn resource(endpoint: &Url, path: &str) -> String {
     format!("{}/{path}", endpoint.as_str().trim_end_matches('/'))
 }

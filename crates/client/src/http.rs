@@ -26,8 +26,9 @@ pub struct HttpOptions {
     pub request_timeout: Duration,
     /// How many idle connections are kept for each host.
     pub max_idle_connections: usize,
-    /// Whether plain `http` may leave this machine. Reports and aggregates are sealed all the same, but
-    /// credentials are not, and anyone on the way can replace the HPKE keys that a device fetches.
+    /// Whether plain `http` may leave this machine. Reports and aggregates are sealed all the same,
+    /// but credentials are not, and anyone on the way can replace the HPKE keys that a device
+    /// fetches.
     pub insecure_http: bool,
     /// PEM certificates of the authorities to trust, in place of the public ones.
     pub ca_certificates_pem: Option<Vec<u8>>,

@@ -6,7 +6,8 @@ use sotto_protocol::log::{Fetch, FetchError};
 
 use crate::transport::{HttpRequest, Method, Transport};
 
-/// A log at an address. Every file is public and says the same to everybody; nothing that identifies the reader is sent.
+/// A log at an address. Every file is public and says the same to everybody; nothing that
+/// identifies the reader is sent.
 #[derive(Clone)]
 pub struct HttpLog {
     transport: Arc<dyn Transport>,

@@ -17,13 +17,14 @@ pub struct Problem {
     pub status: u16,
     /// The problem type, if it is one of DAP's.
     pub problem_type: Option<ProblemType>,
-    /// What the aggregator says about it, without control characters. For people; not to be trusted.
+    /// What the aggregator says about it, without control characters. For people; not to be
+    /// trusted.
     pub detail: String,
 }
 
 impl Problem {
-    /// Reads the problem out of an answer with an error status. An answer without a problem document is a
-    /// problem of unknown type.
+    /// Reads the problem out of an answer with an error status. An answer without a problem
+    /// document is a problem of unknown type.
     pub(crate) fn from_response(response: &HttpResponse) -> Self {
         let document = Document::read(response);
         let text = if document.detail.is_empty() { &document.title } else { &document.detail };

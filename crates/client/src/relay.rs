@@ -1,12 +1,14 @@
-//! The transport that hides where a request comes from: sealed to a gateway, carried by a relay (RFC 9458).
+//! The transport that hides where a request comes from: sealed to a gateway, carried by a relay
+//! (RFC 9458).
 //!
-//! The relay learns the device's address, the gateway and a size class; the gateway learns the request. Each attempt goes
-//! through a relay drawn anew and is sealed with a fresh key, a repeated one too, so nothing links two of them.
-//! What the relay or the gateway says in clear is not authenticated: it can fail an attempt, and nothing else. A relay that
-//! fails is passed over for another one, and a key that is refused for the next one, if there is any.
+//! The relay learns the device's address, the gateway and a size class; the gateway learns the
+//! request. Each attempt goes through a relay drawn anew and is sealed with a fresh key, a repeated
+//! one too, so nothing links two of them. What the relay or the gateway says in clear is not
+//! authenticated: it can fail an attempt, and nothing else. A relay that fails is passed over for
+//! another one, and a key that is refused for the next one, if there is any.
 //!
-//! Which gateway key is to be believed is decided in `sotto_protocol::device`; sealing and padding are
-//! `sotto_protocol::oblivious`'s.
+//! `sotto_protocol::device` decides which gateway key to believe; `sotto_protocol::oblivious` seals
+//! and pads.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,7 +28,7 @@ use zeroize::Zeroizing;
 use crate::problem::is_problem;
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
-/// What the time is.
+/// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
 /// Gives a generator for each exchange.
@@ -47,8 +49,8 @@ pub struct RelayTransport {
 }
 
 impl RelayTransport {
-    /// Reaches the gateway of the operator `gateway`, which holds one of `keys`, the first one most likely, through one of
-    /// `relays`, which `inner` reaches.
+    /// Reaches the gateway of the operator `gateway`, which holds one of `keys`, the first one most
+    /// likely, through one of `relays`, which `inner` reaches.
     pub fn new(
         inner: Arc<dyn Transport>,
         relays: Vec<String>,
@@ -78,7 +80,8 @@ impl RelayTransport {
         keys.first().is_some_and(|first| first != key)
     }
 
-    /// The relays in a random order. None is preferred, so none sees more of a device than the others.
+    /// The relays in a random order. None is preferred, so none sees more of a device than the
+    /// others.
     fn shuffled(&self, rng: &mut dyn CryptoRng) -> Vec<&str> {
         let mut left: Vec<&str> = self.relays.iter().map(String::as_str).collect();
         let mut order = Vec::with_capacity(left.len());
@@ -157,7 +160,8 @@ impl fmt::Debug for RelayTransport {
     }
 }
 
-/// The longest sealed answer that can hold a body of `limit` bytes: a gateway pads to the smallest class that fits.
+/// The longest sealed answer that can hold a body of `limit` bytes: a gateway pads to the smallest
+/// class that fits.
 fn sealed_limit(limit: usize) -> usize {
     let length = limit.saturating_add(MAX_RESPONSE_HEAD + RESPONSE_OVERHEAD);
     SizeClass::holding(length).unwrap_or(SizeClass::MAX_RESPONSE).bytes()

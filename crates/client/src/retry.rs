@@ -8,9 +8,9 @@ use rand_core::CryptoRng;
 
 /// How often an exchange is repeated that failed for a passing reason, and with what pauses.
 ///
-/// The pauses double, up to a bound, and each is drawn at random below its bound, so that devices that
-/// failed together do not come back together. A `Retry-After` of the aggregator is obeyed; one beyond
-/// [`Self::max_delay`] ends the attempts.
+/// The pauses double, up to a bound, and each is drawn at random below its bound, so that devices
+/// that failed together do not come back together. A `Retry-After` of the aggregator is obeyed; one
+/// beyond [`Self::max_delay`] ends the attempts.
 #[derive(Clone)]
 pub struct RetryPolicy {
     /// How often in all. At least one attempt is made.

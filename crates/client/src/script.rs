@@ -90,7 +90,8 @@ pub(crate) fn with_header(mut response: HttpResponse, name: &str, value: &str) -
     response
 }
 
-/// A task at leader.example and helper.example. The leader's endpoint has a path, and ends with a slash.
+/// A task at leader.example and helper.example. The leader's endpoint has a path, and ends with a
+/// slash.
 pub(crate) fn task(batch_mode: BatchMode) -> Task {
     let vdaf = VdafConfig::count();
     let configuration = TaskConfiguration::new(TaskParameters {

@@ -1,7 +1,9 @@
-//! What a device keeps on disk is sealed: its tokens, the key by which the attester knows it, answers not yet sent.
+//! What a device keeps on disk is sealed: its tokens, the key by which the attester knows it,
+//! answers not yet sent.
 //!
-//! AES-256-GCM under a key that the host provides: a phone takes it from its key store. A fresh random nonce for every
-//! write; a device writes far fewer than the 2^32 times after which that would not do any more.
+//! AES-256-GCM under a key that the host provides: a phone takes it from its key store. A fresh
+//! random nonce for every write; a device writes far fewer than the 2^32 times after which that
+//! would not do any more.
 
 use std::fmt;
 

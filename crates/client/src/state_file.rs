@@ -1,9 +1,9 @@
 //! The state of a real device: one sealed file, replaced as a whole with every change.
 //!
-//! The new state is written beside the old one, synced, and renamed over it; then the folder is synced. So after a
-//! crash at any point the file holds the state before or after a change, complete. A lock beside it keeps a second process out:
-//! two of them would charge one budget twice and toss two coins. Sealing also authenticates: a bit that flipped must not
-//! become a budget.
+//! The new state is written beside the old one, synced, and renamed over it; then the folder is
+//! synced. So after a crash at any point the file holds the state before or after a change,
+//! complete. A lock beside it keeps a second process out: two of them would charge one budget twice
+//! and toss two coins. Sealing also authenticates: a bit that flipped must not become a budget.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -26,7 +26,8 @@ pub struct StateFile {
     path: PathBuf,
     key: SealingKey,
     state: DeviceState,
-    /// Set once a write failed: what is on disk is then either of two states, so nothing more is decided.
+    /// Set once a write failed: what is on disk is then either of two states, so nothing more is
+    /// decided.
     broken: bool,
     _lock: File,
 }
@@ -79,8 +80,8 @@ fn damaged(error: impl ToString) -> StateError {
     StateError::Damaged(error.to_string())
 }
 
-/// The state as text. The buffer has its whole length from the beginning: one that grew would leave copies of the client's
-/// seed and of tokens behind.
+/// The state as text. The buffer has its whole length from the beginning: one that grew would leave
+/// copies of the client's seed and of tokens behind.
 fn serialize(state: &DeviceState) -> serde_json::Result<Zeroizing<Vec<u8>>> {
     let mut measured = Measured(0);
     serde_json::to_writer(&mut measured, state)?;

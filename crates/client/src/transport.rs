@@ -1,9 +1,9 @@
 //! How a request reaches an aggregator and its answer comes back.
 //!
-//! One blocking call per exchange, on plain structs, so that other ways (an oblivious relay, an
-//! application's own network stack, a script in a test) take the place of
-//! [`HttpTransport`](crate::HttpTransport). A transport does not retry, follow redirects or judge status
-//! codes: that is the caller's part.
+//! One blocking call per exchange, on plain structs, so that others (an oblivious relay, an
+//! application's own network stack, a script in a test) can replace
+//! [`HttpTransport`](crate::HttpTransport). A transport does not retry, follow redirects or judge
+//! status codes: that is the caller's part.
 
 use std::fmt;
 use std::time::Duration;
@@ -44,7 +44,8 @@ pub struct HttpRequest<'a> {
     pub method: Method,
     /// The absolute URL.
     pub url: String,
-    /// Header names, in lower case, and values. The values may be credentials: they are wiped on drop.
+    /// Header names, in lower case, and values. The values may be credentials: they are wiped on
+    /// drop.
     pub headers: Vec<(&'static str, Zeroizing<String>)>,
     /// The body; empty except for POST.
     pub body: &'a [u8],
@@ -139,11 +140,12 @@ pub enum TransportError {
         /// When to come back, if it says so.
         retry_after: Option<Duration>,
     },
-    /// The gateway does not have the key that the request was sealed to. A newer one has to come from the log.
+    /// The gateway does not have the key that the request was sealed to. A newer one has to come
+    /// from the log.
     #[error("the gateway does not have the key that the request was sealed to")]
     GatewayKey,
-    /// The gateway finds the request's date too far from its own. What it takes for the time is not told: it would be a way
-    /// to tell devices apart.
+    /// The gateway finds the request's date too far from its own. What it takes for the time is not
+    /// told: it would be a way to tell devices apart.
     #[error(
         "the gateway's clock and this device's differ by more than minutes: set this device's clock"
     )]
@@ -173,7 +175,7 @@ fn refusal_words(status: u16) -> String {
 }
 
 impl TransportError {
-    /// Whether another attempt may fare better.
+    /// Whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Timeout | Self::Unreachable(_) => true,
@@ -183,7 +185,7 @@ impl TransportError {
         }
     }
 
-    /// How long to wait at least before another attempt, if somebody on the way said so.
+    /// How long to wait at least before another attempt, if somebody on the path said so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Relay { retry_after, .. } => *retry_after,
@@ -193,8 +195,8 @@ impl TransportError {
     }
 }
 
-/// Statuses after which the same request is sent again: overload, and the server's own trouble. Unknown
-/// ones count as the first of their class (RFC 9110 §15).
+/// Statuses after which the same request is sent again: overload, and internal errors of the server.
+/// Unknown ones count as the first of their class (RFC 9110 §15).
 pub(crate) fn is_transient(status: u16) -> bool {
     match status {
         501 | 505 => false,

@@ -1,4 +1,4 @@
-//! The device: makes reports and reads what the aggregators tell it. DAP, section "Uploading Reports".
+//! A DAP client: makes reports and reads the aggregators' answers. DAP, section "Uploading Reports".
 //!
 //! Leaves to others: fetching HPKE configurations, sending, and whether to take part at all.
 
@@ -43,9 +43,10 @@ pub enum ClientError {
 
 /// Makes one report: shards the measurement and seals each share to its aggregator.
 ///
-/// `time` is in units of the task's precision ([`Task::time`]). The report id is that of `tokens`, or 16 fresh bytes of
-/// `rng` for a task that asks for none. Each token goes into the private extensions of its own aggregator's share, where
-/// nobody else reads it. Nothing goes into the public extensions: it would split the set of devices.
+/// `time` is in units of the task's precision ([`Task::time`]). The report id is that of `tokens`,
+/// or 16 fresh bytes of `rng` for a task without tokens. Each token goes into the private
+/// extensions of its own aggregator's share, where nobody else reads it. Nothing goes into the
+/// public extensions: it would split the set of devices.
 pub fn produce_report(
     task: &Task,
     leader: &HpkeConfig,
@@ -99,8 +100,8 @@ pub fn consume_hpke_config_list(bytes: &[u8]) -> Result<HpkeConfig, ClientError>
         .ok_or(ClientError::NoSupportedHpkeConfig)
 }
 
-/// Reads which reports of an upload the leader refused, in the order in which they were sent. An empty
-/// body says: none. DAP, section "Upload Request".
+/// Reads which reports of an upload the leader refused, in the order in which they were sent. An
+/// empty body says: none. DAP, section "Upload Request".
 pub fn consume_upload_errors(body: &[u8]) -> Result<Vec<(ReportId, ReportError)>, ClientError> {
     let errors = UploadErrors::from_bytes(body)?;
     Ok(errors.status.iter().map(|status| (status.report_id, status.error)).collect())
@@ -112,8 +113,8 @@ fn random_report_id(rng: &mut dyn CryptoRng) -> ReportId {
     ReportId::new(id)
 }
 
-/// The encoded list of an aggregator's private extensions: its token, if there is one. It is written here, because
-/// [`Extensions::new`] would leave a copy of the token behind.
+/// The encoded list of an aggregator's private extensions: its token, if there is one. It is
+/// written here, because [`Extensions::new`] would leave a copy of the token behind.
 fn private_extensions(token: Option<&[u8]>) -> Result<Zeroizing<Vec<u8>>, BoundsError> {
     let Some(token) = token else { return Ok(Zeroizing::new(Extensions::empty().to_bytes())) };
     let too_long = |_| BoundsError::Length("extension_data");
@@ -136,7 +137,7 @@ fn seal_input_share(
     share: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<HpkeCiphertext<'static>, ClientError> {
-    // The list was encoded a moment ago.
+    // The list was just encoded.
     let plaintext = PlaintextInputShare {
         private_extensions: Extensions::from_bytes(private_extensions)?,
         payload: Payload::new(share)?,

@@ -37,6 +37,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod admission;
 #[cfg(feature = "server")]
 mod aggregate_share;
 #[cfg(feature = "server")]

@@ -2,7 +2,7 @@
 //!
 //! Everything here depends on the recipe alone, so it is computed once per recipe and shared by a whole fleet.
 //! Leaves to others: the format and its structural rules (`sotto_wire::recipe`), whom to trust ([`crate::trust`]),
-//! whether the log holds it and whether to take part ([`crate::device`]).
+//! whether the log holds it ([`crate::admission`]) and whether to take part ([`crate::device`]).
 
 mod derive;
 mod estimate;
@@ -19,7 +19,7 @@ use sotto_wire::{EntryId, Role};
 pub use self::derive::{derive_task, derive_vdaf, recipe_vdaf};
 pub use self::estimate::estimates;
 use self::measure::Randomize;
-use crate::device::{Check, Silence};
+use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Type, Value};
 use crate::{Task, token::TokenTerms, trust::Trust};
 

@@ -1,12 +1,13 @@
 //! Tokens: what shows an aggregator that a report comes from a device that has sent no other one.
 //!
-//! One token per aggregator, each only inside that aggregator's own share: a leader never sees one that the helper would
-//! accept. Both carry one nonce, which is also the report's id: so the check that a report id is new is the check that
-//! the token is.
+//! One token per aggregator, each only inside that aggregator's own share: a leader never sees one
+//! that the helper would accept. Both carry one nonce, which also gives the report's id: so the
+//! check that a report id is new is the check that the token is new.
 //!
-//! A device asks with [`TokenScheme::request`] and opens the answer with [`TokenScheme::finish`]; an aggregator verifies
-//! with a [`VerifyToken`]. What a recipe asks for is [`TokenTerms`]. Left to others: when to ask and what to keep
-//! ([`crate::device::tokens`]), the attester and the issuer, sending.
+//! [`TokenTerms`] is what a recipe demands. A device requests a token with [`TokenTerms::request`]
+//! and opens the answer with [`TokenTerms::finish`]; an aggregator verifies with a [`VerifyToken`].
+//! Left to others: when to request and what to keep ([`crate::device::tokens`]), attester, issuer,
+//! sending.
 
 mod attempt;
 mod rate_limited;
@@ -14,25 +15,21 @@ mod rate_limited;
 mod verifier;
 
 use std::fmt;
-#[cfg(feature = "server")]
-use std::sync::Arc;
 
-use rand_core::CryptoRng;
 use sotto_crypto::HpkeError;
 use sotto_crypto::blind_rsa::{BlindRsaError, TokenKey};
-use sotto_crypto::key_blinding::ClientSecret;
 use sotto_wire::recipe::Recipe;
 use sotto_wire::token::{TOKEN_TYPE, TokenChallenge};
-use sotto_wire::{BoundsError, DecodeError, FormatError, HpkeConfig, KeyName, ReportId, Role};
+use sotto_wire::{BoundsError, DecodeError, FormatError, KeyName, ReportId, Role};
 use zeroize::Zeroize;
 
 pub use self::attempt::TokenAttempt;
-pub use self::rate_limited::RateLimited;
+pub use self::rate_limited::report_id;
 #[cfg(feature = "server")]
 use crate::Moment;
 use crate::oblivious::percent_encoded;
 
-/// What a recipe asks of the token for one aggregator. It follows from the recipe alone.
+/// What the token for one aggregator must be. It follows from the recipe alone.
 #[derive(Clone, Debug)]
 pub struct TokenTerms {
     issuer: KeyName,
@@ -42,36 +39,6 @@ pub struct TokenTerms {
     challenge_digest: [u8; 32],
 }
 
-/// A way to get tokens and to check them. Rate-limited blind RSA today; one credential per epoch could take its place.
-pub trait TokenScheme: fmt::Debug + Send + Sync {
-    /// Makes a request for the token with this nonce.
-    fn request(
-        &self,
-        client: &ClientSecret,
-        terms: &TokenTerms,
-        encapsulation: &HpkeConfig,
-        nonce: &[u8; 32],
-        rng: &mut dyn CryptoRng,
-    ) -> Result<TokenAttempt, TokenError>;
-
-    /// Opens the answer to the request for the token with this nonce, and gives the encoded token once it is known to be
-    /// good.
-    fn finish(
-        &self,
-        terms: &TokenTerms,
-        nonce: &[u8; 32],
-        attempt: &TokenAttempt,
-        response: &[u8],
-    ) -> Result<Vec<u8>, TokenError>;
-
-    /// The id of the report that tokens with this nonce are for.
-    fn report_id(&self, nonce: &[u8; 32]) -> ReportId;
-
-    /// What checks tokens for these terms.
-    #[cfg(feature = "server")]
-    fn verifier(&self, terms: &TokenTerms) -> Result<Arc<dyn VerifyToken>, TokenError>;
-}
-
 /// Checks the tokens of one aggregator of one recipe.
 #[cfg(feature = "server")]
 pub trait VerifyToken: fmt::Debug + Send + Sync {
@@ -79,7 +46,7 @@ pub trait VerifyToken: fmt::Debug + Send + Sync {
     fn verify(&self, token: &[u8], now: Moment) -> Result<ReportId, TokenRefusal>;
 }
 
-/// Why a token is worth nothing. For the operator's counters; the sender learns none of it.
+/// Why a token is not valid. For the operator's counters; the sender does not learn it.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum TokenRefusal {
@@ -147,7 +114,7 @@ pub struct ReportTokens {
 }
 
 impl TokenTerms {
-    /// What `recipe` asks of the token for `role`; `None` if it asks for none.
+    /// What the token for `role` must be; `None` if the recipe needs none.
     pub fn of(recipe: &Recipe, role: Role) -> Option<Result<Self, TokenError>> {
         let tokens = &recipe.parties.tokens;
         let (issuer, endorsed) = (tokens.issuer()?, tokens.key(role)?);
@@ -172,11 +139,6 @@ impl TokenTerms {
         Ok(Self { issuer, key, expires, challenge, challenge_digest })
     }
 
-    /// How such tokens are got and checked: the recipe's kind of tokens says.
-    pub fn scheme(&self) -> &'static dyn TokenScheme {
-        &RateLimited
-    }
-
     /// Who issues the token.
     pub fn issuer(&self) -> &KeyName {
         &self.issuer
@@ -187,7 +149,7 @@ impl TokenTerms {
         &self.key
     }
 
-    /// From this second on the token is worth nothing.
+    /// From this second on the token is not valid.
     pub fn expires(&self) -> u64 {
         self.expires
     }

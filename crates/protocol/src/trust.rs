@@ -1,9 +1,11 @@
-//! What a device (or an aggregator, which checks recipes as a device would) takes on trust: log and witness keys,
-//! operators, relays, floors, budget. One file, pinned with the application; everything else is proved.
+//! What a device (or an aggregator, which checks recipes as a device would) takes on trust: log and
+//! witness keys, operators, relays, floors, budget. One file, pinned with the application;
+//! everything else is proved.
 //!
-//! [`TrustFile`] is the form that people write, [`Trust`] the checked one. A setting that switches a check off is named
-//! `insecure_`, and off unless somebody turns it on. The others say how much of something is asked for; whoever pins the file
-//! answers for its numbers, and the defaults are what we would pin.
+//! [`TrustFile`] is the form that people write, [`Trust`] the checked one. A setting that switches
+//! a check off is named `insecure_`, and off unless somebody turns it on. The others say how much
+//! of something is asked for; whoever pins the file answers for its numbers, and the defaults are
+//! what we would pin.
 
 mod file;
 mod tokens;
@@ -18,7 +20,7 @@ pub use self::file::{
     BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, TrustError, TrustFile,
 };
 pub use self::tokens::{Attester, PinnedAttester, TokenTrust, TokensFile};
-use crate::device::{Check, Silence};
+use crate::admission::{Check, Silence};
 use crate::recipe::Assessment;
 
 /// Checked trust anchors.
@@ -100,7 +102,7 @@ impl Trust {
         self.max_result_age_s
     }
 
-    /// The end of the period that a moment lies in.
+    /// The end of the period that contains this time.
     pub fn period_end(&self, time: u64) -> u64 {
         (time / self.period_s + 1).saturating_mul(self.period_s)
     }
@@ -146,13 +148,15 @@ impl Trust {
         self.log_gateway.as_ref()
     }
 
-    /// The relays that may carry reads of the log: not run by the operator of its gateway. None without a gateway.
+    /// The relays that may carry reads of the log: not run by the operator of its gateway. None
+    /// without a gateway.
     pub fn log_relays(&self) -> impl Iterator<Item = &str> {
         let gateway = self.log_gateway.iter();
         gateway.flat_map(|gateway| self.relays_without(vec![&gateway.operator]))
     }
 
-    /// The relays that none of these operators runs: whoever opens a request must not know where it came from.
+    /// The relays that none of these operators runs: whoever opens a request must not know where it
+    /// came from.
     fn relays_without<'a>(&'a self, operators: Vec<&'a KeyName>) -> impl Iterator<Item = &'a str> {
         let relays = self.relays.iter();
         relays.filter(move |(name, _)| !operators.contains(&name)).map(|(_, url)| url.as_str())
@@ -179,8 +183,9 @@ impl Trust {
         }
     }
 
-    /// Leader, helper, issuer, attester and relay are different operators, and the first two pinned: any two of them together
-    /// would know more of a device, or of its report, than each alone.
+    /// Leader, helper, issuer, attester and relay are different operators, and the first two
+    /// pinned: any two of them together would know more of a device, or of its report, than each
+    /// alone.
     pub(crate) fn check_operators(&self, recipe: &Recipe) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Operators, reason));
         let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);

@@ -1,8 +1,9 @@
-//! The witness: cosigns what extends what it cosigned before, and nothing else (C2SP `tlog-witness`).
+//! The witness: cosigns what extends what it cosigned before, and nothing else (C2SP
+//! `tlog-witness`).
 //!
-//! Pure. The host loads the stored checkpoint of the origin, calls [`consume_add_checkpoint`], makes the
-//! new one durable and only then answers; load and commit happen under one lock, or two requests
-//! at once could roll a log back.
+//! Pure. The host loads the stored checkpoint of the origin, calls [`consume_add_checkpoint`],
+//! makes the new one durable and only then answers; load and commit happen under one lock, or two
+//! requests at once could roll a log back.
 
 use sotto_crypto::merkle::{empty_root, verify_consistency};
 use sotto_crypto::note::{self, NoteKey};
@@ -28,7 +29,8 @@ pub enum WitnessRefusal {
     /// No known key of the log has signed.
     #[error("the checkpoint has no valid signature by a known key of the log")]
     Unsigned,
-    /// The old size is not what this witness cosigned last, or the tree is another one of that size.
+    /// The old size is not what this witness cosigned last, or the tree is another one of that
+    /// size.
     #[error("this witness has cosigned size {stored}")]
     Conflict {
         /// What it cosigned last; 0 for nothing.
@@ -94,8 +96,8 @@ pub struct Cosignature {
     pub body: Vec<u8>,
 }
 
-/// Reads a request and checks it as far as that works without the stored checkpoint. `logs` lists the
-/// logs that this witness serves.
+/// Reads a request and checks it as far as that works without the stored checkpoint. `logs` lists
+/// the logs that this witness serves.
 pub fn read_add_checkpoint(
     body: &[u8],
     logs: &TlogPolicy,

@@ -1,7 +1,7 @@
 //! Aggregators learn recipes from the public log.
 //!
 //! A loop reads the log now and then, checks every open recipe exactly as a device would
-//! (`sotto_protocol::log::Watch`) and joins those that name this aggregator and are by an author that it
+//! (`sotto_protocol::admission::Watch`) and joins those that name this aggregator and are by an author that it
 //! serves. What was joined is kept with its recipe and served until it is over, whatever becomes of
 //! the log. A request that announces a task nobody knows makes the loop read once more.
 //!

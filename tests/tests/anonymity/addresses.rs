@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, thread};
 
-use sotto_client::RetryPolicy;
 use sotto_protocol::oblivious::relay_url;
 use sotto_tests::pair;
 use sotto_tests::phone::{Phone, Source, trust};
@@ -122,7 +121,7 @@ fn answer(world: &World) -> Vec<Arc<Source>> {
             let (trust, source) = (&trust, Arc::<Source>::clone(source));
             scope.spawn(move || {
                 let mut phone = Phone::new(world, trust, source, seed as u64).unwrap();
-                phone.answer(seed as i64 * 20, &RetryPolicy::never()).unwrap();
+                phone.answer(seed as i64 * 20).unwrap();
             });
         }
     });

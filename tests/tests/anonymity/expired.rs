@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use serde_json::json;
-use sotto_client::{Delivery, RetryPolicy};
+use sotto_client::Delivery;
 use sotto_tests::phone::{Phone, Source, now, trust};
 use sotto_wire::ohttp::KEY_PROBLEM;
 
@@ -22,8 +22,7 @@ fn a_report_outlives_its_gateway_key() {
     let trust = trust(&world).unwrap();
     let source = Arc::new(Source::new([127, 77, 1, 2].into()));
     let mut phone = Phone::new(&world, &trust, Arc::<Source>::clone(&source), 1).unwrap();
-    phone.read_log().unwrap();
-    assert_eq!(phone.consider(10).unwrap().considered.len(), 1);
+    assert_eq!(phone.pass_cut_off(10).unwrap().considered.len(), 1);
     let pending = phone.pending();
     assert_eq!(pending.len(), 1);
 
@@ -39,26 +38,29 @@ fn a_report_outlives_its_gateway_key() {
         let answer = door.post(&world, &sealed);
         assert_eq!((answer.status, problem(&answer).as_str()), (400, KEY_PROBLEM), "{door:?}");
     }
-    // The device tries once, takes no for an answer, and keeps its report as it is.
+    // Each delivery of a pass tries once, takes no for an answer, and keeps the report as it is.
     let waiting = Delivery { waiting: 1, ..Delivery::default() };
-    let before = source.sent().len();
-    assert_eq!(phone.deliver(&RetryPolicy::default()).unwrap(), waiting);
-    assert_eq!(source.sent().len(), before + 1);
-    phone.read_log().unwrap();
-    assert!(phone.consider(50).unwrap().considered.is_empty());
-    assert_eq!(phone.deliver(&RetryPolicy::default()).unwrap(), waiting);
+    let uploads = || {
+        let to_leader = |sent: &Vec<u8>| sent.starts_with(b"POST /leader.example ");
+        source.sent().iter().filter(|sent| to_leader(sent)).count()
+    };
+    let before = uploads();
+    let mut phone = phone.patient();
+    let done = phone.pass(50).unwrap();
+    assert!(done.considered.is_empty());
+    assert_eq!(done.insecure_delivery(), waiting);
+    assert_eq!(uploads(), before + 2);
     assert_eq!(phone.pending(), pending);
     assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 0.0);
 
     // Once the log names the new key, the same report goes that way.
     publish_gateway_key(&world, NEXT_KEY);
-    phone.read_log().unwrap();
-    assert!(phone.consider(50).unwrap().considered.is_empty());
-    assert_eq!(phone.pending(), pending);
+    let done = phone.pass(50).unwrap();
+    assert!(done.considered.is_empty());
     let accepted = Delivery { accepted: 1, ..Delivery::default() };
-    assert_eq!(phone.deliver(&RetryPolicy::never()).unwrap(), accepted);
+    assert_eq!(done.insecure_delivery(), accepted);
     assert!(phone.pending().is_empty());
-    assert_eq!(phone.deliver(&RetryPolicy::never()).unwrap(), Delivery::default());
+    assert_eq!(phone.pass(50).unwrap().insecure_delivery(), Delivery::default());
     assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 1.0);
 
     // The bytes that waited are the bytes that arrived: once more, they are not counted again.
@@ -66,8 +68,7 @@ fn a_report_outlives_its_gateway_key() {
     let (sealed, awaited) = seal_upload(&world, &pending[0], &next, now(), 7);
     let answer = Door::Relay.post(&world, &sealed);
     assert_eq!(awaited.consume_response(&answer.body).unwrap().status, 200);
-    phone.replace();
-    phone.answer(20, &RetryPolicy::never()).unwrap();
+    phone.replaced().answer(20).unwrap();
     let collected = world.collect("commute").unwrap();
     assert_eq!(collected["report_count"], 2);
     assert_eq!(collected["result"], json!([1, 1, 0]));

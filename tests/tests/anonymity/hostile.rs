@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use sotto_client::{HttpOptions, HttpTransport, RetryPolicy};
+use sotto_client::{HttpOptions, HttpTransport};
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Moment;
 use sotto_protocol::device::Pending;
@@ -77,29 +77,23 @@ impl<'a> Honest<'a> {
 
     /// A device that notices nothing: every exchange succeeds at once.
     fn unharmed(&self) {
-        self.phone().answer(10, &RetryPolicy::never()).unwrap();
+        self.phone().answer(10).unwrap();
     }
 
     /// A device that is told to come back, and does.
     fn patient(&self) {
-        let mut phone = self.phone();
+        let mut phone = self.phone().patient();
         let deadline = Instant::now() + PATIENCE;
-        let mut until = |step: &mut dyn FnMut(&mut Phone) -> bool| {
-            while !step(&mut phone) {
-                assert!(Instant::now() < deadline, "an honest device is kept out");
-                thread::sleep(Duration::from_millis(100));
-            }
-        };
-        until(&mut |phone| phone.read_log().is_ok());
-        until(&mut |phone| phone.consider(10).is_ok());
-        until(&mut |phone| phone.deliver(&RetryPolicy::default()).unwrap().waiting == 0);
+        while phone.pass(10).is_err() || !phone.pending().is_empty() {
+            assert!(Instant::now() < deadline, "an honest device is kept out");
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// An answer that was not sent.
     fn unsent(&self) -> Pending {
         let mut phone = self.phone();
-        phone.read_log().unwrap();
-        phone.consider(20).unwrap();
+        phone.pass_cut_off(20).unwrap();
         phone.pending().remove(0)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use sotto_client::{HttpOptions, HttpTransport, RetryPolicy};
+use sotto_client::{HttpOptions, HttpTransport};
 use sotto_tests::phone::{Phone, trust};
 use sotto_tests::world::World;
 
@@ -48,8 +48,8 @@ fn send(world: &World, place: usize, keys: &Mutex<Keys>, stop: &AtomicBool) -> u
             let mut keys = keys.lock().unwrap();
             keys.begun[place] = Some(keys.published);
         }
-        phone.replace();
-        phone.answer(10 * (sent % 6) as i64, &RetryPolicy::never()).unwrap();
+        phone = phone.replaced();
+        phone.answer(10 * (sent % 6) as i64).unwrap();
         keys.lock().unwrap().begun[place] = None;
         sent += 1;
     }

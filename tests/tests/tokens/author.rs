@@ -8,8 +8,8 @@ use serde_json::Value;
 use sotto_crypto::Secret;
 use sotto_crypto::blind_rsa::IssuerKey;
 use sotto_crypto::note::NoteKey;
+use sotto_protocol::admission::Admitted;
 use sotto_protocol::client::produce_report;
-use sotto_protocol::device::Admitted;
 use sotto_protocol::recipe::derive_task;
 use sotto_tests::http::{Connection, Response, head};
 use sotto_tests::world::{LEADER_TOKEN, World};
@@ -132,16 +132,14 @@ fn keys_that_the_issuer_did_not_endorse_are_refused_by_everybody() {
 
     // Devices ask for no tokens of theirs and say why; the good one goes on.
     let mut phone = scene.phone("a device");
-    phone.read_log().unwrap();
+    let done = phone.pass(50).unwrap();
     assert_eq!(phone.recipes().len(), 1 + bad.len());
-    assert_eq!(phone.ask_for_tokens().unwrap().asked, 2);
-    let done = phone.consider(50).unwrap();
+    assert_eq!(done.tokens.unwrap().asked, 2);
     assert_eq!(done.considered, [good.id()]);
     for (_, silence) in &done.silent {
         assert_eq!(silence.check.name(), "token_keys", "{silence}");
     }
     assert_eq!(done.silent.len(), bad.len());
-    phone.deliver(&sotto_client::RetryPolicy::never()).unwrap();
 
     // Leader and helper have read all of it.
     let entries = scene.world.run_json(&[

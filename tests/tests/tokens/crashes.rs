@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 use sotto_client::{
-    HttpRequest, HttpResponse, InsecureName, RetryPolicy, SealingKey, StateFile, Transport,
-    TransportError,
+    HttpRequest, HttpResponse, InsecureName, SealingKey, StateFile, Transport, TransportError,
 };
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, StateError};
 use sotto_tests::phone::{Phone, Source};
 use sotto_tests::pipe::{Cut, Pipe};
 
-use crate::tokens::{PATIENCE, Scene, send};
+use crate::tokens::{PATIENCE, Scene, assert_sent};
 
 /// The ways between device and attester, and between attester and issuer.
 type Ways = [Arc<Pipe>; 2];
@@ -87,14 +86,16 @@ impl Victim {
     }
 }
 
-/// Asks until the device has its tokens.
-fn ask_on(phone: &mut Phone) -> usize {
+/// Passes until the device has its tokens; with the last one it has answered. Gives how many tokens came.
+fn answer_on(phone: &mut Phone, minutes: i64) -> usize {
     let (mut granted, deadline) = (0, Instant::now() + PATIENCE);
     loop {
-        let round = phone.ask_for_tokens().unwrap();
+        let done = phone.pass(minutes).unwrap();
+        let round = done.tokens.as_ref().unwrap();
         assert_eq!(round.withheld, 0, "{round:?}");
         granted += round.granted;
         if round.waiting == 0 {
+            assert_sent(&done);
             return granted;
         }
         assert!(Instant::now() < deadline, "{round:?}");
@@ -131,14 +132,14 @@ fn attester_and_issuer_die_between_any_two_steps() {
                     Phone::new(&scene.world, &scene.trust, Arc::new(stumbling), seed).unwrap();
                 let name = InsecureName::new(format!("device {devices}")).unwrap();
                 let mut phone = phone.attested(name);
-                phone.read_log().unwrap();
-                let round = phone.ask_for_tokens().unwrap();
+                let minutes = devices as i64 % 3 * 30;
+                let round = phone.pass(minutes).unwrap().tokens.unwrap();
                 assert_eq!((round.granted, round.waiting), (at, 2 - at), "{place} {cut:?}");
                 victim.kill(&mut scene);
                 way.cut(Cut::Nothing);
                 victim.revive(&mut scene);
-                assert_eq!(ask_on(&mut phone), 2 - at, "{place} {cut:?} {victim:?}");
-                send(&mut phone, devices as i64 % 3 * 30);
+                let came = answer_on(&mut phone, minutes);
+                assert_eq!(came, 2 - at, "{place} {cut:?} {victim:?}");
                 counts[devices % 3] += 1;
                 devices += 1;
             }
@@ -147,12 +148,11 @@ fn attester_and_issuer_die_between_any_two_steps() {
     // Dead before the first byte.
     for victim in Victim::ALL {
         let mut phone = scene.phone(&format!("device {devices}"));
-        phone.read_log().unwrap();
+        let minutes = devices as i64 % 3 * 30;
         victim.kill(&mut scene);
-        assert_eq!(phone.ask_for_tokens().unwrap().granted, 0, "{victim:?}");
+        assert_eq!(phone.pass(minutes).unwrap().tokens.unwrap().granted, 0, "{victim:?}");
         victim.revive(&mut scene);
-        assert_eq!(ask_on(&mut phone), 2);
-        send(&mut phone, devices as i64 % 3 * 30);
+        assert_eq!(answer_on(&mut phone, minutes), 2);
         counts[devices % 3] += 1;
         devices += 1;
     }
@@ -198,16 +198,6 @@ fn open(path: &Path) -> StateFile {
     }
 }
 
-/// One life of a device. `Ok`: it got to the end.
-fn live(phone: &mut Phone, minutes: i64) -> anyhow::Result<()> {
-    phone.deliver(&RetryPolicy::never())?;
-    phone.read_log()?;
-    phone.ask_for_tokens()?;
-    phone.consider(minutes)?;
-    phone.deliver(&RetryPolicy::never())?;
-    Ok(())
-}
-
 fn uploads(scene: &Scene) -> f64 {
     scene.world.pair.leader.metric("sotto_reports_accepted_total").unwrap()
 }
@@ -224,11 +214,11 @@ fn a_device_dies_with_each_of_its_commits() {
             let minutes = devices as i64 % 3 * 30;
             let mortal = Mortal { file: open(&state), left, is_durable };
             let mut phone = scene.phone(&name).remembering(mortal);
-            let died = live(&mut phone, minutes).is_err();
+            let died = phone.pass(minutes).is_err();
             drop(phone);
             // The next life, from what is on disk.
             let mut phone = scene.phone(&name).remembering(open(&state));
-            live(&mut phone, minutes).unwrap();
+            phone.pass(minutes).unwrap();
             assert!(phone.pending().is_empty());
             devices += 1;
             // The same bytes may be taken twice. That they count once is for the result to show.

@@ -1,6 +1,6 @@
 //! Tokens that are not good, in the share of either aggregator. Each is counted under what is wrong with it, where it is found.
 
-use sotto_protocol::device::Admitted;
+use sotto_protocol::admission::Admitted;
 use sotto_protocol::token::ReportTokens;
 use sotto_tests::world::World;
 use sotto_wire::token::Token;

@@ -8,7 +8,7 @@ use sotto_tests::phone::Phone;
 
 use crate::tokens::certificates::{Badge, Manufacturer};
 use crate::tokens::rogue::Rogue;
-use crate::tokens::{PATIENCE, Scene, answer, refused, send};
+use crate::tokens::{PATIENCE, Scene, answer, assert_sent, refused};
 
 const LIST: &str = "manufacturer.crl";
 
@@ -48,10 +48,10 @@ fn a_revoked_device_gets_no_tokens() {
     let [first, second, doomed, revoked] = &badges;
 
     let mut refusal = phone(&mut scene, revoked);
-    refusal.read_log().unwrap();
-    let round = refusal.ask_for_tokens().unwrap();
+    let done = refusal.pass(5).unwrap();
+    let round = done.tokens.unwrap();
     assert_eq!((round.asked, round.refused, round.granted), (2, 2, 0));
-    assert!(refusal.consider(5).unwrap().considered.is_empty());
+    assert!(done.considered.is_empty());
     let admitted = scene.admitted("commute");
     let mut raw = Rogue::attested(revoked.attestor(), 1);
     assert_eq!(raw.statuses(&scene.world, &admitted), [403; 2]);
@@ -64,8 +64,7 @@ fn a_revoked_device_gets_no_tokens() {
         answer(device, minutes);
     }
     let [_, _, doomed] = &mut devices;
-    doomed.read_log().unwrap();
-    assert_eq!(doomed.ask_for_tokens().unwrap().granted, 2);
+    assert_eq!(doomed.pass_busy().unwrap().tokens.unwrap().granted, 2);
 
     // A renewed certificate is the same device, which has its tokens and its key.
     let renewed = manufacturer.badge("device 11", 111);
@@ -76,10 +75,10 @@ fn a_revoked_device_gets_no_tokens() {
     revoke(&scene, &manufacturer, &[66, 13]);
     scene.publish("sleep", 2);
     let [.., doomed] = &mut devices;
-    doomed.read_log().unwrap();
-    let round = doomed.ask_for_tokens().unwrap();
+    let done = doomed.pass(50).unwrap();
+    let round = done.tokens.as_ref().unwrap();
     assert_eq!((round.asked, round.refused, round.granted), (2, 2, 0));
-    send(doomed, 50);
+    assert_sent(&done);
     for (device, minutes) in devices.iter_mut().zip([5, 20]) {
         answer(device, minutes);
     }

@@ -8,9 +8,9 @@ use sotto_crypto::key_blinding::ClientSecret;
 use sotto_crypto::rate_limited::{
     CLIENT_CONTEXT, ResponseSecret, client_origin_alias, seal_inner_request,
 };
+use sotto_protocol::admission::Admitted;
 use sotto_protocol::client::produce_report;
-use sotto_protocol::device::Admitted;
-use sotto_protocol::token::{Attestor, RateLimited, ReportTokens, TokenScheme, TokenTerms};
+use sotto_protocol::token::{Attestor, ReportTokens, TokenTerms, report_id};
 use sotto_tests::http::{Connection, Response, head};
 use sotto_tests::phone::now;
 use sotto_tests::world::World;
@@ -206,7 +206,7 @@ impl Rogue {
 
 /// The tokens of a report: the leader's, whose nonce gives the id, and the helper's.
 pub(crate) fn report_tokens([leader, helper]: [Token; 2]) -> ReportTokens {
-    let report_id = RateLimited.report_id(&leader.nonce);
+    let report_id = report_id(&leader.nonce);
     ReportTokens { report_id, leader: leader.to_bytes(), helper: Some(helper.to_bytes()) }
 }
 

@@ -1,6 +1,6 @@
 //! A device that wants to count twice.
 
-use sotto_protocol::device::Admitted;
+use sotto_protocol::admission::Admitted;
 use sotto_protocol::token::ReportTokens;
 use sotto_tests::http::{Connection, head};
 use sotto_tests::token_services::TOKEN;

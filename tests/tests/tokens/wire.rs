@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use sotto_client::RetryPolicy;
 use sotto_crypto::rate_limited::open_inner_request;
 use sotto_crypto::server_hpke::Opener;
 use sotto_crypto::{HpkeKeypair, Secret, hpke};
@@ -185,11 +184,11 @@ fn answer(scene: &Scene, badges: &[Badge; 2]) -> Vec<Pending> {
         let source = Arc::new(Source::new(ADDRESSES[number].into()));
         let phone = Phone::new(&scene.world, &scene.trust, source, 900 + number as u64).unwrap();
         let mut phone = phone.attested(badge.attestor());
-        phone.read_log().unwrap();
-        assert_eq!(phone.ask_for_tokens().unwrap().granted, 4);
-        assert_eq!(phone.consider(number as i64 * 20).unwrap().considered.len(), 2);
+        let done = phone.pass_cut_off(number as i64 * 20).unwrap();
+        assert_eq!(done.tokens.unwrap().granted, 4);
+        assert_eq!(done.considered.len(), 2);
         reports.extend(phone.pending());
-        assert_eq!(phone.deliver(&RetryPolicy::never()).unwrap().accepted, 2);
+        assert_eq!(phone.pass(number as i64 * 20).unwrap().insecure_delivery().accepted, 2);
     }
     reports
 }

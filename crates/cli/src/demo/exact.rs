@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use sotto_client::{Collected, Device, UploadOutcome};
+use sotto_client::{Collected, UploadOutcome, Uploader};
 use sotto_protocol::Moment;
 use sotto_vdaf::Measurement;
 
@@ -77,7 +77,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
 
 /// Each device makes its report and uploads it.
 fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Result<Uploads> {
-    let device = Device::new(parties.task().clone(), parties.transport());
+    let device = Uploader::new(parties.task().clone(), parties.transport());
     let uploads = Mutex::new(Uploads::default());
     let bar = output.bar("devices", plan.held.len() as u64);
     let measurements = plan.held.iter().map(|bucket| Ok(Measurement::Histogram(*bucket)));

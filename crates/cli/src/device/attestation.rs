@@ -19,14 +19,15 @@ pub(super) struct AttestationArgs {
     /// The key of the certificate: Ed25519, PKCS#8, PEM.
     #[arg(long, value_name = "FILE", requires = "certificate", help_heading = "Attestation")]
     certificate_key: Option<PathBuf>,
-    /// A name in place of a certificate. For development: only attesters with `insecure_attestation` take it.
+    /// A name in place of a certificate. For development: only attesters with
+    /// `insecure_attestation` take it.
     #[arg(long, value_name = "NAME", conflicts_with = "certificate", help_heading = "Attestation")]
     insecure_name: Option<String>,
 }
 
 impl AttestationArgs {
     /// What signs token requests; `None` if nothing was said.
-    pub(super) fn attestor(&self) -> Result<Option<Box<dyn Attestor>>> {
+    pub(super) fn attestor(&self) -> Result<Option<Box<dyn Attestor + Send>>> {
         if let Some(name) = &self.insecure_name {
             return Ok(Some(Box::new(InsecureName::new(name.as_str())?)));
         }

@@ -7,8 +7,8 @@ use sotto_protocol::expression::{Attributes, Value};
 
 use crate::private_file;
 
-/// Reads `name = value` lines of TOML: truth values, whole numbers and texts. What is none of these counts as missing: whether a
-/// device answers must not depend on its data.
+/// Reads `name = value` lines of TOML: truth values, whole numbers and texts. What is none of these
+/// counts as missing: whether a device answers must not depend on its data.
 pub(super) fn read(path: &Path) -> Result<Attributes> {
     let text = private_file::read(path)?;
     parse(&text).with_context(|| format!("{} cannot be used", path.display()))

@@ -1,5 +1,5 @@
-//! The key that seals a device's state: in a file of its own beside it, readable by its owner alone. A phone has a key
-//! store for that.
+//! The key that seals a device's state: in a file of its own beside it, readable by its owner
+//! alone. A phone has a key store for that.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,8 @@ use zeroize::Zeroizing;
 use crate::output::WithHint;
 use crate::{private_file, random};
 
-/// The key of the state at `path`. A new state gets a new key; a state that lost its key is an error.
+/// The key of the state at `path`. A new state gets a new key; a state that lost its key is an
+/// error.
 pub(super) fn open_or_make(path: &Path) -> Result<SealingKey> {
     let file = beside(path);
     if !file.exists() && !path.exists() {

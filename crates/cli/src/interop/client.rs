@@ -9,7 +9,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::Value;
-use sotto_client::{Device, HttpTransport, UploadOutcome};
+use sotto_client::{HttpTransport, UploadOutcome, Uploader};
 use sotto_protocol::Moment;
 use sotto_vdaf::Measurement;
 
@@ -49,7 +49,7 @@ fn upload_now(request: &UploadRequest, transport: Arc<HttpTransport>) -> Result<
         Some(seconds) => Moment(seconds),
         None => now()?,
     };
-    match Device::new(task, transport).send(&measurement, moment, &mut random::system())? {
+    match Uploader::new(task, transport).send(&measurement, moment, &mut random::system())? {
         UploadOutcome::Accepted => Ok(success()),
         UploadOutcome::Rejected(error) => bail!("the leader refused the report: {}", error.name()),
     }

@@ -8,7 +8,7 @@ use sotto_dp::filter::{Filter, Verdict};
 use sotto_dp::mechanism::randomized_response::RandomizedResponse;
 use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
-use sotto_protocol::device::{Check, Silence};
+use sotto_protocol::admission::{Check, Silence};
 use sotto_protocol::recipe::{Assessment, Cost, judgement, show_micro};
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{Privacy, Query, Randomizer};

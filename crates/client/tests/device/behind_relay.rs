@@ -1,4 +1,5 @@
-//! A relay with a gateway and a target behind it, as one transport that remembers what each of them saw.
+//! A relay with a gateway and a target behind it, as one transport that remembers what each of them
+//! saw.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{
-    Clock, HttpRequest, HttpResponse, Method, Random, RelayTransport, Transport, TransportError,
+    Clock, Host, HttpRequest, HttpResponse, Method, Random, RelayTransport, RetryPolicy, Transport,
+    TransportError,
 };
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Moment;
@@ -160,6 +162,16 @@ pub(crate) fn random() -> Random {
         let number = exchanges.fetch_add(1, Ordering::Relaxed);
         Box::new(ChaCha20Rng::seed_from_u64(number))
     })
+}
+
+/// A host of this world, which tries nothing twice.
+pub(crate) fn host(world: &World, transport: Arc<dyn Transport>) -> Host {
+    let mut host = Host::new(transport);
+    (host.clock, host.random, host.retry) = (clock(NOW), random(), RetryPolicy::never());
+    let (conditions_met, attributes) = (world.conditions_met, world.attributes.clone());
+    host.conditions = Box::new(move || Ok(conditions_met));
+    host.attributes = Box::new(move || Ok(attributes.clone()));
+    host
 }
 
 /// A transport to the target through this relay.

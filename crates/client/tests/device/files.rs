@@ -1,22 +1,23 @@
-//! The campaign of crashes over [`StateFile`] and [`deliver`].
+//! The campaign of crashes over [`StateFile`] and whole passes that deliver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{
-    HttpRequest, HttpResponse, RetryPolicy, SealingKey, StateFile, Transport, TransportError,
-    deliver,
+    HttpRequest, HttpResponse, Log, Participant, ParticipantError, SealingKey, StateFile,
+    Transport, TransportError,
 };
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceState, DeviceStore, StateError};
-use sotto_protocol::log::Watch;
+use sotto_protocol::trust::Trust;
 use sotto_testing::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
 use sotto_testing::log::Files;
-use sotto_testing::recipe::{DAY, NOW};
+use sotto_testing::recipe::{DAY, NOW, trust_file};
 use sotto_testing::world::{World, seen};
-use sotto_wire::EntryId;
+use sotto_wire::recipe::Probability;
+
+use crate::device::behind_relay::host;
 
 /// A leader that takes every report and remembers it; its first answers are lost on the way.
 pub(crate) struct Leader {
@@ -67,6 +68,13 @@ pub(crate) fn begin(world: &World, path: &Path) {
     store.commit(seen(checkpoint, NOW - 41 * DAY)).unwrap();
 }
 
+/// The trust of a device that its owner exposes: it sends to the leader directly.
+fn exposed() -> Arc<Trust> {
+    let mut file = trust_file();
+    (file.insecure_direct, file.floors.max_rate) = (true, Probability::ONE);
+    Arc::new(file.try_into().unwrap())
+}
+
 struct Run {
     end: DeviceState,
     seen: Witnessed,
@@ -86,16 +94,25 @@ fn run(
     begin(world, &path);
     let leader = Leader::new(lose);
     let transport: Arc<dyn Transport> = Arc::clone(&leader) as Arc<dyn Transport>;
-    let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    let mut sent = Sent::new();
+    let (trust, mut sent) = (exposed(), Sent::new());
+    let mut log = Some(Log::from_files(world.log.files.clone()).shared_for(u64::MAX));
     let mut open =
         || -> Box<dyn DeviceStore> { Box::new(StateFile::open(&path, &sealing_key()).unwrap()) };
     let mut send = |store: &mut dyn DeviceStore, _: usize| {
         for (id, pending) in store.state().pending() {
             sent.entry(id).or_default().insert(pending.report.clone());
         }
-        let mut route = |_: &EntryId| Some(Arc::clone(&transport));
-        deliver(store, &mut route, &RetryPolicy::never(), &mut rng).map(drop)
+        let mut host = host(world, Arc::clone(&transport));
+        // It only delivers: what it decides is the campaign's.
+        host.conditions = Box::new(|| Ok(false));
+        let mut device = Participant::new(host, Arc::clone(&trust), store, log.take().unwrap());
+        let passed = device.pass();
+        log = Some(device.into_parts().2);
+        match passed {
+            Ok(_) => Ok(()),
+            Err(ParticipantError::State(error)) => Err(error),
+            Err(other) => panic!("{other}"),
+        }
     };
     let crash = crash(path.clone());
     let steps = Campaign { watch, open: &mut open, send: &mut send };

@@ -1,4 +1,5 @@
-//! One exchange through a relay: what the relay sees, what the gateway sees, and what becomes of answers.
+//! One exchange through a relay: what the relay sees, what the gateway sees, and what becomes of
+//! answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -167,7 +168,8 @@ fn an_answer_to_another_request_is_none() {
     let transport = through(&relay, &gateway_key(1));
     let captured = {
         send(&transport, b"one").unwrap();
-        // What the gateway says to these bytes, had the relay sent them to a gateway of the same key.
+        // What the gateway says to these bytes, had the relay sent them to a gateway of the same
+        // key.
         let again = echo();
         let body = relay.outer()[0].body.clone();
         let outer = HttpRequest {

@@ -1,25 +1,24 @@
-//! A device behind relays: its answers on their way through rotations and failures, and how it reads the log.
+//! A device behind relays: its answers on their way through rotations and failures, and how it
+//! reads the log.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{
-    Delivery, HttpLog, HttpResponse, RetryPolicy, RouteError, Routes, StateFile, Transport,
-    TransportError, deliver,
+    Delivery, HttpResponse, Log, Participant, ParticipantError, RetryPolicy, RouteError, StateFile,
+    Transport, TransportError,
 };
-use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState, pass};
+use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState};
 use sotto_protocol::gateway::OuterRefusal;
-use sotto_protocol::log::Watch;
 use sotto_testing::keys::{gateway_key, key};
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, LOG_OPERATOR, NOW, key_set_entry, leader_set, log_set};
 use sotto_testing::world::{Plan, World};
 use sotto_wire::recipe::Probability;
-use sotto_wire::{EntryId, taskprov};
+use sotto_wire::taskprov;
 
-use crate::device::behind_relay::{BehindRelay, Inner, answer, clock, random, refused};
+use crate::device::behind_relay::{BehindRelay, Inner, answer, host, refused};
 use crate::device::files::{Leader, begin, sealing_key};
 
 /// A recipe that every device answers.
@@ -38,7 +37,8 @@ fn rotated(seq: u64) -> World {
     plan.build()
 }
 
-/// A key set of the leader, logged a day before it begins, with what `gateway` makes of its gateway's keys.
+/// A key set of the leader, logged a day before it begins, with what `gateway` makes of its
+/// gateway's keys.
 fn leader_keys(
     seq: u64,
     not_before: u64,
@@ -67,10 +67,6 @@ fn leader(keys: &[u8]) -> Arc<BehindRelay> {
     BehindRelay::new(&keys, |_: &Inner| answer(200, &[], b""))
 }
 
-fn routes(inner: Arc<dyn Transport>) -> Routes {
-    Routes::new(inner, clock(NOW), random())
-}
-
 /// What was waited for.
 type Slept = Arc<Mutex<Vec<Duration>>>;
 
@@ -81,12 +77,23 @@ fn patience() -> (RetryPolicy, Slept) {
     (policy, slept)
 }
 
-/// Sends what is stored by the ways that this world gives.
+/// A pass over the log of this world. What is stored goes to the leader, nothing else uses the
+/// relay.
 fn send(world: &World, store: &mut MemoryState, inner: &Arc<BehindRelay>) -> Delivery {
-    let routes = routes(Arc::<BehindRelay>::clone(inner));
-    let ways = routes.to_leaders(store.state(), &world.watch().unwrap(), &world.trust);
-    let mut rng = ChaCha20Rng::seed_from_u64(3);
-    deliver(store, &mut |id| ways.get(id).cloned(), &patience().0, &mut rng).unwrap()
+    send_patiently(world, store, inner, patience().0)
+}
+
+fn send_patiently(
+    world: &World,
+    store: &mut MemoryState,
+    inner: &Arc<BehindRelay>,
+    retry: RetryPolicy,
+) -> Delivery {
+    let mut host = host(world, Arc::<BehindRelay>::clone(inner));
+    host.retry = retry;
+    let log = Log::from_files(world.log.files.clone());
+    let mut device = Participant::new(host, Arc::new(world.trust.clone()), store, log);
+    device.pass().unwrap().insecure_delivery()
 }
 
 #[test]
@@ -117,13 +124,7 @@ fn a_retry_has_the_same_report_under_another_seal() {
     relay.interfere(Ok(answer(429, &[("retry-after", "30")], b"")));
     relay.interfere(Ok(answer(503, &[], b"")));
     let (retry, slept) = patience();
-    let ways = routes(Arc::<BehindRelay>::clone(&relay)).to_leaders(
-        store.state(),
-        &world.watch().unwrap(),
-        &world.trust,
-    );
-    let mut rng = ChaCha20Rng::seed_from_u64(3);
-    let done = deliver(&mut store, &mut |id| ways.get(id).cloned(), &retry, &mut rng).unwrap();
+    let done = send_patiently(&world, &mut store, &relay, retry);
     assert_eq!(done, Delivery { accepted: 1, ..Default::default() });
     let slept = slept.lock().unwrap();
     assert_eq!(slept.len(), 3);
@@ -167,9 +168,6 @@ fn after_a_rotation_the_same_report_waits_for_the_newest_logged_key() {
     }
     // A key that the log does not hold helps nobody. Then the log has it.
     let newer = rotated(6);
-    assert_eq!(send(&newer, &mut store, &relay), waiting, "not before the device took the view");
-    assert_eq!(relay.outer().len(), 3);
-    newer.walk(&mut store, 20).unwrap();
     let accepted = Delivery { accepted: 1, ..Default::default() };
     assert_eq!(send(&newer, &mut store, &relay), accepted);
     let contents: Vec<Vec<u8>> = relay.inner().into_iter().map(|inner| inner.content).collect();
@@ -192,27 +190,23 @@ fn a_relay_that_lies_about_keys_gains_no_more_than_by_dropping() {
 fn without_a_way_an_answer_waits() {
     let world = plan().build();
     let (mut store, report) = answered(&world);
-    let mut rng = ChaCha20Rng::seed_from_u64(3);
-    let (retry, _) = patience();
-    let done = deliver(&mut store, &mut |_| None, &retry, &mut rng).unwrap();
-    assert_eq!(done, Delivery { waiting: 1, ..Default::default() });
-    assert_eq!(reports(store.state()), [report]);
     let relay = leader(&[5]);
-    let routes = routes(Arc::<BehindRelay>::clone(&relay));
-    // The log has not been read.
-    let unread = Watch::new(world.log.files.clone());
-    assert!(routes.to_leaders(store.state(), &unread, &world.trust).is_empty());
+    // The log cannot be read.
+    let unread = Log::from_files(BTreeMap::new());
+    let host = host(&world, Arc::<BehindRelay>::clone(&relay));
+    let trust = Arc::new(world.trust.clone());
+    let failed = Participant::new(host, trust, &mut store, unread).pass();
+    assert!(matches!(failed, Err(ParticipantError::Log(_))));
+    assert_eq!(reports(store.state()), [report]);
     // The leader's newest set has no gateway key.
     let mut plan = plan();
     plan.later.push(leader_keys(6, NOW - 2 * DAY, |_| None));
     let bare = plan.build();
-    bare.walk(&mut store, 9).unwrap();
     assert_eq!(send(&bare, &mut store, &relay).waiting, 1);
     assert_eq!(relay.outer().len(), 0);
     // Later it has one again.
     plan.later.push(leader_keys(7, NOW - DAY, Some));
     let again = plan.build();
-    again.walk(&mut store, 10).unwrap();
     relay.rotate(&[gateway_key(7)]);
     assert_eq!(send(&again, &mut store, &relay).accepted, 1);
 }
@@ -242,20 +236,16 @@ fn a_device_that_its_owner_exposes_goes_directly() {
     let world = plan.build();
     let (mut store, report) = answered(&world);
     let exposed = Leader::new(0);
-    let routes = routes(Arc::<Leader>::clone(&exposed));
+    let host = host(&world, Arc::<Leader>::clone(&exposed));
+    let log = Log::at("https://log.example", &host, &world.trust).unwrap();
+    let trust = Arc::new(world.trust.clone());
+    let failed = Participant::new(host, trust, &mut store, log).pass();
+    assert!(matches!(failed, Err(ParticipantError::Log(_))), "this transport is no log");
     // Whatever the log says: the stored bytes name the leader.
-    let unread = Watch::new(world.log.files.clone());
-    let ways = routes.to_leaders(store.state(), &unread, &world.trust);
-    let mut rng = ChaCha20Rng::seed_from_u64(3);
-    let mut route = |id: &EntryId| ways.get(id).cloned();
-    let done = deliver(&mut store, &mut route, &RetryPolicy::never(), &mut rng).unwrap();
-    assert_eq!(done.accepted, 1);
-    assert_eq!(exposed.bodies(), [report]);
-    let log = routes.to_log(store.state(), &world.trust).unwrap();
-    let seen = HttpLog::new("https://log.example", log.transport());
-    let mut watch = Watch::new(seen);
-    watch.refresh(&world.trust, world.now).expect_err("this transport is no log");
-    assert_eq!(exposed.bodies().len(), 2, "but it was asked, directly");
+    assert_eq!(reports(store.state()).len(), 0);
+    let bodies = exposed.bodies();
+    assert_eq!(bodies[0], report);
+    assert_eq!(bodies.len(), 2, "the log was asked, directly");
 }
 
 /// The log's files behind its gateway.
@@ -284,18 +274,16 @@ fn the_log_is_read_through_its_gateway_first_by_the_pinned_key_then_by_the_logge
         keys
     };
     let read = |relay: &Arc<BehindRelay>, passes: usize| {
-        let mut store = StateFile::open(&path, &sealing_key()).unwrap();
-        let routes = routes(Arc::<BehindRelay>::clone(relay));
-        let way = routes.to_log(store.state(), &world.trust).unwrap();
-        let mut watch = Watch::new(HttpLog::new("https://log.example", way.transport()));
-        let mut rng = ChaCha20Rng::seed_from_u64(4);
+        let store = StateFile::open(&path, &sealing_key()).unwrap();
+        let mut host = host(&world, Arc::<BehindRelay>::clone(relay));
+        // It answers nothing, so only the log is read through the relay.
+        host.conditions = Box::new(|| Ok(false));
+        let log = Log::at("https://log.example", &host, &world.trust).unwrap();
+        let mut device = Participant::new(host, Arc::new(world.trust.clone()), store, log);
         for _ in 0..passes {
-            way.renew(store.state(), &world.trust);
-            watch.refresh(&world.trust, world.now)?;
-            let host = world.host();
-            pass(&mut store, &mut watch, &world.trust, &host, world.now, &mut rng).unwrap();
+            device.pass()?;
         }
-        Ok::<_, sotto_protocol::log::WatchError>(())
+        Ok::<_, ParticipantError>(())
     };
     read(&relay, 2).unwrap();
     assert_eq!(keys(&relay), [0, 1]);
@@ -303,7 +291,8 @@ fn the_log_is_read_through_its_gateway_first_by_the_pinned_key_then_by_the_logge
     assert!(outer.iter().all(|outer| outer.url == "https://relay.example/gateway.example"));
     assert!(outer.iter().all(|outer| outer.body.len() == 4_096), "all reads look the same");
     assert!(relay.inner().iter().all(|inner| inner.method == "GET" && inner.fields.len() == 1));
-    // Another process begins with the logged key, also once the gateway has forgotten the pinned one.
+    // Another process begins with the logged key, also once the gateway has forgotten the pinned
+    // one.
     let later = public(&world, &[1]);
     read(&later, 1).unwrap();
     assert_eq!(keys(&later), [1]);
@@ -321,8 +310,8 @@ fn a_device_without_a_gateway_of_the_log_does_not_ask_the_log_itself() {
     plan.trust.log_gateway = None;
     let world = plan.build();
     let relay = leader(&[5]);
-    let routes = routes(Arc::<BehindRelay>::clone(&relay));
-    let refused = routes.to_log(&DeviceState::default(), &world.trust);
+    let host = host(&world, Arc::<BehindRelay>::clone(&relay));
+    let refused = Log::at("https://log.example", &host, &world.trust);
     assert_eq!(refused.unwrap_err(), RouteError::NoLogGateway);
 }
 

@@ -1,4 +1,5 @@
-//! What one device decides: whether it may consider a recipe, what that costs, and what the coin says.
+//! What one device decides: whether it may consider a recipe, what that costs, and what the coin
+//! says.
 
 use std::sync::Arc;
 
@@ -8,21 +9,22 @@ use sotto_dp::filter::Filter;
 use sotto_wire::recipe::Probability;
 use sotto_wire::{KeyName, TreeHash};
 
-use super::evidence::{Admitted, ProvedKeySet, View};
 use super::state::{
     AuditLine, Change, Consider, DeviceState, Ledger, Pending, SeenKeySet, name_key,
 };
-use super::{Check, Silence, tokens};
+use super::tokens;
+use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
 use crate::client::{ClientError, produce_report};
 use crate::expression::Attributes;
 use crate::token::ReportTokens;
 use crate::trust::Trust;
-use crate::{MAX_CLOCK_SKEW_S, Moment, uniform_below};
+use crate::{Moment, uniform_below};
 
 /// What the host knows about the device it runs on.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
-    /// Idle, charging, on an unmetered network, whatever the host asks for. It must not depend on the data.
+    /// Idle, charging, on an unmetered network: whatever the host requires. It must not depend on
+    /// the data.
     pub conditions_met: bool,
     /// The attributes that expressions may read.
     pub attributes: &'a Attributes,
@@ -34,7 +36,7 @@ pub struct Host<'a> {
 pub struct Consideration {
     /// To be made durable before anything else.
     pub change: Change,
-    /// What [`toss`] asks for.
+    /// What [`toss`] takes.
     pub ticket: Ticket,
 }
 
@@ -43,12 +45,13 @@ pub struct Consideration {
 #[must_use]
 pub struct Ticket {
     admitted: Arc<Admitted>,
-    /// The commit has taken them out of the state: a report is made of them now or never.
+    /// The commit has removed them from the state: they are used for this report or never.
     tokens: Option<ReportTokens>,
 }
 
-/// Takes a newer view of the log, if it extends what this device has seen. `proof` is the consistency proof from the
-/// stored checkpoint; empty if there is none, or if nothing was added. `None`: nothing is new.
+/// Takes a newer view of the log, if it extends what this device has seen. `proof` is the
+/// consistency proof from the stored checkpoint; empty if there is none, or if nothing was added.
+/// `None`: nothing is new.
 pub fn advance(
     state: &DeviceState,
     view: &View,
@@ -56,8 +59,8 @@ pub fn advance(
     trust: &Trust,
     now: Moment,
 ) -> Result<Option<Change>, Silence> {
-    check_fresh(view, trust, now)?;
-    let new = &view.checkpoint;
+    view.check_fresh(trust, now)?;
+    let new = view.checkpoint();
     if let Some(old) = state.logs.get(&new.origin) {
         let refuse = |reason: String| Silence::new(Check::Consistency, reason);
         if new.size < old.size {
@@ -66,16 +69,18 @@ pub fn advance(
         }
         merkle::verify_consistency(old.size, &old.root, new.size, &new.root, proof)
             .map_err(|error| refuse(format!("the log is not the one seen before: {error}")))?;
-        if new.size == old.size && view.time <= state.time {
+        if new.size == old.size && view.time() <= state.time {
             return Ok(None);
         }
     }
-    // By the later of both clocks: an old checkpoint, shown again, must not make a new state look old.
-    let silent_until = trust.period_end(view.time.max(now.0));
-    Ok(Some(Change::Seen { checkpoint: new.clone(), time: view.time, silent_until }))
+    // By the later of both clocks: an old checkpoint, shown again, must not make a new state look
+    // old.
+    let silent_until = trust.period_end(view.time().max(now.0));
+    Ok(Some(Change::Seen { checkpoint: new.clone(), time: view.time(), silent_until }))
 }
 
-/// Decides whether this device considers an admitted recipe now. Pure: nothing is spent before the change is committed.
+/// Decides whether this device considers an admitted recipe now. Pure: nothing is spent before the
+/// change is committed.
 pub fn consider(
     state: &DeviceState,
     admitted: &Arc<Admitted>,
@@ -86,7 +91,7 @@ pub fn consider(
 ) -> Result<Consideration, Silence> {
     let assessment = &admitted.assessment;
     let recipe = assessment.recipe();
-    check_fresh(view, trust, now)?;
+    view.check_fresh(trust, now)?;
     check_taken(state, &admitted.origin, view)?;
     check_name(state, admitted)?;
     let key_sets = [
@@ -123,7 +128,8 @@ pub fn consider(
     Ok(Consideration { change, ticket: Ticket { admitted: Arc::clone(admitted), tokens } })
 }
 
-/// Tosses the coin, once, and makes the report if it says yes. The change is committed before a byte is sent.
+/// Tosses the coin, once, and makes the report if it says yes. The change is committed before a
+/// byte is sent.
 pub fn toss(
     ticket: Ticket,
     host: &Host<'_>,
@@ -150,26 +156,13 @@ fn coin(rate: &Probability, rng: &mut dyn CryptoRng) -> bool {
     uniform_below(rate.den(), rng) < rate.num()
 }
 
-pub(crate) fn check_fresh(view: &View, trust: &Trust, now: Moment) -> Result<(), Silence> {
-    if view.time > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
-        let ahead = view.time - now.0;
-        let reason = format!("the checkpoint is {ahead} s ahead of this device's clock");
-        return Err(Silence::new(Check::Freshness, reason));
-    }
-    let (age, allowed) = (now.0.saturating_sub(view.time), trust.max_checkpoint_age_s());
-    if age > allowed {
-        let reason = format!("the checkpoint is {age} s old; at most {allowed} s are allowed");
-        return Err(Silence::new(Check::Freshness, reason));
-    }
-    Ok(())
-}
-
-/// The view is the one that the device has taken, and it is of the log that something was proved from.
+/// The device has taken this view, and it is a view of the log of this origin.
 pub(super) fn check_taken(state: &DeviceState, origin: &str, view: &View) -> Result<(), Silence> {
-    let seen = state.logs.get(&view.checkpoint.origin);
-    let taken = seen
-        .is_some_and(|seen| seen.size == view.checkpoint.size && seen.root == view.checkpoint.root);
-    if taken && origin == view.checkpoint.origin {
+    let seen = state.logs.get(&view.checkpoint().origin);
+    let taken = seen.is_some_and(|seen| {
+        seen.size == view.checkpoint().size && seen.root == view.checkpoint().root
+    });
+    if taken && origin == view.checkpoint().origin {
         return Ok(());
     }
     Err(Silence::new(Check::Consistency, "the view was not compared with what was seen before"))
@@ -216,8 +209,8 @@ pub(super) fn check_key_set(
     Ok((set.operator.name.clone(), seen))
 }
 
-/// A device that was reset has forgotten what it spent and what it answered. So a new state is silent until its period is over, and
-/// for ever to what opened before that.
+/// A device that was reset has forgotten what it spent and what it answered. So a device with a new
+/// state answers nothing until its period is over, and never a recipe that opened before that.
 fn check_history(state: &DeviceState, opens: u64, trust: &Trust) -> Result<(), Silence> {
     let silent = |until: u64| state.time < until || opens < until;
     if !trust.insecure_fresh_start() && state.silent_until.is_none_or(silent) {
@@ -239,8 +232,8 @@ fn check_open(admitted: &Admitted, state: &DeviceState, now: Moment) -> Result<(
     Ok(())
 }
 
-/// The ledger after the charge; `None` for a recipe that claims nothing, which the floors let pass only by an insecure
-/// setting.
+/// The ledger after the charge; `None` for a recipe that claims nothing, which needs an insecure
+/// setting to get here.
 fn charge(
     state: &DeviceState,
     admitted: &Admitted,

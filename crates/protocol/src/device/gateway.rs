@@ -1,20 +1,22 @@
 //! The keys of the gateways behind the relays: the leader's for a report, the log's for reading it.
 //!
-//! A key that only some devices use would tell them apart. So each comes from the newest logged key set of a pinned operator, by the
-//! rules of every other key; the log's own, without which the log cannot be read for the first time, begins with the pinned one.
+//! A key that only some devices use would tell them apart. So each comes from the newest logged key
+//! set of a pinned operator, by the rules for every other key. The key of the log's own gateway is
+//! pinned at first: the log cannot be read without it.
 
 use sotto_wire::HpkeConfig;
 
-use super::consider::{check_fresh, check_key_set, check_taken};
-use super::evidence::{Admitted, ProvedKeySet, View};
+use super::consider::{check_key_set, check_taken};
 use super::state::{Change, DeviceState};
-use super::{Check, Silence};
 use crate::Moment;
+use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
 use crate::trust::Trust;
 
-/// The key of the leader's gateway for a report that is on its way, perhaps since before the newest key set.
+/// The key of the leader's gateway for a report that is not delivered yet. The report may be older
+/// than the newest key set.
 ///
-/// The report stays the same whatever happens: the key is that of its wrapping alone. Without a key it waits.
+/// The key seals only the request around the report; the report stays the same. Without a key it
+/// waits.
 pub fn leader_gateway_key<'a>(
     state: &DeviceState,
     admitted: &'a Admitted,
@@ -22,18 +24,20 @@ pub fn leader_gateway_key<'a>(
     trust: &Trust,
     now: Moment,
 ) -> Result<&'a HpkeConfig, Silence> {
-    check_fresh(view, trust, now)?;
+    view.check_fresh(trust, now)?;
     check_taken(state, &admitted.origin, view)?;
     check_key_set(state, &admitted.leader.set, trust, now)?;
     let missing = || Silence::new(Check::KeySets, "the leader's operator has no gateway key");
     admitted.gateway_config().ok_or_else(missing)
 }
 
-/// The keys of the log's gateway with which this device reads the log, the first one first: the newest logged one that it has seen,
-/// unless that one is over, or another operator's than the one that is pinned now; then the pinned ones. Empty if no gateway is pinned.
+/// The keys of the log's gateway with which this device reads the log, in the order of preference:
+/// the newest logged key that it has seen, unless that key is over or belongs to another operator
+/// than the pinned one; then the pinned keys. Empty if no gateway is pinned.
 ///
-/// A device that was away while the key changed can learn the new one in the log only. So it falls back to what is pinned, which is the
-/// same for all. Whoever refuses its key makes it look like a device that has never read the log, and learns nothing else.
+/// A device that was offline while the key changed can learn the new one only from the log. So it
+/// falls back to the pinned keys, which are the same for all. Whoever refuses its key makes it look
+/// like a device that has never read the log, and learns nothing else.
 pub fn log_gateway_keys(state: &DeviceState, trust: &Trust, now: Moment) -> Vec<HpkeConfig> {
     let Some(pinned) = trust.log_gateway() else { return Vec::new() };
     let operator = trust.operator(pinned.operator());
@@ -54,8 +58,8 @@ pub(super) fn advance_log_gateway(
     trust: &Trust,
     now: Moment,
 ) -> Result<Option<Change>, Silence> {
-    check_fresh(view, trust, now)?;
-    check_taken(state, &view.checkpoint.origin, view)?;
+    view.check_fresh(trust, now)?;
+    check_taken(state, &view.checkpoint().origin, view)?;
     let (_, seen) = check_key_set(state, set, trust, now)?;
     let missing = || Silence::new(Check::KeySets, "the log's operator has no gateway key");
     let config = set.gateway.as_ref().ok_or_else(missing)?;

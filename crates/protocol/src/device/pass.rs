@@ -1,12 +1,14 @@
-//! One pass of a device over the open recipes: all steps up to the report, each committed before the next.
+//! One pass of a device over the open recipes: all steps up to the report, each committed before
+//! the next.
 
 use rand_core::CryptoRng;
 use sotto_wire::EntryId;
 
 use super::gateway::advance_log_gateway;
-use super::{DeviceStore, Host, Silence, StateError, View, advance, consider, toss};
+use super::{DeviceStore, Host, StateError, advance, consider, toss};
 use crate::Moment;
-use crate::log::{Fetch, ReaderError, Watch};
+use crate::admission::{Silence, View, Watch};
+use crate::log::{Fetch, ReaderError};
 use crate::trust::Trust;
 
 /// What a pass did. It tells which recipes were considered, never which were answered.
@@ -58,7 +60,8 @@ pub fn pass<F: Fetch>(
             Ok(consideration) => {
                 store.commit(consideration.change)?;
                 done.considered.push(*id);
-                // A report that cannot be made is silence too: an error would tell that the coin said yes.
+                // A report that cannot be made is silence too: an error would tell that the coin
+                // said yes.
                 if let Ok(Some(answered)) = toss(consideration.ticket, host, now, rng) {
                     store.commit(answered)?;
                 }

@@ -1,5 +1,5 @@
-//! What a device remembers, and how it changes. Every step of the device is one [`Change`], made durable before the
-//! next step.
+//! What a device remembers, and how it changes. Every step of the device is one [`Change`], made
+//! durable before the next step.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,34 @@ const MAX_AUDIT_LINES: usize = 1_000;
 
 /// Where a device keeps its state.
 ///
-/// `commit` is atomic and durable: when it returns, the state is the old one with the change; if it never returns, or
-/// fails, the state is the old one or the new one, and nothing between.
+/// `commit` is atomic and durable: when it returns, the state is the old one with the change; if it
+/// never returns, or fails, the state is the old one or the new one, and nothing between.
 pub trait DeviceStore {
     /// The state; the default one if there has never been any.
     fn state(&self) -> &DeviceState;
 
     /// Makes a change durable, then visible.
     fn commit(&mut self, change: Change) -> Result<(), StateError>;
+}
+
+impl<S: DeviceStore + ?Sized> DeviceStore for &mut S {
+    fn state(&self) -> &DeviceState {
+        (**self).state()
+    }
+
+    fn commit(&mut self, change: Change) -> Result<(), StateError> {
+        (**self).commit(change)
+    }
+}
+
+impl<S: DeviceStore + ?Sized> DeviceStore for Box<S> {
+    fn state(&self) -> &DeviceState {
+        (**self).state()
+    }
+
+    fn commit(&mut self, change: Change) -> Result<(), StateError> {
+        (**self).commit(change)
+    }
 }
 
 /// A state in memory, for simulated fleets: it survives nothing.
@@ -58,8 +78,8 @@ pub enum StateError {
     Locked,
 }
 
-/// What a device remembers. It says which recipes were considered, and nothing about whether they were answered,
-/// once the answer is delivered.
+/// What a device remembers. It says which recipes were considered, and nothing about whether they
+/// were answered, once the answer is delivered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceState {
@@ -67,7 +87,8 @@ pub struct DeviceState {
     pub(super) logs: BTreeMap<String, SeenCheckpoint>,
     /// The newest witnessed time. It never goes back.
     pub(super) time: u64,
-    /// The end of the period in which this state began: until then, and to whatever opened before, it is silent.
+    /// The end of the period in which this state began: until then, and to whatever opened before,
+    /// it is silent.
     #[serde(deserialize_with = "Option::deserialize")]
     pub(super) silent_until: Option<u64>,
     /// The newest key set of each operator.
@@ -76,7 +97,8 @@ pub struct DeviceState {
     pub(super) names: BTreeMap<String, EntryId>,
     /// Recipes that were considered and are not over.
     pub(super) recipes: BTreeMap<EntryId, Considered>,
-    /// What is spent. Like every field it must be there: a state that lost it must not read as one that spent nothing.
+    /// What is spent. Like every field it must be there: a state that lost it must not read as one
+    /// that spent nothing.
     #[serde(deserialize_with = "Option::deserialize")]
     pub(super) ledger: Option<Ledger>,
     /// The on-device log.
@@ -84,9 +106,10 @@ pub struct DeviceState {
     /// Behind the key by which the attester knows this device.
     #[serde(deserialize_with = "Option::deserialize")]
     pub(super) client_seed: Option<ClientSeed>,
-    /// The tokens of recipes that are not over. A state that lost them would ask for what it had.
+    /// The tokens of recipes that are not over. A state that lost them would request them again.
     pub(super) tokens: BTreeMap<EntryId, RecipeTokens>,
-    /// The newest key of the log's gateway. It may be missing: without it a device begins with the pinned one again.
+    /// The newest key of the log's gateway. It may be missing: without it a device begins with the
+    /// pinned one again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) log_gateway: Option<SeenGateway>,
 }
@@ -103,8 +126,8 @@ pub(super) struct SeenGateway {
     pub(super) config: HpkeConfig,
 }
 
-/// What is spent in a period, and when it ends. The end is fixed when the period begins: another length of periods
-/// counts from the next one on, or a change of settings would be a new budget.
+/// What is spent in a period, and when it ends. The end is fixed when the period begins: another
+/// length of periods counts from the next one on, or a change of settings would be a new budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ledger {
@@ -139,13 +162,13 @@ pub struct SeenKeySet {
 pub(super) struct Considered {
     /// After this it cannot be answered, and may be forgotten.
     closes: u64,
-    /// The answer, until it is delivered. Without one the device stays silent: the coin said no, the answer is
-    /// delivered, or the device crashed between.
+    /// The answer, until it is delivered. Without one the device stays silent: the coin said no,
+    /// the answer is delivered, or the device crashed between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<Pending>,
 }
 
-/// An answer on its way.
+/// An answer that is not delivered yet.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
@@ -212,7 +235,7 @@ pub enum Change {
         /// The gateway's key.
         config: HpkeConfig,
     },
-    /// Tokens: planned, asked for, granted or withheld.
+    /// Tokens: planned, requested, granted or withheld.
     Tokens(TokenChange),
     /// The leader has the answer, or will never take it: the bytes go.
     Delivered {

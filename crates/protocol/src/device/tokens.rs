@@ -1,10 +1,11 @@
-//! Which tokens a device asks for, when, and what it keeps of that. Pure: a host sends and commits.
+//! Which tokens a device requests, when, and what it stores. Pure: a host sends and commits.
 //!
-//! A device asks for the tokens of every live recipe of the log. Neither its attributes nor its ledger, history or
-//! conditions count, and the times are random: so what the attester sees says nothing about taking part.
+//! A device requests the tokens of every live recipe of the log, at random times, whatever its
+//! attributes, ledger, history and conditions. So what the attester sees does not depend on whether
+//! the device takes part.
 //!
 //! ```text
-//! plan        draws when to ask for the tokens of recipes met for the first time    -> commit
+//! plan        draws when to request the tokens of recipes seen for the first time   -> commit
 //! ask         makes the requests that are due, both of a recipe at once             -> commit
 //! waiting     what to send now, in random order; the same bytes until an answer
 //! granted     opens an answer, checks the token, draws when it may be used          -> commit
@@ -12,8 +13,8 @@
 //! renew       the attester says that the issuer's key is gone, and there is another -> commit
 //! ```
 //!
-//! Requests are durable before their first byte is sent. So a crash anywhere burns no token, and there is never a second
-//! request for one: the attester gives the same bytes the same answer.
+//! Requests are durable before their first byte is sent. So a crash anywhere burns no token, and
+//! there is never a second request for one: the attester gives the same bytes the same answer.
 
 mod stored;
 
@@ -28,16 +29,16 @@ use zeroize::Zeroizing;
 pub(super) use self::stored::RecipeTokens;
 use self::stored::{Asked, Progress, Request, Stage};
 pub use self::stored::{ClientSeed, Planned, Requested, TokenBytes, TokenChange};
-use super::consider::{check_fresh, check_key_set, check_taken};
-use super::evidence::{Admitted, View};
+use super::consider::{check_key_set, check_taken};
 use super::state::{Change, DeviceState, SeenKeySet};
-use super::{Check, Silence};
-use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms};
+use crate::admission::{Admitted, Check, Silence, View};
+use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms, report_id};
 use crate::trust::Trust;
 use crate::uniform::shuffle;
 use crate::{Moment, uniform_below};
 
-/// Recipes whose tokens are kept, the oldest of the log. Far beyond what a budget lets a device consider.
+/// Recipes whose tokens are kept, the oldest of the log. Far beyond what a budget lets a device
+/// consider.
 const MAX_RECIPES: usize = 4_096;
 
 /// The aggregators, in the order in which requests are made.
@@ -73,7 +74,8 @@ pub struct TokenAsk<'a> {
 }
 
 impl Live<'_> {
-    /// The admitted recipes that ask for tokens and are not over, in the order of the log, which no author can choose.
+    /// The admitted recipes that need tokens and are not over, in log order, which no author can
+    /// choose.
     fn asking(&self, state: &DeviceState, now: Moment) -> Vec<&Arc<Admitted>> {
         let now = now.0.max(state.time);
         let mut asking: Vec<_> = self
@@ -95,15 +97,15 @@ impl Live<'_> {
         self.recipes.get(recipe)?.as_ref().ok()
     }
 
-    /// The view is fresh, and the one that the device compared with what it saw before: a log that showed a device
-    /// recipes of its own would learn from the issuer's demand which one asks.
+    /// The view is fresh, and the device has compared it with what it saw before. Otherwise a log
+    /// could show one device a recipe of its own and recognise the device by its token request.
     fn check(&self, state: &DeviceState, trust: &Trust, now: Moment) -> Result<(), Silence> {
-        check_fresh(self.view, trust, now)?;
+        self.view.check_fresh(trust, now)?;
         check_taken(state, &self.view.checkpoint().origin, self.view)
     }
 }
 
-/// Draws when to ask for the tokens of the recipes that are met for the first time. `None`: nothing is new.
+/// Draws when to request the tokens of recipes seen for the first time. `None`: nothing is new.
 pub fn plan(
     state: &DeviceState,
     live: &Live<'_>,
@@ -140,7 +142,7 @@ pub fn plan(
     Ok(Some(Change::Tokens(TokenChange::Planned(Planned { seed, recipes }))))
 }
 
-/// Makes the requests for the tokens that are due. `None`: none is.
+/// Makes the requests for the tokens that are due. `None`: none are due.
 pub fn ask(
     state: &DeviceState,
     live: &Live<'_>,
@@ -169,7 +171,8 @@ pub fn ask(
     Ok(requested.map(|requested| Change::Tokens(TokenChange::Requested(Box::new(requested)))))
 }
 
-/// The requests that have no answer, in random order: the order of the log would tell the attester which is which.
+/// The requests that have no answer, in random order: the order of the log would tell the attester
+/// which is which.
 pub fn waiting(
     state: &DeviceState,
     live: &Live<'_>,
@@ -189,7 +192,7 @@ pub fn waiting(
     waiting
 }
 
-/// How many tokens of live recipes are neither in hand, spent nor withheld.
+/// How many tokens of live recipes are neither held, spent nor withheld.
 pub fn to_come(state: &DeviceState, live: &Live<'_>, now: Moment) -> usize {
     let roles = |admitted: &&Arc<Admitted>| {
         let tokens = state.tokens.get(&admitted.assessment.id());
@@ -220,8 +223,8 @@ pub fn token_ask<'a>(
 
 /// Opens the attester's answer. A token that is not good is an error, and changes nothing.
 ///
-/// When the token may be used is drawn now: a report that always followed its token by a moment would tell attester and
-/// leader together whose it is.
+/// The time from which the token may be used is drawn now. If a report always followed its token at
+/// once, attester and leader together could tell whose it is.
 pub fn granted(
     state: &DeviceState,
     live: &Live<'_>,
@@ -236,25 +239,28 @@ pub fn granted(
     let (Some(admitted), Some(terms), Some((nonce, request))) = (admitted, terms, request) else {
         return Err(TokenError::Attempt);
     };
-    let token = terms.scheme().finish(terms, nonce, &request.attempt, response)?;
+    let token = terms.finish(nonce, &request.attempt, response)?;
     let token = TokenBytes(Zeroizing::new(token));
     let from = draw(admitted.assessment.recipe().when.closes, trust, now, rng);
     let Waiting { recipe, role } = *waiting;
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 
-/// The attester withholds the token: this device had one. It is never asked for again, so this is only for an answer in
-/// which the attester says so in its own words ([`sotto_wire::token::WITHHELD_PROBLEM`]).
+/// The attester withholds the token: this device had one. It is never requested again, so call this
+/// only if the attester says so with its own problem type
+/// ([`sotto_wire::token::WITHHELD_PROBLEM`]).
 pub fn withheld(waiting: &Waiting) -> Change {
     let Waiting { recipe, role } = *waiting;
     Change::Tokens(TokenChange::Withheld { recipe, role })
 }
 
-/// Another request in place of one that was refused, if the issuer has newer keys by now. The nonce stays.
+/// A new request in place of one that was refused, if the issuer has newer keys by now. The nonce
+/// stays.
 ///
-/// What opens the answer to the old bytes is gone then. So this is only for a refusal by which the attester says in its own
-/// words ([`sotto_wire::token::ENCAPSULATION_KEY_PROBLEM`]) that the issuer has lost the key: it looks for an answer that it
-/// gave before it says that, so there is none. After any other refusal there may be one, and the token would be lost.
+/// This discards what would open an answer to the old request. So call it only if the attester
+/// says with its own problem type ([`sotto_wire::token::ENCAPSULATION_KEY_PROBLEM`]) that the issuer
+/// has lost the key: before it says that, it looks for an answer that it gave earlier, so there is
+/// none. After any other refusal there may be one, and the token would be lost.
 pub fn renew(
     state: &DeviceState,
     live: &Live<'_>,
@@ -281,14 +287,16 @@ pub fn renew(
     Some(Change::Tokens(TokenChange::Requested(Box::new(requested))))
 }
 
-/// The tokens of a recipe, for the report that a ticket may become; `None` if it asks for none.
+/// The tokens of a recipe, for the report that may follow; `None` if the recipe needs none.
 pub(super) fn take(
     state: &DeviceState,
     admitted: &Admitted,
     now: Moment,
 ) -> Result<Option<ReportTokens>, Silence> {
     let assessment = &admitted.assessment;
-    let Some(terms) = assessment.token_terms(Role::Leader) else { return Ok(None) };
+    if assessment.token_terms(Role::Leader).is_none() {
+        return Ok(None);
+    }
     let asked = state.tokens.get(&assessment.id()).and_then(RecipeTokens::asked);
     let token = |role: Role| {
         let terms = assessment.token_terms(role)?;
@@ -310,23 +318,25 @@ pub(super) fn take(
         None => None,
         Some(_) => Some(token(Role::Helper).ok_or_else(|| missing("helper"))?),
     };
-    let report_id = terms.scheme().report_id(&asked.nonce);
+    let report_id = report_id(&asked.nonce);
     Ok(Some(ReportTokens { report_id, leader, helper }))
 }
 
 impl DeviceState {
-    /// The recipes whose tokens are planned, asked for, in hand or spent.
+    /// The recipes whose tokens are planned, requested, held or spent.
     pub fn tokens(&self) -> impl Iterator<Item = &EntryId> {
         self.tokens.keys()
     }
 
-    /// The secret behind the key by which the attester knows this device; `None` before the first plan.
+    /// The secret behind the key by which the attester knows this device; `None` before the first
+    /// plan.
     pub(super) fn client_secret(&self) -> Option<ClientSecret> {
         self.client_seed.as_ref().map(|seed| ClientSecret::new(seed.0))
     }
 }
 
-/// A time from now on: uniform over the spread of the trust file, but within the first half of what is left of the recipe.
+/// A time from now on: uniform over the spread of the trust file, but within the first half of the
+/// time that the recipe has left.
 fn draw(closes: u64, trust: &Trust, now: Moment, rng: &mut dyn CryptoRng) -> u64 {
     let spread = trust.tokens().map_or(0, |tokens| tokens.spread_s);
     let spread = spread.min(closes.saturating_sub(now.0) / 2);
@@ -373,7 +383,7 @@ impl Requests<'_> {
         Ok(Asked { nonce, leader, helper })
     }
 
-    /// The request for one token; `None` if the recipe asks for none.
+    /// The request for one token; `None` if the recipe needs none.
     fn one(
         &self,
         role: Role,
@@ -382,7 +392,7 @@ impl Requests<'_> {
     ) -> Result<Option<Progress>, TokenError> {
         let Some(terms) = self.admitted.assessment.token_terms(role) else { return Ok(None) };
         let encapsulation = self.admitted.encapsulation().ok_or(TokenError::Attempt)?;
-        let attempt = terms.scheme().request(self.client, terms, encapsulation, nonce, rng)?;
+        let attempt = terms.request(self.client, encapsulation, nonce, rng)?;
         Ok(Some(Progress::Waiting(Request { attempt, seq: self.seq })))
     }
 }

@@ -1,9 +1,9 @@
 //! Which entries a log takes.
 //!
-//! A log is no judge of recipes: devices and monitors judge. It takes what is well-formed, signed by
-//! those whom the entry names, from signers on its list, and does not contradict what it already holds.
-//! These rules keep the log small and readable; a device relies on none of them. Pure: what the log
-//! already holds comes through [`Held`].
+//! A log is no judge of recipes: devices and monitors judge. It takes what is well-formed, signed
+//! by those whom the entry names, from signers on its list, and does not contradict what it already
+//! holds. These rules keep the log small and readable; a device relies on none of them. Pure: what
+//! the log already holds comes through [`Held`].
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ pub enum Refused {
     /// A signature is missing or wrong.
     #[error("the signature by {0} is missing or wrong")]
     Signature(String),
-    /// The note has signatures beyond those that its kind asks for.
+    /// The note has signatures beyond those that its kind requires.
     #[error("the entry has a signature that it does not need")]
     ExtraSignature,
     /// A signer is not on the log's list.

@@ -1,8 +1,9 @@
 //! Proofs that somebody broke a promise, which anybody can check again without asking anyone.
 //!
-//! Each holds statements that the culprit itself signed, and that cannot all be honest. Whoever finds one publishes it;
-//! [`Misbehaviour::check`] needs nothing else. It accuses a key, and says so: anybody can make a key under any name, so whose
-//! key it is must be known from elsewhere (a policy, a trust file).
+//! Each holds statements that the culprit itself signed, and that cannot all be honest. Whoever
+//! finds one publishes it; [`Misbehaviour::check`] needs nothing else. It accuses a key, and says
+//! so: anybody can make a key under any name, so whose key it is must be known from elsewhere (a
+//! policy, a trust file).
 
 use serde::{Deserialize, Serialize};
 use sotto_crypto::{merkle, note};
@@ -24,11 +25,13 @@ pub enum Misbehaviour {
         one: String,
         /// Another, of the same size or a larger one.
         other: String,
-        /// If `other` is larger: hashes that prove another root than that of `one` at its size to be in `other`.
+        /// If `other` is larger: hashes that prove another root than that of `one` at its size to
+        /// be in `other`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proof: Option<ForeignRoot>,
     },
-    /// An author signed a recipe that promises what its parameters do not hold, or that means nothing.
+    /// An author signed a recipe that promises what its parameters do not hold, or that means
+    /// nothing.
     BadRecipe {
         /// The signed entry.
         entry: String,
@@ -53,8 +56,8 @@ pub struct ForeignRoot {
 }
 
 impl Misbehaviour {
-    /// Two views that a log gave, if they contradict each other. Those of different sizes need a proof. An error says why
-    /// this proves nothing.
+    /// Two views that a log gave, if they contradict each other. Those of different sizes need a
+    /// proof. An error says why this proves nothing.
     pub fn split_view(
         log: &VerifierKey,
         one: &Note,
@@ -66,8 +69,8 @@ impl Misbehaviour {
         found.check().map(|_| found)
     }
 
-    /// Checks every signature and that the statements contradict each other. Gives the charge in words; an error says why
-    /// this proves nothing.
+    /// Checks every signature and that the statements contradict each other. Gives the charge in
+    /// words; an error says why this proves nothing.
     pub fn check(&self) -> Result<String, String> {
         match self {
             Self::SplitView { log, one, other, proof } => {
@@ -102,16 +105,18 @@ impl Misbehaviour {
 pub enum Comparison {
     /// The larger one begins with the smaller one.
     Extends,
-    /// Neither extends the other, which is proved: by the two checkpoints alone if they are of one size, else together with
-    /// this. [`Misbehaviour::split_view`] makes of it what anybody can check, given the notes, the smaller one first.
+    /// Neither extends the other, which is proved: by the two checkpoints alone if they are of one
+    /// size, else together with this. [`Misbehaviour::split_view`] makes of it what anybody can
+    /// check, given the notes, the smaller one first.
     Split(Option<ForeignRoot>),
-    /// The files belong to another tree than the larger checkpoint. They are not signed, and whoever stands between may
-    /// have changed them, so nothing is proved either way.
+    /// The files belong to another tree than the larger checkpoint. They are not signed, and
+    /// somebody on the path may have changed them, so nothing is proved either way.
     Unproved,
 }
 
-/// Compares two checkpoints, in either order. The files are read only if the sizes differ; they must be those of the larger
-/// tree. That the log has signed both is the caller's to know. Unless the trees fit, the reader forgets what it read.
+/// Compares two checkpoints, in either order. The files are read only if the sizes differ; they
+/// must be those of the larger tree. That the log has signed both is the caller's to know. Unless
+/// the trees fit, the reader forgets what it read.
 pub fn compare<F: Fetch>(
     reader: &mut Reader<F>,
     one: &Checkpoint,

@@ -2,8 +2,8 @@
 //!
 //! A [`Reader`] builds proofs from tiles (C2SP `tlog-tiles`). What it hands out is either checked
 //! against a checkpoint that the caller gives, or a proof that the caller checks. Whether the
-//! checkpoint deserves trust (log key, witnesses, age) is the caller's question. Transport belongs to
-//! whoever implements [`Fetch`].
+//! checkpoint deserves trust (log key, witnesses, age) is the caller's question. Transport belongs
+//! to whoever implements [`Fetch`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -60,7 +60,7 @@ impl Fetch for BTreeMap<String, Vec<u8>> {
 pub struct FetchError(String);
 
 impl FetchError {
-    /// With a reason in words.
+    /// With a reason for people.
     pub fn new(reason: impl std::fmt::Display) -> Self {
         Self(reason.to_string())
     }
@@ -91,7 +91,7 @@ pub enum ReaderError {
     /// The files do not belong to the given checkpoint.
     #[error("{0} does not belong to the checkpoint")]
     Mismatch(String),
-    /// The index or size asked for is outside the tree.
+    /// The requested index or size is outside the tree.
     #[error("entry or size {0} is outside the tree")]
     OutOfRange(u64),
     /// No checkpoint in the `first` file covers the entry.
@@ -110,7 +110,7 @@ impl ReaderError {
 pub struct Reader<F> {
     fetch: F,
     tiles: BTreeMap<TilePath, Arc<[u8]>>,
-    /// The first checkpoints of the bundle that was asked for last.
+    /// The first checkpoints of the bundle that was requested last.
     first: Option<(u64, Vec<(Checkpoint, Note)>)>,
 }
 
@@ -205,8 +205,8 @@ impl<F: Fetch> Reader<F> {
         merkle::root(size, &mut hashes).map_err(|error| tile_error(error, size))
     }
 
-    /// The root that the first `old` entries of the tree of `new` entries have, from the tiles of that tree alone: a log that
-    /// never had a checkpoint of size `old` has no others.
+    /// The root that the first `old` entries of the tree of `new` entries have, from the tiles of
+    /// that tree alone: a log that never had a checkpoint of size `old` has no others.
     pub fn root_of_prefix(&mut self, old: u64, new: u64) -> Result<TreeHash, ReaderError> {
         if old > new {
             return Err(ReaderError::OutOfRange(old));
@@ -261,8 +261,8 @@ impl<F: Fetch> Reader<F> {
             EntryBundle::parse(&bytes).map_err(|error| ReaderError::malformed(&path, error))?;
         entries.truncate(usize::from(bundle.width()));
         let leaves: Vec<TreeHash> = entries.iter().map(|entry| leaf_hash(entry)).collect();
-        // The proof is built from the hashes of these very entries. A tile that the log serves beside them may be
-        // another one the next time, so it proves nothing about them.
+        // The proof is built from the hashes of these very entries. A tile that the log serves
+        // beside them may be another one the next time, so it proves nothing about them.
         let own: Arc<[u8]> = concat(&leaves).into();
         let read = |path| if path == tile { Ok(Arc::clone(&own)) } else { self.tile(path) };
         let mut hashes = TileHashes::new(tree.size, read);
@@ -290,8 +290,8 @@ impl<F: Fetch> Reader<F> {
         Ok(bytes)
     }
 
-    /// A file, or its full form. A log may drop an incomplete tile once the full one is there, which
-    /// begins with the same bytes.
+    /// A file, or its full form. A log may drop an incomplete tile once the full one is there,
+    /// which begins with the same bytes.
     fn either(&mut self, path: &str, full: &str, limit: usize) -> Result<Vec<u8>, ReaderError> {
         if let Some(bytes) = self.fetch.fetch(path, limit)? {
             return Ok(bytes);

@@ -1,8 +1,9 @@
 //! Rows that find an entry by 32 bytes: the format of `by-id/<4 hex>` files.
 //!
-//! A file holds the rows whose keys begin with its two bytes, sorted by key: 32 bytes of key, then the
-//! entry's index as a big-endian u64. With 2^16 files a row is found by one small read, from any
-//! web server. The rows are derived from the entries: a reader takes them as a hint and checks the entry.
+//! A file holds the rows whose keys begin with its two bytes, sorted by key: 32 bytes of key, then
+//! the entry's index as a big-endian u64. With 2^16 files a row is found by one small read, from
+//! any web server. The rows are derived from the entries: a reader takes them as a hint and checks
+//! the entry.
 
 use sotto_wire::EntryId;
 

@@ -1,8 +1,8 @@
-//! The pure core of appending: the right edge of the tree and new entries in; files, the new edge and
-//! the checkpoint to sign out.
+//! The pure core of appending: the right edge of the tree and new entries in; files, the new edge
+//! and the checkpoint to sign out.
 //!
-//! Nothing here decides whether an entry may be appended ([`super::admit`]) or makes anything durable
-//! (`sotto-store`).
+//! Nothing here decides whether an entry may be appended ([`super::admit`]) or makes anything
+//! durable (`sotto-store`).
 
 use sotto_crypto::merkle::{Tile, TileBuilder, TileError, leaf_hash};
 use sotto_wire::limits::MAX_ENTRY_LEN;

@@ -37,7 +37,8 @@ pub fn bundle_path(index: u64, size: u64) -> Option<BundlePath> {
     tile_path(0, index, size).and_then(|tile| BundlePath::new(index, tile.width()))
 }
 
-/// The files that an append from `old` to `new` entries writes. None of them belongs to the old tree.
+/// The files that an append from `old` to `new` entries writes. None of them belongs to the old
+/// tree.
 pub fn written(old: u64, new: u64) -> Vec<TileFile> {
     let mut files = Vec::new();
     for level in 0..=MAX_TILE_LEVEL {

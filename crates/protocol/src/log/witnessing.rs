@@ -1,11 +1,11 @@
-//! The log's side of the witness protocol (C2SP `tlog-witness`): what to ask and what to do with the
-//! answer.
+//! The log's side of the witness protocol (C2SP `tlog-witness`): what to ask and what to do with
+//! the answer.
 //!
-//! Sending belongs to the host. A log that a witness has seen larger than the log itself remembers was
-//! set back, to a backup for instance; one that a witness has seen with another tree was copied. Both
-//! would fork if they went on, so both halt for good. But a witness's refusal is not signed, and must
-//! not end a log: it is a [`Claim`] until the witness shows a checkpoint that this log's own key
-//! signed. While it shows none, nothing is appended.
+//! Sending belongs to the host. A log that a witness has seen larger than the log itself remembers
+//! was set back, to a backup for instance; one that a witness has seen with another tree was
+//! copied. Both would fork if they went on, so both halt for good. But a witness's refusal is not
+//! signed, and must not end a log: it is a [`Claim`] until the witness shows a checkpoint that this
+//! log's own key signed. While it shows none, nothing is appended.
 
 use sotto_crypto::note::{self, NoteError, QuorumTime};
 use sotto_wire::tlog::witness::parse_tree_size_body;
@@ -29,13 +29,13 @@ pub enum Next {
     Cosigned(NoteSignature),
     /// Ask again, with a proof from this size.
     AskFrom(u64),
-    /// It says that it has seen another tree than ours. Ask for the checkpoint that it has stored, and hand that
-    /// to [`read_witness_checkpoint`] and [`consume_witness_checkpoint`].
+    /// It says that it has seen another tree than ours. Ask for the checkpoint that it has stored,
+    /// and hand that to [`read_witness_checkpoint`] and [`consume_witness_checkpoint`].
     Inspect(Claim),
     /// Stop the log for good.
     Halt(Halt),
-    /// It says that it has seen another tree, and does not show it. Append nothing until it cosigns our
-    /// tree: it may be right.
+    /// It says that it has seen another tree, and does not show it. Append nothing until it cosigns
+    /// our tree: it may be right.
     Disputed(Dispute),
     /// No cosignature this time; the reason is for the operator.
     Without(String),
@@ -141,8 +141,8 @@ pub fn consume_witness_answer(
     }
 }
 
-/// The witness's cosignature in the body: the first line that is its own and verifies. One is enough,
-/// and more would only make the checkpoint longer.
+/// The witness's cosignature in the body: the first line that is its own and verifies. One is
+/// enough, and more would only make the checkpoint longer.
 fn cosignature(signed: &Note, witness: &VerifierKey, body: &[u8]) -> Result<NoteSignature, String> {
     let lines = NoteSignature::parse_lines(body).map_err(|error| error.to_string())?;
     let bare = Note::new(signed.text()).map_err(|error| error.to_string())?;
@@ -174,8 +174,8 @@ fn conflict(question: &Question, body: &[u8]) -> Next {
     }
 }
 
-/// The checkpoint that a witness has stored for this log, as its monitors fetch it: it counts only if the log's
-/// key has signed it. An error says in words why it does not.
+/// The checkpoint that a witness has stored for this log, as its monitors fetch it: it counts only
+/// if the log's key has signed it. An error says in words why it does not.
 pub fn read_witness_checkpoint(body: &[u8], log: &VerifierKey) -> Result<Checkpoint, String> {
     let note = Note::parse(body).map_err(|error| format!("its checkpoint: {error}"))?;
     note::verify(&note, log).map_err(|error| format!("its checkpoint: {error}"))?;
@@ -187,8 +187,8 @@ pub fn read_witness_checkpoint(body: &[u8], log: &VerifierKey) -> Result<Checkpo
     Ok(shown)
 }
 
-/// What follows from the checkpoint that a witness shows for its claim. `own_root` is the root of our own tree at the
-/// size of `shown`, unless that is above the size in question.
+/// What follows from the checkpoint that a witness shows for its claim. `own_root` is the root of
+/// our own tree at the size of `shown`, unless that is above the size in question.
 pub fn consume_witness_checkpoint(
     question: &Question,
     claim: Claim,
@@ -213,7 +213,7 @@ pub fn consume_witness_checkpoint(
     }
 }
 
-/// A checkpoint with the cosignatures that a policy asks for. Only such a one is published.
+/// A checkpoint with the cosignatures that a policy requires. Only such a checkpoint is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cosigned {
     note: Note,

@@ -5,7 +5,7 @@ use sotto_dp::mechanism::randomized_response::RandomizedResponse;
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{Query, Randomizer, Recipe};
 
-use crate::device::{Check, Silence};
+use crate::admission::{Check, Silence};
 use crate::expression::{Type, Value};
 
 /// The randomizer R of a recipe.

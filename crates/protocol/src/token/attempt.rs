@@ -7,8 +7,9 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::base64url;
 
-/// A request for one token, whose nonce is kept beside it: the tokens of a recipe share it. The same bytes are sent until there is an answer: a second request would be a second token,
-/// and the attester grants one.
+/// A request for one token, whose nonce is kept beside it: the tokens of a recipe share it. The
+/// same bytes are sent until there is an answer: a second request would be a second token, and the
+/// attester grants one.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 #[serde(deny_unknown_fields)]
 pub struct TokenAttempt {

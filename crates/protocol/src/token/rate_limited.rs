@@ -1,5 +1,6 @@
-//! The device's half of rate-limited blind RSA tokens, type 0x0004 (rate-limit-tokens, sections "Client-to-Attester
-//! Request" and "Finalization").
+//! Rate-limited blind RSA tokens, type 0x0004: an attester and an issuer grant them together, one
+//! per device and origin (rate-limit-tokens, sections "Client-to-Attester Request" and
+//! "Finalization").
 
 #[cfg(feature = "server")]
 use std::sync::Arc;
@@ -18,30 +19,26 @@ use sotto_wire::{Encode, HpkeConfig, ReportId};
 #[cfg(feature = "server")]
 use crate::Moment;
 
-use super::{TokenAttempt, TokenError, TokenScheme, TokenTerms};
+use super::{TokenAttempt, TokenError, TokenTerms};
 #[cfg(feature = "server")]
 use super::{VerifyToken, verifier::RateLimitedVerifier};
 
-/// Blind RSA tokens that an attester and an issuer grant together, one per device and origin.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RateLimited;
-
-impl TokenScheme for RateLimited {
-    fn request(
+impl TokenTerms {
+    /// Makes a request for the token with this nonce.
+    pub fn request(
         &self,
         client: &ClientSecret,
-        terms: &TokenTerms,
         encapsulation: &HpkeConfig,
         nonce: &[u8; 32],
         rng: &mut dyn CryptoRng,
     ) -> Result<TokenAttempt, TokenError> {
         let mut request_blind = [0; 32];
         rng.fill_bytes(&mut request_blind);
-        let (blinded_msg, unblinder) = blind_rsa::blind(&terms.key, &input(terms, nonce), rng)?;
+        let (blinded_msg, unblinder) = blind_rsa::blind(&self.key, &input(self, nonce), rng)?;
         let request_key = client.public_key().blind(&request_blind, CLIENT_CONTEXT);
-        let origin = terms.key.origin_name();
+        let origin = self.key.origin_name();
         let inner = InnerTokenRequest {
-            token_key_id: terms.key.truncated_id(),
+            token_key_id: self.key.truncated_id(),
             blinded_msg,
             padded_origin_name: InnerTokenRequest::pad_origin_name(&origin)?,
         };
@@ -59,15 +56,16 @@ impl TokenScheme for RateLimited {
         Ok(TokenAttempt {
             request: request.to_bytes(),
             request_blind,
-            client_alias: client_origin_alias(client, &origin, terms.issuer.as_str()),
+            client_alias: client_origin_alias(client, &origin, self.issuer.as_str()),
             unblinder: unblinder.to_bytes().to_vec(),
             response_secret: response_secret.to_bytes().to_vec(),
         })
     }
 
-    fn finish(
+    /// Opens the answer to the request for the token with this nonce. Gives the encoded token once
+    /// it is known to be good.
+    pub fn finish(
         &self,
-        terms: &TokenTerms,
         nonce: &[u8; 32],
         attempt: &TokenAttempt,
         response: &[u8],
@@ -78,32 +76,33 @@ impl TokenScheme for RateLimited {
             attempt.unblinder.as_slice().try_into().map_err(|_| TokenError::Attempt)?;
         let blind_sig = ResponseSecret::from_bytes(secret).open(response)?;
         let authenticator = Unblinder::from_bytes(unblinder).finalize(
-            &terms.key,
-            &input(terms, nonce),
+            &self.key,
+            &input(self, nonce),
             &blind_sig,
         )?;
         let token = Token {
             token_type: TOKEN_TYPE,
             nonce: *nonce,
-            challenge_digest: terms.challenge_digest,
-            token_key_id: *terms.key.id(),
+            challenge_digest: self.challenge_digest,
+            token_key_id: *self.key.id(),
             authenticator,
         };
         Ok(token.to_bytes())
     }
 
-    /// The second half of the nonce.
-    fn report_id(&self, nonce: &[u8; 32]) -> ReportId {
-        let mut id = [0; ReportId::LEN];
-        id.copy_from_slice(&nonce[32 - ReportId::LEN..]);
-        ReportId::new(id)
-    }
-
+    /// What checks tokens for these self.
     #[cfg(feature = "server")]
-    fn verifier(&self, terms: &TokenTerms) -> Result<Arc<dyn VerifyToken>, TokenError> {
-        let expires = Moment(terms.expires);
-        Ok(Arc::new(RateLimitedVerifier::new(&terms.challenge, &terms.key, expires)?))
+    pub fn verifier(&self) -> Result<Arc<dyn VerifyToken>, TokenError> {
+        let expires = Moment(self.expires);
+        Ok(Arc::new(RateLimitedVerifier::new(&self.challenge, &self.key, expires)?))
     }
+}
+
+/// The id of the report that tokens with this nonce are for: the second half of the nonce.
+pub fn report_id(nonce: &[u8; 32]) -> ReportId {
+    let mut id = [0; ReportId::LEN];
+    id.copy_from_slice(&nonce[32 - ReportId::LEN..]);
+    ReportId::new(id)
 }
 
 /// What the issuer signs, blinded.

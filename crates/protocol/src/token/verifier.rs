@@ -1,7 +1,8 @@
-//! An aggregator's half of the rate-limited scheme: whether a token is good for one key and one recipe.
+//! An aggregator's half of the rate-limited scheme: whether a token is good for one key and one
+//! recipe.
 //!
-//! All that does not depend on the token is computed once per task. Whether the token was spent before is the
-//! store's to say, by the report id that its nonce gives.
+//! All that does not depend on the token is computed once per task. Whether the token was spent
+//! before is the store's to say, by the report id that its nonce gives.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use sotto_crypto::blind_rsa::{BlindRsaError, TokenKey, TokenVerifier};
 use sotto_wire::token::{TOKEN_TYPE, Token, TokenChallenge};
 use sotto_wire::{Decode, ReportId};
 
-use super::{RateLimited, TokenRefusal, TokenScheme, VerifyToken};
+use super::{TokenRefusal, VerifyToken, report_id};
 use crate::{Moment, Rejection};
 
 /// Judges the tokens of one key for one challenge.
@@ -37,8 +38,8 @@ impl RateLimitedVerifier {
 }
 
 impl VerifyToken for RateLimitedVerifier {
-    /// What costs nothing is checked first, the signature last. Nothing compared here is secret: key id and
-    /// challenge are the recipe's.
+    /// What costs nothing is checked first, the signature last. Nothing compared here is secret:
+    /// key id and challenge are the recipe's.
     fn verify(&self, token: &[u8], now: Moment) -> Result<ReportId, TokenRefusal> {
         let token = Token::from_bytes(token).map_err(|_| TokenRefusal::Malformed)?;
         if token.token_type != TOKEN_TYPE {
@@ -55,7 +56,7 @@ impl VerifyToken for RateLimitedVerifier {
         }
         let verified = self.signature.verify(&token.input(), &token.authenticator);
         verified.map_err(|_| TokenRefusal::Forged)?;
-        Ok(RateLimited.report_id(&token.nonce))
+        Ok(report_id(&token.nonce))
     }
 }
 

@@ -23,7 +23,8 @@ pub struct TrustFile {
     /// The oldest checkpoint that is believed, in seconds by the device's clock.
     #[serde(default = "max_checkpoint_age_s")]
     pub max_checkpoint_age_s: u64,
-    /// How long a recipe, a result or a key set must have been in the log, so that somebody can object.
+    /// How long a recipe, a result or a key set must have been in the log, so that somebody can
+    /// object.
     #[serde(default = "one_day")]
     pub min_log_age_s: u64,
     /// The least time between two key sets of one operator: faster ones could tell devices apart.
@@ -55,17 +56,19 @@ pub struct TrustFile {
     /// What may be spent in a period.
     #[serde(default)]
     pub budget: BudgetFile,
-    /// Recipes and key sets count at once: anybody who controls the log can aim one at a device before anybody sees it.
+    /// Recipes and key sets count at once: anybody who controls the log can aim one at a device
+    /// before anybody sees it.
     #[serde(default)]
     pub insecure_no_min_age: bool,
     /// Recipes without a claim are answered, and cost nothing.
     #[serde(default)]
     pub insecure_exact: bool,
-    /// Recipes in which an aggregator counts reports without tokens are answered: whoever sends many reports decides the total, and
-    /// a leader can single out the report of one device.
+    /// Recipes in which an aggregator counts reports without tokens are answered: whoever sends
+    /// many reports decides the total, and a leader can single out the report of one device.
     #[serde(default)]
     pub insecure_no_tokens: bool,
-    /// Reports go to the leader directly, which sees the device's address; and the log is read directly.
+    /// Reports go to the leader directly, which sees the device's address; and the log is read
+    /// directly.
     #[serde(default)]
     pub insecure_direct: bool,
     /// A device without history answers at once: resetting it makes its budget new.
@@ -123,8 +126,8 @@ pub struct PinnedRelay {
 pub struct LogGatewayFile {
     /// Who runs it: one of the pinned operators, which logs its newer keys.
     pub operator: String,
-    /// The keys with which a device begins, in the text form of key sets, the preferred one first. What the log holds takes
-    /// their place once it is read.
+    /// The keys with which a device begins, in the text form of key sets, the preferred one first.
+    /// What the log holds takes their place once it is read.
     pub hpke_configs: Vec<String>,
 }
 
@@ -134,11 +137,13 @@ pub struct LogGatewayFile {
 pub struct Floors {
     /// The smallest minimum batch.
     pub min_batch: u64,
-    /// The smallest audience: the population of an untargeted recipe, the certified one of a targeted recipe.
+    /// The smallest audience: the population of an untargeted recipe, the certified one of a
+    /// targeted recipe.
     pub min_population: u64,
     /// The largest sampling rate, as `[num, den]`.
     pub max_rate: Probability,
-    /// The shortest unit of time: a report carries the unit in which it was made, and a short one would tell when exactly.
+    /// The shortest unit of time: a report carries the unit in which it was made, and a short one
+    /// would tell when exactly.
     pub min_window_s: u64,
 }
 

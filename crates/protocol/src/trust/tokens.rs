@@ -1,4 +1,5 @@
-//! Tokens: which issuer and attester are believed, and whether a recipe's token keys are that issuer's.
+//! Tokens: which issuer and attester are believed, and whether a recipe's token keys are that
+//! issuer's.
 //!
 //! Leaves to others: whether they are keys at all ([`crate::recipe::Assessment`]).
 
@@ -11,18 +12,20 @@ use sotto_wire::{KeyName, Role, VerifierKey};
 
 use super::Trust;
 use super::file::TrustError;
-use crate::device::{Check, Silence};
+use crate::admission::{Check, Silence};
 
-/// Who sees to it that each device contributes once.
+/// Who makes sure that each device contributes once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokensFile {
-    /// The operator of the issuer: one of the pinned operators, whose key endorses token keys and signs its key set.
+    /// The operator of the issuer: one of the pinned operators, whose key endorses token keys and
+    /// signs its key set.
     pub issuer: String,
     /// The attester, from which devices get their tokens; absent for aggregators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attester: Option<PinnedAttester>,
-    /// The time over which a device spreads its requests for tokens at random: when it asks must say nothing about the device.
+    /// The time over which a device spreads its requests for tokens at random: the times of the
+    /// requests must say nothing about the device.
     #[serde(default = "spread_s")]
     pub spread_s: u64,
 }
@@ -44,7 +47,7 @@ pub struct PinnedAttester {
     pub url: String,
 }
 
-/// Who sees to it that each device contributes once.
+/// Who makes sure that each device contributes once.
 #[derive(Clone, Debug)]
 pub struct TokenTrust {
     /// The operator of the issuer, which is pinned.
@@ -81,9 +84,10 @@ impl Trust {
         recipe.parties.tokens.issuer().filter(|issuer| pinned == Some(*issuer))
     }
 
-    /// Both aggregators check tokens, or that one does not is allowed; their keys are endorsed by the pinned issuer.
+    /// Both aggregators check tokens, or that one does not is allowed; their keys are endorsed by
+    /// the pinned issuer.
     ///
-    /// An author who could list keys of his own would sign tokens for any number of reports.
+    /// An author who could list own keys would sign tokens for any number of reports.
     pub fn check_token_keys(&self, recipe: &Recipe) -> Result<(), Silence> {
         self.check_token_terms(recipe)?;
         let refuse = |reason: String| Silence::new(Check::TokenKeys, reason);
@@ -105,7 +109,8 @@ impl Trust {
         Ok(())
     }
 
-    /// What [`Trust::check_token_keys`] checks before it looks at the keys, which a draft does not have yet.
+    /// What [`Trust::check_token_keys`] checks before it looks at the keys, which a draft does not
+    /// have yet.
     pub fn check_token_terms(&self, recipe: &Recipe) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::TokenKeys, reason));
         let tokens = &recipe.parties.tokens;

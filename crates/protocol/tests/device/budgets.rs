@@ -1,6 +1,7 @@
 //! What could make a device's budget new before its time.
 
-use sotto_protocol::device::{Check, DeviceStore, MemoryState};
+use sotto_protocol::admission::Check;
+use sotto_protocol::device::{DeviceStore, MemoryState};
 use sotto_protocol::trust::Trust;
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, HOUR, NOW, PERIOD, recipe, recipe_entry, reclaim};

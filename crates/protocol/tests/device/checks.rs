@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use sotto_protocol::MAX_CLOCK_SKEW_S;
-use sotto_protocol::device::{
-    Check, DeviceState, DeviceStore, MemoryState, Offer, PassError, View, advance,
-};
+use sotto_protocol::admission::{Check, Offer, View};
+use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState, PassError, advance};
 use sotto_protocol::log::Reader;
 use sotto_testing::world::{Plan, World};
 

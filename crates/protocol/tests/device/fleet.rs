@@ -9,11 +9,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_dp::filter::ORDERS;
 use sotto_protocol::Moment;
-use sotto_protocol::device::{
-    Change, Check, DeviceState, DeviceStore, Host, MemoryState, Pass, pass,
-};
+use sotto_protocol::admission::{Check, Watch};
+use sotto_protocol::device::{Change, DeviceState, DeviceStore, Host, MemoryState, Pass, pass};
 use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::log::Watch;
 use sotto_protocol::recipe::Cost;
 use sotto_protocol::trust::Trust;
 use sotto_testing::keys::key;

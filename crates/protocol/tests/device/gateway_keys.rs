@@ -1,9 +1,9 @@
 //! The keys of the gateways: the log's, with which a device begins before it has read anything, and the leader's for an answer.
 
 use sotto_protocol::Moment;
+use sotto_protocol::admission::{Check, View};
 use sotto_protocol::device::{
-    Change, Check, DeviceState, DeviceStore, MemoryState, SeenKeySet, View, leader_gateway_key,
-    log_gateway_keys,
+    Change, DeviceState, DeviceStore, MemoryState, SeenKeySet, leader_gateway_key, log_gateway_keys,
 };
 use sotto_protocol::trust::{Trust, TrustFile};
 use sotto_testing::keys::{gateway_key, hpke, key, key_of, signer};

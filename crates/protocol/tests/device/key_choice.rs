@@ -1,7 +1,7 @@
 //! Which key set a device takes from the log: the same for all, whatever lies beside it and whatever the log says about its age.
 
-use sotto_protocol::device::Silence;
-use sotto_protocol::log::{Watch, first};
+use sotto_protocol::admission::{Silence, Watch};
+use sotto_protocol::log::first;
 use sotto_testing::keys::{key, key_of};
 use sotto_testing::log::{Batch, at, signed};
 use sotto_testing::recipe::{DAY, HOUR, NOW, key_set_entry, leader_set};

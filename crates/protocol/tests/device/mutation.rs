@@ -1,6 +1,6 @@
 //! Every byte of what a device is shown, flipped: it is refused, or means the same.
 
-use sotto_protocol::device::{Admitted, Evidence, Library, Offer, Silence, View};
+use sotto_protocol::admission::{Admitted, Assessments, Evidence, Offer, Silence, View};
 use sotto_testing::world::{Plan, World};
 use sotto_wire::TlogProof;
 
@@ -37,7 +37,7 @@ fn flip_all(bytes: &[u8], mut admit: impl FnMut(&[u8]) -> Option<bool>) -> usize
 fn a_flipped_bit_of_an_entry_or_a_proof_never_changes_what_is_admitted() {
     let world = targeted();
     let view = View::open(&world.log.view.to_bytes(), &world.trust).unwrap();
-    let mut library = Library::default();
+    let mut library = Assessments::default();
     let honest = world.offer();
     let admitted = library.admit(&honest, &view, &world.trust).unwrap();
     let parts: [fn(&mut Offer) -> &mut Evidence; 4] = [

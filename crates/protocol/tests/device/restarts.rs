@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, StateError};
-use sotto_protocol::log::Watch;
 use sotto_testing::crash::{Campaign, Crash, Sent, Witnessed, assert_sound, campaign, world};
 use sotto_testing::log::Files;
 use sotto_testing::world::World;

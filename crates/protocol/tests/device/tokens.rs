@@ -8,11 +8,12 @@ use rand_core::CryptoRng;
 use sotto_crypto::HpkeKeypair;
 use sotto_crypto::hpke;
 use sotto_protocol::Moment;
+use sotto_protocol::admission::Check;
 use sotto_protocol::device::tokens::{
     Live, ask, granted, plan, renew, to_come, token_ask, waiting, withheld,
 };
-use sotto_protocol::device::{Check, DeviceStore, MemoryState, follow};
-use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
+use sotto_protocol::device::{DeviceStore, MemoryState, follow};
+use sotto_protocol::token::TokenTerms;
 use sotto_testing::keys::key;
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, HOUR, NOW, issuer_set, key_set_entry};
@@ -166,7 +167,7 @@ fn each_token_is_in_its_own_share_alone_and_the_nonce_is_the_report_id() {
         let token = &extensions[0].extension_data;
         let verifier = |role| {
             let terms = TokenTerms::of(&plan.recipe, role).unwrap().unwrap();
-            RateLimited.verifier(&terms).unwrap()
+            terms.verifier().unwrap()
         };
         let id = verifier(role).verify(token, world.now);
         assert_eq!(id, Ok(report.report_metadata.report_id));

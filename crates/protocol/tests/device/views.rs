@@ -5,10 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sotto_protocol::Moment;
-use sotto_protocol::device::{
-    Check, DeviceStore, Library, MemoryState, PassError, View, advance, consider,
-};
-use sotto_protocol::log::{Fetch, FetchError, Watch, WatchError};
+use sotto_protocol::admission::{Assessments, Check, View, Watch, WatchError};
+use sotto_protocol::device::{DeviceStore, MemoryState, PassError, advance, consider};
+use sotto_protocol::log::{Fetch, FetchError};
 use sotto_protocol::trust::Trust;
 use sotto_testing::log::{Batch, Files, at};
 use sotto_testing::recipe::{HOUR, NOW, recipe, recipe_entry, reclaim, trust_file};
@@ -50,7 +49,7 @@ fn a_fork_that_corrupt_witnesses_sign_is_seen_by_whoever_meets_both_branches() {
 fn a_view_that_was_not_compared_with_the_stored_one_is_refused() {
     let (world, other) = (Plan::new().build(), branch("other"));
     let view = View::open(&world.log.view.to_bytes(), &world.trust).unwrap();
-    let admitted = Library::default().admit(&world.offer(), &view, &world.trust).unwrap();
+    let admitted = Assessments::default().admit(&world.offer(), &view, &world.trust).unwrap();
     let admitted = Arc::new(admitted);
     let mut elsewhere = other.device();
     other.walk(&mut elsewhere, 1).unwrap();

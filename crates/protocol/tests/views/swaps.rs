@@ -12,10 +12,11 @@ use std::rc::Rc;
 
 use rand_chacha::ChaCha20Rng;
 use sotto_protocol::Moment;
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceStore, Host, pass};
 use sotto_protocol::expression::Value;
 use sotto_protocol::gateway::{GatewayKeyring, ReplayWindow, consume_request};
-use sotto_protocol::log::{Fetch, FetchError, Watch};
+use sotto_protocol::log::{Fetch, FetchError};
 use sotto_protocol::oblivious::{InnerRequest, produce_request, relay_url};
 use sotto_protocol::recipe::{Assessment, recipe_vdaf};
 use sotto_protocol::relay::{Pool, PoolRule, SourceLimit};

@@ -4,7 +4,7 @@
 //! Keys that the set does not name are fine. They are old ones, which stay until no stored report names
 //! them and no device uses them, or new ones whose set is not old enough yet.
 
-use sotto_protocol::device::Silence;
+use sotto_protocol::admission::Silence;
 use sotto_wire::recipe::KeySet;
 use sotto_wire::{FormatError, HpkeConfig};
 
@@ -107,7 +107,7 @@ mod tests {
     use rand_chacha::ChaCha20Rng;
     use rand_core::SeedableRng;
     use sotto_crypto::HpkeKeypair;
-    use sotto_protocol::device::Check;
+    use sotto_protocol::admission::Check;
     use sotto_wire::{HpkeConfigId, PublicKey, Signer};
 
     use super::*;

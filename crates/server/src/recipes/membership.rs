@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sotto_crypto::{Secret, hpke};
 use sotto_protocol::recipe::{Assessment, derive_task};
-use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
+use sotto_protocol::token::TokenTerms;
 use sotto_protocol::{AggregatorTask, Moment, Task};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{EntryId, KeyName, Role, TaskId, VerifierKey, taskprov};
@@ -142,7 +142,7 @@ impl Membership {
             collector_hpke_config.filter(hpke::is_supported).ok_or(NotJoined::Collector)?;
         let tokens = match TokenTerms::of(recipe, self.role) {
             Some(terms) => {
-                let verifier = terms.and_then(|terms| RateLimited.verifier(&terms));
+                let verifier = terms.and_then(|terms| terms.verifier());
                 Some(verifier.map_err(|error| NotJoined::Tokens(error.to_string()))?)
             }
             None => None,

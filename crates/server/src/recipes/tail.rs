@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sotto_protocol::device::{Admitted, Check, Silence, View};
-use sotto_protocol::log::{Comparison, Watch, WatchError, compare};
+use sotto_protocol::admission::{Admitted, Check, Silence, View, Watch, WatchError};
+use sotto_protocol::log::{Comparison, compare};
 use sotto_protocol::trust::Trust;
 use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment};
 use sotto_store::{LogCheckpoint, StoreError, TaskStore};

@@ -10,9 +10,9 @@ use rand_core::SeedableRng;
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use sotto_crypto::Secret;
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceStore, Host, MemoryState, Pending, pass};
 use sotto_protocol::expression::{Attributes, Value as AttributeValue};
-use sotto_protocol::log::Watch;
 use sotto_protocol::recipe::derive_task;
 use sotto_protocol::{HpkeKeyring, Task};
 use sotto_server::{

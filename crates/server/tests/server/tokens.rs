@@ -9,7 +9,7 @@ use sotto_crypto::blind_rsa::{IssuerKey, blind};
 use sotto_protocol::Task;
 use sotto_protocol::client::produce_report;
 use sotto_protocol::recipe::derive_task;
-use sotto_protocol::token::{RateLimited, ReportTokens, TokenScheme, TokenTerms};
+use sotto_protocol::token::{ReportTokens, TokenTerms, report_id};
 use sotto_store::{MemoryStore, TaskStore};
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{EndorsedKey, Recipe};
@@ -71,7 +71,7 @@ impl Issuer {
         };
         let leader = token(Role::Leader, &self.leader);
         let helper = Some(token(Role::Helper, &self.helper));
-        ReportTokens { report_id: RateLimited.report_id(&nonce), leader, helper }
+        ReportTokens { report_id: report_id(&nonce), leader, helper }
     }
 }
 

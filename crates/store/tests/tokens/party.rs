@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_executor::block_on;
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::recipe::derive_task;
-use sotto_protocol::token::{RateLimited, TokenScheme, TokenTerms};
+use sotto_protocol::token::TokenTerms;
 use sotto_protocol::{AggregatorTask, Bucket, HpkeKeyring};
 use sotto_store::{
     Batch, Clock, HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore,
@@ -51,7 +51,7 @@ impl Party {
         let terms = TokenTerms::of(recipe, role);
         let task = AggregatorTask {
             taskprov: true,
-            tokens: terms.map(|terms| RateLimited.verifier(&terms.unwrap()).unwrap()),
+            tokens: terms.map(|terms| terms.unwrap().verifier().unwrap()),
             ..aggregator_task(&derive_task(recipe).unwrap(), role, collector)
         };
         let mut party = Self {

@@ -11,7 +11,7 @@ use sotto_protocol::leader::aggregate::{
     BacklogReport, FormedBatch, JobInput, JobLimits, LeaderJob, consume_aggregation_job_resp,
     form_jobs, produce_aggregation_job_init_req,
 };
-use sotto_protocol::token::{RateLimited, ReportTokens, TokenScheme};
+use sotto_protocol::token::{ReportTokens, report_id};
 use sotto_protocol::{Moment, RequestKind, Task, client, request_digest};
 use sotto_store::{
     Committed, Fixed, HelperCommit, JobCommit, LeasedJob, NewJob, NewJobBatch, NewJobReport,
@@ -66,7 +66,7 @@ impl World {
         };
         let (leader, helper) = (token(Role::Leader), token(Role::Helper));
         ReportTokens {
-            report_id: RateLimited.report_id(nonce),
+            report_id: report_id(nonce),
             leader: leader.unwrap().to_bytes(),
             helper: helper.map(|token| token.to_bytes()),
         }

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, PassError, StateError, pass};
-use sotto_protocol::log::Watch;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::Probability;
 

@@ -7,12 +7,10 @@ use std::collections::BTreeMap;
 
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::Moment;
-use sotto_protocol::device::{
-    Change, DeviceStore, Evidence, Host, Library, MemoryState, Offer, Pass, PassError, Silence,
-    View, advance, consider, pass, toss,
-};
+use sotto_protocol::admission::{Assessments, Evidence, Offer, Silence, View, Watch, WatchError};
+use sotto_protocol::device::{Change, DeviceStore, Host, MemoryState, Pass, PassError, advance, consider, pass, toss};
 use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::log::{Reader, Watch, WatchError};
+use sotto_protocol::log::Reader;
 use sotto_protocol::trust::{PinnedAttester, PinnedOperator, TokensFile, Trust, TrustFile};
 use sotto_wire::recipe::{KeySet, PopulationResult, Privacy, Recipe, Targeting};
 use sotto_wire::{Entry, EntryId, EntryKind};
@@ -257,7 +255,7 @@ impl World {
         if let Some(seen) = advance(store.state(), &view, &proof, &self.trust, self.now)? {
             store.commit(seen).unwrap();
         }
-        let admitted = Library::default().admit(offer, &view, &self.trust)?.into();
+        let admitted = Assessments::default().admit(offer, &view, &self.trust)?.into();
         let host = self.host();
         let step = consider(store.state(), &admitted, &view, &self.trust, &host, self.now)?;
         store.commit(step.change).unwrap();

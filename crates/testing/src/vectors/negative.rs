@@ -15,7 +15,6 @@ use super::steps::{
 use super::world::{Counted, World, find};
 use super::{Difference, Tally, hpke};
 use sotto_protocol::attester::Forwarded;
-use sotto_protocol::token::{RateLimited, TokenScheme};
 
 /// What a party said.
 struct Outcome {
@@ -142,7 +141,7 @@ impl Negative<'_> {
         }
         let client = Client::new(&self.sources, self.world)?;
         let response = self.sources.at("encrypted_token_response")?.bytes()?;
-        let token = RateLimited.finish(&client.terms, &client.nonce, &client.attempt, &response);
+        let token = client.terms.finish(&client.nonce, &client.attempt, &response);
         Ok(Outcome::silent(token.is_ok()))
     }
 

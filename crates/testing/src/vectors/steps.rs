@@ -11,7 +11,7 @@ use super::world::{KnownOrigin, World, find};
 use sotto_protocol::Moment;
 use sotto_protocol::attester::{self, Ask, Forwarded, Issued};
 use sotto_protocol::issuer::{self, RESPONSE_NONCE_LEN};
-use sotto_protocol::token::{RateLimited, TokenAttempt, TokenScheme, TokenTerms};
+use sotto_protocol::token::{TokenAttempt, TokenTerms};
 
 /// A party's refusal, for comparison.
 pub(super) struct Refused {
@@ -113,8 +113,8 @@ impl<'a> Client<'a> {
         ];
         let place = sources.at("nonce")?;
         let nonce = place.array()?;
-        let attempt = RateLimited
-            .request(&secret, &terms, encapsulation, &nonce, &mut Script::new(&drawn))
+        let attempt = terms
+            .request(&secret, encapsulation, &nonce, &mut Script::new(&drawn))
             .map_err(|error| place.difference(format!("there is no request: {error}")))?;
         Ok(Self { secret, terms, nonce, attempt, origin, encapsulation })
     }
@@ -198,7 +198,6 @@ pub(super) fn verifies(
     token: &[u8],
     place: &Place<'_>,
 ) -> Result<bool, Difference> {
-    let verifier =
-        RateLimited.verifier(terms).map_err(|error| place.difference(error.to_string()))?;
+    let verifier = terms.verifier().map_err(|error| place.difference(error.to_string()))?;
     Ok(verifier.verify(token, Moment(0)).is_ok())
 }

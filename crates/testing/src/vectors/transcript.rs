@@ -19,7 +19,6 @@ use super::steps::{
 use super::world::World;
 use super::{Difference, Tally};
 use sotto_protocol::attester::Issued;
-use sotto_protocol::token::{RateLimited, TokenScheme};
 
 /// Fields and what they should be.
 type Values = Vec<(&'static str, Value)>;
@@ -285,8 +284,9 @@ fn finish(
     tally: &mut Tally,
 ) -> Result<(), Difference> {
     let final_place = place.at("client_final")?;
-    let token = RateLimited
-        .finish(&client.terms, &client.nonce, &client.attempt, &issued.response)
+    let token = client
+        .terms
+        .finish(&client.nonce, &client.attempt, &issued.response)
         .map_err(|error| final_place.difference(error.to_string()))?;
     let decoded =
         Token::from_bytes(&token).map_err(|error| final_place.difference(error.to_string()))?;

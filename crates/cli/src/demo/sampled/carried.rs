@@ -30,3 +30,19 @@ impl Transport for Carried {
         self.inner.send(request)
     }
 }
+
+/// What devices have: one transport to the attester and one to everybody else, which is the relay.
+pub(super) struct Branching {
+    pub(super) attester: Arc<Carried>,
+    pub(super) attester_url: String,
+    pub(super) relay: Arc<Carried>,
+}
+
+impl Transport for Branching {
+    fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
+        match request.url.starts_with(&self.attester_url) {
+            true => self.attester.send(request),
+            false => self.relay.send(request),
+        }
+    }
+}

@@ -1,16 +1,13 @@
 //! The demo's devices.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use rand_core::CryptoRng;
-use sotto_client::{Delivery, DeviceCertificate, HttpLog, deliver, fetch_tokens};
+use anyhow::{Context, Result, bail, ensure};
+use sotto_client::{Host, Log, Participant, PassReport};
 use sotto_protocol::Moment;
-use sotto_protocol::device::tokens::Live;
-use sotto_protocol::device::{DeviceStore, Host, MemoryState, follow, pass};
-use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::log::Watch;
+use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, StateError};
+use sotto_protocol::expression::Value;
 
 use super::parties::Parties;
 use crate::connection::retry;
@@ -23,8 +20,8 @@ use crate::workers::{lock, work};
 /// They mostly wait in the relay, which mixes those that send at the same time.
 const DEVICES_AT_ONCE: usize = 48;
 
-/// How often a device asks for its tokens before the demo gives up.
-const TOKEN_ROUNDS: usize = 100;
+/// How many passes a device makes until it has its tokens, before the demo gives up.
+const MAX_PASSES: usize = 100;
 
 /// What became of the fleet.
 #[derive(Debug, Default)]
@@ -45,51 +42,34 @@ pub(super) fn run(
     output: &Output,
 ) -> Result<Turnout> {
     let turnout = Mutex::new(Turnout::default());
-    let watches: Mutex<Vec<Watch<HttpLog>>> = Mutex::default();
+    let logs: Mutex<Vec<Log>> = Mutex::default();
     let bar = output.bar("devices", plan.held.len() as u64);
-    let routes = parties.routes();
     let held = plan.held.iter().enumerate();
     work(
         held.map(|(number, bucket)| Ok((number, *bucket))),
         DEVICES_AT_ONCE,
         &bar,
-        |device, rng| {
-            let (number, bucket) = device;
-            // Not in the `match`, which would hold the lock while the log is read.
-            let free = lock(&watches).pop();
-            let mut watch = match free {
-                Some(watch) => watch,
-                None => {
-                    let mut watch = Watch::new(parties.log()?);
-                    watch.refresh(parties.trust(), moment).context("the log cannot be read")?;
-                    watch
-                }
-            };
+        |(number, bucket), _| {
             let word = plan.words.labels().get(bucket as usize).copied().unwrap_or_default();
-            let attributes: Attributes =
-                [("word".to_owned(), Value::String(word.to_owned()))].into();
-            let host = Host { conditions_met: true, attributes: &attributes };
-            let mut state = MemoryState::default();
-            let certificate = parties.manufacturer().device(number)?;
-            let tokens = ask(&mut state, &mut watch, parties, &certificate, moment, rng)?;
-            let done = pass(&mut state, &mut watch, parties.trust(), &host, moment, rng)?;
-            if let Some((_, silence)) = done.silent.first() {
-                return Err(anyhow!("a device refuses the demo's recipe: {silence}"));
-            }
-            let bytes: usize =
-                state.state().pending().map(|(_, pending)| pending.report.len()).sum();
-            let ways = routes.to_leaders(state.state(), &watch, parties.trust());
-            let mut route = |id: &_| ways.get(id).cloned();
-            let Delivery { accepted, waiting, .. } =
-                deliver(&mut state, &mut route, &retry(5), rng)?;
-            if waiting > 0 {
-                return Err(anyhow!("the leader does not take a report"));
-            }
+            let host = host(parties, number, word)?;
+            // Not in the `match`, which would hold the lock while the log is read.
+            let free = lock(&logs).pop();
+            let log = match free {
+                Some(log) => log,
+                None => Log::at(parties.log_url(), &host, parties.trust())?.shared_for(u64::MAX),
+            };
+            let trust = Arc::clone(parties.trust());
+            let device = Participant::new(host, trust, Counting::default(), log);
+            let mut device = device.frozen_at(moment);
+            let (done, tokens) = answer(&mut device)?;
+            let delivery = done.insecure_delivery();
+            ensure!(delivery.waiting == 0, "the leader does not take a report");
+            let (_, store, log) = device.into_parts();
+            lock(&logs).push(log);
             let mut turnout = lock(&turnout);
             turnout.tokens += tokens;
-            turnout.accepted += accepted;
-            turnout.bytes += bytes as u64;
-            lock(&watches).push(watch);
+            turnout.accepted += delivery.accepted;
+            turnout.bytes += store.bytes as u64;
             Ok(())
         },
     )
@@ -98,29 +78,53 @@ pub(super) fn run(
     Ok(turnout.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-/// Gets the device its tokens from the attester.
-fn ask(
-    state: &mut MemoryState,
-    watch: &mut Watch<HttpLog>,
-    parties: &Parties,
-    certificate: &DeviceCertificate,
-    moment: Moment,
-    rng: &mut dyn CryptoRng,
-) -> Result<usize> {
-    let trust = parties.trust();
-    let view = follow(state, watch, trust, moment)?;
+/// The host of a device that holds this word.
+fn host(parties: &Parties, number: usize, word: &str) -> Result<Host> {
+    let mut host = Host::new(parties.device_transport());
+    host.retry = retry(5);
+    host.attestor = Some(Box::new(parties.manufacturer().device(number)?));
+    let word = Value::String(word.to_owned());
+    host.attributes = Box::new(move || Ok([("word".to_owned(), word.clone())].into()));
+    Ok(host)
+}
+
+/// Passes until the device has its tokens and has decided. Gives the last one, and how many tokens
+/// came.
+fn answer(device: &mut Participant<Counting>) -> Result<(PassReport, usize)> {
     let mut granted = 0;
-    for _ in 0..TOKEN_ROUNDS {
-        let live = Live { view: &view, recipes: watch.recipes() };
-        let way = parties.to_attester();
-        let round = fetch_tokens(state, &live, trust, certificate, way, moment, rng)?;
+    for _ in 0..MAX_PASSES {
+        let done = device.pass()?;
+        let round = done.tokens.clone().unwrap_or_default();
         granted += round.granted;
         ensure!(round.withheld + round.refused == 0, "the attester gives a device no token");
         if round.waiting == 0 {
-            return Ok(granted);
+            if let Some((_, silence)) = done.silent.first() {
+                bail!("a device refuses the demo's recipe: {silence}");
+            }
+            return Ok((done, granted));
         }
-        // The attester asked for patience.
+        // The attester is busy.
         std::thread::sleep(Duration::from_millis(100));
     }
     bail!("the attester does not answer")
+}
+
+/// A state in memory that counts the bytes of the reports that were made.
+#[derive(Default)]
+struct Counting {
+    state: MemoryState,
+    bytes: usize,
+}
+
+impl DeviceStore for Counting {
+    fn state(&self) -> &DeviceState {
+        self.state.state()
+    }
+
+    fn commit(&mut self, change: Change) -> Result<(), StateError> {
+        if let Change::Answered { pending, .. } = &change {
+            self.bytes += pending.report.len();
+        }
+        self.state.commit(change)
+    }
 }

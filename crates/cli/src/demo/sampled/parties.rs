@@ -8,11 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sotto_client::{AuthToken as ClientToken, Collector, HttpLog, HttpTransport, Routes};
+use sotto_client::{AuthToken as ClientToken, Collector, HttpTransport, Transport};
 use sotto_crypto::note::NoteKey;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Moment;
-use sotto_protocol::device::DeviceState;
 use sotto_protocol::recipe::Assessment;
 use sotto_protocol::trust::Trust;
 use sotto_server::{
@@ -24,13 +23,13 @@ use sotto_wire::{Entry, EntryKind, Note, VerifierKey};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::carried::Carried;
+use super::carried::{Branching, Carried};
 use super::operators::{
     Keys, LOG_OPERATOR, Published, WITNESSES, gateway_config, key_set, relay, transparency, trust,
 };
 use super::recipe::{HELPER, LEADER, Places, recipe};
 use super::tokens::{Manufacturer, token_parties, with_token_keys};
-use crate::connection::{self, ConnectionArgs};
+use crate::connection::ConnectionArgs;
 use crate::demo::Plan;
 use crate::demo::result::DemoSize;
 use crate::demo::servers::{Server, loopback, open_store};
@@ -47,8 +46,9 @@ pub(super) struct Parties {
     servers: Vec<Server>,
     leader_store: Arc<SqliteStore>,
     _helper_store: Arc<SqliteStore>,
-    trust: Trust,
+    trust: Arc<Trust>,
     log_url: String,
+    attester_url: String,
     log_index: u64,
     key_sets: usize,
     assessment: Assessment,
@@ -148,8 +148,9 @@ impl Parties {
             servers,
             leader_store,
             _helper_store: helper_store,
-            trust,
+            trust: Arc::new(trust),
             log_url,
+            attester_url: tokens.attester_url,
             log_index,
             key_sets: key_sets.len(),
             assessment,
@@ -164,19 +165,22 @@ impl Parties {
     }
 
     /// What every device takes on trust.
-    pub(super) fn trust(&self) -> &Trust {
+    pub(super) fn trust(&self) -> &Arc<Trust> {
         &self.trust
     }
 
-    /// The ways of the devices.
-    pub(super) fn routes(&self) -> Routes {
-        connection::routes(self.carried.clone())
+    /// What devices send to, which counts what goes to the relay and what to the attester.
+    pub(super) fn device_transport(&self) -> Arc<dyn Transport> {
+        Arc::new(Branching {
+            attester: Arc::clone(&self.to_attester),
+            attester_url: self.attester_url.clone(),
+            relay: Arc::clone(&self.carried),
+        })
     }
 
-    /// The log, as a device reads it that has never read it before.
-    pub(super) fn log(&self) -> Result<HttpLog> {
-        let route = self.routes().to_log(&DeviceState::default(), &self.trust)?;
-        Ok(HttpLog::new(&self.log_url, route.transport()))
+    /// Where the log is.
+    pub(super) fn log_url(&self) -> &str {
+        &self.log_url
     }
 
     /// How many requests of which length the relay was sent.

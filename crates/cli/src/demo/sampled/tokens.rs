@@ -104,7 +104,7 @@ pub(super) async fn token_parties(
     Ok(TokenParties { servers, issuer_url, attester_url })
 }
 
-/// What devices take on trust about tokens: they ask at once.
+/// What devices trust for tokens: they request them at once.
 pub(super) fn tokens_file(attester_url: &str) -> TokensFile {
     TokensFile {
         issuer: ISSUER.to_owned(),
@@ -116,7 +116,7 @@ pub(super) fn tokens_file(attester_url: &str) -> TokensFile {
     }
 }
 
-/// The recipe with token keys of the issuer, which the author asks for.
+/// The recipe with token keys that the author gets from the issuer.
 pub(super) fn with_token_keys(
     mut recipe: Recipe,
     author: &NoteKey,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use sotto_crypto::merkle;
 use sotto_crypto::note::{self, NoteError};
 use sotto_protocol::Moment;
-use sotto_protocol::device::Silence;
+use sotto_protocol::admission::Silence;
 use sotto_protocol::log::{Fetch, Misbehaviour};
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_protocol::trust::Trust;

@@ -2,17 +2,14 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::Arc;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
-use sotto_client::{StateFile, TokensError};
-use sotto_protocol::device::{Change, DeviceState, DeviceStore, PassError, StateError, pass};
-use sotto_protocol::log::Watch;
-use sotto_testing::log::Files;
+use sotto_client::{Log, Participant, ParticipantError, StateFile};
+use sotto_protocol::device::{Change, DeviceState, DeviceStore, StateError};
 use sotto_testing::world::World;
 use sotto_wire::{Decode, Report};
 
-use super::{Attester, Fate, round, two_recipes};
+use super::{Attester, Fate, attested, two_recipes};
 use crate::device::files::{begin, sealing_key};
 
 /// When a device dies: around the commit with this number.
@@ -49,30 +46,29 @@ impl DeviceStore for Mortal<'_> {
     }
 }
 
-/// A life with at most one death. Gives how many commits there were, and the reports that were made durable.
+/// A life with at most one death. Gives how many commits there were, and the reports that were made
+/// durable.
 fn live_through(
     world: &World,
-    watch: &mut Watch<Files>,
+    log: &mut Option<Log>,
     path: &Path,
-    attester: &Attester,
+    attester: &Arc<Attester>,
     death: Death,
 ) -> (usize, Vec<Vec<u8>>) {
     let (commits, answered) = (RefCell::new(0), RefCell::new(Vec::new()));
     begin(world, path);
     for life in 0..6 {
         let inner = StateFile::open(path, &sealing_key()).unwrap();
-        let mut store = Mortal { inner, death, commits: &commits, answered: &answered };
+        let store = Mortal { inner, death, commits: &commits, answered: &answered };
         // Another seed in each life: a second request or toss would have other bytes.
-        match round(world, watch, &mut store, attester, 100 + life) {
-            Ok(_) => {}
-            Err(TokensError::State(StateError::Io(_))) => continue,
+        let host = attested(world, attester, 100 + life);
+        let trust = Arc::new(world.trust.clone());
+        let mut device = Participant::new(host, trust, store, log.take().unwrap());
+        match device.pass() {
+            Ok(_) | Err(ParticipantError::State(StateError::Io(_))) => {}
             Err(other) => panic!("{other}"),
         }
-        let mut rng = ChaCha20Rng::seed_from_u64(200 + life);
-        match pass(&mut store, watch, &world.trust, &world.host(), world.now, &mut rng) {
-            Ok(_) | Err(PassError::State(StateError::Io(_))) => {}
-            Err(other) => panic!("{other}"),
-        }
+        *log = Some(device.into_parts().2);
     }
     (commits.into_inner(), answered.into_inner())
 }
@@ -80,7 +76,7 @@ fn live_through(
 #[test]
 fn no_crash_burns_a_token_asks_twice_for_one_or_uses_one_twice() {
     let world = two_recipes().build();
-    let mut watch = world.watch().unwrap();
+    let mut log = Some(Log::from_files(world.log.files.clone()).shared_for(u64::MAX));
     let mut run = |death: Death, lost: Option<usize>| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
@@ -90,7 +86,7 @@ fn no_crash_burns_a_token_asks_twice_for_one_or_uses_one_twice() {
                     if Some(number) == lost { Fate::Lost } else { Fate::Answered }
                 },
             );
-        let (commits, answered) = live_through(&world, &mut watch, &path, &attester, death);
+        let (commits, answered) = live_through(&world, &mut log, &path, &attester, death);
         let words = format!("{death:?}, lost {lost:?}");
         let authority = attester.authority.lock().unwrap();
         assert_eq!(authority.granted(), 4, "{words}: no token is burned");
@@ -120,6 +116,7 @@ fn no_crash_burns_a_token_asks_twice_for_one_or_uses_one_twice() {
     for lost in 0..4 {
         assert_eq!(run(Death::Never, Some(lost)).1, 2);
     }
-    // A crash between considering and answering is silence, and nothing else is: after the former, before the latter.
+    // A crash between considering and answering is silence, and nothing else is: after the former,
+    // before the latter.
     assert_eq!(silenced, 4);
 }

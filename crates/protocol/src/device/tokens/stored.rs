@@ -10,7 +10,8 @@ use super::super::state::{DeviceState, SeenKeySet};
 use crate::base64url;
 use crate::token::TokenAttempt;
 
-/// The seed of the device's client secret, made once per state: the attester knows the device by its key.
+/// The seed of the device's client secret, made once per state: the attester knows the device by
+/// its key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 #[serde(transparent)]
 pub struct ClientSeed(#[serde(with = "base64url")] pub(super) [u8; 32]);
@@ -28,7 +29,7 @@ pub(in crate::device) struct RecipeTokens {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Stage {
-    /// To be asked for at this time.
+    /// To be requested at this time.
     Due { at: u64 },
     /// The requests are made. From now on only these bytes are sent.
     Asked(Box<Asked>),
@@ -36,7 +37,7 @@ pub(super) enum Stage {
     Spent {},
 }
 
-/// The tokens that were asked for.
+/// The tokens that were requested.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
@@ -55,13 +56,13 @@ pub(super) struct Asked {
 pub(super) enum Progress {
     /// No answer yet.
     Waiting(Request),
-    /// In hand, and to be used from a time on that was drawn when it came.
+    /// Held. It may be used from a time on that was drawn when it came.
     Granted {
         #[serde(with = "base64url")]
         token: Zeroizing<Vec<u8>>,
         from: u64,
     },
-    /// The attester says that this device had one. It is not asked again.
+    /// The attester says that this device had one. It is not requested again.
     Withheld {},
 }
 
@@ -77,11 +78,11 @@ pub(super) struct Request {
 /// One durable step towards tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenChange {
-    /// The times are drawn at which to ask.
+    /// The times of the requests are drawn.
     Planned(Planned),
     /// Requests are made. They are durable before their first byte is sent.
     Requested(Box<Requested>),
-    /// A token is in hand.
+    /// A token was granted.
     Granted {
         /// The recipe.
         recipe: EntryId,
@@ -101,12 +102,12 @@ pub enum TokenChange {
     },
 }
 
-/// The plan for recipes that were met for the first time.
+/// The plan for recipes that were seen for the first time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     /// The first plan makes the client secret.
     pub(super) seed: Option<ClientSeed>,
-    /// Each with its end and the time at which to ask.
+    /// Each with its end and the time of its requests.
     pub(super) recipes: Vec<(EntryId, u64, u64)>,
 }
 

@@ -1,6 +1,6 @@
 //! Operators and their keys.
 
-use sotto_protocol::device::Check;
+use sotto_protocol::admission::Check;
 use sotto_protocol::trust::PinnedOperator;
 use sotto_testing::keys::{key, key_of, signer};
 use sotto_testing::log::{Batch, at};

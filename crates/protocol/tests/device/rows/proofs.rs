@@ -1,6 +1,7 @@
 //! Bytes, signatures, the log and its witnesses.
 
-use sotto_protocol::device::{Check, DeviceStore, MemoryState};
+use sotto_protocol::admission::Check;
+use sotto_protocol::device::{DeviceStore, MemoryState};
 use sotto_testing::keys::{key, key_of, signer, witness};
 use sotto_testing::log::{ORIGIN, at, entry, signed};
 use sotto_testing::recipe::{DAY, HOUR, NOW, PERIOD, recipe, recipe_entry};

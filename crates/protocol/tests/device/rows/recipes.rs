@@ -1,6 +1,6 @@
 //! What the recipe asks, claims and costs.
 
-use sotto_protocol::device::Check;
+use sotto_protocol::admission::Check;
 use sotto_protocol::expression::Value;
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_testing::keys::{key, key_of};

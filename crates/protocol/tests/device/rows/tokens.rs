@@ -1,6 +1,6 @@
 //! Token keys: whose they are, and who must not be whom.
 
-use sotto_protocol::device::Check;
+use sotto_protocol::admission::Check;
 use sotto_protocol::trust::PinnedOperator;
 use sotto_testing::arbitrary::TOKEN_KEYS;
 use sotto_testing::keys::{key, key_of, signer};

@@ -1,8 +1,7 @@
-//! What a log holds for somebody who acts on it: open recipes, key sets and results, with their proofs at hand.
+//! What a log holds for a party that acts on it: open recipes, key sets and results, with proofs.
 //!
-//! Devices and aggregators read every entry once, whatever it is about: so which recipe somebody is interested in shows
-//! nowhere. An entry that is not understood is skipped; a later version of the format may bring new kinds.
-//! Leaves to others: whether to believe any of it ([`crate::device::Library`] proves each offer).
+//! An entry that is not understood is skipped; a later version of the format may bring new kinds.
+//! Leaves to others: whether to believe any of it ([`super::Assessments`] proves each offer).
 
 use std::collections::BTreeMap;
 
@@ -10,8 +9,8 @@ use sotto_crypto::note;
 use sotto_wire::recipe::{KeySet, Recipe, Signer};
 use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, TlogProof, VerifierKey};
 
-use super::{Fetch, Reader, ReaderError};
-use crate::device::{Check, Evidence, Offer, View};
+use super::{Check, Evidence, Offer, View};
+use crate::log::{Fetch, Reader, ReaderError};
 use crate::trust::Trust;
 
 /// Entries that are read at once.
@@ -25,7 +24,7 @@ const MAX_LISTED: usize = 10_000;
 
 /// What was read of a log.
 #[derive(Debug, Default)]
-pub struct Catalogue {
+pub(super) struct Catalogue {
     scanned: u64,
     recipes: BTreeMap<EntryId, Listed>,
     /// In the order of the log; all of them, for the spacing between them counts.
@@ -45,7 +44,7 @@ struct Listed {
 
 /// Why there is no offer.
 #[derive(Debug, thiserror::Error)]
-pub enum OfferError {
+pub(super) enum OfferError {
     /// The log holds no such recipe, or it is over.
     #[error("the log holds no open recipe {0}")]
     NoRecipe(EntryId),
@@ -64,8 +63,8 @@ pub enum OfferError {
 }
 
 impl OfferError {
-    /// The check that fails for want of what is missing.
-    pub fn check(&self) -> Check {
+    /// The check that fails because of what is missing.
+    pub(super) fn check(&self) -> Check {
         match self {
             Self::NoRecipe(_) | Self::Reader(_) => Check::Inclusion,
             Self::NotPinned(_) => Check::Operators,
@@ -76,11 +75,11 @@ impl OfferError {
 }
 
 impl Catalogue {
-    /// Reads what the tree has more than before, as far as one call may, and drops what ended before `time`. Whether all
-    /// is read.
+    /// Reads what the tree has more than before, as far as one call may, and drops what ended
+    /// before `time`. Whether all is read.
     ///
     /// `time` is the witnessed one: a clock that jumps must not make a party forget what is open.
-    pub fn refresh<F: Fetch>(
+    pub(super) fn refresh<F: Fetch>(
         &mut self,
         reader: &mut Reader<F>,
         tree: &Checkpoint,
@@ -102,22 +101,22 @@ impl Catalogue {
     }
 
     /// How many entries were read.
-    pub fn scanned(&self) -> u64 {
+    pub(super) fn scanned(&self) -> u64 {
         self.scanned
     }
 
     /// The open recipes.
-    pub fn recipes(&self) -> impl Iterator<Item = EntryId> {
+    pub(super) fn recipes(&self) -> impl Iterator<Item = EntryId> {
         self.recipes.keys().copied()
     }
 
     /// The entry of a recipe, as the log holds it.
-    pub fn recipe(&self, id: &EntryId) -> Option<&[u8]> {
+    pub(super) fn recipe(&self, id: &EntryId) -> Option<&[u8]> {
         self.recipes.get(id).map(|listed| listed.entry.as_slice())
     }
 
     /// A recipe with everything that must be proved beside it, in the tree of `view`.
-    pub fn offer<F: Fetch>(
+    pub(super) fn offer<F: Fetch>(
         &mut self,
         id: &EntryId,
         reader: &mut Reader<F>,
@@ -150,10 +149,11 @@ impl Catalogue {
 
     /// The key set of a pinned operator that is in force.
     ///
-    /// The choice depends on nothing but what the operator signed and the log holds: the sets in the order of the log, each
-    /// with a higher number than the one before and in force long enough after it; the last of these that has begun. So all
-    /// devices with one view choose one set. If that one is over, or cannot be proved, there is none: to fall back would let
-    /// the log or the operator sort devices by what they were shown.
+    /// The choice depends on nothing but what the operator signed and the log holds: the sets in
+    /// the order of the log, each with a higher number than the one before and in force long enough
+    /// after it; the last of these that has begun. So all devices with one view choose one set. If
+    /// that one is over, or cannot be proved, there is none: to fall back would let the log or the
+    /// operator sort devices by what they were shown.
     pub(super) fn key_set<F: Fetch>(
         &mut self,
         operator: &str,
@@ -191,7 +191,8 @@ impl Catalogue {
         key_sets.chain(others).for_each(|listed| listed.first = None);
     }
 
-    /// Lists what this party may ever act on: signed by those whom it listens to. Whatever else a log holds costs no memory.
+    /// Lists what this party may act on: entries signed by the parties that it trusts. Whatever else a
+    /// log holds costs no memory.
     fn list(&mut self, index: u64, bytes: Vec<u8>, trust: &Trust) {
         let Ok(entry) = Entry::parse(&bytes) else { return };
         let listed = |until| Listed { index, entry: bytes, until, first: None };

@@ -1,4 +1,4 @@
-//! What is the same for every device: computed once, shared by a fleet.
+//! The checks of one recipe that are the same for every device: made once, shared by a fleet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,16 +12,17 @@ use super::{Check, Silence};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
 
-/// A library that is full is emptied: an assessment can be made again.
+/// A full cache is emptied: an assessment can be made again.
 const MAX_ASSESSMENTS: usize = 4_096;
 
-/// Assessments by recipe id. Judging a recipe takes milliseconds; a device meets the same one again and again.
+/// Assessments by recipe id. Assessing a recipe takes milliseconds, and a device meets the same one
+/// again and again.
 #[derive(Debug, Default)]
-pub struct Library {
+pub struct Assessments {
     known: HashMap<EntryId, Result<Arc<Assessment>, Silence>>,
 }
 
-impl Library {
+impl Assessments {
     /// Checks everything about a recipe that does not depend on the device's own state.
     pub fn admit(
         &mut self,
@@ -30,7 +31,7 @@ impl Library {
         trust: &Trust,
     ) -> Result<Admitted, Silence> {
         let (id, recipe) = parse(offer, trust)?;
-        offer.recipe.verify_place(view, trust)?;
+        offer.recipe.verify_position(view, trust)?;
         if recipe.parties.log != view.checkpoint.origin {
             let reason = format!("the recipe belongs into the log {}", recipe.parties.log);
             return Err(Silence::new(Check::Inclusion, reason));

@@ -1,4 +1,4 @@
-//! What a device is shown of the log, and the proofs that it is the log that everybody sees.
+//! What the log shows, and the proofs that everybody is shown the same.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use sotto_wire::{
 };
 
 use super::{Check, Silence};
-use crate::MAX_CLOCK_SKEW_S;
 use crate::recipe::Assessment;
 use crate::trust::Trust;
+use crate::{MAX_CLOCK_SKEW_S, Moment};
 
-/// The log at one moment, signed by a pinned log and cosigned by a quorum of witnesses.
+/// The log at one time, signed by a pinned log and cosigned by a quorum of witnesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub(super) checkpoint: Checkpoint,
@@ -28,7 +28,7 @@ pub struct View {
 pub struct Evidence {
     /// The entry's bytes.
     pub entry: Vec<u8>,
-    /// Its place in the log.
+    /// Its position in the log.
     pub index: u64,
     /// The inclusion proof in the current checkpoint.
     pub inclusion: Vec<TreeHash>,
@@ -45,7 +45,8 @@ pub struct Offer {
     pub leader_keys: Evidence,
     /// The newest key set of the helper's operator.
     pub helper_keys: Evidence,
-    /// The newest key set of the issuer's operator, of a recipe with tokens whose issuer is the pinned one.
+    /// The newest key set of the issuer's operator, of a recipe with tokens whose issuer is the
+    /// pinned one.
     pub issuer_keys: Option<Evidence>,
     /// The result that certifies the audience of a targeted recipe.
     pub certified: Option<Evidence>,
@@ -56,13 +57,13 @@ pub struct Offer {
 pub struct Admitted {
     /// What follows from the recipe.
     pub assessment: Arc<Assessment>,
-    pub(super) origin: String,
-    /// Its place in the log: devices consider recipes in this order, which no author can choose.
-    pub(super) index: u64,
-    pub(super) leader: OperatorKeys,
-    pub(super) helper: OperatorKeys,
+    pub(crate) origin: String,
+    /// Its position in the log: devices consider recipes in this order, which no author can choose.
+    pub(crate) index: u64,
+    pub(crate) leader: OperatorKeys,
+    pub(crate) helper: OperatorKeys,
     /// The issuer's, of a recipe with tokens.
-    pub(super) issuer: Option<OperatorKeys>,
+    pub(crate) issuer: Option<OperatorKeys>,
 }
 
 impl Admitted {
@@ -76,8 +77,8 @@ impl Admitted {
         &self.helper.config
     }
 
-    /// The key of the leader's gateway, to which a request with a report is sealed. There is one unless reports go to the
-    /// leader directly.
+    /// The key of the leader's gateway, to which a request with a report is sealed. There is one
+    /// unless reports go to the leader directly.
     pub fn gateway_config(&self) -> Option<&HpkeConfig> {
         self.leader.set.gateway.as_ref()
     }
@@ -90,22 +91,22 @@ impl Admitted {
 
 /// The keys of an aggregator or an issuer, proved.
 #[derive(Clone, Debug)]
-pub(super) struct OperatorKeys {
-    pub(super) set: ProvedKeySet,
+pub(crate) struct OperatorKeys {
+    pub(crate) set: ProvedKeySet,
     /// The configuration to seal shares, or token requests, to.
     pub(super) config: HpkeConfig,
 }
 
-/// A key set whose place in the log is proved.
+/// A key set whose position in the log is proved.
 #[derive(Clone, Debug)]
 pub(crate) struct ProvedKeySet {
-    pub(super) operator: Signer,
-    pub(super) id: EntryId,
-    pub(super) seq: u64,
-    pub(super) not_before: u64,
-    pub(super) not_after: u64,
+    pub(crate) operator: Signer,
+    pub(crate) id: EntryId,
+    pub(crate) seq: u64,
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
     /// The first key of the operator's gateway that can be used.
-    pub(super) gateway: Option<HpkeConfig>,
+    pub(crate) gateway: Option<HpkeConfig>,
 }
 
 impl View {
@@ -127,6 +128,21 @@ impl View {
     pub fn time(&self) -> u64 {
         self.time
     }
+
+    /// The checkpoint is neither old nor from the future.
+    pub(crate) fn check_fresh(&self, trust: &Trust, now: Moment) -> Result<(), Silence> {
+        if self.time > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
+            let ahead = self.time - now.0;
+            let reason = format!("the checkpoint is {ahead} s ahead of this device's clock");
+            return Err(Silence::new(Check::Freshness, reason));
+        }
+        let (age, allowed) = (now.0.saturating_sub(self.time), trust.max_checkpoint_age_s());
+        if age > allowed {
+            let reason = format!("the checkpoint is {age} s old; at most {allowed} s are allowed");
+            return Err(Silence::new(Check::Freshness, reason));
+        }
+        Ok(())
+    }
 }
 
 impl Evidence {
@@ -135,7 +151,8 @@ impl Evidence {
         Ok(self.verify_key_set(name, view, trust)?.1)
     }
 
-    /// Parses the entry and proves its place and age. Gives the time by which a quorum had seen it.
+    /// Parses the entry and proves its position and age. Gives the time by which a quorum had seen
+    /// it.
     pub(super) fn verify(
         &self,
         kind: EntryKind,
@@ -143,7 +160,7 @@ impl Evidence {
         trust: &Trust,
     ) -> Result<(Entry, u64), Silence> {
         let entry = self.parse(kind)?;
-        let first_time = self.verify_place(view, trust)?;
+        let first_time = self.verify_position(view, trust)?;
         Ok((entry, first_time))
     }
 
@@ -157,8 +174,9 @@ impl Evidence {
         Ok(entry)
     }
 
-    /// Proves that the log holds the entry, and for how long. Gives the time by which a quorum had seen it.
-    pub(super) fn verify_place(&self, view: &View, trust: &Trust) -> Result<u64, Silence> {
+    /// Proves that the log holds the entry, and for how long. Gives the time by which a quorum had
+    /// seen it.
+    pub(super) fn verify_position(&self, view: &View, trust: &Trust) -> Result<u64, Silence> {
         let leaf = merkle::leaf_hash(&self.entry);
         let included = |checkpoint: &Checkpoint, hashes: &[TreeHash]| {
             merkle::verify_inclusion(&leaf, self.index, checkpoint.size, hashes, &checkpoint.root)
@@ -217,7 +235,7 @@ impl Evidence {
     }
 
     /// Proves a key set of the operator `name`, signed by the key that is pinned for it.
-    pub(crate) fn verify_key_set(
+    pub(super) fn verify_key_set(
         &self,
         name: &KeyName,
         view: &View,
@@ -275,7 +293,7 @@ impl Evidence {
         if result.leader.key == result.helper.key {
             return Err(refuse("one operator signed twice".to_owned()));
         }
-        // Audiences shrink: who ran a version a year ago has moved on.
+        // Audiences shrink: devices that ran a version a year ago have moved on.
         let oldest = view.time.saturating_sub(trust.max_result_age_s());
         if result.measured_at < oldest
             || result.measured_at > seen_by.saturating_add(MAX_CLOCK_SKEW_S)

@@ -1,17 +1,21 @@
-//! Tokens from the attester: one round of what is due (rate-limit-tokens, section "Client-to-Attester Request").
+//! Tokens from the attester: one round of what is due (rate-limit-tokens, section
+//! "Client-to-Attester Request").
 //!
-//! Which tokens, when, and what is kept is decided in `sotto_protocol::device::tokens`; here is the exchange. Requests go to the
-//! attester directly: it knows the device anyway. Nothing about the recipe is in them but what is sealed to the issuer.
+//! `sotto_protocol::device::tokens` decides which tokens to request, when, and what to keep; here
+//! is the exchange. Requests go to the attester directly: it knows the device anyway. They say
+//! nothing about the recipe except what is sealed to the issuer.
 //!
-//! A device gets one token per recipe, so an answer that gives one up must be the attester's own word: a problem document of
-//! its types. Statuses alone prove nothing, for proxies and gateways before an attester answer 429 and 400 by themselves.
+//! A device gets one token per recipe. So only the attester itself, in a problem document of its
+//! own types, can make a device give one up. A status alone proves nothing: proxies in front of an
+//! attester send 429 and 400 too.
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
+use sotto_protocol::admission::Silence;
 use sotto_protocol::device::tokens::{
     Live, TokenAsk, Waiting, ask, granted, plan, renew, to_come, token_ask, waiting, withheld,
 };
-use sotto_protocol::device::{DeviceStore, Silence, StateError};
+use sotto_protocol::device::{DeviceStore, StateError};
 use sotto_protocol::token::{AttestError, Attestor, token_request_url};
 use sotto_protocol::trust::{Attester, Trust};
 use sotto_wire::limits::MAX_PROBLEM_DOCUMENT_LEN;
@@ -24,8 +28,8 @@ use zeroize::Zeroizing;
 use crate::problem::is_problem;
 use crate::transport::{HttpRequest, Method, Transport, TransportError};
 
-/// So many requests in a row without an answer end a round: the attester is away, or asks for patience. One alone does not:
-/// what fails for one origin must not keep a device from the tokens of the others.
+/// A round ends after this many requests in a row without an answer: the attester is down or busy.
+/// A single failure does not end it: a failing origin must not cost the tokens of the others.
 const MAX_UNANSWERED: usize = 3;
 
 /// What a round did.
@@ -41,24 +45,24 @@ pub struct TokenRound {
     pub refused: usize,
     /// Tokens that are still to come.
     pub waiting: usize,
-    /// What went wrong last, for the person in front of the device.
-    pub trouble: Option<TokenTrouble>,
+    /// What failed last, for the person in front of the device.
+    pub failure: Option<TokenFailure>,
 }
 
 /// Why a request brought no token. The same bytes are sent again later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TokenTrouble {
-    /// Nobody answers.
+pub enum TokenFailure {
+    /// There is no answer.
     #[error("the attester does not answer: {0}")]
     NoAnswer(TransportError),
-    /// It cannot now: itself, the issuer, or something between.
+    /// The attester, the issuer or a proxy cannot answer now.
     #[error("the attester cannot give tokens now (status {0})")]
     NotNow(u16),
-    /// It does not believe the attestation.
+    /// It does not accept the attestation.
     #[error(
-        "the attester does not accept this device's attestation (status 403): a certificate that it does not know, or that is \
-         revoked, or one without a serialNumber, or that belongs to another key"
+        "the attester does not accept this device's attestation (status 403): a certificate that it \
+         does not know, or that is revoked, or one without a serialNumber, or that belongs to another key"
     )]
     Attestation,
     /// The issuer does not have the recipe's key.
@@ -69,7 +73,7 @@ pub enum TokenTrouble {
         "the attester refuses (status {0}); a device that was reset gets no tokens for two windows"
     )]
     Refused(u16),
-    /// What it answers is no token.
+    /// The answer is not a token.
     #[error("what answers for the attester gives something else than tokens: is its URL right?")]
     NoToken,
 }
@@ -78,9 +82,6 @@ pub enum TokenTrouble {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokensError {
-    /// The trust file pins an issuer and no attester.
-    #[error("the trust file names no attester: no token can be asked for")]
-    NoAttester,
     /// The log cannot be believed.
     #[error(transparent)]
     Silence(#[from] Silence),
@@ -92,61 +93,12 @@ pub enum TokensError {
     Attest(#[from] AttestError),
 }
 
-/// Asks for the tokens that are due, of every live recipe of a log that the device has taken
-/// ([`sotto_protocol::device::follow`]). Whatever has no answer, or is refused, is sent again in the next round.
-pub fn fetch_tokens(
-    store: &mut dyn DeviceStore,
-    live: &Live<'_>,
-    trust: &Trust,
-    attestor: &dyn Attestor,
-    transport: &dyn Transport,
-    now: Moment,
-    rng: &mut dyn CryptoRng,
-) -> Result<TokenRound, TokensError> {
-    let Some(tokens) = trust.tokens() else { return Ok(TokenRound::default()) };
-    let attester = tokens.attester.as_ref().ok_or(TokensError::NoAttester)?;
-    if let Some(planned) = plan(store.state(), live, trust, now, rng)? {
-        store.commit(planned)?;
-    }
-    if let Some(requested) = ask(store.state(), live, trust, now, rng)? {
-        store.commit(requested)?;
-    }
-    let way = Way { attester, attestor, transport, trust, now };
-    let mut round = TokenRound::default();
-    let mut unanswered = 0;
-    for next in waiting(store.state(), live, now, rng) {
-        let mut answer = way.exchange(store, live, &next, &mut round, rng)?;
-        // Only if the issuer has newer keys.
-        if matches!(answer, Answer::Refused { renew: true })
-            && let Some(renewed) = renew(store.state(), live, trust, &next, now, rng)
-        {
-            store.commit(renewed)?;
-            answer = way.exchange(store, live, &next, &mut round, rng)?;
-        }
-        match answer {
-            Answer::Granted => round.granted += 1,
-            Answer::Withheld => round.withheld += 1,
-            Answer::Refused { .. } => round.refused += 1,
-            Answer::None => {
-                unanswered += 1;
-                if unanswered == MAX_UNANSWERED {
-                    break;
-                }
-                continue;
-            }
-            Answer::NotAsked => continue,
-        }
-        unanswered = 0;
-    }
-    round.waiting = to_come(store.state(), live, now);
-    Ok(round)
-}
-
-/// What came of one exchange. It is committed already.
+/// The outcome of one exchange. It is committed already.
 enum Answer {
     Granted,
     Withheld,
-    /// Not now. With `renew` nothing was granted for these bytes, and never will be: other bytes may fare better.
+    /// Not now. With `renew` nothing was granted for these bytes, and never will be: a
+    /// new request may succeed.
     Refused {
         renew: bool,
     },
@@ -156,8 +108,8 @@ enum Answer {
     NotAsked,
 }
 
-/// The way to the attester.
-struct Way<'a> {
+/// Requests tokens from the attester.
+pub(super) struct AttesterClient<'a> {
     attester: &'a Attester,
     attestor: &'a dyn Attestor,
     transport: &'a dyn Transport,
@@ -165,8 +117,64 @@ struct Way<'a> {
     now: Moment,
 }
 
-impl Way<'_> {
-    /// Sends one request, and commits what came of it.
+impl<'a> AttesterClient<'a> {
+    pub(super) fn new(
+        attester: &'a Attester,
+        attestor: &'a dyn Attestor,
+        transport: &'a dyn Transport,
+        trust: &'a Trust,
+        now: Moment,
+    ) -> Self {
+        Self { attester, attestor, transport, trust, now }
+    }
+
+    /// Requests the tokens that are due, of every live recipe of a log that the device has taken
+    /// ([`sotto_protocol::device::follow`]). Whatever has no answer, or is refused, is sent again
+    /// in the next round.
+    pub(super) fn fetch(
+        &self,
+        store: &mut dyn DeviceStore,
+        live: &Live<'_>,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<TokenRound, TokensError> {
+        let (trust, now) = (self.trust, self.now);
+        if let Some(planned) = plan(store.state(), live, trust, now, rng)? {
+            store.commit(planned)?;
+        }
+        if let Some(requested) = ask(store.state(), live, trust, now, rng)? {
+            store.commit(requested)?;
+        }
+        let mut round = TokenRound::default();
+        let mut unanswered = 0;
+        for next in waiting(store.state(), live, now, rng) {
+            let mut answer = self.exchange(store, live, &next, &mut round, rng)?;
+            // Only if the issuer has newer keys.
+            if matches!(answer, Answer::Refused { renew: true })
+                && let Some(renewed) = renew(store.state(), live, trust, &next, now, rng)
+            {
+                store.commit(renewed)?;
+                answer = self.exchange(store, live, &next, &mut round, rng)?;
+            }
+            match answer {
+                Answer::Granted => round.granted += 1,
+                Answer::Withheld => round.withheld += 1,
+                Answer::Refused { .. } => round.refused += 1,
+                Answer::None => {
+                    unanswered += 1;
+                    if unanswered == MAX_UNANSWERED {
+                        break;
+                    }
+                    continue;
+                }
+                Answer::NotAsked => continue,
+            }
+            unanswered = 0;
+        }
+        round.waiting = to_come(store.state(), live, now);
+        Ok(round)
+    }
+
+    /// Sends one request and commits the outcome.
     fn exchange(
         &self,
         store: &mut dyn DeviceStore,
@@ -181,18 +189,18 @@ impl Way<'_> {
         let response = match self.transport.send(&request) {
             Ok(response) => response,
             Err(error) => {
-                round.trouble = Some(TokenTrouble::NoAnswer(error));
+                round.failure = Some(TokenFailure::NoAnswer(error));
                 return Ok(Answer::None);
             }
         };
         let status = response.status;
         let (change, answer) = match response.status {
             200 if response.is_media_type(RESPONSE_MEDIA_TYPE) => {
-                // What does not open may be somebody's on the way: the same bytes get another answer.
+                // Somebody on the path may have changed it: the same request is sent again.
                 let (state, given) = (store.state(), (next, response.body.as_slice()));
                 match granted(state, live, self.trust, given, self.now, rng) {
                     Err(_) => {
-                        round.trouble = Some(TokenTrouble::NoToken);
+                        round.failure = Some(TokenFailure::NoToken);
                         return Ok(Answer::Refused { renew: false });
                     }
                     Ok(change) => (change, Answer::Granted),
@@ -201,15 +209,15 @@ impl Way<'_> {
             429 if is_problem(&response, WITHHELD_PROBLEM) => (withheld(next), Answer::Withheld),
             // Overload, or something between that counts requests or is broken.
             429 | 500..=599 => {
-                round.trouble = Some(TokenTrouble::NotNow(status));
+                round.failure = Some(TokenFailure::NotNow(status));
                 return Ok(Answer::None);
             }
             _ => {
-                round.trouble = Some(match status {
-                    401 => TokenTrouble::TokenKey,
-                    403 => TokenTrouble::Attestation,
-                    200 | 404 | 405 | 415 => TokenTrouble::NoToken,
-                    _ => TokenTrouble::Refused(status),
+                round.failure = Some(match status {
+                    401 => TokenFailure::TokenKey,
+                    403 => TokenFailure::Attestation,
+                    200 | 404 | 405 | 415 => TokenFailure::NoToken,
+                    _ => TokenFailure::Refused(status),
                 });
                 let renew = status == 400 && is_problem(&response, ENCAPSULATION_KEY_PROBLEM);
                 return Ok(Answer::Refused { renew });
@@ -219,7 +227,7 @@ impl Way<'_> {
         Ok(answer)
     }
 
-    fn request<'a>(&self, ask: &TokenAsk<'a>) -> Result<HttpRequest<'a>, TokensError> {
+    fn request<'r>(&self, ask: &TokenAsk<'r>) -> Result<HttpRequest<'r>, TokensError> {
         let attempt = ask.attempt;
         let message = attestation_message(
             &self.attester.operator,

@@ -1,4 +1,4 @@
-//! The device against a scripted pair of aggregators.
+//! The uploader against a scripted pair of aggregators.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -58,9 +58,9 @@ fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-fn device(script: &Arc<Script>) -> Device {
+fn device(script: &Arc<Script>) -> Uploader {
     let (retry, _) = impatient();
-    Device::new(task(BatchMode::TimeInterval), script.clone()).with_retry(retry)
+    Uploader::new(task(BatchMode::TimeInterval), script.clone()).with_retry(retry)
 }
 
 /// Serves keys, and gives uploads to `upload` with their number.
@@ -81,7 +81,7 @@ fn refuse(sent: &Sent, refused: &[(usize, ReportError)]) -> HttpResponse {
     message(MediaType::UploadErrors, UploadErrors { status: status.collect() }.to_bytes())
 }
 
-fn prepare(device: &Device, count: usize) -> Vec<PreparedReport> {
+fn prepare(device: &Uploader, count: usize) -> Vec<PreparedReport> {
     let mut rng = rng(7);
     let one = || device.prepare(&Measurement::Count(true), NOW, &mut rng).unwrap();
     std::iter::repeat_with(one).take(count).collect()
@@ -270,13 +270,13 @@ fn patience_ends() {
     let error = device(&script).send(&Measurement::Count(true), NOW, &mut rng(1)).unwrap_err();
     assert!(matches!(
         error,
-        DeviceError::Upload(ExchangeError::Transport(TransportError::Timeout))
+        UploadError::Upload(ExchangeError::Transport(TransportError::Timeout))
     ));
     assert_eq!(script.sent().len(), 2 + 5);
 
     let script = serve(|_, _| Ok(with_header(empty(429), "retry-after", "3600")));
     let error = device(&script).send(&Measurement::Count(true), NOW, &mut rng(1)).unwrap_err();
-    let DeviceError::Upload(ExchangeError::Problem(refusal)) = error else { panic!("{error}") };
+    let UploadError::Upload(ExchangeError::Problem(refusal)) = error else { panic!("{error}") };
     assert_eq!(refusal.status, 429);
     assert_eq!(script.sent().len(), 2 + 1, "an hour is too long to wait");
 }
@@ -360,7 +360,7 @@ fn taskprov_announces_the_task_on_uploads_only() {
 fn a_measurement_of_another_type_is_an_error() {
     let script = serve(|_, _| Ok(empty(200)));
     let error = device(&script).send(&Measurement::Sum(3), NOW, &mut rng(1)).unwrap_err();
-    assert!(matches!(error, DeviceError::Report(ClientError::Shard(_))));
+    assert!(matches!(error, UploadError::Report(ClientError::Shard(_))));
     assert!(script.sent().iter().all(|sent| sent.method == Method::Get));
 }
 
@@ -371,5 +371,5 @@ fn debug_shows_neither_report_nor_keys() {
     let report = prepare(&device, 1).remove(0);
     let len = report.as_bytes().len();
     assert_eq!(format!("{report:?}"), format!("PreparedReport {{ len: {len}, .. }}"));
-    assert!(format!("{device:?}").starts_with("Device { task: "));
+    assert!(format!("{device:?}").starts_with("Uploader { task: "));
 }

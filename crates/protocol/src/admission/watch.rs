@@ -1,6 +1,8 @@
-//! A party that acts on a log: its newest view, and the open recipes that pass every check that is the same for all.
+//! The log as one party follows it: the newest view, and a verdict on every open recipe by the
+//! checks that are the same for all.
 //!
-//! One [`Watch`] serves a whole fleet of simulated devices; a real device has one for itself, an aggregator another.
+//! One [`Watch`] serves a whole fleet of simulated devices; a real device has one for itself, an
+//! aggregator another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +12,9 @@ use sotto_wire::recipe::KeySet;
 use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
 
 use super::catalogue::Catalogue;
-use super::{Fetch, Reader, ReaderError};
+use super::{Admitted, Assessments, Check, ProvedKeySet, Silence, View};
 use crate::Moment;
-use crate::device::{Admitted, Check, Library, ProvedKeySet, Silence, View, check_fresh};
+use crate::log::{Fetch, Reader, ReaderError};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
 
@@ -21,14 +23,14 @@ use crate::trust::Trust;
 pub struct Watch<F> {
     reader: Reader<F>,
     catalogue: Catalogue,
-    library: Library,
+    assessments: Assessments,
     view: Option<View>,
     admitted: BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>,
     /// The newest key set of the operator of the log's gateway, if one is pinned.
     log_gateway: Option<Result<ProvedKeySet, Silence>>,
 }
 
-/// Why a watch has no newer view.
+/// Why there is no newer view.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The log has published nothing yet.
@@ -56,17 +58,18 @@ impl<F: Fetch> Watch<F> {
         Self {
             reader: Reader::new(fetch),
             catalogue: Catalogue::default(),
-            library: Library::default(),
+            assessments: Assessments::default(),
             view: None,
             admitted: BTreeMap::new(),
             log_gateway: None,
         }
     }
 
-    /// Takes the newest checkpoint and judges every open recipe in it. What was seen before stays in force if this fails.
+    /// Takes the newest checkpoint and judges every open recipe in it. What was seen before stays
+    /// in force if this fails.
     pub fn refresh(&mut self, trust: &Trust, now: Moment) -> Result<&View, WatchError> {
         let read = self.read(trust, now);
-        // A file that was read wrongly once must not stand for good: what is unproved is read again.
+        // A file that was wrong once must not stay: what is not proved is read again.
         let refused = self.admitted.values().filter_map(|verdict| verdict.as_ref().err());
         let log_gateway = self.log_gateway.as_ref().and_then(|set| set.as_ref().err());
         let unproved = refused.chain(log_gateway).any(|silence| silence.check == Check::Inclusion);
@@ -84,7 +87,7 @@ impl<F: Fetch> Watch<F> {
         if let Some(old) = self.view.clone() {
             self.check_extends(old.checkpoint(), view.checkpoint())?;
         }
-        check_fresh(&view, trust, now)?;
+        view.check_fresh(trust, now)?;
         let (tree, time) = (view.checkpoint(), view.time());
         if !self.catalogue.refresh(&mut self.reader, tree, time, trust)? {
             return Err(WatchError::Behind { read: self.catalogue.scanned(), size: tree.size });
@@ -124,7 +127,7 @@ impl<F: Fetch> Watch<F> {
         }
     }
 
-    /// The reader, for whoever wants single entries.
+    /// The reader, for single entries.
     pub fn reader(&mut self) -> &mut Reader<F> {
         &mut self.reader
     }
@@ -135,7 +138,8 @@ impl<F: Fetch> Watch<F> {
         entry.recipe().map(|recipe| recipe.name.clone())
     }
 
-    /// The newest key set of a pinned operator that has been in the log for long enough: the keys that devices seal to.
+    /// The newest key set of a pinned operator that has been in the log for long enough: the keys
+    /// that devices seal to.
     pub fn key_set(&mut self, operator: &KeyName, trust: &Trust) -> Result<KeySet, Silence> {
         let Some(view) = self.view.clone() else {
             return Err(Silence::new(Check::KeySets, "the log has not been read yet"));
@@ -163,14 +167,14 @@ impl<F: Fetch> Watch<F> {
     /// What follows from a recipe that the log holds, whether or not it may be answered.
     pub fn assess(&mut self, id: &EntryId) -> Option<Result<Arc<Assessment>, Silence>> {
         let entry = sotto_wire::Entry::parse(self.catalogue.recipe(id)?).ok()?;
-        Some(self.library.assess(*id, entry.recipe()?.clone()))
+        Some(self.assessments.assess(*id, entry.recipe()?.clone()))
     }
 
     fn admit(&mut self, id: &EntryId, view: &View, trust: &Trust) -> Result<Admitted, Silence> {
         let offer = self.catalogue.offer(id, &mut self.reader, view, trust);
         // What is missing from an offer fails the check that would have needed it.
         let offer = offer.map_err(|error| Silence::new(error.check(), error.to_string()))?;
-        self.library.admit(&offer, view, trust)
+        self.assessments.admit(&offer, view, trust)
     }
 
     fn check_extends(&mut self, old: &Checkpoint, new: &Checkpoint) -> Result<(), WatchError> {

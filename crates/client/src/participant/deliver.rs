@@ -7,26 +7,35 @@ use sotto_protocol::Task;
 use sotto_protocol::device::{Change, DeviceStore, Pending, StateError};
 use sotto_wire::{Decode, EntryId, ReportError, TaskConfiguration, taskprov};
 
-use crate::device::{Device, PreparedReport, UploadOutcome};
+use super::routes::LeaderRoutes;
 use crate::retry::RetryPolicy;
 use crate::transport::Transport;
+use crate::uploader::{PreparedReport, UploadOutcome, Uploader};
 
 /// What became of the stored answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// Taken by the leader.
     pub accepted: usize,
-    /// Refused for good: silence from now on, never a second report.
+    /// Refused, and never sent again.
     pub refused: usize,
     /// Not answered: to be sent again, as they are.
     pub waiting: usize,
 }
 
-/// Sends every stored answer once (with the retries of `retry`), by the way that `route` gives for its recipe; without one it
-/// waits. An answer that is taken, or refused for good, is wiped.
-pub fn deliver(
+impl Delivery {
+    /// This delivery and the next one of the same pass: what waited was sent again.
+    pub(super) fn then(self, next: Self) -> Self {
+        let (accepted, refused) = (self.accepted + next.accepted, self.refused + next.refused);
+        Self { accepted, refused, waiting: next.waiting }
+    }
+}
+
+/// Sends every stored answer once (with the retries of `retry`) over the route to its leader;
+/// without a route it waits. An answer that is accepted or refused is wiped.
+pub(super) fn deliver(
     store: &mut dyn DeviceStore,
-    route: &mut dyn FnMut(&EntryId) -> Option<Arc<dyn Transport>>,
+    routes: &LeaderRoutes,
     retry: &RetryPolicy,
     rng: &mut dyn CryptoRng,
 ) -> Result<Delivery, StateError> {
@@ -34,7 +43,8 @@ pub fn deliver(
         store.state().pending().map(|(id, pending)| (id, pending.clone())).collect();
     let mut delivery = Delivery::default();
     for (recipe, pending) in stored {
-        let sent = route(&recipe).and_then(|transport| send(pending, transport, retry, rng));
+        let route = routes.get(&recipe).map(Arc::clone);
+        let sent = route.and_then(|transport| send(pending, transport, retry, rng));
         match sent {
             Some(UploadOutcome::Accepted) => delivery.accepted += 1,
             Some(UploadOutcome::Rejected(error)) if error != ReportError::ReportTooEarly => {
@@ -50,7 +60,7 @@ pub fn deliver(
     Ok(delivery)
 }
 
-/// The leader's verdict; `None` if there was none, which may change.
+/// The leader's verdict; `None` if there is none yet.
 fn send(
     pending: Pending,
     transport: Arc<dyn Transport>,
@@ -61,6 +71,6 @@ fn send(
     let task =
         Task::new(taskprov::task_id(encoded), TaskConfiguration::from_bytes(encoded).ok()?).ok()?;
     let report = PreparedReport::from_bytes(pending.report).ok()?;
-    let device = Device::new(task, transport).with_retry(retry.clone()).with_taskprov();
-    device.upload(&[report], rng).ok()?.first().copied()
+    let uploader = Uploader::new(task, transport).with_retry(retry.clone()).with_taskprov();
+    uploader.upload(&[report], rng).ok()?.first().copied()
 }

@@ -1,7 +1,9 @@
-//! The device: HPKE keys in, reports out (DAP "Uploading Reports").
+//! The client of a plain DAP task: fetches HPKE keys, makes reports, uploads them (DAP "Uploading
+//! Reports").
 //!
-//! What a report holds is `sotto_protocol::client`'s; whether to take part at all, when, and where to keep
-//! unsent reports is the application's.
+//! `sotto_protocol::client` says what a report holds. Whether to take part, when, and where to keep
+//! unsent reports is up to the application; [`Participant`](crate::Participant) decides that for a
+//! device that follows recipes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +23,7 @@ use crate::retry::RetryPolicy;
 use crate::transport::{Method, Transport};
 
 /// Makes and uploads the reports of one task. Shared by as many threads as you like.
-pub struct Device {
+pub struct Uploader {
     task: Task,
     exchange: Exchange,
     keys: KeySource,
@@ -49,7 +51,7 @@ pub enum UploadOutcome {
 /// Why there is no report, or no answer to an upload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DeviceError {
+pub enum UploadError {
     /// An aggregator's HPKE keys could not be fetched.
     #[error("the {role}'s HPKE keys: {error}")]
     FetchKeys {
@@ -69,8 +71,8 @@ pub enum DeviceError {
     /// The measurement could not be turned into a report.
     #[error(transparent)]
     Report(#[from] ClientError),
-    /// The upload was refused, or there is no answer. In the latter case the leader may have taken the
-    /// reports all the same: send the same ones again.
+    /// The upload was refused, or there is no answer. In the latter case the leader may have taken
+    /// the reports all the same: send the same ones again.
     #[error("upload: {0}")]
     Upload(#[from] ExchangeError),
     /// The reports of one upload are longer than a leader must accept.
@@ -87,8 +89,8 @@ pub enum AggregatorName {
     Helper,
 }
 
-impl Device {
-    /// A device of `task` that fetches the aggregators' HPKE keys when it first needs them.
+impl Uploader {
+    /// An uploader for `task` that fetches the aggregators' HPKE keys when it first needs them.
     pub fn new(task: Task, transport: Arc<dyn Transport>) -> Self {
         Self {
             task,
@@ -97,14 +99,14 @@ impl Device {
         }
     }
 
-    /// Repeats exchanges as `retry` says.
+    /// Repeats failed exchanges as `retry` says.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.exchange.retry = retry;
         self
     }
 
-    /// Announces the task with every upload, for leaders that learn of tasks in this way (taskprov).
+    /// Announces the task with every upload, for leaders that learn of tasks that way (taskprov).
     #[must_use]
     pub fn with_taskprov(mut self) -> Self {
         self.exchange.announce(&self.task);
@@ -129,7 +131,7 @@ impl Device {
         measurement: &Measurement,
         now: Moment,
         rng: &mut dyn CryptoRng,
-    ) -> Result<PreparedReport, DeviceError> {
+    ) -> Result<PreparedReport, UploadError> {
         let keys = self.keys(rng)?;
         let time = self.task.time(now);
         let bytes =
@@ -139,20 +141,20 @@ impl Device {
 
     /// Sends `reports` in one request and tells what became of each, in their order.
     ///
-    /// Passing failures are retried; a report that the leader already had from an attempt whose answer
-    /// was lost counts as accepted. After an
-    /// [outdated configuration](ReportError::OutdatedConfig) the next [`Self::prepare`] fetches new keys.
+    /// Passing failures are retried; a report that the leader already had from an attempt whose
+    /// answer was lost counts as accepted. After an [outdated
+    /// configuration](ReportError::OutdatedConfig) the next [`Self::prepare`] fetches new keys.
     pub fn upload(
         &self,
         reports: &[PreparedReport],
         rng: &mut dyn CryptoRng,
-    ) -> Result<Vec<UploadOutcome>, DeviceError> {
+    ) -> Result<Vec<UploadOutcome>, UploadError> {
         if reports.is_empty() {
             return Ok(Vec::new());
         }
         let body = reports.iter().map(PreparedReport::as_bytes).collect::<Vec<_>>().concat();
         if body.len() > limits::MAX_UPLOAD_REQUEST_LEN {
-            return Err(DeviceError::UploadTooLong(body.len()));
+            return Err(UploadError::UploadTooLong(body.len()));
         }
         let endpoint = self.task.configuration().leader_aggregator_endpoint();
         let url = resource(endpoint, &format!("tasks/{}/reports", self.task.id()));
@@ -172,18 +174,18 @@ impl Device {
         Ok(outcomes)
     }
 
-    /// Makes and uploads one report; if the leader no longer has the key that it is sealed to, once more
-    /// with fresh keys and as a new report.
+    /// Makes and uploads one report; if the leader no longer has the key that it is sealed to, once
+    /// more with fresh keys and as a new report.
     ///
     /// After an error it is unknown whether the leader has the report. Where that matters,
-    /// [prepare](Self::prepare) and keep it, and [upload](Self::upload) the same one until there is an
-    /// answer.
+    /// [prepare](Self::prepare) and keep it, and [upload](Self::upload) the same one until there is
+    /// an answer.
     pub fn send(
         &self,
         measurement: &Measurement,
         now: Moment,
         rng: &mut dyn CryptoRng,
-    ) -> Result<UploadOutcome, DeviceError> {
+    ) -> Result<UploadOutcome, UploadError> {
         let outcome = self.send_once(measurement, now, rng)?;
         let outdated = outcome == UploadOutcome::Rejected(ReportError::OutdatedConfig);
         match self.keys {
@@ -197,7 +199,7 @@ impl Device {
         measurement: &Measurement,
         now: Moment,
         rng: &mut dyn CryptoRng,
-    ) -> Result<UploadOutcome, DeviceError> {
+    ) -> Result<UploadOutcome, UploadError> {
         let report = self.prepare(measurement, now, rng)?;
         let outcomes = self.upload(&[report], rng)?;
         // One report, one outcome.
@@ -205,7 +207,7 @@ impl Device {
     }
 
     /// The keys to seal to. One thread fetches, the others wait for it.
-    fn keys(&self, rng: &mut dyn CryptoRng) -> Result<Arc<Keys>, DeviceError> {
+    fn keys(&self, rng: &mut dyn CryptoRng) -> Result<Arc<Keys>, UploadError> {
         let cache = match &self.keys {
             KeySource::Pinned(keys) => return Ok(keys.clone()),
             KeySource::Fetched(cache) => cache,
@@ -240,29 +242,29 @@ impl Device {
         role: AggregatorName,
         endpoint: &Url,
         rng: &mut dyn CryptoRng,
-    ) -> Result<HpkeConfig, DeviceError> {
+    ) -> Result<HpkeConfig, UploadError> {
         let mut request = self.exchange.request(Method::Get, resource(endpoint, "hpke_config"));
-        // The keys are the aggregator's, not the task's: whom to ask for them is all it needs to know.
+        // The keys are the aggregator's, not the task's: it need not learn the task.
         request.headers.clear();
         request.response_limit = limits::MAX_HPKE_CONFIG_LIST_LEN;
         let fetched = self.exchange.send(&request, rng).and_then(|answer| {
             expect_media_type(&answer.response, MediaType::HpkeConfigList)?;
             Ok(answer.response.body)
         });
-        let body = fetched.map_err(|error| DeviceError::FetchKeys { role, error })?;
-        consume_hpke_config_list(&body).map_err(|error| DeviceError::Keys { role, error })
+        let body = fetched.map_err(|error| UploadError::FetchKeys { role, error })?;
+        consume_hpke_config_list(&body).map_err(|error| UploadError::Keys { role, error })
     }
 }
 
-impl fmt::Debug for Device {
+impl fmt::Debug for Uploader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Device").field("task", self.task.id()).finish_non_exhaustive()
+        f.debug_struct("Uploader").field("task", self.task.id()).finish_non_exhaustive()
     }
 }
 
 impl PreparedReport {
     /// A report that was kept or made elsewhere, from its wire form.
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, DeviceError> {
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, UploadError> {
         Self::new(bytes, None)
     }
 
@@ -271,7 +273,7 @@ impl PreparedReport {
         &self.bytes
     }
 
-    fn new(bytes: Vec<u8>, generation: Option<u64>) -> Result<Self, DeviceError> {
+    fn new(bytes: Vec<u8>, generation: Option<u64>) -> Result<Self, UploadError> {
         let id = Report::from_bytes(&bytes).map_err(ClientError::from)?.report_metadata.report_id;
         Ok(Self { id, bytes, generation })
     }
@@ -307,8 +309,8 @@ struct Keys {
 #[derive(Default)]
 struct Cache {
     current: Option<Arc<Keys>>,
-    /// How often keys were fetched. Keys are forgotten by their number, so that a late answer about old
-    /// keys does not throw away new ones.
+    /// How often keys were fetched. Keys are forgotten by their number, so that a late answer about
+    /// old keys does not throw away new ones.
     generation: u64,
 }
 
@@ -316,7 +318,7 @@ struct Cache {
 fn consume_answer(
     reports: &[PreparedReport],
     answer: &Answer,
-) -> Result<Vec<UploadOutcome>, DeviceError> {
+) -> Result<Vec<UploadOutcome>, UploadError> {
     let response = &answer.response;
     let mut outcomes = vec![UploadOutcome::Accepted; reports.len()];
     if response.body.is_empty() {

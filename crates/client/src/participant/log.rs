@@ -1,0 +1,98 @@
+//! The public log as a device reads it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use sotto_protocol::Moment;
+use sotto_protocol::admission::{Admitted, Silence, Watch, WatchError};
+use sotto_protocol::device::{DeviceState, log_gateway_keys};
+use sotto_protocol::log::Fetch;
+use sotto_protocol::trust::Trust;
+use sotto_wire::EntryId;
+
+use super::host::Host;
+use super::routes::{self, RouteError};
+use crate::log::HttpLog;
+use crate::relay::RelayTransport;
+
+/// The newest view of a log, with every open recipe admitted or refused. Each device reads it for
+/// itself; a simulated fleet may share one.
+pub struct Log {
+    watch: Watch<Box<dyn Fetch + Send>>,
+    /// What carries reads, if they go through relays.
+    relay: Option<Arc<RelayTransport>>,
+    shared_for_s: u64,
+    read_at: Option<Moment>,
+}
+
+impl Log {
+    /// The log at `url`: read through relays, or directly if the trust file exposes the device.
+    pub fn at(url: &str, host: &Host, trust: &Trust) -> Result<Self, RouteError> {
+        let relay = routes::to_log(host, trust)?;
+        let fetch = match &relay {
+            Some(relay) => HttpLog::new(url, Arc::<RelayTransport>::clone(relay)),
+            None => HttpLog::new(url, Arc::clone(&host.transport)),
+        };
+        Ok(Self { relay, ..Self::from_files(fetch) })
+    }
+
+    /// A log whose files come from elsewhere, for example from a folder.
+    pub fn from_files(files: impl Fetch + Send + 'static) -> Self {
+        let watch = Watch::new(Box::new(files) as Box<dyn Fetch + Send>);
+        Self { watch, relay: None, shared_for_s: 0, read_at: None }
+    }
+
+    /// Reads the log again only after this many seconds: for simulated devices that share one
+    /// reading.
+    #[must_use]
+    pub fn shared_for(mut self, seconds: u64) -> Self {
+        self.shared_for_s = seconds;
+        self
+    }
+
+    /// The open recipes, each admitted or not.
+    pub fn recipes(&self) -> &BTreeMap<EntryId, Result<Arc<Admitted>, Silence>> {
+        self.watch.recipes()
+    }
+
+    /// The name of an open recipe.
+    pub fn name(&self, recipe: &EntryId) -> Option<String> {
+        self.watch.name(recipe)
+    }
+
+    pub(super) fn watch(&mut self) -> &mut Watch<Box<dyn Fetch + Send>> {
+        &mut self.watch
+    }
+
+    /// Takes the newest view of the log.
+    pub(super) fn refresh(
+        &mut self,
+        state: &DeviceState,
+        trust: &Trust,
+        now: &dyn Fn() -> Moment,
+    ) -> Result<(), WatchError> {
+        let age = self.read_at.map(|read_at| now().0.saturating_sub(read_at.0));
+        if age.is_some_and(|age| age < self.shared_for_s) {
+            return Ok(());
+        }
+        // An earlier pass may have found a newer key of the log's gateway, and one may be over.
+        if let Some(relay) = &self.relay {
+            relay.use_keys(log_gateway_keys(state, trust, now()));
+        }
+        // A long log is read in parts.
+        while let Err(error) = self.watch.refresh(trust, now()) {
+            if !matches!(error, WatchError::Behind { .. }) {
+                return Err(error);
+            }
+        }
+        self.read_at = Some(now());
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("relay", &self.relay).finish_non_exhaustive()
+    }
+}

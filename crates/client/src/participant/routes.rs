@@ -1,0 +1,87 @@
+//! The routes of a device to the log and to the leaders: through relays, or directly where its
+//! owner allows that by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sotto_protocol::admission::Watch;
+use sotto_protocol::device::{DeviceState, leader_gateway_key};
+use sotto_protocol::log::Fetch;
+use sotto_protocol::trust::Trust;
+use sotto_wire::{EntryId, HpkeConfig, KeyName};
+
+use super::host::Host;
+use crate::relay::RelayTransport;
+use crate::transport::Transport;
+
+/// Why a device cannot read the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// The trust file pins no gateway of the log.
+    #[error(
+        "the trust file names no log_gateway: only the log itself could be asked, which would see \
+         this device's address"
+    )]
+    NoLogGateway,
+}
+
+/// The routes to the leaders of the answers that are not delivered yet, by recipe.
+pub(super) type LeaderRoutes = BTreeMap<EntryId, Arc<dyn Transport>>;
+
+/// What carries reads of the log; `None` if they go directly. It begins with the pinned keys.
+pub(super) fn to_log(
+    host: &Host,
+    trust: &Trust,
+) -> Result<Option<Arc<RelayTransport>>, RouteError> {
+    if trust.insecure_direct() {
+        return Ok(None);
+    }
+    let gateway = trust.log_gateway().ok_or(RouteError::NoLogGateway)?;
+    let keys = gateway.configs().to_vec();
+    Ok(Some(through(host, trust.log_relays(), gateway.operator(), keys)))
+}
+
+/// The routes to the leaders. An answer without one waits: its recipe is not in the newest view
+/// that the device has taken, or its leader has no gateway key there that this device may use.
+pub(super) fn to_leaders<F: Fetch>(
+    host: &Host,
+    state: &DeviceState,
+    watch: &Watch<F>,
+    trust: &Trust,
+) -> LeaderRoutes {
+    let route = |id| Some((id, to_leader(&id, host, state, watch, trust)?));
+    state.pending().filter_map(|(id, _)| route(id)).collect()
+}
+
+fn to_leader<F: Fetch>(
+    id: &EntryId,
+    host: &Host,
+    state: &DeviceState,
+    watch: &Watch<F>,
+    trust: &Trust,
+) -> Option<Arc<dyn Transport>> {
+    if trust.insecure_direct() {
+        return Some(Arc::clone(&host.transport));
+    }
+    let (view, admitted) = (watch.view()?, watch.recipes().get(id)?.as_ref().ok()?);
+    let key = leader_gateway_key(state, admitted, view, trust, (host.clock)()).ok()?;
+    let recipe = admitted.assessment.recipe();
+    let (relays, gateway) = (trust.relays_for(recipe), &recipe.parties.leader.operator);
+    Some(through(host, relays, gateway, vec![key.clone()]))
+}
+
+fn through<'a>(
+    host: &Host,
+    relays: impl Iterator<Item = &'a str>,
+    gateway: &KeyName,
+    keys: Vec<HpkeConfig>,
+) -> Arc<RelayTransport> {
+    Arc::new(RelayTransport::new(
+        Arc::clone(&host.transport),
+        relays.map(str::to_owned).collect(),
+        gateway.clone(),
+        keys,
+        Arc::clone(&host.clock),
+        Arc::clone(&host.random),
+    ))
+}

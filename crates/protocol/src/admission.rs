@@ -1,0 +1,28 @@
+//! What proves a recipe: its position in the log, its age, its keys, its parties, its derivation.
+//!
+//! Nothing here depends on a device's own state, so devices and aggregators share it. Each reads
+//! every entry of the log once, whatever it is about: which recipe somebody is interested in shows
+//! nowhere.
+//!
+//! ```text
+//! Watch::refresh       the newest checkpoint, every new entry, a verdict on each open recipe
+//!   View::open           the checkpoint: pinned log key, witness quorum
+//!   Catalogue            open recipes, key sets and results; an Offer is a recipe with all proofs
+//!   Assessments::admit   checks an Offer                                          -> Admitted
+//! ```
+//!
+//! Leaves to others: reading the log's files ([`crate::log`]), what a recipe means
+//! ([`crate::recipe`]), what is pinned ([`crate::trust`]), and all that depends on one device
+//! ([`crate::device`], which this module must not import).
+
+mod assessments;
+mod catalogue;
+mod check;
+mod evidence;
+mod watch;
+
+pub use self::assessments::Assessments;
+pub use self::check::{Check, Silence};
+pub(crate) use self::evidence::ProvedKeySet;
+pub use self::evidence::{Admitted, Evidence, Offer, View};
+pub use self::watch::{Watch, WatchError};

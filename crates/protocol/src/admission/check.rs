@@ -1,0 +1,123 @@
+//! The checks by name, and the refusal that names one.
+
+/// What a device checks, in this order. What depends on the log and the recipe alone comes first: a
+/// fleet shares it, and aggregators check the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// The entry is a recipe in canonical form, within its limits.
+    Canonical,
+    /// The author signed it, and is one that this device listens to.
+    AuthorSignature,
+    /// The log's tree holds it.
+    Inclusion,
+    /// A pinned log signed the checkpoint.
+    LogKey,
+    /// Enough witnesses cosigned the checkpoint.
+    WitnessQuorum,
+    /// The checkpoint is neither old nor from the future.
+    Freshness,
+    /// It has been in the log for long enough.
+    MinimumAge,
+    /// The log is an extension of what this device saw before.
+    Consistency,
+    /// The author has not used the name for another recipe.
+    NameReuse,
+    /// The task follows from the recipe, and its expressions are valid.
+    Derivation,
+    /// The aggregators' keys come from their newest logged key sets.
+    KeySets,
+    /// The token keys are endorsed by the pinned issuer, for this recipe's author and aggregators.
+    TokenKeys,
+    /// Leader, helper, relay, issuer and attester are distinct operators, and pinned.
+    Operators,
+    /// Batch and population are large enough, the rate is small enough.
+    Floors,
+    /// The recipe is open now.
+    Open,
+    /// A device without history waits for the next period.
+    FreshState,
+    /// It has not been considered before.
+    Once,
+    /// This device holds its tokens for the recipe.
+    Token,
+    /// The host's conditions (idle, charging) are met.
+    Conditions,
+    /// The predicate is allowed, its audience certified, and this device in it.
+    Targeting,
+    /// The epsilon that the device computes is at most the claim.
+    Claim,
+    /// The ledger can pay.
+    Ledger,
+}
+
+impl Check {
+    /// All, in order.
+    pub const ALL: [Self; 22] = [
+        Self::Canonical,
+        Self::AuthorSignature,
+        Self::Inclusion,
+        Self::LogKey,
+        Self::WitnessQuorum,
+        Self::Freshness,
+        Self::MinimumAge,
+        Self::Consistency,
+        Self::NameReuse,
+        Self::Derivation,
+        Self::KeySets,
+        Self::TokenKeys,
+        Self::Operators,
+        Self::Floors,
+        Self::Open,
+        Self::FreshState,
+        Self::Once,
+        Self::Token,
+        Self::Conditions,
+        Self::Targeting,
+        Self::Claim,
+        Self::Ledger,
+    ];
+
+    /// A short name, for people and machines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Canonical => "canonical",
+            Self::AuthorSignature => "author_signature",
+            Self::Inclusion => "inclusion",
+            Self::LogKey => "log_key",
+            Self::WitnessQuorum => "witness_quorum",
+            Self::Freshness => "freshness",
+            Self::MinimumAge => "minimum_age",
+            Self::Consistency => "consistency",
+            Self::NameReuse => "name_reuse",
+            Self::Derivation => "derivation",
+            Self::KeySets => "key_sets",
+            Self::TokenKeys => "token_keys",
+            Self::Operators => "operators",
+            Self::Floors => "floors",
+            Self::Open => "open",
+            Self::FreshState => "fresh_state",
+            Self::Once => "once",
+            Self::Token => "token",
+            Self::Conditions => "conditions",
+            Self::Targeting => "targeting",
+            Self::Claim => "claim",
+            Self::Ledger => "ledger",
+        }
+    }
+}
+
+/// The recipe, or the whole log, is left alone because of this check.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {reason}", check.name())]
+pub struct Silence {
+    /// The check that failed.
+    pub check: Check,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl Silence {
+    pub(crate) fn new(check: Check, reason: impl Into<String>) -> Self {
+        Self { check, reason: reason.into() }
+    }
+}
