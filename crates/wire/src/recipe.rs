@@ -286,27 +286,4 @@ pub struct Aggregator {
     pub url: String,
 }
 
-impl Recipe {
-    /// The recipe with these bytes, which must be its canonical encoding.
-    pub fn parse(json: &[u8]) -> Result<Self, FormatError> {
-        canonical::parse(json, Self::check_fields)
-    }
-
-    /// The canonical encoding.
-    ///
-    /// Of a recipe that breaks the rules this gives bytes that [`Recipe::parse`] refuses.
-    pub fn to_json(&self) -> Vec<u8> {
-        canonical::encode(self)
-    }
-
-    /// The hash of the canonical encoding.
-    pub fn id(&self) -> EntryId {
-        EntryId::of(&self.to_json())
-    }
-
-    /// Whether the recipe keeps the rules of the format; if not, the reason in words.
-    pub fn check(&self) -> Result<(), FormatError> {
-        self.check_fields()?;
-        canonical::check_len(self.to_json().len())
-    }
-}
+canonical::canonical_json!(Recipe);

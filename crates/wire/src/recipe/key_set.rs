@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT_VERSION, Signer, canonical, check, scalar};
 use crate::limits::MAX_KEY_SET_CONFIGS;
-use crate::{EntryId, FormatError, HpkeConfig};
+use crate::{FormatError, HpkeConfig};
 
 /// The JSON Schema of a key set.
 pub const KEY_SET_SCHEMA: &str = include_str!("../../schema/key-set-v1.schema.json");
@@ -37,28 +37,9 @@ pub struct KeySet {
     pub encapsulation_configs: Option<Vec<String>>,
 }
 
+canonical::canonical_json!(KeySet);
+
 impl KeySet {
-    /// The key set with these bytes, which must be its canonical encoding.
-    pub fn parse(json: &[u8]) -> Result<Self, FormatError> {
-        canonical::parse(json, Self::check_fields)
-    }
-
-    /// The canonical encoding. Of a set that breaks the rules this gives bytes that [`KeySet::parse`] refuses.
-    pub fn to_json(&self) -> Vec<u8> {
-        canonical::encode(self)
-    }
-
-    /// The hash of the canonical encoding.
-    pub fn id(&self) -> EntryId {
-        EntryId::of(&self.to_json())
-    }
-
-    /// Whether the set keeps the rules of the format; if not, the reason in words.
-    pub fn check(&self) -> Result<(), FormatError> {
-        self.check_fields()?;
-        canonical::check_len(self.to_json().len())
-    }
-
     /// The keys to which shares are sealed.
     pub fn configs(&self) -> Result<Vec<HpkeConfig>, FormatError> {
         parse_configs("hpke_configs", &self.hpke_configs)
