@@ -191,6 +191,7 @@ fn recipe(keys: &Keys) -> Result<Recipe> {
     let party = |operator: &str| -> Result<Aggregator> {
         Ok(Aggregator { operator: operator.parse()?, url: format!("https://{operator}/") })
     };
+    let randomizer = Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 };
     let mut recipe = Recipe {
         version: 1,
         name: "commute".to_owned(),
@@ -201,12 +202,12 @@ fn recipe(keys: &Keys) -> Result<Recipe> {
         when: When { opens, closes: opens + 7 * DAY_S, window_s: DAY_S, max_window_s: DAY_S },
         sampling: Sampling { rate: Probability::new(1, 50)? },
         aggregation: Aggregation {
-            vdaf: recipe_vdaf(&query),
+            vdaf: recipe_vdaf(&query, &randomizer)?,
             min_batch: 10_000,
             batch_mode: BatchMode::TimeInterval,
         },
         query,
-        randomizer: Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 },
+        randomizer,
         privacy: claim(1)?,
         parties: Parties {
             leader: party("leader.example")?,

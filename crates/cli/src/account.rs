@@ -8,7 +8,6 @@ mod compose;
 mod donation;
 mod flags;
 mod gaussian;
-pub(crate) mod number;
 mod report;
 mod sample;
 mod sampled_gaussian;

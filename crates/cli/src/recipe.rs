@@ -1,9 +1,7 @@
 //! `sotto recipe`: writes, checks, publishes and explains recipes.
 
-mod backup;
 mod certify;
 mod check;
-mod crowd;
 pub(crate) mod describe;
 mod diff;
 mod examine;

@@ -38,15 +38,15 @@ use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
 /// The part of the others that is honest.
 pub const HONEST: f64 = 0.5;
 
-/// The part of delta that pays for populations in which a release is improbable.
-const IMPROBABLE: f64 = 1e-3;
+/// The part of delta that pays for improbable counts.
+pub(crate) const IMPROBABLE: f64 = 1e-3;
 
-/// What one contribution goes through.
+/// The theorem by which a recipe is judged, with its parameters. Each mechanism names its law.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Mechanism {
-    /// The exact value: no privacy but that of the sum.
-    None,
+pub enum Law {
+    /// Exact values: no epsilon holds.
+    Exact,
     /// Gaussian noise, each device its part.
     Gaussian {
         /// Standard deviation of the noise of `B` contributions together, in units of the clip.
@@ -66,11 +66,11 @@ pub enum Mechanism {
 /// What decides the privacy of a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
-    /// What one contribution goes through.
-    pub mechanism: Mechanism,
-    /// The probability to take part in one round.
+    /// What is known of one contribution.
+    pub law: Law,
+    /// The probability of taking part in one round.
     pub rate: f64,
-    /// The probability to send a dummy if not taking part.
+    /// The probability of sending a dummy when not taking part.
     pub dummy_rate: f64,
     /// Nothing is released below this many contributions.
     pub min_batch: u64,
@@ -104,12 +104,12 @@ impl Terms {
         at_least_one("min_batch", self.min_batch)?;
         at_most("min_batch", self.min_batch, 1 << 40)?;
         at_least_one("rounds", self.rounds)?;
-        match self.mechanism {
-            Mechanism::None => {}
-            Mechanism::Gaussian { sigma, .. } => {
+        match self.law {
+            Law::Exact => {}
+            Law::Gaussian { sigma, .. } => {
                 positive("sigma", sigma)?;
             }
-            Mechanism::RandomizedResponse { epsilon0, k } => {
+            Law::RandomizedResponse { epsilon0, k } => {
                 Event::RandomizedResponse { epsilon0, k }.check()?;
                 if self.dummy_rate > 0.0 {
                     return Err(DUMMIES);
@@ -138,14 +138,14 @@ pub fn judge(terms: &Terms, delta: f64) -> Result<Judgement, Error> {
         paper_epsilon: f64::INFINITY,
         local_epsilon: None,
     };
-    match terms.mechanism {
-        Mechanism::None => Ok(blank),
-        Mechanism::Gaussian { sigma, shape } => Ok(Judgement {
+    match terms.law {
+        Law::Exact => Ok(blank),
+        Law::Gaussian { sigma, shape } => Ok(Judgement {
             epsilon: gaussian(terms, sigma, shape, delta)?,
             paper_epsilon: paper_gaussian(terms, sigma, delta)?,
             ..blank
         }),
-        Mechanism::RandomizedResponse { epsilon0, k } => Ok(Judgement {
+        Law::RandomizedResponse { epsilon0, k } => Ok(Judgement {
             epsilon: response(terms, epsilon0, k, delta)?,
             adjacency: Adjacency::Replace,
             paper_epsilon: paper_response(terms, epsilon0, k, delta)?,
@@ -297,10 +297,10 @@ impl Memo {
 }
 
 fn key(terms: &Terms, delta: f64) -> [u64; 8] {
-    let (kind, a, b) = match terms.mechanism {
-        Mechanism::None => (0, 0, 0),
-        Mechanism::Gaussian { sigma, shape } => (1, sigma.to_bits(), shape as u64),
-        Mechanism::RandomizedResponse { epsilon0, k } => (2, epsilon0.to_bits(), k),
+    let (kind, a, b) = match terms.law {
+        Law::Exact => (0, 0, 0),
+        Law::Gaussian { sigma, shape } => (1, sigma.to_bits(), shape as u64),
+        Law::RandomizedResponse { epsilon0, k } => (2, epsilon0.to_bits(), k),
     };
     let (rate, dummies) = (terms.rate.to_bits(), terms.dummy_rate.to_bits());
     [kind, a, b, rate, dummies, terms.min_batch, terms.rounds, delta.to_bits()]

@@ -344,6 +344,7 @@ fn nonsense_is_refused_by_name() {
     let name = |error: Error| match error {
         Error::OutOfRange { name, .. } | Error::Unreachable { name, .. } => name,
         Error::Unsupported { what, .. } => what,
+        Error::NotAnswered { mechanism, .. } => mechanism,
     };
     for bad in [f64::NAN, -1.0, f64::INFINITY] {
         assert_eq!(name(gaussian_epsilon(bad, 1e-6).unwrap_err()), "sigma");

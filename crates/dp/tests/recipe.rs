@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use sotto_dp::account::{Accountant, Question};
-use sotto_dp::recipe::{HONEST, Judgement, Mechanism, Memo, Terms, judge};
+use sotto_dp::recipe::{HONEST, Judgement, Law, Memo, Terms, judge};
 use sotto_dp::{Adjacency, Count, Error, Event, Shape};
 
-fn gaussian(sigma: f64, shape: Shape) -> Mechanism {
-    Mechanism::Gaussian { sigma, shape }
+fn gaussian(sigma: f64, shape: Shape) -> Law {
+    Law::Gaussian { sigma, shape }
 }
 
-fn response(epsilon0: f64, k: u64) -> Mechanism {
-    Mechanism::RandomizedResponse { epsilon0, k }
+fn response(epsilon0: f64, k: u64) -> Law {
+    Law::RandomizedResponse { epsilon0, k }
 }
 
-fn terms(mechanism: Mechanism, rate: f64, min_batch: u64, rounds: u64) -> Terms {
-    Terms { mechanism, rate, dummy_rate: 0.0, min_batch, rounds }
+fn terms(law: Law, rate: f64, min_batch: u64, rounds: u64) -> Terms {
+    Terms { law, rate, dummy_rate: 0.0, min_batch, rounds }
 }
 
 fn recipes() -> Vec<Terms> {
@@ -54,8 +54,8 @@ fn the_judged_epsilon_is_never_below_the_papers() {
             assert!(found.epsilon >= found.paper_epsilon, "{terms:?}: {found:?}");
             assert!(found.paper_epsilon > 0.0, "{terms:?}: {found:?}");
             assert!(found.delta == delta && found.honest == HONEST && found.count == Count::Seen);
-            match terms.mechanism {
-                Mechanism::Gaussian { sigma, .. } => {
+            match terms.law {
+                Law::Gaussian { sigma, .. } => {
                     assert_eq!(found.adjacency, Adjacency::AddRemove);
                     assert_eq!(found.local_epsilon, None);
                     assert!(found.epsilon >= hidden(&terms, sigma, delta), "{terms:?}: {found:?}");
@@ -63,13 +63,13 @@ fn the_judged_epsilon_is_never_below_the_papers() {
                     let half = hidden(&terms, sigma * HONEST.sqrt(), delta);
                     assert!(found.epsilon >= half * (1.0 - 1e-3), "{terms:?}: {found:?} {half}");
                 }
-                Mechanism::RandomizedResponse { epsilon0, .. } => {
+                Law::RandomizedResponse { epsilon0, .. } => {
                     assert_eq!(found.adjacency, Adjacency::Replace);
                     assert_eq!(found.local_epsilon, Some(epsilon0));
                     let rounds = terms.rounds as f64;
                     assert!(found.epsilon <= rounds * epsilon0, "{terms:?}: {found:?}");
                 }
-                Mechanism::None => panic!("not among them"),
+                Law::Exact => panic!("not among them"),
             }
         }
     }
@@ -89,7 +89,7 @@ fn the_terms_know_no_population() {
     for terms in recipes() {
         let Value::Object(json) = serde_json::to_value(terms).unwrap() else { panic!("an object") };
         let names: BTreeSet<_> = json.keys().map(String::as_str).collect();
-        let expected = ["dummy_rate", "mechanism", "min_batch", "rate", "rounds"];
+        let expected = ["dummy_rate", "law", "min_batch", "rate", "rounds"];
         assert_eq!(names, BTreeSet::from(expected));
         let back: Terms = serde_json::from_value(Value::Object(json)).unwrap();
         assert_eq!(back, terms);
@@ -140,7 +140,7 @@ fn more_rounds_more_rate_and_less_delta_cost_more() {
 
 #[test]
 fn without_a_mechanism_nothing_is_private() {
-    let found = judge(&terms(Mechanism::None, 0.01, 1_000_000, 1), 1e-6).unwrap();
+    let found = judge(&terms(Law::Exact, 0.01, 1_000_000, 1), 1e-6).unwrap();
     assert!(found.epsilon == f64::INFINITY && found.paper_epsilon == f64::INFINITY);
     assert_eq!(found.local_epsilon, None);
 }
@@ -158,7 +158,7 @@ fn a_memo_answers_the_same() {
     let one = terms(gaussian(5.1, Shape::OneHot), 0.02, 1_000, 1);
     let others = [
         (one, 1e-6),
-        (Terms { mechanism: gaussian(5.1, Shape::Vector), ..one }, 1e-7),
+        (Terms { law: gaussian(5.1, Shape::Vector), ..one }, 1e-7),
         (Terms { min_batch: 2_000, ..one }, 1e-7),
         (Terms { rounds: 2, ..one }, 1e-7),
         (Terms { rate: 0.03, ..one }, 1e-7),
@@ -198,15 +198,15 @@ fn nonsense_is_refused() {
         refused(Terms { dummy_rate: bad, ..good }, 1e-6, "dummy_rate");
     }
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        refused(Terms { mechanism: gaussian(bad, Shape::OneHot), ..good }, 1e-6, "sigma");
-        refused(Terms { mechanism: response(bad, 4), ..good }, 1e-6, "epsilon0");
+        refused(Terms { law: gaussian(bad, Shape::OneHot), ..good }, 1e-6, "sigma");
+        refused(Terms { law: response(bad, 4), ..good }, 1e-6, "epsilon0");
     }
-    refused(Terms { mechanism: response(1.0, 1), ..good }, 1e-6, "k");
+    refused(Terms { law: response(1.0, 1), ..good }, 1e-6, "k");
     refused(Terms { min_batch: 0, ..good }, 1e-6, "min_batch");
     refused(Terms { rounds: 0, ..good }, 1e-6, "rounds");
     for delta in [0.0, 1.0, -1.0, f64::NAN] {
         refused(good, delta, "delta");
     }
-    let dummies = Terms { mechanism: response(1.0, 4), dummy_rate: 0.1, ..good };
+    let dummies = Terms { law: response(1.0, 4), dummy_rate: 0.1, ..good };
     assert!(matches!(judge(&dummies, 1e-6), Err(Error::Unsupported { .. })));
 }

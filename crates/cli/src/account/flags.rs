@@ -5,9 +5,9 @@ use std::convert::Infallible;
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use sotto_dp::account::Accountant;
+use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, Count, Error, Shape, shuffle};
 
-use super::number::exact;
 use crate::output::WithHint;
 
 /// A few roundings: of a square root, a product and a quotient.
@@ -268,6 +268,7 @@ fn explain_as(flag: impl Fn(&str) -> String, error: Error) -> anyhow::Error {
         Error::Unreachable { name, hint } => {
             hinted(anyhow!("no {} meets the target", flag(name)), hint)
         }
+        error @ Error::NotAnswered { .. } => error.into(),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, closed};
 
 use super::flags::{AdjacencyName, delta, explain, non_negative, rate};
-use super::number::exact;
 use super::report::{Among, Detail, Report, View};
 use crate::output::WithHint;
 

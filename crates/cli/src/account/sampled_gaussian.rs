@@ -5,13 +5,13 @@ use clap::Args;
 use serde_json::{Map, json};
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::calibrate::{self, Target};
+use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, Count, Event, Shape};
 
 use super::flags::{
     AccountantName, AdjacencyName, CountName, Honest, ShapeName, at_least, counted, delta, explain,
     non_negative, not_one_left_out, positive, quotient_down, rate, whole,
 };
-use super::number::{down, exact, up};
 use super::report::{Among, Detail, Report, View, accountant, number};
 use crate::output::{Output, WithHint};
 

@@ -5,12 +5,12 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use sotto_dp::account::{Accountant, Answer, Question};
 use sotto_dp::calibrate::{self, Target};
+use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, Event, Shape, shuffle};
 
 use super::flags::{
     Honest, at_least, delta, explain, non_negative, not_one_left_out, positive, whole,
 };
-use super::number::{down, exact, up};
 use super::report::{Among, Detail, Report, number, precision};
 use crate::output::WithHint;
 

@@ -3,10 +3,11 @@
 use anyhow::Result;
 use clap::Args;
 
-use super::crowd::Crowd;
+use sotto_dp::crowd::Crowd;
+use sotto_dp::number::up;
+
 use super::examine::{Contribution, Examination, Guarantee, Status, examine};
 use super::words::grouped;
-use crate::account::number::{up, up_short};
 use crate::account::wrap::wrapped;
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
@@ -104,13 +105,7 @@ fn print_contribution(contribution: &Contribution, row: &Row<'_>) -> Result<()> 
         let name = if place == 0 { "for example" } else { "" };
         row(name, &format!("{} -> {}", example.attributes, example.measurement))?;
     }
-    match contribution.keep_probability {
-        Some(keep) => row(
-            "then",
-            &format!("kept with probability {}, else another value at random", up_short(keep)),
-        ),
-        None => row("then", "sent as it is"),
-    }
+    row("then", &contribution.effect)
 }
 
 fn print_crowd(crowd: &Crowd, row: &Row<'_>) -> Result<()> {

@@ -4,21 +4,20 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde::Serialize;
+use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::{Filter, Verdict};
-use sotto_dp::mechanism::randomized_response::RandomizedResponse;
+use sotto_dp::mechanism::Colluding;
+use sotto_dp::number::{down, up, up_short};
 use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
 use sotto_protocol::device::{Check, Silence};
-use sotto_protocol::recipe::{Assessment, Cost, judgement, show_micro};
+use sotto_protocol::recipe::{Assessment, Cost, colluding, crowd, judgement, show_micro};
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{Privacy, Query, Randomizer};
+use sotto_wire::recipe::Privacy;
 use sotto_wire::{Recipe, Role};
 
-use super::backup::{Colluding, colluding};
-use super::crowd::{Crowd, crowd};
 use super::example::{Example, examples};
 use super::words::{self, grouped};
-use crate::account::number::{up, up_short};
 use crate::recipe_file::Loaded;
 use crate::task::REPORT_OVERHEAD;
 
@@ -74,6 +73,9 @@ pub(super) struct Contribution {
     pub(super) vdaf: serde_json::Value,
     pub(super) report_bytes: usize,
     pub(super) keep_probability: Option<f64>,
+    /// What the mechanism does to a value, in words.
+    #[serde(skip)]
+    pub(super) effect: String,
     pub(super) examples: Vec<Example>,
 }
 
@@ -281,7 +283,7 @@ fn ledger(cost: &Cost, trust: &Trust, found: &mut Findings) {
             let budget = trust.budget().epsilon;
             let text = format!(
                 "it leaves epsilon {} of the {} of a period of {} days",
-                crate::account::number::down(left),
+                down(left),
                 up_short(budget),
                 up_short(days)
             );
@@ -322,20 +324,15 @@ fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guaran
 fn contribution(assessment: &Assessment) -> Result<Contribution> {
     let recipe = assessment.recipe();
     let sizes = assessment.task().vdaf().sizes();
-    let keep = match (&recipe.randomizer, &recipe.query) {
-        (Randomizer::RandomizedResponse { epsilon_micro }, Query::Histogram { buckets, .. }) => {
-            let response = RandomizedResponse::new(*epsilon_micro, u64::from(*buckets))?;
-            Some(response.keep_probability())
-        }
-        _ => None,
-    };
+    let mechanism = assessment.mechanism();
     Ok(Contribution {
         vdaf: serde_json::to_value(recipe.aggregation.vdaf)?,
         report_bytes: sizes.public_share
             + sizes.leader_share
             + sizes.helper_share
             + REPORT_OVERHEAD,
-        keep_probability: keep,
+        keep_probability: mechanism.keep_probability(),
+        effect: mechanism.words().effect,
         examples: examples(assessment),
     })
 }

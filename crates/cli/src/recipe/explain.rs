@@ -4,13 +4,11 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use sotto_dp::filter::{Charge, Filter};
-use sotto_dp::mechanism::randomized_response::RandomizedResponse;
-use sotto_protocol::recipe::{Assessment, judgement};
+use sotto_protocol::recipe::{Assessment, colluding, derive_vdaf, judgement, mechanism};
 use sotto_protocol::trust::Trust;
 use sotto_wire::Recipe;
-use sotto_wire::recipe::{AttributeType, Privacy, Query, Randomizer};
+use sotto_wire::recipe::{AttributeType, Privacy, Query};
 
-use super::backup::colluding;
 use super::words::{self, grouped, moment};
 use crate::account::wrap::wrapped;
 use crate::output::{Outcome, Output};
@@ -127,18 +125,8 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
 }
 
 fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {
-    let first = match (&recipe.randomizer, &recipe.query) {
-        (Randomizer::RandomizedResponse { epsilon_micro }, Query::Histogram { buckets, .. }) => {
-            let response = RandomizedResponse::new(*epsilon_micro, u64::from(*buckets))?;
-            let keep = 100.0 * response.keep_probability();
-            format!(
-                "Your device rolls dice: in {keep:.1} of 100 cases it sends its answer, else another one at random. \
-                 Whatever was sent, it may have been the dice."
-            )
-        }
-        _ => "Your device sends its exact answer, without any randomness.".to_owned(),
-    };
-    let sizes = sotto_protocol::recipe::derive_vdaf(&recipe.query).build()?.sizes();
+    let mechanism = mechanism(recipe)?;
+    let sizes = derive_vdaf(&mechanism).build()?.sizes();
     let bytes = sizes.public_share + sizes.leader_share + sizes.helper_share + REPORT_OVERHEAD;
     let second = format!(
         "It is cut into two parts of random-looking numbers, one sealed for {} and one for {}. A part says \
@@ -147,7 +135,7 @@ fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {
         recipe.parties.helper.operator,
         grouped(bytes as u64)
     );
-    Ok(vec![first, second])
+    Ok(vec![mechanism.words().explanation, second])
 }
 
 fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<String> {
@@ -240,13 +228,13 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
             "{leader} could answer many times itself, and so learn what one real device answered, as the dice left it."
         ));
     }
-    let Randomizer::RandomizedResponse { epsilon_micro } = &recipe.randomizer else {
+    let Some(local) = mechanism(recipe)?.local_epsilon() else {
         text.push(format!(
             "If {leader} and {helper} put their parts together, they see your exact answer, though not whose it is."
         ));
         return Ok(text);
     };
-    let alone = sure((*epsilon_micro as f64 / 1e6).next_up());
+    let alone = sure(local);
     if let Some(found) = colluding(recipe)? {
         text.push(format!(
             "If {leader} and {helper} put their parts together, they see each answer as the dice left it, but not whose \

@@ -12,12 +12,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
-use sotto_protocol::recipe::{Assessment, judgement, show_micro};
-use sotto_wire::recipe::Privacy;
+use sotto_protocol::recipe::{Assessment, crowd, judgement, show_micro};
+use sotto_wire::recipe::{Privacy, Query};
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
-use super::crowd::crowd;
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file;
@@ -145,6 +144,18 @@ pub(super) enum Kind {
     Count,
     /// The sum of a number per device.
     Sum,
+}
+
+impl Kind {
+    /// A query of this kind, which says whether a mechanism answers it.
+    fn example(self) -> Query {
+        let mapping = String::new();
+        match self {
+            Self::Histogram => Query::Histogram { buckets: 2, labels: None, mapping, fallback: 0 },
+            Self::Count => Query::Count { mapping, fallback: false },
+            Self::Sum => Query::Sum { max: 1, mapping, fallback: 0 },
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -131,7 +131,7 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
                 return Err(anyhow!("the recipe has no token keys of {issuer} yet"))
                     .hint("ask for them: `sotto recipe tokens FILE --signer FILE --issuer URL`");
             }
-            let vdaf = recipe_vdaf(&draft.query);
+            let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
         }
         (Form::Json(recipe), Some(signer)) => {

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 use sotto_crypto::blind_rsa::TokenKey;
+use sotto_protocol::recipe::mechanism;
 use sotto_wire::{Recipe, Role};
 
 use super::words::{self, grouped};
@@ -117,7 +118,7 @@ fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
     row("measures", &words::query(&recipe.query))?;
     row("mapping", recipe.query.mapping())?;
     row("fallback", &words::fallback(&recipe.query))?;
-    row("randomizer", &words::randomizer(&recipe.randomizer))?;
+    row("randomizer", &words::mechanism(&mechanism(recipe)?))?;
     row("min batch", &grouped(recipe.aggregation.min_batch))?;
     row("batch mode", words::batch_mode(recipe.aggregation.batch_mode))?;
     row("vdaf", &words::vdaf(&recipe.aggregation.vdaf))?;

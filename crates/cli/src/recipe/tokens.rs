@@ -145,7 +145,7 @@ fn with_keys(mut draft: RecipeDraft, keys: TokenKeys) -> Result<RecipeDraft> {
 
 /// Whether a recipe comes out, and one whose keys the pinned issuer endorses.
 fn check(draft: &RecipeDraft, signer: &NoteKey, trust: Option<&Trust>) -> Result<()> {
-    let vdaf = recipe_vdaf(&draft.query);
+    let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
     let recipe = draft.clone().complete(signer_file::public(signer), vdaf)?;
     let Some((trust, issuer)) = trust.zip(recipe.parties.tokens.issuer()) else { return Ok(()) };
     let pinned = trust.operator(issuer);

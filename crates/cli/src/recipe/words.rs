@@ -1,9 +1,10 @@
 //! Values of a recipe as people read them.
 
+use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{
-    Adjacency, AttributeType, Privacy, Probability, Query, Randomizer, RecipeVdaf, Tokens,
+    Adjacency, AttributeType, Privacy, Probability, Query, RecipeVdaf, Tokens,
 };
 use sotto_wire::{BatchMode, Recipe};
 
@@ -49,14 +50,12 @@ pub(crate) fn query(query: &Query) -> String {
     }
 }
 
-/// `randomized response, local epsilon 4`.
-pub(crate) fn randomizer(randomizer: &Randomizer) -> String {
-    match randomizer {
-        Randomizer::None => "none: the exact value".to_owned(),
-        Randomizer::RandomizedResponse { epsilon_micro } => {
-            format!("randomized response, local epsilon {}", show_micro(*epsilon_micro))
-        }
-    }
+/// The mechanism's name and parameters, like `NAME, local epsilon 4`.
+pub(crate) fn mechanism(mechanism: &Mechanism) -> String {
+    let words = mechanism.words();
+    let parameters = words.parameters.iter();
+    let shown = parameters.map(|one| format!(", {} {}", one.name, show_micro(one.micro)));
+    words.name.to_owned() + &shown.collect::<String>()
 }
 
 /// `epsilon 0.4 at delta 1/1000000000`.

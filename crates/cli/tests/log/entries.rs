@@ -57,6 +57,7 @@ pub(crate) fn recipe(name: &str) -> Recipe {
         url: format!("https://{name}/"),
     };
     let day = now() / DAY * DAY;
+    let randomizer = Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 };
     let recipe = Recipe {
         version: 1,
         name: name.to_owned(),
@@ -66,9 +67,9 @@ pub(crate) fn recipe(name: &str) -> Recipe {
         who: Who { population: 1_000_000, targeting: None },
         when: When { opens: day - DAY, closes: day + 5 * DAY, window_s: 3_600, max_window_s: DAY },
         sampling: Sampling { rate: Probability::new(1, 2).unwrap() },
-        randomizer: Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 },
+        randomizer,
         aggregation: Aggregation {
-            vdaf: recipe_vdaf(&query),
+            vdaf: recipe_vdaf(&query, &randomizer).unwrap(),
             min_batch: 5_000,
             batch_mode: BatchMode::TimeInterval,
         },

@@ -34,8 +34,7 @@ use super::state::{Change, DeviceState, SeenKeySet};
 use super::{Check, Silence};
 use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms};
 use crate::trust::Trust;
-use crate::uniform::shuffle;
-use crate::{Moment, uniform_below};
+use crate::{Moment, shuffle, uniform_below};
 
 /// Recipes whose tokens are kept, the oldest of the log. Far beyond what a budget lets a device consider.
 const MAX_RECIPES: usize = 4_096;

@@ -494,6 +494,7 @@ pub(crate) fn recipe(name: &str) -> Recipe {
         operator: name.parse().unwrap(),
         url: format!("https://{name}/"),
     };
+    let randomizer = Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 };
     Recipe {
         version: 1,
         name: name.to_owned(),
@@ -511,9 +512,9 @@ pub(crate) fn recipe(name: &str) -> Recipe {
             max_window_s: DAY,
         },
         sampling: Sampling { rate: Probability::new(1, 2).unwrap() },
-        randomizer: Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 },
+        randomizer,
         aggregation: Aggregation {
-            vdaf: recipe_vdaf(&query),
+            vdaf: recipe_vdaf(&query, &randomizer).unwrap(),
             min_batch: 5_000,
             batch_mode: BatchMode::TimeInterval,
         },

@@ -178,7 +178,7 @@ impl World {
             },
             sampling: Sampling { rate: Probability::ONE },
             aggregation: Aggregation {
-                vdaf: recipe_vdaf(&query),
+                vdaf: recipe_vdaf(&query, &Randomizer::None).unwrap(),
                 min_batch: 5,
                 batch_mode: BatchMode::TimeInterval,
             },

@@ -48,7 +48,7 @@ pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
     recipe.name = name.to_owned();
     recipe.query =
         Query::Histogram { buckets: CELLS, labels: None, mapping: "0".to_owned(), fallback: 0 };
-    recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
+    recipe.aggregation.vdaf = recipe_vdaf(&recipe.query, &recipe.randomizer).unwrap();
     recipe.aggregation.batch_mode = mode;
     recipe.aggregation.min_batch = 1;
     let opens = NOW.0 - 10 * WINDOW_S;

@@ -6,6 +6,7 @@
 
 mod fields;
 mod number;
+mod randomizer;
 mod read;
 mod tokens;
 mod write;

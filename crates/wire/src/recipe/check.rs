@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Query, Randomizer, Recipe,
-    RecipeVdaf, When, tokens,
+    AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Query, Recipe, RecipeVdaf,
+    When, tokens,
 };
 use crate::limits::{
     MAX_ATTRIBUTES, MAX_BUCKETS, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER, MAX_LABEL_LEN,
@@ -29,7 +29,7 @@ impl Recipe {
             return refuse("sampling.rate must be above 0");
         }
         query(&self.query)?;
-        randomizer(&self.randomizer, &self.query)?;
+        self.randomizer.check(&self.query)?;
         vdaf(&self.aggregation.vdaf)?;
         at_least_one("aggregation.min_batch", self.aggregation.min_batch)?;
         privacy(&self.privacy)?;
@@ -189,17 +189,6 @@ fn check_labels(labels: &[String], buckets: u32) -> Result<(), FormatError> {
         return refuse("query.labels must differ from each other");
     }
     Ok(())
-}
-
-fn randomizer(randomizer: &Randomizer, query: &Query) -> Result<(), FormatError> {
-    let Randomizer::RandomizedResponse { epsilon_micro } = randomizer else { return Ok(()) };
-    at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;
-    match query {
-        Query::Histogram { .. } => Ok(()),
-        Query::Count { .. } | Query::Sum { .. } => {
-            refuse("randomizer.kind randomized_response needs query.kind histogram")
-        }
-    }
 }
 
 /// Bounds only. That the VDAF is the one which follows from the query is judged where it is derived.

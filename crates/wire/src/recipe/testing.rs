@@ -40,12 +40,7 @@ type Attributes = BTreeMap<AttributeName, AttributeType>;
 pub fn recipe(rng: &mut dyn Rng) -> Recipe {
     let attributes = attributes(rng);
     let query = query(&attributes, rng);
-    let randomizer = match query {
-        Query::Histogram { .. } if !chance(4, rng) => {
-            Randomizer::RandomizedResponse { epsilon_micro: number(1, MAX_INTEGER, rng) }
-        }
-        _ => Randomizer::None,
-    };
+    let randomizer = Randomizer::arbitrary(&query, rng);
     let targeting = chance(3, rng)
         .then(|| Targeting { predicate: predicate(&attributes, rng), certified: entry_id(rng) });
     let when = when(rng);
@@ -331,7 +326,7 @@ fn letters(alphabet: &[u8], length: usize, rng: &mut dyn Rng) -> String {
 }
 
 /// From `low` to `high`, small, large and special values alike.
-fn number(low: u64, high: u64, rng: &mut dyn Rng) -> u64 {
+pub(super) fn number(low: u64, high: u64, rng: &mut dyn Rng) -> u64 {
     let span = high - low;
     match below(6, rng) {
         0 => low,
@@ -350,7 +345,7 @@ fn bytes(rng: &mut dyn Rng) -> [u8; 32] {
     bytes
 }
 
-fn chance(one_in: usize, rng: &mut dyn Rng) -> bool {
+pub(super) fn chance(one_in: usize, rng: &mut dyn Rng) -> bool {
     below(one_in, rng) == 0
 }
 

@@ -2,9 +2,8 @@
 
 use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
+use sotto_dp::number::exact;
 use sotto_dp::{Error, Event};
-
-use super::super::number::exact;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
