@@ -7,6 +7,8 @@ mod diff;
 mod examine;
 mod example;
 mod explain;
+#[cfg(test)]
+mod mechanisms;
 mod new;
 mod publish;
 mod schema;
