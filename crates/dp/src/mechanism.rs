@@ -28,7 +28,8 @@ pub use estimate::Estimate;
 /// Makes [`Mechanism`] from a list of mechanisms, each with the kind that recipes name it by.
 macro_rules! mechanisms {
     ($($kind:literal: $module:ident::$name:ident,)+) => {
-        /// A mechanism with its parameters. It is used through [`Method`], to which it dereferences.
+        /// A mechanism with its parameters. It is used through [`Method`], to which it
+        /// dereferences.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mechanism {
             $(#[doc = concat!("`", $kind, "`: see [`", stringify!($module), "`].")]

@@ -1,28 +1,32 @@
-//! The rule by which a recipe is judged: half of the others honest, the count seen, the worst population.
+//! The rule by which a recipe is judged: half of the others honest, the count seen, the worst
+//! population.
 //!
-//! A device does not know how many others there are, and the author's word for it must never lower epsilon. What it
-//! knows is that nothing is released below the minimum batch `B`. With at most half of the contributions from
-//! liars, a release has at least `B/2` honest ones; the liars' noise and coins are known to the adversary, so the
-//! noise that counts has half of the variance and the crowd that counts half of the size.
+//! A device does not know how many others there are, and the author's figure must never lower
+//! epsilon. What it knows is that nothing is released below the minimum batch `B`. With at most
+//! half of the contributions from liars, a release has at least `B/2` honest ones; the liars' noise
+//! and coins are known to the adversary, so the noise that counts has half of the variance and the
+//! crowd that counts half of the size.
 //!
-//! **What is assumed.** Below the minimum batch nobody learns anything, the count included. An aggregator that breaks this
-//! rule, or is broken into, sees the count of a batch that is never released; among very few devices that count says
-//! who is there. The rule does not cover that.
+//! **What is assumed.** Below the minimum batch nobody learns anything, the count included. An
+//! aggregator that breaks this rule, or is broken into, sees the count of a batch that is never
+//! released; among very few devices that count says who is there. The rule does not cover that.
 //!
-//! **Gaussian.** Let `n` be the largest number of other honest devices for which a release, the device included, has
-//! probability at most `eta`. With fewer others, nothing but the word "nothing" is seen except with probability `eta`:
-//! that is (0, eta)-DP. With more, the view is a post-processing of the view with exactly `n` others and no minimum
-//! at all and the least noise: toss the coins of the rest, add them to count and sum, add the noise that is missing (there
-//! is never less than half of the variance in a release), and withhold the result where it is below the minimum. So one
-//! pair, count seen with `n` others, bounds every population at once, also one that changes from
-//! round to round, at the price of `eta` for each round.
+//! **Gaussian.** Let `n` be the largest number of other honest devices for which a release, the
+//! device included, has probability at most `eta`. With fewer others, nothing but the word
+//! "nothing" is seen except with probability `eta`: that is (0, eta)-DP. With more, the view is a
+//! post-processing of the view with exactly `n` others and no minimum at all and the least noise:
+//! toss the coins of the rest, add them to count and sum, add the noise that is missing (there is
+//! never less than half of the variance in a release), and withhold the result where it is below
+//! the minimum. So one pair, count seen with `n` others, bounds every population at once, also one
+//! that changes from round to round, at the price of `eta` for each round.
 //!
-//! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform subset of the `n`
-//! honest devices: sampling without replacement at the rate `k/n`, then a shuffle of `k` reports, which is no worse than
-//! one of `B/2`. By Chernoff's bound `k/n` exceeds `x` with probability at most `e^(-n KL(x || q))`. For the `x > q` with
-//! `(B/2) KL(x || q) / x = ln 1/eta`: if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
-//! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except with probability `eta` either
-//! nothing is released or the rate is at most `x`, whatever `n` is.
+//! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform
+//! subset of the `n` honest devices: sampling without replacement at the rate `k/n`, then a shuffle
+//! of `k` reports, which is no worse than one of `B/2`. By Chernoff's bound `k/n` exceeds `x` with
+//! probability at most `e^(-n KL(x || q))`. For the `x > q` with `(B/2) KL(x || q) / x = ln 1/eta`:
+//! if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
+//! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except
+//! with probability `eta` either nothing is released or the rate is at most `x`, whatever `n` is.
 
 use std::collections::HashMap;
 
@@ -91,9 +95,11 @@ pub struct Judgement {
     pub honest: f64,
     /// Always seen.
     pub count: Count,
-    /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch` contributions.
+    /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch`
+    /// contributions.
     pub paper_epsilon: f64,
-    /// The guarantee of the randomizer alone, if both aggregators and all other devices are against one.
+    /// The guarantee of the randomizer alone, if both aggregators and all other devices are against
+    /// one.
     pub local_epsilon: Option<f64>,
 }
 
@@ -183,8 +189,9 @@ fn gaussian(terms: &Terms, sigma: f64, shape: Shape, delta: f64) -> Result<f64, 
     best(&event, Adjacency::AddRemove, shape, delta * (1.0 - IMPROBABLE))
 }
 
-/// The largest number of other honest devices for which `least` contributions come, the device's own included, with
-/// probability at most `improbable`. `None`: already without any others they come.
+/// The largest number of other honest devices for which `least` contributions come, the device's
+/// own included, with probability at most `improbable`. `None`: already without any others they
+/// come.
 fn silent_population(sending: f64, least: u64, improbable: f64) -> Option<u64> {
     // The tail is computed to 1e-12; the hundredth that is left out covers it.
     let silent = |n: u64| binomial::upper_tail(n, sending, least - 1) <= 0.99 * improbable;

@@ -62,7 +62,8 @@ fn the_smallest_sigma() {
             shape: Shape::OneHot,
         };
         if target.accountant != Accountant::Rdp {
-            // The count alone costs 0.03 or so at these parameters, so that the smallest target is out of reach.
+            // The count alone costs 0.03 or so at these parameters, so that the smallest target is
+            // out of reach.
             let found =
                 calibrate::sigma(Target { epsilon: target.epsilon + 1.0, ..target }, seen).unwrap();
             let moved = Target { epsilon: target.epsilon + 1.0, ..target };
@@ -80,7 +81,8 @@ fn the_largest_rate() {
         for (sigma, times) in [(1.0, 1), (3.0, 20), (5.1, 2_500), (1.0, 100)] {
             let make = |rate: f64| steps(rate, sigma, times);
             let found = match calibrate::rate(target, make) {
-                // Renyi orders end where q^a e^(a^2/2 sigma^2) grows, so that no rate brings that bound down to 0.
+                // Renyi orders end where q^a e^(a^2/2 sigma^2) grows, so that no rate brings that
+                // bound down to 0.
                 Err(Error::Unreachable { name: "rate", .. })
                     if target.accountant == Accountant::Rdp =>
                 {

@@ -1,4 +1,5 @@
-//! Closed forms against 40- and 60-digit reference values (`reference/`, origin in each file's `tool`).
+//! Closed forms against 40- and 60-digit reference values (`reference/`, origin in each file's
+//! `tool`).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -286,7 +287,8 @@ fn pure_dp_to_rdp_is_randomized_response_and_stable_outside_its_comfort() {
             assert!(close(pure_to_rdp(epsilon, order).unwrap(), expected, 1e-10));
         }
     }
-    // Tiny epsilon: order epsilon^2/2. Large ones: epsilon. Order next to 1: epsilon tanh(epsilon/2).
+    // Tiny epsilon: order epsilon^2/2. Large ones: epsilon. Order next to 1: epsilon
+    // tanh(epsilon/2).
     assert!(close(pure_to_rdp(1e-9, 5.0).unwrap(), 2.5e-18, 1e-12));
     assert!(close(pure_to_rdp(1e-100, 5.0).unwrap(), 2.5e-200, 1e-12));
     assert_eq!(pure_to_rdp(1e5, 1.5).unwrap(), 1e5);

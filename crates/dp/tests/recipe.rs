@@ -35,7 +35,8 @@ fn recipes() -> Vec<Terms> {
     ]
 }
 
-/// The count hidden, all honest: what the same terms cost in the paper's model. For the Gaussian from the event, here.
+/// The count hidden, all honest: what the same terms cost in the paper's model. For the Gaussian
+/// from the event, here.
 fn hidden(terms: &Terms, sigma: f64, delta: f64) -> f64 {
     let of = Box::new(Event::Gaussian { sigma, sensitivity: 1.0 });
     let of = Box::new(Event::PoissonSampled { rate: terms.rate, of });
@@ -77,13 +78,15 @@ fn the_judged_epsilon_is_never_below_the_papers() {
 
 #[test]
 fn the_figure_of_the_paper() {
-    // One round of the paper's example: 0.0263 (tight) in its model, with all that is asked of a device more.
+    // One round of the paper's example: 0.0263 (tight) in its model, with all that is asked of a
+    // device more.
     let found = judge(&terms(gaussian(5.1, Shape::Vector), 0.02, 10_000, 1), 1e-8).unwrap();
     assert!((found.paper_epsilon - 0.026_275_6).abs() < 1e-6, "{found:?}");
     assert!(found.epsilon > 2.0 * found.paper_epsilon, "{found:?}");
 }
 
-/// No population enters: the terms have no field for it, so no word of the author can lower epsilon.
+/// No population enters: the terms have no field for it, so no word of the author can lower
+/// epsilon.
 #[test]
 fn the_terms_know_no_population() {
     for terms in recipes() {
@@ -107,7 +110,8 @@ fn the_terms_know_no_population() {
     }
 }
 
-/// The wider the batch, the less is known of each in it (1e-6: the grids of two answers are not the same).
+/// The wider the batch, the less is known of each in it (1e-6: the grids of two answers are not the
+/// same).
 #[test]
 fn epsilon_falls_with_the_minimum_batch() {
     for terms in recipes() {

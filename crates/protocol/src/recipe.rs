@@ -2,9 +2,9 @@
 //! sends.
 //!
 //! Everything here depends on the recipe alone, so it is computed once per recipe and shared by a
-//! whole fleet. Leaves to others: the format and its structural rules (`sotto_wire::recipe`), what a
-//! mechanism does and costs (`sotto_dp::mechanism`), whom to trust ([`crate::trust`]), whether the log
-//! holds it and whether to take part ([`crate::device`]).
+//! whole fleet. Leaves to others: the format and its structural rules (`sotto_wire::recipe`), what
+//! a mechanism does and costs (`sotto_dp::mechanism`), whom to trust ([`crate::trust`]), whether
+//! the log holds it and whether to take part ([`crate::device`]).
 
 mod derive;
 mod measure;
@@ -154,9 +154,9 @@ impl Assessment {
             .is_none_or(|predicate| matches!(predicate.evaluate(attributes), Ok(Value::Bool(true))))
     }
 
-    /// The measurement of a device with these attributes, before randomization. There always is one:
-    /// where the mapping gives none, the recipe's fallback. So whether a device sends something says
-    /// nothing about its data.
+    /// The measurement of a device with these attributes, before randomization. There always is
+    /// one: where the mapping gives none, the recipe's fallback. So whether a device sends
+    /// something says nothing about its data.
     pub fn measurement(&self, attributes: &Attributes) -> Measurement {
         mechanism::measurement(self.answer(attributes))
     }

@@ -2,8 +2,8 @@
 //!
 //! A device, an aggregator and a monitor must read the same bytes and come to the same conclusions.
 //! So there is one encoding of each recipe, unknown fields are errors, and every rule that needs
-//! nothing but the recipe itself is checked here. What an expression means, which task follows from a
-//! recipe and whether its claim is true is left to the layers above.
+//! nothing but the recipe itself is checked here. What an expression means, which task follows from
+//! a recipe and whether its claim is true is left to the layers above.
 //!
 //! The format is described in `docs/recipe-format.md`, and by [`RECIPE_SCHEMA`].
 
@@ -39,8 +39,8 @@ pub use tokens::{
     Tokens,
 };
 
-/// The JSON Schema of a recipe. It refuses whatever [`Recipe::parse`] refuses, as far as a schema can
-/// say it.
+/// The JSON Schema of a recipe. It refuses whatever [`Recipe::parse`] refuses, as far as a schema
+/// can say it.
 pub const RECIPE_SCHEMA: &str = include_str!("../schema/recipe-v1.schema.json");
 
 /// The version of the format of recipes, key sets and results.
@@ -112,8 +112,8 @@ pub struct When {
     pub closes: u64,
     /// The time precision of the task, in seconds.
     pub window_s: u64,
-    /// The longest interval that is ever released, in seconds. Batches that the leader selects have no
-    /// interval, so the aggregators cannot enforce it there.
+    /// The longest interval that is ever released, in seconds. Batches that the leader selects have
+    /// no interval, so the aggregators cannot enforce it there.
     pub max_window_s: u64,
 }
 
@@ -221,7 +221,8 @@ pub enum Privacy {
         /// Over how many rounds; always 1.
         rounds: u64,
     },
-    /// None: the exact values of a batch are added up. A device answers only if its owner allowed it.
+    /// None: the exact values of a batch are added up. A device answers only if its owner allowed
+    /// it.
     InsecureUnbounded,
 }
 

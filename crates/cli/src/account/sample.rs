@@ -20,7 +20,7 @@ pub(super) struct SampleArgs {
     /// The delta that holds for those that are sampled.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: f64,
-    /// The probability to be sampled.
+    /// The probability of being sampled.
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     rate: f64,
     /// Which inputs are neighbours.

@@ -1,7 +1,7 @@
 //! How two recipes differ, in words, and whether the difference weakens privacy.
 //!
-//! Used by `recipe diff` and by whoever watches a log. A change is judged by itself: a larger batch may make up for a
-//! larger rate, which only the accountant can tell.
+//! Used by `recipe diff` and by the monitor of a log. Each change is judged by itself: a larger batch
+//! may compensate for a larger rate, which only the accountant can tell.
 
 use serde::Serialize;
 use sotto_dp::mechanism::Mechanism;
@@ -21,7 +21,7 @@ pub(crate) enum Effect {
     Weaker,
     /// More privacy.
     Stronger,
-    /// Neither, or it cannot be told.
+    /// Neither, or unknown.
     Neutral,
 }
 

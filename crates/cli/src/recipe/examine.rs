@@ -1,4 +1,5 @@
-//! Everything that a device would check of a recipe without the log, each with its reason, and what the recipe gives.
+//! Every check that a device makes of a recipe without the log, with its reason, and what the recipe
+//! guarantees.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +25,11 @@ use crate::task::REPORT_OVERHEAD;
 /// Recipes that close within this time get a warning.
 const SOON_S: u64 = 86_400;
 
-/// Token keys that expire sooner than this after the recipe closes get a warning: reports may come late, and jobs wait
-/// while a helper is away.
+/// Token keys that expire sooner than this after the recipe closes get a warning: reports may come
+/// late, and jobs wait while a helper is away.
 const TOKEN_GRACE_S: u64 = 86_400;
 
-/// What is said of the parties when they are as they should be.
+/// The reason for parties that pass.
 const OPERATORS: &str = "leader and helper are pinned, and no two parties are one operator";
 
 /// How one check went.
@@ -173,8 +174,8 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
     }
 }
 
-/// The assessment, as good as it can be had: a recipe that only claims too little is assessed with what it
-/// should claim, so that the other checks are seen at once.
+/// The assessment. A recipe whose only fault is a claim that is too low is assessed with the right
+/// claim, so that the other checks are shown too.
 fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
     let repaired = || {
         let mut repaired = recipe.clone();
@@ -249,7 +250,7 @@ fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) 
     }
     match assessment.check_limits(trust) {
         Err(silence) => {
-            // The limits are looked at in this order.
+            // The limits are checked in this order.
             if silence.check != Check::Operators {
                 found.ok(Check::Operators, OPERATORS);
             }
@@ -343,7 +344,7 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
     let min_batch = recipe.aggregation.min_batch;
     if min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
         list.push(format!(
-            "the minimum batch of {} may not come together: {} answers are expected in one release; \
+            "the minimum batch of {} may not be reached: {} answers are expected in one release; \
              with at most {} a release is almost sure",
             grouped(min_batch),
             grouped(crowd.expected_per_release as u64),
@@ -369,13 +370,13 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
         && *epsilon_micro > 10_000_000
     {
         let shown = up(*epsilon_micro as f64 / 1e6);
-        list.push(format!("a claim of epsilon {shown} promises next to nothing"));
+        list.push(format!("a claim of epsilon {shown} promises almost nothing"));
     }
     list
 }
 
-/// The first token key that does not outlive its recipe by enough. A token counts by the clock of the aggregator that
-/// checks it, not by the time of its report.
+/// The first token key that does not outlive its recipe by enough. A token counts by the clock of
+/// the aggregator that checks it, not by the time of its report.
 fn expiry_warning(loaded: &Loaded) -> Option<String> {
     // Missing keys have stand-ins.
     let tokens = loaded.token_keys_known.then_some(&loaded.recipe.parties.tokens)?;

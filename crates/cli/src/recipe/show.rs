@@ -27,7 +27,7 @@ impl ShowArgs {
         let recipe = &loaded.recipe;
         if output.json() {
             if loaded.id_known() {
-                // The very bytes that the id is the hash of.
+                // Exactly the bytes whose hash is the id.
                 output.line(String::from_utf8(recipe.to_json())?)?;
             } else {
                 let mut value: Value = serde_json::from_slice(&recipe.to_json())?;
@@ -60,7 +60,7 @@ impl ShowArgs {
     }
 }
 
-/// Leaves away what only holds the place of something that is not known yet.
+/// Removes the stand-ins for what is not known yet.
 fn without_stand_ins(value: &mut Value, loaded: &Loaded) {
     if !loaded.author_known
         && let Some(fields) = value.as_object_mut()

@@ -1,9 +1,10 @@
 //! From the collected numbers to the population.
 //!
-//! **Estimates.** Let `n_v` be the number of devices in the population that hold the symbol `v`. Each device takes part
-//! with probability `q`, on its own; `m_v` of those that take part hold `v`, and `m` take part in all. A report
-//! shows the symbol of its device with probability `p`, and each other symbol with probability `s`. The collected
-//! count `C_v` is a sum of independent coins, `m_v` of them with mean `p` and `m - m_v` with mean `s`:
+//! **Estimates.** Let `n_v` be the number of devices in the population that hold the symbol `v`.
+//! Each device takes part with probability `q`, on its own; `m_v` of those that take part hold `v`,
+//! and `m` take part in all. A report shows the symbol of its device with probability `p`, and each
+//! other symbol with probability `s`. The collected count `C_v` is a sum of independent coins,
+//! `m_v` of them with mean `p` and `m - m_v` with mean `s`:
 //!
 //! ```text
 //! E[C_v | m_v]   = m s + m_v d,                              d = p - s
@@ -11,31 +12,34 @@
 //!                = m s (1 - s) + m_v d (1 - p - s)
 //! ```
 //!
-//! So `M = (C_v - m s)/d` is unbiased for `m_v`, whoever took part, and `M/q` is unbiased for `n_v`, since `m_v` is
-//! binomial with mean `q n_v` and variance `q n_v (1 - q)`. Given who took part, and by the law of total variance
-//! over who takes part:
+//! So `M = (C_v - m s)/d` is unbiased for `m_v`, whoever took part, and `M/q` is unbiased for
+//! `n_v`, since `m_v` is binomial with mean `q n_v` and variance `q n_v (1 - q)`. Given who took
+//! part, and by the law of total variance over who takes part:
 //!
 //! ```text
 //! Var[M | m_v] = A + B m_v,               A = m s (1 - s)/d^2,  B = (1 - p - s)/d
 //! Var[M]       = E[A] + (B + 1 - q) q n_v
 //! ```
 //!
-//! Both are linear in what is estimated. With `M` in its place (and the `m` that came for its mean) they are unbiased, and their
-//! roots divided by `q` are the standard errors. They are never negative: `M >= -m s/d`, and there
-//! `A + B M = m s p/d^2`, while `(1 - q) m s/d` is less, as `p/d >= 1`.
+//! Both are linear in what is estimated. With `M` in its place (and the `m` that came for its mean)
+//! they are unbiased, and their roots divided by `q` are the standard errors. They are never
+//! negative: `M >= -m s/d`, and there `A + B M = m s p/d^2`, while `(1 - q) m s/d` is less, as
+//! `p/d >= 1`.
 //!
-//! **Intervals** are score intervals: all `x` from which `M` is at most `z` of *its* standard deviations away,
+//! **Intervals** are score intervals: all `x` from which `M` is at most `z` of *its* standard
+//! deviations away,
 //!
 //! ```text
 //! (M - x)^2 <= z^2 (A + B x)   <=>   x = M + z^2 B/2 +- z sqrt(A + B M + z^2 B^2/4)
 //! ```
 //!
-//! with `B + 1 - q` in place of `B` for the total. Unlike `M +- z` standard errors they do not shrink to a
-//! point at a count of zero. The noise interval is for `m_v/q`, the truth about those who took part; the total one is
-//! for `n_v`. Both rest on the normal approximation of sums of coins, and each holds for one symbol at a time.
+//! with `B + 1 - q` in place of `B` for the total. Unlike `M +- z` standard errors they do not
+//! shrink to a point at a count of zero. The noise interval is for `m_v/q`, the truth about those
+//! who took part; the total one is for `n_v`. Both rest on the normal approximation of sums of
+//! coins, and each holds for one symbol at a time.
 //!
-//! Nothing is rounded or cut off: an estimate may be negative, and so may the low end of an interval. Cut at zero,
-//! sums and averages of estimates would be biased.
+//! Nothing is rounded or cut off: an estimate may be negative, and so may the low end of an
+//! interval. Cut at zero, sums and averages of estimates would be biased.
 
 use serde::{Deserialize, Serialize};
 
@@ -91,8 +95,8 @@ impl Sample {
         Ok(Self { rate, z: quantile_of_ln_upper_tail(ln((1.0 - level) / 2.0)) })
     }
 
-    /// The estimate for the population, from the estimate `taken` for those who took part and the variance of its noise.
-    /// `unit`: what one device counts, or an upper bound of it.
+    /// The estimate for the population, from the estimate `taken` for those who took part and the
+    /// variance of its noise. `unit`: what one device counts, or an upper bound of it.
     pub(super) fn estimate(&self, taken: f64, noise: Variance, unit: f64) -> Estimate {
         let total = Variance { slope: noise.slope + (1.0 - self.rate) * unit, ..noise };
         let (noise_error, noise_low, noise_high) = self.spread(taken, noise);

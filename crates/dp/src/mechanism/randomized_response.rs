@@ -1,22 +1,23 @@
-//! k-ary randomized response: the true symbol with probability `p = e^epsilon0/(e^epsilon0 + k - 1)`,
-//! else one of the others, each with the same probability `s = (1 - p)/(k - 1)`.
+//! k-ary randomized response: the true symbol with probability
+//! `p = e^epsilon0/(e^epsilon0 + k - 1)`, else one of the others, each with the same probability
+//! `s = (1 - p)/(k - 1)`.
 //!
 //! **Exact arithmetic.** A device keeps its symbol if 63 random bits are below a threshold `T`, so
 //! with probability exactly `T/2^63`. The other symbol is drawn by rejection, without bias. `T` is
-//! rounded down: the ratio `T (k - 1)/(2^63 - T)` of any two likelihoods is at most `e^epsilon0`. It
-//! is never below `2^63/k`, where the report says nothing.
+//! rounded down: the ratio `T (k - 1)/(2^63 - T)` of any two likelihoods is at most `e^epsilon0`.
+//! It is never below `2^63/k`, where the report says nothing.
 //!
-//! **Every bound for `p` holds for the smaller `p' = T/2^63`.** With `u` the uniform law, `p' >= 1/k`
-//! makes the mechanism of `p'` the mixture `a R_p + (1 - a) u`, `a = (p' - 1/k)/(p - 1/k)`: a
-//! post-processing of that of `p` (replace the report by a uniform symbol with probability `1 - a`),
-//! and so no less private, sampled, shuffled or composed.
+//! **Every bound for `p` holds for the smaller `p' = T/2^63`.** With `u` the uniform law,
+//! `p' >= 1/k` makes the mechanism of `p'` the mixture `a R_p + (1 - a) u`,
+//! `a = (p' - 1/k)/(p - 1/k)`: a post-processing of that of `p` (replace the report by a uniform
+//! symbol with probability `1 - a`), and so no less private, sampled, shuffled or composed.
 //!
 //! **Side channels.** Both random words are always drawn, the number of words after them does not
 //! depend on the value, and the choice is made without a branch. So neither the state of the
 //! generator nor the path through the code tells whether the symbol was kept.
 //!
-//! The formulas of the estimator are in [`super::estimate`], the theorem by which a recipe is judged
-//! in [`crate::recipe`], and the one about colluding aggregators in [`super::collusion`].
+//! The formulas of the estimator are in [`super::estimate`], the theorem by which a recipe is
+//! judged in [`crate::recipe`], and the one about colluding aggregators in [`super::collusion`].
 
 use rand_core::CryptoRng;
 
@@ -36,7 +37,8 @@ const KEEP_BITS: u32 = 63;
 /// A keep probability of one.
 const ONE: u64 = 1 << KEEP_BITS;
 
-/// Covers the roundings between epsilon and a probability: one of `exp`, five of arithmetic. Relative.
+/// Covers the roundings between epsilon and a probability: one of `exp`, five of arithmetic.
+/// Relative.
 const MARGIN: f64 = 16.0 * f64::EPSILON;
 
 /// A randomizer over the symbols `0..k` and its estimator.
@@ -48,7 +50,8 @@ pub struct RandomizedResponse {
 }
 
 impl RandomizedResponse {
-    /// With the local epsilon in micro-units (one at least) and the number of symbols (two at least).
+    /// With the local epsilon in micro-units (one at least) and the number of symbols (two at
+    /// least).
     pub fn new(epsilon_micro: u64, symbols: u64) -> Result<Self, Error> {
         at_least_one("epsilon_micro", epsilon_micro)?;
         let range = "a whole number between 2 and 4294967295";
@@ -109,8 +112,8 @@ impl RandomizedResponse {
 
     /// The analyst's side: how many devices of the population hold each symbol.
     ///
-    /// `counts` are the collected counts of all `k` symbols, from `reports` reports; each device took
-    /// part with probability `rate`; intervals hold with probability `level` (0.95 for 95 %).
+    /// `counts` are the collected counts of all `k` symbols, from `reports` reports; each device
+    /// took part with probability `rate`; intervals hold with probability `level` (0.95 for 95 %).
     pub fn estimate(
         &self,
         counts: &[u64],
@@ -239,10 +242,12 @@ fn threshold(epsilon_micro: u64, symbols: u32) -> u64 {
     // The weight of all other symbols together against the true one.
     let others = f64::from(symbols - 1) * exp(-epsilon);
     let (keep, lose) = (1.0 / (1.0 + others), others / (1.0 + others));
-    // Each is precise where it is small. A product with 2^63 is exact, and so is the rounding of what is then whole.
+    // Each is precise where it is small. A product with 2^63 is exact, and so is the rounding of
+    // what is then whole.
     let from_below = (down(keep, MARGIN) * ONE as f64).floor() as u64;
     let lose = ((up(lose, MARGIN) * ONE as f64).ceil() as u64).clamp(1, ONE);
-    // Never less than 1/k. Its rounding up is worth less than 2^-30 in epsilon, which is at least 1e-6.
+    // Never less than 1/k. Its rounding up is worth less than 2^-30 in epsilon, which is at least
+    // 1e-6.
     let uniform = ONE.div_ceil(u64::from(symbols));
     from_below.max(ONE - lose).max(uniform)
 }

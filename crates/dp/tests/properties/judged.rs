@@ -10,8 +10,8 @@ use super::stream::Stream;
 /// Populations that are tried: all up to this.
 const MOST: u64 = 400;
 
-/// The divergence of what is seen with `others` other honest devices when nothing is released below `least` honest
-/// contributions.
+/// The divergence of what is seen with `others` other honest devices when nothing is released below
+/// `least` honest contributions.
 fn thresholded(round: &Round, least: usize, epsilon: f64) -> f64 {
     let (mut leaves, mut comes) = (0.0, 0.0);
     let (mut silent_with, mut silent_without) = (0.0, 0.0);
@@ -38,7 +38,8 @@ fn thresholded(round: &Round, least: usize, epsilon: f64) -> f64 {
     leaves.max(comes)
 }
 
-/// The judged epsilon of one recipe holds for the populations given; the largest share of delta that it takes.
+/// The judged epsilon of one recipe holds for the populations given; the largest share of delta
+/// that it takes.
 fn gaussian_case(terms: &Terms, delta: f64, populations: impl Iterator<Item = u64>) -> f64 {
     let Law::Gaussian { sigma, shape } = terms.law else { panic!("Gaussian only") };
     let epsilon = judge(terms, delta).unwrap().epsilon;
@@ -95,8 +96,8 @@ fn gaussian_recipes_with_dummies_hold_for_many_populations() {
     }
 }
 
-/// Given the count, the senders are a uniform subset: each count's shuffle is bounded by `krr_delta`, sampled without
-/// replacement, `H(ln(1 + r (e^a - 1))) <= r H(a)`.
+/// Given the count, the senders are a uniform subset: each count's shuffle is bounded by
+/// `krr_delta`, sampled without replacement, `H(ln(1 + r (e^a - 1))) <= r H(a)`.
 #[test]
 fn randomized_response_recipes_hold_for_every_population() {
     let mut stream = Stream::new(15);

@@ -1,10 +1,10 @@
 //! The one encoding of a value: RFC 8785 (JSON Canonicalization Scheme).
 //!
-//! An id is the hash of bytes, and a signature is over bytes. If two texts meant the same recipe, an
-//! author could show one recipe under two ids, and a device that saw both would answer twice. So a
-//! decoder re-encodes what it understood and accepts nothing else: repeated names, other orders,
-//! spaces, unnecessary escapes, `null` for what is absent, `1.0` and `1e3` all fail here, whatever the
-//! parser below made of them.
+//! An id is the hash of bytes, and a signature is over bytes. If two texts meant the same recipe,
+//! an author could show one recipe under two ids, and a device that saw both would answer twice. So
+//! a decoder re-encodes what it understood and accepts nothing else: repeated names, other orders,
+//! spaces, unnecessary escapes, `null` for what is absent, `1.0` and `1e3` all fail here, whatever
+//! the parser below made of them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use crate::FormatError;
 use crate::limits::MAX_ENTRY_JSON_LEN;
 
-/// Gives a type of log entry its canonical JSON. The type has a method `check_fields`: every rule of
-/// the format but the length of the whole.
+/// Gives a type of log entry its canonical JSON. The type has a method `check_fields`: every rule
+/// of the format but the length of the whole.
 macro_rules! canonical_json {
     ($kind:ty) => {
         impl $kind {

@@ -104,7 +104,8 @@ fn purpose(purpose: &str) -> Result<(), FormatError> {
     visible("purpose", purpose)
 }
 
-/// Refuses what steers a display instead of being shown: a person would read something else than what was signed.
+/// Refuses what steers a display instead of being shown: a person would read something else than
+/// what was signed.
 pub(super) fn visible(field: &str, text: &str) -> Result<(), FormatError> {
     match text.chars().find(|&c| steers_display(c)) {
         Some(c) => refuse(format!("{field} contains the control character U+{:04X}", u32::from(c))),
@@ -112,8 +113,8 @@ pub(super) fn visible(field: &str, text: &str) -> Result<(), FormatError> {
     }
 }
 
-/// Controls, line and paragraph separators, and characters that reorder their neighbours or have no width. The two
-/// joiners (U+200C, U+200D) stay: scripts and emoji need them.
+/// Controls, line and paragraph separators, and characters that reorder their neighbours or have no
+/// width. The two joiners (U+200C, U+200D) stay: scripts and emoji need them.
 fn steers_display(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -191,7 +192,8 @@ fn check_labels(labels: &[String], buckets: u32) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Bounds only. That the VDAF is the one which follows from the query is judged where it is derived.
+/// Bounds only. That the VDAF is the one which follows from the query is judged where it is
+/// derived.
 fn vdaf(vdaf: &RecipeVdaf) -> Result<(), FormatError> {
     match *vdaf {
         RecipeVdaf::Prio3Count => Ok(()),
@@ -223,7 +225,7 @@ fn parties(parties: &Parties) -> Result<(), FormatError> {
     if parties.leader.operator == parties.helper.operator {
         return refuse("parties.leader.operator and parties.helper.operator must differ");
     }
-    if place(&parties.leader.url) == place(&parties.helper.url) {
+    if address(&parties.leader.url) == address(&parties.helper.url) {
         return refuse("parties.leader.url and parties.helper.url must differ");
     }
     parties.collector_config()?;
@@ -233,8 +235,8 @@ fn parties(parties: &Parties) -> Result<(), FormatError> {
     }
 }
 
-/// `http` or `https`, a host, perhaps a path; nothing that a request would add to, send as a password or drop. `field` names
-/// the URL in the error.
+/// `http` or `https`, a host, perhaps a path; nothing that a request would add to, send as a
+/// password or drop. `field` names the URL in the error.
 pub fn url(field: &str, url: &str) -> Result<(), FormatError> {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
         return refuse(format!("{field} must begin with https:// or http://"));
@@ -252,7 +254,7 @@ pub fn url(field: &str, url: &str) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// What is left of a URL without the spellings in which one place is written twice.
-fn place(url: &str) -> String {
+/// A URL in one spelling, so that two spellings of one address compare equal.
+fn address(url: &str) -> String {
     url.trim_end_matches('/').to_ascii_lowercase()
 }

@@ -11,7 +11,7 @@ pub const KEY_SET_SCHEMA: &str = include_str!("../../schema/key-set-v1.schema.js
 
 /// The HPKE keys of one operator, for a time.
 ///
-/// That `seq` increases from set to set is judged by whoever sees several.
+/// Readers that see several sets check that `seq` increases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeySet {
@@ -32,7 +32,8 @@ pub struct KeySet {
     /// The keys of the operator's oblivious gateway, in the same form; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_configs: Option<Vec<String>>,
-    /// The keys to which requests to the operator's issuer of tokens are sealed, in the same form; absent if it has none.
+    /// The keys to which requests to the operator's issuer of tokens are sealed, in the same form;
+    /// absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encapsulation_configs: Option<Vec<String>>,
 }
@@ -50,7 +51,8 @@ impl KeySet {
         parse_configs("gateway_configs", self.gateway_configs.as_deref().unwrap_or_default())
     }
 
-    /// The keys to which token requests to the operator's issuer are sealed; none if it has no issuer.
+    /// The keys to which token requests to the operator's issuer are sealed; none if it has no
+    /// issuer.
     pub fn encapsulation_keys(&self) -> Result<Vec<HpkeConfig>, FormatError> {
         let texts = self.encapsulation_configs.as_deref().unwrap_or_default();
         parse_configs("encapsulation_configs", texts)

@@ -1,7 +1,9 @@
-//! Arbitrary recipes, key sets and results that keep the rules of the format, for property tests here and above.
+//! Arbitrary recipes, key sets and results that keep the rules of the format, for property tests
+//! here and above.
 //!
-//! Expressions are of the right type for their query and read only declared attributes. The VDAF is of the kind of the
-//! query, with a chunk length that is within bounds but not the best one, which this crate does not know.
+//! Expressions are of the right type for their query and read only declared attributes. The VDAF is
+//! of the kind of the query, with a chunk length that is within bounds but not the best one, which
+//! this crate does not know.
 
 use std::collections::BTreeMap;
 
@@ -300,7 +302,7 @@ fn probability(rng: &mut dyn Rng) -> Probability {
     Probability::reduced(number(1, den, rng), den).unwrap_or(Probability::ONE)
 }
 
-/// Text with whatever JSON and TOML treat in a special way.
+/// Text with the characters that JSON and TOML treat specially.
 fn text(most: usize, rng: &mut dyn Rng) -> String {
     const PIECES: [&str; 18] = [
         "a", "Z", "0", " ", "\"", "'", "\\", "/", "<", "&", "é", "\u{fb33}", "€", "😀", "\u{200d}",

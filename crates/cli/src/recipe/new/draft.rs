@@ -30,7 +30,7 @@ const WEEK_S: u64 = 7 * DAY_S;
 type Attributes = BTreeMap<AttributeName, AttributeType>;
 
 impl NewArgs {
-    /// The draft. Its claim is still to be computed.
+    /// The draft, whose claim has not been computed yet.
     pub(super) fn draft(&self, ask: &mut Inquiry<'_>, now: u64) -> Result<RecipeDraft> {
         let given = self.name.as_deref().or(self.name_option.as_deref());
         let name = ask.value("--name", "Name (a-z, 0-9, dot, hyphen)", given, None, |text| {
@@ -285,7 +285,7 @@ impl NewArgs {
         Ok(PartiesDraft { leader, helper, collector_hpke_config, log: log.to_string() })
     }
 
-    /// Who checks tokens. That nobody does must be said.
+    /// Who checks tokens. Doing without must be explicit.
     fn tokens(&self, ask: &mut Inquiry<'_>) -> Result<TokensDraft> {
         const NONE: &str = "insecure-no-tokens";
         let question = "Who runs the issuer of tokens (or insecure-no-tokens, to do without)?";
@@ -325,7 +325,7 @@ fn whole(text: &str) -> Result<u64> {
     Ok(number)
 }
 
-/// One in so many that about [`AIM`] devices answer.
+/// The rate at which about [`AIM`] devices answer.
 fn default_rate(population: u64) -> String {
     match population / AIM {
         0 | 1 => "1".to_owned(),
