@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::calibrate::{self, Target};
-use sotto_dp::recipe::{Mechanism, Memo, Terms, judge};
+use sotto_dp::recipe::{Law, Memo, Terms, judge};
 use sotto_dp::{Adjacency, Event, Shape};
 
 /// The example that runs through: 2,500 rounds at a rate of 2 %.
@@ -145,8 +145,8 @@ fn shuffling() -> Case {
 
 /// The whole privacy check of a recipe, as a device does it.
 fn device() -> Case {
-    let gaussian = |shape| Mechanism::Gaussian { sigma: SIGMA, shape };
-    let response = Mechanism::RandomizedResponse { epsilon0: LOCAL_EPSILON, k: SYMBOLS };
+    let gaussian = |shape| Law::Gaussian { sigma: SIGMA, shape };
+    let response = Law::RandomizedResponse { epsilon0: LOCAL_EPSILON, k: SYMBOLS };
     let (new, known) = (Goal::Below(20e-3), Goal::Below(10e-6));
     let one_hot = gaussian(Shape::OneHot);
     let lines = vec![
@@ -181,13 +181,13 @@ fn sigma(name: &'static str, goal: Goal, accountant: Accountant) -> Line {
     line(name, goal, move || Ok(only(calibrate::sigma(target, |sigma| sampled(sigma, ROUNDS))?)))
 }
 
-fn judged(name: &'static str, goal: Goal, mechanism: Mechanism, rounds: u64) -> Line {
-    let terms = terms(mechanism, rounds);
+fn judged(name: &'static str, goal: Goal, law: Law, rounds: u64) -> Line {
+    let terms = terms(law, rounds);
     line(name, goal, move || Ok(only(judge(&terms, DELTA)?.epsilon)))
 }
 
-fn remembered(name: &'static str, goal: Goal, mechanism: Mechanism) -> Line {
-    let (terms, memo) = (terms(mechanism, 1), RefCell::new(Memo::default()));
+fn remembered(name: &'static str, goal: Goal, law: Law) -> Line {
+    let (terms, memo) = (terms(law, 1), RefCell::new(Memo::default()));
     line(name, goal, move || Ok(only(memo.borrow_mut().judge(&terms, DELTA)?.epsilon)))
 }
 
@@ -214,6 +214,6 @@ fn replaced(event: &Event) -> Question<'_> {
     Question { event, adjacency, shape, accountant: Accountant::Best }
 }
 
-fn terms(mechanism: Mechanism, rounds: u64) -> Terms {
-    Terms { mechanism, rate: RATE, dummy_rate: 0.0, min_batch: MIN_BATCH, rounds }
+fn terms(law: Law, rounds: u64) -> Terms {
+    Terms { law, rate: RATE, dummy_rate: 0.0, min_batch: MIN_BATCH, rounds }
 }

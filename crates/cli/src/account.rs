@@ -1,14 +1,13 @@
 //! `sotto account`: what a release costs, and how much noise, sampling or crowd a budget asks for.
 //!
 //! One file per question. Each takes all of its parameters but one, checks them under the names of
-//! their flags ([`flags`]), asks the crate `sotto-dp`, and hands over a [`report::Report`], which prints.
-//! No mathematics here, only the choice of what to ask.
+//! their flags ([`flags`]), asks the crate `sotto-dp`, and hands over a [`report::Report`], which
+//! prints. There is no mathematics here.
 
 mod compose;
 mod donation;
 mod flags;
 mod gaussian;
-pub(crate) mod number;
 mod report;
 mod sample;
 mod sampled_gaussian;

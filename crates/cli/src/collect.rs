@@ -23,7 +23,7 @@ use crate::task_file::batch_mode_text;
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_seconds};
 
 /// With no `--deadline`.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Collects the result of a batch.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ impl CollectArgs {
         }
         let collected = match self.wait(&collector, &query, output) {
             Ok(collected) => collected,
-            // Whoever cannot be asked has not said no.
+            // An unreachable leader has not refused.
             Err(CollectError::NotReady { reason: Some(ExchangeError::Transport(error)) }) => {
                 return explain(ExchangeError::from(error).into(), &task);
             }
@@ -73,7 +73,7 @@ impl CollectArgs {
             Err(error) => return explain(error, &task),
         };
         print(output, &task, recipe.as_ref(), &collected)?;
-        // Only now: until the result is out of our hands, the same request must find it again.
+        // Only now: until the result is printed, the same request must find it again.
         std::io::stdout().flush()?;
         if task.configuration().batch_mode() == BatchMode::LeaderSelected && !self.keep {
             collector.finish(&collected.job, &mut random::system())?;
@@ -96,7 +96,7 @@ impl CollectArgs {
             )),
             Progress::Done => {}
         };
-        let deadline = self.deadline.map_or(FOR_EVER, Duration::from_secs);
+        let deadline = self.deadline.map_or(FOREVER, Duration::from_secs);
         let collected = collector.collect(query, deadline, &mut progress, &mut random::system());
         spinner.finish_and_clear();
         collected
@@ -164,7 +164,7 @@ fn not_ready(output: &Output, reason: Option<&ExchangeError>) -> Result<Outcome>
     Ok(Outcome::No)
 }
 
-/// Adds what to do to the failures that collectors meet.
+/// Adds a hint to the errors that collectors see.
 fn explain<T>(error: CollectError, task: &Task) -> Result<T> {
     let leader = task.configuration().leader_aggregator_endpoint();
     let hint = match &error {

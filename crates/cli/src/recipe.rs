@@ -1,14 +1,14 @@
 //! `sotto recipe`: writes, checks, publishes and explains recipes.
 
-mod backup;
 mod certify;
 mod check;
-mod crowd;
 pub(crate) mod describe;
 mod diff;
 mod examine;
 mod example;
 mod explain;
+#[cfg(test)]
+mod mechanisms;
 mod new;
 mod publish;
 mod schema;

@@ -168,7 +168,10 @@ pub(crate) fn kind_words(kind: EntryKind) -> &'static str {
 /// The recipe of a draft, with stand-ins for an author and token keys that it does not have yet.
 pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
     let author = draft.author.clone().map_or_else(stand_in, Ok)?;
-    let vdaf = draft.vdaf.unwrap_or_else(|| recipe_vdaf(&draft.query));
+    let vdaf = match draft.vdaf {
+        Some(vdaf) => vdaf,
+        None => recipe_vdaf(&draft.query, &draft.randomizer)?,
+    };
     let expires = draft.when.closes;
     // Of the form of a key, and of no use as one.
     let [first, second] =

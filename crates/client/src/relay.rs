@@ -17,7 +17,7 @@ use rand_core::CryptoRng;
 use sotto_protocol::oblivious::{
     Awaited, InnerRequest, InnerResponse, ObliviousError, produce_request, relay_url,
 };
-use sotto_protocol::{Moment, uniform_below};
+use sotto_protocol::{Moment, shuffle};
 use sotto_wire::ohttp::{
     DATE_PROBLEM, KEY_PROBLEM, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, RESPONSE_OVERHEAD,
 };
@@ -83,12 +83,8 @@ impl RelayTransport {
     /// The relays in a random order. None is preferred, so none sees more of a device than the
     /// others.
     fn shuffled(&self, rng: &mut dyn CryptoRng) -> Vec<&str> {
-        let mut left: Vec<&str> = self.relays.iter().map(String::as_str).collect();
-        let mut order = Vec::with_capacity(left.len());
-        while !left.is_empty() {
-            // Below the length, which came from a `usize`.
-            order.push(left.swap_remove(uniform_below(left.len() as u64, rng) as usize));
-        }
+        let mut order: Vec<&str> = self.relays.iter().map(String::as_str).collect();
+        shuffle(&mut order, rng);
         order
     }
 

@@ -19,7 +19,7 @@ pub enum Accountant {
     Best,
 }
 
-/// What is asked about.
+/// A question to an accountant.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// What happened.
@@ -83,7 +83,8 @@ impl Question<'_> {
         }
     }
 
-    /// The smallest delta (to 1e-6 relative, rounded up) at which `epsilon` holds; an error if that is not below 1.
+    /// The smallest delta (to 1e-6 relative, rounded up) at which `epsilon` holds; an error if that
+    /// is not below 1.
     pub fn delta(&self, epsilon: f64) -> Result<f64, Error> {
         non_negative("epsilon", epsilon)?;
         self.event.check()?;
@@ -93,7 +94,7 @@ impl Question<'_> {
         };
         let unreachable =
             Error::Unreachable { name: "delta", hint: "this event is not private at this epsilon" };
-        // The first call tells of events that nobody can count.
+        // The first call reports events that no accountant covers.
         self.epsilon_upper(0.5)?;
         let (mut high, mut low) = (-1e-9, -2.0);
         if excess(high) > 0.0 {
@@ -134,7 +135,8 @@ fn more_telling(rdp: Error, pld: Error) -> Error {
 /// An epsilon as recipes publish it: in millionths, rounded up.
 pub fn published(epsilon: f64) -> Result<u64, Error> {
     let rounded = (non_negative("epsilon", epsilon)? * 1e6).ceil();
-    // The product may have been rounded down, to a whole number at that; the remainder has the right sign.
+    // The product may have been rounded down, to a whole number at that; the remainder has the
+    // right sign.
     let micro = if libm::fma(epsilon, 1e6, -rounded) > 0.0 { rounded + 1.0 } else { rounded };
     if micro >= 9_007_199_254_740_992.0 {
         return Err(Error::OutOfRange { name: "epsilon", value: epsilon, range: "below 9e9" });

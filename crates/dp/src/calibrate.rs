@@ -1,7 +1,7 @@
 //! The other direction: from a target (epsilon, delta) to the parameter that meets it.
 //!
-//! Every answer is one that was itself found to meet the target, so it is on the safe side by construction; it is
-//! within 1e-4 (relative) of the edge, or the exact whole number.
+//! Every answer is one that was itself found to meet the target, so it is on the safe side by
+//! construction; it is within 1e-4 (relative) of the edge, or the exact whole number.
 
 use crate::account::{Accountant, Question};
 use crate::error::{self, non_negative};
@@ -12,7 +12,7 @@ use crate::{Adjacency, Error, Event, Shape};
 /// How near to the edge, relatively.
 const TOLERANCE: f64 = 5e-5;
 
-/// What is to be met.
+/// The target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The largest epsilon.
@@ -34,8 +34,8 @@ impl Target {
         Ok(())
     }
 
-    /// How far above the target the event is; errors are infinitely far. In logarithms, which are nearly straight lines
-    /// in the logarithm of most parameters.
+    /// How far above the target the event is; errors are infinitely far. In logarithms, which are
+    /// nearly straight lines in the logarithm of most parameters.
     fn excess(&self, event: &Event) -> f64 {
         let Self { adjacency, shape, accountant, .. } = *self;
         let question = Question { event, adjacency, shape, accountant };

@@ -1,5 +1,5 @@
-//! The discrete Gaussian `N_Z(0, sigma^2)`: integers with probability proportional to `e^(-x^2/(2 sigma^2))`
-//! (Canonne, Kamath, Steinke 2020), and the sum of many of them.
+//! The discrete Gaussian `N_Z(0, sigma^2)`: integers with probability proportional to
+//! `e^(-x^2/(2 sigma^2))` (Canonne, Kamath, Steinke 2020), and the sum of many of them.
 //!
 //! Epsilon is that of the exact hockey stick between the law and its shift by the sensitivity; both
 //! directions are mirror images. The adjacency is the one that defines the sensitivity.
@@ -61,7 +61,8 @@ fn ln_normalizer(sigma: f64) -> f64 {
     log1p(2.0 * sum)
 }
 
-/// The variance. It is below `sigma^2`: much below for a sigma under 1/2, by less than a rounding from 2 on.
+/// The variance. It is below `sigma^2`: much below for a sigma under 1/2, by less than a rounding
+/// from 2 on.
 pub fn variance(sigma: f64) -> Result<f64, Error> {
     noise(sigma)?;
     let square = sigma * sigma;
@@ -95,8 +96,8 @@ pub fn ln_mass(sigma: f64, x: i64) -> Result<f64, Error> {
     Ok(-0.5 * scaled * scaled - ln_normalizer(sigma))
 }
 
-/// The probabilities of `-radius ..= radius`, each to a relative 1e-13 while it is a normal number: what a
-/// numerical accountant starts from. `radius` is at most 10,000,000.
+/// The probabilities of `-radius ..= radius`, each to a relative 1e-13 while it is a normal number:
+/// what a numerical accountant starts from. `radius` is at most 10,000,000.
 pub fn masses(sigma: f64, radius: u64) -> Result<Vec<f64>, Error> {
     noise(sigma)?;
     if radius > RADIUS {
@@ -115,8 +116,8 @@ pub fn masses(sigma: f64, radius: u64) -> Result<Vec<f64>, Error> {
     Ok(half.iter().skip(1).rev().chain(&half).copied().collect())
 }
 
-/// `ln` of the exact delta at `epsilon`, rounded up: also where delta underflows. For sigma above 10,000 a delta
-/// below `e^-45000` is answered as about that.
+/// `ln` of the exact delta at `epsilon`, rounded up: also where delta underflows. For sigma above
+/// 10,000 a delta below `e^-45000` is answered as about that.
 pub fn ln_delta(sigma: f64, sensitivity: u64, epsilon: f64) -> Result<f64, Error> {
     let distance = distance(noise(sigma)?, sensitivity)?;
     non_negative("epsilon", epsilon)?;
@@ -129,10 +130,11 @@ pub fn delta(sigma: f64, sensitivity: u64, epsilon: f64) -> Result<f64, Error> {
     Ok(up(exp(ln_delta(sigma, sensitivity, epsilon)?), ROUNDING).next_up().min(1.0))
 }
 
-/// The exact epsilon of adding `N_Z(0, sigma^2)` to an integer that moves by `sensitivity` at most, at `delta`:
-/// a bracket about 1e-12 wide in relative terms.
+/// The exact epsilon of adding `N_Z(0, sigma^2)` to an integer that moves by `sensitivity` at most,
+/// at `delta`: a bracket about 1e-12 wide in relative terms.
 ///
-/// For a vector of integers this is not enough: there use the Rényi divergence `order (L2 norm)^2 / (2 sigma^2)`.
+/// For a vector of integers this is not enough: there use the Rényi divergence
+/// `order (L2 norm)^2 / (2 sigma^2)`.
 pub fn epsilon(sigma: f64, sensitivity: u64, delta: f64) -> Result<Bracket, Error> {
     let distance = distance(noise(sigma)?, sensitivity)?;
     let goal = ln(target(delta)?);

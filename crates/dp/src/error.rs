@@ -21,6 +21,14 @@ pub enum Error {
         /// What to do instead.
         hint: &'static str,
     },
+    /// The mechanism does not answer queries of this kind.
+    #[error("{mechanism} answers {queries} only")]
+    NotAnswered {
+        /// What it is called.
+        mechanism: &'static str,
+        /// What it does answer.
+        queries: &'static str,
+    },
     /// No value of the calibrated parameter meets the target.
     #[error("no {name} meets the target: {hint}")]
     Unreachable {

@@ -18,8 +18,9 @@ pub enum Event {
         #[serde(default = "one")]
         sensitivity: f64,
     },
-    /// One whole number plus discrete Gaussian noise. (Vectors: `distributed_discrete_gaussian`, with one party if need
-    /// be. No direction is known to be the worst one there, so a number of the same norm is not a bound.)
+    /// One whole number plus discrete Gaussian noise. (Vectors: `distributed_discrete_gaussian`,
+    /// with one party if need be. No direction is known to be the worst one there, so a number of
+    /// the same norm is not a bound.)
     DiscreteGaussian {
         /// The parameter sigma of the noise (for large values its standard deviation).
         sigma: f64,
@@ -27,7 +28,8 @@ pub enum Event {
         #[serde(default = "one_unit")]
         sensitivity: u64,
     },
-    /// An integer vector in which each of `parties` contributions carries its own discrete Gaussian noise.
+    /// An integer vector in which each of `parties` contributions carries its own discrete Gaussian
+    /// noise.
     DistributedDiscreteGaussian {
         /// The parameter sigma of each party's noise, in integer units.
         sigma: f64,
@@ -48,8 +50,8 @@ pub enum Event {
         #[serde(default = "one")]
         sensitivity: f64,
     },
-    /// k-ary randomized response: the true symbol with probability `e^epsilon0 / (e^epsilon0 + k - 1)`, else
-    /// another one.
+    /// k-ary randomized response: the true symbol with probability
+    /// `e^epsilon0 / (e^epsilon0 + k - 1)`, else another one.
     RandomizedResponse {
         /// The local epsilon, under replacement.
         epsilon0: f64,
@@ -89,8 +91,8 @@ pub enum Event {
         /// What is done with them.
         of: Box<Event>,
     },
-    /// Poisson sampling by a leader that stops at `max_batch` contributions (a uniform subset of those that came). Only
-    /// the sum is seen, not the count.
+    /// Poisson sampling by a leader that stops at `max_batch` contributions (a uniform subset of
+    /// those that came). Only the sum is seen, not the count.
     TruncatedPoisson {
         /// The probability to take part.
         rate: f64,
@@ -123,7 +125,8 @@ pub enum Event {
     Shuffled {
         /// How many reports there are, the device's own included.
         n: u64,
-        /// The local randomizer: `pure_dp` (any one with that *replacement* epsilon) or `randomized_response`.
+        /// The local randomizer: `pure_dp` (any one with that *replacement* epsilon) or
+        /// `randomized_response`.
         of: Box<Event>,
     },
     /// Each device takes part in exactly one of `slots` releases, chosen uniformly and in secret.

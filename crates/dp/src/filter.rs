@@ -1,30 +1,31 @@
-//! The ledger's privacy filter: may a device afford one more event, chosen after seeing what the earlier ones
-//! gave?
+//! The ledger's privacy filter: may a device afford one more event, chosen after seeing what the
+//! earlier ones gave?
 //!
 //! **Guarantee.** Within one period, everything that a [`Filter`] admits is together
-//! `(epsilon, delta)`-differentially private for its [`Budget`], whoever chooses the events and however the
-//! choice depends on earlier results (Feldman, Zrnic, "Individual privacy accounting via a Renyi filter", 2021;
-//! Lecuyer, "Practical privacy filters and odometers with Renyi differential privacy", 2021). Over several
-//! periods the budgets add up.
+//! `(epsilon, delta)`-differentially private for its [`Budget`], whoever chooses the events and
+//! however the choice depends on earlier results (Feldman, Zrnic, "Individual privacy accounting
+//! via a Renyi filter", 2021; Lecuyer, "Practical privacy filters and odometers with Renyi
+//! differential privacy", 2021). Over several periods the budgets add up.
 //!
-//! **Why.** For one order `a` fixed in advance, a process that stops before the sum of its divergences of order
-//! `a` exceeds a bound `r_a` has divergence `r_a` of order `a` at most (the Renyi filter), hence is
-//! `(epsilon, d)`-DP for the `d` that the conversion at `a` says. Here each order of the grid [`ORDERS`] has
-//! its own such bound, and an event is admitted if *some* order stays within its own. Sums never fall, so an
-//! order that is within its bound at the end always was: the final transcripts split into sets `E_a` (the first
-//! order that is within its bound), and on `E_a` the process has the same law as the process that stops by
-//! order `a`. The hockey-stick divergence adds up over disjoint sets, so it is at most the sum over the orders
-//! of `d`: with `d = (delta / 2) / (number of finite orders)` each, `delta / 2` in all. The infinite order
-//! (pure epsilons that add up) needs no delta.
+//! **Why.** For one order `a` fixed in advance, a process that stops before the sum of its
+//! divergences of order `a` exceeds a bound `r_a` has divergence `r_a` of order `a` at most (the
+//! Renyi filter), hence is `(epsilon, d)`-DP for the `d` that the conversion at `a` says. Here each
+//! order of the grid [`ORDERS`] has its own such bound, and an event is admitted if *some* order
+//! stays within its own. Sums never fall, so an order that is within its bound at the end always
+//! was: the final transcripts split into sets `E_a` (the first order that is within its bound), and
+//! on `E_a` the process has the same law as the process that stops by order `a`. The hockey-stick
+//! divergence adds up over disjoint sets, so it is at most the sum over the orders of `d`: with
+//! `d = (delta / 2) / (number of finite orders)` each, `delta / 2` in all. The infinite order (pure
+//! epsilons that add up) needs no delta.
 //!
 //! **Black boxes** known only by `(epsilon, delta)` are, with probability `1 - delta`, pure (see
-//! [`crate::rdp`]). Their deltas add up; the sum may reach the other `delta / 2`. The chance that any of them
-//! shows its bad part is at most that sum, and on the rest both neighbours carry the same weights
-//! `1 - delta_i`, which only shrink the hockey stick.
+//! [`crate::rdp`]). Their deltas add up; the sum may reach the other `delta / 2`. The chance that
+//! any of them shows its bad part is at most that sum, and on the rest both neighbours carry the
+//! same weights `1 - delta_i`, which only shrink the hockey stick.
 //!
-//! **Arithmetic.** Charges are rounded up to whole units ([`RDP_UNIT`], [`DELTA_UNIT`]) and added as integers,
-//! so that the state does not depend on the order of the charges, nor on the platform, and cannot drift; a sum
-//! that is too large stays at the largest number, which nothing affords.
+//! **Arithmetic.** Charges are rounded up to whole units ([`RDP_UNIT`], [`DELTA_UNIT`]) and added
+//! as integers, so that the state does not depend on the order of the charges, nor on the platform,
+//! and cannot drift; a sum that is too large stays at the largest number, which nothing affords.
 
 mod charge;
 mod stored;
@@ -122,7 +123,8 @@ pub enum Refused {
     },
 }
 
-/// What has been spent in the current period. Its serialized form is versioned and checked when read.
+/// What has been spent in the current period. Its serialized form is versioned and checked when
+/// read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "stored::Stored", into = "stored::Stored")]
 pub struct Filter {
@@ -150,7 +152,8 @@ impl Spent {
         sum
     }
 
-    /// The smallest epsilon whose filter would have admitted all this, with `share` for the conversion.
+    /// The smallest epsilon whose filter would have admitted all this, with `share` for the
+    /// conversion.
     fn epsilon(&self, share: f64) -> Result<f64, Error> {
         if *self == Self::NOTHING {
             return Ok(0.0);
@@ -203,8 +206,8 @@ impl Filter {
         }
     }
 
-    /// Charges all of `charge`, or nothing. The first charge of a later period starts that period with nothing
-    /// spent; an earlier period is refused.
+    /// Charges all of `charge`, or nothing. The first charge of a later period starts that period
+    /// with nothing spent; an earlier period is refused.
     pub fn charge(&mut self, period: u64, charge: &Charge) -> Result<(), Refused> {
         let (spent, _) = self.after(period, charge)?;
         self.period = period;
@@ -212,9 +215,9 @@ impl Filter {
         Ok(())
     }
 
-    /// The smallest epsilon of a filter at `delta` that would have admitted what this period has spent;
-    /// infinite if the deltas of black boxes exceed half of `delta`. For display: the guarantee is the
-    /// budget's, since an epsilon that is read off afterwards is itself a result.
+    /// The smallest epsilon of a filter at `delta` that would have admitted what this period has
+    /// spent; infinite if the deltas of black boxes exceed half of `delta`. For display: the
+    /// guarantee is the budget's, since an epsilon that is read off afterwards is itself a result.
     pub fn epsilon_spent(&self, delta: f64) -> Result<f64, Error> {
         check_delta(delta)?;
         let share = 0.5 * delta;
@@ -247,7 +250,8 @@ impl Filter {
         if sum > share {
             return Err(Refused::Delta { would_be: sum, share });
         }
-        // The budget has been checked, so the conversion cannot fail; if it did, nothing would be affordable.
+        // The budget has been checked, so the conversion cannot fail; if it did, nothing would be
+        // affordable.
         let would_be = after.epsilon(share).unwrap_or(f64::INFINITY);
         if would_be > self.budget.epsilon {
             let spent = before.epsilon(share).unwrap_or(f64::INFINITY);

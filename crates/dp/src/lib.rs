@@ -1,16 +1,17 @@
 //! The privacy accountant.
 //!
-//! *Events* say what happened ([`Event`]); *accountants* say what it cost. Every epsilon that leaves this crate
-//! is an upper bound on the true one, for the adjacency that it names; where a method can also say how far
-//! below the truth may be, the answer is a [`Bracket`]. `docs/privacy-accounting.md` lists each theorem with its
-//! assumptions.
+//! *Events* say what happened ([`Event`]); *accountants* say what it cost. Every epsilon that
+//! leaves this crate is an upper bound on the true one, for the adjacency that it names; where a
+//! method can also say how far below the truth may be, the answer is a [`Bracket`].
+//! `docs/privacy-accounting.md` lists each theorem with its assumptions.
 //!
-//! *Mechanisms* ([`mechanism`]) are what a device does to its value and what an analyst makes of the sum.
+//! *Mechanisms* ([`mechanism`]) are what a device does to its value, and what an analyst makes of
+//! the sum. Each is one file, and names the event and the law by which it is accounted for.
 //!
-//! No I/O, no clock, no randomness but what is handed in; all transcendental functions come from the crate `libm`, so results do
-//! not depend on the platform.
+//! No I/O, no clock, no randomness but what is handed in; all transcendental functions come from
+//! the crate `libm`, so results do not depend on the platform.
 
-// `!(a > b)` is meant: what is not a number must fall on the side that claims less.
+// `!(a > b)` is intended: NaN must fall on the side that claims less.
 #![allow(clippy::neg_cmp_op_on_partial_ord)]
 
 mod error;
@@ -23,12 +24,15 @@ pub mod account;
 pub mod allocation;
 pub mod calibrate;
 pub mod closed;
+pub mod crowd;
 pub mod discrete;
 pub mod filter;
 pub mod mechanism;
+pub mod number;
 pub mod rdp;
 pub mod recipe;
 pub mod shuffle;
+pub mod uniform;
 
 pub use account::{Accountant, Answer, Question, published};
 pub use error::Error;

@@ -1,5 +1,5 @@
-//! Special functions and searches. Everything goes through the crate `libm`, whose results are the same on
-//! every platform, so that a device and an author compute the same epsilon.
+//! Special functions and searches. Everything goes through the crate `libm`, whose results are the
+//! same on every platform, so that a device and an author compute the same epsilon.
 
 pub(crate) mod binomial;
 pub(crate) mod normal;
@@ -13,7 +13,8 @@ pub(crate) fn ln_add(a: f64, b: f64) -> f64 {
     if small == f64::NEG_INFINITY { large } else { large + log1p(exp(small - large)) }
 }
 
-/// `ln(1 - q + q e^l)`: the loss of a mechanism that runs with probability `q`, from its own loss `l`.
+/// `ln(1 - q + q e^l)`: the loss of a mechanism that runs with probability `q`, from its own loss
+/// `l`.
 pub(crate) fn ln_sampled(q: f64, l: f64) -> f64 {
     if l > 700.0 {
         // e^l overflows; (1 - q) e^-l is lost against q.

@@ -1,139 +1,167 @@
-//! What a device does to its value, and what an analyst makes of the sum: the randomizer and its estimator together.
+//! Mechanisms: what a device does to its value, what that costs, and what an analyst makes of the
+//! sum.
 //!
-//! **Estimates.** Let `n_v` be the number of devices in the population that hold the symbol `v`. Each device takes part
-//! with probability `q`, on its own; `m_v` of those that take part hold `v`, and `m` take part in all. A report
-//! shows the symbol of its device with probability `p`, and each other symbol with probability `s`. The collected
-//! count `C_v` is a sum of independent coins, `m_v` of them with mean `p` and `m - m_v` with mean `s`:
+//! Each mechanism is one file here: its parameters, its randomizer R, the encoding that it sends,
+//! its event and the law by which a recipe is judged, the guarantees that remain when parties
+//! collude, its estimator, and its words for people. It implements [`Method`], and has one line in
+//! the list below, which makes it a variant of [`Mechanism`]. All others ask the [`Mechanism`].
 //!
-//! ```text
-//! E[C_v | m_v]   = m s + m_v d,                              d = p - s
-//! Var[C_v | m_v] = m_v p (1 - p) + (m - m_v) s (1 - s)
-//!                = m s (1 - s) + m_v d (1 - p - s)
-//! ```
-//!
-//! So `M = (C_v - m s)/d` is unbiased for `m_v`, whoever took part, and `M/q` is unbiased for `n_v`, since `m_v` is
-//! binomial with mean `q n_v` and variance `q n_v (1 - q)`. Given who took part, and by the law of total variance
-//! over who takes part:
-//!
-//! ```text
-//! Var[M | m_v] = A + B m_v,               A = m s (1 - s)/d^2,  B = (1 - p - s)/d
-//! Var[M]       = E[A] + (B + 1 - q) q n_v
-//! ```
-//!
-//! Both are linear in what is estimated. With `M` in its place (and the `m` that came for its mean) they are unbiased, and their
-//! roots divided by `q` are the standard errors. They are never negative: `M >= -m s/d`, and there
-//! `A + B M = m s p/d^2`, while `(1 - q) m s/d` is less, as `p/d >= 1`.
-//!
-//! **Intervals** are score intervals: all `x` from which `M` is at most `z` of *its* standard deviations away,
-//!
-//! ```text
-//! (M - x)^2 <= z^2 (A + B x)   <=>   x = M + z^2 B/2 +- z sqrt(A + B M + z^2 B^2/4)
-//! ```
-//!
-//! with `B + 1 - q` in place of `B` for the total. Unlike `M +- z` standard errors they do not shrink to a
-//! point at a count of zero. The noise interval is for `m_v/q`, the truth about those who took part; the total one is
-//! for `n_v`. Both rest on the normal approximation of sums of coins, and each holds for one symbol at a time.
-//!
-//! Nothing is rounded or cut off: an estimate may be negative, and so may the low end of an interval. Cut at zero,
-//! sums and averages of estimates would be biased.
+//! Leaves to others: how a recipe spells the parameters (`sotto_wire::recipe::Randomizer`), and
+//! which VDAF sums an [`Encoding`] (`sotto_protocol::recipe`).
 
-use serde::{Deserialize, Serialize};
-
-use crate::Error;
-use crate::error::at_least_one;
-use crate::math::normal::quantile_of_ln_upper_tail;
-use crate::math::{ln, sqrt};
-
+mod collusion;
+mod estimate;
 pub mod exact;
 pub mod randomized_response;
 
-/// What the collected reports say about the whole population.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
-    /// The unbiased estimate. It may be negative.
-    pub value: f64,
-    /// Standard error from the noise alone, given who took part.
-    pub noise_error: f64,
-    /// Low end of the interval from the noise alone.
-    pub noise_low: f64,
-    /// High end of the interval from the noise alone.
-    pub noise_high: f64,
-    /// Standard error from noise and sampling together.
-    pub total_error: f64,
-    /// Low end of the interval from noise and sampling together.
-    pub total_low: f64,
-    /// High end of the interval from noise and sampling together.
-    pub total_high: f64,
-}
+use std::fmt::Debug;
+use std::ops::Deref;
 
-/// How those who took part stand for the population, and how sure an interval is to be.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    rate: f64,
-    /// Standard deviations to either side of an interval.
-    z: f64,
-}
+use rand_core::CryptoRng;
 
-/// The variance `at_zero + slope * x` of an estimate of `x`.
-#[derive(Clone, Copy, Debug)]
-struct Variance {
-    at_zero: f64,
-    slope: f64,
-}
+use crate::recipe::Law;
+use crate::{Error, Event};
 
-impl Sample {
-    fn new(rate: f64, level: f64) -> Result<Self, Error> {
-        if !(rate > 0.0 && rate <= 1.0) {
-            let range = "above 0 and at most 1";
-            return Err(Error::OutOfRange { name: "rate", value: rate, range });
+pub use collusion::{Colluding, Sampling};
+pub use estimate::Estimate;
+
+/// Makes [`Mechanism`] from a list of mechanisms, each with the kind that recipes name it by.
+macro_rules! mechanisms {
+    ($($kind:literal: $module:ident::$name:ident,)+) => {
+        /// A mechanism with its parameters. It is used through [`Method`], to which it
+        /// dereferences.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mechanism {
+            $(#[doc = concat!("`", $kind, "`: see [`", stringify!($module), "`].")]
+            $name($module::$name),)+
         }
-        if !(level > 0.0 && level < 1.0) {
-            let range = "above 0 and below 1";
-            return Err(Error::OutOfRange { name: "level", value: level, range });
-        }
-        Ok(Self { rate, z: quantile_of_ln_upper_tail(ln((1.0 - level) / 2.0)) })
-    }
 
-    /// The estimate for the population, from the estimate `taken` for those who took part and the variance of its noise.
-    /// `unit`: what one device counts, or an upper bound of it.
-    fn estimate(&self, taken: f64, noise: Variance, unit: f64) -> Estimate {
-        let total = Variance { slope: noise.slope + (1.0 - self.rate) * unit, ..noise };
-        let (noise_error, noise_low, noise_high) = self.spread(taken, noise);
-        let (total_error, total_low, total_high) = self.spread(taken, total);
-        Estimate {
-            value: taken / self.rate,
-            noise_error,
-            noise_low,
-            noise_high,
-            total_error,
-            total_low,
-            total_high,
-        }
-    }
+        impl Mechanism {
+            /// All kinds, as the field `randomizer.kind` of a recipe spells them.
+            pub const KINDS: &[&str] = &[$($kind),+];
 
-    /// Standard error and score interval.
-    fn spread(&self, taken: f64, variance: Variance) -> (f64, f64, f64) {
-        // The cut at zero is against rounding alone.
-        let here = (variance.at_zero + variance.slope * taken).max(0.0);
-        let shift = self.z * variance.slope / 2.0;
-        let root = sqrt(here + shift * shift);
-        // z (root - shift), without the subtraction.
-        let below = if here > 0.0 { self.z * here / (root + shift) } else { 0.0 };
-        let above = self.z * (root + shift);
-        (sqrt(here) / self.rate, (taken - below) / self.rate, (taken + above) / self.rate)
-    }
+            /// The kind, one of [`Self::KINDS`].
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => $kind,)+
+                }
+            }
+        }
+
+        impl Deref for Mechanism {
+            type Target = dyn Method;
+
+            fn deref(&self) -> &(dyn Method + 'static) {
+                match self {
+                    $(Self::$name(method) => method,)+
+                }
+            }
+        }
+
+        $(impl From<$module::$name> for Mechanism {
+            fn from(method: $module::$name) -> Self {
+                Self::$name(method)
+            }
+        })+
+    };
 }
 
-/// Counts of all symbols that must come from `reports` reports of one symbol each.
-fn check_counts(counts: &[u64], reports: u64) -> Result<(), Error> {
-    at_least_one("the number of symbols", counts.len() as u64)?;
-    let sum = counts.iter().fold(0_u128, |sum, count| sum + u128::from(*count));
-    if sum != u128::from(reports) {
-        return Err(Error::OutOfRange {
-            name: "the sum of the counts",
-            value: sum as f64,
-            range: "the number of reports, as each report counts once",
-        });
+mechanisms! {
+    "none": exact::Exact,
+    "randomized_response": randomized_response::RandomizedResponse,
+}
+
+/// What every mechanism does and says.
+pub trait Method: Debug {
+    /// How what it sends is summed.
+    fn encoding(&self) -> Encoding;
+
+    /// The device's side, R: what is sent for `value`.
+    fn randomize(&self, value: Value, rng: &mut dyn CryptoRng) -> Value;
+
+    /// What one report is to the accountant; `None` if nothing bounds what it tells.
+    fn event(&self) -> Option<Event>;
+
+    /// How a recipe with this mechanism is judged.
+    fn law(&self) -> Law;
+
+    /// The epsilon under replacement that holds even if everybody else is malicious, rounded up;
+    /// `None` if there is none.
+    fn local_epsilon(&self) -> Option<f64>;
+
+    /// The guarantee that holds if both aggregators collude; `None` if there is none.
+    fn colluding(&self, sampling: &Sampling, delta: f64) -> Result<Option<Colluding>, Error>;
+
+    /// The analyst's side: estimates over the whole population, one for each collected number.
+    /// `reports` devices took part, each with probability `rate`; intervals hold with probability
+    /// `level` (0.95 for 95 %).
+    fn estimates(
+        &self,
+        sums: &[u128],
+        reports: u64,
+        rate: f64,
+        level: f64,
+    ) -> Result<Vec<Estimate>, Error>;
+
+    /// The probability that a value is sent unchanged, for mechanisms that have one.
+    fn keep_probability(&self) -> Option<f64> {
+        None
     }
-    Ok(())
+
+    /// How people are told about it.
+    fn words(&self) -> Words;
+}
+
+/// The values that a contribution can have, which decide how it is summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Yes or no.
+    Bit,
+    /// A number from 0 to `max`.
+    Number {
+        /// The largest number.
+        max: u64,
+    },
+    /// One of `length` symbols; each is counted.
+    OneHot {
+        /// The number of symbols.
+        length: u32,
+    },
+}
+
+/// One value of an [`Encoding`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Yes or no.
+    Bit(bool),
+    /// A number.
+    Number(u64),
+    /// The index of a symbol.
+    OneHot(u32),
+}
+
+/// A mechanism in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its parameters, in the order of the recipe.
+    pub parameters: Vec<Parameter>,
+    /// What is sent, for the person whose device it is. Without jargon.
+    pub explanation: String,
+    /// What happens to a value, for the author, like `kept with probability 0.9`.
+    pub effect: String,
+}
+
+/// A parameter of a mechanism, as a recipe holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// The field of the recipe.
+    pub field: &'static str,
+    /// What it is called.
+    pub name: &'static str,
+    /// The value, in millionths.
+    pub micro: u64,
+    /// Whether a larger value is less private; if not, a smaller one is.
+    pub more_is_weaker: bool,
 }

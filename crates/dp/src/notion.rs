@@ -1,4 +1,5 @@
-//! What an epsilon is about: which inputs are neighbours, what the adversary sees, how sure the number is.
+//! What an epsilon is about: which inputs are neighbours, what the adversary sees, how sure the
+//! number is.
 
 use std::fmt;
 
@@ -12,7 +13,8 @@ pub enum Adjacency {
     AddRemove,
     /// A device holds one value or another.
     Replace,
-    /// A device contributes its value or the null value (the zero vector), and is there in both cases.
+    /// A device contributes its value or the null value (the zero vector), and is there in both
+    /// cases.
     ZeroOut,
 }
 

@@ -1,9 +1,10 @@
 //! The privacy loss distribution: composition by Fourier transform, as a certified bracket.
 //!
-//! An event becomes pairs of distributions that dominate it ([`event`]), a pair a law of the loss on a lattice, once
-//! rounded so that it is at least as bad (connect-the-dots) and once merged so that it is at most as bad
-//! ([`lattice`]); laws are composed in a tilted form that keeps relative precision ([`law`], [`convolve`], [`compose`]). Single
-//! releases need none of that: their divergence is a closed form or a sum.
+//! An event becomes pairs of distributions that dominate it ([`event`]), a pair a law of the loss
+//! on a lattice, once rounded so that it is at least as bad (connect-the-dots) and once merged so
+//! that it is at most as bad ([`lattice`]); laws are composed in a tilted form that keeps relative
+//! precision ([`law`], [`convolve`], [`compose`]). Single releases need none of that: their
+//! divergence is a closed form or a sum.
 
 mod compose;
 mod convolve;
@@ -120,7 +121,8 @@ struct Composition<'a> {
 }
 
 impl Composition<'_> {
-    /// The pairs of one direction (0: the device leaves, 1: it comes), for the upper or the lower end.
+    /// The pairs of one direction (0: the device leaves, 1: it comes), for the upper or the lower
+    /// end.
     fn parts(&self, direction: usize, lower: bool) -> Vec<Part<'_>> {
         self.pairs
             .iter()
@@ -178,8 +180,8 @@ fn two_steps(
         return Err(refusals::POISSON_REPLACE);
     }
     let one = |delta: f64| event_epsilon_upper(event, Adjacency::AddRemove, shape, delta);
-    // The share of delta depends on epsilon. An epsilon that is at least what its own share gives is good; from one that is,
-    // each step leads to a smaller one that is.
+    // The share of delta depends on epsilon. An epsilon that is at least what its own share gives
+    // is good; from one that is, each step leads to a smaller one that is.
     let meets = |epsilon: f64| {
         let share = share_of_replacement(delta, epsilon);
         if share < f64::MIN_POSITIVE { Ok(f64::INFINITY) } else { one(share) }

@@ -1,14 +1,14 @@
 //! The Renyi accountant (Mironov, "Renyi differential privacy", 2017).
 //!
-//! [`of_event`] gives the Renyi divergence of an event at one order, [`epsilon`] the best epsilon over all
-//! orders. Renyi divergences of one order add up under composition, also when each event is chosen after seeing
-//! what the earlier ones gave.
+//! [`of_event`] gives the Renyi divergence of an event at one order, [`epsilon`] the best epsilon
+//! over all orders. Renyi divergences of one order add up under composition, also when each event
+//! is chosen after seeing what the earlier ones gave.
 //!
 //! Black boxes known only by an `(epsilon, delta)` enter as *approximate* Renyi DP. Any pair of
-//! `(epsilon, delta)`-close laws is `P = (1-delta) P' + delta P''`, `Q = (1-delta) Q' + delta Q''` with `P'`,
-//! `Q'` `epsilon`-close without a delta (Kairouz, Oh, Viswanath 2015; Murtagh, Vadhan 2016), so the divergence
-//! of the pure part composes as usual and the deltas add up beside it ([`Loss::delta`]); in the end
-//! `delta = (that of the conversion) + (the sum of the parts)`.
+//! `(epsilon, delta)`-close laws is `P = (1-delta) P' + delta P''`, `Q = (1-delta) Q' + delta Q''`
+//! with `P'`, `Q'` `epsilon`-close without a delta (Kairouz, Oh, Viswanath 2015; Murtagh, Vadhan
+//! 2016), so the divergence of the pure part composes as usual and the deltas add up beside it
+//! ([`Loss::delta`]); in the end `delta = (that of the conversion) + (the sum of the parts)`.
 
 mod curve;
 mod log_sum;

@@ -1,28 +1,32 @@
-//! The rule by which a recipe is judged: half of the others honest, the count seen, the worst population.
+//! The rule by which a recipe is judged: half of the others honest, the count seen, the worst
+//! population.
 //!
-//! A device does not know how many others there are, and the author's word for it must never lower epsilon. What it
-//! knows is that nothing is released below the minimum batch `B`. With at most half of the contributions from
-//! liars, a release has at least `B/2` honest ones; the liars' noise and coins are known to the adversary, so the
-//! noise that counts has half of the variance and the crowd that counts half of the size.
+//! A device does not know how many others there are, and the author's figure must never lower
+//! epsilon. What it knows is that nothing is released below the minimum batch `B`. With at most
+//! half of the contributions from liars, a release has at least `B/2` honest ones; the liars' noise
+//! and coins are known to the adversary, so the noise that counts has half of the variance and the
+//! crowd that counts half of the size.
 //!
-//! **What is assumed.** Below the minimum batch nobody learns anything, the count included. An aggregator that breaks this
-//! rule, or is broken into, sees the count of a batch that is never released; among very few devices that count says
-//! who is there. The rule does not cover that.
+//! **What is assumed.** Below the minimum batch nobody learns anything, the count included. An
+//! aggregator that breaks this rule, or is broken into, sees the count of a batch that is never
+//! released; among very few devices that count says who is there. The rule does not cover that.
 //!
-//! **Gaussian.** Let `n` be the largest number of other honest devices for which a release, the device included, has
-//! probability at most `eta`. With fewer others, nothing but the word "nothing" is seen except with probability `eta`:
-//! that is (0, eta)-DP. With more, the view is a post-processing of the view with exactly `n` others and no minimum
-//! at all and the least noise: toss the coins of the rest, add them to count and sum, add the noise that is missing (there
-//! is never less than half of the variance in a release), and withhold the result where it is below the minimum. So one
-//! pair, count seen with `n` others, bounds every population at once, also one that changes from
-//! round to round, at the price of `eta` for each round.
+//! **Gaussian.** Let `n` be the largest number of other honest devices for which a release, the
+//! device included, has probability at most `eta`. With fewer others, nothing but the word
+//! "nothing" is seen except with probability `eta`: that is (0, eta)-DP. With more, the view is a
+//! post-processing of the view with exactly `n` others and no minimum at all and the least noise:
+//! toss the coins of the rest, add them to count and sum, add the noise that is missing (there is
+//! never less than half of the variance in a release), and withhold the result where it is below
+//! the minimum. So one pair, count seen with `n` others, bounds every population at once, also one
+//! that changes from round to round, at the price of `eta` for each round.
 //!
-//! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform subset of the `n`
-//! honest devices: sampling without replacement at the rate `k/n`, then a shuffle of `k` reports, which is no worse than
-//! one of `B/2`. By Chernoff's bound `k/n` exceeds `x` with probability at most `e^(-n KL(x || q))`. For the `x > q` with
-//! `(B/2) KL(x || q) / x = ln 1/eta`: if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
-//! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except with probability `eta` either
-//! nothing is released or the rate is at most `x`, whatever `n` is.
+//! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform
+//! subset of the `n` honest devices: sampling without replacement at the rate `k/n`, then a shuffle
+//! of `k` reports, which is no worse than one of `B/2`. By Chernoff's bound `k/n` exceeds `x` with
+//! probability at most `e^(-n KL(x || q))`. For the `x > q` with `(B/2) KL(x || q) / x = ln 1/eta`:
+//! if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
+//! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except
+//! with probability `eta` either nothing is released or the rate is at most `x`, whatever `n` is.
 
 use std::collections::HashMap;
 
@@ -38,15 +42,15 @@ use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
 /// The part of the others that is honest.
 pub const HONEST: f64 = 0.5;
 
-/// The part of delta that pays for populations in which a release is improbable.
-const IMPROBABLE: f64 = 1e-3;
+/// The part of delta that pays for improbable counts.
+pub(crate) const IMPROBABLE: f64 = 1e-3;
 
-/// What one contribution goes through.
+/// The theorem by which a recipe is judged, with its parameters. Each mechanism names its law.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Mechanism {
-    /// The exact value: no privacy but that of the sum.
-    None,
+pub enum Law {
+    /// Exact values: no epsilon holds.
+    Exact,
     /// Gaussian noise, each device its part.
     Gaussian {
         /// Standard deviation of the noise of `B` contributions together, in units of the clip.
@@ -66,11 +70,11 @@ pub enum Mechanism {
 /// What decides the privacy of a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
-    /// What one contribution goes through.
-    pub mechanism: Mechanism,
-    /// The probability to take part in one round.
+    /// What is known of one contribution.
+    pub law: Law,
+    /// The probability of taking part in one round.
     pub rate: f64,
-    /// The probability to send a dummy if not taking part.
+    /// The probability of sending a dummy when not taking part.
     pub dummy_rate: f64,
     /// Nothing is released below this many contributions.
     pub min_batch: u64,
@@ -91,9 +95,11 @@ pub struct Judgement {
     pub honest: f64,
     /// Always seen.
     pub count: Count,
-    /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch` contributions.
+    /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch`
+    /// contributions.
     pub paper_epsilon: f64,
-    /// The guarantee of the randomizer alone, if both aggregators and all other devices are against one.
+    /// The guarantee of the randomizer alone, if both aggregators and all other devices are against
+    /// one.
     pub local_epsilon: Option<f64>,
 }
 
@@ -104,12 +110,12 @@ impl Terms {
         at_least_one("min_batch", self.min_batch)?;
         at_most("min_batch", self.min_batch, 1 << 40)?;
         at_least_one("rounds", self.rounds)?;
-        match self.mechanism {
-            Mechanism::None => {}
-            Mechanism::Gaussian { sigma, .. } => {
+        match self.law {
+            Law::Exact => {}
+            Law::Gaussian { sigma, .. } => {
                 positive("sigma", sigma)?;
             }
-            Mechanism::RandomizedResponse { epsilon0, k } => {
+            Law::RandomizedResponse { epsilon0, k } => {
                 Event::RandomizedResponse { epsilon0, k }.check()?;
                 if self.dummy_rate > 0.0 {
                     return Err(DUMMIES);
@@ -138,14 +144,14 @@ pub fn judge(terms: &Terms, delta: f64) -> Result<Judgement, Error> {
         paper_epsilon: f64::INFINITY,
         local_epsilon: None,
     };
-    match terms.mechanism {
-        Mechanism::None => Ok(blank),
-        Mechanism::Gaussian { sigma, shape } => Ok(Judgement {
+    match terms.law {
+        Law::Exact => Ok(blank),
+        Law::Gaussian { sigma, shape } => Ok(Judgement {
             epsilon: gaussian(terms, sigma, shape, delta)?,
             paper_epsilon: paper_gaussian(terms, sigma, delta)?,
             ..blank
         }),
-        Mechanism::RandomizedResponse { epsilon0, k } => Ok(Judgement {
+        Law::RandomizedResponse { epsilon0, k } => Ok(Judgement {
             epsilon: response(terms, epsilon0, k, delta)?,
             adjacency: Adjacency::Replace,
             paper_epsilon: paper_response(terms, epsilon0, k, delta)?,
@@ -183,8 +189,9 @@ fn gaussian(terms: &Terms, sigma: f64, shape: Shape, delta: f64) -> Result<f64, 
     best(&event, Adjacency::AddRemove, shape, delta * (1.0 - IMPROBABLE))
 }
 
-/// The largest number of other honest devices for which `least` contributions come, the device's own included, with
-/// probability at most `improbable`. `None`: already without any others they come.
+/// The largest number of other honest devices for which `least` contributions come, the device's
+/// own included, with probability at most `improbable`. `None`: already without any others they
+/// come.
 fn silent_population(sending: f64, least: u64, improbable: f64) -> Option<u64> {
     // The tail is computed to 1e-12; the hundredth that is left out covers it.
     let silent = |n: u64| binomial::upper_tail(n, sending, least - 1) <= 0.99 * improbable;
@@ -297,10 +304,10 @@ impl Memo {
 }
 
 fn key(terms: &Terms, delta: f64) -> [u64; 8] {
-    let (kind, a, b) = match terms.mechanism {
-        Mechanism::None => (0, 0, 0),
-        Mechanism::Gaussian { sigma, shape } => (1, sigma.to_bits(), shape as u64),
-        Mechanism::RandomizedResponse { epsilon0, k } => (2, epsilon0.to_bits(), k),
+    let (kind, a, b) = match terms.law {
+        Law::Exact => (0, 0, 0),
+        Law::Gaussian { sigma, shape } => (1, sigma.to_bits(), shape as u64),
+        Law::RandomizedResponse { epsilon0, k } => (2, epsilon0.to_bits(), k),
     };
     let (rate, dummies) = (terms.rate.to_bits(), terms.dummy_rate.to_bits());
     [kind, a, b, rate, dummies, terms.min_batch, terms.rounds, delta.to_bits()]

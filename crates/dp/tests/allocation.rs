@@ -9,8 +9,9 @@ fn tail(x: f64) -> f64 {
     0.5 * erfc(x / 2f64.sqrt())
 }
 
-/// The complementary error function, by Simpson's rule on `2/sqrt(pi) e^(-x^2) \int_0^inf e^(-t^2 - 2xt) dt`
-/// for `x >= 0`: nothing is shared with the crate.
+/// The complementary error function, by Simpson's rule on
+/// `2/sqrt(pi) e^(-x^2) \int_0^inf e^(-t^2 - 2xt) dt` for `x >= 0`: nothing is shared with the
+/// crate.
 fn erfc(x: f64) -> f64 {
     if x < 0.0 {
         return 2.0 - erfc(-x);
@@ -117,7 +118,8 @@ fn donation_times_are_those_of_the_reference() {
             assert!(found.poisson.upper <= renyi * (1.0 + 1e-6), "{case}");
         }
         if let Some(pld) = expected("eps_numeric_pld_poisson_1_over_m") {
-            // An upper bound with an additive error of 1e-3, except where its lattice was too coarse.
+            // An upper bound with an additive error of 1e-3, except where its lattice was too
+            // coarse.
             let tolerance = 1e-3 + 5e-3 * pld;
             assert!(found.poisson.upper <= pld + tolerance, "{case}");
             let coarse = pld < 0.1 && m >= 1000.0;
@@ -156,7 +158,8 @@ fn one_slot_is_the_plain_gaussian() {
     assert_eq!((one.best, one.poisson, one.participation), (plain, plain, 1.0));
 }
 
-/// A bracket's ends may wobble with the grid, but no lower end may be above the upper end of something worse.
+/// A bracket's ends may wobble with the grid, but no lower end may be above the upper end of
+/// something worse.
 #[test]
 fn more_noise_more_slots_and_more_delta_are_better() {
     for slots in [2, 17, 4_095] {
@@ -179,8 +182,8 @@ fn more_noise_more_slots_and_more_delta_are_better() {
     }
 }
 
-/// For many slots the mean ratio is nearly normal with variance `(e^(1/sigma^2) - 1)/slots`: one Gaussian
-/// release.
+/// For many slots the mean ratio is nearly normal with variance `(e^(1/sigma^2) - 1)/slots`: one
+/// Gaussian release.
 #[test]
 fn many_slots_are_nearly_one_gaussian() {
     for (slots, sigma) in [(1_000_000u64, 5.1f64), (1_000_000, 20.0), (1 << 30, 3.0)] {

@@ -2,7 +2,7 @@
 
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::calibrate::{self, Target};
-use sotto_dp::recipe::{self, Mechanism, Terms};
+use sotto_dp::recipe::{self, Law, Terms};
 use sotto_dp::{Adjacency, Error, Event, Shape};
 
 /// Calibration promises 1e-4 (relative); twice that must miss the target.
@@ -60,7 +60,8 @@ fn the_smallest_sigma() {
             shape: Shape::OneHot,
         };
         if target.accountant != Accountant::Rdp {
-            // The count alone costs 0.03 or so at these parameters, so that the smallest target is out of reach.
+            // The count alone costs 0.03 or so at these parameters, so that the smallest target is
+            // out of reach.
             let found =
                 calibrate::sigma(Target { epsilon: target.epsilon + 1.0, ..target }, seen).unwrap();
             let moved = Target { epsilon: target.epsilon + 1.0, ..target };
@@ -78,7 +79,8 @@ fn the_largest_rate() {
         for (sigma, times) in [(1.0, 1), (3.0, 20), (5.1, 2_500), (1.0, 100)] {
             let make = |rate: f64| steps(rate, sigma, times);
             let found = match calibrate::rate(target, make) {
-                // Renyi orders end where q^a e^(a^2/2 sigma^2) grows, so that no rate brings that bound down to 0.
+                // Renyi orders end where q^a e^(a^2/2 sigma^2) grows, so that no rate brings that
+                // bound down to 0.
                 Err(Error::Unreachable { name: "rate", .. })
                     if target.accountant == Accountant::Rdp =>
                 {
@@ -133,15 +135,15 @@ fn the_largest_local_epsilon_and_the_smallest_crowd() {
 
 #[test]
 fn the_smallest_batch() {
-    let gaussian = Mechanism::Gaussian { sigma: 12.0, shape: Shape::OneHot };
-    let response = Mechanism::RandomizedResponse { epsilon0: 3.0, k: 8 };
-    for (mechanism, rate, rounds, epsilon) in [
+    let gaussian = Law::Gaussian { sigma: 12.0, shape: Shape::OneHot };
+    let response = Law::RandomizedResponse { epsilon0: 3.0, k: 8 };
+    for (law, rate, rounds, epsilon) in [
         (gaussian, 0.02, 1, 0.9),
         (gaussian, 0.1, 4, 2.0),
         (response, 0.05, 1, 0.3),
         (response, 0.05, 3, 1.0),
     ] {
-        let terms = Terms { mechanism, rate, dummy_rate: 0.0, min_batch: 1, rounds };
+        let terms = Terms { law, rate, dummy_rate: 0.0, min_batch: 1, rounds };
         let found = recipe::min_batch(&terms, epsilon, 1e-7).unwrap();
         let judged =
             |min_batch: u64| recipe::judge(&Terms { min_batch, ..terms }, 1e-7).unwrap().epsilon;
@@ -168,8 +170,7 @@ fn what_cannot_be_met_is_said_to_be_so() {
     let much = || Event::PureDp { epsilon: 5.0 };
     unreachable(calibrate::epsilon0(replace, |e| and(shuffled(e, 4, 100), much())), "epsilon0");
     unreachable(calibrate::crowd(replace, |n| and(shuffled(1.0, 4, n), much())), "n");
-    let none =
-        Terms { mechanism: Mechanism::None, rate: 0.1, dummy_rate: 0.0, min_batch: 1, rounds: 1 };
+    let none = Terms { law: Law::Exact, rate: 0.1, dummy_rate: 0.0, min_batch: 1, rounds: 1 };
     unreachable(recipe::min_batch(&none, 1.0, 1e-6), "min_batch");
 }
 
@@ -203,7 +204,7 @@ fn nonsense_is_refused() {
     out_of_range(calibrate::times(good, |times| steps(0.1, f64::NAN, times)), "sigma");
     out_of_range(calibrate::rate(good, |rate| steps(rate, -1.0, 1)), "sigma");
     let terms = Terms {
-        mechanism: Mechanism::Gaussian { sigma: 1.0, shape: Shape::Vector },
+        law: Law::Gaussian { sigma: 1.0, shape: Shape::Vector },
         rate: 0.1,
         dummy_rate: 0.0,
         min_batch: 1,

@@ -1,4 +1,5 @@
-//! Closed forms against 40- and 60-digit reference values (`reference/`, origin in each file's `tool`).
+//! Closed forms against 40- and 60-digit reference values (`reference/`, origin in each file's
+//! `tool`).
 
 use serde_json::Value;
 use sotto_dp::closed::{self, *};
@@ -284,7 +285,8 @@ fn pure_dp_to_rdp_is_randomized_response_and_stable_outside_its_comfort() {
             assert!(close(pure_to_rdp(epsilon, order).unwrap(), expected, 1e-10));
         }
     }
-    // Tiny epsilon: order epsilon^2/2. Large ones: epsilon. Order next to 1: epsilon tanh(epsilon/2).
+    // Tiny epsilon: order epsilon^2/2. Large ones: epsilon. Order next to 1: epsilon
+    // tanh(epsilon/2).
     assert!(close(pure_to_rdp(1e-9, 5.0).unwrap(), 2.5e-18, 1e-12));
     assert!(close(pure_to_rdp(1e-100, 5.0).unwrap(), 2.5e-200, 1e-12));
     assert_eq!(pure_to_rdp(1e5, 1.5).unwrap(), 1e5);
@@ -342,6 +344,7 @@ fn nonsense_is_refused_by_name() {
     let name = |error: Error| match error {
         Error::OutOfRange { name, .. } | Error::Unreachable { name, .. } => name,
         Error::Unsupported { what, .. } => what,
+        Error::NotAnswered { mechanism, .. } => mechanism,
     };
     for bad in [f64::NAN, -1.0, f64::INFINITY] {
         assert_eq!(name(gaussian_epsilon(bad, 1e-6).unwrap_err()), "sigma");

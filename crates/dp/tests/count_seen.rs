@@ -69,8 +69,8 @@ fn seeing_the_count_costs() {
     assert_eq!(printed(&seen(q, n, sigma, Shape::Vector), Shape::Vector), "7.68");
 }
 
-/// The pair with the count is at least as bad as the replacement of one sender's value by another at the rate of
-/// sampling, and never better than the sum alone.
+/// The pair with the count is at least as bad as the replacement of one sender's value by another
+/// at the rate of sampling, and never better than the sum alone.
 #[test]
 fn the_count_never_helps() {
     for shape in [Shape::OneHot, Shape::Vector] {

@@ -1,4 +1,5 @@
-//! The discrete Gaussian against reference values (`reference/i_discrete_gaussian_zcdp.json`) and plain sums.
+//! The discrete Gaussian against reference values (`reference/i_discrete_gaussian_zcdp.json`) and
+//! plain sums.
 
 use serde_json::Value;
 use sotto_dp::closed::{gaussian_epsilon, zcdp_epsilon, zcdp_epsilon_simple};
@@ -79,8 +80,8 @@ fn both_methods_agree_with_the_plain_sum() {
                     continue;
                 }
                 let found = discrete::ln_delta(sigma, sensitivity, epsilon).unwrap();
-                // The loss of an integer is known to a few units in the last place only; where it is
-                // epsilon itself, its probability counts or not accordingly.
+                // The loss of an integer is known to a few units in the last place only; where it
+                // is epsilon itself, its probability counts or not accordingly.
                 let plain = plain_delta(sigma, sensitivity as f64, epsilon).ln();
                 let most = plain_delta(sigma, sensitivity as f64, epsilon * (1.0 - 1e-14)).ln();
                 let text = format!("{sigma} {sensitivity} {position}: {found} {plain} {most}");
@@ -113,7 +114,8 @@ fn large_sigmas_approach_the_continuous_law_and_epsilon_inverts_delta() {
 
 #[test]
 fn epsilon_falls_with_delta_and_grows_with_the_sensitivity() {
-    // Not monotone in sigma: at 5.1 it is above the continuous epsilon, at 5 below. But on a coarse scale.
+    // Not monotone in sigma: at 5.1 it is above the continuous epsilon, at 5 below. But on a coarse
+    // scale.
     let at =
         |sigma, sensitivity, delta| discrete::epsilon(sigma, sensitivity, delta).unwrap().upper;
     for sigma in [0.5, 2.0, 30.0, 100.0, 1e4] {
@@ -223,7 +225,8 @@ fn the_distributed_divergence_bounds_the_true_one() {
             assert!(truth > 0.0 && truth <= found, "{sigma} {order}: {truth} {found}");
         }
     }
-    // 10,000 parties with sigma 3: the closeness term is gone, the rest is that of one discrete Gaussian.
+    // 10,000 parties with sigma 3: the closeness term is gone, the rest is that of one discrete
+    // Gaussian.
     let found = discrete::distributed_rdp(3.0, 10_000, 1000, 30.0, 4.0).unwrap();
     assert!(close(found, 4.0 * 900.0 / (2.0 * 90_000.0), 1e-9), "{found}");
 }

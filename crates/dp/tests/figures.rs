@@ -26,7 +26,8 @@ fn close(found: f64, expected: f64, relative: f64) -> bool {
     (found - expected).abs() <= relative * expected.abs()
 }
 
-/// The rate at which the worst device takes part, and the number of contributions that are expected to matter.
+/// The rate at which the worst device takes part, and the number of contributions that are expected
+/// to matter.
 fn sampling(inputs: &Value) -> (f64, f64) {
     let (devices, batch) = (number(inputs, "N"), number(inputs, "M"));
     if inputs["task"] == "histogram" {
@@ -114,7 +115,8 @@ fn distinct() -> Vec<(f64, u64, Value)> {
         let expected = row["expected"].clone();
         let sigmas =
             (number(&expected, "sigma_samp_rdp_exact"), number(&expected, "sigma_samp_pld"));
-        // Rows that share (q, T) share their sigmas; their sums of floats may differ in the last digits of q.
+        // Rows that share (q, T) share their sigmas; their sums of floats may differ in the last
+        // digits of q.
         let key = ((rate * 1e12).round() as u64, times);
         let first = *known.entry(key).or_insert_with(|| {
             found.push((rate, times, expected));

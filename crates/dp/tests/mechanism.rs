@@ -1,7 +1,7 @@
 //! Mechanisms: the law of what a device reports, and what an analyst may say about the population.
 //!
-//! Statistical tests have fixed seeds: they pass or fail for good. The false-alarm rates say how improbable it
-//! was that a right mechanism would fail when the seed was chosen.
+//! Statistical tests have fixed seeds: they pass or fail for good. The false-alarm rates say how
+//! improbable it was that a right mechanism would fail when the seed was chosen.
 
 mod estimates;
 mod law;

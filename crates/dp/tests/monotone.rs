@@ -1,11 +1,11 @@
-//! Epsilon moves the way it must: down in sigma, delta and the crowd, up in the rate and the number of steps; and what means
-//! the same costs the same.
+//! Epsilon moves the way it must: down in sigma, delta and the crowd, up in the rate and the number
+//! of steps; and what means the same costs the same.
 
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::{Adjacency, Event, Shape};
 
-/// Two grids never round quite alike: what discretization may add to the truth in one of two neighbouring answers.
-/// (Exact answers, of single releases and closed forms, are held to `EXACT`.)
+/// Two grids never round quite alike: what discretization may add to the truth in one of two
+/// neighbouring answers. (Exact answers, of single releases and closed forms, are held to `EXACT`.)
 const SLACK: f64 = 1e-6;
 
 /// The same for answers without a grid: rounding only.

@@ -1,10 +1,12 @@
-//! The privacy loss distribution against the reference values: sampled Gaussians, alone and several together.
+//! The privacy loss distribution against the reference values: sampled Gaussians, alone and several
+//! together.
 
 mod inversion {
-    //! The delta of composed sampled Gaussians another way: with `M(s)` the moment generating function of the whole loss,
-    //! `delta(epsilon) = 1/(2 pi i)` times the integral of `M(s) e^(-s epsilon) / (s (s+1))` along the vertical line
-    //! through the saddle point. Trapezoids in both integrals: they converge faster than any power for analytic
-    //! functions. Nothing here is shared with the crate.
+    //! The delta of composed sampled Gaussians another way: with `M(s)` the moment generating
+    //! function of the whole loss, `delta(epsilon) = 1/(2 pi i)` times the integral of
+    //! `M(s) e^(-s epsilon) / (s (s+1))` along the vertical line through the saddle point.
+    //! Trapezoids in both integrals: they converge faster than any power for analytic functions.
+    //! Nothing here is shared with the crate.
 
     use std::f64::consts::PI;
 
@@ -98,8 +100,8 @@ use sotto_dp::{Adjacency, Bracket, Event, Shape};
 const C: &str = include_str!("reference/c_pld_subsampled_gaussian.json");
 const F: &str = include_str!("reference/f_heterogeneous.json");
 
-/// The reference of this row (one grid of a tool whose noise grows below 1e-11) is 1 % *below* the truth, as the
-/// inversion integral shows; it is held to that instead.
+/// The reference of this row (one grid of a tool whose noise grows below 1e-11) is 1 % *below* the
+/// truth, as the inversion integral shows; it is held to that instead.
 const BELOW_THE_TRUTH: &str = r#"{"delta":1e-12,"recipes":[{"T":1,"q":0.001,"sigma":1.104},{"T":100000,"q":0.01,"sigma":2.175}]}"#;
 
 /// One row of the reference.
@@ -189,7 +191,8 @@ fn failures(row: &Row) -> Vec<String> {
                 check(found.upper >= exact * (1.0 - 1e-9), "not below the truth");
                 check(found.lower <= exact * (1.0 + 1e-9), "not above the truth");
             }
-            // The reference wobbles by up to 1e-3 either way; it is itself nominally an upper bound.
+            // The reference wobbles by up to 1e-3 either way; it is itself nominally an upper
+            // bound.
             "converged" => {
                 let near = reference("eps_reference").unwrap();
                 check(found.upper <= near * 1.005, "upper is within 0.5 %");
@@ -252,7 +255,8 @@ fn the_lower_end_is_close() {
     assert!(10 * close >= 9 * all, "{close} of {all}");
 }
 
-/// The inversion integral agrees with the closed form, and lies in the bracket of long compositions.
+/// The inversion integral agrees with the closed form, and lies in the bracket of long
+/// compositions.
 #[test]
 fn the_inversion_integral_lies_in_the_bracket() {
     for row in rows(C).into_iter().chain(rows(F)) {

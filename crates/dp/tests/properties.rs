@@ -1,11 +1,12 @@
-//! Lower end <= truth <= upper end, against divergences computed another way (`properties/brute.rs`).
+//! Lower end <= truth <= upper end, against divergences computed another way
+//! (`properties/brute.rs`).
 //!
-//! An epsilon holds at `delta` exactly if the divergence at that epsilon is at most `delta`. So instead of solving for
-//! the true epsilon, each case asks for the brute-force divergence at both ends: at the upper one it must not exceed
-//! `delta`, at the lower one it must not be less.
+//! An epsilon holds at `delta` exactly if the divergence at that epsilon is at most `delta`. So
+//! instead of solving for the true epsilon, each case asks for the brute-force divergence at both
+//! ends: at the upper one it must not exceed `delta`, at the lower one it must not be less.
 //!
-//! Nothing is drawn at random but the parameters, from fixed seeds, and the bounds are theorems: the false-alarm rate is
-//! zero.
+//! Nothing is drawn at random but the parameters, from fixed seeds, and the bounds are theorems:
+//! the false-alarm rate is zero.
 
 mod brute;
 mod continuous;

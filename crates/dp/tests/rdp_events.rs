@@ -102,8 +102,8 @@ fn sampled_discrete_gaussian_is_bounded_both_ways() {
 
 #[test]
 fn sampling_bounds_hold_for_randomized_response() {
-    // One device of `n` is drawn and reports by randomized response; replaced neighbours, the other devices'
-    // symbols being 1.
+    // One device of `n` is drawn and reports by randomized response; replaced neighbours, the other
+    // devices' symbols being 1.
     let (epsilon0, k) = (1.1f64, 4usize);
     let (n, own) = (5u64, 1.0 / 5.0);
     let low = 1.0 / (epsilon0.exp() + k as f64 - 1.0);

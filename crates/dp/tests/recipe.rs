@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use sotto_dp::account::{Accountant, Question};
-use sotto_dp::recipe::{HONEST, Judgement, Mechanism, Memo, Terms, judge};
+use sotto_dp::recipe::{HONEST, Judgement, Law, Memo, Terms, judge};
 use sotto_dp::{Adjacency, Count, Error, Event, Shape};
 
-fn gaussian(sigma: f64, shape: Shape) -> Mechanism {
-    Mechanism::Gaussian { sigma, shape }
+fn gaussian(sigma: f64, shape: Shape) -> Law {
+    Law::Gaussian { sigma, shape }
 }
 
-fn response(epsilon0: f64, k: u64) -> Mechanism {
-    Mechanism::RandomizedResponse { epsilon0, k }
+fn response(epsilon0: f64, k: u64) -> Law {
+    Law::RandomizedResponse { epsilon0, k }
 }
 
-fn terms(mechanism: Mechanism, rate: f64, min_batch: u64, rounds: u64) -> Terms {
-    Terms { mechanism, rate, dummy_rate: 0.0, min_batch, rounds }
+fn terms(law: Law, rate: f64, min_batch: u64, rounds: u64) -> Terms {
+    Terms { law, rate, dummy_rate: 0.0, min_batch, rounds }
 }
 
 fn recipes() -> Vec<Terms> {
@@ -33,7 +33,8 @@ fn recipes() -> Vec<Terms> {
     ]
 }
 
-/// The count hidden, all honest: what the same terms cost in the paper's model. For the Gaussian from the event, here.
+/// The count hidden, all honest: what the same terms cost in the paper's model. For the Gaussian
+/// from the event, here.
 fn hidden(terms: &Terms, sigma: f64, delta: f64) -> f64 {
     let of = Box::new(Event::Gaussian { sigma, sensitivity: 1.0 });
     let of = Box::new(Event::PoissonSampled { rate: terms.rate, of });
@@ -52,8 +53,8 @@ fn the_judged_epsilon_is_never_below_the_papers() {
             assert!(found.epsilon >= found.paper_epsilon, "{terms:?}: {found:?}");
             assert!(found.paper_epsilon > 0.0, "{terms:?}: {found:?}");
             assert!(found.delta == delta && found.honest == HONEST && found.count == Count::Seen);
-            match terms.mechanism {
-                Mechanism::Gaussian { sigma, .. } => {
+            match terms.law {
+                Law::Gaussian { sigma, .. } => {
                     assert_eq!(found.adjacency, Adjacency::AddRemove);
                     assert_eq!(found.local_epsilon, None);
                     assert!(found.epsilon >= hidden(&terms, sigma, delta), "{terms:?}: {found:?}");
@@ -61,13 +62,13 @@ fn the_judged_epsilon_is_never_below_the_papers() {
                     let half = hidden(&terms, sigma * HONEST.sqrt(), delta);
                     assert!(found.epsilon >= half * (1.0 - 1e-3), "{terms:?}: {found:?} {half}");
                 }
-                Mechanism::RandomizedResponse { epsilon0, .. } => {
+                Law::RandomizedResponse { epsilon0, .. } => {
                     assert_eq!(found.adjacency, Adjacency::Replace);
                     assert_eq!(found.local_epsilon, Some(epsilon0));
                     let rounds = terms.rounds as f64;
                     assert!(found.epsilon <= rounds * epsilon0, "{terms:?}: {found:?}");
                 }
-                Mechanism::None => panic!("not among them"),
+                Law::Exact => panic!("not among them"),
             }
         }
     }
@@ -75,19 +76,21 @@ fn the_judged_epsilon_is_never_below_the_papers() {
 
 #[test]
 fn the_figure_of_the_paper() {
-    // One round of the paper's example: 0.0263 (tight) in its model, with all that is asked of a device more.
+    // One round of the paper's example: 0.0263 (tight) in its model, with all that is asked of a
+    // device more.
     let found = judge(&terms(gaussian(5.1, Shape::Vector), 0.02, 10_000, 1), 1e-8).unwrap();
     assert!((found.paper_epsilon - 0.026_275_6).abs() < 1e-6, "{found:?}");
     assert!(found.epsilon > 2.0 * found.paper_epsilon, "{found:?}");
 }
 
-/// No population enters: the terms have no field for it, so no word of the author can lower epsilon.
+/// No population enters: the terms have no field for it, so no word of the author can lower
+/// epsilon.
 #[test]
 fn the_terms_know_no_population() {
     for terms in recipes() {
         let Value::Object(json) = serde_json::to_value(terms).unwrap() else { panic!("an object") };
         let names: BTreeSet<_> = json.keys().map(String::as_str).collect();
-        let expected = ["dummy_rate", "mechanism", "min_batch", "rate", "rounds"];
+        let expected = ["dummy_rate", "law", "min_batch", "rate", "rounds"];
         assert_eq!(names, BTreeSet::from(expected));
         let back: Terms = serde_json::from_value(Value::Object(json)).unwrap();
         assert_eq!(back, terms);
@@ -105,7 +108,8 @@ fn the_terms_know_no_population() {
     }
 }
 
-/// The wider the batch, the less is known of each in it (1e-6: the grids of two answers are not the same).
+/// The wider the batch, the less is known of each in it (1e-6: the grids of two answers are not the
+/// same).
 #[test]
 fn epsilon_falls_with_the_minimum_batch() {
     for terms in recipes() {
@@ -138,7 +142,7 @@ fn more_rounds_more_rate_and_less_delta_cost_more() {
 
 #[test]
 fn without_a_mechanism_nothing_is_private() {
-    let found = judge(&terms(Mechanism::None, 0.01, 1_000_000, 1), 1e-6).unwrap();
+    let found = judge(&terms(Law::Exact, 0.01, 1_000_000, 1), 1e-6).unwrap();
     assert!(found.epsilon == f64::INFINITY && found.paper_epsilon == f64::INFINITY);
     assert_eq!(found.local_epsilon, None);
 }
@@ -156,7 +160,7 @@ fn a_memo_answers_the_same() {
     let one = terms(gaussian(5.1, Shape::OneHot), 0.02, 1_000, 1);
     let others = [
         (one, 1e-6),
-        (Terms { mechanism: gaussian(5.1, Shape::Vector), ..one }, 1e-7),
+        (Terms { law: gaussian(5.1, Shape::Vector), ..one }, 1e-7),
         (Terms { min_batch: 2_000, ..one }, 1e-7),
         (Terms { rounds: 2, ..one }, 1e-7),
         (Terms { rate: 0.03, ..one }, 1e-7),
@@ -196,15 +200,15 @@ fn nonsense_is_refused() {
         refused(Terms { dummy_rate: bad, ..good }, 1e-6, "dummy_rate");
     }
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        refused(Terms { mechanism: gaussian(bad, Shape::OneHot), ..good }, 1e-6, "sigma");
-        refused(Terms { mechanism: response(bad, 4), ..good }, 1e-6, "epsilon0");
+        refused(Terms { law: gaussian(bad, Shape::OneHot), ..good }, 1e-6, "sigma");
+        refused(Terms { law: response(bad, 4), ..good }, 1e-6, "epsilon0");
     }
-    refused(Terms { mechanism: response(1.0, 1), ..good }, 1e-6, "k");
+    refused(Terms { law: response(1.0, 1), ..good }, 1e-6, "k");
     refused(Terms { min_batch: 0, ..good }, 1e-6, "min_batch");
     refused(Terms { rounds: 0, ..good }, 1e-6, "rounds");
     for delta in [0.0, 1.0, -1.0, f64::NAN] {
         refused(good, delta, "delta");
     }
-    let dummies = Terms { mechanism: response(1.0, 4), dummy_rate: 0.1, ..good };
+    let dummies = Terms { law: response(1.0, 4), dummy_rate: 0.1, ..good };
     assert!(matches!(judge(&dummies, 1e-6), Err(Error::Unsupported { .. })));
 }

@@ -1,8 +1,8 @@
 //! Shuffling against reference values and against brute force.
 
 mod brute {
-    //! The exact law of the histogram of a few shuffled reports, by convolution over the devices: nothing here
-    //! is shared with the crate.
+    //! The exact law of the histogram of a few shuffled reports, by convolution over the devices:
+    //! nothing here is shared with the crate.
 
     use std::collections::BTreeMap;
 
@@ -66,8 +66,8 @@ use sotto_dp::{Error, shuffle};
 /// Room for the rounding of the brute-force sums (absolute: they have some hundred terms below 1).
 const SLACK: f64 = 1e-14;
 
-/// A fixed stream of numbers: the property tests below are the same on every run, and the bounds they check are
-/// theorems, so they have no false alarms.
+/// A fixed stream of numbers: the property tests below are the same on every run, and the bounds
+/// they check are theorems, so they have no false alarms.
 struct Stream(ChaCha8Rng);
 
 impl Stream {
@@ -107,7 +107,8 @@ fn the_generic_bound_is_the_exact_sum() {
         let (epsilon0, n, delta) = inputs(row);
         let expected = row["expected"]["eps_fmt23_exact"].as_f64().unwrap();
         let found = shuffle::generic_epsilon(epsilon0, n, delta).unwrap();
-        // Issue: within 1e-6. The reference is good to 1e-8 or better, and ours is on the safe side of it.
+        // Issue: within 1e-6. The reference is good to 1e-8 or better, and ours is on the safe side
+        // of it.
         let relative = found.upper / expected - 1.0;
         assert!((-1e-9..1e-8).contains(&relative), "{row}: {found:?}, off by {relative:e}");
         assert!(found.lower <= found.upper && found.lower >= 0.0, "{row}: {found:?}");
@@ -142,8 +143,8 @@ fn the_closed_form_is_the_papers_and_errs_where_it_is_not_valid() {
     assert!(valid > 20 && invalid > 10);
 }
 
-/// 500 random crowds of k-ary randomized response, with random or constant inputs of the others: the exact
-/// delta is never above ours, nor ours above the generic one.
+/// 500 random crowds of k-ary randomized response, with random or constant inputs of the others:
+/// the exact delta is never above ours, nor ours above the generic one.
 #[test]
 fn no_inputs_of_the_others_exceed_the_bound() {
     let mut random = Stream::new(1);
@@ -169,8 +170,8 @@ fn no_inputs_of_the_others_exceed_the_bound() {
     }
 }
 
-/// 100 small crowds: the blanket's delta is what its definition says, the average over how many of the others sent
-/// a uniform symbol.
+/// 100 small crowds: the blanket's delta is what its definition says, the average over how many of
+/// the others sent a uniform symbol.
 #[test]
 fn the_blanket_is_the_average_over_the_uniform_reports() {
     let mut random = Stream::new(4);
@@ -197,7 +198,8 @@ fn the_blanket_is_the_average_over_the_uniform_reports() {
     }
 }
 
-/// 250 small crowds, all inputs of the others enumerated: the bracket holds the epsilon of the worst ones.
+/// 250 small crowds, all inputs of the others enumerated: the bracket holds the epsilon of the
+/// worst ones.
 #[test]
 fn the_bracket_holds_the_worst_inputs() {
     let mut random = Stream::new(2);
@@ -232,8 +234,8 @@ fn the_bracket_holds_the_worst_inputs() {
     assert!(tight > cases / 4, "only {tight} brackets within 1 %");
 }
 
-/// 200 random randomizers of other kinds, with random inputs: the generic bound, at the replacement epsilon
-/// that the randomizer really has, is never below the exact delta.
+/// 200 random randomizers of other kinds, with random inputs: the generic bound, at the replacement
+/// epsilon that the randomizer really has, is never below the exact delta.
 #[test]
 fn no_randomizer_exceeds_the_generic_bound() {
     let mut random = Stream::new(3);

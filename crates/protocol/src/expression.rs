@@ -1,16 +1,19 @@
 //! The language of mappings and predicates: a subset of CEL, typed, total and small.
 //!
-//! Literals of the types bool, int and string; declared attributes; `==` and `!=` between values of one type, `<`, `<=`, `>`,
-//! `>=` between ints or strings; `&&`, `||`, `!`; `+`, `-`, `*`, `/`, `%` and unary minus on ints; `in` a list of literals of
-//! one type; `c ? a : b`. Comments are skipped. Calls, macros, field selection, maps, floating point and all the rest of CEL
-//! are refused on the syntax tree, with a word for what it is and its place.
+//! Literals of the types bool, int and string; declared attributes; `==` and `!=` between values of
+//! one type, `<`, `<=`, `>`, `>=` between ints or strings; `&&`, `||`, `!`; `+`, `-`, `*`, `/`, `%`
+//! and unary minus on ints; `in` a list of literals of one type; `c ? a : b`. Comments are skipped.
+//! Calls, macros, field selection, maps, floating point and all the rest of CEL are refused on the
+//! syntax tree, with what it is and its position.
 //!
-//! The text goes through four steps. `scan` bounds what the parser may meet, since an author's text must not exhaust a
-//! device's stack. The crate `cel` parses. `check` turns the syntax tree into a typed one of our own; whatever it does not
-//! know, it refuses. `tree` evaluates that one: it cannot meet a value of the wrong type, allocates nothing but a string
-//! that is the result, takes one step per node, and gives what CEL gives (CEL specification, "Evaluation").
+//! The text goes through four steps. `scan` bounds what the parser may meet, since an author's text
+//! must not exhaust a device's stack. The crate `cel` parses. `check` turns the syntax tree into a
+//! typed one of our own; whatever it does not know, it refuses. `tree` evaluates that one: it
+//! cannot meet a value of the wrong type, allocates nothing but a string that is the result, takes
+//! one step per node, and gives what CEL gives (CEL specification, "Evaluation").
 //!
-//! Leaves to others: which attributes a predicate may read, and what a missing one means (`recipe`).
+//! Leaves to others: which attributes a predicate may read, and what a missing one means
+//! (`recipe`).
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,13 +27,14 @@ mod error;
 mod scan;
 mod tree;
 
-pub use error::{EvaluationError, ExpressionError, Place, Reason};
+pub use error::{EvaluationError, ExpressionError, Position, Reason};
 
 /// Bytes of an expression's text.
 pub const MAX_SOURCE_LEN: usize = 4_096;
 /// Brackets within brackets. The parser uses some 10 KiB of stack for each.
 pub const MAX_BRACKETS: usize = 16;
-/// Operators other than `&&` and `||`, which do not nest. The parser and we use up to 1 KiB of stack for each.
+/// Operators other than `&&` and `||`, which do not nest. The parser and we use up to 1 KiB of
+/// stack for each.
 pub const MAX_OPERATORS: usize = 256;
 /// Nodes of the syntax tree.
 pub const MAX_NODES: usize = 1_000;
@@ -143,8 +147,9 @@ impl Expression {
         &self.source
     }
 
-    /// Its value for a device with these attributes. As in CEL, an error on one side of `&&` or `||` does not matter if
-    /// the other side decides, and of `c ? a : b` only one branch is evaluated.
+    /// Its value for a device with these attributes. As in CEL, an error on one side of `&&` or
+    /// `||` does not matter if the other side decides, and of `c ? a : b` only one branch is
+    /// evaluated.
     pub fn evaluate(&self, attributes: &Attributes) -> Result<Value, EvaluationError> {
         self.tree.evaluate(attributes)
     }

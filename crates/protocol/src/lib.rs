@@ -74,7 +74,6 @@ mod task;
 pub mod taskprov;
 pub mod token;
 pub mod trust;
-mod uniform;
 #[cfg(feature = "server")]
 pub mod witness;
 
@@ -82,10 +81,10 @@ pub use batch::{Bucket, BucketAggregate, BucketAggregates, Digest, ReplayScope};
 pub use error::{Abort, BadResponse, Failure, Fault, Rejection, Rejections};
 #[cfg(feature = "server")]
 pub use request::{RequestKind, request_digest};
+pub use sotto_dp::uniform::{shuffle, uniform_below};
 #[cfg(feature = "server")]
 pub use task::{AggregatorTask, HpkeKeyring};
 pub use task::{MAX_CLOCK_SKEW_S, Moment, Task, TaskError};
-pub use uniform::{shuffle, uniform_below};
 
 /// The id of a task's only verification key. DAP lets a task have several; ours have one.
 #[cfg(feature = "server")]

@@ -1,24 +1,27 @@
-//! What a recipe means: the DAP task that follows from it, the privacy it gives, the value a device sends.
+//! What a recipe means: the DAP task that follows from it, the privacy it gives, the value a device
+//! sends.
 //!
-//! Everything here depends on the recipe alone, so it is computed once per recipe and shared by a whole fleet.
-//! Leaves to others: the format and its structural rules (`sotto_wire::recipe`), whom to trust ([`crate::trust`]),
-//! whether the log holds it ([`crate::admission`]) and whether to take part ([`crate::device`]).
+//! Everything here depends on the recipe alone, so it is computed once per recipe and shared by a
+//! whole fleet. Leaves to others: the format and its structural rules (`sotto_wire::recipe`), what
+//! a mechanism does and costs (`sotto_dp::mechanism`), whom to trust ([`crate::trust`]), whether
+//! the log holds it ([`crate::admission`]) and whether to take part ([`crate::device`]).
 
 mod derive;
-mod estimate;
 mod measure;
+mod mechanism;
 
 use rand_core::CryptoRng;
+use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::Charge;
-use sotto_dp::recipe::{Judgement, Mechanism, Terms, judge};
-use sotto_dp::{Adjacency, published};
+use sotto_dp::mechanism::{Colluding, Estimate, Mechanism, Sampling};
+use sotto_dp::recipe::{Judgement, Terms, judge};
+use sotto_dp::{Adjacency, Error, published};
 use sotto_vdaf::Measurement;
-use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, Recipe};
+use sotto_wire::recipe::{Privacy, Probability, Recipe};
 use sotto_wire::{EntryId, Role};
 
-pub use self::derive::{derive_task, derive_vdaf, recipe_vdaf};
-pub use self::estimate::estimates;
-use self::measure::Randomize;
+pub use self::derive::derive_task;
+pub use self::mechanism::{derive_vdaf, mechanism, recipe_vdaf, suggested_randomizer};
 use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Type, Value};
 use crate::{Task, token::TokenTerms, trust::Trust};
@@ -31,7 +34,7 @@ pub struct Assessment {
     task: Task,
     mapping: Expression,
     predicate: Option<Expression>,
-    randomize: Randomize,
+    mechanism: Mechanism,
     privacy: Option<Cost>,
     leader_token: Option<TokenTerms>,
     helper_token: Option<TokenTerms>,
@@ -49,7 +52,8 @@ pub struct Cost {
 }
 
 impl Assessment {
-    /// Derives the task, compiles the expressions and judges the claim, in the device's order of checks.
+    /// Derives the task, compiles the expressions and judges the claim, in the device's order of
+    /// checks.
     pub fn new(recipe: Recipe) -> Result<Self, Silence> {
         let task =
             derive_task(&recipe).map_err(|reason| Silence::new(Check::Derivation, reason))?;
@@ -77,7 +81,8 @@ impl Assessment {
             let reason = format!("the predicate gives {}, not a bool", predicate.result_type());
             return Err(Silence::new(Check::Targeting, reason));
         }
-        let randomize = Randomize::new(&recipe)?;
+        let mechanism = mechanism(&recipe)
+            .map_err(|error| Silence::new(Check::Derivation, error.to_string()))?;
         let privacy = price(&recipe)?;
         let [leader_token, helper_token] = [Role::Leader, Role::Helper].map(|role| {
             TokenTerms::of(&recipe, role)
@@ -89,7 +94,7 @@ impl Assessment {
             task,
             mapping,
             predicate,
-            randomize,
+            mechanism,
             privacy,
             leader_token: leader_token?,
             helper_token: helper_token?,
@@ -126,6 +131,11 @@ impl Assessment {
         self.privacy.as_ref()
     }
 
+    /// What happens to a measurement before it leaves the device.
+    pub fn mechanism(&self) -> &Mechanism {
+        &self.mechanism
+    }
+
     /// The mapping from attributes to the measurement.
     pub fn mapping(&self) -> &Expression {
         &self.mapping
@@ -136,22 +146,28 @@ impl Assessment {
         self.predicate.as_ref()
     }
 
-    /// Whether a device with these attributes is meant. One that lacks an attribute of the predicate is not.
+    /// Whether the recipe asks a device with these attributes. It does not ask one that lacks an
+    /// attribute of the predicate.
     pub fn is_for(&self, attributes: &Attributes) -> bool {
         self.predicate
             .as_ref()
             .is_none_or(|predicate| matches!(predicate.evaluate(attributes), Ok(Value::Bool(true))))
     }
 
-    /// The measurement of a device with these attributes, before randomization. Always one: where the mapping
-    /// gives none, the recipe's fallback. So whether a device sends something says nothing about its data.
+    /// The measurement of a device with these attributes, before randomization. There always is
+    /// one: where the mapping gives none, the recipe's fallback. So whether a device sends
+    /// something says nothing about its data.
     pub fn measurement(&self, attributes: &Attributes) -> Measurement {
-        measure::measurement(&self.recipe.query, self.mapping.evaluate(attributes).ok())
+        mechanism::measurement(self.answer(attributes))
     }
 
-    /// The measurement after randomization: what is shared out.
+    /// The measurement after randomization: what is split into shares.
     pub fn randomized(&self, attributes: &Attributes, rng: &mut dyn CryptoRng) -> Measurement {
-        self.randomize.apply(self.measurement(attributes), rng)
+        mechanism::measurement(self.mechanism.randomize(self.answer(attributes), rng))
+    }
+
+    fn answer(&self, attributes: &Attributes) -> sotto_dp::mechanism::Value {
+        measure::answer(&self.recipe.query, self.mapping.evaluate(attributes).ok())
     }
 
     /// The limits of one device's trust that concern the recipe alone: operators and floors.
@@ -162,26 +178,45 @@ impl Assessment {
     }
 }
 
-/// Judges the recipe by the device's rules: half of the others honest, the count seen, the worst population. `None`:
-/// the recipe claims nothing.
-pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, sotto_dp::Error> {
+/// Judges the recipe by the device's rules: half of the others honest, the count seen, the worst
+/// population. `None`: the recipe claims nothing.
+pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
     let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
-    let mechanism = match &recipe.randomizer {
-        Randomizer::None => Mechanism::None,
-        Randomizer::RandomizedResponse { epsilon_micro } => Mechanism::RandomizedResponse {
-            // Towards more epsilon.
-            epsilon0: (*epsilon_micro as f64 / 1e6).next_up(),
-            k: symbols(&recipe.query),
-        },
-    };
     let terms = Terms {
-        mechanism,
+        law: mechanism(recipe)?.law(),
         rate: at_least(&recipe.sampling.rate),
         dummy_rate: 0.0,
         min_batch: recipe.aggregation.min_batch,
         rounds: *rounds,
     };
     judge(&terms, at_most(delta)).map(Some)
+}
+
+/// What remains of a recipe's claim if both aggregators collude. `None`: nothing.
+pub fn colluding(recipe: &Recipe) -> Result<Option<Colluding>, Error> {
+    let Privacy::Claim { delta, .. } = &recipe.privacy else { return Ok(None) };
+    let (population, rate) = (recipe.who.population, &recipe.sampling.rate);
+    let sampling = Sampling { population, rate_low: at_most(rate), rate_high: at_least(rate) };
+    mechanism(recipe)?.colluding(&sampling, at_most(delta))
+}
+
+/// How many answers the recipe can expect.
+pub fn crowd(recipe: &Recipe) -> Crowd {
+    let length = recipe.when.closes.saturating_sub(recipe.when.opens).max(1) as f64;
+    let share = (recipe.when.max_window_s as f64 / length).min(1.0);
+    let rate = recipe.sampling.rate.to_f64();
+    Crowd::new(recipe.who.population, rate, share, recipe.aggregation.min_batch)
+}
+
+/// Estimates over the whole population, one for each number of the result, with intervals that hold
+/// with probability `level`. `sums` and `reports` are what was collected.
+pub fn estimates(
+    recipe: &Recipe,
+    sums: &[u128],
+    reports: u64,
+    level: f64,
+) -> Result<Vec<Estimate>, Error> {
+    mechanism(recipe)?.estimates(sums, reports, recipe.sampling.rate.to_f64(), level)
 }
 
 fn price(recipe: &Recipe) -> Result<Option<Cost>, Silence> {
@@ -220,15 +255,6 @@ fn claimed_adjacency(adjacency: sotto_wire::recipe::Adjacency) -> Adjacency {
     }
 }
 
-/// The number of values that a contribution can have.
-fn symbols(query: &Query) -> u64 {
-    match query {
-        Query::Count { .. } => 2,
-        Query::Sum { max, .. } => max.saturating_add(1),
-        Query::Histogram { buckets, .. } => u64::from(*buckets),
-    }
-}
-
 /// Micro-units as a decimal number.
 pub fn show_micro(micro: u64) -> String {
     let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
@@ -236,11 +262,11 @@ pub fn show_micro(micro: u64) -> String {
 }
 
 /// A probability as a number that is not below it.
-pub fn at_least(probability: &Probability) -> f64 {
-    (probability.num() as f64 / probability.den() as f64).next_up().min(1.0)
+fn at_least(probability: &Probability) -> f64 {
+    probability.to_f64().next_up().min(1.0)
 }
 
 /// A probability as a number that is not above it.
 fn at_most(probability: &Probability) -> f64 {
-    (probability.num() as f64 / probability.den() as f64).next_down().max(0.0)
+    if probability.is_one() { 1.0 } else { probability.to_f64().next_down().max(0.0) }
 }

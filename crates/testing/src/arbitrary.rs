@@ -41,12 +41,7 @@ type Attributes = BTreeMap<AttributeName, AttributeType>;
 pub fn recipe(rng: &mut dyn Rng) -> Recipe {
     let attributes = attributes(rng);
     let query = query(&attributes, rng);
-    let randomizer = match query {
-        Query::Histogram { .. } if !chance(4, rng) => {
-            Randomizer::RandomizedResponse { epsilon_micro: number(1, MAX_INTEGER, rng) }
-        }
-        _ => Randomizer::None,
-    };
+    let randomizer = Randomizer::arbitrary(&query, rng);
     let targeting = chance(3, rng)
         .then(|| Targeting { predicate: predicate(&attributes, rng), certified: entry_id(rng) });
     let when = when(rng);
@@ -306,7 +301,7 @@ fn probability(rng: &mut dyn Rng) -> Probability {
     Probability::reduced(number(1, den, rng), den).unwrap_or(Probability::ONE)
 }
 
-/// Text with whatever JSON and TOML treat in a special way.
+/// Text with the characters that JSON and TOML treat specially.
 fn text(most: usize, rng: &mut dyn Rng) -> String {
     const PIECES: [&str; 18] = [
         "a", "Z", "0", " ", "\"", "'", "\\", "/", "<", "&", "é", "\u{fb33}", "€", "😀", "\u{200d}",
@@ -332,7 +327,7 @@ fn letters(alphabet: &[u8], length: usize, rng: &mut dyn Rng) -> String {
 }
 
 /// From `low` to `high`, small, large and special values alike.
-fn number(low: u64, high: u64, rng: &mut dyn Rng) -> u64 {
+pub(super) fn number(low: u64, high: u64, rng: &mut dyn Rng) -> u64 {
     let span = high - low;
     match below(6, rng) {
         0 => low,
@@ -351,7 +346,7 @@ fn bytes(rng: &mut dyn Rng) -> [u8; 32] {
     bytes
 }
 
-fn chance(one_in: usize, rng: &mut dyn Rng) -> bool {
+pub(super) fn chance(one_in: usize, rng: &mut dyn Rng) -> bool {
     below(one_in, rng) == 0
 }
 

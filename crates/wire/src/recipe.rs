@@ -1,9 +1,9 @@
 //! Recipes: what an analyst asks of devices, as canonical JSON.
 //!
-//! A recipe is data for strangers. A device, an aggregator and a monitor must read the same bytes and come to the
-//! same thing, so there is one encoding of each recipe, unknown fields are errors and
-//! every rule that needs nothing but the recipe itself is checked here. What an expression means,
-//! which task follows from a recipe and whether its claim is true is left to the layers above.
+//! A device, an aggregator and a monitor must read the same bytes and come to the same conclusions.
+//! So there is one encoding of each recipe, unknown fields are errors, and every rule that needs
+//! nothing but the recipe itself is checked here. What an expression means, which task follows from
+//! a recipe and whether its claim is true is left to the layers above.
 //!
 //! The format is described in `docs/recipe-format.md`, and by [`RECIPE_SCHEMA`].
 
@@ -13,6 +13,7 @@ mod canonical;
 mod check;
 mod key_set;
 mod population_result;
+mod randomizer;
 mod scalar;
 mod tokens;
 
@@ -29,13 +30,15 @@ pub use authoring::{
 pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};
 pub use population_result::{POPULATION_RESULT_SCHEMA, PopulationResult};
+pub use randomizer::Randomizer;
 pub use scalar::{AttributeName, AttributeType, Probability, PublicKey, Signer};
 pub use tokens::{
     EndorsedKey, TOKEN_KEY_HEADER, TOKEN_KEY_REQUEST_HEADER, TokenKeyRequest, TokenKeyStatement,
     Tokens,
 };
 
-/// The JSON Schema of a recipe. It refuses whatever [`Recipe::parse`] refuses, as far as a schema can say it.
+/// The JSON Schema of a recipe. It refuses whatever [`Recipe::parse`] refuses, as far as a schema
+/// can say it.
 pub const RECIPE_SCHEMA: &str = include_str!("../schema/recipe-v1.schema.json");
 
 /// The version of the format of recipes, key sets and results.
@@ -43,8 +46,8 @@ pub const FORMAT_VERSION: u64 = 1;
 
 /// What devices are asked, by whom, and how the answers are protected.
 ///
-/// The fields are open, so that a recipe can be written down and changed. [`Recipe::check`] says whether it keeps
-/// the rules of the format; what [`Recipe::parse`] gives keeps them.
+/// The fields are public, so that a recipe can be written down and changed. [`Recipe::check`] says
+/// whether it keeps the rules of the format; what [`Recipe::parse`] returns keeps them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -107,8 +110,8 @@ pub struct When {
     pub closes: u64,
     /// The time precision of the task, in seconds.
     pub window_s: u64,
-    /// The longest interval that is ever released, in seconds. Batches that the leader selects have no interval that the
-    /// aggregators could hold to it.
+    /// The longest interval that is ever released, in seconds. Batches that the leader selects have
+    /// no interval, so the aggregators cannot enforce it there.
     pub max_window_s: u64,
 }
 
@@ -120,8 +123,8 @@ pub struct Sampling {
     pub rate: Probability,
 }
 
-/// What is measured. `mapping` is an expression over the attributes; where it has no value, or one out of
-/// range, the measurement is `fallback`, so that taking part never depends on the data.
+/// What is measured. `mapping` is an expression over the attributes; where it has no value, or one
+/// out of range, the measurement is `fallback`, so that taking part never depends on the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Query {
@@ -164,19 +167,6 @@ impl Query {
             | Self::Histogram { mapping, .. } => mapping,
         }
     }
-}
-
-/// What the device does to its measurement before it leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Randomizer {
-    /// Nothing: the measurement is exact.
-    None,
-    /// One of k values, the true one with the largest probability.
-    RandomizedResponse {
-        /// The local epsilon, in millionths.
-        epsilon_micro: u64,
-    },
 }
 
 /// How the measurements are summed.
@@ -229,7 +219,8 @@ pub enum Privacy {
         /// Over how many rounds; always 1.
         rounds: u64,
     },
-    /// None: the exact values of a batch are added up. A device answers only where its owner allowed it.
+    /// None: the exact values of a batch are added up. A device answers only if its owner allowed
+    /// it.
     InsecureUnbounded,
 }
 
@@ -284,27 +275,4 @@ pub struct Aggregator {
     pub url: String,
 }
 
-impl Recipe {
-    /// The recipe with these bytes, which must be its canonical encoding.
-    pub fn parse(json: &[u8]) -> Result<Self, FormatError> {
-        canonical::parse(json, Self::check_fields)
-    }
-
-    /// The canonical encoding.
-    ///
-    /// Of a recipe that breaks the rules this gives bytes that [`Recipe::parse`] refuses.
-    pub fn to_json(&self) -> Vec<u8> {
-        canonical::encode(self)
-    }
-
-    /// The hash of the canonical encoding.
-    pub fn id(&self) -> EntryId {
-        EntryId::of(&self.to_json())
-    }
-
-    /// Whether the recipe keeps the rules of the format; if not, the reason in words.
-    pub fn check(&self) -> Result<(), FormatError> {
-        self.check_fields()?;
-        canonical::check_len(self.to_json().len())
-    }
-}
+canonical::canonical_json!(Recipe);

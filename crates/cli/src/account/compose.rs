@@ -51,8 +51,8 @@ pub(super) struct ComposeArgs {
     /// Which inputs are neighbours.
     #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
     adjacency: AdjacencyName,
-    /// How far apart two contributions are: with --adjacency replace, and for events that have a shape and do
-    /// not say which [default: vector].
+    /// How far apart two contributions are: with --adjacency replace, and for events that have a
+    /// shape and do not say which [default: vector].
     #[arg(long, value_enum)]
     shape: Option<ShapeName>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ impl ComposeArgs {
                 return Err(not_one_left_out(&given));
             }
         };
-        // Of a delta of 1 nobody has to ask.
+        // A delta of 1 needs no computation.
         let answer = question.epsilon(delta.min(1.0 - f64::EPSILON)).map_err(explain_event)?;
         let epsilon = epsilon.unwrap_or(answer.epsilon.upper);
         let (entries, releases) = events::size(&event);

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
+use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, allocation};
 
 use super::flags::{at_least, delta, explain, positive, whole};
-use super::number::{down, exact, up};
 use super::report::{Among, Detail, Report, View, bracket, number};
 
 #[derive(Debug, Args)]

@@ -5,9 +5,9 @@ use std::convert::Infallible;
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use sotto_dp::account::Accountant;
+use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, Count, Error, Shape, shuffle};
 
-use super::number::exact;
 use crate::output::WithHint;
 
 /// A few roundings: of a square root, a product and a quotient.
@@ -96,10 +96,11 @@ impl From<AccountantName> for Accountant {
     }
 }
 
-/// The part of the others that one may rely on.
+/// The honest fraction of the others.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Honest {
-    /// The fraction of devices that add their noise and keep their reports secret; recipes are judged with 0.5.
+    /// The fraction of devices that add their noise and keep their reports secret; recipes are
+    /// judged with 0.5.
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     honest: f64,
 }
@@ -210,8 +211,8 @@ fn within(flag: &str, value: f64, holds: bool, range: &str) -> Result<f64> {
     if holds { Ok(value) } else { Err(anyhow!("{flag} is {}: it must be {range}", exact(value))) }
 }
 
-/// Exactly one parameter must be left out, and it was not so. `given` says of each flag whether it was
-/// given.
+/// Exactly one parameter must be left out, and it was not so. `given` says of each flag whether it
+/// was given.
 pub(super) fn not_one_left_out(given: &[(&str, bool)]) -> anyhow::Error {
     let list = |wanted: bool| -> Vec<&str> {
         given.iter().filter(|(_, there)| *there == wanted).map(|(flag, _)| *flag).collect()
@@ -268,6 +269,7 @@ fn explain_as(flag: impl Fn(&str) -> String, error: Error) -> anyhow::Error {
         Error::Unreachable { name, hint } => {
             hinted(anyhow!("no {} meets the target", flag(name)), hint)
         }
+        error @ Error::NotAnswered { .. } => error.into(),
     }
 }
 
@@ -302,7 +304,7 @@ mod tests {
         for bad in ["-1", "1.5", "1e300", "nan", "many", ""] {
             assert!(whole(bad).is_err(), "{bad}");
         }
-        // What is too large learns what is not.
+        // Numbers that are too large are told the limit.
         assert!(whole("1e20").unwrap_err().contains("9007199254740992"));
         assert!(whole("18446744073709551616").unwrap_err().contains("18446744073709551615"));
     }

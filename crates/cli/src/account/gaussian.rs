@@ -118,8 +118,8 @@ fn ends(least: f64, most: f64, delta: f64) -> Option<Bracket> {
     Some(Bracket { lower, upper })
 }
 
-/// What is seen of the number of devices, and what the sentence says of it. Where every device is there in any
-/// case, the number says nothing.
+/// What is seen of the number of devices, and what the sentence says of it. Where every device is
+/// there in any case, the number says nothing.
 fn view(given: Option<CountName>, adjacency: Adjacency) -> Result<(Option<View>, Option<String>)> {
     match (adjacency, given) {
         (Adjacency::AddRemove, Some(CountName::Seen)) => {

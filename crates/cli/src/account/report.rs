@@ -3,9 +3,9 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use sotto_dp::account::{Accountant, Answer};
+use sotto_dp::number::{down, exact, up, up_short};
 use sotto_dp::{Adjacency, Bracket, Count};
 
-use super::number::{down, exact, up, up_short};
 use super::wrap::wrapped;
 use crate::output::Output;
 

@@ -2,10 +2,10 @@
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, closed};
 
 use super::flags::{AdjacencyName, delta, explain, non_negative, rate};
-use super::number::exact;
 use super::report::{Among, Detail, Report, View};
 use crate::output::WithHint;
 
@@ -20,7 +20,7 @@ pub(super) struct SampleArgs {
     /// The delta that holds for those that are sampled.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: f64,
-    /// The probability to be sampled.
+    /// The probability of being sampled.
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     rate: f64,
     /// Which inputs are neighbours.

@@ -5,13 +5,13 @@ use clap::Args;
 use serde_json::{Map, json};
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::calibrate::{self, Target};
+use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, Count, Event, Shape};
 
 use super::flags::{
     AccountantName, AdjacencyName, CountName, Honest, ShapeName, at_least, counted, delta, explain,
     non_negative, not_one_left_out, positive, quotient_down, rate, whole,
 };
-use super::number::{down, exact, up};
 use super::report::{Among, Detail, Report, View, accountant, number};
 use crate::output::{Output, WithHint};
 
@@ -24,7 +24,7 @@ use crate::output::{Output, WithHint};
     Sotto's own servers see how many devices were sampled: what is to hold against them needs --count seen \
     and --population, and --honest 0.5 as every recipe is judged.")]
 pub(super) struct SampledGaussianArgs {
-    /// The probability to be sampled in a step.
+    /// The probability of being sampled in a step.
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     rate: Option<f64>,
     /// How many sums there are, each over a fresh sample.
@@ -136,7 +136,7 @@ impl SampledGaussianArgs {
         let plan = self.plan()?;
         let solved = self.solve(plan)?;
         let event = plan.event(solved.rate, solved.steps, solved.sigma);
-        // Of a delta of 1 nobody has to ask.
+        // A delta of 1 needs no computation.
         let at = solved.delta.min(1.0 - f64::EPSILON);
         let answer = plan.question(&event).epsilon(at).map_err(explain)?;
         let epsilon = solved.epsilon.unwrap_or(answer.epsilon.upper);

@@ -5,12 +5,12 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use sotto_dp::account::{Accountant, Answer, Question};
 use sotto_dp::calibrate::{self, Target};
+use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, Event, Shape, shuffle};
 
 use super::flags::{
     Honest, at_least, delta, explain, non_negative, not_one_left_out, positive, whole,
 };
-use super::number::{down, exact, up};
 use super::report::{Among, Detail, Report, number, precision};
 use crate::output::WithHint;
 
@@ -93,7 +93,7 @@ impl ShuffleArgs {
         let symbols = self.symbols()?;
         let solved = self.solve(symbols)?;
         let event = self.event(symbols, solved.epsilon0, solved.n);
-        // Of a delta of 1 nobody has to ask.
+        // A delta of 1 needs no computation.
         let at = solved.delta.min(1.0 - f64::EPSILON);
         let answer = question(&event).epsilon(at).map_err(explain)?;
         let Answer { epsilon: found, method, .. } = answer;
@@ -213,7 +213,8 @@ fn question(event: &Event) -> Question<'_> {
     Question { event, adjacency, shape, accountant }
 }
 
-/// The closed form, which holds for every mechanism, but not for every crowd; whether it holds; why not.
+/// The closed form, which holds for every mechanism, but not for every crowd; whether it holds; why
+/// not.
 fn closed_form(epsilon0: f64, n: u64, delta: f64) -> [Detail; 3] {
     const NAMES: [&str; 3] = ["closed_form", "closed_form_valid", "closed_form_reason"];
     let (epsilon, reason, text) = match shuffle::closed_form_epsilon(epsilon0, n, delta) {

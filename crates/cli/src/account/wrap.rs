@@ -3,12 +3,12 @@
 /// No line is longer, whatever the terminal.
 const LONGEST: usize = 100;
 
-/// No terminal is taken for narrower.
+/// The narrowest width that is used.
 const SHORTEST: usize = 20;
 
 /// `text` in lines of the terminal's width, 100 characters at most.
 pub(crate) fn wrapped(text: &str) -> String {
-    // Of a table only its guess of the terminal is asked.
+    // The table only serves to detect the width of the terminal.
     let terminal = comfy_table::Table::new().width().map_or(LONGEST, usize::from);
     lines(text, terminal.clamp(SHORTEST, LONGEST))
 }

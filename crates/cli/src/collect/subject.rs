@@ -25,7 +25,8 @@ pub(super) struct SubjectArgs {
         required_unless_present = "recipe"
     )]
     task: Option<PathBuf>,
-    /// A recipe: a file, or its id or name in the log. The result is then an estimate with intervals.
+    /// A recipe: a file, or its id or name in the log. The result is then an estimate with
+    /// intervals.
     #[arg(long, value_name = "RECIPE", requires = "collector_key", requires = "token_file")]
     recipe: Option<String>,
     /// With --recipe: the collector's HPKE key file, whose public half is in the recipe.
@@ -57,7 +58,8 @@ impl SubjectArgs {
         }
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let name = self.recipe.as_deref().unwrap_or_default();
-        // An id stands for the recipe itself. A name is what the log says, and where the recipe says the token is sent.
+        // An id stands for the recipe itself. A name is what the log says, and where the recipe
+        // says the token is sent.
         if trust.is_none() && !Path::new(name).is_file() && name.parse::<EntryId>().is_err() {
             return Err(anyhow!("a recipe found by its name needs a log that is believed"))
                 .hint("give --trust, or the recipe's id or file");

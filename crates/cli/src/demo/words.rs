@@ -4,7 +4,8 @@
 
 use anyhow::{Context, Result, ensure};
 use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
+use sotto_dp::uniform::uniform_below;
 
 const LIST: &str = include_str!("../../data/words.tsv");
 
@@ -46,21 +47,10 @@ impl Words {
         let total = self.cumulative.last().copied().unwrap_or(1);
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let mut one = || {
-            let at = below(total, &mut rng);
+            let at = uniform_below(total, &mut rng);
             self.cumulative.partition_point(|sum| *sum <= at) as u32
         };
         (0..devices).map(|_| one()).collect()
-    }
-}
-
-/// A uniform number below `bound`: draws that would favour small numbers are thrown away.
-fn below(bound: u64, rng: &mut ChaCha20Rng) -> u64 {
-    let fair = u64::MAX - u64::MAX % bound;
-    loop {
-        let drawn = rng.next_u64();
-        if drawn < fair {
-            return drawn % bound;
-        }
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) struct CertifyArgs {
     /// The public key of the helper's operator.
     #[arg(long, value_name = "VKEY", required_unless_present = "add")]
     helper: Option<VerifierKey>,
-    /// Your key file, as the operator of one of both.
+    /// Your key file, as the operator of the leader or the helper.
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
     /// The file to write [default with --add: the same file]
@@ -81,7 +81,7 @@ impl CertifyArgs {
         }
         let out = self.out.as_ref().or(self.add.as_ref());
         let out = out.ok_or_else(|| anyhow!("--out is missing"))?;
-        // A co-signed file takes the place of the one that it came from.
+        // A co-signed file replaces the original.
         let replace = self.force || self.out.is_none();
         recipe_file::write(out, &entry.to_bytes(), replace)?;
         report(&entry, result, out, output)?;

@@ -3,10 +3,11 @@
 use anyhow::Result;
 use clap::Args;
 
-use super::crowd::Crowd;
+use sotto_dp::crowd::Crowd;
+use sotto_dp::number::up;
+
 use super::examine::{Contribution, Examination, Guarantee, Status, examine};
 use super::words::grouped;
-use crate::account::number::{up, up_short};
 use crate::account::wrap::wrapped;
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
@@ -82,16 +83,17 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
         let epsilon = up(found.epsilon);
         row(
             "both collude",
-            &format!("epsilon {epsilon}, if leader and helper put their shares together;"),
+            &format!("epsilon {epsilon}, if leader and helper combine their shares;"),
         )?;
         let (devices, reports) = (grouped(found.honest_devices), grouped(found.honest_reports));
         row("", &format!("assumes {devices} honest devices (half of the stated population),"))?;
         row("", &format!("so {reports} honest reports at least, and a relay that hides senders"))?;
     }
     match privacy.local_epsilon {
-        Some(local) => {
-            row("randomizer alone", &format!("epsilon {}, whoever else is bad", up(local)))
-        }
+        Some(local) => row(
+            "randomizer alone",
+            &format!("epsilon {}, even if everybody else is malicious", up(local)),
+        ),
         None => row("randomizer alone", "none: the exact value is sent"),
     }
 }
@@ -99,18 +101,15 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
 fn print_contribution(contribution: &Contribution, row: &Row<'_>) -> Result<()> {
     let vdaf = contribution.vdaf["type"].as_str().unwrap_or_default();
     let bytes = grouped(contribution.report_bytes as u64);
-    row("report", &format!("{vdaf}, about {bytes} bytes, in two shares that say nothing alone"))?;
-    for (place, example) in contribution.examples.iter().enumerate() {
-        let name = if place == 0 { "for example" } else { "" };
+    row(
+        "report",
+        &format!("{vdaf}, about {bytes} bytes, in two shares, each of which says nothing alone"),
+    )?;
+    for (index, example) in contribution.examples.iter().enumerate() {
+        let name = if index == 0 { "for example" } else { "" };
         row(name, &format!("{} -> {}", example.attributes, example.measurement))?;
     }
-    match contribution.keep_probability {
-        Some(keep) => row(
-            "then",
-            &format!("kept with probability {}, else another value at random", up_short(keep)),
-        ),
-        None => row("then", "sent as it is"),
-    }
+    row("then", &contribution.effect)
 }
 
 fn print_crowd(crowd: &Crowd, row: &Row<'_>) -> Result<()> {
@@ -123,7 +122,7 @@ fn print_crowd(crowd: &Crowd, row: &Row<'_>) -> Result<()> {
     row("safe min batch", &format!("{} or less", grouped(crowd.safe_min_batch)))
 }
 
-/// The probability of a release, which is computed with a rule of thumb.
+/// The probability of a release, which is an approximation.
 fn release(crowd: &Crowd) -> String {
     match crowd.release_probability {
         _ if crowd.is_almost_sure() => "almost sure".to_owned(),

@@ -1,13 +1,14 @@
 //! How two recipes differ, in words, and whether the difference weakens privacy.
 //!
-//! Used by `recipe diff` and by whoever watches a log. A change is judged by itself: a larger batch may make up for a
-//! larger rate, which only the accountant can tell.
+//! Used by `recipe diff` and by the monitor of a log. Each change is judged by itself: a larger batch
+//! may compensate for a larger rate, which only the accountant can tell.
 
 use serde::Serialize;
-use sotto_protocol::recipe::show_micro;
+use sotto_dp::mechanism::Mechanism;
+use sotto_protocol::recipe::{mechanism, show_micro};
 use sotto_wire::Recipe;
 use sotto_wire::Role;
-use sotto_wire::recipe::{Aggregator, Privacy, Query, Randomizer, Targeting, Tokens};
+use sotto_wire::recipe::{Aggregator, Privacy, Query, Targeting, Tokens};
 
 use super::words::{self, grouped};
 use crate::time_text::show_seconds;
@@ -20,7 +21,7 @@ pub(crate) enum Effect {
     Weaker,
     /// More privacy.
     Stronger,
-    /// Neither, or it cannot be told.
+    /// Neither, or unknown.
     Neutral,
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn changes(old: &Recipe, new: &Recipe) -> Vec<Change> {
         list.push("sampling.rate", text, more_is_weaker(was, is));
     }
     query(&mut list, &old.query, &new.query);
-    randomizer(&mut list, &old.randomizer, &new.randomizer);
+    randomizer(&mut list, old, new);
     let (was, is) = (&old.aggregation, &new.aggregation);
     list.number(
         "aggregation.min_batch",
@@ -187,28 +188,35 @@ fn query(list: &mut Changes, old: &Query, new: &Query) {
     list.text("query.fallback", "fallback", &words::fallback(old), &words::fallback(new));
 }
 
-fn randomizer(list: &mut Changes, old: &Randomizer, new: &Randomizer) {
+fn randomizer(list: &mut Changes, old: &Recipe, new: &Recipe) {
     const FIELD: &str = "randomizer";
-    match (old, new) {
-        (Randomizer::None, Randomizer::None) => {}
-        (Randomizer::None, new) => {
-            list.push(
-                FIELD,
-                format!("values are now randomized: {}", words::randomizer(new)),
-                Effect::Stronger,
-            );
+    if old.randomizer == new.randomizer {
+        return;
+    }
+    let (Ok(was), Ok(is)) = (mechanism(old), mechanism(new)) else {
+        return list.push(FIELD, "another randomizer, which breaks the format", Effect::Weaker);
+    };
+    match (&was, &is) {
+        (was, is) if was.kind() == is.kind() => parameters(list, was, is),
+        (Mechanism::Exact(_), is) => {
+            let text = format!("values are now randomized: {}", words::mechanism(is));
+            list.push(FIELD, text, Effect::Stronger);
         }
-        (_, Randomizer::None) => {
+        (_, Mechanism::Exact(_)) => {
             list.push(FIELD, "values are no longer randomized", Effect::Weaker);
         }
-        (
-            Randomizer::RandomizedResponse { epsilon_micro: old },
-            Randomizer::RandomizedResponse { epsilon_micro: new },
-        ) => {
-            if old != new {
-                let text = format!("local epsilon {} -> {}", show_micro(*old), show_micro(*new));
-                list.push("randomizer.epsilon_micro", text, more_is_weaker(old, new));
-            }
+        (was, is) => list.text(FIELD, "randomizer", &words::mechanism(was), &words::mechanism(is)),
+    }
+}
+
+/// The differences between two mechanisms of one kind.
+fn parameters(list: &mut Changes, old: &Mechanism, new: &Mechanism) {
+    for (old, new) in old.words().parameters.into_iter().zip(new.words().parameters) {
+        let effect = if new.more_is_weaker { more_is_weaker } else { more_is_stronger };
+        if old.micro != new.micro {
+            let (was, is) = (show_micro(old.micro), show_micro(new.micro));
+            let text = format!("{} {was} -> {is}", new.name);
+            list.push(new.field, text, effect(old.micro, new.micro));
         }
     }
 }

@@ -1,35 +1,35 @@
-//! Everything that a device would check of a recipe without the log, each with its reason, and what the recipe gives.
+//! Every check that a device makes of a recipe without the log, with its reason, and what the recipe
+//! guarantees.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde::Serialize;
+use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::{Filter, Verdict};
-use sotto_dp::mechanism::randomized_response::RandomizedResponse;
+use sotto_dp::mechanism::Colluding;
+use sotto_dp::number::{down, up, up_short};
 use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
 use sotto_protocol::admission::{Check, Silence};
-use sotto_protocol::recipe::{Assessment, Cost, judgement, show_micro};
+use sotto_protocol::recipe::{Assessment, Cost, colluding, crowd, judgement, show_micro};
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{Privacy, Query, Randomizer};
+use sotto_wire::recipe::Privacy;
 use sotto_wire::{Recipe, Role};
 
-use super::backup::{Colluding, colluding};
-use super::crowd::{Crowd, crowd};
 use super::example::{Example, examples};
 use super::words::{self, grouped};
-use crate::account::number::{up, up_short};
 use crate::recipe_file::Loaded;
 use crate::task::REPORT_OVERHEAD;
 
 /// Recipes that close within this time get a warning.
 const SOON_S: u64 = 86_400;
 
-/// Token keys that expire sooner than this after the recipe closes get a warning: reports may come late, and jobs wait
-/// while a helper is away.
+/// Token keys that expire sooner than this after the recipe closes get a warning: reports may come
+/// late, and jobs wait while a helper is away.
 const TOKEN_GRACE_S: u64 = 86_400;
 
-/// What is said of the parties when they are as they should be.
+/// The reason for parties that pass.
 const OPERATORS: &str = "leader and helper are pinned, and no two parties are one operator";
 
 /// How one check went.
@@ -74,6 +74,9 @@ pub(super) struct Contribution {
     pub(super) vdaf: serde_json::Value,
     pub(super) report_bytes: usize,
     pub(super) keep_probability: Option<f64>,
+    /// What the mechanism does to a value, in words.
+    #[serde(skip)]
+    pub(super) effect: String,
     pub(super) examples: Vec<Example>,
 }
 
@@ -171,8 +174,8 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
     }
 }
 
-/// The assessment, as good as it can be had: a recipe that only claims too little is assessed with what it
-/// should claim, so that the other checks are seen at once.
+/// The assessment. A recipe whose only fault is a claim that is too low is assessed with the right
+/// claim, so that the other checks are shown too.
 fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
     let repaired = || {
         let mut repaired = recipe.clone();
@@ -247,7 +250,7 @@ fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) 
     }
     match assessment.check_limits(trust) {
         Err(silence) => {
-            // The limits are looked at in this order.
+            // The limits are checked in this order.
             if silence.check != Check::Operators {
                 found.ok(Check::Operators, OPERATORS);
             }
@@ -281,7 +284,7 @@ fn ledger(cost: &Cost, trust: &Trust, found: &mut Findings) {
             let budget = trust.budget().epsilon;
             let text = format!(
                 "it leaves epsilon {} of the {} of a period of {} days",
-                crate::account::number::down(left),
+                down(left),
                 up_short(budget),
                 up_short(days)
             );
@@ -322,20 +325,15 @@ fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guaran
 fn contribution(assessment: &Assessment) -> Result<Contribution> {
     let recipe = assessment.recipe();
     let sizes = assessment.task().vdaf().sizes();
-    let keep = match (&recipe.randomizer, &recipe.query) {
-        (Randomizer::RandomizedResponse { epsilon_micro }, Query::Histogram { buckets, .. }) => {
-            let response = RandomizedResponse::new(*epsilon_micro, u64::from(*buckets))?;
-            Some(response.keep_probability())
-        }
-        _ => None,
-    };
+    let mechanism = assessment.mechanism();
     Ok(Contribution {
         vdaf: serde_json::to_value(recipe.aggregation.vdaf)?,
         report_bytes: sizes.public_share
             + sizes.leader_share
             + sizes.helper_share
             + REPORT_OVERHEAD,
-        keep_probability: keep,
+        keep_probability: mechanism.keep_probability(),
+        effect: mechanism.words().effect,
         examples: examples(assessment),
     })
 }
@@ -346,7 +344,7 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
     let min_batch = recipe.aggregation.min_batch;
     if min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
         list.push(format!(
-            "the minimum batch of {} may not come together: {} answers are expected in one release; \
+            "the minimum batch of {} may not be reached: {} answers are expected in one release; \
              with at most {} a release is almost sure",
             grouped(min_batch),
             grouped(crowd.expected_per_release as u64),
@@ -372,13 +370,13 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
         && *epsilon_micro > 10_000_000
     {
         let shown = up(*epsilon_micro as f64 / 1e6);
-        list.push(format!("a claim of epsilon {shown} promises next to nothing"));
+        list.push(format!("a claim of epsilon {shown} promises almost nothing"));
     }
     list
 }
 
-/// The first token key that does not outlive its recipe by enough. A token counts by the clock of the aggregator that
-/// checks it, not by the time of its report.
+/// The first token key that does not outlive its recipe by enough. A token counts by the clock of
+/// the aggregator that checks it, not by the time of its report.
 fn expiry_warning(loaded: &Loaded) -> Option<String> {
     // Missing keys have stand-ins.
     let tokens = loaded.token_keys_known.then_some(&loaded.recipe.parties.tokens)?;

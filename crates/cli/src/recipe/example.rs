@@ -31,11 +31,11 @@ pub(super) fn examples(assessment: &Assessment) -> Vec<Example> {
     let recipe = assessment.recipe();
     let texts = texts(recipe.query.mapping(), &recipe.query);
     let mut found: Vec<Example> = Vec::new();
-    for turn in 0..TRIED {
+    for attempt in 0..TRIED {
         let mut attributes = Attributes::new();
-        for (place, name) in assessment.mapping().attributes().iter().enumerate() {
+        for (index, name) in assessment.mapping().attributes().iter().enumerate() {
             let kind = recipe.attributes.get(name.as_str());
-            if let Some(value) = kind.and_then(|kind| made_up(*kind, turn + place, &texts)) {
+            if let Some(value) = kind.and_then(|kind| made_up(*kind, attempt + index, &texts)) {
                 attributes.insert(name.clone(), value);
             }
         }
@@ -55,11 +55,11 @@ pub(super) fn examples(assessment: &Assessment) -> Vec<Example> {
     found
 }
 
-fn made_up(kind: AttributeType, turn: usize, texts: &[String]) -> Option<Value> {
+fn made_up(kind: AttributeType, number: usize, texts: &[String]) -> Option<Value> {
     Some(match kind {
-        AttributeType::Bool => Value::Bool(turn.is_multiple_of(2)),
-        AttributeType::Int => Value::Int(*NUMBERS.get(turn % NUMBERS.len())?),
-        AttributeType::String => Value::String(texts.get(turn % texts.len().max(1))?.clone()),
+        AttributeType::Bool => Value::Bool(number.is_multiple_of(2)),
+        AttributeType::Int => Value::Int(*NUMBERS.get(number % NUMBERS.len())?),
+        AttributeType::String => Value::String(texts.get(number % texts.len().max(1))?.clone()),
     })
 }
 

@@ -4,13 +4,11 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use sotto_dp::filter::{Charge, Filter};
-use sotto_dp::mechanism::randomized_response::RandomizedResponse;
-use sotto_protocol::recipe::{Assessment, judgement};
+use sotto_protocol::recipe::{Assessment, colluding, derive_vdaf, judgement, mechanism};
 use sotto_protocol::trust::Trust;
 use sotto_wire::Recipe;
-use sotto_wire::recipe::{AttributeType, Privacy, Query, Randomizer};
+use sotto_wire::recipe::{AttributeType, Privacy, Query};
 
-use super::backup::colluding;
 use super::words::{self, grouped, moment};
 use crate::account::wrap::wrapped;
 use crate::output::{Outcome, Output};
@@ -18,7 +16,7 @@ use crate::recipe_file::RecipeArgs;
 use crate::task::REPORT_OVERHEAD;
 use crate::time_text::show_seconds;
 
-/// Nobody counts further how often a budget pays.
+/// How often a budget pays is counted up to this.
 const MOST: u64 = 1_000;
 
 #[derive(Debug, Args)]
@@ -28,9 +26,9 @@ pub(super) struct ExplainArgs {
 }
 
 /// A heading with its sentences.
-struct Section {
+pub(super) struct Section {
     title: &'static str,
-    text: Vec<String>,
+    pub(super) text: Vec<String>,
 }
 
 impl ExplainArgs {
@@ -62,7 +60,11 @@ impl ExplainArgs {
     }
 }
 
-fn sections(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Result<Vec<Section>> {
+pub(super) fn sections(
+    recipe: &Recipe,
+    author: &str,
+    trust: Option<&Trust>,
+) -> Result<Vec<Section>> {
     Ok(vec![
         Section { title: "What your device works out", text: what(recipe) },
         Section { title: "How often", text: how_often(recipe) },
@@ -118,8 +120,8 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
     let coin = match recipe.sampling.rate.is_one() {
         true => format!("At most once, {span}. Every device that takes part answers."),
         false => format!(
-            "At most once, {span}. Your device draws a lot first: {} devices answer, and the others send \
-             nothing. Its own log does not say whether yours did.",
+            "At most once, {span}. Your device decides at random: {} devices answer, and the \
+             others send nothing. Its own log does not say whether yours did.",
             words::one_in(recipe.sampling.rate)
         ),
     };
@@ -127,35 +129,25 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
 }
 
 fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {
-    let first = match (&recipe.randomizer, &recipe.query) {
-        (Randomizer::RandomizedResponse { epsilon_micro }, Query::Histogram { buckets, .. }) => {
-            let response = RandomizedResponse::new(*epsilon_micro, u64::from(*buckets))?;
-            let keep = 100.0 * response.keep_probability();
-            format!(
-                "Your device rolls dice: in {keep:.1} of 100 cases it sends its answer, else another one at random. \
-                 Whatever was sent, it may have been the dice."
-            )
-        }
-        _ => "Your device sends its exact answer, without any randomness.".to_owned(),
-    };
-    let sizes = sotto_protocol::recipe::derive_vdaf(&recipe.query).build()?.sizes();
+    let mechanism = mechanism(recipe)?;
+    let sizes = derive_vdaf(&mechanism).build()?.sizes();
     let bytes = sizes.public_share + sizes.leader_share + sizes.helper_share + REPORT_OVERHEAD;
     let second = format!(
-        "It is cut into two parts of random-looking numbers, one sealed for {} and one for {}. A part says \
-         nothing alone. Together they are about {} bytes.",
+        "It is split into two parts that look like random numbers, one encrypted for {} and one \
+         for {}. One part alone says nothing. Together they are about {} bytes.",
         recipe.parties.leader.operator,
         recipe.parties.helper.operator,
         grouped(bytes as u64)
     );
-    Ok(vec![first, second])
+    Ok(vec![mechanism.words().explanation, second])
 }
 
 fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<String> {
     let parties = &recipe.parties;
     let (leader, helper) = (&parties.leader.operator, &parties.helper.operator);
     let servers = format!(
-        "{leader} and {helper} each learn that some device answered, and when, to within {}. They do not learn \
-         what, as long as they do not put their parts together.",
+        "{leader} and {helper} each learn that some device answered, and when, to within {}. They \
+         do not learn what it answered unless they combine their parts.",
         show_seconds(recipe.when.window_s)
     );
     let address = match trust.map(Trust::insecure_direct) {
@@ -167,18 +159,20 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
                 .to_owned()
         }
         None => format!(
-            "Your device's settings (--trust) say whether a relay hides its internet address from {leader}."
+            "Your device's settings (--trust) say whether a relay hides its internet address from \
+             {leader}."
         ),
     };
     let result = format!(
-        "Whoever holds the key of the result, on behalf of {author}, learns the totals over at least {} answers, \
-         and never a single one.",
+        "The holder of the result's key, on behalf of {author}, learns the totals over at least \
+         {} answers, and never a single answer.",
         grouped(recipe.aggregation.min_batch)
     );
     let stamp = match parties.tokens.issuer() {
         Some(issuer) => format!(
-            "So that nobody answers twice, your device gets a sealed stamp of {issuer}, which does not learn whose device it is; and \
-             whoever vouches for your device learns neither the question nor the stamp."
+            "To prevent double answers, your device gets an anonymous stamp from {issuer}, which does \
+             not learn whose device it is. The service that vouches for your device learns neither \
+             the question nor the stamp."
         ),
         None => "Nobody makes sure that a device answers once only.".to_owned(),
     };
@@ -189,14 +183,15 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
 fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
     let (Privacy::Claim { delta, .. }, Some(judged)) = (&recipe.privacy, judgement(recipe)?) else {
         return Ok(vec![
-            "There is no promise: the totals are exact. Your device answers only if its owner allowed that."
+            "There is no promise: the totals are exact. Your device answers only if its owner \
+             allowed that."
                 .to_owned(),
         ]);
     };
     let mut text = vec![format!(
-        "Somebody who thinks that two answers are equally likely for you (50 in 100 each) and then sees the \
-         result can be at most {} in 100 sure of one of them. Your device works this out itself, and takes half \
-         of all other devices for liars.",
+        "Suppose somebody considers two answers equally likely for you (50 in 100 each). After \
+         seeing the result they can be at most {} in 100 sure of one of them. Your device computes \
+         this itself, and assumes that half of all other devices lie.",
         sure(judged.epsilon)
     )];
     text.push(format!("This can fail with a chance of less than {}.", words::one_in(*delta)));
@@ -218,8 +213,8 @@ fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
         0 => "Your device cannot afford this question, so it stays silent.".to_owned(),
         MOST => format!("Your device can afford more than {MOST} such questions in {days} days."),
         times => format!(
-            "Your device can afford {} such {} in {days} days, then it stays silent. It counts each one that it \
-             considers, whether or not it answers.",
+            "Your device can afford {} such {} in {days} days, then it stays silent. It counts each \
+             one that it considers, whether or not it answers.",
             grouped(times),
             if times == 1 { "question" } else { "questions" }
         ),
@@ -237,31 +232,34 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
     let mut text = Vec::new();
     if recipe.parties.tokens.is_insecure() {
         text.push(format!(
-            "{leader} could answer many times itself, and so learn what one real device answered, as the dice left it."
+            "{leader} could send many answers itself, and so single out the answer of one real device, \
+             after its dice."
         ));
     }
-    let Randomizer::RandomizedResponse { epsilon_micro } = &recipe.randomizer else {
+    let Some(local) = mechanism(recipe)?.local_epsilon() else {
         text.push(format!(
-            "If {leader} and {helper} put their parts together, they see your exact answer, though not whose it is."
+            "If {leader} and {helper} combine their parts, they see your exact answer, though not whose \
+             it is."
         ));
         return Ok(text);
     };
-    let alone = sure((*epsilon_micro as f64 / 1e6).next_up());
+    let alone = sure(local);
     if let Some(found) = colluding(recipe)? {
         text.push(format!(
-            "If {leader} and {helper} put their parts together, they see each answer as the dice left it, but not whose \
-             it is. With {} honest devices around you, they can be {} in 100 sure at most.",
+            "If {leader} and {helper} combine their parts, they see each answer after the dice, but not \
+             whose it is. With {} honest devices around you, they can be at most {} in 100 sure.",
             grouped(found.honest_devices),
             sure(found.epsilon)
         ));
     }
     text.push(format!(
-        "If they also find out which answer is yours, the dice are what is left: {alone} in 100 sure at most."
+        "If they also find out which answer is yours, only the dice protect you: they can be at most \
+         {alone} in 100 sure."
     ));
     Ok(text)
 }
 
-/// How sure somebody can get, of 100, who starts at 50: rounded up.
+/// How sure somebody who starts at 50 of 100 can become. Rounded up.
 fn sure(epsilon: f64) -> String {
     let percent = 100.0 / (1.0 + libm::exp(-epsilon));
     match percent {

@@ -12,12 +12,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
-use sotto_protocol::recipe::{Assessment, judgement, show_micro};
-use sotto_wire::recipe::Privacy;
+use sotto_protocol::recipe::{Assessment, crowd, judgement, show_micro};
+use sotto_wire::recipe::{Privacy, Query};
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
-use super::crowd::crowd;
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file;
@@ -59,10 +58,10 @@ pub(crate) struct NewArgs {
     /// The expression that gives the bucket (or its name), the number, or yes and no.
     #[arg(long, value_name = "EXPRESSION", help_heading = "Question")]
     pub(super) mapping: Option<String>,
-    /// What counts where the mapping gives nothing [default: 0 or false]
+    /// The answer if the mapping gives none [default: 0 or false]
     #[arg(long, value_name = "VALUE", help_heading = "Question")]
     pub(super) fallback: Option<String>,
-    /// How many devices there are, about.
+    /// About how many devices there are.
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) population: Option<String>,
     /// Ask only devices for which this expression is true; needs --certified.
@@ -86,7 +85,8 @@ pub(crate) struct NewArgs {
     /// No randomizer and no claim. Only devices that allow it answer.
     #[arg(long, conflicts_with_all = ["epsilon0", "delta"], help_heading = "Privacy")]
     pub(super) insecure_exact: bool,
-    /// When it opens: POSIX seconds or 2026-11-20T00:00:00Z [default: the first midnight in over a day]
+    /// When it opens: POSIX seconds or 2026-11-20T00:00:00Z [default: the first midnight in over a
+    /// day]
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub(super) opens: Option<String>,
     /// When it closes [default: a week later]
@@ -119,7 +119,8 @@ pub(crate) struct NewArgs {
     /// The origin of the log: the name of its key.
     #[arg(long, value_name = "ORIGIN", help_heading = "Parties")]
     pub(super) log_origin: Option<String>,
-    /// Who runs the issuer of tokens, with which both aggregators check that each device contributes once.
+    /// Who runs the issuer of tokens, with which both aggregators check that each device
+    /// contributes once.
     #[arg(long, value_name = "NAME", help_heading = "Parties")]
     pub(super) issuer: Option<String>,
     /// Only the leader checks tokens, because the helper cannot. Only devices that allow it answer.
@@ -145,6 +146,18 @@ pub(super) enum Kind {
     Count,
     /// The sum of a number per device.
     Sum,
+}
+
+impl Kind {
+    /// A query of this kind, which says whether a mechanism answers it.
+    fn example(self) -> Query {
+        let mapping = String::new();
+        match self {
+            Self::Histogram => Query::Histogram { buckets: 2, labels: None, mapping, fallback: 0 },
+            Self::Count => Query::Count { mapping, fallback: false },
+            Self::Sum => Query::Sum { max: 1, mapping, fallback: 0 },
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -190,7 +203,7 @@ impl NewArgs {
         output.remark(format!("{} answers are expected", grouped(crowd.expected as u64)));
         if recipe.aggregation.min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
             let safe = grouped(crowd.safe_min_batch);
-            output.remark(format!("warning: a minimum batch above {safe} may not come together"));
+            output.remark(format!("warning: a minimum batch above {safe} may not be reached"));
         }
         let out = out.display();
         if let Some(warning) = words::token_warning(&recipe.parties.tokens) {
@@ -206,7 +219,7 @@ impl NewArgs {
         Ok(Outcome::Yes)
     }
 
-    /// Without a terminal nobody can be asked: all that has no default must be given.
+    /// Without a terminal there are no questions: options without a default must be given.
     fn nothing_missing(&self) -> Result<()> {
         let kind = self.kind.unwrap_or_default();
         let size = match kind {
@@ -243,8 +256,8 @@ impl NewArgs {
     }
 }
 
-/// Computes the claim of a draft as a device will, and writes it into the draft. The recipe that comes back has a
-/// stand-in for its author, and for the issuer's keys.
+/// Computes the claim of a draft as a device will, and writes it into the draft. The recipe that
+/// comes back has a stand-in for its author, and for the issuer's keys.
 fn with_claim(draft: &mut RecipeDraft) -> Result<Recipe> {
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
     let judged = judgement(&recipe)?;

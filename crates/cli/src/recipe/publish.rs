@@ -97,7 +97,7 @@ impl PublishArgs {
         Ok(Outcome::Yes)
     }
 
-    /// Whether a device would take the recipe, or it is to be published all the same. Prints why not.
+    /// Whether to publish: a device would accept the recipe, or `--force` is given. Prints why not.
     fn acceptable(&self, entry: &Entry, trust: Option<&Trust>, output: &Output) -> Result<bool> {
         let loaded = Form::Entry(Box::new(entry.clone())).loaded()?;
         let found = examine(&loaded, trust, now()?.0)?;
@@ -111,7 +111,7 @@ impl PublishArgs {
             output.value(&found)?;
         } else {
             print(&found, output)?;
-            output.remark("not published; --force publishes it all the same");
+            output.remark("not published; --force publishes it anyway");
         }
         Ok(false)
     }
@@ -131,7 +131,7 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
                 return Err(anyhow!("the recipe has no token keys of {issuer} yet"))
                     .hint("ask for them: `sotto recipe tokens FILE --signer FILE --issuer URL`");
             }
-            let vdaf = recipe_vdaf(&draft.query);
+            let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
         }
         (Form::Json(recipe), Some(signer)) => {
@@ -151,7 +151,7 @@ pub(super) fn sign(recipe: &Recipe, signer: &NoteKey) -> Result<Entry> {
     Ok(Entry::from_note(Note::new(text)?.with_signature(signature))?)
 }
 
-/// The signatures that a log asks for, before it is bothered.
+/// Checks the signatures that a log demands, before sending anything.
 fn check_signatures(entry: &Entry) -> Result<()> {
     let origin = entry.recipe().map(|recipe| recipe.parties.log.clone()).unwrap_or_default();
     let rules = AdmissionRules { origin, signers: Signers::InsecureOpen };

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 use sotto_crypto::blind_rsa::TokenKey;
+use sotto_protocol::recipe::mechanism;
 use sotto_wire::{Recipe, Role};
 
 use super::words::{self, grouped};
@@ -26,7 +27,7 @@ impl ShowArgs {
         let recipe = &loaded.recipe;
         if output.json() {
             if loaded.id_known() {
-                // The very bytes that the id is the hash of.
+                // Exactly the bytes whose hash is the id.
                 output.line(String::from_utf8(recipe.to_json())?)?;
             } else {
                 let mut value: Value = serde_json::from_slice(&recipe.to_json())?;
@@ -59,7 +60,7 @@ impl ShowArgs {
     }
 }
 
-/// Leaves away what only holds the place of something that is not known yet.
+/// Removes the stand-ins for what is not known yet.
 fn without_stand_ins(value: &mut Value, loaded: &Loaded) {
     if !loaded.author_known
         && let Some(fields) = value.as_object_mut()
@@ -117,7 +118,7 @@ fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
     row("measures", &words::query(&recipe.query))?;
     row("mapping", recipe.query.mapping())?;
     row("fallback", &words::fallback(&recipe.query))?;
-    row("randomizer", &words::randomizer(&recipe.randomizer))?;
+    row("randomizer", &words::mechanism(&mechanism(recipe)?))?;
     row("min batch", &grouped(recipe.aggregation.min_batch))?;
     row("batch mode", words::batch_mode(recipe.aggregation.batch_mode))?;
     row("vdaf", &words::vdaf(&recipe.aggregation.vdaf))?;

@@ -85,7 +85,7 @@ impl TokensArgs {
                 "{issuer} has made token keys, good until {until}; they are in {file}"
             ));
         } else {
-            // Whoever answers there need not be the issuer that the recipe names.
+            // The server at this URL may not be the issuer that the recipe names.
             output.remark(format!(
                 "the token keys come from {}, good until {until}; they are in {file}",
                 self.issuer
@@ -98,7 +98,7 @@ impl TokensArgs {
         Ok(Outcome::Yes)
     }
 
-    /// What the author asks for. The nonce follows from the recipe: who asks again gets the same keys.
+    /// The author's request. The nonce follows from the recipe, so asking again gives the same keys.
     fn request(&self, draft: &RecipeDraft, signer: &NoteKey) -> Result<TokenKeyRequest> {
         let author = signer_file::public(signer);
         if draft.author.as_ref().is_some_and(|named| *named != author) {
@@ -143,9 +143,9 @@ fn with_keys(mut draft: RecipeDraft, keys: TokenKeys) -> Result<RecipeDraft> {
     Ok(draft)
 }
 
-/// Whether a recipe comes out, and one whose keys the pinned issuer endorses.
+/// Checks that the draft becomes a recipe whose keys the pinned issuer endorsed.
 fn check(draft: &RecipeDraft, signer: &NoteKey, trust: Option<&Trust>) -> Result<()> {
-    let vdaf = recipe_vdaf(&draft.query);
+    let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
     let recipe = draft.clone().complete(signer_file::public(signer), vdaf)?;
     let Some((trust, issuer)) = trust.zip(recipe.parties.tokens.issuer()) else { return Ok(()) };
     let pinned = trust.operator(issuer);

@@ -1,9 +1,10 @@
 //! Values of a recipe as people read them.
 
+use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{
-    Adjacency, AttributeType, Privacy, Probability, Query, Randomizer, RecipeVdaf, Tokens,
+    Adjacency, AttributeType, Privacy, Probability, Query, RecipeVdaf, Tokens,
 };
 use sotto_wire::{BatchMode, Recipe};
 
@@ -13,8 +14,8 @@ use crate::time_text::show_moment;
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -49,14 +50,12 @@ pub(crate) fn query(query: &Query) -> String {
     }
 }
 
-/// `randomized response, local epsilon 4`.
-pub(crate) fn randomizer(randomizer: &Randomizer) -> String {
-    match randomizer {
-        Randomizer::None => "none: the exact value".to_owned(),
-        Randomizer::RandomizedResponse { epsilon_micro } => {
-            format!("randomized response, local epsilon {}", show_micro(*epsilon_micro))
-        }
-    }
+/// The mechanism's name and parameters, like `NAME, local epsilon 4`.
+pub(crate) fn mechanism(mechanism: &Mechanism) -> String {
+    let words = mechanism.words();
+    let parameters = words.parameters.iter();
+    let shown = parameters.map(|one| format!(", {} {}", one.name, show_micro(one.micro)));
+    words.name.to_owned() + &shown.collect::<String>()
 }
 
 /// `epsilon 0.4 at delta 1/1000000000`.
@@ -99,17 +98,17 @@ pub(crate) fn tokens(tokens: &Tokens) -> String {
     }
 }
 
-/// What a recipe in which not both aggregators check tokens means, in words for its author.
+/// What it means for the author if an aggregator does not check tokens.
 pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
     match tokens {
         Tokens::RateLimited { .. } => None,
         Tokens::InsecureLeaderOnly { .. } => Some(
-            "the helper checks no tokens: a leader that cheats can fill a batch with reports of its own and single out one device. \
-             Only devices that allow insecure_no_tokens answer",
+            "the helper checks no tokens: a dishonest leader can fill a batch with its own reports and \
+             single out one device. Only devices that allow insecure_no_tokens answer",
         ),
         Tokens::InsecureNone => Some(
-            "nobody checks tokens: anybody can send any number of reports, decide the totals, and fill a batch to single out one \
-             device. Only devices that allow insecure_no_tokens answer",
+            "nobody checks tokens: anybody can send any number of reports, decide the totals, and fill \
+             a batch to single out one device. Only devices that allow insecure_no_tokens answer",
         ),
     }
 }
@@ -154,7 +153,8 @@ pub(crate) fn bucket(query: &Query, number: u32) -> String {
     }
 }
 
-/// One line: `histogram of 12 buckets, epsilon 0.8 at delta 1/1000000000, batches of at least 5,000`.
+/// One line:
+/// `histogram of 12 buckets, epsilon 0.8 at delta 1/1000000000, batches of at least 5,000`.
 pub(crate) fn summary(recipe: &Recipe) -> String {
     format!(
         "{}, {}, batches of at least {}",

@@ -1,25 +1,27 @@
 //! Donation time: a device that waits for a random one of several releases.
 //!
-//! **The schedule.** A willing device tosses a coin of probability `q = 1/m` before each of `m` releases,
-//! contributes to the first for which it comes up, and is then done. It chooses slot `i = 0, 1, ...` with
-//! probability `w_i = q (1-q)^i <= 1/m`, and none at all with probability `(1-q)^m`, about `1/e`. Under `Q`
-//! its likelihood ratio is `F = 1 + sum_i w_i (Y_i - 1)`, with the `Y_i` of [`super`].
+//! **The schedule.** A willing device tosses a coin of probability `q = 1/m` before each of `m`
+//! releases, contributes to the first for which it comes up, and is then done. It chooses slot
+//! `i = 0, 1, ...` with probability `w_i = q (1-q)^i <= 1/m`, and none at all with probability
+//! `(1-q)^m`, about `1/e`. Under `Q` its likelihood ratio is `F = 1 + sum_i w_i (Y_i - 1)`, with
+//! the `Y_i` of [`super`].
 //!
-//! **Random allocation is a bound.** There all weights are `1/m`. The terms are independent with mean 0, and
-//! `w_i (Y_i - 1)` is a contraction of `(Y_i - 1)/m` towards its mean: smaller in convex order, coordinate by
-//! coordinate. So both hockey-stick divergences are smaller too. Queries that depend on earlier releases
-//! change nothing, as in [`super`].
+//! **Random allocation is a bound.** There all weights are `1/m`. The terms are independent with
+//! mean 0, and `w_i (Y_i - 1)` is a contraction of `(Y_i - 1)/m` towards its mean: smaller in
+//! convex order, coordinate by coordinate. So both hockey-stick divergences are smaller too.
+//! Queries that depend on earlier releases change nothing, as in [`super`].
 //!
-//! **Poisson sampling at rate `1/m` is a bound.** From the last release backwards, what is left of the two
-//! ratios is `F_i = (1-q) F_(i+1) + q Y_i` and `G_i = (1-q) G_(i+1) + q Y_i G_(i+1)`, both 1 after the last.
-//! Suppose `F_(i+1) <= G_(i+1)` in convex order, given all up to release `i`. Given `Y_i = y`, the first is
-//! then at most `(1-q) G_(i+1) + q y`, whose distance from its mean `1-q + q y` is `1-q` times that of
-//! `G_(i+1)` from 1; the second has the same mean and the factor `1-q + q y`, which is not smaller. So `F_i
-//! <= G_i`. All of it holds given the past, so that queries may depend on earlier releases here too.
+//! **Poisson sampling at rate `1/m` is a bound.** From the last release backwards, what is left of
+//! the two ratios is `F_i = (1-q) F_(i+1) + q Y_i` and `G_i = (1-q) G_(i+1) + q Y_i G_(i+1)`, both
+//! 1 after the last. Suppose `F_(i+1) <= G_(i+1)` in convex order, given all up to release `i`.
+//! Given `Y_i = y`, the first is then at most `(1-q) G_(i+1) + q y`, whose distance from its mean
+//! `1-q + q y` is `1-q` times that of `G_(i+1)` from 1; the second has the same mean and the factor
+//! `1-q + q y`, which is not smaller. So `F_i <= G_i`. All of it holds given the past, so that
+//! queries may depend on earlier releases here too.
 //!
-//! **A lower end.** All `w_i` are at least `v = q (1-q)^(m-1)`, so `F` is at least `1 + m v (L - 1)` in
-//! convex order, and `E(F - a)_+ >= m v E(L - 1 - (a - 1)/(m v))_+`. And `w_0 = 1/m`: the one-slot bound of
-//! [`super`] holds as well.
+//! **A lower end.** All `w_i` are at least `v = q (1-q)^(m-1)`, so `F` is at least
+//! `1 + m v (L - 1)` in convex order, and `E(F - a)_+ >= m v E(L - 1 - (a - 1)/(m v))_+`. And
+//! `w_0 = 1/m`: the one-slot bound of [`super`] holds as well.
 
 use super::Allocation;
 use crate::error::{Error, at_least_one, positive};
@@ -30,8 +32,8 @@ use crate::{Adjacency, Bracket, Event, Shape, closed, pld, rdp};
 /// What the handful of operations of a closed form can lose, relatively.
 const ROUNDING: f64 = 1e-14;
 
-/// The noise multipliers, and the most releases, for which the loss distribution is asked: outside, its
-/// lattice resolves nothing, and the Renyi accountant answers alone.
+/// The noise multipliers, and the most releases, for which the loss distribution is asked: outside,
+/// its lattice resolves nothing, and the Renyi accountant answers alone.
 const LATTICE: (std::ops::RangeInclusive<f64>, u64) = (0.05..=1e7, 1 << 40);
 
 /// What a donation costs, by each of the methods.
@@ -40,21 +42,23 @@ pub struct Donation {
     /// The paper's appendix: sampling amplification for each release, then advanced composition,
     /// `e1 sqrt(2 m ln(1/delta)) + m e1^2/2` with `e1 = ln(1 + (e^epsilon - 1)/m)`.
     pub formula: f64,
-    /// The delta that the paper states with it, `(m + 1) delta` (at most 1). In fact `2 delta` is enough: sampling brings
-    /// each release's delta down to `delta/m`, and composition adds one `delta`.
+    /// The delta that the paper states with it, `(m + 1) delta` (at most 1). In fact `2 delta` is
+    /// enough: sampling brings each release's delta down to `delta/m`, and composition adds one
+    /// `delta`.
     pub formula_delta: f64,
-    /// Poisson sampling at rate `1/m` for each of the releases, composed: the better of the Renyi accountant
-    /// and the privacy loss distribution. The bracket is that of Poisson sampling; its upper end holds for
-    /// the donation.
+    /// Poisson sampling at rate `1/m` for each of the releases, composed: the better of the Renyi
+    /// accountant and the privacy loss distribution. The bracket is that of Poisson sampling; its
+    /// upper end holds for the donation.
     pub poisson: Bracket,
     /// Exactly one of the releases, uniformly. Again its upper end holds for the donation.
     pub random_allocation: Option<Bracket>,
-    /// The donation itself: the least of all upper ends, one known release included; the lower end is a true
-    /// lower bound of the schedule's epsilon.
+    /// The donation itself: the least of all upper ends, one known release included; the lower end
+    /// is a true lower bound of the schedule's epsilon.
     pub best: Bracket,
     /// The delta of all of them: twice the one of a release.
     pub delta: f64,
-    /// The noise multiplier that makes one release `(epsilon, delta)`-differentially private, rounded up.
+    /// The noise multiplier that makes one release `(epsilon, delta)`-differentially private,
+    /// rounded up.
     pub sigma: f64,
     /// The probability that a willing device contributes at all.
     pub participation: f64,
@@ -62,12 +66,12 @@ pub struct Donation {
     pub method: &'static str,
 }
 
-/// The cost of donating to the first of `slots` releases for which a coin of probability `1/slots` comes up,
-/// where the noise makes each release alone `(epsilon, delta)`-differentially private. All answers hold at `2
-/// delta`.
+/// The cost of donating to the first of `slots` releases for which a coin of probability `1/slots`
+/// comes up, where the noise makes each release alone `(epsilon, delta)`-differentially private.
+/// All answers hold at `2 delta`.
 ///
-/// Assumed: add/remove neighbours of norm at most 1 in units of the clip, and coins that nobody sees. Queries
-/// may depend on earlier releases.
+/// Assumed: add/remove neighbours of norm at most 1 in units of the clip, and coins that nobody
+/// sees. Queries may depend on earlier releases.
 pub fn donation(epsilon: f64, delta: f64, slots: u64) -> Result<Donation, Error> {
     positive("epsilon", epsilon)?;
     at_least_one("slots", slots)?;

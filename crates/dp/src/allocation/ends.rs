@@ -20,26 +20,29 @@ const MANY: u64 = 1 << 14;
 /// The fewest and the most points of a law.
 const POINTS: (f64, f64) = (700.0, 2_400.0);
 
-/// Of the number of slots so many leading bits are kept: more would cost a convolution each, and move epsilon
-/// by less than one part in ten thousand.
+/// Of the number of slots so many leading bits are kept: more would cost a convolution each, and
+/// move epsilon by less than one part in ten thousand.
 const BITS: u32 = 12;
 
-/// More slots than this are counted as this many by the upper end (fewer are worse), and have no lower end.
+/// More slots than this are counted as this many by the upper end (fewer are worse), and have no
+/// lower end.
 const MOST_SLOTS: u64 = 1 << 30;
 
-/// `ln(largest value * slots / delta)` and its inverse have to stay below this. Products of masses that are
-/// too small for a number, at most 1e-308, then lose less than 1e-30 of what trimming does, for ten million
-/// of them at the largest value.
+/// `ln(largest value * slots / delta)` and its inverse have to stay below this. Products of masses
+/// that are too small for a number, at most 1e-308, then lose less than 1e-30 of what trimming
+/// does, for ten million of them at the largest value.
 const FARTHEST: f64 = 600.0;
 
-/// The largest `sigma sqrt(slots)`: above, the spread of the mean drowns in the rounding of the grid.
+/// The largest `sigma sqrt(slots)`: above, the spread of the mean drowns in the rounding of the
+/// grid.
 const NARROWEST: f64 = 1e9;
 
-/// Relative error of a cell's mass, beside that of the square in the exponent: a few dozen roundings.
+/// Relative error of a cell's mass, beside that of the square in the exponent: a few dozen
+/// roundings.
 const MASS_TRUST: f64 = 1e-14;
 
-/// Error of the logarithm of a sum: four roundings for each of at most 60 convolutions, and the rounding of
-/// logarithms up to [`FARTHEST`].
+/// Error of the logarithm of a sum: four roundings for each of at most 60 convolutions, and the
+/// rounding of logarithms up to [`FARTHEST`].
 const VALUE_TRUST: f64 = 4e-13;
 
 /// What was trimmed is known to this, relatively.
@@ -64,8 +67,8 @@ struct Ratio {
 
 impl Ratio {
     fn new(sigma: f64, slots: f64, delta: f64) -> Self {
-        // Below `bottom` with a probability of TRIM delta/slots; above `top`, with Y as a density, of TRIM
-        // delta.
+        // Below `bottom` with a probability of TRIM delta/slots; above `top`, with Y as a density,
+        // of TRIM delta.
         let z = quantile_of_ln_upper_tail(ln(TRIM * delta) - ln(slots));
         let x = quantile_of_ln_upper_tail(ln(TRIM * delta));
         let half = 0.5 / sigma;
@@ -145,19 +148,22 @@ impl Mean {
         let work = if slots > MANY { MORE_WORK } else { WORK };
         let points = sqrt(2.0 * work / f64::from(rounds.max(1))).clamp(POINTS.0, POINTS.1).floor();
         let law = sum(ratio.law(end, points), slots, delta, end, (1.1 * points) as usize);
-        // A term's mass is off by its own error and that of the square of its quantile; each convolution adds
-        // the rounding of sums of `points` positive terms, and doubles what was before.
+        // A term's mass is off by its own error and that of the square of its quantile; each
+        // convolution adds the rounding of sums of `points` positive terms, and doubles what was
+        // before.
         let quantile = ratio.quantile(ratio.top).max(-ratio.quantile(ratio.bottom));
         let each = MASS_TRUST + f64::EPSILON * (4.0 * quantile * quantile + 2.0 * points);
         Some(Self { sticks: Sticks::new(law, terms), end, trust: expm1(terms * each), delta })
     }
 
-    /// A bound (from this end's side) on the divergence of the allocation from none, `E(L - e^epsilon)_+`.
+    /// A bound (from this end's side) on the divergence of the allocation from none,
+    /// `E(L - e^epsilon)_+`.
     pub(super) fn forward(&self, epsilon: f64) -> f64 {
         let Sticks { law, terms, .. } = &self.sticks;
         let value = self.sticks.forward(epsilon);
         match self.end {
-            // Large values that were moved down are missing; small ones that were moved up do no harm.
+            // Large values that were moved down are missing; small ones that were moved up do no
+            // harm.
             End::Upper => value * (1.0 + self.trust) + law.cut * (1.0 + TRIM_TRUST) / terms,
             End::Lower => value * (1.0 - self.trust) - law.lift * (1.0 + TRIM_TRUST) / terms,
         }
@@ -178,7 +184,8 @@ impl Mean {
         }
     }
 
-    /// The epsilon at which `divergence` (decreasing) is delta, on this end's side, not above `most`.
+    /// The epsilon at which `divergence` (decreasing) is delta, on this end's side, not above
+    /// `most`.
     pub(super) fn solve(&self, divergence: impl Fn(f64) -> f64, most: f64) -> f64 {
         let goal = ln(self.delta);
         let excess = |epsilon: f64| {
@@ -210,8 +217,8 @@ impl Mean {
 
 /// The law of the sum of `slots` values of `law`: by doubling, and adding where a bit is set.
 fn sum(law: Law, slots: u64, delta: f64, end: End, points: usize) -> Law {
-    // Each trimming costs at most TRIM delta in the whole sum, in which a law of n terms is found slots/n
-    // times.
+    // Each trimming costs at most TRIM delta in the whole sum, in which a law of n terms is found
+    // slots/n times.
     let budget = |terms: u64| {
         let (terms, all) = (terms as f64, slots as f64);
         Budget { low: TRIM * delta * terms / all, cut: TRIM * delta * terms, points }
@@ -234,8 +241,8 @@ fn sum(law: Law, slots: u64, delta: f64, end: End, points: usize) -> Law {
     result.map_or(power, |(law, _)| law)
 }
 
-/// `slots` with few leading bits set. Fewer slots are worse (see [`super::gaussian`]): rounded down for an
-/// upper end, up for a lower one.
+/// `slots` with few leading bits set. Fewer slots are worse (see [`super::gaussian`]): rounded down
+/// for an upper end, up for a lower one.
 fn few_bits(slots: u64, end: End) -> u64 {
     let drop = (u64::BITS - slots.leading_zeros()).saturating_sub(BITS);
     match end {

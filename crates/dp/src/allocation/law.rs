@@ -1,13 +1,14 @@
 //! Laws of positive sums on a geometric grid, and their convolution.
 //!
-//! A law has its mass on the points `e^(k width)`. The sum of two points lies in a cell whose place relative
-//! to the larger of the two depends on their distance alone, so a convolution is a table and a loop. All
-//! terms are positive: every mass keeps its *relative* precision, in both tails, however small it is.
+//! A law has its mass on the points `e^(k width)`. The sum of two points lies in a cell whose place
+//! relative to the larger of the two depends on their distance alone, so a convolution is a table
+//! and a loop. All terms are positive: every mass keeps its *relative* precision, in both tails,
+//! however small it is.
 //!
-//! Sums in a cell go back to the grid with their mean kept: to the cell's two ends (a mean-preserving
-//! *spread*: every convex expectation grows) or in groups with their neighbours (a *merge*: each group
-//! becomes its mean, every convex expectation shrinks). Sums of many terms are narrow, so the grid becomes
-//! finer on the way.
+//! Sums in a cell go back to the grid with their mean kept: to the cell's two ends (a
+//! mean-preserving *spread*: every convex expectation grows) or in groups with their neighbours (a
+//! *merge*: each group becomes its mean, every convex expectation shrinks). Sums of many terms are
+//! narrow, so the grid becomes finer on the way.
 
 use crate::math::{exp, expm1, ln, log1p};
 
@@ -53,13 +54,13 @@ pub(super) struct Cells {
     /// Cell `j` lies between the points `first + j` and `first + j + 1`.
     pub(super) first: i64,
     pub(super) total: Vec<f64>,
-    /// The part of a cell's mass that would be at its upper end, if the mean is kept and the rest is at the
-    /// lower end.
+    /// The part of a cell's mass that would be at its upper end, if the mean is kept and the rest
+    /// is at the lower end.
     pub(super) upper: Vec<f64>,
 }
 
-/// Where the sum of two points of which one is lower by `ln_ratio` lies: so many points of a grid above the
-/// larger one, and which part of the way to the next.
+/// Where the sum of two points of which one is lower by `ln_ratio` lies: so many points of a grid
+/// above the larger one, and which part of the way to the next.
 fn place(ln_ratio: f64, width: f64) -> (i64, f64) {
     let above = log1p(exp(-ln_ratio)) / width;
     let whole = above.floor();
@@ -72,7 +73,8 @@ impl Law {
         (self.first + j as i64) as f64 * self.width
     }
 
-    /// The law of the sum of two independent values of this law: on a grid of half the width if that fits.
+    /// The law of the sum of two independent values of this law: on a grid of half the width if
+    /// that fits.
     pub(super) fn doubled(&self, end: End, budget: Budget) -> Self {
         let width = 0.5 * self.width;
         let mut cells = Cells::for_sums(self, self, width);
@@ -236,9 +238,9 @@ impl Cells {
         self.with(mass, 0.0)
     }
 
-    /// Point by point, from above: a group takes cells, the last one in part, until its mean is the point.
-    /// (From above since large values plus much smaller ones lie just above a point: little is then needed to
-    /// pull them down.)
+    /// Point by point, from above: a group takes cells, the last one in part, until its mean is the
+    /// point. (From above since large values plus much smaller ones lie just above a point: little
+    /// is then needed to pull them down.)
     fn merged(&self) -> Law {
         let mut mass = vec![0.0; self.total.len() + 1];
         let growth = expm1(self.width);
@@ -269,7 +271,8 @@ impl Cells {
     }
 }
 
-/// The expectations of `(L - e^epsilon)_+` and `(1 - e^epsilon L)_+`, where `L` is the mean of the terms.
+/// The expectations of `(L - e^epsilon)_+` and `(1 - e^epsilon L)_+`, where `L` is the mean of the
+/// terms.
 #[derive(Debug)]
 pub(super) struct Sticks {
     pub(super) law: Law,

@@ -4,11 +4,11 @@ use super::ROUNDING;
 use crate::error::{Error, at_least_one, delta as target, non_negative, rate as probability};
 use crate::math::{exp, expm1, ln, ln_sampled, sqrt, up};
 
-/// Amplification by Poisson sampling: an `(epsilon, delta)` mechanism that each device joins with probability
-/// `rate`, in secret, is `(ln(1 + rate (e^epsilon - 1)), rate delta)`.
+/// Amplification by Poisson sampling: an `(epsilon, delta)` mechanism that each device joins with
+/// probability `rate`, in secret, is `(ln(1 + rate (e^epsilon - 1)), rate delta)`.
 ///
-/// Add/remove (or zero-out) neighbours; the adversary sees neither the members nor their number (Li, Qardaji,
-/// Su 2012; Balle, Barthe, Gaboardi 2018, Theorem 8). `delta` may be 0.
+/// Add/remove (or zero-out) neighbours; the adversary sees neither the members nor their number
+/// (Li, Qardaji, Su 2012; Balle, Barthe, Gaboardi 2018, Theorem 8). `delta` may be 0.
 pub fn sampled(epsilon: f64, delta: f64, rate: f64) -> Result<(f64, f64), Error> {
     non_negative("epsilon", epsilon)?;
     probability("delta", delta)?;
@@ -26,8 +26,8 @@ pub fn sampled(epsilon: f64, delta: f64, rate: f64) -> Result<(f64, f64), Error>
 /// Advanced composition: `times` adaptive uses of `(epsilon, delta)` mechanisms are together
 /// `(epsilon sqrt(2 times ln(1/slack)) + times epsilon (e^epsilon - 1), times delta + slack)`.
 ///
-/// Dwork, Rothblum, Vadhan 2010, Theorem III.3, for any adjacency (the same for all uses). The result is the
-/// theorem's, even where adding up the epsilons is better.
+/// Dwork, Rothblum, Vadhan 2010, Theorem III.3, for any adjacency (the same for all uses). The
+/// result is the theorem's, even where adding up the epsilons is better.
 pub fn advanced_composition(
     epsilon: f64,
     delta: f64,

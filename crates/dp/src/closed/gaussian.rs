@@ -1,16 +1,18 @@
 //! The Gaussian mechanism: any of epsilon, delta and sigma from the other two.
 //!
-//! Balle and Wang 2018, Theorem 8: noise of standard deviation `sigma` times the distance of the neighbours is
-//! `(epsilon, delta)`-differentially private if and only if
-//! `delta >= Q(a) - e^epsilon Q(b)`, with `Q` the normal upper tail, `h = 1/sigma`, `m = epsilon sigma`,
-//! `a = m - h/2`, `b = m + h/2`. Since `e^epsilon phi(b) = phi(a)`, this is `phi(a) (M(a) - M(b))` with Mills'
-//! ratio `M = Q/phi`, and `M(a) - M(b)` is the integral from `a` to `b` of `1 - x M(x)`, which is positive: with
-//! that, nothing cancels however small `h` or `delta` are.
+//! Balle and Wang 2018, Theorem 8: noise of standard deviation `sigma` times the distance of the
+//! neighbours is `(epsilon, delta)`-differentially private if and only if
+//! `delta >= Q(a) - e^epsilon Q(b)`, with `Q` the normal upper tail, `h = 1/sigma`,
+//! `m = epsilon sigma`, `a = m - h/2`, `b = m + h/2`. Since `e^epsilon phi(b) = phi(a)`, this is
+//! `phi(a) (M(a) - M(b))` with Mills' ratio `M = Q/phi`, and `M(a) - M(b)` is the integral from `a`
+//! to `b` of `1 - x M(x)`, which is positive: with that, nothing cancels however small `h` or
+//! `delta` are.
 //!
-//! Shape, for the searches. At fixed `h`, `delta(m)` is the integral from `m` on of `h e^(h x) Q(x + h/2)`; at fixed
-//! epsilon it is the integral from 0 to `h` of `phi(epsilon/u - u/2) du`. Both integrands are log-concave (the
-//! second also in `ln u`), hence so is delta, and `ln delta` lies below its tangents: Newton's method stays on the
-//! safe side of the root once it is there.
+//! Shape, for the searches. At fixed `h`, `delta(m)` is the integral from `m` on of
+//! `h e^(h x) Q(x + h/2)`; at fixed epsilon it is the integral from 0 to `h` of
+//! `phi(epsilon/u - u/2) du`. Both integrands are log-concave (the second also in `ln u`), hence so
+//! is delta, and `ln delta` lies below its tangents: Newton's method stays on the safe side of the
+//! root once it is there.
 
 use std::f64::consts::PI;
 
@@ -21,12 +23,13 @@ use crate::error::{Error, delta as target, non_negative, positive};
 use crate::math::normal::{density, ln_density, mills, upper_tail};
 use crate::math::{exp, ln, sqrt, up};
 
-/// The smallest and largest noise multipliers accepted: beyond them squares leave the range of numbers.
+/// The smallest and largest noise multipliers accepted: beyond them squares leave the range of
+/// numbers.
 const SIGMA: (f64, f64) = (1e-150, 1e300);
 /// `m` above this is cut down to it (delta is then below `e^-1e303`): that only raises delta.
 const FARTHEST: f64 = 1e152;
-/// Error of one evaluation of `ln delta`, beside the terms that grow with `a`: the tail's 1e-15, magnified
-/// by `1/(1 - x M(x))`, at most 12 where that difference is taken, with some to spare.
+/// Error of one evaluation of `ln delta`, beside the terms that grow with `a`: the tail's 1e-15,
+/// magnified by `1/(1 - x M(x))`, at most 12 where that difference is taken, with some to spare.
 const EVALUATION: f64 = 4e-14;
 
 /// Mills' ratio `M(x)` and `1 - x M(x)`, which is minus its derivative.
@@ -41,8 +44,8 @@ pub(crate) fn ratio(x: f64) -> Ratio {
         let mills = mills(x);
         return Ratio { mills, decay: 1.0 - x * mills };
     }
-    // Laplace's continued fraction M = 1/(x + k), k = 1/(x + 2/(x + 3/(x + ...))), and 1 - x M = k/(x + k)
-    // without a difference. The number of levels leaves 1e-17 of k, found with 40 digits.
+    // Laplace's continued fraction M = 1/(x + k), k = 1/(x + 2/(x + 3/(x + ...))), and 1 - x M =
+    // k/(x + k) without a difference. The number of levels leaves 1e-17 of k, found with 40 digits.
     let levels = 5 + ((110.0 + 200.0 / x) / x) as u32;
     let mut value = x;
     for level in (2..=levels).rev() {
@@ -61,9 +64,10 @@ const NODES: [(f64, f64); 4] = [
     (0.960_289_856_497_536_3, 0.050_614_268_145_188_13),
 ];
 
-/// The mean of `1 - x M(x)` over `middle - half .. middle + half`, where `half <= 1/2` or `half <= middle/8`, and
-/// `middle` is not far below 0. The derivatives of the integrand are moments of `t e^(-m t - t^2/2)`: the
-/// relative error of eight points is below 2e-16 in the first case and 2e-18 in the second.
+/// The mean of `1 - x M(x)` over `middle - half .. middle + half`, where `half <= 1/2` or
+/// `half <= middle/8`, and `middle` is not far below 0. The derivatives of the integrand are
+/// moments of `t e^(-m t - t^2/2)`: the relative error of eight points is below 2e-16 in the first
+/// case and 2e-18 in the second.
 pub(crate) fn mean_decay(middle: f64, half: f64) -> f64 {
     NODES
         .iter()
@@ -107,7 +111,8 @@ fn point(m: f64, h: f64) -> Point {
     Point { ln_delta, by_m, by_ln_h, error }
 }
 
-/// A normal quantile from above: `P(Z > x) <= delta` at the result, since `P(Z > x) <= e^(-x^2/2)/2`.
+/// A normal quantile from above: `P(Z > x) <= delta` at the result, since
+/// `P(Z > x) <= e^(-x^2/2)/2`.
 fn quantile_above(ln_delta: f64) -> f64 {
     up(sqrt((-2.0 * (ln_delta + std::f64::consts::LN_2)).max(0.0)), ROUNDING)
 }
@@ -120,10 +125,12 @@ fn noise(sigma: f64) -> Result<f64, Error> {
     Err(Error::OutOfRange { name: "sigma", value: sigma, range: "between 1e-150 and 1e300" })
 }
 
-/// The epsilon of Gaussian noise of `sigma` times the distance of the neighbours, at `delta`; exact: the
-/// bracket is about 1e-13 wide in relative terms. 0 where `delta` is the total variation distance or more.
+/// The epsilon of Gaussian noise of `sigma` times the distance of the neighbours, at `delta`;
+/// exact: the bracket is about 1e-13 wide in relative terms. 0 where `delta` is the total variation
+/// distance or more.
 ///
-/// Balle, Wang 2018 (the analytic Gaussian mechanism). The adjacency is the one that defines the distance.
+/// Balle, Wang 2018 (the analytic Gaussian mechanism). The adjacency is the one that defines the
+/// distance.
 pub fn gaussian_epsilon(sigma: f64, delta: f64) -> Result<Bracket, Error> {
     let h = noise(sigma)?;
     let goal = ln(target(delta)?);
@@ -166,7 +173,8 @@ pub fn gaussian_epsilon(sigma: f64, delta: f64) -> Result<Bracket, Error> {
     Ok(Bracket { lower: (lowest / sigma) * (1.0 - ROUNDING), upper: up(highest / sigma, ROUNDING) })
 }
 
-/// `ln` of the delta of Gaussian noise at `epsilon`, rounded up: also where delta itself underflows.
+/// `ln` of the delta of Gaussian noise at `epsilon`, rounded up: also where delta itself
+/// underflows.
 pub fn gaussian_ln_delta(sigma: f64, epsilon: f64) -> Result<f64, Error> {
     let h = noise(sigma)?;
     non_negative("epsilon", epsilon)?;
@@ -185,7 +193,8 @@ pub fn gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
     // A smaller epsilon asks for more noise, so that cutting at 1e280 is safe.
     let epsilon = non_negative("epsilon", epsilon)?.min(1e280);
     let goal = ln(target(delta)?);
-    // Two values of h that are small enough: delta <= Q(a), and delta <= erf(h/sqrt 8) <= h/sqrt(2 pi).
+    // Two values of h that are small enough: delta <= Q(a), and delta <= erf(h/sqrt 8) <= h/sqrt(2
+    // pi).
     let a = quantile_above(goal);
     let by_tail = 2.0 * epsilon / (a + sqrt(a * a + 2.0 * epsilon));
     let by_variation = delta * sqrt(2.0 * PI);
@@ -235,7 +244,8 @@ pub fn classic_gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
     Err(Error::Unreachable { name: "sigma", hint })
 }
 
-/// The classic formula read for epsilon. An error where it would be above 1: the theorem says nothing there.
+/// The classic formula read for epsilon. An error where it would be above 1: the theorem says
+/// nothing there.
 pub fn classic_gaussian_epsilon(sigma: f64, delta: f64) -> Result<f64, Error> {
     positive("sigma", sigma)?;
     target(delta)?;

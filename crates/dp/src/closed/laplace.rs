@@ -1,20 +1,21 @@
 //! The Laplace mechanism.
 //!
-//! One number is the worst case: let a vector move by `(d_1, ..., d_n)` with `sum |d_i| = D`, one coordinate after
-//! the other. Each step has the trade-off function `f_i(x) = F(F^-1(1 - x) - |d_i|)` of a shifted Laplace law `F`
-//! (log-concave, so the likelihood ratio is monotone). Two steps with trade-off functions `f`, `g` are at least as
-//! hard to tell apart as `g(1 - f)` (Dong, Roth, Su 2022, group privacy), and here `g(1 - f)(x) =
-//! F(F^-1(1 - x) - |d_1| - |d_2|)`: that of one number that moves by the sum.
+//! One number is the worst case: let a vector move by `(d_1, ..., d_n)` with `sum |d_i| = D`, one
+//! coordinate after the other. Each step has the trade-off function
+//! `f_i(x) = F(F^-1(1 - x) - |d_i|)` of a shifted Laplace law `F` (log-concave, so the likelihood
+//! ratio is monotone). Two steps with trade-off functions `f`, `g` are at least as hard to tell
+//! apart as `g(1 - f)` (Dong, Roth, Su 2022, group privacy), and here
+//! `g(1 - f)(x) = F(F^-1(1 - x) - |d_1| - |d_2|)`: that of one number that moves by the sum.
 
 use super::{ROUNDING, order_above_one};
 use crate::error::{Error, delta as target, non_negative, positive};
 use crate::math::{exp, expm1, ln, log1p, up};
 
-/// The exact epsilon of Laplace noise of `scale` on a value of L1 `sensitivity`, at `delta` (which may be 0):
-/// `sensitivity/scale + 2 ln(1 - delta)`, 0 at least.
+/// The exact epsilon of Laplace noise of `scale` on a value of L1 `sensitivity`, at `delta` (which
+/// may be 0): `sensitivity/scale + 2 ln(1 - delta)`, 0 at least.
 ///
-/// The hockey stick of two Laplace laws at distance `t` scales is `1 - e^((epsilon - t)/2)` below `t`. The
-/// neighbours are those of the sensitivity.
+/// The hockey stick of two Laplace laws at distance `t` scales is `1 - e^((epsilon - t)/2)` below
+/// `t`. The neighbours are those of the sensitivity.
 pub fn laplace_epsilon(scale: f64, sensitivity: f64, delta: f64) -> Result<f64, Error> {
     let distance = distance(scale, sensitivity)?;
     if delta != 0.0 {
@@ -46,8 +47,9 @@ fn distance(scale: f64, sensitivity: f64) -> Result<f64, Error> {
     Err(Error::OutOfRange { name: "scale", value: scale, range })
 }
 
-/// The exact Rényi divergence of Laplace noise at `order`, where `scale` is in units of the L1 sensitivity:
-/// with `t = 1/scale`, `ln(a/(2a-1) e^((a-1)t) + (a-1)/(2a-1) e^(-a t))/(a-1)` (Mironov 2017, Proposition 6).
+/// The exact Rényi divergence of Laplace noise at `order`, where `scale` is in units of the L1
+/// sensitivity: with `t = 1/scale`, `ln(a/(2a-1) e^((a-1)t) + (a-1)/(2a-1) e^(-a t))/(a-1)`
+/// (Mironov 2017, Proposition 6).
 pub fn laplace_rdp(scale: f64, order: f64) -> Result<f64, Error> {
     order_above_one(order)?;
     let t = distance(scale, 1.0)?;

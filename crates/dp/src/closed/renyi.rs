@@ -30,11 +30,13 @@ fn convert(above: f64, rdp: f64, ln_delta: f64) -> f64 {
     if epsilon.is_nan() { f64::INFINITY } else { epsilon.max(0.0) }
 }
 
-/// The epsilon that `rho`-zCDP gives at `delta`: the conversion of [`rdp_to_epsilon`] at the best order.
+/// The epsilon that `rho`-zCDP gives at `delta`: the conversion of [`rdp_to_epsilon`] at the best
+/// order.
 ///
-/// With `u = order - 1` its derivative is `rho + (ln delta + ln(1 + u))/u^2`, which has one zero: where
-/// `rho u^2 + ln(1 + u) = ln(1/delta)`. In `w = ln(1 + u)` the left side is convex and increasing, so that
-/// Newton's method from above cannot miss. Every order is valid: a search error costs tightness, not safety.
+/// With `u = order - 1` its derivative is `rho + (ln delta + ln(1 + u))/u^2`, which has one zero:
+/// where `rho u^2 + ln(1 + u) = ln(1/delta)`. In `w = ln(1 + u)` the left side is convex and
+/// increasing, so that Newton's method from above cannot miss. Every order is valid: a search error
+/// costs tightness, not safety.
 pub fn zcdp_epsilon(rho: f64, delta: f64) -> Result<f64, Error> {
     non_negative("rho", rho)?;
     target(delta)?;
@@ -64,10 +66,11 @@ pub fn zcdp_epsilon_simple(rho: f64, delta: f64) -> Result<f64, Error> {
     Ok(up(rho + 2.0 * sqrt(rho) * sqrt(-ln(delta)), 2.0 * ROUNDING))
 }
 
-/// The Rényi divergence of any `epsilon`-differentially private mechanism, at most, at `order`; tight.
+/// The Rényi divergence of any `epsilon`-differentially private mechanism, at most, at `order`;
+/// tight.
 ///
-/// Every such pair of laws is a post-processing of binary randomized response (Kairouz, Oh, Viswanath
-/// 2015), whose divergence is `ln(cosh((a - 1/2) epsilon)/cosh(epsilon/2))/(a - 1)`.
+/// Every such pair of laws is a post-processing of binary randomized response (Kairouz, Oh,
+/// Viswanath 2015), whose divergence is `ln(cosh((a - 1/2) epsilon)/cosh(epsilon/2))/(a - 1)`.
 pub fn pure_to_rdp(epsilon: f64, order: f64) -> Result<f64, Error> {
     non_negative("epsilon", epsilon)?;
     order_above_one(order)?;
@@ -85,8 +88,8 @@ pub fn pure_to_rdp(epsilon: f64, order: f64) -> Result<f64, Error> {
     Ok(up(rdp, 4.0 * ROUNDING).min(epsilon))
 }
 
-/// The simple form `epsilon^2 order / 2`: `epsilon`-DP implies `epsilon^2/2`-zCDP (Bun, Steinke 2016,
-/// Proposition 1.4). Looser than [`pure_to_rdp`].
+/// The simple form `epsilon^2 order / 2`: `epsilon`-DP implies `epsilon^2/2`-zCDP (Bun, Steinke
+/// 2016, Proposition 1.4). Looser than [`pure_to_rdp`].
 pub fn pure_to_rdp_simple(epsilon: f64, order: f64) -> Result<f64, Error> {
     non_negative("epsilon", epsilon)?;
     order_above_one(order)?;

@@ -1,22 +1,24 @@
 //! The hockey stick between a discrete Gaussian and its shift.
 //!
-//! Turned round so that the law of the larger side is centred at 0 and the loss grows with `x`, the loss at `x` is
-//! `L(x) = D (D + 2 x)/(2 sigma^2)` for sensitivity `D`, and with `j` the first integer of loss `epsilon` or more
-//! `delta = sum over x >= j of p(x) (1 - e^(epsilon - L(x)))`: no term is negative.
+//! Turned round so that the law of the larger side is centred at 0 and the loss grows with `x`, the
+//! loss at `x` is `L(x) = D (D + 2 x)/(2 sigma^2)` for sensitivity `D`, and with `j` the first
+//! integer of loss `epsilon` or more `delta = sum over x >= j of p(x) (1 - e^(epsilon - L(x)))`: no
+//! term is negative.
 //!
-//! Write `t = j/sigma`, `h = D/sigma`, `E = e^(epsilon - L(j))` in `(0, 1]`. The summand is `f(x) = p(x) - e^epsilon
-//! p(x + D)`, and `e^epsilon p(j + D) = E p(j)`.
+//! Write `t = j/sigma`, `h = D/sigma`, `E = e^(epsilon - L(j))` in `(0, 1]`. The summand is
+//! `f(x) = p(x) - e^epsilon p(x + D)`, and `e^epsilon p(j + D) = E p(j)`.
 //!
 //! *Small sigma*: the sum itself. *Large sigma*: Euler-Maclaurin,
 //! `sum = integral + f(j)/2 - sum over k <= 8 of B_2k/(2k)! f^(2k-1)(j) + R`,
-//! `|R| <= |B_16|/16! integral of |f^(16)|`, where `p^(n) = (-1/sigma)^n He_n(x/sigma) p`. Divided by `phi(t)`
-//! the parts are `M(t) - E M(t + h)` (Mills' ratio `M`), `(1 - E)/(2 sigma)` and
+//! `|R| <= |B_16|/16! integral of |f^(16)|`, where `p^(n) = (-1/sigma)^n He_n(x/sigma) p`. Divided
+//! by `phi(t)` the parts are `M(t) - E M(t + h)` (Mills' ratio `M`), `(1 - E)/(2 sigma)` and
 //! `B_2k/(2k)! sigma^-2k (He_2k-1(t) - E He_2k-1(t + h))`.
 //!
-//! The remainder. `He_n(t)` is the mean of `(t + i Z)^n`, so `|He_n(t)| <= (t^2 + n)^(n/2)`; times `phi(t)` this
-//! is largest at 0 and falls at least at the rate `t^3/(t^2 + n)` from there on. With `|B_16|/16! < 3.4e-13`, sigma
-//! at least 64 and `t + h <= sigma/16`, `|R|` is below 1e-20 of the integral, which is at least
-//! `phi(t) h (1 - x M(x))` at `x = t + h`: it disappears in the error that is allowed for anyway.
+//! The remainder. `He_n(t)` is the mean of `(t + i Z)^n`, so `|He_n(t)| <= (t^2 + n)^(n/2)`; times
+//! `phi(t)` this is largest at 0 and falls at least at the rate `t^3/(t^2 + n)` from there on. With
+//! `|B_16|/16! < 3.4e-13`, sigma at least 64 and `t + h <= sigma/16`, `|R|` is below 1e-20 of the
+//! integral, which is at least `phi(t) h (1 - x M(x))` at `x = t + h`: it disappears in the error
+//! that is allowed for anyway.
 
 use crate::closed::{ROUNDING, mean_decay, ratio};
 use crate::math::normal::{density, ln_density, upper_tail};
@@ -37,7 +39,8 @@ const LOWEST: f64 = -40.0;
 /// Error of `ln delta`, beside the terms that grow with `t`; as in the continuous case.
 const EVALUATION: f64 = 5e-14;
 
-/// `ln delta` and how far it may be off, at an epsilon within a relative [`ROUNDING`] of the one asked.
+/// `ln delta` and how far it may be off, at an epsilon within a relative [`ROUNDING`] of the one
+/// asked.
 pub(super) struct Stick {
     pub(super) ln_delta: f64,
     pub(super) error: f64,
@@ -117,8 +120,9 @@ fn smooth(sigma: f64, t: f64, h: f64, over: f64) -> f64 {
     for (k, coefficient) in BERNOULLI.iter().enumerate() {
         power *= square;
         let n = 2 * k + 1;
-        // In the difference the leading parts cancel when h is small. That costs nothing that matters: the
-        // term is sigma^-2 of the whole, or sigma^-1 of it where h is of the size of 1/sigma.
+        // In the difference the leading parts cancel when h is small. That costs nothing that
+        // matters: the term is sigma^-2 of the whole, or sigma^-1 of it where h is of the size of
+        // 1/sigma.
         edge += coefficient * power * (near_terms[n] - kept * far_terms[n]);
     }
     if t < -1.0 {

@@ -6,9 +6,9 @@ use super::stored;
 use crate::rdp::rounding::count_up;
 use crate::{Adjacency, Error, Event, Shape, rdp};
 
-/// The orders of the filter: about two per octave, dense where a budget between 0.1 and 10 has its best order;
-/// the last one is the infinite order, for black boxes and other pure mechanisms. Stored states depend on this
-/// list: to change it is to change the version of the stored form.
+/// The orders of the filter: about two per octave, dense where a budget between 0.1 and 10 has its
+/// best order; the last one is the infinite order, for black boxes and other pure mechanisms.
+/// Stored states depend on this list: to change it is to change the version of the stored form.
 pub const ORDERS: [f64; 32] = [
     1.1,
     1.25,
@@ -50,8 +50,9 @@ pub const RDP_UNIT: f64 = 1.0 / (1u64 << 44) as f64;
 /// One unit of delta: `2^-64`, about 5e-20.
 pub const DELTA_UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 
-/// What an event costs: its divergence at each order of [`ORDERS`] and the sum of its black boxes' deltas,
-/// rounded up to whole units. It is worth keeping: computing it takes longer than charging it.
+/// What an event costs: its divergence at each order of [`ORDERS`] and the sum of its black boxes'
+/// deltas, rounded up to whole units. It is worth keeping: computing it takes longer than charging
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "stored::StoredCharge", into = "stored::StoredCharge")]
 pub struct Charge {
@@ -104,13 +105,14 @@ pub(super) fn delta_of(units: u64) -> f64 {
     count_up(units) * DELTA_UNIT
 }
 
-/// The smallest whole number of units that is not below `value`; what is too large (or no number) becomes the
-/// largest one.
+/// The smallest whole number of units that is not below `value`; what is too large (or no number)
+/// becomes the largest one.
 fn whole_units(value: f64, unit: f64) -> u64 {
     if value.is_nan() {
         return u64::MAX;
     }
-    // The unit is a power of two: the division is exact (or overflows to infinity, which saturates).
+    // The unit is a power of two: the division is exact (or overflows to infinity, which
+    // saturates).
     (value / unit).ceil() as u64
 }
 

@@ -1,9 +1,9 @@
 //! The serialized forms of charges and of the ledger.
 //!
-//! What is read must be what was written: unknown versions and fields, another number of orders, budgets out of
-//! range and negative or fractional sums are refused, and a checksum over all fields refuses the rest of what
-//! accident can do, so that a damaged state never reads as a cheaper one. (It is no protection against somebody
-//! who writes the state on purpose.)
+//! What is read must be what was written: unknown versions and fields, another number of orders,
+//! budgets out of range and negative or fractional sums are refused, and a checksum over all fields
+//! refuses the rest of what accident can do, so that a damaged state never reads as a cheaper one.
+//! (It is no protection against somebody who writes the state on purpose.)
 
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +24,8 @@ pub(super) struct Stored {
     checksum: u64,
 }
 
-/// The budget's numbers as decimal text: some readers of JSON numbers are off by the last digit, which would read as
-/// damage.
+/// The budget's numbers as decimal text: some readers of JSON numbers are off by the last digit,
+/// which would read as damage.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredBudget {

@@ -32,8 +32,8 @@ pub(crate) fn mills(x: f64) -> f64 {
     if x <= 5.0 {
         return 0.5 * libm::erfc(x * FRAC_1_SQRT_2) / density(x);
     }
-    // Laplace's continued fraction 1/(x + 1/(x + 2/(x + 3/(x + ...)))), from the inside; at x = 5, sixty
-    // levels leave an error far below one ulp.
+    // Laplace's continued fraction 1/(x + 1/(x + 2/(x + 3/(x + ...)))), from the inside; at x = 5,
+    // sixty levels leave an error far below one ulp.
     let levels = 12 + (1_200.0 / (x * x)) as u32;
     let mut value = x;
     for level in (1..=levels).rev() {
@@ -44,8 +44,8 @@ pub(crate) fn mills(x: f64) -> f64 {
 
 /// The `x` with `ln P(Z > x) = ln_p`, for `ln_p < 0`, to about 1e-13 relative.
 pub(crate) fn quantile_of_ln_upper_tail(ln_p: f64) -> f64 {
-    // Newton on the convex decreasing function ln P(Z > x), from a point to the left of the root, where it
-    // converges monotonically.
+    // Newton on the convex decreasing function ln P(Z > x), from a point to the left of the root,
+    // where it converges monotonically.
     let mut x = if ln_p > -0.7 { -9.0 } else { 0.0 };
     if ln_p > -1e-18 {
         return -9.0;

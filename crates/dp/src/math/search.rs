@@ -7,9 +7,10 @@ pub(crate) struct Crossing {
     pub(crate) high: f64,
 }
 
-/// Narrows `low..high`, where the decreasing `f` has `f(low) > 0 >= f(high)` (not checked), until the ends are
-/// within `relative * |high| + absolute` of each other. Illinois' false position with a bisection whenever
-/// that is slow; the ends keep their signs, so each is on its own side of the root for certain.
+/// Narrows `low..high`, where the decreasing `f` has `f(low) > 0 >= f(high)` (not checked), until
+/// the ends are within `relative * |high| + absolute` of each other. Illinois' false position with
+/// a bisection whenever that is slow; the ends keep their signs, so each is on its own side of the
+/// root for certain.
 pub(crate) fn crossing(
     mut f: impl FnMut(f64) -> f64,
     low: (f64, f64),
@@ -46,7 +47,7 @@ pub(crate) fn crossing(
             break;
         }
         let fx = f(x);
-        // What is not a number is not known to be safe.
+        // NaN is not known to be safe.
         if fx > 0.0 || fx.is_nan() {
             if last_side == 1 {
                 fb *= 0.5;

@@ -1,27 +1,35 @@
-//! k-ary randomized response: the true symbol with probability `p = e^epsilon0/(e^epsilon0 + k - 1)`, else one of the
-//! others, each with the same probability `s = (1 - p)/(k - 1)`.
+//! k-ary randomized response: the true symbol with probability
+//! `p = e^epsilon0/(e^epsilon0 + k - 1)`, else one of the others, each with the same probability
+//! `s = (1 - p)/(k - 1)`.
 //!
-//! **Exact arithmetic.** A device keeps its symbol if 63 random bits are below a threshold `T`, so it keeps it
-//! with probability exactly `T/2^63`, and the other symbol is drawn by rejection, without bias. `T` is rounded down: the ratio
-//! `T (k - 1)/(2^63 - T)` of any two likelihoods is at most `e^epsilon0`. It is never below `2^63/k`, where the report says
-//! nothing.
+//! **Exact arithmetic.** A device keeps its symbol if 63 random bits are below a threshold `T`, so
+//! with probability exactly `T/2^63`. The other symbol is drawn by rejection, without bias. `T` is
+//! rounded down: the ratio `T (k - 1)/(2^63 - T)` of any two likelihoods is at most `e^epsilon0`.
+//! It is never below `2^63/k`, where the report says nothing.
 //!
-//! **Every bound for `p` holds for the smaller `p' = T/2^63`.** With `u` the uniform law, `p' >= 1/k` makes the mechanism of `p'`
-//! the mixture `a R_p + (1 - a) u`, `a = (p' - 1/k)/(p - 1/k)`: a post-processing of that of `p` (replace the report by a
-//! uniform symbol with probability `1 - a`), and so no less private, sampled, shuffled or composed.
+//! **Every bound for `p` holds for the smaller `p' = T/2^63`.** With `u` the uniform law,
+//! `p' >= 1/k` makes the mechanism of `p'` the mixture `a R_p + (1 - a) u`,
+//! `a = (p' - 1/k)/(p - 1/k)`: a post-processing of that of `p` (replace the report by a uniform
+//! symbol with probability `1 - a`), and so no less private, sampled, shuffled or composed.
 //!
-//! **What can be seen.** Both random words are always drawn, and how many come after them does not depend on the value;
-//! the choice is made without a branch. So neither the state of the generator nor the path through the code
-//! tells whether the symbol was kept.
+//! **Side channels.** Both random words are always drawn, the number of words after them does not
+//! depend on the value, and the choice is made without a branch. So neither the state of the
+//! generator nor the path through the code tells whether the symbol was kept.
 //!
-//! The formulas of the estimator are in [`super`].
+//! The formulas of the estimator are in [`super::estimate`], the theorem by which a recipe is
+//! judged in [`crate::recipe`], and the one about colluding aggregators in [`super::collusion`].
 
 use rand_core::CryptoRng;
 
-use super::{Estimate, Sample, Variance, check_counts};
+use super::collusion::colluding;
+use super::estimate::{Sample, Variance, check_counts, counts};
+use super::{Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
 use crate::error::at_least_one;
 use crate::math::{down, exp, up};
-use crate::{Error, Event};
+use crate::number::up_short;
+use crate::recipe::Law;
+use crate::uniform::uniform_below;
+use crate::{Error, Event, shuffle};
 
 /// Random bits that decide whether the symbol is kept.
 const KEEP_BITS: u32 = 63;
@@ -29,7 +37,8 @@ const KEEP_BITS: u32 = 63;
 /// A keep probability of one.
 const ONE: u64 = 1 << KEEP_BITS;
 
-/// Covers the roundings between epsilon and a probability: one of `exp`, five of arithmetic. Relative.
+/// Covers the roundings between epsilon and a probability: one of `exp`, five of arithmetic.
+/// Relative.
 const MARGIN: f64 = 16.0 * f64::EPSILON;
 
 /// A randomizer over the symbols `0..k` and its estimator.
@@ -41,13 +50,24 @@ pub struct RandomizedResponse {
 }
 
 impl RandomizedResponse {
-    /// With the local epsilon in micro-units (one at least) and the number of symbols (two at least).
+    /// With the local epsilon in micro-units (one at least) and the number of symbols (two at
+    /// least).
     pub fn new(epsilon_micro: u64, symbols: u64) -> Result<Self, Error> {
         at_least_one("epsilon_micro", epsilon_micro)?;
         let range = "a whole number between 2 and 4294967295";
         let out = Error::OutOfRange { name: "k", value: symbols as f64, range };
         let symbols = u32::try_from(symbols).ok().filter(|symbols| *symbols >= 2).ok_or(out)?;
         Ok(Self { epsilon_micro, symbols, threshold: threshold(epsilon_micro, symbols) })
+    }
+
+    /// For values of this encoding, which must be one-hot.
+    pub fn of(epsilon_micro: u64, encoding: Encoding) -> Result<Self, Error> {
+        match encoding {
+            Encoding::OneHot { length } => Self::new(epsilon_micro, u64::from(length)),
+            _ => {
+                Err(Error::NotAnswered { mechanism: "randomized response", queries: "histograms" })
+            }
+        }
     }
 
     /// The number of symbols.
@@ -67,19 +87,23 @@ impl RandomizedResponse {
 
     /// What one report is to the accountant.
     pub fn event(&self) -> Event {
-        // The division rounds to the nearest number: towards more epsilon from there.
-        let epsilon0 = (self.epsilon_micro as f64 / 1e6).next_up();
-        Event::RandomizedResponse { epsilon0, k: u64::from(self.symbols) }
+        Event::RandomizedResponse { epsilon0: self.epsilon0(), k: u64::from(self.symbols) }
+    }
+
+    /// The local epsilon. The division rounds to the nearest number, so one step up is never below.
+    fn epsilon0(&self) -> f64 {
+        (self.epsilon_micro as f64 / 1e6).next_up()
     }
 
     /// The device's side: the symbol to report for the symbol `value`.
     ///
-    /// Values of `k` and above count as `k - 1`, so that the report is a symbol and the guarantee holds
-    /// whatever the caller does.
+    /// Values of `k` and above count as `k - 1`, so that the report is a symbol and the guarantee
+    /// holds whatever the caller does.
     pub fn respond(&self, value: u32, rng: &mut dyn CryptoRng) -> u32 {
         let value = value.min(self.symbols - 1);
         let keep = u32::from((rng.next_u64() >> (u64::BITS - KEEP_BITS)) < self.threshold);
-        let other = below(self.symbols - 1, rng);
+        // Below the bound, which came from a `u32`.
+        let other = uniform_below(u64::from(self.symbols - 1), rng) as u32;
         // The symbols without `value`, in order.
         let other = other + u32::from(other >= value);
         let mask = keep.wrapping_neg();
@@ -88,8 +112,8 @@ impl RandomizedResponse {
 
     /// The analyst's side: how many devices of the population hold each symbol.
     ///
-    /// `counts` are the collected counts of all `k` symbols, from `reports` reports; each device took part with probability
-    /// `rate`; intervals hold with probability `level` (0.95 for 95 %).
+    /// `counts` are the collected counts of all `k` symbols, from `reports` reports; each device
+    /// took part with probability `rate`; intervals hold with probability `level` (0.95 for 95 %).
     pub fn estimate(
         &self,
         counts: &[u64],
@@ -106,19 +130,90 @@ impl RandomizedResponse {
         }
         check_counts(counts, reports)?;
         let sample = Sample::new(rate, level)?;
-        let law = Law::new(self.threshold, self.symbols);
-        let expected = reports as f64 * law.other;
+        let chances = Chances::new(self.threshold, self.symbols);
+        let expected = reports as f64 * chances.other;
         let noise = Variance {
-            at_zero: expected * (1.0 - law.other) / (law.gap * law.gap),
-            slope: law.neither / law.gap,
+            at_zero: expected * (1.0 - chances.other) / (chances.gap * chances.gap),
+            slope: chances.neither / chances.gap,
         };
-        let one = |count: &u64| sample.estimate((*count as f64 - expected) / law.gap, noise, 1.0);
+        let one =
+            |count: &u64| sample.estimate((*count as f64 - expected) / chances.gap, noise, 1.0);
         Ok(counts.iter().map(one).collect())
     }
 }
 
+impl Method for RandomizedResponse {
+    fn encoding(&self) -> Encoding {
+        Encoding::OneHot { length: self.symbols }
+    }
+
+    fn randomize(&self, value: Value, rng: &mut dyn CryptoRng) -> Value {
+        let symbol = match value {
+            Value::OneHot(symbol) => symbol,
+            // Whatever a caller gives, only a randomized symbol leaves.
+            Value::Bit(bit) => u32::from(bit),
+            Value::Number(number) => u32::try_from(number).unwrap_or(u32::MAX),
+        };
+        Value::OneHot(self.respond(symbol, rng))
+    }
+
+    fn event(&self) -> Option<Event> {
+        Some(self.event())
+    }
+
+    fn law(&self) -> Law {
+        Law::RandomizedResponse { epsilon0: self.epsilon0(), k: u64::from(self.symbols) }
+    }
+
+    fn local_epsilon(&self) -> Option<f64> {
+        Some(self.epsilon0())
+    }
+
+    fn colluding(&self, sampling: &Sampling, delta: f64) -> Result<Option<Colluding>, Error> {
+        let (epsilon0, k) = (self.epsilon0(), u64::from(self.symbols));
+        let shuffled = |n, delta| Ok(shuffle::krr_epsilon(epsilon0, k, n, delta)?.upper);
+        colluding(sampling, delta, epsilon0, shuffled).map(Some)
+    }
+
+    fn estimates(
+        &self,
+        sums: &[u128],
+        reports: u64,
+        rate: f64,
+        level: f64,
+    ) -> Result<Vec<Estimate>, Error> {
+        self.estimate(&counts(sums)?, reports, rate, level)
+    }
+
+    fn keep_probability(&self) -> Option<f64> {
+        Some(self.keep_probability())
+    }
+
+    fn words(&self) -> Words {
+        let keep = self.keep_probability();
+        Words {
+            name: "randomized response",
+            parameters: vec![Parameter {
+                field: "randomizer.epsilon_micro",
+                name: "local epsilon",
+                micro: self.epsilon_micro,
+                more_is_weaker: true,
+            }],
+            explanation: format!(
+                "Your device rolls dice: in {:.1} of 100 cases it sends its answer, else another one at \
+                 random. Whatever was sent, it may have been the dice.",
+                100.0 * keep
+            ),
+            effect: format!(
+                "kept with probability {}, else another value at random",
+                up_short(keep)
+            ),
+        }
+    }
+}
+
 /// The probabilities of a report, each from whole numbers: none loses digits to a subtraction.
-struct Law {
+struct Chances {
     /// `s`: of one given other symbol.
     other: f64,
     /// `d = p - s`.
@@ -127,7 +222,7 @@ struct Law {
     neither: f64,
 }
 
-impl Law {
+impl Chances {
     fn new(threshold: u64, symbols: u32) -> Self {
         let (one, k) = (u128::from(ONE), u128::from(symbols));
         let (keep, lose) = (u128::from(threshold), u128::from(ONE - threshold));
@@ -147,23 +242,12 @@ fn threshold(epsilon_micro: u64, symbols: u32) -> u64 {
     // The weight of all other symbols together against the true one.
     let others = f64::from(symbols - 1) * exp(-epsilon);
     let (keep, lose) = (1.0 / (1.0 + others), others / (1.0 + others));
-    // Each is precise where it is small. A product with 2^63 is exact, and so is the rounding of what is then whole.
+    // Each is precise where it is small. A product with 2^63 is exact, and so is the rounding of
+    // what is then whole.
     let from_below = (down(keep, MARGIN) * ONE as f64).floor() as u64;
     let lose = ((up(lose, MARGIN) * ONE as f64).ceil() as u64).clamp(1, ONE);
-    // Never less than 1/k. Its rounding up is worth less than 2^-30 in epsilon, which is at least 1e-6.
+    // Never less than 1/k. Its rounding up is worth less than 2^-30 in epsilon, which is at least
+    // 1e-6.
     let uniform = ONE.div_ceil(u64::from(symbols));
     from_below.max(ONE - lose).max(uniform)
-}
-
-/// A uniform number below `bound`, which is not 0. The number of words drawn depends on chance alone.
-fn below(bound: u32, rng: &mut dyn CryptoRng) -> u32 {
-    let bound = u64::from(bound);
-    // The largest multiple of the bound, less one: beyond it the remainders are not equally frequent.
-    let last = u64::MAX - (u64::MAX % bound + 1) % bound;
-    loop {
-        let word = rng.next_u64();
-        if word <= last {
-            return (word % bound) as u32;
-        }
-    }
 }

@@ -1,9 +1,10 @@
 //! The composition of pairs.
 //!
-//! Long compositions go up in stages of about 64: after each, the composed law is wider, so its lattice may be
-//! coarser, and no transform grows long. The lattice is fine where a step is taken often and coarse where it is rare: a
-//! step that is taken `t` times on a lattice of width `h` adds at most `t h^2 / 4` to the variance of the
-//! whole, and every law of the last stage gets the same share.
+//! Long compositions go up in stages of about 64: after each, the composed law is wider, so its
+//! lattice may be coarser, and no transform grows long. The lattice is fine where a step is taken
+//! often and coarse where it is rare: a step that is taken `t` times on a lattice of width `h` adds
+//! at most `t h^2 / 4` to the variance of the whole, and every law of the last stage gets the same
+//! share.
 
 use super::convolve::Care;
 use super::lattice::{Cells, Lattice};
@@ -15,8 +16,8 @@ use crate::math::search::crossing;
 use crate::math::{exp, expm1, ln, log1p, sqrt, up};
 
 /// How many lattice points one standard deviation of a step gets. The variance grows by a relative
-/// `1 / (6 POINTS^2)` for each stage, epsilon by half of that. Sized so that the transforms are just below a power of
-/// two: 8,192.
+/// `1 / (6 POINTS^2)` for each stage, epsilon by half of that. Sized so that the transforms are
+/// just below a power of two: 8,192.
 const POINTS: f64 = 64.0;
 
 /// The same where more than one stage lies before the last, and errors add up.
@@ -60,12 +61,13 @@ pub(crate) type Part<'a> = (&'a dyn Pair, u64);
 enum End {
     Upper,
     Lower,
-    /// A lower end again, with the bulk of each pair as one outcome: for rare jumps out of a narrow bulk, which the
-    /// lattice of the other one cannot resolve.
+    /// A lower end again, with the bulk of each pair as one outcome: for rare jumps out of a narrow
+    /// bulk, which the lattice of the other one cannot resolve.
     JumpsOnly,
 }
 
-/// The epsilon at `delta` of the composition of all `parts`, in the one direction that the pairs stand for.
+/// The epsilon at `delta` of the composition of all `parts`, in the one direction that the pairs
+/// stand for.
 pub(crate) fn epsilon(parts: &[Part<'_>], delta: f64) -> Bracket {
     let question = Question::new(parts, delta, 1.0);
     let (upper, tilt) = question.upper();
@@ -90,8 +92,8 @@ pub(crate) fn epsilon_upper(parts: &[Part<'_>], delta: f64) -> f64 {
     Question::new(parts, delta, 1.0).upper().0
 }
 
-/// An upper end that is either at most `known` or as sharp as [`epsilon_upper`]: a lattice of half the resolution may
-/// already show that another direction is the worse one.
+/// An upper end that is either at most `known` or as sharp as [`epsilon_upper`]: a lattice of half
+/// the resolution may already show that another direction is the worse one.
 pub(crate) fn epsilon_upper_beside(known: f64, parts: &[Part<'_>], delta: f64) -> f64 {
     let pure = pure_bound(parts);
     if pure <= known {
@@ -141,13 +143,15 @@ impl<'a> Question<'a> {
         }
         let pure = pure_bound(self.parts);
         if pure.is_finite() && tilt >= tilt::LARGEST {
-            // No saddle point: epsilon lies near the largest loss possible, and this tilt resolves all below it.
+            // No saddle point: epsilon lies near the largest loss possible, and this tilt resolves
+            // all below it.
             tilt = (40.0 / pure.max(1e-300)).min(tilt::LARGEST);
         }
         let plan = self.plan(tilt);
         let (mut best, mut best_tilt) = (plan.upper().min(pure), tilt);
-        // With rare large jumps the tilted law is not one bulk near epsilon, but a bulk and a far tail. A smaller tilt
-        // then gives a finer lattice; every tilt is valid, so the best answer is.
+        // With rare large jumps the tilted law is not one bulk near epsilon, but a bulk and a far
+        // tail. A smaller tilt then gives a finer lattice; every tilt is valid, so the best answer
+        // is.
         let mut deviation = plan.deviation;
         let mut irregular = false;
         for _ in 0..8 {
@@ -214,8 +218,8 @@ struct Plan<'a> {
     ranges: Vec<(f64, f64)>,
 }
 
-/// A law before tilting, how often it is composed, and how many times finer than the last its lattice is, as a
-/// power of two.
+/// A law before tilting, how often it is composed, and how many times finer than the last its
+/// lattice is, as a power of two.
 type Stage = (Lattice, u64, u32);
 
 /// What a pair becomes: its stages, and a loss that each of its releases has in any case.
@@ -224,7 +228,8 @@ struct Prepared {
     offset: f64,
 }
 
-/// Losses beyond this are not put on a lattice: such an epsilon means nothing, and the Renyi accountant has one too.
+/// Losses beyond this are not put on a lattice: such an epsilon means nothing, and the Renyi
+/// accountant has one too.
 const LARGEST_LOSS: f64 = 500.0;
 
 impl Plan<'_> {
@@ -269,13 +274,15 @@ impl Plan<'_> {
         (!epsilon.is_nan()).then_some(epsilon + offset)
     }
 
-    /// The law at least as bad as the pair's. When its lattice would be too long, the step is taken apart into
-    /// two independent ones: the *jumps*, losses far from the bulk, on the coarse lattice of the last stage
-    /// (with all of the bulk as one outcome), and the bulk, given that it is the bulk, on the fine one.
+    /// The law at least as bad as the pair's. When its lattice would be too long, the step is taken
+    /// apart into two independent ones: the *jumps*, losses far from the bulk, on the coarse
+    /// lattice of the last stage (with all of the bulk as one outcome), and the bulk, given that it
+    /// is the bulk, on the fine one.
     ///
-    /// That is at least as bad: who sees both outcomes can forget the second where the first is a jump. Where it
-    /// is not, the first outcome's loss `c = ln P(bulk)/Q(bulk)` and the second's, smaller by `c`, add up to the
-    /// original loss; so jumps are counted from `c` and the bulk's losses need not be shifted.
+    /// That is at least as bad: who sees both outcomes can forget the second where the first is a
+    /// jump. Where it is not, the first outcome's loss `c = ln P(bulk)/Q(bulk)` and the second's,
+    /// smaller by `c`, add up to the original loss; so jumps are counted from `c` and the bulk's
+    /// losses need not be shifted.
     fn pessimistic(
         &self,
         pair: &dyn Pair,
@@ -312,8 +319,8 @@ impl Plan<'_> {
         Some(Prepared { stages, offset: 0.0 })
     }
 
-    /// The law of the jumps alone, counted from the loss of the bulk as one outcome (merging outcomes is
-    /// post-processing).
+    /// The law of the jumps alone, counted from the loss of the bulk as one outcome (merging
+    /// outcomes is post-processing).
     fn jumps_only(&self, pair: &dyn Pair, times: u64, (low, high): (f64, f64)) -> Option<Prepared> {
         let step = self.step;
         let mut bulk = Cells::cut(pair, 4.0 * step, 0.0, -8.0 * step, 8.0 * step)?;
@@ -368,7 +375,8 @@ impl Plan<'_> {
         let (scale_trust, error) = (sign * MASS_TRUST * total, sign * law.error);
         let tilt = self.tilt;
         let length = law.mass.len();
-        // Sums over the losses from l_j on, of the masses times e^(-tilt (l - l_j)) and of the same times e^-(l - l_j).
+        // Sums over the losses from l_j on, of the masses times e^(-tilt (l - l_j)) and of the same
+        // times e^-(l - l_j).
         let (mut above, mut shrunk) = (vec![0.0; length], vec![0.0; length]);
         let (decay, faster) = (exp(-tilt * law.step), exp(-(tilt + 1.0) * law.step));
         let (mut a, mut b) = (0.0, 0.0);
@@ -422,8 +430,8 @@ fn solve_upper(excess: impl Fn(f64) -> f64, top: f64) -> Option<f64> {
     None
 }
 
-/// A point at which `excess` is above 0, near the largest one; `None` if none was found. Far below the saddle point the
-/// error term hides everything, so the search starts from above.
+/// A point at which `excess` is above 0, near the largest one; `None` if none was found. Far below
+/// the saddle point the error term hides everything, so the search starts from above.
 fn solve_lower(excess: impl Fn(f64) -> f64, bottom: f64, top: f64) -> Option<f64> {
     const PARTS: u32 = 200;
     let point = |j: u32| top - (top - bottom) * f64::from(j) / f64::from(PARTS);
@@ -435,8 +443,8 @@ fn solve_lower(excess: impl Fn(f64) -> f64, bottom: f64, top: f64) -> Option<f64
     Some(crossing(excess, low, high, 1e-11, 1e-13).low)
 }
 
-/// How many are composed at once, about `usual`: a divisor of `times` if there is one, for what is left over costs a
-/// transform of its own.
+/// How many are composed at once, about `usual`: a divisor of `times` if there is one, for what is
+/// left over costs a transform of its own.
 fn group(times: u64, usual: u64) -> u64 {
     let near = (usual..=usual + usual / 2).chain((usual * 3 / 4..usual).rev());
     near.into_iter().find(|g| times.is_multiple_of(*g)).unwrap_or(usual)
@@ -447,7 +455,8 @@ fn cells(pair: &dyn Pair) -> f64 {
     MAX_CELLS.min(MAX_WORK / pair.work())
 }
 
-/// How often the lattice of a part that is released `times` times is halved: once for each factor of four above 64.
+/// How often the lattice of a part that is released `times` times is halved: once for each factor
+/// of four above 64.
 fn halvings(times: u64) -> u32 {
     let mut halvings = 0;
     let mut left = times;

@@ -1,4 +1,5 @@
-//! The convolution of tilted laws, by Fourier transform on a finite window, with a bound on all that this loses.
+//! The convolution of tilted laws, by Fourier transform on a finite window, with a bound on all
+//! that this loses.
 
 use super::fft::{Complex, Fft};
 use super::law::Law;
@@ -14,8 +15,8 @@ const LN_OUTSIDE_WITH_CARE: f64 = -34.0;
 const MAX_LENGTH: usize = 1 << 19;
 
 impl Law {
-    /// The law of the sum of `times` independent losses of each of the `parts`, which share a step. `None`
-    /// where the window would be longer than we compute.
+    /// The law of the sum of `times` independent losses of each of the `parts`, which share a step.
+    /// `None` where the window would be longer than we compute.
     pub(crate) fn compose(parts: &[(&Self, u64)], care: Care) -> Option<Self> {
         let window = Window::around(parts, care.ln_outside())?;
         let fft = Fft::new(window.length);
@@ -55,7 +56,8 @@ impl Law {
         let vanished = length as f64 * exp(-50.0);
         let error = noise.total(&product)
             + vanished
-            // Mass that wraps around is missing in one place and too much in another, on either side.
+            // Mass that wraps around is missing in one place and too much in another, on either
+            // side.
             + 4.0 * exp(care.ln_outside())
             + parts.iter().map(|(law, times)| grown(law.error, *times)).sum::<f64>();
         let mut mass = fft.inverse(&product);
@@ -68,8 +70,9 @@ impl Law {
         Some(Self { step, first: window.first, mass, still: 0.0, ln_scale, error }.trimmed())
     }
 
-    /// Multiplies `product` by the power of this law's spectrum, each value that counts summed anew around the
-    /// law's mean: for compositions that are repeated so often that the transform's own error would show.
+    /// Multiplies `product` by the power of this law's spectrum, each value that counts summed anew
+    /// around the law's mean: for compositions that are repeated so often that the transform's own
+    /// error would show.
     fn multiply_directly(
         &self,
         times: u64,
@@ -146,11 +149,12 @@ fn grown(error: f64, times: u64) -> f64 {
 
 /// A bound on the rounding error of a product of spectra.
 ///
-/// Each spectrum value is off by `e` at most, `e` being the transform's error times the law's mass. So a product of
-/// `n` of them, with moduli not above 1, is off by `n e` times its own modulus over that of its smallest factor, or,
-/// where that one is below 1/16, by `n e` times the decay of its other powers. By Parseval the errors of all values
-/// of the inverse transform together are at most the Euclidean norm over the frequencies; the inverse's own rounding is
-/// relative to that norm too, for each of its levels is, but for a factor, unitary.
+/// Each spectrum value is off by `e` at most, `e` being the transform's error times the law's mass.
+/// So a product of `n` of them, with moduli not above 1, is off by `n e` times its own modulus over
+/// that of its smallest factor, or, where that one is below 1/16, by `n e` times the decay of its
+/// other powers. By Parseval the errors of all values of the inverse transform together are at most
+/// the Euclidean norm over the frequencies; the inverse's own rounding is relative to that norm
+/// too, for each of its levels is, but for a factor, unitary.
 struct Noise<'a> {
     fft: &'a Fft,
     /// The sum of `n e`.
@@ -228,7 +232,8 @@ impl Window {
             };
             let mut s = sqrt(-2.0 * ln_outside / variance.max(step * step));
             let mut best = bound(s);
-            // Walk while it gets better: in long strides, then in short ones while those still gain.
+            // Walk while it gets better: in long strides, then in short ones while those still
+            // gain.
             for (factor, gain) in [(4.0, 1.0), (0.25, 1.0), (1.4, 0.98), (0.7, 0.98)] {
                 for _ in 0..40 {
                     let next = bound(s * factor);

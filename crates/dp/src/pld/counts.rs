@@ -1,23 +1,25 @@
 //! Sampling with the count seen, and sampling by a leader that stops: the groups of a [`Mixture`].
 //!
-//! **The count is seen.** With `n` other devices that each send with probability `t`, the adversary sees a count and a
-//! noisy sum. Without the device that is (Bin(n, t), N(0, s^2)); with it, with probability `1 - t` the same, else a
-//! count that is larger by one and a sum in which, given the count, another device's contribution was exchanged for this one's:
-//! `(1 + Bin(n, t), N(D, s^2))` with the replacement distance `D`. (Given the two sets of senders the sums differ by
-//! at most `D`; the hockey-stick divergence is jointly convex, so the worst pair of values bounds every mixture of
-//! them.)
+//! **The count is seen.** With `n` other devices that each send with probability `t`, the adversary
+//! sees a count and a noisy sum. Without the device that is (Bin(n, t), N(0, s^2)); with it, with
+//! probability `1 - t` the same, else a count that is larger by one and a sum in which, given the
+//! count, another device's contribution was exchanged for this one's: `(1 + Bin(n, t), N(D, s^2))`
+//! with the replacement distance `D`. (Given the two sets of senders the sums differ by at most
+//! `D`; the hockey-stick divergence is jointly convex, so the worst pair of values bounds every
+//! mixture of them.)
 //!
-//! **Dummies.** A device sends its value with probability `q` and, if not, a dummy with probability `q'`, so
-//! `t = q + (1-q) q'`. Given the other senders, joint convexity also averages over what the exchanged contribution was, as if
-//! that were seen: with probability `q/t` a value, from which the device's value is at most `D` away and its dummy, the
-//! zero vector, at most 1; else a dummy, from which its value is at most 1 away and its dummy not at all. In the
-//! first case both distances are taken in the same direction: for given lengths, the likelihood ratio's sum of two
+//! **Dummies.** A device sends its value with probability `q` and, if not, a dummy with probability
+//! `q'`, so `t = q + (1-q) q'`. Given the other senders, joint convexity also averages over what
+//! the exchanged contribution was, as if that were seen: with probability `q/t` a value, from which
+//! the device's value is at most `D` away and its dummy, the zero vector, at most 1; else a dummy,
+//! from which its value is at most 1 away and its dummy not at all. In the first case both
+//! distances are taken in the same direction: for given lengths, the likelihood ratio's sum of two
 //! exponentials is largest in convex order when they grow together.
 //!
-//! In the group of count `k` the ratio of with to without is `1 - t + b(k-1)/b(k) (...)`, `b` being the binomial. Many
-//! neighbouring counts have nearly the same `r_k = b(k-1)/b(k)`. For an upper bound the counts between two nodes are
-//! split between them so that the mean of `r` is kept (a mean-preserving spread of the likelihood ratio); for a
-//! lower bound they are merged.
+//! In the group of count `k` the ratio of with to without is `1 - t + b(k-1)/b(k) (...)`, `b` being
+//! the binomial. Many neighbouring counts have nearly the same `r_k = b(k-1)/b(k)`. For an upper
+//! bound the counts between two nodes are split between them so that the mean of `r` is kept (a
+//! mean-preserving spread of the likelihood ratio); for a lower bound they are merged.
 
 use super::mixture::{Group, Mixture};
 use crate::math::{binomial, sqrt};
@@ -73,8 +75,8 @@ impl CountSeen {
         Mixture { sigma: self.sigma, groups, reversed }
     }
 
-    /// A count that has probability `base` without the device, and `one_more` when the others are one fewer: one group, or
-    /// two with dummies.
+    /// A count that has probability `base` without the device, and `one_more` when the others are
+    /// one fewer: one group, or two with dummies.
     fn groups(&self, base: f64, one_more: f64) -> Vec<Group> {
         let sending = self.sending();
         let dummy = (1.0 - self.rate) * self.dummy_rate;
@@ -102,8 +104,8 @@ impl CountSeen {
         groups
     }
 
-    /// How many counts make a group: so many that the error in the variance of the loss stays below the tolerance, and
-    /// never more than a quarter of the count's deviation.
+    /// How many counts make a group: so many that the error in the variance of the loss stays below
+    /// the tolerance, and never more than a quarter of the count's deviation.
     fn stride(&self) -> u64 {
         let sending = self.sending();
         let deviation = sqrt(self.others as f64 * sending * (1.0 - sending));
@@ -157,8 +159,8 @@ impl Counts {
         masses.chunks(stride.max(1) as usize).map(sum).collect()
     }
 
-    /// Neighbouring counts split between the nodes around them, every `stride`-th count and the last that is
-    /// possible without the device.
+    /// Neighbouring counts split between the nodes around them, every `stride`-th count and the
+    /// last that is possible without the device.
     fn spread(&self, stride: u64) -> Vec<(f64, f64)> {
         let stride = stride.max(1) as usize;
         let masses: Vec<_> = self.masses().collect();
@@ -196,12 +198,14 @@ impl Counts {
     }
 }
 
-/// Poisson sampling of `others + 1` devices by a leader that stops at `most`, taking a uniform subset of those that came.
+/// Poisson sampling of `others + 1` devices by a leader that stops at `most`, taking a uniform
+/// subset of those that came.
 ///
-/// Let K others come. If K < most, the device, when it comes, is added: distance 1. Else it is taken with probability
-/// `most / (K+1)`, in another's place: replacement distance. Given K, the rest of the batch and whom it
-/// replaces, that is a sampled Gaussian; joint convexity averages over K. So the pair in which K's group (fewer, or not
-/// fewer) is seen dominates, and in the second group the probability is at most `q most / (most + 1)`.
+/// Let K others come. If K < most, the device, when it comes, is added: distance 1. Else it is
+/// taken with probability `most / (K+1)`, in another's place: replacement distance. Given K, the
+/// rest of the batch and whom it replaces, that is a sampled Gaussian; joint convexity averages
+/// over K. So the pair in which K's group (fewer, or not fewer) is seen dominates, and in the
+/// second group the probability is at most `q most / (most + 1)`.
 pub(crate) fn truncated_poisson(
     (rate, others, most): (f64, u64, u64),
     sigma: f64,
@@ -223,8 +227,9 @@ pub(crate) fn truncated_poisson(
     Mixture { sigma, groups, reversed }
 }
 
-/// The count seen by those who compare a device's value with the null value: the count itself then says nothing, but
-/// given the count `k` the device is among the senders with probability `k / (others + 1)`.
+/// The count seen by those who compare a device's value with the null value: the count itself then
+/// says nothing, but given the count `k` the device is among the senders with probability
+/// `k / (others + 1)`.
 pub(crate) fn count_seen_zero_out(
     rate: f64,
     others: u64,

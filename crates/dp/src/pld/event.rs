@@ -36,8 +36,8 @@ impl Pairs {
         Self { upper, lower: None, outside: 0.0, attained: true }
     }
 
-    /// Anything that is `epsilon`-DP but for `delta`, which is paid for at once: what is left is pure, and never worse than
-    /// the sum of its epsilons.
+    /// Anything that is `epsilon`-DP but for `delta`, which is paid for at once: what is left is
+    /// pure, and never worse than the sum of its epsilons.
     fn black_box(epsilon: f64, delta: f64) -> Self {
         let atoms = Atoms::black_box(epsilon);
         Self { outside: delta, attained: false, ..Self::exact(atoms.clone(), atoms) }
@@ -120,7 +120,8 @@ impl Context {
         self.shape.distance(self.adjacency)
     }
 
-    /// The epsilon of a release that has a bound of its own, when it is the only one, and the method in words.
+    /// The epsilon of a release that has a bound of its own, when it is the only one, and the
+    /// method in words.
     pub(crate) fn single(&self, leaf: &Event) -> Result<Option<(Bracket, &'static str)>, Error> {
         let found = match leaf {
             Event::DiscreteGaussian { sigma, sensitivity }
@@ -200,7 +201,8 @@ impl Context {
         )
     }
 
-    /// One coordinate. (Vectors of several coordinates are not covered: no direction is known to be the worst.)
+    /// One coordinate. (Vectors of several coordinates are not covered: no direction is known to be
+    /// the worst.)
     fn discrete(&self, sigma: f64, sensitivity: u64) -> Result<Atoms, Error> {
         let distance = match (self.adjacency, self.shape) {
             (Adjacency::AddRemove | Adjacency::ZeroOut, _) => sensitivity,
@@ -223,7 +225,8 @@ impl Context {
         let loss = |x: i64| (distance as f64 - 2.0 * x as f64) * scale;
         let radius = radius as i64;
         let atoms: Vec<_> = (-radius..=radius).map(loss).zip(masses).collect();
-        // A tail from m on is not above the normal one from m - 1 on (Canonne, Kamath, Steinke 2020).
+        // A tail from m on is not above the normal one from m - 1 on (Canonne, Kamath, Steinke
+        // 2020).
         let beyond = 2.0 * normal::upper_tail(radius as f64 / sigma);
         Ok(Atoms::new(atoms, up(beyond, 1e-9)))
     }
@@ -236,8 +239,9 @@ impl Context {
 
     fn poisson(&self, rate: f64, of: &Event) -> Result<Pairs, Error> {
         if self.adjacency == Adjacency::Replace {
-            // The value is in with probability q; if it is not, another fills its place, so the two mixtures share
-            // all but q and the whole is (ln(1 + q (e^eps - 1)), q delta) (Balle, Barthe, Gaboardi 2018).
+            // The value is in with probability q; if it is not, another fills its place, so the two
+            // mixtures share all but q and the whole is (ln(1 + q (e^eps - 1)), q delta) (Balle,
+            // Barthe, Gaboardi 2018).
             return match of {
                 Event::Shuffled { .. } => {
                     let delta = self.box_delta();
@@ -255,7 +259,8 @@ impl Context {
             Event::DiscreteGaussian { sigma, sensitivity } => {
                 let atoms = self.discrete(*sigma, *sensitivity)?;
                 let finite = sampled(rate, atoms.finite(), atoms.finite());
-                // Reversed, it is the other one's mass that the atoms leave out: the same, by symmetry.
+                // Reversed, it is the other one's mass that the atoms leave out: the same, by
+                // symmetry.
                 let outside = atoms.infinite();
                 let mut pairs = sampled(rate, atoms.clone(), atoms);
                 (pairs.lower, pairs.outside) = (Some(finite.upper), outside);
@@ -305,7 +310,8 @@ impl Context {
         while counts::width(others, rate, dummy_rate, outside) > MOST_COUNTS {
             others /= 4;
         }
-        // A composition looks at every group for every cell of its lattice; with dummies a group is slow, and only a bound.
+        // A composition looks at every group for every cell of its lattice; with dummies a group is
+        // slow, and only a bound.
         let (tolerance, most_groups) = match (self.total, dummy_rate > 0.0) {
             (1, false) => (2e-6, 1 << 20),
             (1, true) => (5e-5, 1 << 20),
@@ -376,8 +382,9 @@ impl Context {
         Ok((epsilon, delta))
     }
 
-    /// A fixed-size sample under replacement: `(ln(1 + q (e^eps - 1)), q delta)` for each (eps, delta) of what is done
-    /// with it (Balle, Barthe, Gaboardi 2018), so its own delta may be `delta / q`.
+    /// A fixed-size sample under replacement: `(ln(1 + q (e^eps - 1)), q delta)` for each (eps,
+    /// delta) of what is done with it (Balle, Barthe, Gaboardi 2018), so its own delta may be
+    /// `delta / q`.
     fn without_replacement(
         &self,
         rate: f64,
@@ -414,8 +421,8 @@ fn sampled<P: Pair + 'static>(rate: f64, forward: P, reverse: P) -> Pairs {
     )
 }
 
-/// The noise of a composition of plain Gaussian releases, as one: `1 / sigma^2` adds up. `None` if something else is
-/// among them.
+/// The noise of a composition of plain Gaussian releases, as one: `1 / sigma^2` adds up. `None` if
+/// something else is among them.
 pub(crate) fn plain_gaussian(
     leaves: &[Leaf<'_>],
     adjacency: Adjacency,

@@ -1,8 +1,9 @@
 //! The Fourier transform of real sequences, for the convolution of loss laws.
 //!
-//! Our own, for two reasons (`docs/decisions/0011-own-fft.md`): the certified bracket needs a transform whose
-//! rounding error is bounded by a known formula, and results must not depend on the platform, while the
-//! crates made for this choose their instructions, and so their rounding, at run time.
+//! Our own, for two reasons (`docs/decisions/0011-own-fft.md`): the certified bracket needs a
+//! transform whose rounding error is bounded by a known formula, and results must not depend on the
+//! platform, while the crates made for this choose their instructions, and so their rounding, at
+//! run time.
 
 use std::cell::Cell;
 use std::f64::consts::PI;
@@ -54,8 +55,8 @@ impl Complex {
         Self { re: size * libm::cos(angle), im: size * libm::sin(angle) }
     }
 
-    /// By repeated squaring: at most `2 log2(power)` products, whose relative errors add up to less than
-    /// `4 power` ulps.
+    /// By repeated squaring: at most `2 log2(power)` products, whose relative errors add up to less
+    /// than `4 power` ulps.
     pub(crate) fn power(self, mut power: u64) -> Self {
         let (mut result, mut square) = (Self::ONE, self);
         while power > 1 {
@@ -79,9 +80,10 @@ pub(crate) struct Fft {
 }
 
 impl Fft {
-    /// A bound on the error of each output of either transform, relative to the sum of the absolute inputs. In units
-    /// of half an ulp, a level of fours adds two sums (2) and a product (2.3) with a root that is off by at
-    /// most 8: less than 13 for two bits of the length; the packing of reals adds as much once.
+    /// A bound on the error of each output of either transform, relative to the sum of the absolute
+    /// inputs. In units of half an ulp, a level of fours adds two sums (2) and a product (2.3) with
+    /// a root that is off by at most 8: less than 13 for two bits of the length; the packing of
+    /// reals adds as much once.
     pub(crate) fn relative_error(&self) -> f64 {
         0.5 * f64::EPSILON * 6.5 * f64::from(self.length.ilog2() + 2)
     }
@@ -90,7 +92,8 @@ impl Fft {
     pub(crate) fn new(length: usize) -> Self {
         let length = length.max(4).next_power_of_two();
         let half = length / 2;
-        // Roots as products of a coarse and a fine one: few calls of sine and cosine, two roundings each.
+        // Roots as products of a coarse and a fine one: few calls of sine and cosine, two roundings
+        // each.
         let fine = 1usize << (half.ilog2() / 2);
         let angle = |k: usize| -2.0 * PI * (k as f64) / (length as f64);
         let root = |k: usize| Complex { re: libm::cos(angle(k)), im: libm::sin(angle(k)) };
@@ -134,8 +137,8 @@ impl Fft {
             let a = spectrum[k];
             let b = spectrum[half - k].conjugate();
             let even = a.plus(b);
-            // The inverse turns by the conjugate root and by +i; conjugating everything makes the forward
-            // transform compute the inverse one.
+            // The inverse turns by the conjugate root and by +i; conjugating everything makes the
+            // forward transform compute the inverse one.
             let odd = a.minus(b).times(self.roots[k].conjugate());
             packed.push(Complex { re: even.re - odd.im, im: -(even.im + odd.re) });
         }
@@ -151,8 +154,9 @@ impl Fft {
         if k & half == 0 { root } else { Complex { re: -root.re, im: -root.im } }
     }
 
-    /// One value of the spectrum, less the sum of the `values`, whose first one lies at the position `first`: summed
-    /// directly, so that its error is [`Self::DIRECT_ERROR`] times that sum, not that of a whole transform.
+    /// One value of the spectrum, less the sum of the `values`, whose first one lies at the
+    /// position `first`: summed directly, so that its error is [`Self::DIRECT_ERROR`] times that
+    /// sum, not that of a whole transform.
     pub(crate) fn direct(&self, values: &[f64], first: i64, frequency: usize) -> Complex {
         let mask = self.length - 1;
         let mut angle =
@@ -167,8 +171,8 @@ impl Fft {
         sum
     }
 
-    /// A root, the rounded product of two rounded ones, is off by less than 4 half ulps; the sums are of numbers far
-    /// below 1.
+    /// A root, the rounded product of two rounded ones, is off by less than 4 half ulps; the sums
+    /// are of numbers far below 1.
     pub(crate) const DIRECT_ERROR: f64 = 2.0 * f64::EPSILON;
 
     /// The root at `index` times `frequency`, which may be large.
@@ -177,7 +181,8 @@ impl Fft {
         self.root(turns as usize)
     }
 
-    /// Stockham's self-sorting transform of `length / 2` complex numbers, by fours and at most one by twos.
+    /// Stockham's self-sorting transform of `length / 2` complex numbers, by fours and at most one
+    /// by twos.
     fn complex(&self, mut from: Vec<Complex>) -> Vec<Complex> {
         let total = from.len();
         let mut to = self.scratch.take();

@@ -1,5 +1,5 @@
-//! From a pair of distributions to a law of the loss on a lattice: one that is at least as bad, one that is at
-//! most as bad.
+//! From a pair of distributions to a law of the loss on a lattice: one that is at least as bad, one
+//! that is at most as bad.
 
 use super::pair::{Cell, Nothing, Pair};
 use crate::math::{exp, expm1, ln};
@@ -34,8 +34,8 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Cuts the losses of `pair` at the points `origin + i step` from about `low` to about `high`. `None` if those are not
-    /// numbers, or too many.
+    /// Cuts the losses of `pair` at the points `origin + i step` from about `low` to about `high`.
+    /// `None` if those are not numbers, or too many.
     pub(crate) fn cut(
         pair: &dyn Pair,
         step: f64,
@@ -53,7 +53,8 @@ impl Cells {
         Some(Self { step, origin, first, cells: pair.cells(&bounds) })
     }
 
-    /// The same without the losses between `from` and `to`, which need not be points of the lattice.
+    /// The same without the losses between `from` and `to`, which need not be points of the
+    /// lattice.
     pub(crate) fn cut_without(
         pair: &dyn Pair,
         (step, origin): (f64, f64),
@@ -80,8 +81,8 @@ impl Cells {
         Some(whole)
     }
 
-    /// Leaves out what lies below the first and above the last point, and gives the masses under P and Q of the
-    /// rest, and its ends.
+    /// Leaves out what lies below the first and above the last point, and gives the masses under P
+    /// and Q of the rest, and its ends.
     pub(crate) fn keep_inside(&mut self) -> (f64, f64, (f64, f64)) {
         let last = self.cells.len() - 1;
         self.cells[0] = Cell::default();
@@ -91,10 +92,10 @@ impl Cells {
         (p, q, (self.loss(0), self.loss(last - 1)))
     }
 
-    /// At least as bad: connect-the-dots (Doroshenko et al. 2022). The likelihood ratio inside a cell goes to the
-    /// cell's two ends with its mean kept, which is a mean-preserving spread and so raises every hockey-stick
-    /// divergence. Below the first end the ratio goes to 0 and to that end; above the last to that end and
-    /// to infinity.
+    /// At least as bad: connect-the-dots (Doroshenko et al. 2022). The likelihood ratio inside a
+    /// cell goes to the cell's two ends with its mean kept, which is a mean-preserving spread and
+    /// so raises every hockey-stick divergence. Below the first end the ratio goes to 0 and to that
+    /// end; above the last to that end and to infinity.
     pub(crate) fn pessimistic(&self) -> Lattice {
         let gaps = self.cells.len() - 2;
         let mut mass = vec![0.0; gaps + 1];
@@ -121,9 +122,10 @@ impl Cells {
         self.origin + (self.first + j as i64) as f64 * self.step
     }
 
-    /// At most as bad, on every `factor`-th point (losses are counted from the origin). Each cell is one outcome, and
-    /// neighbouring ones, in parts where needed, are merged until their mean ratio lies on the lattice: merging
-    /// outcomes is post-processing. What is below the first end is left out, which lowers delta too.
+    /// At most as bad, on every `factor`-th point (losses are counted from the origin). Each cell
+    /// is one outcome, and neighbouring ones, in parts where needed, are merged until their mean
+    /// ratio lies on the lattice: merging outcomes is post-processing. What is below the first end
+    /// is left out, which lowers delta too.
     pub(crate) fn optimistic(&self, factor: i64) -> Lattice {
         let step = self.step * factor as f64;
         let first = self.first.div_euclid(factor) - 1;
@@ -156,7 +158,8 @@ impl Cells {
                 }
             }
         }
-        // A last group that never reached its ratio is moved down to the point that its own ratio reaches.
+        // A last group that never reached its ratio is moved down to the point that its own ratio
+        // reaches.
         if surplus > 0.0 && cell_index > 0 {
             let p = mass[cell_index];
             let own = (first + cell_index as i64) as f64 * step + ln(p / (p + surplus));

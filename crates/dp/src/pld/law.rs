@@ -1,13 +1,14 @@
 //! Laws of the privacy loss on a lattice, exponentially tilted.
 //!
-//! **Tilting.** Only losses near and above the wanted epsilon matter for delta, and there the law may have mass
-//! 1e-12 or less, far below what a Fourier transform resolves next to the bulk. So every mass is kept multiplied
-//! by `e^(tilt * loss)` and renormalized: convolution commutes with that, the tilted bulk lies near
-//! epsilon, and delta comes out with *relative* precision however small it is.
+//! **Tilting.** Only losses near and above the wanted epsilon matter for delta, and there the law
+//! may have mass 1e-12 or less, far below what a Fourier transform resolves next to the bulk. So
+//! every mass is kept multiplied by `e^(tilt * loss)` and renormalized: convolution commutes with
+//! that, the tilted bulk lies near epsilon, and delta comes out with *relative* precision however
+//! small it is.
 //!
-//! **Certified error.** A law carries a bound on the distance (sum of absolute differences, in tilted masses)
-//! between it and the law that exact arithmetic on an unbounded line would give: transform rounding, mass that
-//! wraps around the finite window (Chernoff), mass that was cut off.
+//! **Certified error.** A law carries a bound on the distance (sum of absolute differences, in
+//! tilted masses) between it and the law that exact arithmetic on an unbounded line would give:
+//! transform rounding, mass that wraps around the finite window (Chernoff), mass that was cut off.
 
 use super::lattice::Lattice;
 use crate::math::{exp, ln};
@@ -19,8 +20,8 @@ pub(crate) struct Law {
     /// `mass[j]` belongs to the loss `(first + j) * step`.
     pub(crate) first: i64,
     pub(crate) mass: Vec<f64>,
-    /// Mass at the loss 0, kept apart: nearly all of it where the rest are rare jumps, whose transform then has an
-    /// error relative to them alone.
+    /// Mass at the loss 0, kept apart: nearly all of it where the rest are rare jumps, whose
+    /// transform then has an error relative to them alone.
     pub(crate) still: f64,
     /// The true mass at the loss `l` is `mass * exp(ln_scale - tilt * l)`.
     pub(crate) ln_scale: f64,
@@ -118,9 +119,9 @@ impl Law {
         ln(if sum > 1e-300 { sum } else { 1e-300 }) + s * (anchor - centre)
     }
 
-    /// The law on the multiples of `factor * step` that is *at least* as bad: each loss is split between its
-    /// two neighbours on the coarse lattice so that the likelihood ratio keeps its mean under Q (a
-    /// mean-preserving spread of the ratio: connect-the-dots).
+    /// The law on the multiples of `factor * step` that is *at least* as bad: each loss is split
+    /// between its two neighbours on the coarse lattice so that the likelihood ratio keeps its mean
+    /// under Q (a mean-preserving spread of the ratio: connect-the-dots).
     pub(crate) fn spread(&self, factor: usize, tilt: f64) -> Option<Self> {
         if factor == 1 {
             return Some(self.clone());
@@ -153,8 +154,9 @@ impl Law {
         Self { step: coarse, first, mass, still, ln_scale, error }.normalized()
     }
 
-    /// The law on the multiples of `factor * step` that is *at most* as bad: neighbouring losses are merged into
-    /// groups whose mean likelihood ratio lies on the coarse lattice (merging outcomes is post-processing).
+    /// The law on the multiples of `factor * step` that is *at most* as bad: neighbouring losses
+    /// are merged into groups whose mean likelihood ratio lies on the coarse lattice (merging
+    /// outcomes is post-processing).
     pub(crate) fn merge(&self, factor: usize, tilt: f64) -> Option<Self> {
         if factor == 1 {
             return Some(self.clone());

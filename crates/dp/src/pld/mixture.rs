@@ -1,9 +1,9 @@
 //! Gaussian noise around a secret: the sampled Gaussian, alone or together with what else is seen.
 //!
-//! There are two measures over (group, x), a group being whatever the adversary sees beside the noisy value `x`
-//! (the count, the word "nothing released"): the *base*, `base N(0, s^2)` in each group, and the *mixed* one,
-//! `stay N(0, s^2) + moved N(D, s^2) + dummy N(D', s^2)`. In each group their ratio grows with `x`, so
-//! the losses below a bound are those with `x` below a threshold.
+//! There are two measures over (group, x), a group being whatever the adversary sees beside the
+//! noisy value `x` (the count, the word "nothing released"): the *base*, `base N(0, s^2)` in each
+//! group, and the *mixed* one, `stay N(0, s^2) + moved N(D, s^2) + dummy N(D', s^2)`. In each group
+//! their ratio grows with `x`, so the losses below a bound are those with `x` below a threshold.
 
 use super::pair::{Cell, Pair, swapped};
 use crate::math::{exp, expm1, ln, log1p, normal, sqrt};
@@ -13,8 +13,8 @@ use crate::math::{exp, expm1, ln, log1p, normal, sqrt};
 pub(crate) struct Group {
     /// Probability without the device.
     pub(crate) base: f64,
-    /// `base - stay`, where `stay` is the probability that the device is there and changes nothing. Kept as
-    /// the difference, which is small and must not be lost.
+    /// `base - stay`, where `stay` is the probability that the device is there and changes nothing.
+    /// Kept as the difference, which is small and must not be lost.
     pub(crate) gap: f64,
     /// Probability that the device moves the value by `distance`.
     pub(crate) moved: f64,
@@ -41,8 +41,8 @@ impl Mixture {
         Self { sigma, groups: vec![group], reversed }
     }
 
-    /// A few groups that stand for all: of each run of neighbours the first and the last, with half of the run's mass
-    /// each.
+    /// A few groups that stand for all: of each run of neighbours the first and the last, with half
+    /// of the run's mass each.
     fn representatives(&self) -> Vec<Group> {
         let run = self.groups.len().div_ceil(16);
         if run == 1 {
@@ -106,8 +106,8 @@ impl Group {
         if self.moved <= 0.0 {
             return alone(self.dummy, self.dummy_distance);
         }
-        // Both terms grow with x, so the root lies below where either alone would do. Newton on the logarithm of
-        // the sum, which is convex and increasing, converges from above.
+        // Both terms grow with x, so the root lies below where either alone would do. Newton on the
+        // logarithm of the sum, which is convex and increasing, converges from above.
         let mut x = alone(self.moved, self.distance).min(alone(self.dummy, self.dummy_distance));
         let square = sigma * sigma;
         let target = ln(rest);
@@ -250,7 +250,7 @@ impl Pair for Mixture {
             (false, false) => log1p(-group.gap / group.base),
             (true, _) => -log1p(-group.gap / group.base),
         };
-        // What is not a number is not a bound; `max` would forget it.
+        // NaN is not a bound; `max` would ignore it.
         let bounds = self.groups.iter().map(largest);
         bounds.map(|l| if l.is_nan() { f64::INFINITY } else { l }).fold(0.0, f64::max)
     }

@@ -23,11 +23,12 @@ impl Cell {
 
 /// A pair (P, Q) that dominates a mechanism in one direction.
 pub(crate) trait Pair: fmt::Debug {
-    /// The masses of the losses in `(-inf, b0]`, `(b0, b1]`, ..., `(b_last, inf]`, for increasing `bounds`.
+    /// The masses of the losses in `(-inf, b0]`, `(b0, b1]`, ..., `(b_last, inf]`, for increasing
+    /// `bounds`.
     fn cells(&self, bounds: &[f64]) -> Vec<Cell>;
 
-    /// The hockey-stick divergence `H_{e^epsilon}(P || Q)`: the delta of this pair at `epsilon`, as a lower and an upper
-    /// bound.
+    /// The hockey-stick divergence `H_{e^epsilon}(P || Q)`: the delta of this pair at `epsilon`, as
+    /// a lower and an upper bound.
     fn hockey_stick(&self, epsilon: f64) -> (f64, f64) {
         let ratio = exp(epsilon);
         let above = self.cells(&[epsilon]).pop().unwrap_or_default();
@@ -60,8 +61,8 @@ pub(crate) trait Pair: fmt::Debug {
         1.0
     }
 
-    /// A rough picture of the law of the loss under P, as (loss, mass), in any order; all but about `outside` of
-    /// the mass is in it. Used to choose grids, never to compute a bound.
+    /// A rough picture of the law of the loss under P, as (loss, mass), in any order; all but about
+    /// `outside` of the mass is in it. Used to choose grids, never to compute a bound.
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)>;
 }
 
@@ -163,8 +164,8 @@ pub(crate) struct Laplace {
 }
 
 impl Laplace {
-    /// `P(loss <= l)` and `Q(loss > l)`, where `l` is a loss that occurs: the loss is `ratio` left of P's centre, `-ratio`
-    /// right of Q's, and linear between.
+    /// `P(loss <= l)` and `Q(loss > l)`, where `l` is a loss that occurs: the loss is `ratio` left
+    /// of P's centre, `-ratio` right of Q's, and linear between.
     fn tails(&self, l: f64) -> (f64, f64) {
         (0.5 * exp(0.5 * (l - self.ratio)), 0.5 * exp(-0.5 * (l + self.ratio)))
     }
@@ -173,7 +174,8 @@ impl Laplace {
 impl Pair for Laplace {
     fn cells(&self, bounds: &[f64]) -> Vec<Cell> {
         let mut cells = Vec::with_capacity(bounds.len() + 1);
-        // (P below, Q below, Q above) at the bound before; differences are taken of the smaller numbers.
+        // (P below, Q below, Q above) at the bound before; differences are taken of the smaller
+        // numbers.
         let mut before = (0.0, 0.0, 1.0);
         for l in bounds.iter().copied().chain([f64::INFINITY]) {
             let here = if l < -self.ratio {
@@ -208,10 +210,11 @@ impl Pair for Laplace {
     }
 }
 
-/// A mechanism that runs with probability `rate`, in secret: `(1-q) Q + q P` against `Q`, or the reverse.
+/// A mechanism that runs with probability `rate`, in secret: `(1-q) Q + q P` against `Q`, or the
+/// reverse.
 ///
-/// That this pair dominates the sampled mechanism when (P, Q) dominates the mechanism itself under add/remove
-/// is Theorem 11 of Zhu, Dong and Wang (2022).
+/// That this pair dominates the sampled mechanism when (P, Q) dominates the mechanism itself under
+/// add/remove is Theorem 11 of Zhu, Dong and Wang (2022).
 #[derive(Debug)]
 pub(crate) struct Sampled<P> {
     pub(crate) rate: f64,

@@ -1,5 +1,5 @@
-//! Where to look: the tilt that moves the composed law to the wanted epsilon, from rough pictures of the parts. Any
-//! tilt gives valid bounds; a good one gives tight ones.
+//! Where to look: the tilt that moves the composed law to the wanted epsilon, from rough pictures
+//! of the parts. Any tilt gives valid bounds; a good one gives tight ones.
 
 use std::f64::consts::PI;
 
@@ -12,8 +12,8 @@ pub(crate) const LARGEST: f64 = 1e7;
 /// A rough picture of a part: (loss, mass) points, and how often it is released.
 pub(crate) type Sketch = (Vec<(f64, f64)>, f64);
 
-/// The saddle point for `delta`: the tilt at which the composed law, tilted, has its mean at the epsilon whose
-/// delta, by Laplace's approximation, is the wanted one.
+/// The saddle point for `delta`: the tilt at which the composed law, tilted, has its mean at the
+/// epsilon whose delta, by Laplace's approximation, is the wanted one.
 pub(crate) fn saddle(sketches: &[Sketch], delta: f64) -> f64 {
     let target = ln(delta);
     let excess = |ln_tilt: f64| {
@@ -72,8 +72,8 @@ fn moments(sketch: &[(f64, f64)], tilt: f64) -> (f64, f64, f64) {
     (top + ln(sum), mean, second / sum)
 }
 
-/// The losses that the lattice must hold: above them lies at most `outside` of the mass, and what lies below
-/// weighs next to nothing once tilted, even if it were moved up to the lower end.
+/// The losses that the lattice must hold: above them lies at most `outside` of the mass, and what
+/// lies below weighs next to nothing once tilted, even if it were moved up to the lower end.
 pub(crate) fn range(sketch: &[(f64, f64)], outside: f64, tilt: f64) -> (f64, f64) {
     let mut sorted: Vec<_> = sketch.iter().filter(|(l, p)| l.is_finite() && *p > 0.0).collect();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));

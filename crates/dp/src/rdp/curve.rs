@@ -10,14 +10,14 @@ use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 
 /// The Renyi divergence of `event` at `order`, for the neighbours of `adjacency`, both directions.
 ///
-/// `order` is above 1; infinity asks for the pure epsilon (the largest loss), which is infinite for Gaussian
-/// noise.
+/// `order` is above 1; infinity asks for the pure epsilon (the largest loss), which is infinite for
+/// Gaussian noise.
 ///
-/// - `gaussian`, `discrete_gaussian`: `order d^2 / 2 sigma^2` with `d` the sensitivity times the distance of
-///   `shape` (for the discrete one Canonne, Kamath, Steinke 2020, theorem 14).
+/// - `gaussian`, `discrete_gaussian`: `order d^2 / 2 sigma^2` with `d` the sensitivity times the
+///   distance of `shape` (for the discrete one Canonne, Kamath, Steinke 2020, theorem 14).
 /// - `distributed_discrete_gaussian`: [`discrete::distributed_rdp`] at that distance.
-/// - `laplace`: the exact divergence; its norm is L1, in which two contributions are 2 apart whatever their
-///   shape.
+/// - `laplace`: the exact divergence; its norm is L1, in which two contributions are 2 apart
+///   whatever their shape.
 /// - `randomized_response`: the exact divergence, under replacement only.
 /// - `pure_dp`, `approximate_dp`, `zcdp`: their parameters must hold for the adjacency asked.
 /// - `poisson_sampled`, `sampled_without_replacement`: see the functions below.
@@ -35,7 +35,7 @@ pub fn of_event(
     Curve { adjacency, shape }.loss(event, order)
 }
 
-/// Whose neighbours are meant.
+/// Which inputs are neighbours.
 #[derive(Clone, Copy)]
 pub(super) struct Curve {
     pub(super) adjacency: Adjacency,
@@ -106,10 +106,11 @@ impl Curve {
         distance * sensitivity / scale
     }
 
-    /// The distributed discrete Gaussian: [`discrete::distributed_rdp`], or at a sampling rate below 1 the
-    /// sampled discrete Gaussian of the total variance plus the same term for the distance between the two. (A
-    /// mixture of laws that are each within `e^tau` of a Gaussian is within `e^tau` of the mixture of the
-    /// Gaussians.) `parties` counts those whose noise is in the sum whether or not the device takes part.
+    /// The distributed discrete Gaussian: [`discrete::distributed_rdp`], or at a sampling rate
+    /// below 1 the sampled discrete Gaussian of the total variance plus the same term for the
+    /// distance between the two. (A mixture of laws that are each within `e^tau` of a Gaussian is
+    /// within `e^tau` of the mixture of the Gaussians.) `parties` counts those whose noise is in
+    /// the sum whether or not the device takes part.
     fn distributed(
         self,
         (sigma, parties, dimension, sensitivity): (f64, u64, u64, f64),
@@ -133,23 +134,24 @@ impl Curve {
 
     /// Poisson sampling.
     ///
-    /// In general, with weight `1-q` the device is not in the sample and both neighbours give the same law. The
-    /// moment `A = E_Q (P/Q)^a` is jointly convex in `(P, Q)`, so `A - 1` shrinks by the factor `q` at least: a
-    /// weak bound, but one that holds for every mechanism and every adjacency. A delta inside becomes
-    /// `q delta`: the bad part of the mixture.
+    /// In general, with weight `1-q` the device is not in the sample and both neighbours give the
+    /// same law. The moment `A = E_Q (P/Q)^a` is jointly convex in `(P, Q)`, so `A - 1` shrinks by
+    /// the factor `q` at least: a weak bound, but one that holds for every mechanism and every
+    /// adjacency. A delta inside becomes `q delta`: the bad part of the mixture.
     ///
     /// Better, and used where it applies:
-    /// - Gaussian, add/remove: exact ([`super::sampled_gaussian`]). Zero-out is the same pair, since a
-    ///   contribution of zero and none leave the same sum.
-    /// - Discrete Gaussian, the same: the shifts `k d` of its integer moments are lattice vectors, under which
-    ///   the lattice sums do not change, so integer moments equal the continuous ones; between integers, the
-    ///   chord. The proof that the other direction is smaller uses only that a reflection exchanges the two
-    ///   laws.
-    /// - Distributed discrete Gaussian: that plus the term for its distance from one discrete Gaussian.
-    /// - Pure and approximate DP under add/remove: `(ln(1 + q (e^epsilon - 1)), q delta)` (Balle, Barthe,
-    ///   Gaboardi 2018, theorem 8). Laplace under all three adjacencies: under replacement that theorem's proof
-    ///   (advanced joint convexity) needs the epsilon to hold both between two values and between a value and
-    ///   none, and the Laplace epsilon at distance 2 does.
+    /// - Gaussian, add/remove: exact ([`super::sampled_gaussian`]). Zero-out is the same pair,
+    ///   since a contribution of zero and none leave the same sum.
+    /// - Discrete Gaussian, the same: the shifts `k d` of its integer moments are lattice vectors,
+    ///   under which the lattice sums do not change, so integer moments equal the continuous ones;
+    ///   between integers, the chord. The proof that the other direction is smaller uses only that
+    ///   a reflection exchanges the two laws.
+    /// - Distributed discrete Gaussian: that plus the term for its distance from one discrete
+    ///   Gaussian.
+    /// - Pure and approximate DP under add/remove: `(ln(1 + q (e^epsilon - 1)), q delta)` (Balle,
+    ///   Barthe, Gaboardi 2018, theorem 8). Laplace under all three adjacencies: under replacement
+    ///   that theorem's proof (advanced joint convexity) needs the epsilon to hold both between two
+    ///   values and between a value and none, and the Laplace epsilon at distance 2 does.
     fn poisson(self, rate: f64, of: &Event, order: f64) -> Result<Loss, Error> {
         if let Event::PoissonSampled { rate: inner, of } = of {
             // Two independent coins in a row are one coin.
@@ -192,11 +194,12 @@ impl Curve {
 
     /// A uniform subset of fixed size.
     ///
-    /// Under replacement: the bound of Wang, Balle, Kasiviswanathan 2019 (theorem 9) for mechanisms without a
-    /// delta, at integer orders and on the chord between them; `(ln(1 + g (e^epsilon - 1)), g delta)` with
-    /// `g = sample / population` for black boxes (Balle, Barthe, Gaboardi 2018, theorem 9); the bound by
-    /// convexity (as for Poisson sampling) for all. Under zero-out only the last: the others compare a device
-    /// with another device. Under add/remove the population changes, and nothing is claimed.
+    /// Under replacement: the bound of Wang, Balle, Kasiviswanathan 2019 (theorem 9) for mechanisms
+    /// without a delta, at integer orders and on the chord between them;
+    /// `(ln(1 + g (e^epsilon - 1)), g delta)` with `g = sample / population` for black boxes
+    /// (Balle, Barthe, Gaboardi 2018, theorem 9); the bound by convexity (as for Poisson sampling)
+    /// for all. Under zero-out only the last: the others compare a device with another device.
+    /// Under add/remove the population changes, and nothing is claimed.
     fn without_replacement(
         self,
         population: u64,
@@ -301,8 +304,8 @@ fn mixed(rate: f64, inner: Loss, order: f64) -> Loss {
     Loss { rdp, delta: multiply_up(rate, inner.delta) }
 }
 
-/// How many plain releases an event is made of; infinitely many if it is not, or if its divergence is not cheap
-/// at every order.
+/// How many plain releases an event is made of; infinitely many if it is not, or if its divergence
+/// is not cheap at every order.
 fn plain_parts(event: &Event) -> f64 {
     match event {
         Event::Composed { of } => of.iter().map(plain_parts).sum(),

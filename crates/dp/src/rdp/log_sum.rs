@@ -9,8 +9,8 @@ pub(super) struct LogSum {
     sum: f64,
 }
 
-/// A term this much (in logarithm) above the scale moves the scale; `e^100` times 2^53 terms is far from
-/// overflow.
+/// A term this much (in logarithm) above the scale moves the scale; `e^100` times 2^53 terms is far
+/// from overflow.
 const RESCALE: f64 = 100.0;
 
 impl LogSum {

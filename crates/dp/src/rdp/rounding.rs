@@ -1,5 +1,5 @@
-//! Sums and products that are exact where they can be and rounded up where not, so that a composition of any
-//! length stays an upper bound and plain sums of epsilons stay plain.
+//! Sums and products that are exact where they can be and rounded up where not, so that a
+//! composition of any length stays an upper bound and plain sums of epsilons stay plain.
 
 /// `a + b` for numbers that are not negative.
 pub(super) fn add_up(a: f64, b: f64) -> f64 {

@@ -1,16 +1,18 @@
 //! The Renyi divergence of the Poisson-sampled Gaussian.
 //!
-//! One device takes part with probability `q`: the sum follows `mix = (1-q) N(0, s^2) + q N(1, s^2)` with it and
-//! `base = N(0, s^2)` without it. With the likelihood ratio `1 + u`, `u = q (e^{(2x-1)/2s^2} - 1)`,
+//! One device takes part with probability `q`: the sum follows
+//! `mix = (1-q) N(0, s^2) + q N(1, s^2)` with it and `base = N(0, s^2)` without it. With the
+//! likelihood ratio `1 + u`, `u = q (e^{(2x-1)/2s^2} - 1)`,
 //!
 //! ```text
 //! D_a(mix || base) = ln A_a / (a - 1),   A_a = E_base (1 + u)^a.
 //! ```
 //!
-//! The other direction is never larger: `D_a(base || mix) <= D_a(mix || base)` (Mironov, Talwar, Zhang, "Renyi
-//! differential privacy of the sampled Gaussian mechanism", 2019, theorem 5), so this one number covers
-//! add/remove both ways. Both methods below sum terms that are not negative and add up to `A_a - 1`, so the
-//! result keeps its relative precision however close to 1 the moment is.
+//! The other direction is never larger: `D_a(base || mix) <= D_a(mix || base)` (Mironov, Talwar,
+//! Zhang, "Renyi differential privacy of the sampled Gaussian mechanism", 2019, theorem 5), so this
+//! one number covers add/remove both ways. Both methods below sum terms that are not negative and
+//! add up to `A_a - 1`, so the result keeps its relative precision however close to 1 the moment
+//! is.
 
 use std::f64::consts::PI;
 
@@ -20,15 +22,16 @@ use crate::error::{Error, positive, rate};
 use crate::math::binomial::ln_pmf;
 use crate::math::{exp, expm1, ln, ln_sampled, log1p, sqrt, up};
 
-/// Added to every divergence, relatively. The two methods are good to a few parts in 1e13 (rounding of exponents,
-/// terms left out below 1e-17 of the sum each side, quadrature error `e^-40`).
+/// Added to every divergence, relatively. The two methods are good to a few parts in 1e13 (rounding
+/// of exponents, terms left out below 1e-17 of the sum each side, quadrature error `e^-40`).
 pub(super) const MARGIN: f64 = 2e-12;
 
-/// Above this order the bound of the mechanism without sampling is used: it holds always, and orders as large
-/// as this only matter where epsilon is below `ln(1/delta) / 1e6`.
+/// Above this order the bound of the mechanism without sampling is used: it holds always, and
+/// orders as large as this only matter where epsilon is below `ln(1/delta) / 1e6`.
 pub(super) const MAX_ORDER: f64 = 1_048_576.0;
 
-/// Above this `a^2/2s^2` the sampling is lost in the rounding of the exponent; no sampling is assumed.
+/// Above this `a^2/2s^2` the sampling is lost in the rounding of the exponent; no sampling is
+/// assumed.
 const MAX_EXPONENT: f64 = 1e12;
 
 /// What one side of a sum may leave out, relative to the sum.
@@ -40,16 +43,18 @@ const QUADRATURE_EXPONENT: f64 = 40.0;
 /// How far beyond the centres of its bumps the integrand is followed, in standard deviations.
 const REACH: f64 = 10.0;
 
-/// More nodes than this and a fractional order is bounded from its integer neighbours instead. That takes a sigma
-/// below about 0.1 or an order above several thousand.
+/// More nodes than this and a fractional order is bounded from its integer neighbours instead. That
+/// takes a sigma below about 0.1 or an order above several thousand.
 const MAX_NODES: f64 = 8192.0;
 
-/// The Renyi divergence of order `order` of one step of the Gaussian mechanism of standard deviation `sigma`
-/// (sensitivity 1) over a Poisson sample of rate `rate`, for add/remove neighbours, both directions.
+/// The Renyi divergence of order `order` of one step of the Gaussian mechanism of standard
+/// deviation `sigma` (sensitivity 1) over a Poisson sample of rate `rate`, for add/remove
+/// neighbours, both directions.
 ///
-/// Exact up to rounding (and rounded up) at integer and fractional orders. Only where a fractional order would
-/// need too large a quadrature (`sigma` below about 0.1) is it an upper bound by convexity: `ln A_a` is convex
-/// in `a`, so the chord between the neighbouring integers lies above it.
+/// Exact up to rounding (and rounded up) at integer and fractional orders. Only where a fractional
+/// order would need too large a quadrature (`sigma` below about 0.1) is it an upper bound by
+/// convexity: `ln A_a` is convex in `a`, so the chord between the neighbouring integers lies above
+/// it.
 pub fn sampled_gaussian(q: f64, sigma: f64, order: f64) -> Result<f64, Error> {
     rate("rate", q)?;
     positive("sigma", sigma)?;
@@ -84,8 +89,8 @@ fn ln_moment(q: f64, sigma: f64, order: f64) -> f64 {
     chord(order, |n| ln_one_plus_exp(ln_integer_excess(q, sigma, n)))
 }
 
-/// Divergence at integer orders, and the chord of `ln A` between them: for mechanisms whose moments are known at
-/// integers only.
+/// Divergence at integer orders, and the chord of `ln A` between them: for mechanisms whose moments
+/// are known at integers only.
 pub(super) fn divergence_from_integers(q: f64, sigma: f64, order: f64) -> f64 {
     let plain = 0.5 * order / (sigma * sigma);
     if q == 0.0 {
@@ -98,7 +103,8 @@ pub(super) fn divergence_from_integers(q: f64, sigma: f64, order: f64) -> f64 {
     up((moment / (order - 1.0)).min(plain), MARGIN).max(f64::MIN_POSITIVE)
 }
 
-/// The value at `order` of the chord through the neighbouring integers of a convex `ln_moment` (which is 0 at 1).
+/// The value at `order` of the chord through the neighbouring integers of a convex `ln_moment`
+/// (which is 0 at 1).
 pub(super) fn chord(order: f64, ln_moment: impl Fn(u64) -> f64) -> f64 {
     let below = order.floor();
     let low = if below <= 1.0 { 0.0 } else { ln_moment(below as u64) };
@@ -111,14 +117,16 @@ pub(super) fn chord(order: f64, ln_moment: impl Fn(u64) -> f64) -> f64 {
 
 /// `ln(A_n - 1)` for an integer `n >= 2`, from
 /// `A_n - 1 = sum over k >= 2 of C(n,k) (1-q)^(n-k) q^k (e^{k(k-1)/2s^2} - 1)`: binomially,
-/// `E_base r^k = e^{k(k-1)/2s^2}` for `r` the ratio of the two Gaussians, and the weights add up to 1.
+/// `E_base r^k = e^{k(k-1)/2s^2}` for `r` the ratio of the two Gaussians, and the weights add up to
+/// 1.
 ///
 /// Not all `k` are visited. Let `s_k` be the term with `e^x` in place of `e^x - 1`, and
-/// `ln(s_{k+1}/s_k) = rise(k)`. Its derivative `1/s^2 - (n+1)/((n-k)(k+1))` is positive on one (perhaps empty)
-/// interval `(bottom, top)` only, so `rise` falls, rises, falls, and `s` has at most two peaks: one below
-/// `bottom`, one above `top`. Each is followed downwards and upwards until what is left on that side, at most
-/// (number of terms) x (`s` at the end), is below [`LEFT_OUT`] of the sum; between the two peaks `s` falls and
-/// then rises, so the same bound holds there.
+/// `ln(s_{k+1}/s_k) = rise(k)`. Its derivative `1/s^2 - (n+1)/((n-k)(k+1))` is positive on one
+/// (perhaps empty) interval `(bottom, top)` only, so `rise` falls, rises, falls, and `s` has at
+/// most two peaks: one below `bottom`, one above `top`. Each is followed downwards and upwards
+/// until what is left on that side, at most (number of terms) x (`s` at the end), is below
+/// [`LEFT_OUT`] of the sum; between the two peaks `s` falls and then rises, so the same bound holds
+/// there.
 fn ln_integer_excess(q: f64, sigma: f64, n: u64) -> f64 {
     let terms = Terms::new(q, sigma, n);
     let (low, high) = terms.peaks();
@@ -231,7 +239,8 @@ impl Terms {
         }
     }
 
-    /// Adds the terms `from, from + 1, ..., to` while they matter; answers the last one that was looked at.
+    /// Adds the terms `from, from + 1, ..., to` while they matter; answers the last one that was
+    /// looked at.
     fn follow_up(&self, sum: &mut LogSum, from: u64, to: u64) -> u64 {
         if from > to {
             return to;
@@ -277,9 +286,10 @@ impl Compensated {
     }
 }
 
-/// The step of the trapezoidal rule. With `x = s z` the integrand is analytic for `|Im z| < pi s` (there
-/// `1 + u` vanishes), and moving the line of integration by `d` multiplies the Gaussian by `e^{d^2/2}`, so the
-/// error is about `e^{d^2/2 - 2 pi d / h}`: best at `d = 2 pi / h` if that is inside, else at `d = pi s`.
+/// The step of the trapezoidal rule. With `x = s z` the integrand is analytic for `|Im z| < pi s`
+/// (there `1 + u` vanishes), and moving the line of integration by `d` multiplies the Gaussian by
+/// `e^{d^2/2}`, so the error is about `e^{d^2/2 - 2 pi d / h}`: best at `d = 2 pi / h` if that is
+/// inside, else at `d = pi s`.
 fn step(sigma: f64) -> f64 {
     let free = sqrt(2.0 * PI * PI / QUADRATURE_EXPONENT);
     if sigma * free >= 2.0 {
@@ -288,12 +298,13 @@ fn step(sigma: f64) -> f64 {
     2.0 * PI * PI * sigma / (QUADRATURE_EXPONENT + 0.5 * PI * PI * sigma * sigma)
 }
 
-/// `ln(A_a - 1)` for any order by quadrature of `phi(z) ((1+u)^a - 1 - a u)`, which is not negative (Bernoulli)
-/// and has the integral `A_a - 1` because `E_base u = 0`.
+/// `ln(A_a - 1)` for any order by quadrature of `phi(z) ((1+u)^a - 1 - a u)`, which is not negative
+/// (Bernoulli) and has the integral `A_a - 1` because `E_base u = 0`.
 ///
-/// To the left of `-REACH` the bracket is bounded by its value at `u = -q`; the logarithm of `phi (1+u)^a` has
-/// slope at most `a/s - z`, so to the right of `a/s + REACH` the integrand falls faster than a Gaussian tail of
-/// ten standard deviations: what is left out is below 1e-20 of the whole.
+/// To the left of `-REACH` the bracket is bounded by its value at `u = -q`; the logarithm of
+/// `phi (1+u)^a` has slope at most `a/s - z`, so to the right of `a/s + REACH` the integrand falls
+/// faster than a Gaussian tail of ten standard deviations: what is left out is below 1e-20 of the
+/// whole.
 fn ln_fractional_excess(q: f64, sigma: f64, order: f64, step: f64) -> f64 {
     let half = 0.5 / (sigma * sigma);
     let nodes = ((order / sigma + 2.0 * REACH) / step) as u64 + 1;

@@ -1,15 +1,15 @@
 //! The best order.
 //!
-//! Every order gives a valid epsilon, so the search decides about tightness only. With the conversion of
-//! Canonne, Kamath and Steinke,
+//! Every order gives a valid epsilon, so the search decides about tightness only. With the
+//! conversion of Canonne, Kamath and Steinke,
 //!
 //! ```text
 //! (a - 1) epsilon(a) = ln A_a + ln(1/delta) + (a-1) ln(a-1) - a ln a,
 //! ```
 //!
-//! a convex function of `a` (`ln A` is, and the second derivative of the rest is `1/(a-1) - 1/a`), so the set
-//! where `epsilon(a) <= t` is an interval for each `t`: there is one valley, and walking downhill finds its
-//! bottom.
+//! a convex function of `a` (`ln A` is, and the second derivative of the rest is `1/(a-1) - 1/a`),
+//! so the set where `epsilon(a) <= t` is an interval for each `t`: there is one valley, and walking
+//! downhill finds its bottom.
 
 use super::curve::Curve;
 use super::{Loss, order_above_one};
@@ -38,8 +38,8 @@ const LAST_UP: i32 = 19;
 
 /// Fractional orders (quadratures) are tried below this order.
 const FRACTIONAL_BELOW: f64 = 64.0;
-/// A fractional search ends when the parabola through its three points promises less than this, relatively:
-/// below order 12 ...
+/// A fractional search ends when the parabola through its three points promises less than this,
+/// relatively: below order 12 ...
 const GAIN_BELOW_TWELVE: f64 = 1e-12;
 /// ... and above.
 const GAIN_ABOVE_TWELVE: f64 = 1e-7;
@@ -48,8 +48,8 @@ const MOST_STEPS: u32 = 60;
 
 /// The smallest epsilon at `delta` that Renyi divergences prove for `event`, over all orders.
 ///
-/// Deltas of black boxes in the event are taken from `delta` first. Where all of the event is pure (or black
-/// boxes), the plain sum of epsilons competes too.
+/// Deltas of black boxes in the event are taken from `delta` first. Where all of the event is pure
+/// (or black boxes), the plain sum of epsilons competes too.
 pub fn epsilon(
     event: &Event,
     adjacency: Adjacency,
@@ -122,8 +122,8 @@ impl Valley<'_> {
         Ok(bracket.1)
     }
 
-    /// Downhill over the orders `1 + 2^j`: three of them, the middle one lowest (the outer ones may be missing
-    /// at the ends, where they repeat the middle one).
+    /// Downhill over the orders `1 + 2^j`: three of them, the middle one lowest (the outer ones may
+    /// be missing at the ends, where they repeat the middle one).
     fn walk(&self) -> Result<(Point, Point, Point), Error> {
         let start = self.at(1.0 + libm::ldexp(1.0, FIRST_EXPONENT))?;
         let (mut low, mut middle, mut high) = (start, start, start);
@@ -151,8 +151,8 @@ impl Valley<'_> {
         Ok((low, middle, high))
     }
 
-    /// Narrows a bracket by parabolas in `order` through its three points, and golden sections whenever two
-    /// parabolas in a row have not halved it.
+    /// Narrows a bracket by parabolas in `order` through its three points, and golden sections
+    /// whenever two parabolas in a row have not halved it.
     fn narrow(
         &self,
         bracket: (Point, Point, Point),

@@ -1,5 +1,5 @@
-//! Amplification by sampling a subset of fixed size (Wang, Balle, Kasiviswanathan, "Subsampled Renyi
-//! differential privacy and analytical moments accountant", 2019, theorem 9).
+//! Amplification by sampling a subset of fixed size (Wang, Balle, Kasiviswanathan, "Subsampled
+//! Renyi differential privacy and analytical moments accountant", 2019, theorem 9).
 
 use super::log_sum::{LogSum, ln_one_plus_exp};
 use super::sampled_gaussian::MARGIN;
@@ -12,9 +12,9 @@ pub(super) const LARGEST_ORDER: f64 = 2048.0;
 /// The most inner divergences of single releases that one bound may take.
 pub(super) const MOST_INNER: f64 = 65_536.0;
 
-/// The divergence at `order` (2048 at most) of a mechanism over a uniform subset, `fraction` of the population,
-/// under replacement; `inner` is the mechanism's own divergence, at infinity its pure epsilon. For an integer
-/// order `n`,
+/// The divergence at `order` (2048 at most) of a mechanism over a uniform subset, `fraction` of the
+/// population, under replacement; `inner` is the mechanism's own divergence, at infinity its pure
+/// epsilon. For an integer order `n`,
 ///
 /// ```text
 /// A_n - 1 <= f^2 C(n,2) min{4 (e^{D_2} - 1), e^{D_2} m_2}

@@ -6,11 +6,13 @@ use crate::math::{expm1, ln, log1p, sqrt, up};
 /// Covers the roundings of the formula.
 const MARGIN: f64 = 1e-12;
 
-/// The closed-form epsilon of `n` shuffled reports of any `epsilon0`-DP (replacement) local randomizer:
-/// `ln(1 + (e^epsilon0 - 1) (4 sqrt(2 ln(4/delta)) / sqrt((e^epsilon0 + 1) n) + 4/n))`, at most `epsilon0`.
+/// The closed-form epsilon of `n` shuffled reports of any `epsilon0`-DP (replacement) local
+/// randomizer: `ln(1 + (e^epsilon0 - 1) (4 sqrt(2 ln(4/delta)) / sqrt((e^epsilon0 + 1) n) + 4/n))`,
+/// at most `epsilon0`.
 ///
-/// Feldman, McMillan, Talwar 2023; it holds for `epsilon0 <= ln(n / (8 ln(2/delta)) - 1)` only, and everything
-/// else is an error. [`super::generic_epsilon`] is always at least as good and has no such condition.
+/// Feldman, McMillan, Talwar 2023; it holds for `epsilon0 <= ln(n / (8 ln(2/delta)) - 1)` only, and
+/// everything else is an error. [`super::generic_epsilon`] is always at least as good and has no
+/// such condition.
 ///
 /// # Errors
 ///

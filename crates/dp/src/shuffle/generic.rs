@@ -14,10 +14,10 @@ const DEVIATION: f64 = 32_768.0;
 /// An upper bound on the delta at `epsilon` of `n` shuffled reports of any local randomizer that is
 /// `epsilon0`-DP under *replacement* (never give it a deletion epsilon).
 ///
-/// Feldman, McMillan, Talwar 2023: the output is a post-processing of `(A + D, C - A + 1 - D)` against
-/// `(A + 1 - D, C - A + D)`, `C ~ Bin(n - 1, 2/(e^epsilon0 + 1))`, `A ~ Bin(C, 1/2)`,
-/// `D ~ Bern(e^epsilon0/(e^epsilon0 + 1))`. The divergence of that pair is summed over the bulk of `C`; the rest
-/// and all rounding are added. Parameters out of range get the trivial answer 1.
+/// Feldman, McMillan, Talwar 2023: the output is a post-processing of `(A + D, C - A + 1 - D)`
+/// against `(A + 1 - D, C - A + D)`, `C ~ Bin(n - 1, 2/(e^epsilon0 + 1))`, `A ~ Bin(C, 1/2)`,
+/// `D ~ Bern(e^epsilon0/(e^epsilon0 + 1))`. The divergence of that pair is summed over the bulk of
+/// `C`; the rest and all rounding are added. Parameters out of range get the trivial answer 1.
 pub fn generic_delta(epsilon0: f64, n: u64, epsilon: f64) -> f64 {
     let valid = epsilon0 >= 0.0 && epsilon0.is_finite() && epsilon >= 0.0 && n > 0;
     if !valid {
@@ -33,13 +33,14 @@ pub fn generic_delta(epsilon0: f64, n: u64, epsilon: f64) -> f64 {
     precise(|outside| pair(epsilon0, n, outside).estimate(epsilon).upper(), OUTSIDE).min(local)
 }
 
-/// The epsilon at `delta` of `n` shuffled reports of any local randomizer that is `epsilon0`-DP under
-/// *replacement* (never give it a deletion epsilon). One report alone, and any crowd that does not help, keeps
-/// `epsilon0`.
+/// The epsilon at `delta` of `n` shuffled reports of any local randomizer that is `epsilon0`-DP
+/// under *replacement* (never give it a deletion epsilon). One report alone, and any crowd that
+/// does not help, keeps `epsilon0`.
 ///
-/// `upper` holds for all such randomizers and all inputs of the others (see [`generic_delta`]); `lower` is attained
-/// by one of them, binary or ternary randomized response, with certain inputs of the others. Crowds beyond
-/// some billions are cut, which only raises `upper`; their `lower` is 0.
+/// `upper` holds for all such randomizers and all inputs of the others (see [`generic_delta`]);
+/// `lower` is attained by one of them, binary or ternary randomized response, with certain inputs
+/// of the others. Crowds beyond some billions are cut, which only raises `upper`; their `lower` is
+/// 0.
 ///
 /// # Errors
 ///

@@ -1,43 +1,47 @@
-//! The pair of laws behind all bounds of this module, and its hockey-stick divergence as one pass over a
-//! binomial's bulk with a constant number of operations per count.
+//! The pair of laws behind all bounds of this module, and its hockey-stick divergence as one pass
+//! over a binomial's bulk with a constant number of operations per count.
 //!
-//! **The pair.** Of `n` reports `S ~ Bin(n, rho)` fall on one of the two symbols `x0, x1` that the device may
-//! hold, and `n0 ~ Bin(S, 1/2)` of them on `x0`, `n1 = S - n0` on `x1`: this is the reference law. With
-//! `a = e^epsilon0 - 1` and `0 <= kappa <= 1`, the laws of `(n0, n1)` when the device holds `x0` and `x1` have
-//! the densities
+//! **The pair.** Of `n` reports `S ~ Bin(n, rho)` fall on one of the two symbols `x0, x1` that the
+//! device may hold, and `n0 ~ Bin(S, 1/2)` of them on `x0`, `n1 = S - n0` on `x1`: this is the
+//! reference law. With `a = e^epsilon0 - 1` and `0 <= kappa <= 1`, the laws of `(n0, n1)` when the
+//! device holds `x0` and `x1` have the densities
 //!
 //! ```text
 //! P: (a n0 + S + kappa (n - S)) / norm        Q: (a n1 + S + kappa (n - S)) / norm
 //! norm = n (rho (1 + a/2) + kappa (1 - rho))
 //! ```
 //!
-//! - The generic bound: `rho = 2/(e^epsilon0 + 1)`, `kappa = 0`. (For `P = (A + D, C - A + 1 - D)`, `C ~ Bin(n - 1,
-//!   rho)`, `A ~ Bin(C, 1/2)`, `D ~ Bern(e^epsilon0 rho / 2)`, count which of the `C + 1` is the device's.)
-//! - k-ary randomized response when all others hold a third symbol, `p = 1/(e^epsilon0 + k - 1)`: `rho = 2p`,
-//!   `kappa = (k - 2)/(e^epsilon0 + k - 3)`.
-//! - The blanket of k-ary randomized response, `n` uniform reports one of which is the device's: `rho = 2/k`,
-//!   `kappa = 1`.
+//! - The generic bound: `rho = 2/(e^epsilon0 + 1)`, `kappa = 0`. (For `P = (A + D, C - A + 1 - D)`,
+//!   `C ~ Bin(n - 1, rho)`, `A ~ Bin(C, 1/2)`, `D ~ Bern(e^epsilon0 rho / 2)`, count which of the
+//!   `C + 1` is the device's.)
+//! - k-ary randomized response when all others hold a third symbol, `p = 1/(e^epsilon0 + k - 1)`:
+//!   `rho = 2p`, `kappa = (k - 2)/(e^epsilon0 + k - 3)`.
+//! - The blanket of k-ary randomized response, `n` uniform reports one of which is the device's:
+//!   `rho = 2/k`, `kappa = 1`.
 //!
-//! **The sum.** Let `E = e^epsilon - 1`, `g = e^epsilon0 - e^epsilon`, `b = P(Bin(s-1, 1/2) = m-1)`,
-//! `T = P(Bin(s-1, 1/2) >= m)`. Given `S = s`, `P - e^epsilon Q` is positive where
-//! `n1 < (g s - kappa E (n - s)) / (a (e^epsilon + 1))`, a line in `s`. (Stated for `n1`, which may have to
-//! be 0, it does not suffer from an `epsilon` near `epsilon0`, or from large ones.) With `s - m` the largest
-//! such `n1`, and `n0 P(Bin(s, 1/2) = n0) = (s/2) P(Bin(s-1, 1/2) = n0-1)`, the sum over `n0 >= m` is
+//! **The sum.** Let `E = e^epsilon - 1`, `g = e^epsilon0 - e^epsilon`,
+//! `b = P(Bin(s-1, 1/2) = m-1)`, `T = P(Bin(s-1, 1/2) >= m)`. Given `S = s`, `P - e^epsilon Q` is
+//! positive where `n1 < (g s - kappa E (n - s)) / (a (e^epsilon + 1))`, a line in `s`. (Stated for
+//! `n1`, which may have to be 0, it does not suffer from an `epsilon` near `epsilon0`, or from
+//! large ones.) With `s - m` the largest such `n1`, and
+//! `n0 P(Bin(s, 1/2) = n0) = (s/2) P(Bin(s-1, 1/2) = n0-1)`, the sum over `n0 >= m` is
 //!
 //! ```text
 //! ( (g s - kappa E (n - s)) b / 2 - E (kappa (n - s) + (1 + a/2) s) T ) / norm
 //! ```
 //!
-//! As `s` falls by one, `m` falls by one or stays (the line's slope is between 0 and 1/2), and Pascal's triangle
-//! moves `b` and `T` along. Another `m` than the best would only make the sum smaller.
+//! As `s` falls by one, `m` falls by one or stays (the line's slope is between 0 and 1/2), and
+//! Pascal's triangle moves `b` and `T` along. Another `m` than the best would only make the sum
+//! smaller.
 
 use super::search::Estimate;
 use super::weights::{self, Weights};
 use crate::math::{binomial, exp, expm1};
 
-/// Relative rounding of the terms and of the place of the line. A misplaced `m` costs the difference of the
-/// densities at the line, zero but for rounding: some ulps of the terms, times `e^epsilon / g` at most. Where
-/// that is large, the line is at `n1 >= 1` only for `s` above it, and `2^-s` vanishes beyond 1,100.
+/// Relative rounding of the terms and of the place of the line. A misplaced `m` costs the
+/// difference of the densities at the line, zero but for rounding: some ulps of the terms, times
+/// `e^epsilon / g` at most. Where that is large, the line is at `n1 >= 1` only for `s` above it,
+/// and `2^-s` vanishes beyond 1,100.
 const ROUNDING: f64 = 4e-12;
 
 /// Absolute error that stands for anything lost to underflow.
@@ -58,7 +62,8 @@ pub(super) struct Pair {
     weights: Weights,
 }
 
-/// Sums over `s` of the weight times `s` (`near`) or `n - s` (`far`) times `b`, `T` and the error of `T`.
+/// Sums over `s` of the weight times `s` (`near`) or `n - s` (`far`) times `b`, `T` and the error
+/// of `T`.
 #[derive(Default)]
 struct Sums {
     near: [f64; 3],
@@ -70,8 +75,8 @@ struct Sums {
 }
 
 impl Pair {
-    /// The pair with its binomial's bulk; `rest = 1 - rho`; about `outside` of `P` is left out of the sums and
-    /// added.
+    /// The pair with its binomial's bulk; `rest = 1 - rho`; about `outside` of `P` is left out of
+    /// the sums and added.
     pub(super) fn new(
         epsilon0: f64,
         reports: u64,
@@ -88,7 +93,8 @@ impl Pair {
         Self { epsilon0, kappa, reports: n, norm, distance, weights }
     }
 
-    /// The hockey-stick divergence at `epsilon`, in `0..epsilon0`. The two directions are mirror images.
+    /// The hockey-stick divergence at `epsilon`, in `0..epsilon0`. The two directions are mirror
+    /// images.
     ///
     /// What the table leaves out counts in full: its share of `P` is at most the sum of
     /// `P(s) (s / (n rho) + 1)`, since `kappa n <= norm`.
@@ -132,10 +138,11 @@ impl Pair {
         weights::guess(self.distance, delta)
     }
 
-    /// One pass from the largest `s` down, where the outcomes with `n1 < slope * s - offset` count. In that
-    /// direction `T` mostly grows, so that its rounding errors fade; where it does not, they are carried
-    /// along. The relative error of `b` drifts by 1.5 ulps a step; relative to that, a step adds at most two
-    /// ulps of what it touches to `T`. The drift itself is common to both (see [`weights::drift`]).
+    /// One pass from the largest `s` down, where the outcomes with `n1 < slope * s - offset` count.
+    /// In that direction `T` mostly grows, so that its rounding errors fade; where it does not,
+    /// they are carried along. The relative error of `b` drifts by 1.5 ulps a step; relative to
+    /// that, a step adds at most two ulps of what it touches to `T`. The drift itself is common to
+    /// both (see [`weights::drift`]).
     fn sums(&self, slope: f64, offset: f64) -> Sums {
         let mut sums = Sums::default();
         let last = self.weights.last();

@@ -9,11 +9,12 @@ use crate::math::{down, exp, expm1, log1p, sqrt};
 /// Relative rounding of the terms.
 const ROUNDING: f64 = 1e-12;
 
-/// No standard deviation of a count above this is looked at; larger crowds get no lower end.
+/// No standard deviation of a count above this is considered; larger crowds get no lower end.
 const DEVIATION: f64 = 32_768.0;
 
-/// k-ary randomized response while all others hold something else than `x0`, and only the number of reports
-/// `x0` is looked at: `Bin(n - 1, p)` and the device's own, which is `x0` with probability `e^epsilon0 p` or `p`.
+/// k-ary randomized response while all others hold something else than `x0`, and only the number of
+/// reports `x0` is looked at: `Bin(n - 1, p)` and the device's own, which is `x0` with probability
+/// `e^epsilon0 p` or `p`.
 struct OneSymbol {
     /// `p` and `1 - p`; `e^epsilon0 p` and `1 - e^epsilon0 p`.
     rare: (f64, f64),
@@ -30,7 +31,8 @@ impl OneSymbol {
             if backwards { (self.rare, self.likely) } else { (self.likely, self.rare) };
         let (mut value, mut other, mut size) = (0.0, 0.0, 0.0);
         let mut add = |without: f64, with: f64| {
-            // Neither sum cancels; their difference is positive, so its error is relative to `mine`.
+            // Neither sum cancels; their difference is positive, so its error is relative to
+            // `mine`.
             let mine = first.0 * without + first.1 * with;
             let theirs = second.0 * without + second.1 * with;
             let excess = mine - grown * theirs;
@@ -40,9 +42,9 @@ impl OneSymbol {
                 size += mine;
             }
         };
-        // `j` reports come from `j - 1` of the others and the device's, or from `j` of the others. At the ends
-        // of the table one of the two is missing: those terms are left out, which lowers the sum, unless the
-        // table ends where the law does.
+        // `j` reports come from `j - 1` of the others and the device's, or from `j` of the others.
+        // At the ends of the table one of the two is missing: those terms are left out, which
+        // lowers the sum, unless the table ends where the law does.
         let values = &self.weights.values;
         for pair in values.windows(2) {
             add(pair[0], pair[1]);
@@ -58,9 +60,10 @@ impl OneSymbol {
     }
 }
 
-/// A lower bound on the epsilon of `n` shuffled reports of k-ary randomized response with the worst inputs of the
-/// others: the best of three attacks. Every one of them sums a part of the true divergence only, less the
-/// rounding. It is not told any upper bound, so that the two ends check each other.
+/// A lower bound on the epsilon of `n` shuffled reports of k-ary randomized response with the worst
+/// inputs of the others: the best of three attacks. Every one of them sums a part of the true
+/// divergence only, less the rounding. It is not told any upper bound, so that the two ends check
+/// each other.
 pub(super) fn lower_end(epsilon0: f64, k: u64, n: u64, delta: f64) -> f64 {
     if n == 1 {
         return alone(epsilon0, k, delta);

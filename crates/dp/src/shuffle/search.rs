@@ -1,5 +1,5 @@
-//! From a delta that falls with epsilon to the epsilon of a given delta, on the side that is asked for, with
-//! few evaluations.
+//! From a delta that falls with epsilon to the epsilon of a given delta, on the side that is asked
+//! for, with few evaluations.
 
 use crate::math::ln;
 
@@ -47,11 +47,11 @@ pub(super) const COARSE: Precision = Precision { last_step: 1e-3 };
 const FIRST_MARGIN: f64 = 1e-10;
 const TRIES: u32 = 3;
 
-/// An epsilon in `0..=high` on the given side of the root. `high` itself is known to be an upper answer, and is
-/// the answer for `Upper` if nothing smaller is found; 0 is that of `Lower`.
+/// An epsilon in `0..=high` on the given side of the root. `high` itself is known to be an upper
+/// answer, and is the answer for `Upper` if nothing smaller is found; 0 is that of `Lower`.
 ///
-/// Newton's method on `ln delta`, which is concave to the right of a point and nearly a parabola; where that leaves
-/// the bracket, on delta itself, which is convex; else halving.
+/// Newton's method on `ln delta`, which is concave to the right of a point and nearly a parabola;
+/// where that leaves the bracket, on delta itself, which is convex; else halving.
 pub(super) fn root(
     mut estimate: impl FnMut(f64) -> Estimate,
     target: f64,
@@ -94,7 +94,7 @@ pub(super) fn root(
         if !low_seen && (next.is_nan() || next <= 0.0) {
             next = 0.0;
         } else if next >= high && !high_seen {
-            // Is it worth while at all? Once only.
+            // Check once whether it helps at all.
             high_seen = true;
             if see(&mut estimate, high, side).0 > target {
                 return high;

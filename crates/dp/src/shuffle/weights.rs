@@ -2,7 +2,8 @@
 
 use crate::math::sqrt;
 
-/// Crowds are cut to at most this many reports (a smaller crowd never hides better, so bounds stay bounds).
+/// Crowds are cut to at most this many reports (a smaller crowd never hides better, so bounds stay
+/// bounds).
 const LARGEST_CROWD: u64 = 1 << 36;
 
 /// The bulk of `Bin(n, p)`.
@@ -10,7 +11,8 @@ const LARGEST_CROWD: u64 = 1 << 36;
 pub(super) struct Weights {
     /// The count of the first entry.
     pub(super) first: u64,
-    /// Probabilities of the counts from `first` on, not below the true ones but for rounding. They sum to 1.
+    /// Probabilities of the counts from `first` on, not below the true ones but for rounding. They
+    /// sum to 1.
     pub(super) values: Vec<f64>,
     /// A bound on the sum of `P(s) (1 + s / mean)` over all counts `s` that are not in the table.
     pub(super) outside: f64,
@@ -19,9 +21,9 @@ pub(super) struct Weights {
 impl Weights {
     /// The table of `Bin(n, p)`, `q = 1 - p`, that leaves about `outside` out.
     ///
-    /// Ratios of neighbours decrease away from the mode, so what lies beyond the last entry is at most a
-    /// geometric series. Entries are relative to the mode's, hence the sum is above 1 before it is divided out
-    /// and the stated bound holds a fortiori after.
+    /// Ratios of neighbours decrease away from the mode, so what lies beyond the last entry is at
+    /// most a geometric series. Entries are relative to the mode's, hence the sum is above 1 before
+    /// it is divided out and the stated bound holds a fortiori after.
     pub(super) fn new(n: u64, p: f64, q: f64, outside: f64) -> Self {
         let size = n as f64;
         let mean = size * p;
@@ -77,20 +79,22 @@ impl Weights {
     }
 }
 
-/// How many of `n` reports are looked at so that a binomial count of probability `p` (`q = 1 - p`) among them
-/// has a standard deviation of at most `deviation`: this bounds time and memory for any `n`.
+/// How many of `n` reports are looked at so that a binomial count of probability `p` (`q = 1 - p`)
+/// among them has a standard deviation of at most `deviation`: this bounds time and memory for any
+/// `n`.
 pub(super) fn crowd(n: u64, p: f64, q: f64, deviation: f64) -> u64 {
     let largest = deviation * deviation / (p * q);
     n.min(LARGEST_CROWD).min(largest.max(1.0) as u64)
 }
 
-/// A bound on the relative error of a product of ratios along a table: of its entries (2 ulps a factor), and of
-/// the point probabilities that a pass over it carries along (1.5 ulps).
+/// A bound on the relative error of a product of ratios along a table: of its entries (2 ulps a
+/// factor), and of the point probabilities that a pass over it carries along (1.5 ulps).
 pub(super) fn drift(entries: usize) -> f64 {
     1e-14 + 8.0 * f64::EPSILON * entries as f64
 }
 
-/// Where a Gaussian pair at distance `mu` has about this `delta`: the start of a search, nothing more.
+/// Where a Gaussian pair at distance `mu` has about this `delta`: the start of a search, nothing
+/// more.
 pub(super) fn guess(mu: f64, delta: f64) -> f64 {
     let mut t = 3.0;
     for _ in 0..4 {

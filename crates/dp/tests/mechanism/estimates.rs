@@ -83,8 +83,8 @@ fn run(
     records
 }
 
-/// Three collections of different kinds: 15 symbols in all, five checks each, so 75 chances of a false alarm, each below
-/// one in a million.
+/// Three collections of different kinds: 15 symbols in all, five checks each, so 75 chances of a
+/// false alarm, each below one in a million.
 #[test]
 fn randomized_response_is_unbiased_and_its_intervals_hold() {
     for (population, rate, micro, seed) in [
@@ -99,7 +99,8 @@ fn randomized_response_is_unbiased_and_its_intervals_hold() {
             let error = (record.squares / trials).sqrt();
             let bias = record.sum / trials - f64::from(population[symbol]);
             assert!(bias.abs() < 5.0 * error / trials.sqrt(), "{at}: bias {bias}, error {error}");
-            // A variance from 2,500 trials of a nearly normal law is known to 2.8 %: five times that.
+            // A variance from 2,500 trials of a nearly normal law is known to 2.8 %: five times
+            // that.
             for (found, claimed) in [
                 (record.squares, record.total_claimed),
                 (record.noise_squares, record.noise_claimed),
@@ -144,7 +145,8 @@ fn without_noise_only_sampling_is_uncertain() {
     }
 }
 
-/// Where a count is expected to be 2, `value +- 1.96 errors` would miss the truth in one case of seven: at zero it is a point.
+/// Where a count is expected to be 2, `value +- 1.96 errors` would miss the truth in one case of
+/// seven: at zero it is a point.
 #[test]
 fn intervals_of_small_counts_hold() {
     let record = run(&[20, 1_000], 0.1, None, 6)[0];
@@ -164,7 +166,8 @@ fn by_hand() {
     close(found[1].total_error, (30.0_f64 * 0.75).sqrt() / 0.25);
     assert_eq!((found[1].noise_low, found[1].noise_high), (120.0, 120.0));
 
-    // k = 2: p = e/(1 + e), d = p - s = tanh(1/2), and the noise has the variance m p s/d^2 whatever the truth is.
+    // k = 2: p = e/(1 + e), d = p - s = tanh(1/2), and the noise has the variance m p s/d^2
+    // whatever the truth is.
     let response = RandomizedResponse::new(1_000_000, 2).unwrap();
     let found = response.estimate(&[70, 30], 100, 0.5, LEVEL).unwrap();
     let (keep, gap) = (1.0 / (1.0 + (-1.0_f64).exp()), 0.5_f64.tanh());

@@ -1,4 +1,5 @@
-//! Randomized response on the device: exact probabilities, at most the epsilon asked for, nothing to see from outside.
+//! Randomized response on the device: exact probabilities, at most the epsilon asked for, nothing
+//! to see from outside.
 
 use std::convert::Infallible;
 
@@ -29,7 +30,8 @@ fn times(a: u128, b: u128) -> (u128, u128) {
     (down, down + 1)
 }
 
-/// An upper bound of `e^-x` in fixed point, for `x` in millionths below 2^27. Sharp to about 2^-100.
+/// An upper bound of `e^-x` in fixed point, for `x` in millionths below 2^27. Sharp to about
+/// 2^-100.
 fn exp_minus_upper(micro: u64) -> u128 {
     // y <= x/256 < 1, then e^-y from its series and eight squarings, always rounding up.
     let y = (1_u128 << FIXED) / 256_000_000 * u128::from(micro);
@@ -51,7 +53,8 @@ fn the_reference_exponential() {
     }
 }
 
-/// The ratio of two likelihoods, `T (k - 1)/(2^63 - T)`, is at most `e^epsilon`, in whole numbers; and it is not far below.
+/// The ratio of two likelihoods, `T (k - 1)/(2^63 - T)`, is at most `e^epsilon`, in whole numbers;
+/// and it is not far below.
 #[test]
 fn the_local_epsilon_is_at_most_the_one_asked_for() {
     let mut cases = Vec::new();
@@ -165,8 +168,8 @@ impl TryRng for Script {
 
 impl TryCryptoRng for Script {}
 
-/// The keep word decides exactly at the threshold; the other word gives each other symbol as often; and as many words are
-/// drawn whatever the value is and whether it is kept.
+/// The keep word decides exactly at the threshold; the other word gives each other symbol as often;
+/// and as many words are drawn whatever the value is and whether it is kept.
 #[test]
 fn the_words_drawn_do_not_tell() {
     let response = RandomizedResponse::new(1_500_000, 4).unwrap();

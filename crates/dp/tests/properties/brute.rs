@@ -1,6 +1,6 @@
-//! Hockey-stick divergences `H(epsilon) = integral of (p - e^epsilon q)_+`, computed another way than the crate does:
-//! Gauss-Legendre quadrature with the sign change cut out by halving, exact sums, and nested expectations. Nothing here
-//! is shared with the crate.
+//! Hockey-stick divergences `H(epsilon) = integral of (p - e^epsilon q)_+`, computed another way
+//! than the crate does: Gauss-Legendre quadrature with the sign change cut out by halving, exact
+//! sums, and nested expectations. Nothing here is shared with the crate.
 
 use std::f64::consts::PI;
 use std::sync::OnceLock;
@@ -14,10 +14,12 @@ const DEPTH: u32 = 36;
 /// How often a panel is halved for precision.
 const REFINED: u32 = 10;
 
-/// An absolute error of an integral that is too small to matter: deltas are 1e-10 or more, to be known to 1e-9.
+/// An absolute error of an integral that is too small to matter: deltas are 1e-10 or more, to be
+/// known to 1e-9.
 const FLOOR: f64 = 1e-21;
 
-/// The Gauss-Legendre rule on [-1, 1] as (node, weight), by Newton's method on the Legendre polynomial.
+/// The Gauss-Legendre rule on [-1, 1] as (node, weight), by Newton's method on the Legendre
+/// polynomial.
 fn rule() -> &'static [(f64, f64)] {
     static RULE: OnceLock<Vec<(f64, f64)>> = OnceLock::new();
     RULE.get_or_init(|| {
@@ -47,8 +49,8 @@ fn panel(f: &impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     rule().iter().map(|(x, w)| w * f(middle + half * x)).sum::<f64>() * half
 }
 
-/// The integral of `f` over `[low, high]`, first in panels of about `width`, which are then halved until the whole is
-/// good to `tolerance` (relative).
+/// The integral of `f` over `[low, high]`, first in panels of about `width`, which are then halved
+/// until the whole is good to `tolerance` (relative).
 pub(crate) fn integral(
     f: impl Fn(f64) -> f64,
     (low, high): (f64, f64),
@@ -103,7 +105,8 @@ fn positive(f: &impl Fn(f64) -> f64, low: f64, high: f64, depth: u32) -> f64 {
     }
 }
 
-/// The divergence of two densities, given together; smooth between neighbouring `breaks`, which hold all of the mass.
+/// The divergence of two densities, given together; smooth between neighbouring `breaks`, which
+/// hold all of the mass.
 pub(crate) fn stick(
     densities: impl Fn(f64) -> (f64, f64),
     epsilon: f64,
@@ -151,7 +154,8 @@ fn upper_tail(z: f64) -> f64 {
     0.5 * libm::erfc(z / 2f64.sqrt())
 }
 
-/// Without the device `base N(0, s^2)`; with it `base (1 - gone) N(0, s^2) + moved N(distance, s^2)`.
+/// Without the device `base N(0, s^2)`; with it
+/// `base (1 - gone) N(0, s^2) + moved N(distance, s^2)`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) base: f64,
@@ -204,8 +208,8 @@ impl Step {
     }
 }
 
-/// The divergence of a composition of sampled Gaussians: the expectation over the first step's loss `l` of the
-/// divergence of the rest at `epsilon - l`. Panels are at first `width` deviations wide.
+/// The divergence of a composition of sampled Gaussians: the expectation over the first step's loss
+/// `l` of the divergence of the rest at `epsilon - l`. Panels are at first `width` deviations wide.
 pub(crate) fn composed(steps: &[Step], epsilon: f64, leaves: bool, width: f64) -> f64 {
     let Some((first, rest)) = steps.split_first() else { return (-epsilon.exp_m1()).max(0.0) };
     if rest.is_empty() {

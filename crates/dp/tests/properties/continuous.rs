@@ -138,7 +138,8 @@ fn one_laplace() {
     tally.done(160);
 }
 
-/// A sample of fixed size under replacement, when all others hold zero: an attack, so only the upper end is bounded.
+/// A sample of fixed size under replacement, when all others hold zero: an attack, so only the
+/// upper end is bounded.
 #[test]
 fn a_sample_of_fixed_size() {
     let (mut stream, mut tally) = (Stream::new(6), Tally::default());

@@ -35,8 +35,8 @@ impl Round {
         (0..=law.len()).map(|k| (at(k), if k == 0 { 0.0 } else { at(k - 1) })).collect()
     }
 
-    /// The divergence given one count, by quadrature; (the device leaves, the device comes). The average over what the
-    /// exchanged contribution was: a value, or a dummy.
+    /// The divergence given one count, by quadrature; (the device leaves, the device comes). The
+    /// average over what the exchanged contribution was: a value, or a dummy.
     pub(crate) fn at_count(&self, (base, before): (f64, f64), epsilon: f64) -> (f64, f64) {
         let real = if self.dummy_rate > 0.0 { self.rate / self.sending() } else { 1.0 };
         let value = self.exchanged((base, before), epsilon, self.shape.replacement_distance(), 1.0);
@@ -44,7 +44,8 @@ impl Round {
         (real * value.0 + (1.0 - real) * dummy.0, real * value.1 + (1.0 - real) * dummy.1)
     }
 
-    /// The same when the device's value is `distance` and its dummy `nearer` away from what it was exchanged for.
+    /// The same when the device's value is `distance` and its dummy `nearer` away from what it was
+    /// exchanged for.
     fn exchanged(
         &self,
         (base, before): (f64, f64),
@@ -79,8 +80,8 @@ impl Round {
         leaves.max(comes)
     }
 
-    /// A real attack: all others hold `theirs`, the device holds 1, in one dimension. Given the count, who sent a dummy
-    /// is hidden.
+    /// A real attack: all others hold `theirs`, the device holds 1, in one dimension. Given the
+    /// count, who sent a dummy is hidden.
     fn attack(&self, theirs: f64, epsilon: f64) -> f64 {
         let Self { rate, dummy_rate, sigma, .. } = *self;
         let (sending, dummy) = (self.sending(), (1.0 - rate) * dummy_rate);
@@ -122,7 +123,8 @@ fn the_count_seen() {
     tally.done(140);
 }
 
-/// The divergence of two rounds: the expectation over the first one's count and sum, by quadrature, of the second one's.
+/// The divergence of two rounds: the expectation over the first one's count and sum, by quadrature,
+/// of the second one's.
 fn two_rounds(round: &Round, epsilon: f64, leaves: bool) -> f64 {
     let (gone, distance, sigma) =
         (round.sending(), round.shape.replacement_distance(), round.sigma);
@@ -206,7 +208,8 @@ fn no_values_of_the_others_are_worse() {
     tally.done(60);
 }
 
-/// When a device's value is compared with zero, the count says only how likely the device is among the senders.
+/// When a device's value is compared with zero, the count says only how likely the device is among
+/// the senders.
 #[test]
 fn the_count_seen_of_a_value_zeroed_out() {
     let (mut stream, mut tally) = (Stream::new(11), Tally::default());

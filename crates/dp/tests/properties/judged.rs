@@ -1,6 +1,6 @@
 //! The recipe rule: the judged epsilon holds for every population.
 
-use sotto_dp::recipe::{Mechanism, Terms, judge};
+use sotto_dp::recipe::{Law, Terms, judge};
 use sotto_dp::{Shape, shuffle};
 
 use super::brute::{Step, binomial};
@@ -10,8 +10,8 @@ use super::stream::Stream;
 /// Populations that are tried: all up to this.
 const MOST: u64 = 400;
 
-/// The divergence of what is seen with `others` other honest devices when nothing is released below `least` honest
-/// contributions.
+/// The divergence of what is seen with `others` other honest devices when nothing is released below
+/// `least` honest contributions.
 fn thresholded(round: &Round, least: usize, epsilon: f64) -> f64 {
     let (mut leaves, mut comes) = (0.0, 0.0);
     let (mut silent_with, mut silent_without) = (0.0, 0.0);
@@ -38,9 +38,10 @@ fn thresholded(round: &Round, least: usize, epsilon: f64) -> f64 {
     leaves.max(comes)
 }
 
-/// The judged epsilon of one recipe holds for the populations given; the largest share of delta that it takes.
+/// The judged epsilon of one recipe holds for the populations given; the largest share of delta
+/// that it takes.
 fn gaussian_case(terms: &Terms, delta: f64, populations: impl Iterator<Item = u64>) -> f64 {
-    let Mechanism::Gaussian { sigma, shape } = terms.mechanism else { panic!("Gaussian only") };
+    let Law::Gaussian { sigma, shape } = terms.law else { panic!("Gaussian only") };
     let epsilon = judge(terms, delta).unwrap().epsilon;
     if !epsilon.is_finite() {
         return 0.0;
@@ -63,9 +64,9 @@ fn gaussian_case(terms: &Terms, delta: f64, populations: impl Iterator<Item = u6
 
 fn gaussian_terms(stream: &mut Stream, dummy_rate: f64) -> Terms {
     let shape = if stream.whole(0, 1) == 0 { Shape::OneHot } else { Shape::Vector };
-    let mechanism = Mechanism::Gaussian { sigma: stream.spread(0.8, 8.0), shape };
+    let law = Law::Gaussian { sigma: stream.spread(0.8, 8.0), shape };
     let (rate, min_batch) = (stream.spread(0.03, 0.9), stream.whole(2, 60));
-    Terms { mechanism, rate, dummy_rate, min_batch, rounds: 1 }
+    Terms { law, rate, dummy_rate, min_batch, rounds: 1 }
 }
 
 #[test]
@@ -95,17 +96,17 @@ fn gaussian_recipes_with_dummies_hold_for_many_populations() {
     }
 }
 
-/// Given the count, the senders are a uniform subset: each count's shuffle is bounded by `krr_delta`, sampled without
-/// replacement, `H(ln(1 + r (e^a - 1))) <= r H(a)`.
+/// Given the count, the senders are a uniform subset: each count's shuffle is bounded by
+/// `krr_delta`, sampled without replacement, `H(ln(1 + r (e^a - 1))) <= r H(a)`.
 #[test]
 fn randomized_response_recipes_hold_for_every_population() {
     let mut stream = Stream::new(15);
     let mut amplified = 0;
     for _ in 0..10 {
         let (epsilon0, symbols) = (stream.between(0.5, 4.0), stream.whole(2, 12));
-        let mechanism = Mechanism::RandomizedResponse { epsilon0, k: symbols };
+        let law = Law::RandomizedResponse { epsilon0, k: symbols };
         let (rate, min_batch) = (stream.spread(0.05, 0.9), stream.whole(2, 120));
-        let terms = Terms { mechanism, rate, dummy_rate: 0.0, min_batch, rounds: 1 };
+        let terms = Terms { law, rate, dummy_rate: 0.0, min_batch, rounds: 1 };
         let delta = stream.spread(1e-7, 1e-2);
         let epsilon = judge(&terms, delta).unwrap().epsilon;
         assert!(epsilon <= epsilon0 * (1.0 + 1e-9), "{terms:?}: {epsilon}");

@@ -34,8 +34,7 @@ use super::state::{Change, DeviceState, SeenKeySet};
 use crate::admission::{Admitted, Check, Silence, View};
 use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms, report_id};
 use crate::trust::Trust;
-use crate::uniform::shuffle;
-use crate::{Moment, uniform_below};
+use crate::{Moment, shuffle, uniform_below};
 
 /// Recipes whose tokens are kept, the oldest of the log. Far beyond what a budget lets a device
 /// consider.

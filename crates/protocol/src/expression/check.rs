@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, ListExpr, LiteralValue, SourceInfo, operators};
 
-use super::error::{ExpressionError, Place, Reason};
+use super::error::{ExpressionError, Position, Reason};
 use super::tree::{Bool, Comparison, Int, Operation, Text, Tree};
 use super::{MAX_LIST, MAX_NODES, Type};
 
@@ -227,8 +227,8 @@ impl Check<'_> {
 
     fn at(&self, node: &IdedExpr, reason: Reason) -> ExpressionError {
         let offset = self.info.offset_for(node.id);
-        let place = offset.map(|(start, _)| Place::at(&self.info.source, start as usize));
-        reason.at(place)
+        let position = offset.map(|(start, _)| Position::at(&self.info.source, start as usize));
+        reason.at(position)
     }
 
     fn unsupported(&self, node: &IdedExpr, what: &str) -> ExpressionError {

@@ -6,30 +6,31 @@ use cel::ParseErrors;
 
 use super::{MAX_BRACKETS, MAX_LIST, MAX_NODES, MAX_OPERATORS, MAX_SOURCE_LEN, Type};
 
-/// Characters of a message of the parser that are passed on. Its lists of what it expected can be long.
+/// Characters of a message of the parser that are passed on. Its lists of what it expected can be
+/// long.
 const MAX_MESSAGE_LEN: usize = 200;
 
-/// A place in the text of an expression. Lines and columns count from 1, columns in characters.
+/// A position in the text of an expression. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The line.
     pub line: usize,
     /// The column.
     pub column: usize,
 }
 
-impl Place {
-    /// The place of the byte `offset`.
+impl Position {
+    /// The position of the byte `offset`.
     pub(super) fn at(source: &str, offset: usize) -> Self {
         let before = source.char_indices().take_while(|(index, _)| *index < offset);
-        before.fold(Self { line: 1, column: 1 }, |place, (_, character)| match character {
-            '\n' => Self { line: place.line + 1, column: 1 },
-            _ => Self { column: place.column + 1, ..place },
+        before.fold(Self { line: 1, column: 1 }, |position, (_, character)| match character {
+            '\n' => Self { line: position.line + 1, column: 1 },
+            _ => Self { column: position.column + 1, ..position },
         })
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
@@ -40,14 +41,14 @@ impl fmt::Display for Place {
 pub struct ExpressionError {
     /// What is wrong.
     pub reason: Reason,
-    /// Where, if it has a place.
-    pub place: Option<Place>,
+    /// Its position, if it has one.
+    pub position: Option<Position>,
 }
 
 impl fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = self.place {
-            write!(f, "{place}: ")?;
+        if let Some(position) = self.position {
+            write!(f, "{position}: ")?;
         }
         self.reason.fmt(f)
     }
@@ -88,9 +89,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// With a place.
-    pub(super) fn at(self, place: Option<Place>) -> ExpressionError {
-        ExpressionError { reason: self, place }
+    /// With a position.
+    pub(super) fn at(self, position: Option<Position>) -> ExpressionError {
+        ExpressionError { reason: self, position }
     }
 }
 
@@ -99,11 +100,11 @@ pub(super) fn syntax(errors: &ParseErrors) -> ExpressionError {
     let Some(first) = errors.errors.first() else {
         return Reason::Syntax("not an expression".to_owned()).at(None);
     };
-    let place = match (usize::try_from(first.pos.0), usize::try_from(first.pos.1)) {
-        (Ok(line), Ok(column)) if line > 0 && column > 0 => Some(Place { line, column }),
+    let position = match (usize::try_from(first.pos.0), usize::try_from(first.pos.1)) {
+        (Ok(line), Ok(column)) if line > 0 && column > 0 => Some(Position { line, column }),
         _ => None,
     };
-    Reason::Syntax(first.msg.chars().take(MAX_MESSAGE_LEN).collect()).at(place)
+    Reason::Syntax(first.msg.chars().take(MAX_MESSAGE_LEN).collect()).at(position)
 }
 
 /// Why an expression has no value for a device. Names attributes, never their values.

@@ -1,11 +1,12 @@
 //! Bounds on a text before it is parsed.
 //!
-//! The parser descends once per bracket and once per operator of a chain, and unwinds its error recovery on top. So both are
-//! counted here first. The count is right only if this scan and the parser agree on what is inside a string or a
-//! comment; hence every token that it lets pass is one that the parser reads in the same way (CEL, "Syntax"),
-//! and what could be read in two ways (prefixed and triple-quoted strings, numbers that run into words, bad escapes) is refused.
+//! The parser descends once per bracket and once per operator of a chain, and unwinds its error
+//! recovery on top. So both are counted here first. The count is right only if this scan and the
+//! parser agree on what is inside a string or a comment; hence every token that it lets pass is one
+//! that the parser reads in the same way (CEL, "Syntax"), and what could be read in two ways
+//! (prefixed and triple-quoted strings, numbers that run into words, bad escapes) is refused.
 
-use super::error::{ExpressionError, Place, Reason};
+use super::error::{ExpressionError, Position, Reason};
 use super::{MAX_BRACKETS, MAX_OPERATORS, MAX_SOURCE_LEN};
 
 /// Refuses what is too long, too deep or too wide, or not made of tokens.
@@ -17,7 +18,7 @@ pub(super) fn scan(source: &str) -> Result<(), ExpressionError> {
         Scan { bytes: source.as_bytes(), at: 0, open: 0, operators: 0, last: Last::Start };
     while let Some(first) = scan.peek(0) {
         let start = scan.at;
-        scan.token(first).map_err(|reason| reason.at(Some(Place::at(source, start))))?;
+        scan.token(first).map_err(|reason| reason.at(Some(Position::at(source, start))))?;
     }
     Ok(())
 }
@@ -92,8 +93,8 @@ impl Scan<'_> {
         if self.operators > MAX_OPERATORS { Err(Reason::TooManyOperators) } else { Ok(()) }
     }
 
-    /// `!` and `-` before an operand. The parser drops pairs of them, so that `!!1` would be an int and `--x` never overflow.
-    /// One alone nests no deeper than its operand.
+    /// `!` and `-` before an operand. The parser drops pairs of them, so that `!!1` would be an int
+    /// and `--x` never overflow. One alone nests no deeper than its operand.
     fn unary(&mut self) -> Result<(), Reason> {
         if self.last == Last::Unary {
             return Err(Reason::Syntax("two unary operators in a row: use brackets".to_owned()));
@@ -111,8 +112,9 @@ impl Scan<'_> {
         self.step(0, if is_in { Last::Other } else { Last::Operand }, is_in)
     }
 
-    /// An integer in base 10 or 16, or what is before or after a decimal point; with the suffix of an unsigned one or with an
-    /// exponent. Whether it is of the subset is for the syntax tree to say.
+    /// An integer in base 10 or 16, or what is before or after a decimal point; with the suffix of
+    /// an unsigned one or with an exponent. Whether it is of the subset is for the syntax tree to
+    /// say.
     fn number(&mut self, first: u8) -> Result<(), Reason> {
         if first == b'0' && self.peek(1) == Some(b'x') {
             self.at += 2;

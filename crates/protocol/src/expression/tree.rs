@@ -1,7 +1,7 @@
 //! The typed tree and its evaluation.
 //!
-//! One enum per type, so that no value of a wrong type can occur but from outside, in an attribute. Its depth is bounded by the
-//! limits on the text.
+//! One enum per type, so that no value of a wrong type can occur but from outside, in an attribute.
+//! Its depth is bounded by the limits on the text.
 
 use std::cmp::Ordering;
 

@@ -1,42 +1,22 @@
-//! From a recipe to its DAP task, and to nothing else: two parties that hold the same recipe hold the same task.
+//! From a recipe to its DAP task. It depends on nothing else, so two parties with the same recipe
+//! have the same task.
 
-use sotto_vdaf::VdafConfig;
-use sotto_wire::recipe::{Query, Recipe, RecipeVdaf};
+use sotto_wire::recipe::Recipe;
 use sotto_wire::{
     Duration, Encode, Interval, TaskConfiguration, TaskExtension, TaskParameters, Time,
     TimePrecision, Url, VdafType, taskprov,
 };
 
+use super::mechanism::{derive_vdaf, mechanism, stated};
 use crate::Task;
 
-/// The VDAF that answers the recipe's query, with the parameters that we compute. An author's parameters are never
-/// taken: a bad chunk length makes verification fifty times as dear.
-pub fn derive_vdaf(query: &Query) -> VdafConfig {
-    match query {
-        Query::Count { .. } => VdafConfig::count(),
-        Query::Sum { max, .. } => VdafConfig::sum(*max),
-        Query::Histogram { buckets, .. } => VdafConfig::histogram(*buckets),
-    }
-}
-
-/// The same, as a recipe states it.
-pub fn recipe_vdaf(query: &Query) -> RecipeVdaf {
-    match derive_vdaf(query) {
-        VdafConfig::Prio3Histogram { length, chunk_length } => {
-            RecipeVdaf::Prio3Histogram { length, chunk_length }
-        }
-        VdafConfig::Prio3Sum { max_measurement } => RecipeVdaf::Prio3Sum { max_measurement },
-        _ => RecipeVdaf::Prio3Count,
-    }
-}
-
-/// The DAP task of a recipe. Its `task_info` is the recipe's id, so that both HPKE AADs authenticate the whole
-/// recipe. Taskprov, "Deriving the Task ID".
+/// The DAP task of a recipe. Its `task_info` is the recipe's id, so that both HPKE AADs
+/// authenticate the whole recipe. Taskprov, "Deriving the Task ID".
 pub fn derive_task(recipe: &Recipe) -> Result<Task, String> {
-    if recipe_vdaf(&recipe.query) != recipe.aggregation.vdaf {
+    let vdaf = derive_vdaf(&mechanism(recipe).map_err(|error| error.to_string())?);
+    if stated(&vdaf) != recipe.aggregation.vdaf {
         return Err("the VDAF is not the one that follows from the query".to_owned());
     }
-    let vdaf = derive_vdaf(&recipe.query);
     let window_s = recipe.when.window_s;
     let precision = TimePrecision::from_seconds(window_s).map_err(|error| error.to_string())?;
     let start = Time::from_posix_seconds(recipe.when.opens, precision);

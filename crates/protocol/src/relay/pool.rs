@@ -4,7 +4,7 @@ use rand_core::CryptoRng;
 
 use super::SourceTag;
 use crate::keyed_hash::HashedSet;
-use crate::uniform::shuffle;
+use crate::shuffle;
 
 /// When a pool is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sotto_protocol::recipe::{derive_task, derive_vdaf, recipe_vdaf};
+use sotto_protocol::recipe::{derive_task, derive_vdaf, mechanism, recipe_vdaf};
 use sotto_testing::arbitrary;
 use sotto_wire::recipe::{Query, Randomizer, Recipe};
 use sotto_wire::{BatchMode, taskprov};
@@ -44,7 +44,7 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
     let (mut derived, mut changed) = (0, [0; CHANGES.len()]);
     for _ in 0..400 {
         let mut recipe = arbitrary::recipe(&mut rng);
-        recipe.aggregation.vdaf = recipe_vdaf(&recipe.query);
+        recipe.aggregation.vdaf = recipe_vdaf(&recipe.query, &recipe.randomizer).unwrap();
         recipe.aggregation.min_batch %= 1 << 20;
         recipe.aggregation.min_batch += 1;
         recipe.check().unwrap();
@@ -56,14 +56,17 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
         assert_eq!(task.id(), &taskprov::task_id(task.encoded_configuration()));
         assert_eq!(configuration.min_batch_size(), recipe.aggregation.min_batch);
         assert_eq!(configuration.batch_mode(), recipe.aggregation.batch_mode);
-        assert_eq!(configuration.vdaf_type().value(), derive_vdaf(&recipe.query).vdaf_type());
+        assert_eq!(
+            configuration.vdaf_type().value(),
+            derive_vdaf(&mechanism(&recipe).unwrap()).vdaf_type()
+        );
         let read = Recipe::parse(&recipe.to_json()).unwrap();
         let again = derive_task(&read).unwrap();
         assert_eq!(again.encoded_configuration(), task.encoded_configuration());
         for (number, (field, change)) in CHANGES.iter().enumerate() {
             let mut other = recipe.clone();
             change(&mut other);
-            other.aggregation.vdaf = recipe_vdaf(&other.query);
+            other.aggregation.vdaf = recipe_vdaf(&other.query, &other.randomizer).unwrap();
             if other == recipe || other.check().is_err() {
                 continue;
             }
@@ -74,7 +77,8 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
         let mut wrong = recipe.clone();
         wrong.aggregation.vdaf = match recipe.query {
             Query::Count { .. } => {
-                recipe_vdaf(&Query::Sum { max: 3, mapping: String::new(), fallback: 0 })
+                let sum = Query::Sum { max: 3, mapping: String::new(), fallback: 0 };
+                recipe_vdaf(&sum, &Randomizer::None).unwrap()
             }
             _ => sotto_wire::recipe::RecipeVdaf::Prio3Count,
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sotto_protocol::expression::{EvaluationError, Expression, Place, Reason, Type, Value};
+use sotto_protocol::expression::{EvaluationError, Expression, Position, Reason, Type, Value};
 use sotto_wire::{AttributeName, AttributeType};
 
 use crate::expression::{compile, evaluate, text};
@@ -153,7 +153,7 @@ fn refused_on_the_syntax_tree() {
     for (source, what, column) in cases {
         let error = compile(source).expect_err(source);
         assert_eq!(error.reason, Reason::Unsupported(what.to_owned()), "{source}");
-        assert_eq!(error.place, Some(Place { line: 1, column }), "{source}");
+        assert_eq!(error.position, Some(Position { line: 1, column }), "{source}");
     }
 }
 
@@ -179,7 +179,7 @@ fn types_that_do_not_fit() {
     for (source, what, column) in cases {
         let error = compile(source).expect_err(source);
         assert_eq!(error.reason, Reason::Types(what.to_owned()), "{source}");
-        assert_eq!(error.place, Some(Place { line: 1, column }), "{source}");
+        assert_eq!(error.position, Some(Position { line: 1, column }), "{source}");
     }
 }
 
@@ -190,7 +190,7 @@ fn undeclared_attributes() {
     {
         let error = compile(source).expect_err(source);
         assert_eq!(error.reason, Reason::Undeclared(name.to_owned()), "{source}");
-        assert_eq!(error.place, Some(Place { line, column }), "{source}");
+        assert_eq!(error.position, Some(Position { line, column }), "{source}");
     }
     assert_eq!(
         compile("i\n+ x").unwrap_err().to_string(),

@@ -116,6 +116,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
         operator: name.parse().unwrap(),
         url: format!("https://{name}/"),
     };
+    let randomizer = Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 };
     Recipe {
         version: 1,
         name: name.to_owned(),
@@ -128,9 +129,9 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
         who: Who { population: 1_000_000, targeting: None },
         when: When { opens: day - DAY, closes: day + 5 * DAY, window_s: HOUR, max_window_s: DAY },
         sampling: Sampling { rate: Probability::new(1, 2).unwrap() },
-        randomizer: Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 },
+        randomizer,
         aggregation: Aggregation {
-            vdaf: recipe_vdaf(&query),
+            vdaf: recipe_vdaf(&query, &randomizer).unwrap(),
             min_batch: 5_000,
             batch_mode: BatchMode::TimeInterval,
         },
@@ -154,7 +155,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
 
 /// Makes the recipe ask this, with the VDAF that follows from it.
 pub fn set_query(recipe: &mut Recipe, query: Query) {
-    recipe.aggregation.vdaf = recipe_vdaf(&query);
+    recipe.aggregation.vdaf = recipe_vdaf(&query, &recipe.randomizer).unwrap();
     recipe.query = query;
 }
 

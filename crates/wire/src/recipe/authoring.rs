@@ -1,11 +1,13 @@
 //! Recipes as TOML, for the people who write them.
 //!
 //! The TOML has the groups of the JSON with values that people write: `"1/50"`, `4.0`, `1h`,
-//! `2026-11-20T00:00:00Z`. It is never signed or hashed. The author's key, the VDAF and the token keys may be left out: a program
-//! that has the keys and knows the VDAFs completes the draft ([`RecipeDraft::complete`]).
+//! `2026-11-20T00:00:00Z`. It is never signed or hashed. The author's key, the VDAF and the token
+//! keys may be left out: a program that has the keys and knows the VDAFs completes the draft
+//! ([`RecipeDraft::complete`]).
 
 mod fields;
 mod number;
+mod randomizer;
 mod read;
 mod tokens;
 mod write;
@@ -41,12 +43,14 @@ pub enum AuthoringError {
     Rule(#[from] FormatError),
 }
 
-/// The probability in a text like `1/50`, `0.02`, `2e-2` or `1`; if there is none, the reason in words.
+/// The probability in a text like `1/50`, `0.02`, `2e-2` or `1`; if there is none, the reason in
+/// words.
 pub fn parse_probability(text: &str) -> Result<Probability, String> {
     number::probability(text)
 }
 
-/// The epsilon in a text like `4.0`, in millionths, rounded up; if there is none, the reason in words.
+/// The epsilon in a text like `4.0`, in millionths, rounded up; if there is none, the reason in
+/// words.
 pub fn parse_epsilon(text: &str) -> Result<u64, String> {
     number::micro(text)
 }
@@ -110,7 +114,8 @@ impl RecipeDraft {
         write::draft(self)
     }
 
-    /// The recipe with this author and this VDAF. What the draft says already must be the same, and it must have its token keys.
+    /// The recipe with this author and this VDAF. What the draft says already must be the same, and
+    /// it must have its token keys.
     pub fn complete(self, author: Signer, vdaf: RecipeVdaf) -> Result<Recipe, FormatError> {
         if self.author.is_some_and(|named| named != author) {
             return Err(FormatError::new("the recipe names another author than the one who signs"));

@@ -1,15 +1,47 @@
 //! The one encoding of a value: RFC 8785 (JSON Canonicalization Scheme).
 //!
-//! An id is the hash of bytes, and a signature is over bytes. If two texts meant the same recipe, an author could
-//! show one recipe under two ids, and a device that met both would answer twice. So a decoder re-encodes what it
-//! understood and takes nothing else: repeated names, other orders, spaces, escapes that are not needed, `null` for
-//! what is absent, `1.0` and `1e3` all fail here, whatever the parser below made of them.
+//! An id is the hash of bytes, and a signature is over bytes. If two texts meant the same recipe,
+//! an author could show one recipe under two ids, and a device that saw both would answer twice. So
+//! a decoder re-encodes what it understood and accepts nothing else: repeated names, other orders,
+//! spaces, unnecessary escapes, `null` for what is absent, `1.0` and `1e3` all fail here, whatever
+//! the parser below made of them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::FormatError;
 use crate::limits::MAX_ENTRY_JSON_LEN;
+
+/// Gives a type of log entry its canonical JSON. The type has a method `check_fields`: every rule
+/// of the format but the length of the whole.
+macro_rules! canonical_json {
+    ($kind:ty) => {
+        impl $kind {
+            /// The value with these bytes, which must be its canonical encoding.
+            pub fn parse(json: &[u8]) -> Result<Self, $crate::FormatError> {
+                $crate::recipe::canonical::parse(json, Self::check_fields)
+            }
+
+            /// The canonical encoding. Of a value that breaks the rules this gives bytes that
+            /// [`Self::parse`] refuses.
+            pub fn to_json(&self) -> Vec<u8> {
+                $crate::recipe::canonical::encode(self)
+            }
+
+            /// The hash of the canonical encoding.
+            pub fn id(&self) -> $crate::EntryId {
+                $crate::EntryId::of(&self.to_json())
+            }
+
+            /// Whether the value keeps the rules of the format; if not, the reason in words.
+            pub fn check(&self) -> Result<(), $crate::FormatError> {
+                self.check_fields()?;
+                $crate::recipe::canonical::check_len(self.to_json().len())
+            }
+        }
+    };
+}
+pub(super) use canonical_json;
 
 /// Decodes, checks the rules of the type and compares with the canonical encoding.
 pub(super) fn parse<T: DeserializeOwned + Serialize>(
@@ -33,7 +65,7 @@ pub(super) fn parse<T: DeserializeOwned + Serialize>(
 
 /// The canonical encoding.
 pub(super) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    // Text, integers and truth values always encode. Should that ever change, no bytes are no recipe.
+    // Text, integers and truth values always encode. If that changes, empty bytes are no recipe.
     serde_json_canonicalizer::to_vec(value).unwrap_or_default()
 }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Query, Randomizer, Recipe,
-    RecipeVdaf, When, tokens,
+    AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Query, Recipe, RecipeVdaf,
+    When, tokens,
 };
 use crate::limits::{
     MAX_ATTRIBUTES, MAX_BUCKETS, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER, MAX_LABEL_LEN,
@@ -29,7 +29,7 @@ impl Recipe {
             return refuse("sampling.rate must be above 0");
         }
         query(&self.query)?;
-        randomizer(&self.randomizer, &self.query)?;
+        self.randomizer.check(&self.query)?;
         vdaf(&self.aggregation.vdaf)?;
         at_least_one("aggregation.min_batch", self.aggregation.min_batch)?;
         privacy(&self.privacy)?;
@@ -104,7 +104,8 @@ fn purpose(purpose: &str) -> Result<(), FormatError> {
     visible("purpose", purpose)
 }
 
-/// Refuses what steers a display instead of being shown: a person would read something else than what was signed.
+/// Refuses what steers a display instead of being shown: a person would read something else than
+/// what was signed.
 pub(super) fn visible(field: &str, text: &str) -> Result<(), FormatError> {
     match text.chars().find(|&c| steers_display(c)) {
         Some(c) => refuse(format!("{field} contains the control character U+{:04X}", u32::from(c))),
@@ -112,8 +113,8 @@ pub(super) fn visible(field: &str, text: &str) -> Result<(), FormatError> {
     }
 }
 
-/// Controls, line and paragraph separators, and characters that reorder their neighbours or have no width. The two
-/// joiners (U+200C, U+200D) stay: scripts and emoji need them.
+/// Controls, line and paragraph separators, and characters that reorder their neighbours or have no
+/// width. The two joiners (U+200C, U+200D) stay: scripts and emoji need them.
 fn steers_display(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -191,18 +192,8 @@ fn check_labels(labels: &[String], buckets: u32) -> Result<(), FormatError> {
     Ok(())
 }
 
-fn randomizer(randomizer: &Randomizer, query: &Query) -> Result<(), FormatError> {
-    let Randomizer::RandomizedResponse { epsilon_micro } = randomizer else { return Ok(()) };
-    at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;
-    match query {
-        Query::Histogram { .. } => Ok(()),
-        Query::Count { .. } | Query::Sum { .. } => {
-            refuse("randomizer.kind randomized_response needs query.kind histogram")
-        }
-    }
-}
-
-/// Bounds only. That the VDAF is the one which follows from the query is judged where it is derived.
+/// Bounds only. That the VDAF is the one which follows from the query is judged where it is
+/// derived.
 fn vdaf(vdaf: &RecipeVdaf) -> Result<(), FormatError> {
     match *vdaf {
         RecipeVdaf::Prio3Count => Ok(()),
@@ -234,7 +225,7 @@ fn parties(parties: &Parties) -> Result<(), FormatError> {
     if parties.leader.operator == parties.helper.operator {
         return refuse("parties.leader.operator and parties.helper.operator must differ");
     }
-    if place(&parties.leader.url) == place(&parties.helper.url) {
+    if address(&parties.leader.url) == address(&parties.helper.url) {
         return refuse("parties.leader.url and parties.helper.url must differ");
     }
     parties.collector_config()?;
@@ -244,8 +235,8 @@ fn parties(parties: &Parties) -> Result<(), FormatError> {
     }
 }
 
-/// `http` or `https`, a host, perhaps a path; nothing that a request would add to, send as a password or drop. `field` names
-/// the URL in the error.
+/// `http` or `https`, a host, perhaps a path; nothing that a request would add to, send as a
+/// password or drop. `field` names the URL in the error.
 pub fn url(field: &str, url: &str) -> Result<(), FormatError> {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
         return refuse(format!("{field} must begin with https:// or http://"));
@@ -263,7 +254,7 @@ pub fn url(field: &str, url: &str) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// What is left of a URL without the spellings in which one place is written twice.
-fn place(url: &str) -> String {
+/// A URL in one spelling, so that two spellings of one address compare equal.
+fn address(url: &str) -> String {
     url.trim_end_matches('/').to_ascii_lowercase()
 }

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT_VERSION, Signer, canonical, check, scalar};
 use crate::limits::MAX_KEY_SET_CONFIGS;
-use crate::{EntryId, FormatError, HpkeConfig};
+use crate::{FormatError, HpkeConfig};
 
 /// The JSON Schema of a key set.
 pub const KEY_SET_SCHEMA: &str = include_str!("../../schema/key-set-v1.schema.json");
 
 /// The HPKE keys of one operator, for a time.
 ///
-/// That `seq` increases from set to set is judged by whoever sees several.
+/// Readers that see several sets check that `seq` increases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeySet {
@@ -32,33 +32,15 @@ pub struct KeySet {
     /// The keys of the operator's oblivious gateway, in the same form; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_configs: Option<Vec<String>>,
-    /// The keys to which requests to the operator's issuer of tokens are sealed, in the same form; absent if it has none.
+    /// The keys to which requests to the operator's issuer of tokens are sealed, in the same form;
+    /// absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encapsulation_configs: Option<Vec<String>>,
 }
 
+canonical::canonical_json!(KeySet);
+
 impl KeySet {
-    /// The key set with these bytes, which must be its canonical encoding.
-    pub fn parse(json: &[u8]) -> Result<Self, FormatError> {
-        canonical::parse(json, Self::check_fields)
-    }
-
-    /// The canonical encoding. Of a set that breaks the rules this gives bytes that [`KeySet::parse`] refuses.
-    pub fn to_json(&self) -> Vec<u8> {
-        canonical::encode(self)
-    }
-
-    /// The hash of the canonical encoding.
-    pub fn id(&self) -> EntryId {
-        EntryId::of(&self.to_json())
-    }
-
-    /// Whether the set keeps the rules of the format; if not, the reason in words.
-    pub fn check(&self) -> Result<(), FormatError> {
-        self.check_fields()?;
-        canonical::check_len(self.to_json().len())
-    }
-
     /// The keys to which shares are sealed.
     pub fn configs(&self) -> Result<Vec<HpkeConfig>, FormatError> {
         parse_configs("hpke_configs", &self.hpke_configs)
@@ -69,7 +51,8 @@ impl KeySet {
         parse_configs("gateway_configs", self.gateway_configs.as_deref().unwrap_or_default())
     }
 
-    /// The keys to which token requests to the operator's issuer are sealed; none if it has no issuer.
+    /// The keys to which token requests to the operator's issuer are sealed; none if it has no
+    /// issuer.
     pub fn encapsulation_keys(&self) -> Result<Vec<HpkeConfig>, FormatError> {
         let texts = self.encapsulation_configs.as_deref().unwrap_or_default();
         parse_configs("encapsulation_configs", texts)

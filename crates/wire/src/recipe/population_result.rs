@@ -36,29 +36,9 @@ pub struct PopulationResult {
     pub helper: Signer,
 }
 
+canonical::canonical_json!(PopulationResult);
+
 impl PopulationResult {
-    /// The result with these bytes, which must be its canonical encoding.
-    pub fn parse(json: &[u8]) -> Result<Self, FormatError> {
-        canonical::parse(json, Self::check_fields)
-    }
-
-    /// The canonical encoding. Of a result that breaks the rules this gives bytes that
-    /// [`PopulationResult::parse`] refuses.
-    pub fn to_json(&self) -> Vec<u8> {
-        canonical::encode(self)
-    }
-
-    /// The hash of the canonical encoding.
-    pub fn id(&self) -> EntryId {
-        EntryId::of(&self.to_json())
-    }
-
-    /// Whether the result keeps the rules of the format; if not, the reason in words.
-    pub fn check(&self) -> Result<(), FormatError> {
-        self.check_fields()?;
-        canonical::check_len(self.to_json().len())
-    }
-
     fn check_fields(&self) -> Result<(), FormatError> {
         check::range("version", self.version, FORMAT_VERSION, FORMAT_VERSION)?;
         check::expression("predicate", &self.predicate)?;

@@ -59,7 +59,8 @@ impl Probability {
         self.den
     }
 
-    /// The nearest double. Both numbers are exact as doubles, so this is off by at most half a unit in the last place.
+    /// The nearest double. Both numbers are exact as doubles, so this is off by at most half a unit
+    /// in the last place.
     pub fn to_f64(self) -> f64 {
         self.num as f64 / self.den as f64
     }
@@ -116,8 +117,8 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// An Ed25519 public key, base64url without padding in JSON. Whether it is a point of the curve is judged where it
-/// is used.
+/// An Ed25519 public key, base64url without padding in JSON. Whether it is a point of the curve is
+/// judged where it is used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
@@ -223,7 +224,8 @@ impl FromStr for AttributeName {
     }
 }
 
-/// What CEL keeps for itself: its literals and operators, and what it reserves for host languages (CEL "Syntax").
+/// What CEL keeps for itself: its literals and operators, and what it reserves for host languages
+/// (CEL "Syntax").
 const RESERVED_WORDS: [&str; 21] = [
     "as",
     "break",

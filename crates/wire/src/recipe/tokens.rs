@@ -1,11 +1,12 @@
 //! Tokens: who sees to it that a device contributes once, and the keys with which that is checked.
 //!
-//! A recipe holds one public key for each aggregator that checks tokens, each endorsed by the issuer's operator. Were the
-//! author to choose the keys, he could sign any number of tokens and fill a batch with reports of his own. What a device needs
-//! to make the challenge is here too; where attester and issuer are is not: a recipe must not send devices anywhere.
+//! A recipe holds one public key for each aggregator that checks tokens, each endorsed by the
+//! issuer's operator. Were the author to choose the keys, he could sign any number of tokens and
+//! fill a batch with reports of his own. What a device needs to make the challenge is here too;
+//! where attester and issuer are is not: a recipe must not send devices anywhere.
 //!
-//! Leaves to others: whether an endorsement is signed (`sotto-crypto`), by whom it must be (the trust file), and what a key is
-//! (`sotto-crypto`).
+//! Leaves to others: whether an endorsement is signed (`sotto-crypto`), by whom it must be (the
+//! trust file), and what a key is (`sotto-crypto`).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -44,7 +45,7 @@ pub enum Tokens {
         /// The key of the leader's tokens.
         leader: EndorsedKey,
     },
-    /// Nobody: anybody can contribute any number of times.
+    /// None: anybody can contribute any number of times.
     InsecureNone,
 }
 
@@ -79,7 +80,8 @@ impl Tokens {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndorsedKey {
-    /// The key: a DER-encoded SubjectPublicKeyInfo (RFC 9578 "Issuer Configuration"), base64url without padding.
+    /// The key: a DER-encoded SubjectPublicKeyInfo (RFC 9578 "Issuer Configuration"), base64url
+    /// without padding.
     pub public_key: String,
     /// Until before this second, in POSIX seconds, tokens are issued and count.
     pub expires: u64,
@@ -130,10 +132,11 @@ impl EndorsedKey {
     }
 }
 
-/// What an issuer's operator says of a token key: which aggregator checks with it, for recipes of which author, and until when.
+/// What an issuer's operator says of a token key: which aggregator checks with it, for recipes of
+/// which author, and until when.
 ///
-/// The author is part of it, so that nobody can put another author's key into a recipe of his own, and take the one
-/// token that each device gets for it.
+/// The author is part of it, so that nobody can put another author's key into a recipe of his own,
+/// and take the one token that each device gets for it.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenKeyStatement<'a> {
     /// Leader or helper.
@@ -174,9 +177,11 @@ impl TokenKeyStatement<'_> {
     }
 }
 
-/// What an author asks an issuer for: a key pair for each aggregator of a recipe that is to be published.
+/// What an author asks an issuer for: a key pair for each aggregator of a recipe that is to be
+/// published.
 ///
-/// It is signed as a note. The nonce tells two recipes of one author apart; the same request gets the same keys.
+/// It is signed as a note. The nonce tells two recipes of one author apart; the same request gets
+/// the same keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenKeyRequest {
@@ -245,7 +250,8 @@ impl TokenKeyRequest {
 }
 
 impl Recipe {
-    /// What the issuer's operator must have signed for the key of this aggregator, if it checks tokens.
+    /// What the issuer's operator must have signed for the key of this aggregator, if it checks
+    /// tokens.
     pub fn token_statement(&self, role: Role) -> Option<TokenKeyStatement<'_>> {
         let tokens = &self.parties.tokens;
         let (key, issuer) = (tokens.key(role)?, tokens.issuer()?);

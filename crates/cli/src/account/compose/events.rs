@@ -54,7 +54,7 @@ fn parse(text: &str, shape: Option<ShapeName>) -> Result<Written> {
     })?;
     fields::check(&value, "$")?;
     let shaped = shape.map_or(0, |shape| fields::fill_shape(&mut value, shape.name()));
-    // Nothing is left to find, or the place of it would have been named.
+    // Every error that names its field was found above.
     Ok(Written { event: serde_json::from_value(value)?, shaped })
 }
 
@@ -79,7 +79,7 @@ pub(super) fn honest_part(event: Event, honest: Honest) -> Result<Event> {
             let sigma = honest.noise(sigma);
             Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape }
         }
-        // The device's own noise, which nobody else can spoil.
+        // The device's own noise, which does not depend on others.
         local @ Event::RandomizedResponse { .. } => local,
         Event::Shuffled { n, of } => Event::Shuffled { n: honest.crowd(n), of },
         Event::PoissonSampled { rate, of } => Event::PoissonSampled { rate, of: boxed(of)? },

@@ -2,9 +2,8 @@
 
 use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
+use sotto_dp::number::exact;
 use sotto_dp::{Error, Event};
-
-use super::super::number::exact;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -77,7 +76,7 @@ pub(super) fn check(value: &Value, place: &str) -> Result<()> {
             None => {}
             Some(value) => {
                 check_kind(value, *kind, &place)?;
-                // In place of what is within, which has been checked, something that is right.
+                // The inner event has been checked already: a valid one stands in for it.
                 match kind {
                     Kind::Event => alone.insert("of".to_owned(), inner()),
                     Kind::Events => alone.insert("of".to_owned(), json!([])),
@@ -157,7 +156,7 @@ fn meant(name: &str) -> String {
     }
 }
 
-/// How many letters must be changed, put in or taken out; long strangers are simply far.
+/// The edit distance of two names; names of very different lengths are simply far apart.
 fn distance(a: &str, b: &str) -> usize {
     if a.len() > 64 {
         return a.len();

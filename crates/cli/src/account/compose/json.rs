@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads a JSON value and refuses duplicate keys, of which a reader would see only one. Names the place.
+/// Reads a JSON value and refuses duplicate keys, of which a reader would see only one. Names the
+/// place.
 pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = At("$").deserialize(&mut deserializer)?;

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use sotto_protocol::Moment;
-use sotto_protocol::recipe::{judgement, recipe_vdaf};
+use sotto_protocol::recipe::{judgement, recipe_vdaf, suggested_randomizer};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, Parties, Privacy, Query,
-    Randomizer, Sampling, Tokens, When, Who,
+    Sampling, Tokens, When, Who,
 };
 use sotto_wire::{BatchMode, KeySet, Probability, PublicKey, Recipe, Signer, VerifierKey};
 use sotto_wire::{HpkeConfig, KeyName};
@@ -15,7 +15,7 @@ use crate::demo::Plan;
 /// One hour: long enough that the demo falls into one unit.
 const WINDOW_S: u64 = 3_600;
 
-/// The local epsilon of a response, in micro-units: the true word in seven cases of ten.
+/// The local epsilon of a report, in millionths: the true word in seven cases of ten.
 const EPSILON0_MICRO: u64 = 4_000_000;
 
 /// The people behind the demo.
@@ -45,6 +45,8 @@ pub(super) fn recipe(
         mapping: "word".to_owned(),
         fallback: buckets - 1,
     };
+    let randomizer = suggested_randomizer(&query, EPSILON0_MICRO)
+        .context("a mechanism answers the demo's histogram")?;
     let opens = now.0 - now.0 % WINDOW_S;
     let aggregator =
         |operator: &str, url| anyhow::Ok(Aggregator { operator: operator.parse()?, url });
@@ -63,12 +65,12 @@ pub(super) fn recipe(
         },
         sampling: Sampling { rate: plan.rate },
         aggregation: Aggregation {
-            vdaf: recipe_vdaf(&query),
+            vdaf: recipe_vdaf(&query, &randomizer)?,
             min_batch: plan.min_batch_size,
             batch_mode: BatchMode::TimeInterval,
         },
         query,
-        randomizer: Randomizer::RandomizedResponse { epsilon_micro: EPSILON0_MICRO },
+        randomizer,
         privacy: claim(1)?,
         parties: Parties {
             leader: aggregator(LEADER, places.leader_url)?,

@@ -1,5 +1,5 @@
 use sotto_wire::KeyName;
-use sotto_wire::recipe::{AttributeType, EndorsedKey, Probability};
+use sotto_wire::recipe::{AttributeType, EndorsedKey, Probability, Randomizer};
 
 use super::*;
 use crate::recipe::new::testing;

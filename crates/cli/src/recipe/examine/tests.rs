@@ -32,7 +32,8 @@ fn issuer() -> sotto_crypto::note::NoteKey {
     sotto_crypto::note::NoteKey::from_seed(name, sotto_crypto::Secret::new([4; 32]))
 }
 
-/// The same recipe with real keys, which the issuer endorsed, and which expire so long after it closes.
+/// The same recipe with real keys, which the issuer endorsed, and which expire so long after it
+/// closes.
 fn endorsed(mut recipe: Recipe, grace_s: u64) -> Loaded {
     let key = || {
         let key = sotto_crypto::blind_rsa::IssuerKey::generate().unwrap();
@@ -134,7 +135,7 @@ fn token_keys_are_checked_against_the_pinned_issuer() {
     assert_eq!(status(&found, Check::TokenKeys), Status::Failed);
     let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
     assert!(line.reason.contains("ask the issuer again"), "{}", line.reason);
-    // Without the issuer's key nothing can be told, but who checks.
+    // Without the issuer's key it is only known who checks.
     let found = examine(&loaded, None, NOW).unwrap();
     let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
     assert_eq!(line.status, Status::Unknown);
@@ -153,7 +154,7 @@ fn token_keys_of_a_draft_without_an_author_are_not_refused() {
     assert_eq!(line.status, Status::Unknown);
     let reason = "not checked: it needs the author; it is checked when you publish with --trust";
     assert_eq!(line.reason, reason);
-    // What needs no author is checked all the same.
+    // What needs no author is still checked.
     let other = trust(|text| {
         *text = text.replace("issuer = \"issuer.example\"", "issuer = \"helper.example\"");
     });
@@ -203,7 +204,7 @@ fn a_token_key_that_expires_with_its_recipe_is_warned_of() {
             leader.expires += TOKEN_GRACE_S;
         }
         assert_eq!(warnings(&short), found);
-        // Keys that are not there yet have no end.
+        // Missing keys do not expire.
         short.token_keys_known = false;
         assert_eq!(warnings(&short), [""; 0]);
     }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
+use sotto_dp::crowd::safe_min_batch;
 use sotto_protocol::expression::Expression;
+use sotto_protocol::recipe::suggested_randomizer;
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, PartiesDraft, Privacy,
     Probability, Query, Randomizer, Sampling, Targeting, TokensDraft, When, Who, parse_epsilon,
@@ -16,7 +18,6 @@ use sotto_wire::{BatchMode, KeyName, KeySet, RecipeDraft, utc};
 use super::{BatchModeName, Inquiry, Kind, NewArgs};
 use crate::output::WithHint;
 use crate::recipe::certify::parse_attribute;
-use crate::recipe::crowd::safe_min_batch;
 use crate::time_text::parse_moment;
 use crate::{keys, task_file};
 
@@ -29,7 +30,7 @@ const WEEK_S: u64 = 7 * DAY_S;
 type Attributes = BTreeMap<AttributeName, AttributeType>;
 
 impl NewArgs {
-    /// The draft. Its claim is still to be computed.
+    /// The draft, whose claim has not been computed yet.
     pub(super) fn draft(&self, ask: &mut Inquiry<'_>, now: u64) -> Result<RecipeDraft> {
         let given = self.name.as_deref().or(self.name_option.as_deref());
         let name = ask.value("--name", "Name (a-z, 0-9, dot, hyphen)", given, None, |text| {
@@ -90,11 +91,8 @@ impl NewArgs {
         let kind = ask.value("--kind", question, given, Some("histogram"), |text| {
             Kind::from_str(text, true).map_err(|_| anyhow!("say histogram, count or sum"))
         })?;
-        if kind != Kind::Histogram && !self.insecure_exact {
-            return Err(anyhow!("a count or a sum has no randomizer yet, so it can claim nothing"))
-                .hint(
-                    "ask for a histogram (of two buckets for yes and no), or give --insecure-exact",
-                );
+        if !self.insecure_exact && suggested_randomizer(&kind.example(), 1).is_none() {
+            return no_randomizer();
         }
         let (labels, size) = match kind {
             Kind::Histogram => self.buckets(ask)?,
@@ -180,7 +178,7 @@ impl NewArgs {
     }
 
     fn privacy(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<(Randomizer, Privacy)> {
-        if self.insecure_exact || !matches!(query, Query::Histogram { .. }) {
+        if self.insecure_exact {
             return Ok((Randomizer::None, Privacy::InsecureUnbounded));
         }
         let question = "Epsilon of the randomizer on the device";
@@ -204,7 +202,10 @@ impl NewArgs {
             accountant: Accountant::Best,
             rounds: 1,
         };
-        Ok((Randomizer::RandomizedResponse { epsilon_micro: epsilon0 }, claim))
+        match suggested_randomizer(query, epsilon0) {
+            Some(randomizer) => Ok((randomizer, claim)),
+            None => no_randomizer(),
+        }
     }
 
     fn when(&self, ask: &mut Inquiry<'_>, now: u64) -> Result<When> {
@@ -284,7 +285,7 @@ impl NewArgs {
         Ok(PartiesDraft { leader, helper, collector_hpke_config, log: log.to_string() })
     }
 
-    /// Who checks tokens. That nobody does must be said.
+    /// Who checks tokens. Doing without must be explicit.
     fn tokens(&self, ask: &mut Inquiry<'_>) -> Result<TokensDraft> {
         const NONE: &str = "insecure-no-tokens";
         let question = "Who runs the issuer of tokens (or insecure-no-tokens, to do without)?";
@@ -300,6 +301,11 @@ impl NewArgs {
             })
         })
     }
+}
+
+fn no_randomizer<T>() -> Result<T> {
+    Err(anyhow!("a count or a sum has no randomizer yet, so it can claim nothing"))
+        .hint("ask for a histogram (of two buckets for yes and no), or give --insecure-exact")
 }
 
 /// The public half of a key file, or of a file that holds nothing else.
@@ -319,7 +325,7 @@ fn whole(text: &str) -> Result<u64> {
     Ok(number)
 }
 
-/// One in so many that about [`AIM`] devices answer.
+/// The rate at which about [`AIM`] devices answer.
 fn default_rate(population: u64) -> String {
     match population / AIM {
         0 | 1 => "1".to_owned(),

@@ -4,7 +4,7 @@ use std::io::{BufRead, Write};
 
 use anyhow::{Result, anyhow, bail};
 
-/// A person to ask.
+/// A terminal with a person in front of it.
 pub(super) struct Prompt<'a> {
     input: &'a mut dyn BufRead,
     output: &'a mut dyn Write,
@@ -27,7 +27,7 @@ impl<'a> Prompt<'a> {
         self.output.flush()?;
         let mut line = String::new();
         if self.input.read_line(&mut line)? == 0 {
-            bail!("no answer, so no recipe");
+            bail!("no answer");
         }
         let line = line.trim();
         let answer = if line.is_empty() { default } else { Some(line) };
@@ -41,13 +41,13 @@ pub(super) struct Inquiry<'a> {
 }
 
 impl<'a> Inquiry<'a> {
-    /// Without a prompt nobody is asked.
+    /// Without a prompt there are no questions.
     pub(super) fn new(prompt: Option<Prompt<'a>>) -> Self {
         Self { prompt }
     }
 
-    /// The value of an option: as given, as answered, or by default. A wrong option is an error, a wrong answer
-    /// is asked for again.
+    /// The value of an option: as given, as answered, or by default. A wrong option is an error, a
+    /// wrong answer is asked for again.
     pub(super) fn value<T>(
         &mut self,
         option: &str,

@@ -1,4 +1,4 @@
-use sotto_wire::recipe::{Probability, Query, Randomizer, Tokens};
+use sotto_wire::recipe::{Probability, Randomizer, Tokens};
 
 use super::testing::{NOW, arguments};
 use super::*;

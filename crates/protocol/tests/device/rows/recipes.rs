@@ -41,7 +41,10 @@ fn derivation() -> Vec<Row> {
         row("a chunk length that makes verification dear", &|plan| {
             plan.recipe.aggregation.vdaf =
                 RecipeVdaf::Prio3Histogram { length: 4, chunk_length: 1 };
-            assert_ne!(plan.recipe.aggregation.vdaf, recipe_vdaf(&plan.recipe.query));
+            assert_ne!(
+                plan.recipe.aggregation.vdaf,
+                recipe_vdaf(&plan.recipe.query, &plan.recipe.randomizer).unwrap()
+            );
         }),
         row("the VDAF of another query", &|plan| {
             plan.recipe.aggregation.vdaf = RecipeVdaf::Prio3Count;

@@ -1,4 +1,5 @@
-//! Tables of TOML that are taken apart key by key, so that every error knows its path and no key is left over.
+//! Tables of TOML that are taken apart key by key, so that every error knows its path and no key is
+//! left over.
 
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use super::number;
 use crate::recipe::Probability;
 use crate::utc;
 
-/// A table, and the keys that were asked for.
+/// A table, and the keys that were read.
 pub(super) struct Fields {
     path: String,
     table: Table,
@@ -45,7 +46,7 @@ impl Fields {
         })
     }
 
-    /// Refuses keys that nobody asked for.
+    /// Refuses unknown keys.
     pub(super) fn finish(self) -> Result<(), AuthoringError> {
         match self.table.keys().next() {
             None => Ok(()),

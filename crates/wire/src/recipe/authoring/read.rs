@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::fields::{Field, Fields};
-use super::{AuthoringError, PartiesDraft, RecipeDraft, TokensDraft, tokens};
+use super::{AuthoringError, PartiesDraft, RecipeDraft, TokensDraft, randomizer, tokens};
 use crate::BatchMode;
 use crate::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Privacy,
-    Query, Randomizer, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
+    Query, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
 };
 
 /// The draft in this TOML.
@@ -27,7 +27,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
     let when = when(document.required("when")?)?;
     let sampling = sampling(document.required("sampling")?)?;
     let query = query(document.required("query")?)?;
-    let randomizer = randomizer(document.required("randomizer")?)?;
+    let randomizer = randomizer::read(document.required("randomizer")?)?;
     let aggregation = aggregation(document.required("aggregation")?)?;
     let (vdaf, min_batch, batch_mode) = aggregation;
     let privacy = privacy(document.required("privacy")?)?;
@@ -137,18 +137,6 @@ fn query(field: Field) -> Result<Query, AuthoringError> {
     };
     fields.finish()?;
     Ok(query)
-}
-
-fn randomizer(field: Field) -> Result<Randomizer, AuthoringError> {
-    let mut fields = field.table()?;
-    let kinds = [("none", false), ("randomized_response", true)];
-    let randomizer = if fields.required("kind")?.choice(&kinds)? {
-        Randomizer::RandomizedResponse { epsilon_micro: fields.required("epsilon")?.micro()? }
-    } else {
-        Randomizer::None
-    };
-    fields.finish()?;
-    Ok(randomizer)
 }
 
 fn aggregation(field: Field) -> Result<(Option<RecipeVdaf>, u64, BatchMode), AuthoringError> {

@@ -3,10 +3,8 @@
 use toml::Value;
 
 use super::number::show_micro;
-use super::{RecipeDraft, tokens};
-use crate::recipe::{
-    Accountant, Adjacency, Aggregator, AttributeType, Privacy, Query, Randomizer, RecipeVdaf,
-};
+use super::{RecipeDraft, randomizer, tokens};
+use crate::recipe::{Accountant, Adjacency, Aggregator, AttributeType, Privacy, Query, RecipeVdaf};
 use crate::{BatchMode, utc};
 
 /// Above this a float no longer gives back every decimal of millionths, so that text is written.
@@ -39,14 +37,7 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     out.group("sampling", "With which probability each device answers.");
     out.text("rate", &draft.sampling.rate.to_string());
     query(&mut out, &draft.query);
-    out.group("randomizer", "What the device does to its measurement before it leaves.");
-    match draft.randomizer {
-        Randomizer::None => out.text("kind", "none"),
-        Randomizer::RandomizedResponse { epsilon_micro } => {
-            out.text("kind", "randomized_response");
-            out.micro("epsilon", epsilon_micro);
-        }
-    }
+    randomizer::write(&mut out, &draft.randomizer);
     aggregation(&mut out, draft);
     privacy(&mut out, &draft.privacy);
     out.group("parties", "Who sums, for whom, and which log holds the recipe.");
@@ -185,7 +176,7 @@ impl Writer {
         self.raw(key, quoted(value));
     }
 
-    fn micro(&mut self, key: &str, micro: u64) {
+    pub(super) fn micro(&mut self, key: &str, micro: u64) {
         let shown = show_micro(micro);
         self.raw(key, if micro < FLOAT_EXACT_MICRO { shown } else { quoted(&shown) });
     }

@@ -1,13 +1,14 @@
-//! Fair draws from random words.
+//! Fair draws from random words: rejection sampling, without bias.
 
 use rand_core::CryptoRng;
 
-/// A uniform number below `bound`, or 0 if that is 0. How many words are drawn depends on chance alone.
+/// A uniform number below `bound`, or 0 if `bound` is 0. The number of words drawn depends on
+/// chance alone.
 pub fn uniform_below(bound: u64, rng: &mut dyn CryptoRng) -> u64 {
     if bound == 0 {
         return 0;
     }
-    // The last word before the remainders stop being equally frequent.
+    // Beyond the largest multiple of the bound, remainders are not equally frequent.
     let last = u64::MAX - (u64::MAX % bound + 1) % bound;
     loop {
         let word = rng.next_u64();
@@ -17,8 +18,7 @@ pub fn uniform_below(bound: u64, rng: &mut dyn CryptoRng) -> u64 {
     }
 }
 
-/// Puts things into an order, all orders equally likely (Fisher and Yates): each place from the last takes one of
-/// those that are left.
+/// Puts the items into a random order, all orders equally likely (Fisher and Yates).
 pub fn shuffle<T>(items: &mut [T], rng: &mut dyn CryptoRng) {
     for last in (1..items.len()).rev() {
         // Below `last + 1`, which came from a `usize`.

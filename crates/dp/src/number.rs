@@ -3,26 +3,26 @@
 /// Digits of a computed number.
 const DIGITS: usize = 6;
 
-/// A decimal this near (relatively) is the number itself: the last bits of a sum or product.
+/// A decimal this close (relatively) counts as the number itself: only the last bits differ.
 const SAME: f64 = 1e-14;
 
 /// A computed number that must not look smaller than it is: epsilon, delta, sigma.
-pub(crate) fn up(value: f64) -> String {
+pub fn up(value: f64) -> String {
     rounded(value, DIGITS, |shown| shown < value * (1.0 - SAME))
 }
 
-/// The same with a few digits, for sentences.
-pub(crate) fn up_short(value: f64) -> String {
+/// The same with three digits, for sentences.
+pub fn up_short(value: f64) -> String {
     rounded(value, 3, |shown| shown < value * (1.0 - SAME))
 }
 
 /// A computed number that must not look larger than it is: a lower end, the largest rate.
-pub(crate) fn down(value: f64) -> String {
+pub fn down(value: f64) -> String {
     rounded(value, DIGITS, |shown| shown > value * (1.0 + SAME))
 }
 
 /// A given number, in all its digits.
-pub(crate) fn exact(value: f64) -> String {
+pub fn exact(value: f64) -> String {
     scientific(&format!("{value:e}")).unwrap_or_else(|| value.to_string())
 }
 
@@ -81,6 +81,7 @@ fn scientific(text: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

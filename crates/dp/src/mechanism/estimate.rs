@@ -1,0 +1,150 @@
+//! From the collected numbers to the population.
+//!
+//! **Estimates.** Let `n_v` be the number of devices in the population that hold the symbol `v`.
+//! Each device takes part with probability `q`, on its own; `m_v` of those that take part hold `v`,
+//! and `m` take part in all. A report shows the symbol of its device with probability `p`, and each
+//! other symbol with probability `s`. The collected count `C_v` is a sum of independent coins,
+//! `m_v` of them with mean `p` and `m - m_v` with mean `s`:
+//!
+//! ```text
+//! E[C_v | m_v]   = m s + m_v d,                              d = p - s
+//! Var[C_v | m_v] = m_v p (1 - p) + (m - m_v) s (1 - s)
+//!                = m s (1 - s) + m_v d (1 - p - s)
+//! ```
+//!
+//! So `M = (C_v - m s)/d` is unbiased for `m_v`, whoever took part, and `M/q` is unbiased for
+//! `n_v`, since `m_v` is binomial with mean `q n_v` and variance `q n_v (1 - q)`. Given who took
+//! part, and by the law of total variance over who takes part:
+//!
+//! ```text
+//! Var[M | m_v] = A + B m_v,               A = m s (1 - s)/d^2,  B = (1 - p - s)/d
+//! Var[M]       = E[A] + (B + 1 - q) q n_v
+//! ```
+//!
+//! Both are linear in what is estimated. With `M` in its place (and the `m` that came for its mean)
+//! they are unbiased, and their roots divided by `q` are the standard errors. They are never
+//! negative: `M >= -m s/d`, and there `A + B M = m s p/d^2`, while `(1 - q) m s/d` is less, as
+//! `p/d >= 1`.
+//!
+//! **Intervals** are score intervals: all `x` from which `M` is at most `z` of *its* standard
+//! deviations away,
+//!
+//! ```text
+//! (M - x)^2 <= z^2 (A + B x)   <=>   x = M + z^2 B/2 +- z sqrt(A + B M + z^2 B^2/4)
+//! ```
+//!
+//! with `B + 1 - q` in place of `B` for the total. Unlike `M +- z` standard errors they do not
+//! shrink to a point at a count of zero. The noise interval is for `m_v/q`, the truth about those
+//! who took part; the total one is for `n_v`. Both rest on the normal approximation of sums of
+//! coins, and each holds for one symbol at a time.
+//!
+//! Nothing is rounded or cut off: an estimate may be negative, and so may the low end of an
+//! interval. Cut at zero, sums and averages of estimates would be biased.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::error::at_least_one;
+use crate::math::normal::quantile_of_ln_upper_tail;
+use crate::math::{ln, sqrt};
+
+/// What the collected reports say about the whole population.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The unbiased estimate. It may be negative.
+    pub value: f64,
+    /// Standard error from the noise alone, given who took part.
+    pub noise_error: f64,
+    /// Low end of the interval from the noise alone.
+    pub noise_low: f64,
+    /// High end of the interval from the noise alone.
+    pub noise_high: f64,
+    /// Standard error from noise and sampling together.
+    pub total_error: f64,
+    /// Low end of the interval from noise and sampling together.
+    pub total_low: f64,
+    /// High end of the interval from noise and sampling together.
+    pub total_high: f64,
+}
+
+/// How the participants represent the population, and how sure an interval must be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    rate: f64,
+    /// Standard deviations to either side of an interval.
+    z: f64,
+}
+
+/// The variance `at_zero + slope * x` of an estimate of `x`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variance {
+    pub(super) at_zero: f64,
+    pub(super) slope: f64,
+}
+
+impl Sample {
+    pub(super) fn new(rate: f64, level: f64) -> Result<Self, Error> {
+        if !(rate > 0.0 && rate <= 1.0) {
+            let range = "above 0 and at most 1";
+            return Err(Error::OutOfRange { name: "rate", value: rate, range });
+        }
+        if !(level > 0.0 && level < 1.0) {
+            let range = "above 0 and below 1";
+            return Err(Error::OutOfRange { name: "level", value: level, range });
+        }
+        Ok(Self { rate, z: quantile_of_ln_upper_tail(ln((1.0 - level) / 2.0)) })
+    }
+
+    /// The estimate for the population, from the estimate `taken` for those who took part and the
+    /// variance of its noise. `unit`: what one device counts, or an upper bound of it.
+    pub(super) fn estimate(&self, taken: f64, noise: Variance, unit: f64) -> Estimate {
+        let total = Variance { slope: noise.slope + (1.0 - self.rate) * unit, ..noise };
+        let (noise_error, noise_low, noise_high) = self.spread(taken, noise);
+        let (total_error, total_low, total_high) = self.spread(taken, total);
+        Estimate {
+            value: taken / self.rate,
+            noise_error,
+            noise_low,
+            noise_high,
+            total_error,
+            total_low,
+            total_high,
+        }
+    }
+
+    /// Standard error and score interval.
+    fn spread(&self, taken: f64, variance: Variance) -> (f64, f64, f64) {
+        // Below zero only by rounding.
+        let here = (variance.at_zero + variance.slope * taken).max(0.0);
+        let shift = self.z * variance.slope / 2.0;
+        let root = sqrt(here + shift * shift);
+        // z (root - shift), without the subtraction.
+        let below = if here > 0.0 { self.z * here / (root + shift) } else { 0.0 };
+        let above = self.z * (root + shift);
+        (sqrt(here) / self.rate, (taken - below) / self.rate, (taken + above) / self.rate)
+    }
+}
+
+/// Checks that the counts of all symbols come from `reports` reports of one symbol each.
+pub(super) fn check_counts(counts: &[u64], reports: u64) -> Result<(), Error> {
+    at_least_one("the number of symbols", counts.len() as u64)?;
+    let sum = counts.iter().fold(0_u128, |sum, count| sum + u128::from(*count));
+    if sum != u128::from(reports) {
+        return Err(Error::OutOfRange {
+            name: "the sum of the counts",
+            value: sum as f64,
+            range: "the number of reports, as each report counts once",
+        });
+    }
+    Ok(())
+}
+
+/// Collected sums as counts.
+pub(super) fn counts(sums: &[u128]) -> Result<Vec<u64>, Error> {
+    let count = |sum: &u128| {
+        let out =
+            || Error::OutOfRange { name: "a count", value: *sum as f64, range: "at most 2^64 - 1" };
+        u64::try_from(*sum).map_err(|_| out())
+    };
+    sums.iter().map(count).collect()
+}

@@ -1,0 +1,33 @@
+//! The randomizer of a draft, in TOML.
+
+use super::AuthoringError;
+use super::fields::Field;
+use super::write::Writer;
+use crate::recipe::Randomizer;
+
+/// The randomizer in the table `[randomizer]`.
+pub(super) fn read(field: Field) -> Result<Randomizer, AuthoringError> {
+    let mut fields = field.table()?;
+    // The parameters are read below; only the kind counts here.
+    let response = Randomizer::RandomizedResponse { epsilon_micro: 0 };
+    let kinds = [Randomizer::None, response].map(|randomizer| (randomizer.kind(), randomizer));
+    let mut randomizer = fields.required("kind")?.choice(&kinds)?;
+    match &mut randomizer {
+        Randomizer::None => {}
+        Randomizer::RandomizedResponse { epsilon_micro } => {
+            *epsilon_micro = fields.required("epsilon")?.micro()?;
+        }
+    }
+    fields.finish()?;
+    Ok(randomizer)
+}
+
+/// Writes the table `[randomizer]`.
+pub(super) fn write(out: &mut Writer, randomizer: &Randomizer) {
+    out.group("randomizer", "What the device does to its measurement before it leaves.");
+    out.text("kind", randomizer.kind());
+    match *randomizer {
+        Randomizer::None => {}
+        Randomizer::RandomizedResponse { epsilon_micro } => out.micro("epsilon", epsilon_micro),
+    }
+}

@@ -1,0 +1,56 @@
+//! The randomizer of a recipe: its kind and parameters, as they are written down. What they mean is
+//! in `sotto_dp::mechanism`, where each kind has a file.
+
+use serde::{Deserialize, Serialize};
+
+use super::Query;
+use super::check::at_least_one;
+use crate::FormatError;
+
+/// What the device does to its measurement before it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Randomizer {
+    /// Nothing: the measurement is exact.
+    None,
+    /// One of k values, the true one with the largest probability.
+    RandomizedResponse {
+        /// The local epsilon, in millionths.
+        epsilon_micro: u64,
+    },
+}
+
+impl Randomizer {
+    /// The field `kind`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::RandomizedResponse { .. } => "randomized_response",
+        }
+    }
+
+    /// The rules of the format: the ranges of the parameters, and for which queries they are.
+    pub fn check(&self, query: &Query) -> Result<(), FormatError> {
+        let Self::RandomizedResponse { epsilon_micro } = self else { return Ok(()) };
+        at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;
+        match query {
+            Query::Histogram { .. } => Ok(()),
+            Query::Count { .. } | Query::Sum { .. } => Err(FormatError::new(format!(
+                "randomizer.kind {} needs query.kind histogram",
+                self.kind()
+            ))),
+        }
+    }
+
+    /// An arbitrary randomizer for this query.
+    #[cfg(feature = "testing")]
+    pub(super) fn arbitrary(query: &Query, rng: &mut dyn rand_core::Rng) -> Self {
+        use super::testing::{chance, number};
+        match query {
+            Query::Histogram { .. } if !chance(4, rng) => Self::RandomizedResponse {
+                epsilon_micro: number(1, crate::limits::MAX_INTEGER, rng),
+            },
+            _ => Self::None,
+        }
+    }
+}
