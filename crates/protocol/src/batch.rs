@@ -9,7 +9,7 @@ use sotto_vdaf::AggregateShare;
 use sotto_vdaf::Vdaf;
 use sotto_wire::{BatchId, ReportIdChecksum, Time};
 #[cfg(feature = "server")]
-use sotto_wire::{BatchMode, ReportId};
+use sotto_wire::{BatchMode, Duration, Interval, ReportId};
 
 use crate::Fault;
 
@@ -56,6 +56,16 @@ pub struct BucketAggregate {
 }
 
 impl BucketAggregate {
+    /// The smallest interval that covers the timestamps of all reports.
+    #[cfg(feature = "server")]
+    pub(crate) fn interval(&self) -> Result<Interval, Fault> {
+        let (first, last) = (self.first.as_units(), self.last.as_units());
+        last.checked_sub(first)
+            .and_then(|span| span.checked_add(1))
+            .and_then(|units| Interval::new(self.first, Duration::new(units)).ok())
+            .ok_or_else(|| Fault("the timestamps of the batch make no interval".into()))
+    }
+
     /// Adds another aggregate of the same VDAF to this one.
     pub fn merge(&mut self, other: &Self) -> Result<(), Fault> {
         let count = self

@@ -159,6 +159,8 @@ mod aggregator {
         /// Judges the token that each report must hold in this aggregator's share. `None`: no token is asked
         /// for, and none is understood.
         pub tokens: Option<Arc<dyn VerifyToken>>,
+        /// The longest time, in seconds, that the reports of one release may cover. `None`: no limit.
+        pub max_window_s: Option<u64>,
     }
 
     impl AggregatorTask {

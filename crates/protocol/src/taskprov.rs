@@ -55,8 +55,9 @@ pub fn restore(
         verify_key: Secret::new(taskprov::verify_key(policy.verify_key_init.expose(), task_id)),
         collector_hpke_config: policy.collector_hpke_config.clone(),
         taskprov: true,
-        // Only a recipe can ask for tokens.
+        // Only a recipe can ask for tokens or limit the window.
         tokens: None,
+        max_window_s: None,
     })
 }
 

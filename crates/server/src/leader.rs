@@ -2,7 +2,7 @@
 //!
 //! [`upload`] and [`collection`] are its resources; [`forming`], [`aggregating`] and [`collecting`]
 //! are the loops that drive jobs. Every step loads, calls one function of `sotto_protocol::leader` and
-//! commits through the store.
+//! commits through the store. What the loops decide, and how long they sleep, is decided there too.
 
 mod aggregating;
 mod collecting;
@@ -21,14 +21,16 @@ use std::sync::atomic::AtomicBool;
 use axum::Router;
 use axum::routing::{get, post};
 use reqwest::Url;
+use sotto_protocol::leader::aggregate::JobLimits;
+use sotto_protocol::leader::forming::FormingLimits;
 use sotto_store::LeaderStore;
 use sotto_wire::Role;
 use sotto_wire::size_class::SizeClass;
 use tokio::sync::{Notify, mpsc};
 
-use self::intake::Intake;
+use self::intake::SharedIntake;
 use self::metrics::LeaderMetrics;
-use self::pacing::Pacing;
+use self::pacing::SharedPacing;
 use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
 use crate::config::{AggregationConfig, LeaderConfig};
 use crate::error::{BindError, RunError};
@@ -77,12 +79,20 @@ impl Leader {
         let aggregator = Arc::new(Aggregator::new(Role::Leader, server, tasks).await?);
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);
         let state = LeaderState {
-            intake: Intake::new(aggregation.max_job_reports, aggregation.max_job_bytes),
-            pacing: Pacing::new(
+            intake: SharedIntake::new(aggregation.max_job_reports, aggregation.max_job_bytes),
+            pacing: SharedPacing::new(
                 aggregation.min_backoff,
                 aggregation.max_backoff,
                 Arc::clone(&aggregator.health),
             ),
+            limits: FormingLimits {
+                job: JobLimits {
+                    max_job_reports: aggregation.max_job_reports,
+                    max_job_bytes: aggregation.max_job_bytes,
+                },
+                max_open_jobs: aggregation.max_open_jobs,
+                job_delay: aggregation.job_delay,
+            },
             metrics: LeaderMetrics::new(&aggregator.metrics),
             helper,
             config: aggregation,
@@ -139,8 +149,9 @@ struct LeaderState {
     store: Arc<dyn LeaderStore>,
     config: AggregationConfig,
     metrics: LeaderMetrics,
-    intake: Intake,
-    pacing: Pacing,
+    intake: SharedIntake,
+    pacing: SharedPacing,
+    limits: FormingLimits,
     helper: HelperClient,
     deletions: mpsc::Sender<Deletion>,
     /// A job was formed, or given back.

@@ -24,5 +24,6 @@ mod conformance {
     mod requeues;
     mod tasks;
     mod token_tasks;
+    mod unserved;
     mod uploads;
 }

@@ -19,7 +19,7 @@ use sotto_wire::{
 };
 
 pub use form::{
-    BacklogReport, FormedBatch, FormedJob, FormedJobs, FormedReport, JobLimits, form_jobs,
+    FormedBatch, FormedJob, FormedJobs, FormedReport, JobLimits, UnknownTask, form_jobs,
 };
 
 use crate::batch::{Counted, JobBuckets};

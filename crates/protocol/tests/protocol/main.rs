@@ -17,3 +17,4 @@ mod tampering;
 mod taskprov;
 mod tasks;
 mod upload;
+mod window;

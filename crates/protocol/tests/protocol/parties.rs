@@ -102,6 +102,7 @@ impl Parties {
             collector_hpke_config: keypair(COLLECTOR_KEY).config().clone(),
             taskprov: false,
             tokens: None,
+            max_window_s: None,
         };
         Self {
             leader: aggregator(Role::Leader),

@@ -344,6 +344,7 @@ pub(crate) fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) 
         collector_hpke_config: collector.config().clone(),
         taskprov: false,
         tokens: None,
+        max_window_s: None,
     }
 }
 

@@ -58,6 +58,7 @@ impl Party {
             collector_hpke_config: collector.config().clone(),
             taskprov: true,
             tokens: terms.map(|terms| RateLimited.verifier(&terms.unwrap()).unwrap()),
+            max_window_s: Some(recipe.when.max_window_s),
         };
         let mut party = Self {
             task,

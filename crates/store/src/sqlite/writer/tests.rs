@@ -97,7 +97,7 @@ fn report(number: u8) -> NewReport {
 }
 
 fn found(store: &SqliteStore) -> Vec<u8> {
-    let backlog = block_on(store.backlog(usize::MAX, usize::MAX)).unwrap();
+    let backlog = block_on(store.backlog(usize::MAX, usize::MAX, Arc::new(|_| true))).unwrap();
     let number = |record: &Record| {
         let number = record.report[0];
         assert_eq!(record.report, report(number).report);
