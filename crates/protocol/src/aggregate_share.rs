@@ -1,5 +1,6 @@
-//! What leader and helper do alike when a batch is collected: judge the collector's request and seal a
-//! share to the collector. DAP, sections "Collection Job Initialization" and "Aggregate Share Encryption".
+//! What leader and helper do alike when a batch is collected: judge the collector's request and
+//! seal a share to the collector. DAP, sections "Collection Job Initialization" and "Aggregate
+//! Share Encryption".
 
 use rand_core::CryptoRng;
 use sotto_crypto::server_hpke;
@@ -12,8 +13,8 @@ use zeroize::Zeroizing;
 
 use crate::{Abort, AggregatorTask, Fault};
 
-/// The aggregation parameter is one of the VDAF. Prio3 has but one, so it is also the one that the reports
-/// were aggregated with.
+/// The aggregation parameter is one of the VDAF. Prio3 has but one, so it is also the one that the
+/// reports were aggregated with.
 pub(crate) fn check_agg_param(
     task: &AggregatorTask,
     request: &CollectionJobReq,

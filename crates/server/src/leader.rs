@@ -1,8 +1,9 @@
 //! The leader as a server: takes uploads, drives aggregation, answers collectors.
 //!
 //! [`upload`] and [`collection`] are its resources; [`forming`], [`aggregating`] and [`collecting`]
-//! are the loops that drive jobs. Every step loads, calls one function of `sotto_protocol::leader` and
-//! commits through the store. What the loops decide, and how long they sleep, is decided there too.
+//! are the loops that drive jobs. Every step loads, calls one function of `sotto_protocol::leader`
+//! and commits through the store. What the loops decide, and how long they sleep, is decided there
+//! too.
 
 mod aggregating;
 mod collecting;
@@ -45,8 +46,8 @@ use crate::{recipes, upkeep};
 /// itself with the batch.
 const MAX_DELETIONS: usize = 256;
 
-/// More than an encapsulated upload has besides the upload: method, URL, fields with the announcement of
-/// a task, and what sealing adds.
+/// More than an encapsulated upload has besides the upload: method, URL, fields with the
+/// announcement of a task, and what sealing adds.
 const MAX_INNER_HEAD: usize = 64 * 1024;
 
 /// Collections that are worked on at once.

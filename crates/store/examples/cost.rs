@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p sotto-store --example cost -- [reports] [report bytes] [per upload] [connections]`
 //!
-//! With `tokens` before the numbers, the reports are of one task that asks for tokens: their ids are spent in the whole
-//! task, stay after the collection, and are looked for again after a restart.
+//! With `tokens` before the numbers, the reports are of one task that asks for tokens: their ids
+//! are spent in the whole task, stay after the collection, and are looked for again after a
+//! restart.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! What every store asks of an outcome before it commits it.
+//! What every store checks before it commits an outcome.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use sotto_protocol::{Bucket, BucketAggregates};
 
 use crate::{Result, StoreError};
 
-/// Each report of the job must be accounted for, in a bucket of the job. No index may occur twice: an
-/// id that is released must not be that of a report which counts.
+/// Each report of the job must be accounted for, in a bucket of the job. No index may occur twice:
+/// an id that is released must not be that of a report which counts.
 pub(crate) fn check_leader(
     outcome: &LeaderOutcome,
     report_count: u64,

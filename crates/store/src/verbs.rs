@@ -21,7 +21,8 @@ pub enum StoreError {
     /// The lease has run out and somebody else may hold the work now: drop what you computed.
     #[error("the lease is no longer ours")]
     Fenced,
-    /// A retry computed other bytes than those already sent. Nothing is sent; an operator must look.
+    /// A retry computed other bytes than those already sent. Nothing is sent; an operator must
+    /// look.
     #[error("the request differs from the one already sent")]
     RequestDiffers,
     /// The backlog is full; try again later.
@@ -56,7 +57,7 @@ pub struct Lease {
     pub fence: u64,
 }
 
-/// A report on its way into the backlog. The leader has judged it (`leader::upload`).
+/// A report to be stored. The leader has judged it (`leader::upload`).
 #[derive(Clone, Debug)]
 pub struct NewReport {
     /// Its task.
@@ -115,7 +116,8 @@ pub struct Backlog {
     pub stretch: Option<Stretch>,
     /// Its records, in order of arrival.
     pub records: Vec<Record>,
-    /// Tasks that are not served and have reports in the backlog, as far as the store has seen them.
+    /// Tasks that are not served and have reports in the backlog, as far as the store has seen
+    /// them.
     pub unserved: Vec<TaskId>,
 }
 
@@ -133,7 +135,7 @@ pub enum Fixed {
     Moved,
 }
 
-/// A job in the hands of a worker.
+/// A job that a worker holds.
 #[derive(Clone, Debug)]
 pub struct LeasedJob {
     /// The right to work on it.
@@ -186,7 +188,7 @@ pub enum CollectionDeleted {
     UnderWay,
 }
 
-/// A collection job in the hands of a worker.
+/// A collection job that a worker holds.
 #[derive(Clone, Debug)]
 pub struct LeasedCollection {
     /// The right to work on it.
@@ -206,7 +208,7 @@ pub struct LeasedCollection {
 pub enum Closing {
     /// Fewer than the minimum so far; the batch stays open.
     TooFew,
-    /// Closed to new reports; reports accepted before are still on their way.
+    /// Closed to new reports; reports accepted before may still enter.
     Draining,
     /// Complete.
     Drained {
@@ -224,8 +226,8 @@ pub enum Committed {
     Done,
     /// The same request was answered before, with these bytes; nothing was added.
     Already(Vec<u8>),
-    /// A report is spent, or a bucket was collected or its contents changed, and the caller did not know.
-    /// Nothing was added: load the state and recompute.
+    /// A report is spent, or a bucket was collected or its contents changed, and the caller did not
+    /// know. Nothing was added: load the state and recompute.
     Conflict,
 }
 
@@ -265,8 +267,8 @@ pub struct Load {
 pub enum StoredTask {
     /// Announced in band (taskprov): the encoded `TaskConfiguration`.
     Announced(Vec<u8>),
-    /// Derived from a recipe of the log: the recipe's canonical JSON, so that neither the log nor its
-    /// proofs are needed again.
+    /// Derived from a recipe of the log: the recipe's canonical JSON, so that neither the log nor
+    /// its proofs are needed again.
     Recipe(Vec<u8>),
 }
 
@@ -291,8 +293,9 @@ pub trait TaskStore: Send + Sync + 'static {
     /// The tasks remembered by [`Self::put_task`].
     async fn tasks(&self) -> Result<Vec<(TaskId, StoredTask)>>;
 
-    /// Remembers the newest checkpoint of a log that was acted upon, in the place of an older one of
-    /// the same origin. Durable on return. Whether it extends the older one is the caller's question.
+    /// Remembers the newest checkpoint of a log that was acted upon, in the place of an older one
+    /// of the same origin. Durable on return. Whether it extends the older one is the caller's
+    /// question.
     async fn put_log_checkpoint(&self, checkpoint: LogCheckpoint) -> Result<()>;
 
     /// The checkpoint remembered by [`Self::put_log_checkpoint`].
@@ -336,24 +339,27 @@ pub trait LeaderStore: TaskStore {
     /// Whatever could make the leader refuse a report later is decided here: an id already taken in
     /// its scope or a closed bucket strikes the report from its job and counts it; the others' ids
     /// are reserved. Jobs name records by their index in [`Backlog::records`]; records in no job
-    /// die. Reports that were not offered because their task was not served are set aside: they hold
-    /// back nobody. Goes through only if nobody has taken any of it.
+    /// die. Reports that were not offered because their task was not served are set aside: they
+    /// hold back nobody. Goes through only if nobody has taken any of it.
     async fn fix_jobs(&self, stretch: Stretch, formed: FormedJobs) -> Result<Fixed>;
 
-    /// Leases a job that is due and in nobody's hands, the oldest first, by the store's clock.
+    /// Leases the oldest job that is due, by the store's clock, and that nobody holds.
     async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>>;
 
-    /// Makes the digest of the job's request durable, before its first byte is sent. The same digest
-    /// again changes nothing; another one is [`StoreError::RequestDiffers`]. For both kinds of job.
+    /// Makes the digest of the job's request durable, before its first byte is sent. The same
+    /// digest again changes nothing; another one is [`StoreError::RequestDiffers`]. For both kinds
+    /// of job.
     async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()>;
 
-    /// Commits a job: bucket contents, counters, requeued records, released ids and the death of its
-    /// records in one transaction; dead records are gone from the disk soon after it. A repeated commit
-    /// is [`StoreError::Fenced`] and changes nothing. Each report of the job is in a bucket of the
-    /// job, or refused, or requeued: a commit that does not add up is [`StoreError::Backend`].
+    /// Commits a job: bucket contents, counters, requeued records, released ids and the death of
+    /// its records in one transaction; dead records are gone from the disk soon after it. A
+    /// repeated commit is [`StoreError::Fenced`] and changes nothing. Each report of the job is in
+    /// a bucket of the job, or refused, or requeued: a commit that does not add up is
+    /// [`StoreError::Backend`].
     async fn commit_job(&self, lease: Lease, outcome: LeaderOutcome) -> Result<()>;
 
-    /// Gives a lease back; the job is due again after `pause` by the store's clock. Both kinds of job.
+    /// Gives a lease back; the job is due again after `pause` by the store's clock. Both kinds of
+    /// job.
     async fn release(&self, lease: Lease, pause: Duration) -> Result<()>;
 
     /// Drops a job whose request the helper refused without committing anything. Its reports count
@@ -392,8 +398,8 @@ pub trait LeaderStore: TaskStore {
     /// none accepted after it does. Durable; repeat it until `Drained`, which then stays the same.
     async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing>;
 
-    /// Stores the response, marks the batch collected for ever and deletes its shares and those report
-    /// ids whose scope is one of its buckets. A repeated call is [`StoreError::Fenced`].
+    /// Stores the response, marks the batch collected for ever and deletes its shares and those
+    /// report ids whose scope is one of its buckets. A repeated call is [`StoreError::Fenced`].
     async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()>;
 
     /// Ends a collection job without a result. A batch that was closed stays closed.
@@ -409,7 +415,8 @@ pub trait HelperStore: TaskStore {
     /// The stored response to a request with this digest.
     async fn response(&self, task_id: TaskId, digest: Digest) -> Result<Option<Vec<u8>>>;
 
-    /// Why each report could not be committed now: its id is spent in its scope or its bucket collected.
+    /// Why each report could not be committed now: its id is spent in its scope or its bucket
+    /// collected.
     async fn spent_reports(
         &self,
         task_id: TaskId,
@@ -433,8 +440,9 @@ pub trait HelperStore: TaskStore {
     async fn batch(&self, task_id: TaskId, selector: BatchSelector) -> Result<Batch>;
 
     /// Marks a batch collected for ever, stores the response, deletes the shares, the stored
-    /// responses of its jobs and those report ids whose scope is one of its buckets; all if the batch still has
-    /// this count and checksum and nothing of it was collected, else [`Committed::Conflict`].
+    /// responses of its jobs and those report ids whose scope is one of its buckets; all if the
+    /// batch still has this count and checksum and nothing of it was collected, else
+    /// [`Committed::Conflict`].
     async fn collect_batch(
         &self,
         task_id: TaskId,

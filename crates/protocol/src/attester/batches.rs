@@ -1,7 +1,7 @@
 //! Batches of requests to one issuer.
 //!
-//! While batches are away, the next one gathers, so no request is delayed to make a batch larger. The
-//! order inside a batch is random: the issuer does not learn in which order requests came.
+//! While batches are away, the next one gathers, so no request is delayed to make a batch larger.
+//! The order inside a batch is random: the issuer does not learn in which order requests came.
 
 use rand_core::CryptoRng;
 

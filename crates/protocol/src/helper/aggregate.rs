@@ -123,8 +123,8 @@ pub fn consume_aggregation_job_init_req(
     Ok(HelperOutcome { scope: task.replay_scope(), reports, buckets, rejections, response })
 }
 
-/// Refuses a continuation: every VDAF here is done after one round. DAP, section "Aggregate Continuation",
-/// helper's side.
+/// Refuses a continuation: every VDAF here is done after one round. DAP, section "Aggregate
+/// Continuation", helper's side.
 ///
 /// `known` says whether the helper has such a job.
 pub fn consume_aggregation_job_continue_req(

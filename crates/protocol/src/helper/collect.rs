@@ -37,8 +37,8 @@ impl ParsedAggregateShareReq {
     }
 }
 
-/// Reads a request and finds the batch that it names: the section's checks up to the one that needs the
-/// batch.
+/// Reads a request and finds the batch that it names: the section's checks up to the one that needs
+/// the batch.
 pub fn parse_aggregate_share_req(
     task: &AggregatorTask,
     body: &[u8],
@@ -46,8 +46,8 @@ pub fn parse_aggregate_share_req(
     parse(task, body).map_err(|abort| abort.for_task(*task.task.id()))
 }
 
-/// Makes the remaining checks against the helper's own batch, in the order of the section, and seals its
-/// share: the encoded `AggregateShare`.
+/// Makes the remaining checks against the helper's own batch, in the order of the section, and
+/// seals its share: the encoded `AggregateShare`.
 ///
 /// `batch` is `None` if nothing is in it; `collected` says whether any of its buckets was collected.
 pub fn consume_aggregate_share_req(
@@ -104,8 +104,8 @@ fn judge<'a>(
             "part of the batch was collected before",
         ));
     }
-    // Told apart from a mismatch before the counts are compared: nothing that depends on the count of a
-    // batch below the minimum leaves.
+    // Told apart from a mismatch before the counts are compared: nothing that depends on the count
+    // of a batch below the minimum leaves.
     let batch = batch
         .filter(|batch| batch.count >= task.task.configuration().min_batch_size())
         .ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! Collection jobs at the leader. DAP, section "Collecting Results", leader's side.
 //!
-//! Leaves to the store: that a bucket is collected once, and that a batch is closed and drained before the
-//! helper is asked for its share.
+//! Leaves to the store: that a bucket is collected once, and that a batch is closed and drained
+//! before the helper is asked for its share.
 
 use rand_core::CryptoRng;
 use sotto_wire::{
@@ -14,8 +14,9 @@ use crate::aggregate_share::{
 };
 use crate::{Abort, AggregatorTask, BucketAggregate, Failure, Fault};
 
-/// Judges a collector's request, in the order of DAP, section "Collection Job Initialization". Returns the
-/// query; whether its buckets were collected before is the store's to say (`batchOverlap`).
+/// Judges a collector's request, in the order of DAP, section "Collection Job Initialization".
+/// Returns the query; whether its buckets were collected before is the store's to say
+/// (`batchOverlap`).
 pub fn consume_collection_job_req(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
     judge(task, body).map_err(|abort| abort.for_task(*task.task.id()))
 }
@@ -41,8 +42,8 @@ pub fn produce_aggregate_share_req(
     Ok(request.to_bytes())
 }
 
-/// Reads the helper's share (an encoded `AggregateShare`), seals the leader's, and writes the answer to the
-/// collector. Its interval is the smallest that covers the timestamps of the batch.
+/// Reads the helper's share (an encoded `AggregateShare`), seals the leader's, and writes the
+/// answer to the collector. Its interval is the smallest that covers the timestamps of the batch.
 pub fn produce_collection_job_resp(
     task: &AggregatorTask,
     collection_request: &[u8],
@@ -98,7 +99,8 @@ fn judge(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
     Ok(request.query)
 }
 
-/// The store releases no smaller batch. Checked again before anything that depends on the count leaves.
+/// The store releases no smaller batch. Checked again before anything that depends on the count
+/// leaves.
 fn check_minimum(task: &AggregatorTask, aggregate: &BucketAggregate) -> Result<(), Fault> {
     if aggregate.count < task.task.configuration().min_batch_size() {
         return Err(Fault("the batch is below the task's minimum".into()));

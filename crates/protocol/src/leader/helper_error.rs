@@ -94,8 +94,8 @@ impl HelperError {
         })
     }
 
-    /// The problem with the request itself. The refusal of a poll guarantees nothing: the helper took
-    /// the request before, and may have committed.
+    /// The problem with the request itself. The refusal of a poll guarantees nothing: the helper
+    /// took the request before, and may have committed.
     fn problem_with_request(&self) -> Option<ProblemType> {
         match self {
             Self::Refused { status: 400..=499, problem, polled: false, .. } => *problem,

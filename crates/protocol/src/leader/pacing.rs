@@ -117,7 +117,8 @@ impl Pacing {
         }
     }
 
-    /// The helper failed. Returns after which pause it may be asked again. `jitter` is a random byte.
+    /// The helper failed. Returns after which pause it may be asked again. `jitter` is a random
+    /// byte.
     pub fn failed(
         &mut self,
         of: &HelperOf,

@@ -1,7 +1,8 @@
 //! Sends batches to one issuer and records the answers. When a batch goes and in which order its
 //! requests are: `sotto_protocol::attester::Batches`.
 //!
-//! An answer is recorded even if its device has gone away: it sends the same bytes again and finds it.
+//! An answer is recorded even if its device has gone away: it sends the same bytes again and finds
+//! it.
 
 use std::sync::Arc;
 

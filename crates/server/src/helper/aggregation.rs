@@ -88,9 +88,9 @@ async fn create(
 
 /// Judges, sums and commits a job, again from the start if the state says otherwise.
 ///
-/// Reports of an honest leader are new, so the first time nothing is looked up: the commit takes the
-/// ids or reports a conflict, and only then the store is asked which. A lookup per report would cost
-/// a third of what taking its id does.
+/// Reports of an honest leader are new, so the first time nothing is looked up: the commit takes
+/// the ids or reports a conflict, and only then the store is asked which. A lookup per report would
+/// cost a third of what taking its id does.
 async fn aggregate(
     helper: &HelperState,
     task: &Arc<ServedTask>,

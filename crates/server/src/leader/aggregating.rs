@@ -1,7 +1,7 @@
 //! Works off aggregation jobs: open and begin to verify, ask the helper, finish, commit.
 //!
-//! A retry recomputes the request from the fixed set and must arrive at the same digest. What becomes
-//! of a job without an answer: `sotto_protocol::leader::setback`.
+//! A retry recomputes the request from the fixed set and must arrive at the same digest. What
+//! becomes of a job without an answer: `sotto_protocol::leader::setback`.
 
 use std::sync::Arc;
 use std::time::Duration;

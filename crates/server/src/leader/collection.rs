@@ -20,7 +20,7 @@ use crate::http;
 use crate::problem::Failure;
 use crate::service::answer;
 
-/// When a collector is asked to come again.
+/// After which pause a collector should poll again.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn post(

@@ -1,5 +1,6 @@
-//! Turns the backlog into jobs. What could make the leader refuse a report is decided here, durably,
-//! before the helper hears of it. When and how much: `sotto_protocol::leader::{intake, forming}`.
+//! Turns the backlog into jobs. What could make the leader refuse a report is decided here,
+//! durably, before the helper hears of it. When and how much: `sotto_protocol::leader::{intake,
+//! forming}`.
 
 use std::borrow::Borrow;
 use std::sync::Arc;

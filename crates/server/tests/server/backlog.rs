@@ -17,7 +17,7 @@ use crate::harness::{LOOPBACK, Pair, Server, Setup, eventually, keypair, moment,
 const AGGREGATED: &str = "sotto_reports_aggregated_total";
 
 /// Ends the leader and returns reports of the task that it served.
-async fn end_leader(pair: &mut Pair, reports: u32) -> Vec<Vec<u8>> {
+pub(crate) async fn end_leader(pair: &mut Pair, reports: u32) -> Vec<Vec<u8>> {
     let reports = (0..reports).map(|index| pair.report(index % 4)).collect();
     let unused = Server::new(String::new(), None, async |_| Ok(()));
     std::mem::replace(&mut pair.leader, unused).stopped().await;
@@ -34,7 +34,7 @@ async fn accept(pair: &Pair, report: Vec<u8>) {
     assert_eq!(pair.leader_store.accept_reports(vec![report]).await.unwrap(), [Ok(())]);
 }
 
-fn leader_config() -> LeaderConfig {
+pub(crate) fn leader_config() -> LeaderConfig {
     let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
     config.aggregation.job_delay = Duration::from_millis(20);
     config.server.insecure_plain_tasks = true;
@@ -43,7 +43,7 @@ fn leader_config() -> LeaderConfig {
 }
 
 /// A leader over the same store, which serves the pair's task only once it is added.
-async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
+pub(crate) async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
     let leader = Leader::bind(config, Arc::clone(&pair.leader_store)).await.unwrap();
     let url = format!("http://{}/", leader.addr());
     pair.leader_tasks = leader.tasks();

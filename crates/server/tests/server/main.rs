@@ -18,3 +18,4 @@ mod tokens;
 mod transport;
 mod trouble;
 mod walk;
+mod window;

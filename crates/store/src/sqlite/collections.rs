@@ -35,7 +35,7 @@ struct Wanted {
     batch_id: Option<BatchId>,
 }
 
-/// All unfinished collection jobs, in nobody's hands.
+/// All unfinished collection jobs. Nobody holds one yet.
 pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, Hold>> {
     let mut statement = conn.prepare("SELECT job FROM collections WHERE state IN (?1, ?2)")?;
     let rows = statement.query_map(params![PENDING, CLOSING], |row| row.get::<_, i64>(0))?;

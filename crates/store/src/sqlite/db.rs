@@ -244,8 +244,8 @@ impl Db {
         Ok(tx.commit()?)
     }
 
-    /// Deletes everything about a task. Its records stay in segments that others need, but are never
-    /// shown again.
+    /// Deletes everything about a task. Its records stay in segments that others need, but are
+    /// never shown again.
     pub(super) fn forget_task(&mut self, task_id: TaskId) -> Result<()> {
         let end = self.writer.flush()?;
         let tx = Self::begin(&mut self.conn)?;

@@ -219,9 +219,9 @@ fn reserve(
     entries: &[Entry],
     struck: &mut Rejections,
 ) -> Result<Vec<Entry>> {
-    // Neighbouring ids share pages. The sort is stable: of two copies the one that came first stays.
-    // The timestamp is no part of the order where the scope is the task, or it would choose between
-    // them.
+    // Neighbouring ids share pages. The sort is stable: of two copies the one that came first
+    // stays. The timestamp is no part of the order where the scope is the task, or it would choose
+    // between them.
     let bucket_of = |entry: &Entry| match job.batch {
         FormedBatch::TimeInterval => Bucket::Time(entry.time),
         FormedBatch::LeaderSelected { if_none_open } => Bucket::Batch(if_none_open),

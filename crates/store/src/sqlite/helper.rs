@@ -1,4 +1,4 @@
-//! The helper's commits and what it asks before them.
+//! The helper's commits, and what it looks up before them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -52,7 +52,7 @@ pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, LiveJob>> {
 }
 
 impl Db {
-    /// Picks the oldest job that is due and in nobody's hands.
+    /// Picks the oldest job that is due and that nobody holds.
     pub(super) fn pick_job(&mut self, duration: Duration) -> Result<Option<PickedJob>> {
         let now_ms = (self.clock)();
         let free = self.jobs.iter().find(|(_, job)| job.hold.is_free(now_ms));

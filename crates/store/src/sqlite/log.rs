@@ -17,8 +17,8 @@ use super::chunks::Chunks;
 use super::files::SegmentFiles;
 use super::frame::{ConfigSet, HEADER_LEN};
 
-/// A position in the log: segment number in the upper half, offset in the lower. Below 2^63, because
-/// the database has signed integers.
+/// A position in the log: segment number in the upper half, offset in the lower. Below 2^63,
+/// because the database has signed integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Position(u64);
 
@@ -71,7 +71,8 @@ pub(super) struct Waiting {
     pub(super) bytes: u64,
 }
 
-/// Rows of the table `requeued` of one task, with these numbers among others, and when they are due.
+/// Rows of the table `requeued` of one task, with these numbers among others, and when they are
+/// due.
 #[derive(Clone, Debug)]
 struct Requeued {
     numbers: Range<i64>,

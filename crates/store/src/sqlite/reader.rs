@@ -110,7 +110,8 @@ fn try_read_backlog(
     Ok(Backlog { stretch, records, unserved: unserved.collect() })
 }
 
-/// The last offset wanted of the segment that the first position is in, as far as one chunk reaches.
+/// The last offset wanted of the segment that the first position is in, as far as one chunk
+/// reaches.
 fn wanted_end(positions: &[Position]) -> u32 {
     let Some(first) = positions.first() else { return 0 };
     let reach = first.offset().saturating_add(CHUNK_LEN as u32);

@@ -1,4 +1,5 @@
-//! The helper's aggregation jobs: one commit, one answer, however often and from wherever it is asked.
+//! The helper's aggregation jobs: one commit, one answer, however often and from wherever it is
+//! asked.
 
 use futures_executor::block_on;
 use sotto_protocol::helper::HelperOutcome;

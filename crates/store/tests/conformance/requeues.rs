@@ -1,4 +1,5 @@
-//! Reports that the helper found too early: back into the backlog, ids released, counted once later.
+//! Reports that the helper found too early: back into the backlog, ids released, counted once
+//! later.
 
 use std::time::Duration;
 

@@ -77,7 +77,8 @@ impl Party {
         &**self.store.as_ref().unwrap()
     }
 
-    /// The process ends without warning and begins again. What is in memory cannot: there only leases run out.
+    /// The process ends without warning and begins again. What is in memory cannot: there only
+    /// leases run out.
     pub(crate) fn restart(&mut self) {
         self.clock_ms.fetch_add(2 * LEASE.as_millis() as u64, Ordering::SeqCst);
         if self.kind == Kind::Memory && self.store.is_some() {

@@ -179,8 +179,8 @@ impl World {
         self.work();
     }
 
-    /// Everything in the recipe's life, which must be the same reports at both aggregators: the cells that were
-    /// counted, each with its number.
+    /// Everything in the recipe's life, which must be the same reports at both aggregators: the
+    /// cells that were counted, each with its number.
     #[track_caller]
     pub(crate) fn counted(&self) -> BTreeMap<usize, u128> {
         let life = self.task().interval().unwrap();

@@ -73,12 +73,12 @@ pub struct FormedJobs {
 #[error("task {0} is not served")]
 pub struct UnknownTask(pub TaskId);
 
-/// Sorts records (task and encoded `Report`) by task into jobs within the limits. `task` finds a task
-/// that is served; `rng` names the batches of leader-selected tasks.
+/// Sorts records (task and encoded `Report`) by task into jobs within the limits. `task` finds a
+/// task that is served; `rng` names the batches of leader-selected tasks.
 ///
-/// An unknown task is the error: its reports were acknowledged and must not be lost because the task
-/// is missing from the configuration. The store does not offer them; one that stopped being served
-/// meanwhile means that the backlog must be read again.
+/// An unknown task is the error: its reports were acknowledged and must not be lost because the
+/// task is missing from the configuration. The store does not offer them; one that stopped being
+/// served meanwhile means that the backlog must be read again.
 pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
     records: impl IntoIterator<Item = (TaskId, &'a [u8])>,
     task: impl Fn(&TaskId) -> Option<T>,
@@ -108,8 +108,8 @@ pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
             formed.jobs.push(FormedJob { task_id, now, batch, scope, reports });
         }
         // The helper refuses a whole job in which an id occurs twice. The store refuses an id twice
-        // in its scope, which may be one bucket. A device that sends one id with two timestamps must
-        // not make other devices' reports fail.
+        // in its scope, which may be one bucket. A device that sends one id with two timestamps
+        // must not make other devices' reports fail.
         if !open_task.ids.insert(report_id) {
             formed.rejections.push((task_id, Rejection::ReportReplayed));
             continue;
