@@ -1,17 +1,20 @@
-//! What leader and helper do alike when a batch is collected: judge the collector's request and seal a
-//! share to the collector. DAP, sections "Collection Job Initialization" and "Aggregate Share Encryption".
+//! What leader and helper do alike when a batch is collected: judge the collector's request and
+//! seal a share to the collector. DAP, sections "Collection Job Initialization" and "Aggregate
+//! Share Encryption".
 
 use rand_core::CryptoRng;
 use sotto_crypto::server_hpke;
 use sotto_vdaf::AggregateShare;
 use sotto_wire::labels::aggregate_share_info;
-use sotto_wire::{AggregateShareAad, CollectionJobReq, Encode, HpkeCiphertext, ProblemType, Role};
+use sotto_wire::{
+    AggregateShareAad, CollectionJobReq, Encode, HpkeCiphertext, Interval, ProblemType, Role,
+};
 use zeroize::Zeroizing;
 
 use crate::{Abort, AggregatorTask, Fault};
 
-/// The aggregation parameter is one of the VDAF. Prio3 has but one, so it is also the one that the reports
-/// were aggregated with.
+/// The aggregation parameter is one of the VDAF. Prio3 has but one, so it is also the one that the
+/// reports were aggregated with.
 pub(crate) fn check_agg_param(
     task: &AggregatorTask,
     request: &CollectionJobReq,
@@ -33,6 +36,18 @@ pub(crate) fn check_collection_extensions(request: &CollectionJobReq) -> Result<
             ProblemType::UnsupportedExtension,
             format!("collection job extension {:#06x} is not known", extension.extension_type),
         )),
+    }
+}
+
+/// A release may cover no more time than the task allows.
+pub(crate) fn check_window(task: &AggregatorTask, interval: Interval) -> Result<(), Abort> {
+    let length_s = interval.duration().as_seconds(task.task.configuration().time_precision());
+    match task.max_window_s {
+        Some(longest) if length_s > longest => Err(Abort::new(
+            ProblemType::BatchInvalid,
+            format!("The batch covers {length_s} s, more than the {longest} s of the recipe."),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -11,6 +11,7 @@
 //! Left to others: who the device is ([`Attestation`]), counting (`sotto_store::AttesterDb`), HTTP.
 
 mod attestation;
+mod batches;
 mod refusal;
 
 use sha2::{Digest as _, Sha256};
@@ -20,6 +21,7 @@ use sotto_wire::Decode;
 use sotto_wire::token::{IssuerAnswer, TOKEN_LIMIT, TOKEN_RESPONSE_LEN, TOKEN_TYPE, TokenRequest};
 
 pub use self::attestation::{Attestation, AttestationRefusal, DeviceIdentity};
+pub use self::batches::Batches;
 pub use self::refusal::AttesterRefusal;
 
 /// A device's request, as it came.

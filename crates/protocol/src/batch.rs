@@ -9,7 +9,7 @@ use sotto_vdaf::AggregateShare;
 use sotto_vdaf::Vdaf;
 use sotto_wire::{BatchId, ReportIdChecksum, Time};
 #[cfg(feature = "server")]
-use sotto_wire::{BatchMode, ReportId};
+use sotto_wire::{BatchMode, Duration, Interval, ReportId};
 
 use crate::Fault;
 
@@ -30,13 +30,14 @@ pub enum Bucket {
 /// Both aggregators derive it from the task, so they agree on what is a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayScope {
-    /// The report's bucket. The timestamp is bound by the AAD of both shares, so a replayed report carries it
-    /// unchanged; the ids go with the collected bucket, which refuses every report by itself.
+    /// The report's bucket. The timestamp is bound by the AAD of both shares, so a replayed report
+    /// carries it unchanged; the ids go with the collected bucket, which refuses every report by
+    /// itself.
     Bucket,
-    /// The whole task, until it is forgotten: where the id alone says whether a contribution was counted. That
-    /// is so in leader-selected tasks, where a replay would go to whatever batch is open, and where tokens are
-    /// asked for: the id is a part of the token's nonce, and one token is good for one report of the task,
-    /// whatever its timestamp.
+    /// The whole task, until it is forgotten: where the id alone says whether a contribution was
+    /// counted. That is so in leader-selected tasks, where a replay would go to whatever batch is
+    /// open, and where tokens are asked for: the id is a part of the token's nonce, and one token
+    /// is good for one report of the task, whatever its timestamp.
     Task,
 }
 
@@ -56,6 +57,16 @@ pub struct BucketAggregate {
 }
 
 impl BucketAggregate {
+    /// The smallest interval that covers the timestamps of all reports.
+    #[cfg(feature = "server")]
+    pub(crate) fn interval(&self) -> Result<Interval, Fault> {
+        let (first, last) = (self.first.as_units(), self.last.as_units());
+        last.checked_sub(first)
+            .and_then(|span| span.checked_add(1))
+            .and_then(|units| Interval::new(self.first, Duration::new(units)).ok())
+            .ok_or_else(|| Fault("the timestamps of the batch make no interval".into()))
+    }
+
     /// Adds another aggregate of the same VDAF to this one.
     pub fn merge(&mut self, other: &Self) -> Result<(), Fault> {
         let count = self
@@ -77,8 +88,8 @@ impl BucketAggregate {
 pub type BucketAggregates = BTreeMap<Bucket, BucketAggregate>;
 
 /// The most bytes of accumulators in one job. Every report may have a bucket of its own, and an
-/// accumulator of a long vector is far larger than the helper's part of a report: without a limit, a
-/// small request could claim memory without bound.
+/// accumulator of a long vector is far larger than the helper's part of a report: without a limit,
+/// a small request could claim memory without bound.
 #[cfg(feature = "server")]
 pub(crate) const MAX_JOB_ACCUMULATOR_LEN: usize = 64 * 1024 * 1024;
 
@@ -101,8 +112,8 @@ pub(crate) struct Counted {
 
 #[cfg(feature = "server")]
 impl Bucket {
-    /// The bucket of a report: by its timestamp, or the batch that its job names. `None` if the job does
-    /// not name one and must, or names one and must not.
+    /// The bucket of a report: by its timestamp, or the batch that its job names. `None` if the job
+    /// does not name one and must, or names one and must not.
     pub(crate) fn of(mode: BatchMode, time: Time, batch_id: Option<BatchId>) -> Option<Self> {
         match (mode, batch_id) {
             (BatchMode::TimeInterval, None) => Some(Self::Time(time)),

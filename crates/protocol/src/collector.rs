@@ -1,4 +1,5 @@
-//! The collector: asks for batches and puts the two shares together. DAP, section "Collecting Results".
+//! The collector: asks for batches and puts the two shares together. DAP, section "Collecting
+//! Results".
 //!
 //! Leaves to others: sending, polling, deleting finished jobs, and differential privacy.
 
@@ -55,8 +56,8 @@ pub enum CollectorError {
 /// A collected batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collection {
-    /// How many reports are in it. Told by the leader; the helper has compared it with its own count,
-    /// but nothing authenticates it to the collector.
+    /// How many reports are in it. Told by the leader; the helper has compared it with its own
+    /// count, but nothing authenticates it to the collector.
     pub report_count: u64,
     /// The smallest interval that covers their timestamps.
     pub interval: Interval,

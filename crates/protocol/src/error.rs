@@ -49,6 +49,9 @@ pub enum Rejection {
     /// The report names an HPKE key that the leader does not have (upload only).
     #[error("outdated_config")]
     OutdatedConfig,
+    /// The helper does not have the verification key that the leader used for the job.
+    #[error("unknown_verification_key_id")]
+    UnknownVerificationKeyId,
     /// The helper refused the whole aggregation job and had committed nothing.
     #[error("job_abandoned")]
     JobAbandoned,
@@ -77,7 +80,7 @@ pub enum Rejection {
 
 impl Rejection {
     /// Every reason, in the order of [`Self::code`].
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::BatchCollected,
         Self::ReportReplayed,
         Self::ReportDropped,
@@ -88,6 +91,7 @@ impl Rejection {
         Self::ReportTooEarly,
         Self::TaskNotStarted,
         Self::OutdatedConfig,
+        Self::UnknownVerificationKeyId,
         Self::JobAbandoned,
         Self::TokenMissing,
         Self::TokenMalformed,
@@ -111,6 +115,7 @@ impl Rejection {
             Self::ReportTooEarly => "report_too_early",
             Self::TaskNotStarted => "task_not_started",
             Self::OutdatedConfig => "outdated_config",
+            Self::UnknownVerificationKeyId => "unknown_verification_key_id",
             Self::JobAbandoned => "job_abandoned",
             Self::TokenMissing => "token_missing",
             Self::TokenMalformed => "token_malformed",
@@ -135,6 +140,7 @@ impl Rejection {
             Self::ReportTooEarly => 9,
             Self::TaskNotStarted => 10,
             Self::OutdatedConfig => 11,
+            Self::UnknownVerificationKeyId => 12,
             Self::JobAbandoned => 128,
             Self::TokenMissing => 129,
             Self::TokenMalformed => 130,
@@ -174,6 +180,7 @@ impl From<Rejection> for ReportError {
             Rejection::ReportTooEarly => Self::ReportTooEarly,
             Rejection::TaskNotStarted => Self::TaskNotStarted,
             Rejection::OutdatedConfig => Self::OutdatedConfig,
+            Rejection::UnknownVerificationKeyId => Self::UnknownVerificationKeyId,
         }
     }
 }
@@ -193,6 +200,7 @@ impl From<ReportError> for Rejection {
             ReportError::ReportTooEarly => Self::ReportTooEarly,
             ReportError::TaskNotStarted => Self::TaskNotStarted,
             ReportError::OutdatedConfig => Self::OutdatedConfig,
+            ReportError::UnknownVerificationKeyId => Self::UnknownVerificationKeyId,
             ReportError::Reserved | ReportError::ReportDropped => Self::ReportDropped,
         }
     }

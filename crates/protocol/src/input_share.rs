@@ -1,9 +1,9 @@
-//! Opening and judging one aggregator's share of a report. DAP, sections "Input Share Decryption" and
-//! "Input Share Validation".
+//! Opening and judging one aggregator's share of a report. DAP, sections "Input Share Decryption"
+//! and "Input Share Validation".
 //!
-//! Both aggregators, the same rules. Whether the measurement is valid is the VDAF's to say, whether the
-//! report was seen before the store's: so whether its token was spent before, for the token's nonce gives the
-//! report's id.
+//! The same rules for both aggregators. The VDAF decides whether the measurement is valid. The store
+//! knows whether the report was seen before, and so whether its token is spent: the token's nonce
+//! gives the report's id.
 
 use sotto_wire::labels::input_share_info;
 use sotto_wire::token::{TOKEN_EXTENSION, TOKEN_LEN};
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::token::VerifyToken;
 use crate::{AggregatorTask, HpkeKeyring, Moment, Rejection};
 
-/// The public report extensions that an aggregator understands: none. What stands there both aggregators see.
+/// The public report extensions that an aggregator understands: none. Both aggregators see them.
 const KNOWN_PUBLIC: &[u16] = &[];
 
 /// The private ones, in a task that asks for tokens. In one that does not, none.
@@ -82,9 +82,9 @@ impl<'a> InputShareOpener<'a> {
         }
     }
 
-    /// Opens one share and makes every check of the two sections, in their order; then the token's, the dearest
-    /// one, before the VDAF's. The token's is the last: a share that is refused here showed no good token, and the
-    /// leader counts on that when it releases report ids.
+    /// Opens one share and makes every check of the two sections, in their order, then checks the
+    /// token, which is the most expensive check before the VDAF's. It comes last: a share that is
+    /// refused here showed no good token, and the leader relies on that when it releases report ids.
     pub(crate) fn open(
         &mut self,
         metadata: &ReportMetadata<'_>,
@@ -122,7 +122,8 @@ impl<'a> InputShareOpener<'a> {
     }
 }
 
-/// Whether the public extensions alone are acceptable: what the leader can say before it opens a share.
+/// Whether the public extensions alone are acceptable: what the leader can say before it opens a
+/// share.
 pub(crate) fn check_public_extensions(public: &Extensions<'_>) -> Result<(), Rejection> {
     check_extensions(public, KNOWN_PUBLIC, &Extensions::empty(), &[])
 }
@@ -142,8 +143,8 @@ pub(crate) fn check_sealed_len(
 
 /// The share holds a token that is good for this task and this aggregator, and for this report.
 ///
-/// The last check is what makes a report id a token: whoever counts distinct ids counts distinct tokens, and a
-/// token cannot be moved to another report.
+/// The last check is what makes a report id a token: whoever counts distinct ids counts distinct
+/// tokens, and a token cannot be moved to another report.
 fn check_token(
     tokens: &dyn VerifyToken,
     private: &Extensions<'_>,
@@ -160,7 +161,8 @@ fn check_token(
     }
 }
 
-/// Every extension is known in its list; no type is in both lists; each list strictly increases by type.
+/// Every extension is known in its list; no type is in both lists; each list strictly increases by
+/// type.
 fn check_extensions(
     public: &Extensions<'_>,
     known_public: &[u16],

@@ -1,8 +1,21 @@
 //! The leader: takes uploads, drives aggregation, answers the collector.
 //!
-//! [`upload`] judges arriving reports; [`aggregate`] forms jobs, speaks with the helper and sums;
-//! [`collect`] serves collection jobs. What is durable when is the store's part.
+//! [`upload`] judges arriving reports; [`aggregate`] forms jobs, talks to the helper and sums;
+//! [`collect`] serves collection jobs. What is durable when is up to the store.
+//!
+//! The other modules decide for the loops that drive jobs: [`intake`] and [`forming`] when to form
+//! jobs and how many, [`pacing`] when a helper may be asked, [`setback`] what becomes of a job that
+//! could not be finished, [`waits`] how long a collection waits for its batch. Time is an argument:
+//! monotonic, since any start. The host only loads, calls, commits and sleeps.
 
 pub mod aggregate;
 pub mod collect;
+pub mod forming;
+mod helper_error;
+pub mod intake;
+pub mod pacing;
+pub mod setback;
 pub mod upload;
+pub mod waits;
+
+pub use helper_error::HelperError;

@@ -8,7 +8,7 @@ use sotto_wire::{Encode, Interval, TaskConfiguration, TaskExtension, TaskId, Tim
 use crate::Rejection;
 
 /// How far ahead of an aggregator's clock a timestamp may lie: the "few minutes" of DAP, section
-/// "Input Share Validation". The one place where clocks are given leeway.
+/// "Input Share Validation". Nowhere else are clocks given leeway.
 pub const MAX_CLOCK_SKEW_S: u64 = 300;
 
 /// A moment, in POSIX seconds. Hosts pass the operating system's; tests pass what they like.
@@ -110,7 +110,8 @@ impl Task {
         Time::from_posix_seconds(now.0, self.configuration.time_precision())
     }
 
-    /// Whether a timestamp is not too far ahead of the clock. DAP, section "Input Share Validation".
+    /// Whether a timestamp is not too far ahead of the clock. DAP, section "Input Share
+    /// Validation".
     pub fn check_clock(&self, time: Time, now: Moment) -> Result<(), Rejection> {
         let start_s = time.start_seconds(self.configuration.time_precision());
         if start_s > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
@@ -156,9 +157,12 @@ mod aggregator {
         pub collector_hpke_config: HpkeConfig,
         /// Whether peers are sent the `DAP-Taskprov` header.
         pub taskprov: bool,
-        /// Judges the token that each report must hold in this aggregator's share. `None`: no token is asked
-        /// for, and none is understood.
+        /// Judges the token that each report must hold in this aggregator's share. `None`: no token
+        /// is asked for, and none is understood.
         pub tokens: Option<Arc<dyn VerifyToken>>,
+        /// The longest time, in seconds, that the reports of one release may cover. `None`: no
+        /// limit.
+        pub max_window_s: Option<u64>,
     }
 
     impl AggregatorTask {

@@ -1,8 +1,9 @@
-//! In-band provisioning: whether an aggregator takes part in a task that a request advertises. Taskprov,
-//! section "Opting into a Task".
+//! In-band provisioning: whether an aggregator takes part in a task that a request advertises.
+//! Taskprov, section "Opting into a Task".
 //!
-//! The author of a task is taken for an adversary: every parameter is judged by the operator's policy.
-//! Leaves to others: the header itself (`sotto_wire::taskprov`), and remembering the tasks that were joined.
+//! The author of a task is taken for an adversary: every parameter is judged by the operator's
+//! policy. Leaves to others: the header itself (`sotto_wire::taskprov`), and remembering the tasks
+//! that were joined.
 
 use sotto_crypto::Secret;
 use sotto_wire::{
@@ -22,12 +23,13 @@ pub struct TaskprovPolicy {
     pub collector_hpke_config: HpkeConfig,
     /// The one leader that tasks may name, in this spelling.
     pub leader_endpoint: Url,
-    /// The one helper that tasks may name. Without this an author could point a leader at any address.
+    /// The one helper that tasks may name. Without this an author could point a leader at any
+    /// address.
     pub helper_endpoint: Url,
     /// The smallest minimum batch size.
     pub min_batch_size: u64,
-    /// The longest task interval, in seconds, and how far ahead it may end. Tasks without an interval are
-    /// not joined: their report ids would have to be kept for ever.
+    /// The longest task interval, in seconds, and how far ahead it may end. Tasks without an
+    /// interval are not joined: their report ids would have to be kept for ever.
     pub max_lifetime_s: u64,
 }
 
@@ -55,8 +57,9 @@ pub fn restore(
         verify_key: Secret::new(taskprov::verify_key(policy.verify_key_init.expose(), task_id)),
         collector_hpke_config: policy.collector_hpke_config.clone(),
         taskprov: true,
-        // Only a recipe can ask for tokens.
+        // Only a recipe can ask for tokens or limit the window.
         tokens: None,
+        max_window_s: None,
     })
 }
 
@@ -79,7 +82,8 @@ fn judge(
         error => Abort::new(ProblemType::UnrecognizedTask, format!("advertised task: {error}")),
     })?;
 
-    // What must not be joined: a VDAF or task extension that is not implemented, a task that has ended.
+    // What must not be joined: a VDAF or task extension that is not implemented, a task that has
+    // ended.
     let task =
         restore(task_id, configuration, policy).map_err(|error| opt_out(&error.to_string()))?;
     let configuration = task.task.configuration();
@@ -100,8 +104,8 @@ fn judge(
     if interval.duration().as_seconds(precision) > policy.max_lifetime_s {
         return Err(opt_out("the task's interval is too long"));
     }
-    // A short task in the far future would hold its place among the joined tasks until then: anybody
-    // could fill all places with such tasks, for good.
+    // A short task in the far future would count as a joined task until then: anybody could use up
+    // the limit with such tasks, for good.
     if interval.end().start_seconds(precision) > now.0.saturating_add(policy.max_lifetime_s) {
         return Err(opt_out("the task ends too far in the future"));
     }

@@ -13,3 +13,4 @@ mod tampering;
 mod taskprov;
 mod tasks;
 mod upload;
+mod window;

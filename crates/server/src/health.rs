@@ -24,7 +24,7 @@ pub(crate) enum Concern {
     HelperUnreachable,
     /// The helper refuses the requests of a task.
     HelperRefuses,
-    /// The backlog begins with a report of a task that is not configured.
+    /// Reports wait for a task that is not configured.
     UnknownTask,
     /// Jobs were stopped because going on could count reports twice or not at all.
     JobsStopped,

@@ -63,8 +63,8 @@ impl Helper {
         Arc::clone(&self.state.aggregator.tasks)
     }
 
-    /// Serves until `shutdown` resolves, then drains: accepts no more and finishes requests in flight
-    /// within the deadline. To end on the spot, drop the future.
+    /// Serves until `shutdown` resolves, then drains: accepts no more and finishes requests in
+    /// flight within the deadline. To end on the spot, drop the future.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let Self { state, sockets } = self;
         let router = router(&state);

@@ -1,8 +1,9 @@
 //! The leader as a server: takes uploads, drives aggregation, answers collectors.
 //!
 //! [`upload`] and [`collection`] are its resources; [`forming`], [`aggregating`] and [`collecting`]
-//! are the loops that drive jobs. Every step loads, calls one function of `sotto_protocol::leader` and
-//! commits through the store.
+//! are the loops that drive jobs. Every step loads, calls one function of `sotto_protocol::leader`
+//! and commits through the store. What the loops decide, and how long they sleep, is decided there
+//! too.
 
 mod aggregating;
 mod collecting;
@@ -21,14 +22,16 @@ use std::sync::atomic::AtomicBool;
 use axum::Router;
 use axum::routing::{get, post};
 use reqwest::Url;
+use sotto_protocol::leader::aggregate::JobLimits;
+use sotto_protocol::leader::forming::FormingLimits;
 use sotto_store::LeaderStore;
 use sotto_wire::Role;
 use sotto_wire::size_class::SizeClass;
 use tokio::sync::{Notify, mpsc};
 
-use self::intake::Intake;
+use self::intake::SharedIntake;
 use self::metrics::LeaderMetrics;
-use self::pacing::Pacing;
+use self::pacing::SharedPacing;
 use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
 use crate::config::{AggregationConfig, LeaderConfig};
 use crate::error::{BindError, RunError};
@@ -43,8 +46,8 @@ use crate::{recipes, upkeep};
 /// itself with the batch.
 const MAX_DELETIONS: usize = 256;
 
-/// More than an encapsulated upload has besides the upload: method, URL, fields with the announcement of
-/// a task, and what sealing adds.
+/// More than an encapsulated upload has besides the upload: method, URL, fields with the
+/// announcement of a task, and what sealing adds.
 const MAX_INNER_HEAD: usize = 64 * 1024;
 
 /// Collections that are worked on at once.
@@ -77,12 +80,20 @@ impl Leader {
         let aggregator = Arc::new(Aggregator::new(Role::Leader, server, tasks).await?);
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);
         let state = LeaderState {
-            intake: Intake::new(aggregation.max_job_reports, aggregation.max_job_bytes),
-            pacing: Pacing::new(
+            intake: SharedIntake::new(aggregation.max_job_reports, aggregation.max_job_bytes),
+            pacing: SharedPacing::new(
                 aggregation.min_backoff,
                 aggregation.max_backoff,
                 Arc::clone(&aggregator.health),
             ),
+            limits: FormingLimits {
+                job: JobLimits {
+                    max_job_reports: aggregation.max_job_reports,
+                    max_job_bytes: aggregation.max_job_bytes,
+                },
+                max_open_jobs: aggregation.max_open_jobs,
+                job_delay: aggregation.job_delay,
+            },
             metrics: LeaderMetrics::new(&aggregator.metrics),
             helper,
             config: aggregation,
@@ -139,8 +150,9 @@ struct LeaderState {
     store: Arc<dyn LeaderStore>,
     config: AggregationConfig,
     metrics: LeaderMetrics,
-    intake: Intake,
-    pacing: Pacing,
+    intake: SharedIntake,
+    pacing: SharedPacing,
+    limits: FormingLimits,
     helper: HelperClient,
     deletions: mpsc::Sender<Deletion>,
     /// A job was formed, or given back.

@@ -7,11 +7,12 @@
 use std::time::{Duration, Instant};
 
 use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
 use reqwest::{Certificate, Client, Response, Url};
 use serde_json::Value;
 use sotto_protocol::Fault;
+use sotto_protocol::leader::HelperError;
 use sotto_wire::limits::{
     MAX_AGGREGATE_SHARE_LEN, MAX_AGGREGATION_JOB_LEN, MAX_PROBLEM_DOCUMENT_LEN,
 };
@@ -70,56 +71,6 @@ pub(crate) struct Created {
     pub(crate) location: Option<Url>,
 }
 
-/// Why there is no answer. Unless [`PeerError::Refused`] says otherwise, the helper may have
-/// committed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PeerError {
-    /// No connection, no answer in time, or one that is not the helper's.
-    Unreachable(&'static str),
-    /// A problem, by its status and its DAP type if it has one.
-    Refused {
-        status: u16,
-        problem: Option<ProblemType>,
-        retry_after: Option<Duration>,
-        /// The helper took the request itself; the question whether it is done was refused.
-        polled: bool,
-    },
-}
-
-impl PeerError {
-    /// A word for logs and metrics.
-    pub(crate) fn reason(&self) -> &'static str {
-        match self {
-            Self::Unreachable(reason) => reason,
-            Self::Refused { problem: Some(problem), .. } => problem.token(),
-            Self::Refused { status: 401 | 403, .. } => "unauthorized",
-            Self::Refused { status: 429, .. } => "busy",
-            Self::Refused { status: 500.., .. } => "server_error",
-            Self::Refused { .. } => "refused",
-        }
-    }
-
-    /// The same failure, of a poll.
-    fn of_poll(mut self) -> Self {
-        if let Self::Refused { polled, .. } = &mut self {
-            *polled = true;
-        }
-        self
-    }
-
-    /// Every word that [`Self::reason`] may use, beside the tokens of DAP's problem types.
-    pub(crate) const REASONS: [&'static str; 8] = [
-        "connect",
-        "timeout",
-        "broken_answer",
-        "foreign_answer",
-        "unauthorized",
-        "busy",
-        "server_error",
-        "refused",
-    ];
-}
-
 /// Asks helpers.
 #[derive(Debug)]
 pub(crate) struct HelperClient {
@@ -140,8 +91,8 @@ impl HelperClient {
         task: &ServedTask,
         resource: Resource,
         body: Bytes,
-    ) -> Result<Created, PeerError> {
-        let endpoint = task.helper_endpoint().ok_or(PeerError::Unreachable("connect"))?;
+    ) -> Result<Created, HelperError> {
+        let endpoint = task.helper_endpoint().ok_or(HelperError::Unreachable("connect"))?;
         let deadline = Instant::now() + self.timeout;
         let url = resource.url(endpoint);
         let request = self.request(Method::POST, url.clone(), task, endpoint);
@@ -150,15 +101,15 @@ impl HelperClient {
         let location = answer.location(url);
         while answer.body.is_empty() {
             let Some(location) = location.clone() else {
-                return Err(PeerError::Unreachable("foreign_answer"));
+                return Err(HelperError::Unreachable("foreign_answer"));
             };
             let pause = answer.retry_after.unwrap_or(POLL_PAUSE);
             if Instant::now() + pause >= deadline {
-                return Err(PeerError::Unreachable("timeout"));
+                return Err(HelperError::Unreachable("timeout"));
             }
             tokio::time::sleep(pause).await;
             let poll = self.request(Method::GET, with_step(location, resource), task, endpoint);
-            answer = self.send(poll, resource, deadline).await.map_err(PeerError::of_poll)?;
+            answer = self.send(poll, resource, deadline).await.map_err(HelperError::of_poll)?;
         }
         Ok(Created { body: answer.body, location })
     }
@@ -193,7 +144,7 @@ impl HelperClient {
         request: reqwest::RequestBuilder,
         resource: Resource,
         deadline: Instant,
-    ) -> Result<Answer, PeerError> {
+    ) -> Result<Answer, HelperError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let response = request.timeout(left).send().await.map_err(transport)?;
         let status = response.status();
@@ -202,12 +153,12 @@ impl HelperClient {
         if !status.is_success() {
             let problem = problem(response).await;
             let (status, polled) = (status.as_u16(), false);
-            return Err(PeerError::Refused { status, problem, retry_after, polled });
+            return Err(HelperError::Refused { status, problem, retry_after, polled });
         }
         let body = read(response, resource.max_answer()).await?;
         let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         if !body.is_empty() && !media_type.is_some_and(|named| resource.answer().matches(named)) {
-            return Err(PeerError::Unreachable("foreign_answer"));
+            return Err(HelperError::Unreachable("foreign_answer"));
         }
         Ok(Answer { headers, retry_after, body })
     }
@@ -261,8 +212,8 @@ fn with_step(mut url: Url, resource: Resource) -> Url {
     url
 }
 
-async fn read(response: Response, limit: usize) -> Result<Bytes, PeerError> {
-    read_answer(response, limit).await.map_err(PeerError::Unreachable)
+async fn read(response: Response, limit: usize) -> Result<Bytes, HelperError> {
+    read_answer(response, limit).await.map_err(HelperError::Unreachable)
 }
 
 /// The body of an answer, of at most `limit` bytes; else a word for why not.
@@ -292,8 +243,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
-fn transport(error: reqwest::Error) -> PeerError {
-    PeerError::Unreachable(transport_word(&error))
+fn transport(error: reqwest::Error) -> HelperError {
+    HelperError::Unreachable(transport_word(&error))
 }
 
 /// A word for an error of transport. The error itself may hold the peer's address: only its kind goes
@@ -306,30 +257,6 @@ pub(crate) fn transport_word(error: &reqwest::Error) -> &'static str {
     } else {
         "broken_answer"
     }
-}
-
-/// Whether the helper's refusal of a first request guarantees that it committed nothing: DAP has it
-/// check these before anything else, and they cannot become right by themselves. The refusal of a
-/// poll guarantees nothing: the helper took the request before.
-pub(crate) fn refuses_for_good(error: &PeerError) -> bool {
-    let PeerError::Refused { status, problem: Some(problem), polled: false, .. } = error else {
-        return false;
-    };
-    StatusCode::from_u16(*status).is_ok_and(|status| status.is_client_error())
-        && match problem {
-            ProblemType::InvalidMessage
-            | ProblemType::UnsupportedExtension
-            | ProblemType::InvalidExtension
-            | ProblemType::InvalidAggregationParameter => true,
-            ProblemType::UnrecognizedTask
-            | ProblemType::UnrecognizedAggregationJob
-            | ProblemType::BatchInvalid
-            | ProblemType::InvalidBatchSize
-            | ProblemType::BatchMismatch
-            | ProblemType::StepMismatch
-            | ProblemType::BatchOverlap
-            | ProblemType::InvalidTask => false,
-        }
 }
 
 #[cfg(test)]
@@ -368,42 +295,5 @@ mod tests {
         assert_eq!(answer("retry-after", "3").retry_after, Some(Duration::from_secs(3)));
         assert_eq!(answer("retry-after", "999999").retry_after, Some(MAX_RETRY_AFTER));
         assert_eq!(answer("retry-after", "soon").retry_after, None);
-    }
-
-    fn refused(status: u16, problem: Option<ProblemType>) -> PeerError {
-        PeerError::Refused { status, problem, retry_after: None, polled: false }
-    }
-
-    #[test]
-    fn only_certain_refusals_are_for_good() {
-        let invalid = refused(400, Some(ProblemType::InvalidMessage));
-        assert!(refuses_for_good(&invalid));
-        assert!(!refuses_for_good(&invalid.of_poll()));
-        for passing in [
-            PeerError::Unreachable("timeout"),
-            refused(400, None),
-            refused(403, None),
-            refused(404, Some(ProblemType::UnrecognizedTask)),
-            refused(500, Some(ProblemType::InvalidMessage)),
-        ] {
-            assert!(!refuses_for_good(&passing), "{passing:?}");
-        }
-    }
-
-    #[test]
-    fn every_reason_has_a_counter() {
-        let problems = ProblemType::ALL.map(ProblemType::token);
-        for error in [
-            PeerError::Unreachable("connect"),
-            PeerError::Unreachable("foreign_answer"),
-            refused(401, None),
-            refused(404, Some(ProblemType::UnrecognizedTask)),
-            refused(418, None),
-            refused(429, None),
-            refused(503, None),
-        ] {
-            let reason = error.reason();
-            assert!(PeerError::REASONS.contains(&reason) || problems.contains(&reason));
-        }
     }
 }

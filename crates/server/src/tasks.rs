@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderValue;
 use reqwest::Url;
-use sotto_protocol::{Abort, AggregatorTask};
+use sotto_protocol::AggregatorTask;
 use sotto_wire::recipe::Recipe;
-use sotto_wire::{Interval, ProblemType, Role, TaskId, taskprov};
+use sotto_wire::{Role, TaskId, taskprov};
 
 use crate::auth::AuthToken;
 use crate::error::TaskRefused;
@@ -65,19 +65,6 @@ impl ServedTask {
     /// The recipe behind the task; none behind a plain one.
     pub(crate) fn recipe(&self) -> Option<&Arc<Recipe>> {
         self.recipe.as_ref()
-    }
-
-    /// Refuses a batch interval that is longer than the recipe lets any release be. Leader-selected
-    /// batches have no interval before they are closed: they are not bounded by this.
-    pub(crate) fn check_window(&self, interval: &Interval) -> Result<(), Abort> {
-        let Some(recipe) = &self.recipe else { return Ok(()) };
-        let precision = self.aggregator.task.configuration().time_precision();
-        let longest = recipe.when.max_window_s;
-        if interval.duration().as_seconds(precision) <= longest {
-            return Ok(());
-        }
-        let detail = format!("The interval is longer than the {longest} s of the recipe.");
-        Err(Abort::new(ProblemType::BatchInvalid, detail).for_task(*self.id()))
     }
 
     /// The task's id.
@@ -271,6 +258,7 @@ pub(crate) mod testing {
                 .clone(),
             taskprov: false,
             tokens: None,
+            max_window_s: None,
         };
         let token = Arc::new(AuthToken::bearer("token").unwrap());
         ServedTask::leader(aggregator, Arc::clone(&token), token)

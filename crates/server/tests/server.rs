@@ -14,3 +14,4 @@ mod tokens;
 mod transport;
 mod trouble;
 mod walk;
+mod window;

@@ -2,12 +2,14 @@
 //!
 //! `cargo run --release -p sotto-store --example cost -- [reports] [report bytes] [per upload] [connections]`
 //!
-//! With `tokens` before the numbers, the reports are of one task that asks for tokens: their ids are spent in the whole
-//! task, stay after the collection, and are looked for again after a restart.
+//! With `tokens` before the numbers, the reports are of one task that asks for tokens: their ids
+//! are spent in the whole task, stay after the collection, and are looked for again after a
+//! restart.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -15,12 +17,15 @@ use std::time::{Duration, Instant};
 use futures_executor::block_on;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
+use sotto_protocol::helper::HelperOutcome;
+use sotto_protocol::leader::aggregate::{
+    FormedBatch, FormedJob, FormedJobs, FormedReport, LeaderOutcome,
+};
 use sotto_protocol::{
     Bucket, BucketAggregate, BucketAggregates, Moment, Rejection, Rejections, ReplayScope,
 };
 use sotto_store::{
-    Committed, Fixed, HelperCommit, HelperStore, JobCommit, LeaderStore, NewJob, NewJobBatch,
-    NewJobReport, NewReport, Record, SqliteOptions, SqliteStore, TaskStore,
+    Committed, Fixed, HelperStore, LeaderStore, NewReport, SqliteOptions, SqliteStore, TaskStore,
 };
 use sotto_vdaf::AggregateShare;
 use sotto_wire::{BatchSelector, HpkeConfigId, Interval, ReportId, ReportIdChecksum, TaskId, Time};
@@ -84,24 +89,22 @@ fn leader(
         let round = 4_000.min(reports - done);
         measure(&mut totals[0], || accept(store, round, uploads, &body));
         loop {
-            let backlog =
-                measure(&mut totals[1], || block_on(store.backlog(2_000, 64 << 20)).unwrap());
-            if backlog.from == backlog.to {
-                break;
-            }
-            done += backlog.records.len();
-            let jobs =
-                backlog.records.chunks(JOB_REPORTS).map(|r| job(r, scope, &mut rng)).collect();
-            let (from, to) = (backlog.from, backlog.to);
-            measure(&mut totals[2], || {
-                block_on(store.fix_jobs(from, to, jobs, Vec::new())).unwrap()
+            let backlog = measure(&mut totals[1], || {
+                block_on(store.backlog(2_000, 64 << 20, Arc::new(|_| true))).unwrap()
             });
+            let Some(stretch) = backlog.stretch else { break };
+            done += backlog.records.len();
+            let records: Vec<usize> = (0..backlog.records.len()).collect();
+            let jobs = records.chunks(JOB_REPORTS).map(|r| job(r, scope, &mut rng)).collect();
+            let formed = FormedJobs { jobs, rejections: Vec::new() };
+            measure(&mut totals[2], || block_on(store.fix_jobs(stretch, formed)).unwrap());
         }
         loop {
             let lease = Duration::from_secs(60);
             let leased = measure(&mut totals[3], || block_on(store.lease_job(lease)).unwrap());
             let Some(job) = leased else { break };
-            let commit = JobCommit { buckets: buckets(job.records.len()), ..JobCommit::default() };
+            let commit =
+                LeaderOutcome { buckets: buckets(job.records.len()), ..LeaderOutcome::default() };
             measure(&mut totals[4], || {
                 block_on(store.mark_sent(job.lease, [1; 32])).unwrap();
                 block_on(store.commit_job(job.lease, commit)).unwrap();
@@ -127,19 +130,18 @@ fn leader_again(store: &SqliteStore, reports: usize) {
             continue;
         }
         accept(store, JOB_REPORTS, Uploads { reports_each: JOB_REPORTS, connections: 1 }, &[0]);
-        let backlog = block_on(store.backlog(JOB_REPORTS, 64 << 20)).unwrap();
-        let copies = backlog.records.iter().zip(ids).map(|(record, report_id)| NewJobReport {
-            place: record.place,
+        let backlog = block_on(store.backlog(JOB_REPORTS, 64 << 20, Arc::new(|_| true))).unwrap();
+        let copies = ids.into_iter().enumerate().map(|(record, report_id)| FormedReport {
+            record,
             report_id,
             time: Time::new(600_000),
         });
-        let (batch, scope) = (NewJobBatch::TimeInterval, ReplayScope::Task);
+        let (batch, scope) = (FormedBatch::TimeInterval, ReplayScope::Task);
         let reports = copies.collect();
-        let job = NewJob { task_id: TASK, now: Moment(0), batch, scope, reports };
-        let (from, to) = (backlog.from, backlog.to);
-        let fixed = measure(&mut total, || {
-            block_on(store.fix_jobs(from, to, vec![job], Vec::new())).unwrap()
-        });
+        let job = FormedJob { task_id: TASK, now: Moment(0), batch, scope, reports };
+        let formed = FormedJobs { jobs: vec![job], rejections: Vec::new() };
+        let stretch = backlog.stretch.unwrap();
+        let fixed = measure(&mut total, || block_on(store.fix_jobs(stretch, formed)).unwrap());
         let mut struck = Rejections::default();
         struck.add_many(Rejection::ReportReplayed, JOB_REPORTS as u64);
         assert_eq!(fixed, Fixed::Committed { jobs: 0, rejections: struck });
@@ -149,14 +151,14 @@ fn leader_again(store: &SqliteStore, reports: usize) {
     print_costs(&["fix"], &[total], tried);
 }
 
-fn job(records: &[Record], scope: ReplayScope, rng: &mut ChaCha20Rng) -> NewJob {
-    let reports = records.iter().map(|record| NewJobReport {
-        place: record.place,
+fn job(records: &[usize], scope: ReplayScope, rng: &mut ChaCha20Rng) -> FormedJob {
+    let reports = records.iter().map(|record| FormedReport {
+        record: *record,
         report_id: report_id(rng),
         time: TIME,
     });
     let reports = reports.collect();
-    NewJob { task_id: TASK, now: Moment(0), batch: NewJobBatch::TimeInterval, scope, reports }
+    FormedJob { task_id: TASK, now: Moment(0), batch: FormedBatch::TimeInterval, scope, reports }
 }
 
 fn helper(store: &SqliteStore, scope: ReplayScope, reports: usize) {
@@ -173,7 +175,7 @@ fn helper(store: &SqliteStore, scope: ReplayScope, reports: usize) {
             assert!(block_on(store.response(TASK, digest)).unwrap().is_none());
             block_on(store.spent_reports(TASK, scope, asked)).unwrap()
         });
-        let commit = HelperCommit {
+        let commit = HelperOutcome {
             scope,
             reports: ids,
             buckets: buckets(JOB_REPORTS),

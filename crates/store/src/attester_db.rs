@@ -1,26 +1,28 @@
 //! What an attester counts: which device has had which token, over two windows.
 //!
 //! ```text
-//! DIR/sotto.lock         held while the database is open
-//! DIR/attester.sqlite    devices and grants (WAL, synchronous=FULL)
-//! DIR/attester.secret    the key of every hash in it; whoever has both can test guesses at a device
+//! DIR/sotto.lock         held while the database is open DIR/attester.sqlite    devices and grants
+//! (WAL, synchronous=FULL) DIR/attester.secret    the key of every hash in it; whoever has both can
+//! test guesses at a device
 //! ```
-//! The secret's file also holds how many commits the database has: it is written when the database is opened, within seconds of
-//! a commit, and when the database is closed. A database with fewer commits is refused, so an old copy of it is, made before
-//! or during a run, with or without its `-wal`, if it is put back beside the secret that went on. Not known is a copy of
-//! the whole folder that is put back whole; and after a crash, a copy whose successors were all made in the last seconds
-//! before the crash.
+//! The secret's file also holds how many commits the database has: it is written when the database
+//! is opened, within seconds of a commit, and when the database is closed. A database with fewer
+//! commits is refused, so an old copy of it is, made before or during a run, with or without its
+//! `-wal`, if it is put back beside the secret that went on. Not known is a copy of the whole
+//! folder that is put back whole; and after a crash, a copy whose successors were all made in the
+//! last seconds before the crash.
 //!
-//! A grant is durable before [`AttesterDb::record`] resolves, and only then may its response go to the device.
-//! From then on the same request gets the same response, so a crash burns no token, and any other request for
-//! the origin gets none, so it grants no second.
+//! A grant is durable before [`AttesterDb::record`] resolves, and only then may its response go to
+//! the device. From then on the same request gets the same response, so a crash burns no token, and
+//! any other request for the origin gets none, so it grants no second.
 //!
-//! Time is counted in windows of a fixed length. A grant counts in its own window and in the next: no token key
-//! lives longer than a window, so a row outlives every key that it counts for. The number of the window never
-//! goes back, whatever the clock does.
+//! Time is counted in windows of a fixed length. A grant counts in its own window and in the next:
+//! no token key lives longer than a window, so a row outlives every key that it counts for. The
+//! number of the window never goes back, whatever the clock does.
 //!
-//! Two threads: `sotto-attester` writes and commits calls in groups ([`writer`]), `sotto-reads` looks up.
-//! Devices, keys, aliases and requests are stored as keyed hashes only. Responses are sealed to devices.
+//! Two threads: `sotto-attester` writes and commits calls in groups ([`writer`]), `sotto-reads`
+//! looks up. Devices, keys, aliases and requests are stored as keyed hashes only. Responses are
+//! sealed to devices.
 
 mod counting;
 mod mark;
@@ -90,7 +92,8 @@ pub enum Known {
     Unknown,
     /// It was answered with this response, which may be given again.
     Again(Vec<u8>),
-    /// The client alias has had a token, of another request: no answer of the issuer could be granted.
+    /// The client alias has had a token, of another request: no answer of the issuer could be
+    /// granted.
     Withheld,
     /// The device has another client key.
     OtherKey,
@@ -125,8 +128,9 @@ pub struct AttesterDb {
 impl AttesterDb {
     /// Opens the database in `dir`, which is made if it is missing.
     ///
-    /// A folder that is in use, that lacks one of its two files, that counts other windows, or whose database
-    /// has fewer commits than its secret's file says (an old copy: it would grant second tokens) is an error that says so.
+    /// A folder that is in use, that lacks one of its two files, that counts other windows, or
+    /// whose database has fewer commits than its secret's file says (an old copy: it would grant
+    /// second tokens) is an error that says so.
     pub fn open(dir: &Path, options: &AttesterDbOptions, rng: &mut dyn CryptoRng) -> Result<Self> {
         let lock = schema::take_folder(dir)?;
         let opened = schema::open(dir, options, rng)?;
@@ -180,15 +184,15 @@ impl AttesterDb {
             .await
     }
 
-    /// Counts grants, in their order, and says what became of each. All are durable when it resolves, or none is.
-    /// Recording a grant again changes nothing.
+    /// Counts grants, in their order, and says what became of each. All are durable when it
+    /// resolves, or none is. Recording a grant again changes nothing.
     pub async fn record(&self, grants: Vec<Grant>, now: Moment) -> Result<Vec<Recorded>> {
         let rows = grants.into_iter().map(|grant| self.row(grant)).collect();
         self.writer.record(rows, now).await
     }
 
-    /// Devices and grants in the database, those that are still to be deleted included. Reads them all: for
-    /// tests.
+    /// Devices and grants in the database, those that are still to be deleted included. Reads them
+    /// all: for tests.
     pub async fn counts(&self) -> Result<(u64, u64)> {
         self.reads
             .run(|reads| {
@@ -239,8 +243,8 @@ struct Windows {
 }
 
 impl Windows {
-    /// The window of a moment, or a later one that was seen before: a clock that is set back must not make
-    /// grants of the future count for nothing, nor bring deleted windows back.
+    /// The window of a moment, or a later one that was seen before: a clock that is set back must
+    /// not make grants of the future count for nothing, nor bring deleted windows back.
     fn at(&self, now: Moment) -> u64 {
         let window = now.0.checked_div(self.length_s).unwrap_or(0);
         window.max(self.newest.load(Ordering::Acquire))

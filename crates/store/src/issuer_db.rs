@@ -4,11 +4,12 @@
 //! DIR/keys/<hex id of the request>   private keys and origin secrets, mode 0600
 //! DIR/issuer.lock                    held while the issuer runs
 //! ```
-//! Plain files and no database: keys are written once, read at the start, and must be gone when they have
-//! expired. Unlinking a file does that, while a database keeps deleted rows in free pages and in its journal.
-//! Issuing itself changes nothing on disk.
+//! Plain files and no database: keys are written once, read at the start, and must be gone when
+//! they have expired. Unlinking a file does that, while a database keeps deleted rows in free pages
+//! and in its journal. Issuing itself changes nothing on disk.
 //!
-//! A file has its name only when it is complete and on disk, and the author gets the keys after that.
+//! A file has its name only when it is complete and on disk, and the author gets the keys after
+//! that.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -41,7 +42,8 @@ pub enum IssuerDbError {
     /// Another process has the folder open.
     #[error("another process has this issuer open")]
     Locked,
-    /// Stored keys cannot be read. Recipes with them would get no tokens, so this must not be passed over.
+    /// Stored keys cannot be read. Recipes with them would get no tokens, so this must not be
+    /// passed over.
     #[error("the stored keys in {0} are damaged")]
     Damaged(PathBuf),
     /// The keys do not fit into the format.
@@ -100,8 +102,8 @@ impl IssuerDb {
     /// Stores the keys of a recipe. They are durable when this returns.
     pub fn insert(&self, keys: &RecipeKeys) -> Result<(), IssuerDbError> {
         let bytes = encode(keys)?;
-        // One at a time: all use the same temporary name. The lock guards no data that a panic could
-        // leave half-changed.
+        // One at a time: all use the same temporary name. The lock guards no data that a panic
+        // could leave half-changed.
         let _one = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let temporary = self.temporary();
         remove(&temporary)?;

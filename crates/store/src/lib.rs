@@ -2,16 +2,19 @@
 //!
 //! A store offers domain facts, not rows: each verb of [`LeaderStore`] and [`HelperStore`] is one
 //! atomic step of the protocol and says what is durable when its future resolves and what happens
-//! if it is called again. Back-ends ([`MemoryStore`], [`SqliteStore`]) share the conformance suite
-//! in `tests/conformance.rs`, not code.
+//! if it is called again. Verbs take and return the types of `sotto_protocol`. Where records lie is
+//! the store's own affair: [`Stretch`] is opaque. Back-ends ([`MemoryStore`], [`SqliteStore`])
+//! share the conformance suite in `tests/conformance.rs`.
 //!
 //! The futures need no particular runtime: work happens on the store's own threads.
 
 mod attester_db;
 mod clock;
 mod collection_id;
+mod hold;
 mod issuer_db;
 mod memory;
+mod outcome;
 mod sqlite;
 mod tlog_dir;
 mod verbs;

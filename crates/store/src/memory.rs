@@ -1,12 +1,12 @@
 //! The store in memory: every verb in its plainest form, as the reference for the others.
 //!
-//! One lock around everything; nothing outlives the process. For tests.
+//! One lock around everything; nothing outlives the process. For tests and simulations.
 
 mod collections;
 mod helper;
 mod leader;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,10 +20,12 @@ use sotto_wire::{
     BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Interval, Query, ReportId, TaskId, Time,
 };
 
-use crate::clock::{milliseconds, monotonic};
+use crate::clock::monotonic;
+use crate::hold::Hold;
+use crate::outcome::aggregated;
 use crate::{
-    Clock, CollectionState, Counters, Lease, Load, LogCheckpoint, NewJobReport, Result, StoreError,
-    StoredTask, TaskStore,
+    Clock, CollectionState, Counters, Lease, Load, LogCheckpoint, Result, StoreError, StoredTask,
+    TaskStore,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -81,9 +83,10 @@ struct State {
     records: BTreeMap<u64, StoredReport>,
     /// The position of the next record.
     end: u64,
-    /// Everything before it was taken or refused.
+    /// Everything before it was taken by a job, refused, or set aside in `requeued`.
     cursor: u64,
-    requeued: VecDeque<Requeued>,
+    /// In the order of their numbers.
+    requeued: BTreeMap<u64, Requeued>,
     next_requeued: u64,
     jobs: BTreeMap<u64, Job>,
     collections: BTreeMap<u64, Collection>,
@@ -110,10 +113,12 @@ struct StoredReport {
     report: Bytes,
 }
 
+/// A report that was set aside: to be tried again, or of a task that was not served.
+#[derive(Clone, Copy)]
 struct Requeued {
-    number: u64,
     position: u64,
     task_id: TaskId,
+    /// `None` if it may be of any bucket.
     time: Option<Time>,
     due_ms: u64,
 }
@@ -138,22 +143,21 @@ struct Response {
     buckets: Vec<Bucket>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Hold {
-    /// The fence of the lease that counts; 0 is none's.
-    fence: u64,
-    until_ms: u64,
-    due_ms: u64,
-}
-
 struct Job {
     hold: Hold,
     task_id: TaskId,
     now: Moment,
     batch_id: Option<BatchId>,
     scope: ReplayScope,
-    reports: Vec<NewJobReport>,
+    reports: Vec<JobReport>,
     digest: Option<Digest>,
+}
+
+#[derive(Clone, Copy)]
+struct JobReport {
+    position: u64,
+    time: Time,
+    report_id: ReportId,
 }
 
 struct Collection {
@@ -171,8 +175,7 @@ struct Collection {
 impl State {
     fn grant(&mut self, now_ms: u64, duration: Duration) -> Hold {
         self.next_fence += 1;
-        let until_ms = now_ms.saturating_add(milliseconds(duration));
-        Hold { fence: self.next_fence, until_ms, due_ms: 0 }
+        Hold::held(self.next_fence, now_ms, duration)
     }
 
     fn next_job(&mut self) -> u64 {
@@ -193,8 +196,13 @@ impl State {
     /// What waits for a job: untaken records and requeued ones.
     fn backlog_bytes(&self) -> u64 {
         let untaken = self.records.range(self.cursor..).map(|(_, record)| record);
-        let requeued = self.requeued.iter().filter_map(|r| self.records.get(&r.position));
+        let requeued = self.requeued.values().filter_map(|r| self.records.get(&r.position));
         untaken.chain(requeued).map(|record| record.report.len() as u64).sum()
+    }
+
+    fn requeue(&mut self, requeued: Requeued) {
+        self.requeued.insert(self.next_requeued, requeued);
+        self.next_requeued += 1;
     }
 }
 
@@ -239,7 +247,7 @@ impl TaskState {
             sums.insert(*bucket, sum);
         }
         self.buckets.extend(sums);
-        self.counters.aggregated += added.values().map(|aggregate| aggregate.count).sum::<u64>();
+        self.counters.aggregated += aggregated(added);
         Ok(())
     }
 
@@ -274,16 +282,6 @@ impl TaskState {
             }
         }
         self.buckets.retain(|bucket, _| !is_in(bucket, selector));
-    }
-}
-
-impl Hold {
-    fn is_held_by(&self, lease: Lease) -> bool {
-        self.fence != 0 && self.fence == lease.fence
-    }
-
-    fn is_free(&self, now_ms: u64) -> bool {
-        self.due_ms <= now_ms && (self.fence == 0 || self.until_ms <= now_ms)
     }
 }
 
@@ -328,7 +326,7 @@ impl TaskStore for MemoryStore {
         state.provisioned.remove(&task_id);
         state.tasks.remove(&task_id);
         state.records.retain(|_, record| record.task_id != task_id);
-        state.requeued.retain(|requeued| requeued.task_id != task_id);
+        state.requeued.retain(|_, requeued| requeued.task_id != task_id);
         state.jobs.retain(|_, job| job.task_id != task_id);
         state.collections.retain(|_, collection| collection.task_id != task_id);
         Ok(())

@@ -5,8 +5,9 @@
 //! DIR/sotto.sqlite      ids, jobs, buckets, responses (WAL, synchronous=FULL)
 //! DIR/segments/*.seg    accepted reports, append-only
 //! ```
-//! Report bodies go to segments because a B-tree would cost as much as opening a report: a report is
-//! written once, read twice and dies with its segment. The database holds what must change together.
+//! Report bodies go to segments because a B-tree would cost as much as opening a report: a report
+//! is written once, read twice and dies with its segment. The database holds what must change
+//! together.
 //!
 //! Three threads: `sotto-segments` appends ([`writer`]), `sotto-database` owns the one connection
 //! that writes ([`db`]), `sotto-reads` reads records and answers questions. The database thread may

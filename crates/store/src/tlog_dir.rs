@@ -6,10 +6,12 @@
 //! DIR/log.lock                                   held while the log is open
 //! ```
 //! An append is: load, one pure function ([`mod@sotto_protocol::log::sequence`]), then the steps of
-//! [`Step`], each durable before the next. [`LogDir::stage`] goes as far as the signed checkpoint in
+//! [`Step`], each durable before the next. [`LogDir::stage`] goes as far as the signed checkpoint
+//! in
 //! `state/pending`: from then on this log signs no other tree of that size. The host shows it to the
 //! witnesses and hands the cosigned checkpoint to [`LogDir::publish`], after which the entries are
-//! acknowledged. Whatever lies beyond the pending size after a crash was never signed, and is dropped.
+//! acknowledged. Whatever lies beyond the pending size after a crash was never signed, and is
+//! dropped.
 //!
 //! What a running log keeps in memory does not grow with it. Start reads each derived row once and
 //! the right edge of the tree, not the entries, unless rows are missing.
@@ -90,8 +92,8 @@ pub enum Placed {
     New(u64),
     /// It was there already, at this index.
     Known(u64),
-    /// Not taken: its author has another recipe of this name, or its operator a key set with this or a
-    /// higher sequence number.
+    /// Not taken: its author has another recipe of this name, or its operator a key set with this
+    /// or a higher sequence number.
     Outdated,
 }
 
@@ -186,8 +188,8 @@ impl LogDir {
         self.pending.as_ref().map_or(0, |pending| pending.checkpoint.size)
     }
 
-    /// The signed checkpoint that waits for its witnesses, if there is one. After a restart it is what
-    /// was staged before.
+    /// The signed checkpoint that waits for its witnesses, if there is one. After a restart it is
+    /// what was staged before.
     pub fn pending(&self) -> Option<Staged> {
         let pending = self.pending.as_ref().filter(|_| self.is_unpublished())?;
         Some(staged(pending, Vec::new()))
@@ -199,22 +201,22 @@ impl LogDir {
     }
 
     /// Appends entries as far as a signed, durable checkpoint. Whether the log wants them
-    /// ([`sotto_protocol::log::admit`]) is already decided; an id or a name that is there already is
-    /// not appended again. Without any new entry the checkpoint is the last one, for fresh
+    /// ([`sotto_protocol::log::admit`]) is already decided; an id or a name that is there already
+    /// is not appended again. Without any new entry the checkpoint is the last one, for fresh
     /// cosignatures.
     pub fn stage(&mut self, entries: &[Entry]) -> Result<Staged, LogDirError> {
         self.attempt(|log| log.take_stage(entries))
     }
 
-    /// Publishes the staged checkpoint, now cosigned. When this returns the entries are acknowledged.
-    /// A published checkpoint may be published again with newer cosignatures.
+    /// Publishes the staged checkpoint, now cosigned. When this returns the entries are
+    /// acknowledged. A published checkpoint may be published again with newer cosignatures.
     pub fn publish(&mut self, cosigned: &Cosigned) -> Result<(), LogDirError> {
         self.attempt(|log| log.take_publish(cosigned))?;
         if self.index.is_full() { self.write_index() } else { Ok(()) }
     }
 
-    /// Writes the rows that find what was published since the last call, and drops incomplete tiles that
-    /// have become complete. Hosts call this after each [`Self::publish`], once submitters are
+    /// Writes the rows that find what was published since the last call, and drops incomplete tiles
+    /// that have become complete. Hosts call this after each [`Self::publish`], once submitters are
     /// answered; a bulk import may do so less often.
     pub fn write_index(&mut self) -> Result<(), LogDirError> {
         self.attempt(Self::take_write_index)
@@ -322,8 +324,8 @@ impl LogDir {
         pending != self.published.as_ref().map(text)
     }
 
-    /// Takes a step unless the log has stopped. If it fails half-way, the files are read again: they
-    /// say how far it came.
+    /// Takes a step unless the log has stopped. If it fails half-way, the files are read again:
+    /// they say how far it came.
     fn attempt<T>(
         &mut self,
         step: impl FnOnce(&mut Self) -> Result<T, LogDirError>,
@@ -378,7 +380,8 @@ impl LogDir {
         Ok(self.disk.replace_all(&files)?)
     }
 
-    /// Drops the incomplete forms of tiles that became complete. Readers fall back to the full ones.
+    /// Drops the incomplete forms of tiles that became complete. Readers fall back to the full
+    /// ones.
     fn prune(&mut self) -> Result<(), LogDirError> {
         let (from, size) = self.index.take_pruned(self.signed_size());
         self.disk.enter(Step::Prune);

@@ -1,12 +1,16 @@
 //! The verbs and the facts that they take and return.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sotto_protocol::{
-    Bucket, BucketAggregate, BucketAggregates, Digest, Moment, Rejection, Rejections, ReplayScope,
-};
+use sotto_protocol::helper::HelperOutcome;
+use sotto_protocol::leader::aggregate::{FormedJobs, LeaderOutcome};
+use sotto_protocol::leader::setback::Setback;
+use sotto_protocol::{Bucket, BucketAggregate, Digest, Moment, Rejection, Rejections, ReplayScope};
 use sotto_wire::{
     BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId, Time,
 };
@@ -17,7 +21,8 @@ pub enum StoreError {
     /// The lease has run out and somebody else may hold the work now: drop what you computed.
     #[error("the lease is no longer ours")]
     Fenced,
-    /// A retry computed other bytes than those already sent. Nothing is sent; an operator must look.
+    /// A retry computed other bytes than those already sent. Nothing is sent; an operator must
+    /// look.
     #[error("the request differs from the one already sent")]
     RequestDiffers,
     /// The backlog is full; try again later.
@@ -26,6 +31,17 @@ pub enum StoreError {
     /// The back-end failed. Nothing of the verb is visible, or the verb may be repeated.
     #[error("the store failed: {0}")]
     Backend(String),
+}
+
+impl From<StoreError> for Setback {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Fenced => Self::LeaseLost,
+            StoreError::RequestDiffers => Self::Stop(error.to_string()),
+            StoreError::Full => Self::Store(error.to_string()),
+            StoreError::Backend(why) => Self::Store(why),
+        }
+    }
 }
 
 /// The result of a verb.
@@ -41,7 +57,7 @@ pub struct Lease {
     pub fence: u64,
 }
 
-/// A report on its way into the backlog. The leader has judged it (`leader::upload`).
+/// A report to be stored. The leader has judged it (`leader::upload`).
 #[derive(Clone, Debug)]
 pub struct NewReport {
     /// Its task.
@@ -58,75 +74,51 @@ pub struct NewReport {
 /// [`LeaderStore::backlog`] offers it again: the helper's clock has to move on first.
 pub const REQUEUE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where a record lies. Opaque outside the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordPlace {
-    /// Segment number.
-    pub segment: u64,
-    /// Offset of the frame in the segment.
-    pub offset: u64,
-}
-
 /// An accepted report, read back.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Where it lies.
-    pub place: RecordPlace,
     /// Its task.
     pub task_id: TaskId,
     /// The encoded `Report`.
     pub report: Bytes,
 }
 
-/// A stretch of the backlog that no job has taken yet. There is nothing to do only if `from` equals
-/// `to`: a stretch may hold no record and still have to be taken (reports of a forgotten task).
+/// A part of the backlog, in whatever form its store needs to find the records again.
+#[derive(Clone)]
+pub struct Stretch(Arc<dyn Any + Send + Sync>);
+
+impl Stretch {
+    pub(crate) fn new(place: impl Any + Send + Sync) -> Self {
+        Self(Arc::new(place))
+    }
+
+    /// The store's own form. An error if another kind of store gave the stretch out.
+    pub(crate) fn get<T: Any>(&self) -> Result<&T> {
+        let foreign = || StoreError::Backend("a stretch of another store".into());
+        self.0.downcast_ref().ok_or_else(foreign)
+    }
+}
+
+impl fmt::Debug for Stretch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stretch").finish_non_exhaustive()
+    }
+}
+
+/// Says whether a task is served now. Reports of other tasks stay in the backlog.
+pub type IsServed = Arc<dyn Fn(&TaskId) -> bool + Send + Sync>;
+
+/// What [`LeaderStore::backlog`] offers.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {
-    /// Where the stretch begins: [`LeaderStore::fix_jobs`] goes through only if this is still so.
-    /// Opaque, as is `to`.
-    pub from: u64,
-    /// Where it ends.
-    pub to: u64,
+    /// For [`LeaderStore::fix_jobs`]; `None` if there is nothing to take. A stretch may hold no
+    /// record and still have to be taken: all its reports may be of tasks that are not served.
+    pub stretch: Option<Stretch>,
     /// Its records, in order of arrival.
     pub records: Vec<Record>,
-}
-
-/// The bucket that a new job's reports go to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewJobBatch {
-    /// time_interval: each report's own timestamp.
-    TimeInterval,
-    /// leader_selected: the task's open batch, or a new one of this id if none is open.
-    LeaderSelected {
-        /// Fresh and random.
-        if_none_open: BatchId,
-    },
-}
-
-/// One report of a new job.
-#[derive(Clone, Copy, Debug)]
-pub struct NewJobReport {
-    /// The record.
-    pub place: RecordPlace,
-    /// The report's id.
-    pub report_id: ReportId,
-    /// The report's timestamp.
-    pub time: Time,
-}
-
-/// An aggregation job to be fixed.
-#[derive(Clone, Debug)]
-pub struct NewJob {
-    /// The task.
-    pub task_id: TaskId,
-    /// The clock that every judgement of this job uses, now and in each retry.
-    pub now: Moment,
-    /// Where the output shares go.
-    pub batch: NewJobBatch,
-    /// Among which reports an id must be new. The same for every job of a task.
-    pub scope: ReplayScope,
-    /// The reports, in order.
-    pub reports: Vec<NewJobReport>,
+    /// Tasks that are not served and have reports in the backlog, as far as the store has seen
+    /// them.
+    pub unserved: Vec<TaskId>,
 }
 
 /// What [`LeaderStore::fix_jobs`] did.
@@ -143,7 +135,7 @@ pub enum Fixed {
     Moved,
 }
 
-/// A job in the hands of a worker.
+/// A job that a worker holds.
 #[derive(Clone, Debug)]
 pub struct LeasedJob {
     /// The right to work on it.
@@ -158,20 +150,6 @@ pub struct LeasedJob {
     pub records: Vec<Record>,
     /// The digest of the request, if one may have been sent before.
     pub request_digest: Option<Digest>,
-}
-
-/// The outcome of an aggregation job at the leader.
-#[derive(Clone, Debug, Default)]
-pub struct JobCommit {
-    /// What is added to which bucket.
-    pub buckets: BucketAggregates,
-    /// Reports refused by the leader or the helper.
-    pub rejections: Rejections,
-    /// Indices of records that the helper found too early: back into the backlog, ids released.
-    pub requeue: Vec<usize>,
-    /// Indices of refused records, all of them in `rejections`, whose ids are released: the helper was never asked
-    /// about them, and they spent nothing. Their records die.
-    pub unspent: Vec<usize>,
 }
 
 /// The answer to a collector that asks for a collection job.
@@ -210,7 +188,7 @@ pub enum CollectionDeleted {
     UnderWay,
 }
 
-/// A collection job in the hands of a worker.
+/// A collection job that a worker holds.
 #[derive(Clone, Debug)]
 pub struct LeasedCollection {
     /// The right to work on it.
@@ -230,7 +208,7 @@ pub struct LeasedCollection {
 pub enum Closing {
     /// Fewer than the minimum so far; the batch stays open.
     TooFew,
-    /// Closed to new reports; reports accepted before are still on their way.
+    /// Closed to new reports; reports accepted before may still enter.
     Draining,
     /// Complete.
     Drained {
@@ -241,21 +219,6 @@ pub enum Closing {
     },
 }
 
-/// The helper's commit of one aggregation job.
-#[derive(Clone, Debug)]
-pub struct HelperCommit {
-    /// Among which reports an id must be new. The same for every job of a task.
-    pub scope: ReplayScope,
-    /// The reports whose output shares are in `buckets`.
-    pub reports: Vec<(Bucket, ReportId)>,
-    /// What is added to which bucket.
-    pub buckets: BucketAggregates,
-    /// Refused reports.
-    pub rejections: Rejections,
-    /// The encoded response, given again to the same request.
-    pub response: Vec<u8>,
-}
-
 /// What became of a helper's commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
@@ -263,8 +226,8 @@ pub enum Committed {
     Done,
     /// The same request was answered before, with these bytes; nothing was added.
     Already(Vec<u8>),
-    /// A report is spent, or a bucket was collected or its contents changed, and the caller did not know.
-    /// Nothing was added: load the state and recompute.
+    /// A report is spent, or a bucket was collected or its contents changed, and the caller did not
+    /// know. Nothing was added: load the state and recompute.
     Conflict,
 }
 
@@ -304,8 +267,8 @@ pub struct Load {
 pub enum StoredTask {
     /// Announced in band (taskprov): the encoded `TaskConfiguration`.
     Announced(Vec<u8>),
-    /// Derived from a recipe of the log: the recipe's canonical JSON, so that neither the log nor its
-    /// proofs are needed again.
+    /// Derived from a recipe of the log: the recipe's canonical JSON, so that neither the log nor
+    /// its proofs are needed again.
     Recipe(Vec<u8>),
 }
 
@@ -330,8 +293,9 @@ pub trait TaskStore: Send + Sync + 'static {
     /// The tasks remembered by [`Self::put_task`].
     async fn tasks(&self) -> Result<Vec<(TaskId, StoredTask)>>;
 
-    /// Remembers the newest checkpoint of a log that was acted upon, in the place of an older one of
-    /// the same origin. Durable on return. Whether it extends the older one is the caller's question.
+    /// Remembers the newest checkpoint of a log that was acted upon, in the place of an older one
+    /// of the same origin. Durable on return. Whether it extends the older one is the caller's
+    /// question.
     async fn put_log_checkpoint(&self, checkpoint: LogCheckpoint) -> Result<()>;
 
     /// The checkpoint remembered by [`Self::put_log_checkpoint`].
@@ -360,36 +324,42 @@ pub trait LeaderStore: TaskStore {
         reports: Vec<NewReport>,
     ) -> Result<Vec<std::result::Result<(), Rejection>>>;
 
-    /// Reads the beginning of the backlog, at most so many reports and about so many bytes: reports
-    /// to be tried again first, once they have waited for [`REQUEUE_PAUSE`], then new ones.
-    async fn backlog(&self, max_reports: usize, max_bytes: usize) -> Result<Backlog>;
+    /// Reads the beginning of the backlog, at most so many reports and about so many bytes: first
+    /// reports that were set aside and are due, then new ones. Set aside are reports to be tried
+    /// again, which are due after [`REQUEUE_PAUSE`], and those of tasks that were not served. Only
+    /// reports of tasks that are served now are offered.
+    async fn backlog(
+        &self,
+        max_reports: usize,
+        max_bytes: usize,
+        is_served: IsServed,
+    ) -> Result<Backlog>;
 
     /// Takes a stretch of the backlog and fixes the sets of new jobs, in one durable transaction.
     /// Whatever could make the leader refuse a report later is decided here: an id already taken in
     /// its scope or a closed bucket strikes the report from its job and counts it; the others' ids
-    /// are reserved. Goes through only if the backlog still begins at `from`.
-    async fn fix_jobs(
-        &self,
-        from: u64,
-        to: u64,
-        jobs: Vec<NewJob>,
-        rejections: Vec<(TaskId, Rejection)>,
-    ) -> Result<Fixed>;
+    /// are reserved. Jobs name records by their index in [`Backlog::records`]; records in no job
+    /// die. Reports that were not offered because their task was not served are set aside: they
+    /// hold back nobody. Goes through only if nobody has taken any of it.
+    async fn fix_jobs(&self, stretch: Stretch, formed: FormedJobs) -> Result<Fixed>;
 
-    /// Leases a job that is due and in nobody's hands, the oldest first, by the store's clock.
+    /// Leases the oldest job that is due, by the store's clock, and that nobody holds.
     async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>>;
 
-    /// Makes the digest of the job's request durable, before its first byte is sent. The same digest
-    /// again changes nothing; another one is [`StoreError::RequestDiffers`]. For both kinds of job.
+    /// Makes the digest of the job's request durable, before its first byte is sent. The same
+    /// digest again changes nothing; another one is [`StoreError::RequestDiffers`]. For both kinds
+    /// of job.
     async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()>;
 
-    /// Commits a job: bucket contents, counters, requeued records, released ids and the death of its records in
-    /// one transaction; segments without live records are unlinked right after it. A repeated commit
-    /// is [`StoreError::Fenced`] and changes nothing. Each report of the job is in a bucket of the
-    /// job, or refused, or requeued: a commit that does not add up is [`StoreError::Backend`].
-    async fn commit_job(&self, lease: Lease, commit: JobCommit) -> Result<()>;
+    /// Commits a job: bucket contents, counters, requeued records, released ids and the death of
+    /// its records in one transaction; dead records are gone from the disk soon after it. A
+    /// repeated commit is [`StoreError::Fenced`] and changes nothing. Each report of the job is in
+    /// a bucket of the job, or refused, or requeued: a commit that does not add up is
+    /// [`StoreError::Backend`].
+    async fn commit_job(&self, lease: Lease, outcome: LeaderOutcome) -> Result<()>;
 
-    /// Gives a lease back; the job is due again after `pause` by the store's clock. Both kinds of job.
+    /// Gives a lease back; the job is due again after `pause` by the store's clock. Both kinds of
+    /// job.
     async fn release(&self, lease: Lease, pause: Duration) -> Result<()>;
 
     /// Drops a job whose request the helper refused without committing anything. Its reports count
@@ -428,8 +398,8 @@ pub trait LeaderStore: TaskStore {
     /// none accepted after it does. Durable; repeat it until `Drained`, which then stays the same.
     async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing>;
 
-    /// Stores the response, marks the batch collected for ever and deletes its shares and those report
-    /// ids whose scope is one of its buckets. A repeated call is [`StoreError::Fenced`].
+    /// Stores the response, marks the batch collected for ever and deletes its shares and those
+    /// report ids whose scope is one of its buckets. A repeated call is [`StoreError::Fenced`].
     async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()>;
 
     /// Ends a collection job without a result. A batch that was closed stays closed.
@@ -445,7 +415,8 @@ pub trait HelperStore: TaskStore {
     /// The stored response to a request with this digest.
     async fn response(&self, task_id: TaskId, digest: Digest) -> Result<Option<Vec<u8>>>;
 
-    /// Why each report could not be committed now: its id is spent in its scope or its bucket collected.
+    /// Why each report could not be committed now: its id is spent in its scope or its bucket
+    /// collected.
     async fn spent_reports(
         &self,
         task_id: TaskId,
@@ -459,7 +430,7 @@ pub trait HelperStore: TaskStore {
         &self,
         task_id: TaskId,
         digest: Digest,
-        commit: HelperCommit,
+        outcome: HelperOutcome,
     ) -> Result<Committed>;
 
     /// Forgets a stored response, because the leader has committed. Ids stay spent.
@@ -469,8 +440,9 @@ pub trait HelperStore: TaskStore {
     async fn batch(&self, task_id: TaskId, selector: BatchSelector) -> Result<Batch>;
 
     /// Marks a batch collected for ever, stores the response, deletes the shares, the stored
-    /// responses of its jobs and those report ids whose scope is one of its buckets; all if the batch still has
-    /// this count and checksum and nothing of it was collected, else [`Committed::Conflict`].
+    /// responses of its jobs and those report ids whose scope is one of its buckets; all if the
+    /// batch still has this count and checksum and nothing of it was collected, else
+    /// [`Committed::Conflict`].
     async fn collect_batch(
         &self,
         task_id: TaskId,

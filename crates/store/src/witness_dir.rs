@@ -4,8 +4,8 @@
 //! DIR/<hex SHA-256 of the origin>/checkpoint   may be served to monitors
 //! DIR/witness.lock                             held while the witness runs
 //! ```
-//! A cosignature leaves only after its checkpoint is durable. The files are what stands between a log
-//! and two histories: a witness that lost one would cosign a second.
+//! A cosignature leaves only after its checkpoint is durable. The files are what stands between a
+//! log and two histories: a witness that lost one would cosign a second.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -79,8 +79,8 @@ impl WitnessDir {
             Ok(known) => known,
             Err(refusal) => return Ok(refused(&refusal)),
         };
-        // One at a time: between two requests at once, the older could roll the newer back. The lock
-        // guards no data that a panic could leave half-changed.
+        // One at a time: between two requests at once, the older could roll the newer back. The
+        // lock guards no data that a panic could leave half-changed.
         let _one = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = self.stored(known.origin())?;
         let stored = stored.map(|note| Checkpoint::parse(note.text())).transpose();

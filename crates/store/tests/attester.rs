@@ -35,8 +35,8 @@ fn open(dir: &Path) -> AttesterDb {
     open_with(dir, &options()).unwrap()
 }
 
-/// A request of a device for an origin. Everything else follows from these numbers; `attempt` tells requests for one
-/// origin apart.
+/// A request of a device for an origin. Everything else follows from these numbers; `attempt` tells
+/// requests for one origin apart.
 #[derive(Clone, Copy)]
 struct Wish {
     device: u32,

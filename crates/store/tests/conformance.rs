@@ -1,5 +1,5 @@
-//! One suite for every store: what the verbs promise, tried on each back-end, and on the SQLite store
-//! over files that forget what was not synced.
+//! One suite for every store: what the verbs promise, tried on each back-end, and on the SQLite
+//! store over files that forget what was not synced.
 //!
 //! `futures_executor` runs it: the futures need no runtime.
 
@@ -22,4 +22,5 @@ mod replays;
 mod requeues;
 mod tasks;
 mod token_tasks;
+mod unserved;
 mod uploads;

@@ -37,11 +37,13 @@ pub enum ReportError {
     TaskNotStarted = 10,
     /// Upload: unknown HPKE configuration; the client fetches a fresh list.
     OutdatedConfig = 11,
+    /// Aggregation: the helper does not have the job's verification key; the leader may try another.
+    UnknownVerificationKeyId = 12,
 }
 
 impl ReportError {
     /// Every error, by code point.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Reserved,
         Self::BatchCollected,
         Self::ReportReplayed,
@@ -54,6 +56,7 @@ impl ReportError {
         Self::ReportTooEarly,
         Self::TaskNotStarted,
         Self::OutdatedConfig,
+        Self::UnknownVerificationKeyId,
     ];
 
     /// The name in the registry.
@@ -71,6 +74,7 @@ impl ReportError {
             Self::ReportTooEarly => "report_too_early",
             Self::TaskNotStarted => "task_not_started",
             Self::OutdatedConfig => "outdated_config",
+            Self::UnknownVerificationKeyId => "unknown_verification_key_id",
         }
     }
 

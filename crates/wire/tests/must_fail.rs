@@ -252,7 +252,7 @@ fn values_outside_an_enumeration() {
         assert_eq!(
             known.map(|error| error.value()),
             match value {
-                0..12 => Ok(value),
+                0..13 => Ok(value),
                 _ => Err(unknown_value("ReportError", value)),
             }
         );

@@ -45,6 +45,7 @@ pub(crate) fn served(part: AggregatorPart, scheme: AuthScheme) -> Result<ServedT
         collector_hpke_config: part.collector_hpke_config,
         taskprov: false,
         tokens: None,
+        max_window_s: None,
     };
     Ok(match part.collector_token {
         Some(collector) => ServedTask::leader(task, leader_token, token(collector.expose())?)?,

@@ -13,7 +13,7 @@ use crate::batch::{Counted, JobBuckets, MAX_JOB_ACCUMULATOR_LEN};
 use crate::input_share::{InputShare, InputShareOpener};
 use crate::{
     Abort, AggregatorTask, Bucket, BucketAggregates, Fault, HpkeKeyring, Moment, Rejection,
-    Rejections, VERIFICATION_KEY_ID,
+    Rejections, ReplayScope, VERIFICATION_KEY_ID,
 };
 
 /// A request that passed every check that concerns it as a whole.
@@ -23,6 +23,9 @@ pub struct ParsedJob<'a> {
     /// The bucket of each report, as the number of its accumulator.
     slots: Vec<usize>,
     buckets: JobBuckets,
+    /// Whether the task has the verification key that the leader used. If not, every report is
+    /// rejected: the leader may have another key.
+    is_key_known: bool,
 }
 
 impl ParsedJob<'_> {
@@ -36,6 +39,8 @@ impl ParsedJob<'_> {
 /// What the helper commits for a job, and answers.
 #[derive(Clone, Debug)]
 pub struct HelperOutcome {
+    /// Among which reports an id must be new. The same for every job of a task.
+    pub scope: ReplayScope,
     /// The reports whose output shares are in `buckets`.
     pub reports: Vec<(Bucket, ReportId)>,
     /// What is added to which bucket.
@@ -65,7 +70,7 @@ pub fn consume_aggregation_job_init_req(
     spent: &[Option<Rejection>],
     now: Moment,
 ) -> Result<HelperOutcome, Fault> {
-    let ParsedJob { verify_inits, slots, buckets } = parsed;
+    let ParsedJob { verify_inits, slots, buckets, is_key_known } = parsed;
     if spent.len() != verify_inits.len() {
         return Err(Fault("the store judged another number of reports".into()));
     }
@@ -74,6 +79,7 @@ pub fn consume_aggregation_job_init_req(
         .iter()
         .zip(spent)
         .map(|(init, spent)| match spent {
+            _ if !is_key_known => Err(Rejection::UnknownVerificationKeyId),
             Some(rejection) => Err(*rejection),
             None => {
                 let share = &init.report_share;
@@ -114,11 +120,11 @@ pub fn consume_aggregation_job_init_req(
         .filter_map(|counted| Some((buckets.bucket(counted.slot)?, counted.report_id)))
         .collect();
     let buckets = buckets.into_aggregates(accumulators, counted);
-    Ok(HelperOutcome { reports, buckets, rejections, response })
+    Ok(HelperOutcome { scope: task.replay_scope(), reports, buckets, rejections, response })
 }
 
-/// Refuses a continuation: every VDAF here is done after one round. DAP, section "Aggregate Continuation",
-/// helper's side.
+/// Refuses a continuation: every VDAF here is done after one round. DAP, section "Aggregate
+/// Continuation", helper's side.
 ///
 /// `known` says whether the helper has such a job.
 pub fn consume_aggregation_job_continue_req(
@@ -145,9 +151,6 @@ fn parse<'a>(task: &AggregatorTask, body: &'a [u8]) -> Result<ParsedJob<'a>, Abo
     let invalid = |detail: &str| Abort::new(ProblemType::InvalidMessage, detail);
     let request = AggregationJobInitReq::from_bytes(body)
         .map_err(|error| invalid(&format!("aggregation job request: {error}")))?;
-    if request.verification_key_id != VERIFICATION_KEY_ID {
-        return Err(invalid("the task has no verification key of this id"));
-    }
     if let Some(extension_type) = request.unknown_extension() {
         return Err(Abort::new(
             ProblemType::UnsupportedExtension,
@@ -187,7 +190,8 @@ fn parse<'a>(task: &AggregatorTask, body: &'a [u8]) -> Result<ParsedJob<'a>, Abo
     {
         return Err(invalid("too many buckets in one job"));
     }
-    Ok(ParsedJob { verify_inits, slots, buckets })
+    let is_key_known = request.verification_key_id == VERIFICATION_KEY_ID;
+    Ok(ParsedJob { verify_inits, slots, buckets, is_key_known })
 }
 
 /// The answers of a job, as they are written.

@@ -1,6 +1,7 @@
 //! Aggregate shares at the helper. DAP, section "Obtaining Aggregate Shares", helper's side.
 //!
-//! The helper enforces the minimum batch size by its own count, whatever the leader says.
+//! The helper enforces the minimum batch size and the longest window by its own count and
+//! timestamps, whatever the leader says.
 
 use rand_core::CryptoRng;
 use sotto_wire::{
@@ -8,7 +9,9 @@ use sotto_wire::{
     ReportIdChecksum, Role,
 };
 
-use crate::aggregate_share::{check_agg_param, check_collection_extensions, seal_aggregate_share};
+use crate::aggregate_share::{
+    check_agg_param, check_collection_extensions, check_window, seal_aggregate_share,
+};
 use crate::{Abort, AggregatorTask, BucketAggregate, Failure};
 
 /// A request that names a batch of the task.
@@ -34,8 +37,8 @@ impl ParsedAggregateShareReq {
     }
 }
 
-/// Reads a request and finds the batch that it names: the section's checks up to the one that needs the
-/// batch.
+/// Reads a request and finds the batch that it names: the section's checks up to the one that needs
+/// the batch.
 pub fn parse_aggregate_share_req(
     task: &AggregatorTask,
     body: &[u8],
@@ -43,8 +46,8 @@ pub fn parse_aggregate_share_req(
     parse(task, body).map_err(|abort| abort.for_task(*task.task.id()))
 }
 
-/// Makes the remaining checks against the helper's own batch, in the order of the section, and seals its
-/// share: the encoded `AggregateShare`.
+/// Makes the remaining checks against the helper's own batch, in the order of the section, and
+/// seals its share: the encoded `AggregateShare`.
 ///
 /// `batch` is `None` if nothing is in it; `collected` says whether any of its buckets was collected.
 pub fn consume_aggregate_share_req(
@@ -54,8 +57,10 @@ pub fn consume_aggregate_share_req(
     collected: bool,
     rng: &mut dyn CryptoRng,
 ) -> Result<Vec<u8>, Failure> {
-    let batch = judge(task, &parsed.request, batch, collected)
-        .map_err(|abort| abort.for_task(*task.task.id()))?;
+    let for_task = |abort: Abort| abort.for_task(*task.task.id());
+    let batch = judge(task, &parsed.request, batch, collected).map_err(for_task)?;
+    // A leader-selected batch shows only here how much time it covers.
+    check_window(task, batch.interval()?).map_err(for_task)?;
     // Encodings are canonical: these are the bytes that the collector sent.
     let collection_request = parsed.request.collection_job_req.to_bytes();
     let encrypted_aggregate_share =
@@ -81,6 +86,9 @@ fn parse(task: &AggregatorTask, body: &[u8]) -> Result<ParsedAggregateShareReq, 
             "the selected interval is empty or not within the queried one",
         ));
     }
+    if let BatchSelector::TimeInterval(selected) = request.batch_selector {
+        check_window(task, selected)?;
+    }
     Ok(ParsedAggregateShareReq { request })
 }
 
@@ -96,8 +104,8 @@ fn judge<'a>(
             "part of the batch was collected before",
         ));
     }
-    // Told apart from a mismatch before the counts are compared: nothing that depends on the count of a
-    // batch below the minimum leaves.
+    // Told apart from a mismatch before the counts are compared: nothing that depends on the count
+    // of a batch below the minimum leaves.
     let batch = batch
         .filter(|batch| batch.count >= task.task.configuration().min_batch_size())
         .ok_or_else(|| {

@@ -1,9 +1,9 @@
 //! Aggregation jobs at the leader. DAP, section "Aggregate Initialization", leader's side.
 //!
-//! [`form_jobs`] sorts the backlog into sets; the store fixes them. From then on everything is computed
-//! from the fixed set and its clock: a retry, in another process or after a new HPKE key, gives the
-//! same bytes. What the leader refuses it refuses before it speaks; after that the helper's verdict
-//! stands.
+//! [`form_jobs`] sorts the backlog into sets, and the store fixes them. From then on everything is
+//! computed from the fixed set and its clock: a retry, in another process or after a new HPKE key,
+//! gives the same bytes. What the leader refuses it refuses before it speaks; after that the
+//! helper's verdict stands.
 
 mod form;
 
@@ -19,7 +19,7 @@ use sotto_wire::{
 };
 
 pub use form::{
-    BacklogReport, FormedBatch, FormedJob, FormedJobs, FormedReport, JobLimits, form_jobs,
+    FormedBatch, FormedJob, FormedJobs, FormedReport, JobLimits, UnknownTask, form_jobs,
 };
 
 use crate::batch::{Counted, JobBuckets};
@@ -65,9 +65,9 @@ pub struct LeaderOutcome {
     pub rejections: Rejections,
     /// Indices into [`JobInput::reports`]: found too early, and to be tried again later.
     pub requeue: Vec<usize>,
-    /// Indices into [`JobInput::reports`], in tasks with tokens: refused by the leader before it saw a good token, so
-    /// that nothing was spent. It never spoke about them, and their ids are free again: uploads without a token must
-    /// not fill the store.
+    /// Indices into [`JobInput::reports`], in tasks with tokens: refused by the leader before it
+    /// saw a good token, so that nothing was spent. It never spoke about them, and their ids are
+    /// free again: uploads without a token must not fill the store.
     pub unspent: Vec<usize>,
 }
 
@@ -260,8 +260,8 @@ impl Opened<'_> {
 
 /// Opens the leader's share of one stored report.
 ///
-/// A key that is gone is our fault, not the report's: the report was acknowledged under that key, and a
-/// retry without it would compute another request.
+/// A key that is gone is our fault, not the report's: the report was acknowledged under that key,
+/// and a retry without it would compute another request.
 fn open_report<'a>(
     opener: &mut InputShareOpener<'_>,
     keys: &HpkeKeyring,
@@ -285,8 +285,8 @@ fn open_report<'a>(
     Ok(share.map(|share| (report, share)))
 }
 
-/// Of the reports whose shares were refused, those that are not tried again, in a task with tokens. The token is the
-/// last check of a share: none of them showed a good one.
+/// Of the reports whose shares were refused, those that are not tried again, in a task with tokens.
+/// The token is the last check of a share: none of them showed a good one.
 fn unspent(task: &AggregatorTask, refused: &[(usize, Rejection)]) -> Vec<usize> {
     if task.tokens.is_none() {
         return Vec::new();

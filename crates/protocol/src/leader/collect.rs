@@ -1,32 +1,36 @@
 //! Collection jobs at the leader. DAP, section "Collecting Results", leader's side.
 //!
-//! Leaves to the store: that a bucket is collected once, and that a batch is closed and drained before the
-//! helper is asked for its share.
+//! Leaves to the store: that a bucket is collected once, and that a batch is closed and drained
+//! before the helper is asked for its share.
 
 use rand_core::CryptoRng;
 use sotto_wire::{
     AggregateShare, AggregateShareReq, BatchSelector, CollectionJobReq, CollectionJobResp, Decode,
-    DecodeError, Duration, Encode, Interval, ProblemType, Query, Role,
+    DecodeError, Encode, ProblemType, Query, Role,
 };
 
-use crate::aggregate_share::{check_agg_param, check_collection_extensions, seal_aggregate_share};
-use crate::{Abort, AggregatorTask, BucketAggregate, Fault};
+use crate::aggregate_share::{
+    check_agg_param, check_collection_extensions, check_window, seal_aggregate_share,
+};
+use crate::{Abort, AggregatorTask, BucketAggregate, Failure, Fault};
 
-/// Judges a collector's request, in the order of DAP, section "Collection Job Initialization". Returns the
-/// query; whether its buckets were collected before is the store's to say (`batchOverlap`).
+/// Judges a collector's request, in the order of DAP, section "Collection Job Initialization".
+/// Returns the query; whether its buckets were collected before is the store's to say
+/// (`batchOverlap`).
 pub fn consume_collection_job_req(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
     judge(task, body).map_err(|abort| abort.for_task(*task.task.id()))
 }
 
-/// Writes the request for the helper's share of a drained batch. Deterministic: a retry sends the same
-/// bytes.
+/// Writes the request for the helper's share of a drained batch. Deterministic: a retry sends the
+/// same bytes. A batch that covers more time than the task allows aborts the collection for good.
 pub fn produce_aggregate_share_req(
     task: &AggregatorTask,
     collection_request: &[u8],
     selector: &BatchSelector,
     aggregate: &BucketAggregate,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, Failure> {
     check_minimum(task, aggregate)?;
+    check_window(task, aggregate.interval()?).map_err(|abort| abort.for_task(*task.task.id()))?;
     let collection_job_req = CollectionJobReq::from_bytes(collection_request)
         .map_err(|error| Fault(format!("the stored collection request: {error}")))?;
     let request = AggregateShareReq {
@@ -38,8 +42,8 @@ pub fn produce_aggregate_share_req(
     Ok(request.to_bytes())
 }
 
-/// Reads the helper's share (an encoded `AggregateShare`), seals the leader's, and writes the answer to the
-/// collector. Its interval is the smallest that covers the timestamps of the batch.
+/// Reads the helper's share (an encoded `AggregateShare`), seals the leader's, and writes the
+/// answer to the collector. Its interval is the smallest that covers the timestamps of the batch.
 pub fn produce_collection_job_resp(
     task: &AggregatorTask,
     collection_request: &[u8],
@@ -49,7 +53,8 @@ pub fn produce_collection_job_resp(
     rng: &mut dyn CryptoRng,
 ) -> Result<Vec<u8>, Fault> {
     check_minimum(task, aggregate)?;
-    let interval = covering_interval(aggregate)?;
+    let interval = aggregate.interval()?;
+    check_window(task, interval).map_err(|abort| Fault(abort.to_string()))?;
     if let BatchSelector::TimeInterval(selected) = selector
         && !selected.contains_interval(&interval)
     {
@@ -84,28 +89,21 @@ fn judge(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
         ));
     }
     check_agg_param(task, &request)?;
-    if let Query::TimeInterval(interval) = request.query
-        && interval.is_empty()
-    {
-        return Err(Abort::new(ProblemType::BatchInvalid, "the batch interval is empty"));
+    if let Query::TimeInterval(interval) = request.query {
+        if interval.is_empty() {
+            return Err(Abort::new(ProblemType::BatchInvalid, "the batch interval is empty"));
+        }
+        check_window(task, interval)?;
     }
     check_collection_extensions(&request)?;
     Ok(request.query)
 }
 
-/// The store releases no smaller batch. Checked again before anything that depends on the count leaves.
+/// The store releases no smaller batch. Checked again before anything that depends on the count
+/// leaves.
 fn check_minimum(task: &AggregatorTask, aggregate: &BucketAggregate) -> Result<(), Fault> {
     if aggregate.count < task.task.configuration().min_batch_size() {
         return Err(Fault("the batch is below the task's minimum".into()));
     }
     Ok(())
-}
-
-/// The smallest interval that covers all timestamps.
-fn covering_interval(aggregate: &BucketAggregate) -> Result<Interval, Fault> {
-    let (first, last) = (aggregate.first.as_units(), aggregate.last.as_units());
-    last.checked_sub(first)
-        .and_then(|span| span.checked_add(1))
-        .and_then(|units| Interval::new(aggregate.first, Duration::new(units)).ok())
-        .ok_or_else(|| Fault("the timestamps of the batch make no interval".into()))
 }

@@ -13,8 +13,8 @@ use sotto_wire::{
 use crate::input_share::{check_public_extensions, check_sealed_len};
 use crate::{Abort, AggregatorTask, HpkeKeyring, Moment, Rejection};
 
-/// The longest encapsulated key that the helper's share may have. The leader need not know the helper's
-/// suite; the largest registered KEM has 1120 bytes.
+/// The longest encapsulated key that the helper's share may have. The leader need not know the
+/// helper's suite; the largest registered KEM has 1120 bytes.
 const MAX_HELPER_ENC_LEN: usize = 2048;
 
 /// What the leader says of one uploaded report.
@@ -37,8 +37,8 @@ pub struct AcceptedReport<'a> {
     pub hpke_config_id: HpkeConfigId,
 }
 
-/// Judges every report of an upload, in order. A body that does not decode is refused as a whole; an
-/// empty one holds no reports and is fine.
+/// Judges every report of an upload, in order. A body that does not decode is refused as a whole;
+/// an empty one holds no reports and is fine.
 pub fn consume_upload_req<'a>(
     task: &AggregatorTask,
     keys: &HpkeKeyring,
@@ -64,7 +64,8 @@ pub fn consume_upload_req<'a>(
     Ok(verdicts)
 }
 
-/// The answer to an upload: only the failures, in the order of the request; `None` if there are none.
+/// The answer to an upload: only the failures, in the order of the request; `None` if there are
+/// none.
 pub fn produce_upload_errors(
     failures: impl IntoIterator<Item = (ReportId, Rejection)>,
 ) -> Option<Vec<u8>> {
@@ -97,8 +98,8 @@ fn judge(
     task.check_clock(time, now)?;
     check_public_extensions(&report.report_metadata.public_extensions)?;
 
-    // A report that no VDAF of the task can accept would only fill the disk. An encapsulated key of the
-    // leader's suite is as long as a public key.
+    // A report that no VDAF of the task can accept would only fill the disk. An encapsulated key of
+    // the leader's suite is as long as a public key.
     let sizes = task.vdaf().sizes();
     if report.public_share.len() != sizes.public_share
         || leader.enc().len() != opener.config().public_key().len()
@@ -114,8 +115,8 @@ fn judge(
     })
 }
 
-/// The error that the section names. A timestamp outside the task's interval is `report_dropped` to the
-/// client; our counters keep the reason.
+/// The error that the section names. A timestamp outside the task's interval is `report_dropped` to
+/// the client; our counters keep the reason.
 fn upload_error(rejection: Rejection) -> ReportError {
     match rejection {
         Rejection::TaskExpired | Rejection::TaskNotStarted => ReportError::ReportDropped,

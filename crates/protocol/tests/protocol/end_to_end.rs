@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use sotto_protocol::helper;
 use sotto_protocol::leader::aggregate::{
-    BacklogReport, JobInput, JobLimits, consume_aggregation_job_resp, form_jobs,
-    produce_aggregation_job_init_req,
+    JobInput, JobLimits, consume_aggregation_job_resp, form_jobs, produce_aggregation_job_init_req,
 };
 use sotto_protocol::leader::collect::{
     consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp,
@@ -170,9 +169,9 @@ fn run(
 
 fn aggregate(parties: &Parties, stored: &[&[u8]]) -> (BucketAggregates, BucketAggregates) {
     let task_id = *parties.leader.task.id();
-    let records: Vec<_> = stored.iter().map(|report| BacklogReport { task_id, report }).collect();
+    let records = stored.iter().map(|report| (task_id, *report));
     let limits = JobLimits { max_job_reports: 3, max_job_bytes: usize::MAX };
-    let formed = form_jobs(&records, |_| Some(&parties.leader), limits, NOW, &mut rng(1));
+    let formed = form_jobs(records, |_| Some(&parties.leader), limits, NOW, &mut rng(1)).unwrap();
     assert!(formed.rejections.is_empty());
     assert_eq!(formed.jobs.iter().map(|job| job.reports.len()).collect::<Vec<_>>(), [3, 3, 1]);
 

@@ -2,7 +2,7 @@
 
 use sotto_protocol::Rejection;
 use sotto_protocol::leader::aggregate::{
-    BacklogReport, FormedBatch, FormedJobs, JobLimits, form_jobs,
+    FormedBatch, FormedJobs, JobLimits, UnknownTask, form_jobs,
 };
 use sotto_testing::aggregators::{Craft, NOW, Parties, unit};
 use sotto_testing::keys::rng;
@@ -42,17 +42,17 @@ impl Backlog {
     }
 
     fn form(&self, limits: JobLimits) -> FormedJobs {
-        let records: Vec<_> = self
-            .records
-            .iter()
-            .map(|(task_id, report)| BacklogReport { task_id: *task_id, report })
-            .collect();
+        self.try_form(limits).unwrap()
+    }
+
+    fn try_form(&self, limits: JobLimits) -> Result<FormedJobs, UnknownTask> {
+        let records = self.records.iter().map(|(task_id, report)| (*task_id, &report[..]));
         let task = |task_id: &TaskId| match *task_id {
             TIMED => Some(&self.timed.leader),
             SELECTED => Some(&self.selected.leader),
             _ => None,
         };
-        form_jobs(&records, task, limits, NOW, &mut rng(5))
+        form_jobs(records, task, limits, NOW, &mut rng(5))
     }
 }
 
@@ -72,7 +72,6 @@ fn records_are_grouped_by_task_in_order_of_arrival() {
     let formed = backlog.form(UNLIMITED);
     assert_eq!(records(&formed), [vec![0, 2, 4], vec![1, 3]]);
     assert_eq!(formed.rejections, [(TIMED, Rejection::InvalidMessage)]);
-    assert_eq!(formed.stopped_at, None);
     let [timed, selected] = &formed.jobs[..] else { panic!() };
     assert_eq!((timed.task_id, timed.batch, timed.now), (TIMED, FormedBatch::TimeInterval, NOW));
     assert_eq!(selected.task_id, SELECTED);
@@ -82,19 +81,15 @@ fn records_are_grouped_by_task_in_order_of_arrival() {
 
 /// A task that is missing by mistake must not cost its reports.
 #[test]
-fn a_record_of_an_unknown_task_stops_the_forming() {
+fn a_record_of_an_unknown_task_is_an_error() {
     let mut backlog = Backlog::count();
     for task_id in [TIMED, SELECTED, GONE, TIMED] {
         backlog.push(task_id, &Measurement::Count(true), 0);
     }
     backlog.records.push((TIMED, b"no report".to_vec()));
-    let formed = backlog.form(UNLIMITED);
-    assert_eq!(formed.stopped_at, Some(2));
-    assert_eq!(records(&formed), [[0], [1]]);
-    assert_eq!(formed.rejections, []);
-    backlog.records.drain(..2);
-    let formed = backlog.form(UNLIMITED);
-    assert_eq!(formed, FormedJobs { stopped_at: Some(0), ..FormedJobs::default() });
+    assert_eq!(backlog.try_form(UNLIMITED), Err(UnknownTask(GONE)));
+    backlog.records.retain(|(task_id, _)| *task_id != GONE);
+    assert_eq!(records(&backlog.form(UNLIMITED)), [vec![0, 2], vec![1]]);
 }
 
 #[test]

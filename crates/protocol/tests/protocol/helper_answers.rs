@@ -85,6 +85,7 @@ fn the_helpers_verdict_stands() {
         (ReportError::HpkeUnknownConfigId, Rejection::HpkeDecryptError),
         (ReportError::Reserved, Rejection::ReportDropped),
         (ReportError::VdafVerifyError, Rejection::VdafVerifyError),
+        (ReportError::UnknownVerificationKeyId, Rejection::UnknownVerificationKeyId),
     ];
     for (error, reason) in errors {
         let (parties, reports) = three_reports();

@@ -1,14 +1,17 @@
 //! Requests that the helper refuses as a whole.
 
 use sotto_protocol::helper::{
-    consume_aggregation_job_continue_req, parse_aggregation_job_init_req,
+    consume_aggregation_job_continue_req, consume_aggregation_job_init_req,
+    parse_aggregation_job_init_req,
 };
-use sotto_testing::aggregators::{BATCH, Parties, unit};
+use sotto_protocol::leader::aggregate::consume_aggregation_job_resp;
+use sotto_protocol::{Rejection, Rejections};
+use sotto_testing::aggregators::{BATCH, NOW, Parties, unit};
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{
     AggParam, AggregationJobContinueReq, AggregationJobExtension, AggregationJobExtensions,
-    AggregationJobInitReq, BatchMode, Decode, Encode, Payload, ProblemType, ReportId,
-    VerifyContinue,
+    AggregationJobInitReq, AggregationJobResp, BatchMode, Decode, Encode, Payload, ProblemType,
+    ReportError, ReportId, VerifyContinue, VerifyRespKind,
 };
 
 fn leader_selected() -> Parties {
@@ -24,13 +27,7 @@ type Alter = fn(&mut AggregationJobInitReq<'_>);
 #[test]
 fn each_reason_to_refuse_a_request() {
     use ProblemType::{InvalidAggregationParameter, InvalidMessage, UnsupportedExtension};
-    let cases: [(&str, BatchMode, Alter, ProblemType); 8] = [
-        (
-            "unknown verification key",
-            BatchMode::TimeInterval,
-            |r| r.verification_key_id = 1,
-            InvalidMessage,
-        ),
+    let cases: [(&str, BatchMode, Alter, ProblemType); 7] = [
         (
             "unknown extension",
             BatchMode::TimeInterval,
@@ -153,4 +150,40 @@ fn continuations_are_refused() {
     assert_eq!(refuse(&request(1), true), ProblemType::StepMismatch);
     assert_eq!(refuse(&request(2), true), ProblemType::StepMismatch);
     assert_eq!(refuse(&request(1)[..5], true), ProblemType::InvalidMessage);
+}
+
+/// The leader may have another key: it learns for each report that this one is not known, and nothing
+/// is spent.
+#[test]
+fn an_unknown_verification_key_rejects_every_report_and_not_the_request() {
+    for mode in [BatchMode::TimeInterval, BatchMode::LeaderSelected] {
+        let mut parties = Parties::new(&VdafConfig::count(), mode);
+        let reports = parties.reports(3);
+        let job = parties.produce(&reports);
+        let mut request = AggregationJobInitReq::from_bytes(&job.request).unwrap();
+        request.verification_key_id = 1;
+        let bytes = request.to_bytes();
+        let helper = parties.answer(&bytes);
+        assert!(helper.reports.is_empty() && helper.buckets.is_empty());
+        let mut expected = Rejections::default();
+        expected.add_many(Rejection::UnknownVerificationKeyId, 3);
+        assert_eq!(helper.rejections, expected);
+        let error = ReportError::UnknownVerificationKeyId;
+        let resp = AggregationJobResp::from_bytes(&helper.response).unwrap();
+        assert!(resp.verify_resps.iter().all(|resp| resp.kind == VerifyRespKind::Reject(error)));
+        assert_eq!(error.value(), 12);
+        // A report that is spent, too, is told about the key: its verdict must not depend on ids.
+        let parsed = parse_aggregation_job_init_req(&parties.helper, &bytes).unwrap();
+        let spent = [Some(Rejection::ReportReplayed); 3];
+        let keys = &parties.helper_keys;
+        let again =
+            consume_aggregation_job_init_req(&parties.helper, keys, parsed, &spent, NOW).unwrap();
+        assert_eq!(again.response, helper.response);
+        // The leader counts them under this reason, and tries none again.
+        let outcome = consume_aggregation_job_resp(job, &helper.response).unwrap();
+        assert_eq!(outcome.rejections, expected);
+        assert!(outcome.buckets.is_empty() && outcome.requeue.is_empty());
+        // The same reports under the known key are counted.
+        assert_eq!(parties.aggregate(&reports).1.reports.len(), 3);
+    }
 }

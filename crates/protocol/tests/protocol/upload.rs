@@ -213,7 +213,7 @@ fn a_body_that_does_not_decode_is_refused_as_a_whole() {
 
 #[test]
 fn upload_errors_list_failures_in_order_with_the_codes_of_dap() {
-    let ids: Vec<_> = (0..11).map(|i| ReportId::new([i; 16])).collect();
+    let ids: Vec<_> = (0..12).map(|i| ReportId::new([i; 16])).collect();
     let failures: Vec<_> = ids.iter().copied().zip(Rejection::ALL).collect();
     let body = produce_upload_errors(failures).unwrap();
     let errors = client::consume_upload_errors(&body).unwrap();
@@ -229,7 +229,8 @@ fn upload_errors_list_failures_in_order_with_the_codes_of_dap() {
         ReportTooEarly,
         ReportDropped, // task_not_started, in uploads
         OutdatedConfig,
-        ReportDropped, // job_abandoned
+        UnknownVerificationKeyId, // never in uploads
+        ReportDropped,            // job_abandoned
     ];
     assert_eq!(errors, ids.into_iter().zip(expected).collect::<Vec<_>>());
     assert!(client::consume_upload_errors(&body[1..]).is_err());

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::leader::aggregate::{
-    BacklogReport, JobInput, JobLimits, consume_aggregation_job_resp, form_jobs,
-    produce_aggregation_job_init_req,
+    JobInput, JobLimits, consume_aggregation_job_resp, form_jobs, produce_aggregation_job_init_req,
 };
 use sotto_protocol::leader::collect::{produce_aggregate_share_req, produce_collection_job_resp};
 use sotto_protocol::leader::upload::consume_upload_req;
@@ -99,11 +98,10 @@ impl Aggregators {
         seen: &mut Vec<Vec<u8>>,
     ) -> (BucketAggregate, BucketAggregate) {
         let task_id = *self.leader.task.id();
-        let records: Vec<_> =
-            stored.iter().map(|report| BacklogReport { task_id, report }).collect();
+        let records = stored.iter().map(|report| (task_id, *report));
         let limits = JobLimits { max_job_reports: 3, max_job_bytes: usize::MAX };
         let mut rng = rng(1);
-        let formed = form_jobs(&records, |_| Some(&self.leader), limits, now, &mut rng);
+        let formed = form_jobs(records, |_| Some(&self.leader), limits, now, &mut rng).unwrap();
         let (mut leader, mut helper) = (BTreeMap::new(), BTreeMap::new());
         for job in formed.jobs {
             let reports: Vec<_> = job.reports.iter().map(|report| stored[report.record]).collect();

@@ -1,21 +1,20 @@
-//! Batches to one issuer, and what comes of them.
+//! Sends batches to one issuer and records the answers. When a batch goes and in which order its
+//! requests are: `sotto_protocol::attester::Batches`.
 //!
-//! While batches are away, the next one gathers, so no request is delayed to make a batch larger. The order inside a
-//! batch is random: the issuer does not learn in which order requests came. An answer is recorded even if its
-//! device has gone away: it asks again with the same bytes and finds it.
+//! An answer is recorded even if its device has gone away: it sends the same bytes again and finds
+//! it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
 use sotto_protocol::attester::{
-    AttesterRefusal, DeviceIdentity, Forwarded, Issued, consume_issuer_answer,
+    AttesterRefusal, Batches, DeviceIdentity, Forwarded, Issued, consume_issuer_answer,
 };
-use sotto_protocol::shuffle;
 use sotto_store::{Grant, Recorded};
 use sotto_wire::KeyName;
 use sotto_wire::token::IssuerAnswer;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::Shared;
@@ -55,25 +54,29 @@ pub(super) struct Dispatcher {
 impl Dispatcher {
     /// Works until nobody can send requests any more.
     pub(super) async fn run(mut self) {
-        let places = Arc::new(Semaphore::new(self.batches_in_flight));
+        let mut batches = Batches::new(self.max_batch, self.batches_in_flight);
         let mut away = JoinSet::new();
+        let mut is_closed = false;
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
-            let mut batch = Vec::new();
-            if self.waiting.recv_many(&mut batch, self.max_batch).await == 0 {
+            while let Some(batch) = batches.next(&mut self.rng) {
+                let exchange = Exchange {
+                    client: Arc::clone(&self.client),
+                    issuer: self.issuer.clone(),
+                    shared: Arc::clone(&self.shared),
+                };
+                away.spawn(async move { exchange.answer(batch).await });
+            }
+            if is_closed && batches.is_empty() {
                 break;
             }
-            shuffle(&mut batch, &mut self.rng);
-            while away.try_join_next().is_some() {}
-            let exchange = Exchange {
-                client: Arc::clone(&self.client),
-                issuer: self.issuer.clone(),
-                shared: Arc::clone(&self.shared),
-            };
-            away.spawn(async move {
-                exchange.answer(batch).await;
-                drop(place);
-            });
+            let mut arrived = Vec::new();
+            tokio::select! {
+                count = self.waiting.recv_many(&mut arrived, self.max_batch), if !is_closed => {
+                    is_closed = count == 0;
+                    batches.add(arrived);
+                }
+                Some(_) = away.join_next() => batches.returned(),
+            }
         }
         while away.join_next().await.is_some() {}
     }

@@ -12,7 +12,7 @@ use sotto_protocol::helper::{
     parse_aggregation_job_init_req,
 };
 use sotto_protocol::{Abort, Digest, Rejection, RequestKind, request_digest};
-use sotto_store::{Committed, HelperCommit};
+use sotto_store::Committed;
 use sotto_wire::{AggregationJobId, MediaType, ProblemType};
 
 use super::{HelperState, MAX_CONFLICTS};
@@ -88,8 +88,9 @@ async fn create(
 
 /// Judges, sums and commits a job, again from the start if the state says otherwise.
 ///
-/// Reports of an honest leader are new, so the first time nothing is looked up: the commit takes the ids or tells of a
-/// conflict, and only then the store is asked which. A lookup per report would cost a third of what taking its id does.
+/// Reports of an honest leader are new, so the first time nothing is looked up: the commit takes
+/// the ids or reports a conflict, and only then the store is asked which. A lookup per report would
+/// cost a third of what taking its id does.
 async fn aggregate(
     helper: &HelperState,
     task: &Arc<ServedTask>,
@@ -106,14 +107,7 @@ async fn aggregate(
         let outcome = verify(helper, task, body, spent).await?;
         let aggregated = outcome.reports.len() as u64;
         let (rejections, response) = (outcome.rejections.clone(), outcome.response.clone());
-        let commit = HelperCommit {
-            scope,
-            reports: outcome.reports,
-            buckets: outcome.buckets,
-            rejections: outcome.rejections,
-            response: outcome.response,
-        };
-        let committed = helper.store.commit_helper_job(*task.id(), digest, commit).await?;
+        let committed = helper.store.commit_helper_job(*task.id(), digest, outcome).await?;
         helper.aggregator.health.store_worked(StoreWork::Commit);
         match committed {
             Committed::Done => {

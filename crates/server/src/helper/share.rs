@@ -11,7 +11,7 @@ use sotto_protocol::helper::{
 use sotto_protocol::{Digest, RequestKind, request_digest};
 use sotto_store::Committed;
 use sotto_wire::limits::MAX_AGGREGATE_SHARE_REQ_LEN;
-use sotto_wire::{AggregateShareId, BatchSelector, MediaType};
+use sotto_wire::{AggregateShareId, MediaType};
 
 use super::{HelperState, MAX_CONFLICTS};
 use crate::aggregator::{Peer, rng};
@@ -67,9 +67,6 @@ async fn create(
         }
         None => {
             let parsed = parse_aggregate_share_req(task.aggregator(), body.bytes())?;
-            if let BatchSelector::TimeInterval(interval) = parsed.selector() {
-                task.check_window(&interval)?;
-            }
             collect(helper, &task, parsed, digest).await?
         }
     };

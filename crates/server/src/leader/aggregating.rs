@@ -1,37 +1,34 @@
 //! Works off aggregation jobs: open and begin to verify, ask the helper, finish, commit.
 //!
-//! A retry recomputes the request from the fixed set and must arrive at the same digest. A job is
-//! abandoned only if this was the first send ever and the helper's answer to it guarantees that it
-//! committed nothing; in every other case it stays until it is committed.
+//! A retry recomputes the request from the fixed set and must arrive at the same digest. What
+//! becomes of a job without an answer: `sotto_protocol::leader::setback`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sotto_protocol::Rejection;
+use sotto_protocol::leader::HelperError;
 use sotto_protocol::leader::aggregate::{
     JobInput, LeaderJob, LeaderOutcome, consume_aggregation_job_resp,
     produce_aggregation_job_init_req,
 };
-use sotto_store::{JobCommit, Lease, LeasedJob};
+use sotto_protocol::leader::pacing::JobKind;
+use sotto_protocol::leader::setback::{IDLE_PAUSE, Setback, Unanswered};
+use sotto_store::{Lease, LeasedJob};
 
 use super::LeaderState;
-use super::pacing::JobKind;
-use super::setback::Setback;
 use crate::health::StoreWork;
-use crate::peer::{Created, PeerError, Resource, refuses_for_good};
+use crate::peer::{Created, Resource};
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
-
-/// How long an idle worker waits before it asks for jobs whose pause is over.
-const IDLE_PAUSE: Duration = Duration::from_millis(250);
 
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
         tokio::select! {
             biased;
             () = shutdown.begun() => return,
-            () = gates(&leader) => {}
+            () = leader.pacing.any_open(|| leader.aggregator.tasks.all()) => {}
         }
         // Not within the select: a lease that nobody heard of would keep the job from others.
         match leader.store.lease_job(leader.config.lease).await {
@@ -55,13 +52,6 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
             () = shutdown.begun() => return,
             _ = tokio::time::timeout(IDLE_PAUSE, leader.jobs_ready.notified()) => {}
         }
-    }
-}
-
-/// Resolves when any helper may be asked.
-async fn gates(leader: &LeaderState) {
-    while let Some(pause) = leader.pacing.pause_of_all(|| leader.aggregator.tasks.all()) {
-        let _ = tokio::time::timeout(pause, leader.pacing.opened()).await;
     }
 }
 
@@ -131,12 +121,10 @@ async fn finish(
 }
 
 async fn commit(leader: &LeaderState, lease: Lease, outcome: LeaderOutcome) -> Result<(), Setback> {
-    let LeaderOutcome { buckets, rejections, requeue, unspent } = outcome;
-    let aggregated = buckets.values().map(|bucket| bucket.count).sum();
-    let requeued = !requeue.is_empty();
-    let dropped = rejections.clone();
-    let commit = JobCommit { buckets, rejections, requeue, unspent };
-    leader.store.commit_job(lease, commit).await?;
+    let aggregated = outcome.buckets.values().map(|bucket| bucket.count).sum();
+    let requeued = !outcome.requeue.is_empty();
+    let dropped = outcome.rejections.clone();
+    leader.store.commit_job(lease, outcome).await?;
     leader.aggregator.health.store_worked(StoreWork::Commit);
     leader.metrics.jobs.committed.increment(1);
     leader.metrics.reports_aggregated.increment(aggregated);
@@ -152,11 +140,12 @@ async fn give_up_or_wait(
     leader: &LeaderState,
     task: &ServedTask,
     lease: Lease,
-    error: &PeerError,
+    error: &HelperError,
     first_send: bool,
 ) -> Result<(), Setback> {
     leader.metrics.helper_failed(error);
-    if !refuses_for_good(error) {
+    let fate = Unanswered::of(error, first_send);
+    if fate == Unanswered::Retry {
         let pause = leader.pacing.failed(task, error);
         tracing::warn!(
             reason = error.reason(),
@@ -166,11 +155,7 @@ async fn give_up_or_wait(
     }
     // It is there and speaks DAP.
     leader.pacing.succeeded(task);
-    if !first_send {
-        let reason = format!(
-            "the helper refuses ({}) a request that it may have committed before",
-            error.reason()
-        );
+    if let Unanswered::Stop(reason) = fate {
         return Err(Setback::Stop(reason));
     }
     leader.store.abandon_job(lease).await?;

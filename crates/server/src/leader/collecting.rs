@@ -1,31 +1,25 @@
 //! Works off collection jobs: close the batch, wait until it has drained, ask the helper for its
 //! share, seal our own, finish.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sotto_protocol::leader::HelperError;
 use sotto_protocol::leader::collect::{produce_aggregate_share_req, produce_collection_job_resp};
-use sotto_protocol::{BucketAggregate, RequestKind, request_digest};
+use sotto_protocol::leader::pacing::JobKind;
+use sotto_protocol::leader::setback::{IDLE_PAUSE, Setback};
+use sotto_protocol::leader::waits::{DRAIN_PAUSE, Waits};
+use sotto_protocol::{Abort, BucketAggregate, Failure, RequestKind, request_digest};
 use sotto_store::{Closing, Lease, LeasedCollection};
-use sotto_wire::{BatchSelector, ProblemType};
+use sotto_wire::BatchSelector;
 
 use super::LeaderState;
-use super::pacing::JobKind;
-use super::setback::Setback;
 use crate::aggregator::rng;
 use crate::health::StoreWork;
-use crate::peer::{PeerError, Resource};
+use crate::peer::Resource;
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
-
-/// How long an idle worker waits before it asks for jobs whose pause is over.
-const IDLE_PAUSE: Duration = Duration::from_millis(250);
-/// The pause while a closed batch drains.
-const DRAIN_PAUSE: Duration = Duration::from_millis(50);
-/// The first and the longest pause while a batch has too few reports.
-const FILL_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     let mut waits = Waits::default();
@@ -60,7 +54,7 @@ async fn work(leader: &Arc<LeaderState>, job: LeasedCollection, waits: &mut Wait
     match attempt(leader, job, waits).await {
         Ok(()) => {
             leader.aggregator.health.store_worked(StoreWork::Collect);
-            waits.end(lease);
+            waits.end(lease.job);
         }
         Err(setback) => leader.set_back(JobKind::Collection, lease, setback).await,
     }
@@ -77,7 +71,7 @@ async fn attempt(
         })?;
     let min_batch_size = task.aggregator().task.configuration().min_batch_size();
     match leader.store.close_batch(job.lease, min_batch_size).await? {
-        Closing::TooFew => Err(Setback::Wait(waits.next(job.lease))),
+        Closing::TooFew => Err(Setback::Wait(waits.next(job.lease.job))),
         Closing::Draining => {
             leader.intake.hurry();
             Err(Setback::Wait(DRAIN_PAUSE))
@@ -96,9 +90,13 @@ async fn collect(
     selector: BatchSelector,
     aggregate: BucketAggregate,
 ) -> Result<(), Setback> {
-    leader.pacing.admit(task).map_err(Setback::Wait)?;
     let request =
-        produce_aggregate_share_req(task.aggregator(), &job.request, &selector, &aggregate)?;
+        match produce_aggregate_share_req(task.aggregator(), &job.request, &selector, &aggregate) {
+            Ok(request) => request,
+            Err(Failure::Fault(fault)) => return Err(fault.into()),
+            Err(Failure::Abort(abort)) => return fail(leader, job.lease, &abort).await,
+        };
+    leader.pacing.admit(task).map_err(Setback::Wait)?;
     let digest = request_digest(task.id(), RequestKind::AggregateShare, &request);
     leader.store.mark_sent(job.lease, digest).await?;
     let created =
@@ -126,67 +124,26 @@ async fn collect(
     Ok(())
 }
 
-/// The helper gave no share. What it says about the batch is final; everything else may pass, also
-/// the refusal of a poll: the helper took the request, and has perhaps collected the batch.
+/// The helper gave no share. What it says about the batch is final; everything else may pass.
 async fn refused(
     leader: &LeaderState,
     task: &ServedTask,
     lease: Lease,
-    error: &PeerError,
+    error: &HelperError,
 ) -> Result<(), Setback> {
     leader.metrics.helper_failed(error);
-    let Some(problem) = final_problem(error) else {
+    let Some(problem) = error.refuses_batch_for_good() else {
         tracing::warn!(reason = error.reason(), "the helper gave no share; it is asked again");
         return Err(Setback::Wait(leader.pacing.failed(task, error)));
     };
     leader.pacing.succeeded(task);
-    tracing::error!(reason = problem.token(), "the helper refused a batch; the collection fails");
-    let detail = "The helper refused the batch.".to_owned();
-    leader.store.fail_collection(lease, problem.urn(), detail).await?;
+    fail(leader, lease, &Abort::new(problem, "The helper refused the batch.")).await
+}
+
+/// Ends a collection without a result.
+async fn fail(leader: &LeaderState, lease: Lease, abort: &Abort) -> Result<(), Setback> {
+    tracing::error!(reason = %abort, "a collection fails");
+    leader.store.fail_collection(lease, abort.problem.urn(), abort.detail.clone()).await?;
     leader.metrics.collections.failed.increment(1);
     Ok(())
-}
-
-fn final_problem(error: &PeerError) -> Option<ProblemType> {
-    let PeerError::Refused { status: 400..=499, problem: Some(problem), polled: false, .. } = error
-    else {
-        return None;
-    };
-    match problem {
-        ProblemType::InvalidMessage
-        | ProblemType::BatchInvalid
-        | ProblemType::InvalidBatchSize
-        | ProblemType::InvalidAggregationParameter
-        | ProblemType::BatchMismatch
-        | ProblemType::BatchOverlap
-        | ProblemType::UnsupportedExtension
-        | ProblemType::InvalidExtension => Some(*problem),
-        ProblemType::UnrecognizedTask
-        | ProblemType::UnrecognizedAggregationJob
-        | ProblemType::StepMismatch
-        | ProblemType::InvalidTask => None,
-    }
-}
-
-/// The last pause of each collection that has found too few reports.
-#[derive(Default)]
-struct Waits(HashMap<u64, Duration>);
-
-/// Collections whose pauses are remembered. Some are deleted meanwhile, and nobody tells us.
-const MAX_WAITS: usize = 4096;
-
-impl Waits {
-    fn next(&mut self, lease: Lease) -> Duration {
-        let (first, longest) = FILL_PAUSES;
-        let pause = self.0.get(&lease.job).map_or(first, |last| (*last * 2).min(longest));
-        if self.0.len() >= MAX_WAITS {
-            self.0.clear();
-        }
-        self.0.insert(lease.job, pause);
-        pause
-    }
-
-    fn end(&mut self, lease: Lease) {
-        self.0.remove(&lease.job);
-    }
 }

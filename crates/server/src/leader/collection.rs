@@ -12,7 +12,7 @@ use sotto_protocol::Abort;
 use sotto_protocol::leader::collect::consume_collection_job_req;
 use sotto_store::{CollectionCreated, CollectionDeleted, CollectionState};
 use sotto_wire::limits::MAX_COLLECTION_JOB_REQ_LEN;
-use sotto_wire::{CollectionJobId, MediaType, ProblemType, Query, TaskId};
+use sotto_wire::{CollectionJobId, MediaType, ProblemType, TaskId};
 
 use super::LeaderState;
 use crate::aggregator::Peer;
@@ -20,7 +20,7 @@ use crate::http;
 use crate::problem::Failure;
 use crate::service::answer;
 
-/// When a collector is asked to come again.
+/// After which pause a collector should poll again.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn post(
@@ -58,9 +58,6 @@ async fn create(
     http::expect_media_type(&parts.headers, MediaType::CollectionJobReq)?;
     let body = aggregator.bodies.read(body, MAX_COLLECTION_JOB_REQ_LEN).await?;
     let query = consume_collection_job_req(task.aggregator(), body.bytes())?;
-    if let Query::TimeInterval(interval) = &query {
-        task.check_window(interval)?;
-    }
     let created = leader.store.create_collection(*task.id(), body.bytes().to_vec(), query).await?;
     let id = match created {
         CollectionCreated::Created(id) => {

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Unit};
+use sotto_protocol::leader::HelperError;
 use sotto_store::Load;
 use sotto_wire::ProblemType;
 
 use super::LeaderState;
 use crate::health::{Concern, StoreWork};
 use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
-use crate::peer::PeerError;
 use crate::shutdown::Shutdown;
 
 /// How often the load is looked at.
@@ -71,7 +71,7 @@ impl LeaderMetrics {
             ["created", "finished", "failed", "deleted", "stopped"],
         );
         let problems = ProblemType::ALL.map(ProblemType::token);
-        let reasons = PeerError::REASONS.into_iter().chain(problems).collect();
+        let reasons = HelperError::REASONS.into_iter().chain(problems).collect();
         let bytes = |name, help| registry.gauge(name, Some(Unit::Bytes), help);
         Self {
             upload: registry.route("upload"),
@@ -120,7 +120,7 @@ impl LeaderMetrics {
         }
     }
 
-    pub(super) fn helper_failed(&self, error: &PeerError) {
+    pub(super) fn helper_failed(&self, error: &HelperError) {
         let reason = error.reason();
         if let Some((_, counter)) = self.helper_errors.iter().find(|(known, _)| *known == reason) {
             counter.increment(1);

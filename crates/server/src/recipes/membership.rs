@@ -155,6 +155,7 @@ impl Membership {
             collector_hpke_config,
             taskprov: true,
             tokens,
+            max_window_s: Some(recipe.when.max_window_s),
         };
         let leader_token = Arc::clone(&self.leader_token);
         let served = match collector_token {

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use sotto_protocol::ReplayScope;
+use sotto_protocol::leader::aggregate::{
+    FormedBatch, FormedJob, FormedJobs, FormedReport, LeaderOutcome,
+};
 use sotto_server::{BindError, Leader, LeaderConfig};
-use sotto_store::{Counters, JobCommit, LeaderStore, NewJob, NewJobBatch, NewJobReport, NewReport};
+use sotto_store::{Counters, LeaderStore, NewReport};
 use sotto_wire::{BatchMode, HpkeConfigId, ReportId, Role};
 
 use crate::server::harness::{LOOPBACK, Pair, Server, Setup, eventually, keypair, moment, served};
@@ -14,7 +17,7 @@ use crate::server::harness::{LOOPBACK, Pair, Server, Setup, eventually, keypair,
 const AGGREGATED: &str = "sotto_reports_aggregated_total";
 
 /// Ends the leader and returns reports of the task that it served.
-async fn end_leader(pair: &mut Pair, reports: u32) -> Vec<Vec<u8>> {
+pub(crate) async fn end_leader(pair: &mut Pair, reports: u32) -> Vec<Vec<u8>> {
     let reports = (0..reports).map(|index| pair.report(index % 4)).collect();
     let unused = Server::new(String::new(), None, async |_| Ok(()));
     std::mem::replace(&mut pair.leader, unused).stopped().await;
@@ -31,7 +34,7 @@ async fn accept(pair: &Pair, report: Vec<u8>) {
     assert_eq!(pair.leader_store.accept_reports(vec![report]).await.unwrap(), [Ok(())]);
 }
 
-fn leader_config() -> LeaderConfig {
+pub(crate) fn leader_config() -> LeaderConfig {
     let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
     config.aggregation.job_delay = Duration::from_millis(20);
     config.server.insecure_plain_tasks = true;
@@ -40,7 +43,7 @@ fn leader_config() -> LeaderConfig {
 }
 
 /// A leader over the same store, which serves the pair's task only once it is added.
-async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
+pub(crate) async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
     let leader = Leader::bind(config, Arc::clone(&pair.leader_store)).await.unwrap();
     let url = format!("http://{}/", leader.addr());
     pair.leader_tasks = leader.tasks();
@@ -82,18 +85,19 @@ async fn a_requeued_report_does_not_hide_the_backlog() {
     let report_id = ReportId::new(first[..16].try_into().unwrap());
     accept(&pair, first).await;
     let store = Arc::clone(&pair.leader_store);
-    let backlog = store.backlog(10, 100_000).await.unwrap();
-    let (place, time) = (backlog.records[0].place, pair.now());
-    let job = NewJob {
+    let backlog = store.backlog(10, 100_000, Arc::new(|_| true)).await.unwrap();
+    let (record, time) = (0, pair.now());
+    let job = FormedJob {
         task_id: *pair.task.id(),
         now: moment(),
-        batch: NewJobBatch::TimeInterval,
+        batch: FormedBatch::TimeInterval,
         scope: ReplayScope::Bucket,
-        reports: vec![NewJobReport { place, report_id, time }],
+        reports: vec![FormedReport { record, report_id, time }],
     };
-    store.fix_jobs(backlog.from, backlog.to, vec![job], vec![]).await.unwrap();
+    let formed = FormedJobs { jobs: vec![job], rejections: vec![] };
+    store.fix_jobs(backlog.stretch.unwrap(), formed).await.unwrap();
     let leased = store.lease_job(Duration::from_secs(60)).await.unwrap().unwrap();
-    let commit = JobCommit { requeue: vec![0], ..JobCommit::default() };
+    let commit = LeaderOutcome { requeue: vec![0], ..LeaderOutcome::default() };
     store.commit_job(leased.lease, commit).await.unwrap();
     for report in reports {
         accept(&pair, report).await;
@@ -140,7 +144,7 @@ async fn reports_of_a_task_that_is_not_configured_wait_for_it() {
 }
 
 #[tokio::test]
-async fn what_lies_before_an_unknown_task_is_formed() {
+async fn reports_of_an_unknown_task_hold_back_nobody() {
     for on_disk in [false, true] {
         let setup = Setup::new(BatchMode::TimeInterval);
         let mut pair = if on_disk { setup.on_disk() } else { setup }.start().await;
@@ -162,18 +166,21 @@ async fn what_lies_before_an_unknown_task_is_formed() {
         let mut config = leader_config();
         config.server.tasks.push(served(&pair.task, Role::Leader, &pair.collector));
         start_leader(&mut pair, config).await;
-        all_are_counted(&pair.leader, 4.0).await;
+        all_are_counted(&pair.leader, 7.0).await;
         waits_for_the_task(&pair.leader).await;
+        assert!(pair.leader_store.load().await.unwrap().backlog_bytes > 0, "it was not dropped");
 
-        // The operator's word lets the others through.
+        // Only the operator can have it deleted.
         let unused = Server::new(String::new(), None, async |_| Ok(()));
         std::mem::replace(&mut pair.leader, unused).stopped().await;
         let mut config = leader_config();
         config.server.tasks.push(served(&pair.task, Role::Leader, &pair.collector));
         config.server.forget_tasks.push(unknown);
         start_leader(&mut pair, config).await;
-        all_are_counted(&pair.leader, 3.0).await;
+        let leader = &pair.leader;
+        eventually("all is well", || async { leader.readyz().await.1["status"] == "ready" }).await;
         assert_eq!(pair.leader_store.counters(unknown).await.unwrap(), Counters::default());
+        assert_eq!(pair.leader_store.load().await.unwrap().backlog_bytes, 0);
         pair.stop().await;
     }
 }

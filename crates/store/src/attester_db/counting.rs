@@ -6,8 +6,8 @@ use super::secret::Tag;
 use super::{Known, Recorded, Row};
 use crate::Result;
 
-/// Windows in which a device must not have asked before another client key is taken. A grant counts in its own
-/// window and the next, so nothing that the old key got counts any more.
+/// Windows in which a device must not have asked before another client key is taken. A grant counts
+/// in its own window and the next, so nothing that the old key got counts any more.
 const IDLE_WINDOWS: u64 = 2;
 
 /// A request, before it is known what the issuer says to it.
@@ -46,7 +46,8 @@ pub(super) fn look_up(conn: &Connection, window: u64, asked: &Asked) -> Result<K
     if let Some(response) = response {
         return Ok(Known::Again(response));
     }
-    // Whatever the issuer would say, the request can have no token: the alias has had one, or is another origin's.
+    // Whatever the issuer would say, the request can have no token: the alias has had one, or is
+    // another origin's.
     let is_used = conn
         .prepare_cached(
             "SELECT 1 FROM grants WHERE device = ?1 AND client_alias = ?2 AND window >= ?3",
@@ -120,8 +121,8 @@ impl Device {
         Ok(Self { number, client_key: asked.client_key, window, current: 0, previous: 0 })
     }
 
-    /// Takes the device to the present window. What does not count any more goes, so that every row of
-    /// the device that is left counts.
+    /// Takes the device to the present window. What does not count any more goes, so that every row
+    /// of the device that is left counts.
     fn enter(&mut self, tx: &Transaction<'_>, window: u64) -> Result<()> {
         if self.window == window {
             return Ok(());

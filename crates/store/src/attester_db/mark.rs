@@ -1,7 +1,9 @@
-//! The high-water mark: how many commits the database had, kept outside of it, in the file of the secret.
+//! The high-water mark: how many commits the database had, kept outside of it, in the file of the
+//! secret.
 //!
-//! The mark follows the database, never the other way round: a database may be ahead of it, by what was committed in the
-//! last seconds before a crash, and is never behind it unless it is an old copy.
+//! The mark follows the database, never the other way round: a database may be ahead of it, by what
+//! was committed in the last seconds before a crash, and is never behind it unless it is an old
+//! copy.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,7 +50,8 @@ impl HighWaterMark {
         self.behind_since.map(|since| MAX_LAG.saturating_sub(since.elapsed()))
     }
 
-    /// Writes the file, if it is behind. Grants do not depend on it: what cannot be written is tried again.
+    /// Writes the file, if it is behind. Grants do not depend on it: what cannot be written is
+    /// tried again.
     pub(super) fn write(&mut self) {
         if self.behind_since.is_none() {
             return;

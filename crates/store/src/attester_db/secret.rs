@@ -1,7 +1,7 @@
 //! The secret of an attester's database, and the hashes under it.
 //!
-//! The file also holds how many commits the database had when it was written last. A database that is behind was
-//! restored from a copy (`super::mark`).
+//! The file also holds how many commits the database had when it was written last. A database that
+//! is behind was restored from a copy (`super::mark`).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,12 +17,12 @@ use sotto_wire::KeyName;
 
 const HEAD: &str = "sotto attester secret v1";
 
-/// A keyed hash. 128 bits: nobody who does not know the key can look for two values with one hash, and for
-/// those who do not try, collisions do not happen.
+/// A keyed hash. 128 bits: nobody who does not know the key can look for two values with one hash,
+/// and for those who do not try, collisions do not happen.
 pub(super) type Tag = [u8; 16];
 
-/// The key. Messages under one domain have one length, and the digest is cut, so a prefix key is as good
-/// as HMAC.
+/// The key. Messages under one domain have one length, and the digest is cut, so a prefix key is as
+/// good as HMAC.
 pub(super) struct HashSecret(Secret<[u8; 32]>);
 
 impl HashSecret {

@@ -1,8 +1,8 @@
 //! The thread that commits.
 //!
-//! It takes all calls that wait, counts their grants in one transaction, commits once and then answers them
-//! all: while one commit runs, the next group gathers by itself. A group that fails changes nothing, and all its
-//! callers get the error.
+//! It takes all calls that wait, counts their grants in one transaction, commits once and then
+//! answers them all: while one commit runs, the next group gathers by itself. A group that fails
+//! changes nothing, and all its callers get the error.
 
 use std::io;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ impl Writer {
         Ok(Self { calls: Some(calls), thread: Some(thread) })
     }
 
-    /// Counts grants; resolves when they are durable. They are counted even if the future is dropped.
+    /// Counts grants; resolves when they are durable. They are counted even if the future is
+    /// dropped.
     pub(super) async fn record(&self, rows: Vec<Row>, now: Moment) -> Result<Vec<Recorded>> {
         let stopped = || StoreError::Backend("the store has stopped".into());
         let (answer, receiver) = oneshot::channel();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use sotto_wire::{BatchSelector, CollectionJobId, Query, TaskId};
 
-use super::{BatchState, Collection, Hold, Range, State, is_in};
+use super::{BatchState, Collection, Range, Requeued, State, is_in};
 use crate::collection_id::collection_job_id;
+use crate::hold::Hold;
 use crate::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, Lease, LeasedCollection,
     Result, StoreError,
@@ -90,7 +91,7 @@ impl State {
         let collection = self.collections.get_mut(&number)?;
         collection.hold = hold;
         Some(LeasedCollection {
-            lease: Lease { job: number, fence: hold.fence },
+            lease: hold.lease(number),
             task_id: collection.task_id,
             id: collection.id,
             request: collection.request.clone(),
@@ -152,12 +153,12 @@ impl State {
         let in_job = jobs
             .any(|job| job.reports.iter().any(|report| is_in(&job.bucket_of(report), selector)));
         let BatchSelector::TimeInterval(interval) = selector else { return in_job };
-        let mut requeued = self.requeued.iter().filter(|requeued| requeued.task_id == task_id);
-        let is_requeued = requeued.any(|r| r.time.is_some_and(|time| interval.contains(time)));
+        let is_in = |requeued: &Requeued| requeued.time.is_none_or(|time| interval.contains(time));
+        let mut requeued = self.requeued.values().filter(|requeued| requeued.task_id == task_id);
         let closing_end = self.tasks.get(&task_id).and_then(|task| {
             let ranges = task.ranges.iter().filter(|range| range.interval.overlaps(interval));
             ranges.map(|range| range.position).max()
         });
-        in_job || is_requeued || closing_end.is_some_and(|end| end > self.cursor)
+        in_job || requeued.any(is_in) || closing_end.is_some_and(|end| end > self.cursor)
     }
 }

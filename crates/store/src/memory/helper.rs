@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
+use sotto_protocol::helper::HelperOutcome;
 use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, ReportId, ReportIdChecksum, TaskId};
 
 use super::{MemoryStore, Response, id_key, is_in};
-use crate::{Batch, Committed, HelperCommit, HelperStore, Result, StoreError};
+use crate::outcome::check_helper;
+use crate::{Batch, Committed, HelperStore, Result};
 
 #[async_trait]
 impl HelperStore for MemoryStore {
@@ -41,30 +43,27 @@ impl HelperStore for MemoryStore {
         &self,
         task_id: TaskId,
         digest: Digest,
-        commit: HelperCommit,
+        outcome: HelperOutcome,
     ) -> Result<Committed> {
-        let aggregated: u64 = commit.buckets.values().map(|aggregate| aggregate.count).sum();
-        if aggregated != commit.reports.len() as u64 {
-            return Err(StoreError::Backend("the commit does not account for each report".into()));
-        }
+        check_helper(&outcome)?;
         let mut state = self.lock();
         let task = state.tasks.entry(task_id).or_default();
         if let Some(response) = task.responses.get(&digest) {
             return Ok(Committed::Already(response.body.clone()));
         }
         let mut new_ids = HashSet::new();
-        let all_new = commit.reports.iter().all(|(bucket, report_id)| {
-            let id = id_key(commit.scope, bucket, *report_id);
+        let all_new = outcome.reports.iter().all(|(bucket, report_id)| {
+            let id = id_key(outcome.scope, bucket, *report_id);
             !task.report_ids.contains(&id) && new_ids.insert(id)
         });
-        if !all_new || commit.buckets.keys().any(|bucket| task.is_collected(bucket)) {
+        if !all_new || outcome.buckets.keys().any(|bucket| task.is_collected(bucket)) {
             return Ok(Committed::Conflict);
         }
-        task.add(&commit.buckets)?;
+        task.add(&outcome.buckets)?;
         task.report_ids.extend(new_ids);
-        task.count_rejections(&commit.rejections);
-        let buckets = commit.buckets.into_keys().collect();
-        task.responses.insert(digest, Response { body: commit.response, buckets });
+        task.count_rejections(&outcome.rejections);
+        let buckets = outcome.buckets.into_keys().collect();
+        task.responses.insert(digest, Response { body: outcome.response, buckets });
         Ok(Committed::Done)
     }
 

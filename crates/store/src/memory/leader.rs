@@ -1,22 +1,32 @@
 //! Reports and aggregation jobs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sotto_protocol::leader::aggregate::{FormedBatch, FormedJob, FormedJobs, LeaderOutcome};
 use sotto_protocol::{Bucket, Digest, Rejection, Rejections};
 use sotto_wire::{BatchId, CollectionJobId, HpkeConfigId, Query, TaskId};
 
-use super::{BatchState, Hold, Job, MemoryStore, Requeued, State, StoredReport, Verdicts, id_key};
+use super::{
+    BatchState, Job, JobReport, MemoryStore, Requeued, State, StoredReport, Verdicts, id_key,
+};
 use crate::clock::milliseconds;
+use crate::hold::Hold;
+use crate::outcome::check_leader;
 use crate::{
-    Backlog, Closing, CollectionCreated, CollectionDeleted, CollectionState, Fixed, JobCommit,
-    LeaderStore, Lease, LeasedCollection, LeasedJob, NewJob, NewJobBatch, NewJobReport, NewReport,
-    REQUEUE_PAUSE, Record, RecordPlace, Result, StoreError,
+    Backlog, Closing, CollectionCreated, CollectionDeleted, CollectionState, Fixed, IsServed,
+    LeaderStore, Lease, LeasedCollection, LeasedJob, NewReport, REQUEUE_PAUSE, Record, Result,
+    StoreError, Stretch,
 };
 
-/// The tokens of stretches of requeued reports have this bit.
-const REQUEUED: u64 = 1 << 63;
+/// A part of the backlog: what [`Stretch`] holds.
+enum Part {
+    /// Records from a position to another, without those of tasks that are not served.
+    New { from: u64, to: u64, records: Vec<u64>, left: Vec<(u64, TaskId)> },
+    /// Requeued ones: numbers and positions.
+    Requeued(Vec<(u64, u64)>),
+}
 
 #[async_trait]
 impl LeaderStore for MemoryStore {
@@ -44,79 +54,82 @@ impl LeaderStore for MemoryStore {
         Ok(verdicts)
     }
 
-    async fn backlog(&self, max_reports: usize, max_bytes: usize) -> Result<Backlog> {
+    async fn backlog(
+        &self,
+        max_reports: usize,
+        max_bytes: usize,
+        is_served: IsServed,
+    ) -> Result<Backlog> {
         let now_ms = self.now_ms();
         let state = self.lock();
-        let due = state.requeued.iter().take_while(|requeued| requeued.due_ms <= now_ms);
-        let due: Vec<&Requeued> = due.take(max_reports.max(1)).collect();
-        if let (Some(first), Some(last)) = (due.first(), due.last()) {
-            let records = due.iter().filter_map(|r| state.record(r.position)).collect();
-            let (from, to) = (first.number | REQUEUED, (last.number + 1) | REQUEUED);
-            return Ok(Backlog { from, to, records });
-        }
-        let mut backlog = Backlog { from: state.cursor, to: state.cursor, records: Vec::new() };
-        let mut bytes = 0;
-        while backlog.to < state.end
-            && backlog.records.len() < max_reports.max(1)
-            && (bytes < max_bytes || backlog.records.is_empty())
-        {
-            if let Some(record) = state.record(backlog.to) {
-                bytes += record.report.len();
-                backlog.records.push(record);
+        let mut unserved: BTreeSet<TaskId> =
+            state.requeued.values().map(|requeued| requeued.task_id).collect();
+        unserved.retain(|task_id| !is_served(task_id));
+        let part = match state.due(max_reports.max(1), now_ms, &unserved) {
+            due if due.is_empty() => state.unread(max_reports.max(1), max_bytes, &is_served),
+            due => Part::Requeued(due),
+        };
+        let is_some = match &part {
+            Part::New { from, to, left, .. } => {
+                unserved.extend(left.iter().map(|(_, task_id)| *task_id));
+                from != to
             }
-            backlog.to += 1;
-        }
-        Ok(backlog)
+            Part::Requeued(_) => true,
+        };
+        let records = part.positions().into_iter().filter_map(|at| state.record(at)).collect();
+        let stretch = is_some.then(|| Stretch::new(part));
+        Ok(Backlog { stretch, records, unserved: unserved.into_iter().collect() })
     }
 
-    async fn fix_jobs(
-        &self,
-        from: u64,
-        to: u64,
-        jobs: Vec<NewJob>,
-        rejections: Vec<(TaskId, Rejection)>,
-    ) -> Result<Fixed> {
+    async fn fix_jobs(&self, stretch: Stretch, formed: FormedJobs) -> Result<Fixed> {
+        let part: &Part = stretch.get()?;
         let mut state = self.lock();
-        let places: HashSet<u64> = if from & REQUEUED == 0 {
-            if from != state.cursor {
-                return Ok(Fixed::Moved);
-            }
-            (from..to.min(state.end)).collect()
-        } else {
-            if state.requeued.front().is_none_or(|first| first.number | REQUEUED != from) {
-                return Ok(Fixed::Moved);
-            }
-            let taken = state.requeued.iter().filter(|requeued| requeued.number | REQUEUED < to);
-            taken.map(|requeued| requeued.position).collect()
+        let is_there = match part {
+            Part::New { from, .. } => *from == state.cursor,
+            Part::Requeued(rows) => rows.iter().all(|(n, _)| state.requeued.contains_key(n)),
         };
-        let reports = || jobs.iter().flat_map(|job| &job.reports);
-        if reports().any(|report| !places.contains(&report.place.offset)) {
+        if !is_there {
+            return Ok(Fixed::Moved);
+        }
+        let positions = part.positions();
+        let reports = || formed.jobs.iter().flat_map(|job| &job.reports);
+        if reports().any(|report| report.record >= positions.len()) {
             return Err(StoreError::Backend("a record outside the stretch".into()));
         }
-        if jobs.iter().any(|job| !state.is_fresh(job)) {
+        if formed.jobs.iter().any(|job| !state.is_fresh(job)) {
             return Err(StoreError::Backend("the id of the new batch is not fresh".into()));
         }
-        if from & REQUEUED == 0 {
-            state.cursor = to.min(state.end);
-        } else {
-            state.requeued.retain(|requeued| requeued.number | REQUEUED >= to);
+        match part {
+            Part::New { to, left, .. } => {
+                state.cursor = *to;
+                for &(position, task_id) in left {
+                    if state.records.contains_key(&position) {
+                        state.requeue(Requeued { position, task_id, time: None, due_ms: 0 });
+                    }
+                }
+            }
+            Part::Requeued(rows) => {
+                state.requeued.retain(|number, _| !rows.iter().any(|(n, _)| n == number));
+            }
         }
         let mut struck = Rejections::default();
         let mut live = HashSet::new();
         let mut count = 0;
-        for job in jobs {
-            let job = state.fix_job(job, &mut struck);
-            live.extend(job.reports.iter().map(|report| report.place.offset));
+        for job in &formed.jobs {
+            let job = state.fix_job(job, &positions, &mut struck);
+            live.extend(job.reports.iter().map(|report| report.position));
             if !job.reports.is_empty() {
                 let number = state.next_job();
                 state.jobs.insert(number, job);
                 count += 1;
             }
         }
-        for (task_id, reason) in rejections {
+        for (task_id, reason) in formed.rejections {
             state.tasks.entry(task_id).or_default().counters.rejections.add(reason);
         }
-        state.records.retain(|place, _| !places.contains(place) || live.contains(place));
+        for position in positions.iter().filter(|position| !live.contains(*position)) {
+            state.records.remove(position);
+        }
         Ok(Fixed::Committed { jobs: count, rejections: struck })
     }
 
@@ -129,15 +142,20 @@ impl LeaderStore for MemoryStore {
         let Some(job) = state.jobs.get_mut(&number) else { return Ok(None) };
         job.hold = hold;
         let mut leased = LeasedJob {
-            lease: Lease { job: number, fence: hold.fence },
+            lease: hold.lease(number),
             task_id: job.task_id,
             now: job.now,
             batch_id: job.batch_id,
             records: Vec::new(),
             request_digest: job.digest,
         };
-        let places: Vec<u64> = job.reports.iter().map(|report| report.place.offset).collect();
-        leased.records = places.iter().filter_map(|place| state.record(*place)).collect();
+        let positions: Vec<u64> = job.reports.iter().map(|report| report.position).collect();
+        let records = positions.iter().filter_map(|position| state.records.get(position));
+        let record = |record: &StoredReport| Record {
+            task_id: record.task_id,
+            report: record.report.clone(),
+        };
+        leased.records = records.map(record).collect();
         Ok(Some(leased))
     }
 
@@ -157,49 +175,45 @@ impl LeaderStore for MemoryStore {
         }
     }
 
-    async fn commit_job(&self, lease: Lease, commit: JobCommit) -> Result<()> {
+    async fn commit_job(&self, lease: Lease, outcome: LeaderOutcome) -> Result<()> {
         let due_ms = self.now_ms().saturating_add(milliseconds(REQUEUE_PAUSE));
         let mut state = self.lock();
-        check_commit(state.held_job(lease)?, &commit)?;
-        let task_id = state.held_job(lease)?.task_id;
+        let job = state.held_job(lease)?;
+        let ours: HashSet<Bucket> =
+            job.reports.iter().map(|report| job.bucket_of(report)).collect();
+        check_leader(&outcome, job.reports.len() as u64, |bucket| ours.contains(bucket))?;
+        let task_id = job.task_id;
         let task = state.tasks.entry(task_id).or_default();
         // The last step that can fail, so before the others.
-        task.add(&commit.buckets)?;
-        task.count_rejections(&commit.rejections);
+        task.add(&outcome.buckets)?;
+        task.count_rejections(&outcome.rejections);
         let Some(job) = state.jobs.remove(&lease.job) else { return Err(StoreError::Fenced) };
         for (index, report) in job.reports.iter().enumerate() {
-            let requeued = commit.requeue.contains(&index);
+            let is_requeued = outcome.requeue.contains(&index);
             let bucket = job.bucket_of(report);
-            if requeued || commit.unspent.contains(&index) {
-                let task = state.tasks.entry(job.task_id).or_default();
+            if is_requeued || outcome.unspent.contains(&index) {
+                let task = state.tasks.entry(task_id).or_default();
                 task.report_ids.remove(&id_key(job.scope, &bucket, report.report_id));
             }
-            if !requeued {
-                state.records.remove(&report.place.offset);
-                continue;
+            if is_requeued {
+                let time = job.batch_id.is_none().then_some(report.time);
+                state.requeue(Requeued { position: report.position, task_id, time, due_ms });
+            } else {
+                state.records.remove(&report.position);
             }
-            let number = state.next_requeued;
-            state.next_requeued += 1;
-            state.requeued.push_back(Requeued {
-                number,
-                position: report.place.offset,
-                task_id: job.task_id,
-                time: if let Bucket::Time(time) = bucket { Some(time) } else { None },
-                due_ms,
-            });
         }
         Ok(())
     }
 
     async fn release(&self, lease: Lease, pause: Duration) -> Result<()> {
-        let due_ms = self.now_ms().saturating_add(milliseconds(pause));
+        let released = Hold::released(self.now_ms(), pause);
         let mut state = self.lock();
         let hold = if state.jobs.contains_key(&lease.job) {
             &mut state.held_job(lease)?.hold
         } else {
             &mut state.held_collection(lease)?.hold
         };
-        *hold = Hold { due_ms, ..Hold::default() };
+        *hold = released;
         Ok(())
     }
 
@@ -208,7 +222,7 @@ impl LeaderStore for MemoryStore {
         state.held_job(lease)?;
         let Some(job) = state.jobs.remove(&lease.job) else { return Err(StoreError::Fenced) };
         for report in &job.reports {
-            state.records.remove(&report.place.offset);
+            state.records.remove(&report.position);
         }
         let task = state.tasks.entry(job.task_id).or_default();
         task.counters.rejections.add_many(Rejection::JobAbandoned, job.reports.len() as u64);
@@ -273,42 +287,72 @@ impl LeaderStore for MemoryStore {
 impl State {
     fn record(&self, position: u64) -> Option<Record> {
         let StoredReport { task_id, report, .. } = self.records.get(&position)?;
-        let place = RecordPlace { segment: 0, offset: position };
-        Some(Record { place, task_id: *task_id, report: report.clone() })
+        Some(Record { task_id: *task_id, report: report.clone() })
+    }
+
+    /// Requeued reports that are due, in order. One that is not holds back the others of its task.
+    fn due(&self, limit: usize, now_ms: u64, unserved: &BTreeSet<TaskId>) -> Vec<(u64, u64)> {
+        let mut held_back = unserved.clone();
+        let is_due = |(_, requeued): &(&u64, &Requeued)| {
+            if requeued.due_ms > now_ms {
+                held_back.insert(requeued.task_id);
+            }
+            !held_back.contains(&requeued.task_id)
+        };
+        let due = self.requeued.iter().filter(is_due).take(limit);
+        due.map(|(number, requeued)| (*number, requeued.position)).collect()
+    }
+
+    /// Records from the cursor on.
+    fn unread(&self, max_reports: usize, max_bytes: usize, is_served: &IsServed) -> Part {
+        let (mut records, mut left) = (Vec::new(), Vec::new());
+        let (mut to, mut bytes) = (self.cursor, 0);
+        while to < self.end && records.len() < max_reports && (bytes < max_bytes || bytes == 0) {
+            if let Some(record) = self.records.get(&to) {
+                bytes += record.report.len();
+                if is_served(&record.task_id) {
+                    records.push(to);
+                } else {
+                    left.push((to, record.task_id));
+                }
+            }
+            to += 1;
+        }
+        Part::New { from: self.cursor, to, records, left }
     }
 
     /// Whether the batch that a job may have to open is a new one.
-    fn is_fresh(&self, job: &NewJob) -> bool {
-        let NewJobBatch::LeaderSelected { if_none_open } = job.batch else { return true };
+    fn is_fresh(&self, job: &FormedJob) -> bool {
+        let FormedBatch::LeaderSelected { if_none_open } = job.batch else { return true };
         self.tasks.get(&job.task_id).is_none_or(|task| {
             task.open_batch().is_some() || !task.batches.contains_key(&if_none_open)
         })
     }
 
     /// The job with the reports that could be reserved.
-    fn fix_job(&mut self, job: NewJob, struck: &mut Rejections) -> Job {
+    fn fix_job(&mut self, job: &FormedJob, positions: &[u64], struck: &mut Rejections) -> Job {
         let task = self.tasks.entry(job.task_id).or_default();
-        let mut kept: Vec<NewJobReport> = Vec::new();
-        for report in job.reports {
+        let mut kept: Vec<JobReport> = Vec::new();
+        for report in &job.reports {
+            let Some(&position) = positions.get(report.record) else { continue };
+            let (time, report_id) = (report.time, report.report_id);
             let (admitted, bucket) = match job.batch {
-                NewJobBatch::TimeInterval => {
-                    (task.admits(report.time, report.place.offset), Bucket::Time(report.time))
-                }
-                NewJobBatch::LeaderSelected { if_none_open } => (true, Bucket::Batch(if_none_open)),
+                FormedBatch::TimeInterval => (task.admits(time, position), Bucket::Time(time)),
+                FormedBatch::LeaderSelected { if_none_open } => (true, Bucket::Batch(if_none_open)),
             };
             let reason = if !admitted {
                 Rejection::BatchCollected
-            } else if !task.report_ids.insert(id_key(job.scope, &bucket, report.report_id)) {
+            } else if !task.report_ids.insert(id_key(job.scope, &bucket, report_id)) {
                 Rejection::ReportReplayed
             } else {
-                kept.push(report);
+                kept.push(JobReport { position, time, report_id });
                 continue;
             };
             task.counters.rejections.add(reason);
             struck.add(reason);
         }
         let batch_id = match job.batch {
-            NewJobBatch::LeaderSelected { if_none_open } if !kept.is_empty() => {
+            FormedBatch::LeaderSelected { if_none_open } if !kept.is_empty() => {
                 Some(task.open_batch().unwrap_or_else(|| {
                     task.batches.insert(if_none_open, BatchState::Open);
                     if_none_open
@@ -316,8 +360,18 @@ impl State {
             }
             _ => None,
         };
-        let NewJob { task_id, now, scope, .. } = job;
+        let FormedJob { task_id, now, scope, .. } = *job;
         Job { hold: Hold::default(), task_id, now, batch_id, scope, reports: kept, digest: None }
+    }
+}
+
+impl Part {
+    /// Where its records lie.
+    fn positions(&self) -> Vec<u64> {
+        match self {
+            Self::New { records, .. } => records.clone(),
+            Self::Requeued(rows) => rows.iter().map(|(_, position)| *position).collect(),
+        }
     }
 }
 
@@ -328,28 +382,7 @@ impl super::TaskState {
 }
 
 impl Job {
-    pub(super) fn bucket_of(&self, report: &NewJobReport) -> Bucket {
+    pub(super) fn bucket_of(&self, report: &JobReport) -> Bucket {
         self.batch_id.map_or(Bucket::Time(report.time), Bucket::Batch)
     }
-}
-
-/// Each report of the job must be accounted for, in a bucket of the job. No index may stand twice: an id that is
-/// released must not be that of a report which counts.
-fn check_commit(job: &Job, commit: &JobCommit) -> Result<()> {
-    let ours: HashSet<Bucket> = job.reports.iter().map(|report| job.bucket_of(report)).collect();
-    if commit.buckets.keys().any(|bucket| !ours.contains(bucket)) {
-        return Err(StoreError::Backend("the commit has a bucket that its job has not".into()));
-    }
-    let indices = commit.requeue.iter().chain(&commit.unspent).copied();
-    let released: HashSet<usize> = indices.filter(|index| *index < job.reports.len()).collect();
-    let (requeued, unspent) = (commit.requeue.len() as u64, commit.unspent.len() as u64);
-    let aggregated: u64 = commit.buckets.values().map(|aggregate| aggregate.count).sum();
-    let refused = commit.rejections.total();
-    if released.len() as u64 != requeued + unspent
-        || unspent > refused
-        || aggregated + refused + requeued != job.reports.len() as u64
-    {
-        return Err(StoreError::Backend("the commit does not account for each report".into()));
-    }
-    Ok(())
 }

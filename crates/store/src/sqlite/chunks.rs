@@ -1,8 +1,8 @@
 //! Memory for reading segments, used again and again.
 //!
-//! Records are handed out as slices of the chunk that they were read in, so reading one costs neither
-//! an allocation nor a copy. When the last record of a chunk is dropped, its memory comes back here
-//! instead of going to the system and being faulted in again.
+//! Records are handed out as slices of the chunk that they were read in, so reading one costs
+//! neither an allocation nor a copy. When the last record of a chunk is dropped, its memory comes
+//! back here instead of going to the system and being faulted in again.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

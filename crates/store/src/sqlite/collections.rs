@@ -11,10 +11,11 @@ use sotto_wire::{
 };
 
 use super::buckets::{self, BatchState};
-use super::db::{Db, Hold, Touches};
+use super::db::{Db, Touches};
 use super::log::Position;
 use super::{ranges, tasks};
 use crate::collection_id::collection_job_id;
+use crate::hold::Hold;
 use crate::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, Lease, LeasedCollection,
     Result, StoreError,
@@ -34,7 +35,7 @@ struct Wanted {
     batch_id: Option<BatchId>,
 }
 
-/// All unfinished collection jobs, in nobody's hands.
+/// All unfinished collection jobs. Nobody holds one yet.
 pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, Hold>> {
     let mut statement = conn.prepare("SELECT job FROM collections WHERE state IN (?1, ?2)")?;
     let rows = statement.query_map(params![PENDING, CLOSING], |row| row.get::<_, i64>(0))?;
@@ -298,7 +299,9 @@ impl Db {
             let is_requeued = self
                 .conn
                 .prepare_cached(
-                    "SELECT 1 FROM requeued WHERE task = ?1 AND time BETWEEN ?2 AND ?3",
+                    // Without a time it was set aside unread, and may be of any bucket.
+                    "SELECT 1 FROM requeued
+                     WHERE task = ?1 AND (time IS NULL OR time BETWEEN ?2 AND ?3)",
                 )?
                 .exists(params![task, first, last])?;
             let closing_end: Option<i64> = self

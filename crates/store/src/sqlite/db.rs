@@ -5,12 +5,13 @@
 //! of times that the store was opened, so a lease from before is never mistaken for a new one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use sotto_protocol::ReplayScope;
+use sotto_protocol::{Bucket, ReplayScope};
 use sotto_wire::{BatchId, TaskId};
 
 use super::frame::StoreId;
@@ -20,7 +21,7 @@ use super::recovery::Known;
 use super::worker;
 use super::writer::Writer;
 use super::{public_log, ranges, schema, tasks};
-use crate::clock::milliseconds;
+use crate::hold::Hold;
 use crate::{Clock, Lease, LogCheckpoint, Result, StoreError, StoredTask};
 
 /// Everything that the database thread owns.
@@ -45,15 +46,6 @@ pub(super) struct Gauges {
     pub(super) collections: AtomicU64,
 }
 
-/// Who may work on a job, and when the next one may.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Hold {
-    /// The fence of the lease that counts; 0 is none's.
-    fence: u64,
-    until_ms: u64,
-    due_ms: u64,
-}
-
 /// A number that no task has.
 const NO_TASK: i64 = 0;
 
@@ -75,6 +67,26 @@ pub(super) enum Touches {
     Batch(BatchId),
 }
 
+impl LiveJob {
+    /// The batch, in leader-selected tasks.
+    pub(super) fn batch_id(&self) -> Option<BatchId> {
+        match &self.touches {
+            Touches::Times(_) => None,
+            Touches::Batch(batch_id) => Some(*batch_id),
+        }
+    }
+}
+
+impl Touches {
+    pub(super) fn contains(&self, bucket: &Bucket) -> bool {
+        match (bucket, self) {
+            (Bucket::Time(time), Self::Times(times)) => times.contains(&time.as_units()),
+            (Bucket::Batch(batch_id), Self::Batch(ours)) => batch_id == ours,
+            _ => false,
+        }
+    }
+}
+
 /// What is read from the database before the log can be opened.
 pub(super) struct Loaded {
     pub(super) known: Known,
@@ -87,8 +99,8 @@ pub(super) struct Live {
     jobs: BTreeMap<u64, LiveJob>,
     collections: BTreeMap<u64, Hold>,
     epoch: u64,
-    /// Requeued reports: the number after the last one, and their bytes.
-    requeues: Option<(i64, u64)>,
+    /// Rows of the table `requeued`: the numbers of each task's, and their bytes.
+    requeued: HashMap<TaskId, (Range<i64>, u64)>,
 }
 
 /// Reads what opening needs, and begins a new epoch.
@@ -103,14 +115,19 @@ pub(super) fn load(conn: &Connection) -> Result<Loaded> {
     for number in jobs.values().flat_map(|job| &job.segments) {
         *refs.entry(*number).or_insert(0) += 1;
     }
-    let mut requeues = None;
-    let mut statement = conn.prepare("SELECT number, position, bytes FROM requeued")?;
+    let mut requeued: HashMap<TaskId, (Range<i64>, u64)> = HashMap::new();
+    let mut statement = conn.prepare(
+        "SELECT number, position, bytes, task_id FROM requeued JOIN tasks USING (task)
+         ORDER BY number",
+    )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (number, bytes): (i64, i64) = (row.get(0)?, row.get(2)?);
         *refs.entry(Position::from_sql(row.get(1)?).segment()).or_insert(0) += 1;
-        let (below, sum) = requeues.unwrap_or((0, 0));
-        requeues = Some((number.max(below - 1) + 1, sum + bytes as u64));
+        let (numbers, sum) =
+            requeued.entry(TaskId::new(row.get(3)?)).or_insert((number..number, 0));
+        numbers.end = number + 1;
+        *sum += bytes as u64;
     }
     let mut forgotten = HashMap::new();
     let mut statement = conn.prepare("SELECT task_id, position FROM forgotten")?;
@@ -124,7 +141,7 @@ pub(super) fn load(conn: &Connection) -> Result<Loaded> {
     }
     let known = Known { store_id, cursor: Position::from_sql(cursor), refs, forgotten };
     let collections = super::collections::load(conn)?;
-    Ok(Loaded { known, closed, live: Live { jobs, collections, epoch: epoch as u64, requeues } })
+    Ok(Loaded { known, closed, live: Live { jobs, collections, epoch: epoch as u64, requeued } })
 }
 
 impl Db {
@@ -136,9 +153,9 @@ impl Db {
         gauges: Arc<Gauges>,
         live: Live,
     ) -> Self {
-        let Live { jobs, collections, epoch, requeues } = live;
-        if let Some((below, bytes)) = requeues {
-            log.requeued(below, 0, bytes);
+        let Live { jobs, collections, epoch, requeued } = live;
+        for (task_id, (numbers, bytes)) in requeued {
+            log.requeued(task_id, numbers, 0, bytes);
         }
         let next_fence = (epoch << 32) + 1;
         let db = Self {
@@ -173,8 +190,7 @@ impl Db {
     pub(super) fn grant(&mut self, duration: Duration) -> Hold {
         let fence = self.next_fence;
         self.next_fence += 1;
-        let until_ms = (self.clock)().saturating_add(milliseconds(duration));
-        Hold { fence, until_ms, due_ms: 0 }
+        Hold::held(fence, (self.clock)(), duration)
     }
 
     /// The aggregation job that a lease is for.
@@ -191,11 +207,11 @@ impl Db {
 
     /// Gives a lease of either kind back.
     pub(super) fn release(&mut self, lease: Lease, pause: Duration) -> Result<()> {
-        let due_ms = (self.clock)().saturating_add(milliseconds(pause));
+        let released = Hold::released((self.clock)(), pause);
         let job = self.jobs.get_mut(&lease.job).map(|job| &mut job.hold);
         let hold = job.or_else(|| self.collections.get_mut(&lease.job));
         let hold = hold.filter(|hold| hold.is_held_by(lease)).ok_or(StoreError::Fenced)?;
-        *hold = Hold { due_ms, ..Hold::default() };
+        *hold = released;
         Ok(())
     }
 
@@ -228,8 +244,8 @@ impl Db {
         Ok(tx.commit()?)
     }
 
-    /// Deletes everything about a task. Its records stay in segments that others need, but are never
-    /// shown again.
+    /// Deletes everything about a task. Its records stay in segments that others need, but are
+    /// never shown again.
     pub(super) fn forget_task(&mut self, task_id: TaskId) -> Result<()> {
         let end = self.writer.flush()?;
         let tx = Self::begin(&mut self.conn)?;
@@ -253,8 +269,9 @@ impl Db {
         if is_in_backlog {
             self.log.forget(task_id, end);
         }
-        for (position, bytes) in requeued {
-            self.log.requeues_taken(0, bytes as u64);
+        let bytes = requeued.iter().map(|(_, bytes)| *bytes as u64).sum();
+        self.log.requeues_forgotten(&task_id, bytes);
+        for (position, _) in requeued {
             self.log.drop_ref(Position::from_sql(position).segment());
         }
         for job in collections {
@@ -273,21 +290,6 @@ impl Db {
     fn publish(&self) {
         self.gauges.jobs.store(self.jobs.len() as u64, Ordering::Relaxed);
         self.gauges.collections.store(self.collections.len() as u64, Ordering::Relaxed);
-    }
-}
-
-impl Hold {
-    pub(super) fn is_held_by(&self, lease: Lease) -> bool {
-        self.fence != 0 && self.fence == lease.fence
-    }
-
-    /// Whether the job is due and in nobody's hands.
-    pub(super) fn is_free(&self, now_ms: u64) -> bool {
-        self.due_ms <= now_ms && (self.fence == 0 || self.until_ms <= now_ms)
-    }
-
-    pub(super) fn lease(&self, job: u64) -> Lease {
-        Lease { job, fence: self.fence }
     }
 }
 

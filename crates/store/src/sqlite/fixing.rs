@@ -1,52 +1,55 @@
 //! Fixing the sets of new aggregation jobs.
 //!
-//! One transaction takes a stretch out of the backlog and decides everything that could make the
-//! leader refuse a report later: whatever is in a job afterwards, the leader stands by.
+//! One transaction takes a part of the backlog and decides everything that could make the leader
+//! refuse a report later: whatever is in a job afterwards, the leader stands by. Reports of tasks
+//! that are not served keep their record and get a row in the table `requeued`, in the same
+//! transaction: the cursor passes them, and nothing is lost.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map};
+use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map};
+use std::ops::Range;
 
 use rusqlite::{Connection, params};
+use sotto_protocol::leader::aggregate::{FormedBatch, FormedJob, FormedJobs};
 use sotto_protocol::{Bucket, Rejection, Rejections, ReplayScope};
 use sotto_wire::{BatchId, TaskId, Time};
 
 use super::buckets::{self, BatchState};
-use super::db::{Db, Hold, LiveJob, Touches};
+use super::db::{Db, LiveJob, Touches};
 use super::entries::Entry;
-use super::log::{Position, Stretch};
+use super::log::{Part, Position, Waiting};
 use super::ranges::{self, Standing};
 use super::tasks::{self, Scope};
-use crate::{Fixed, NewJob, NewJobBatch, NewJobReport, Result, StoreError};
+use crate::hold::Hold;
+use crate::{Fixed, Result, StoreError};
 
 impl Db {
-    pub(super) fn fix_jobs(
-        &mut self,
-        from: u64,
-        to: u64,
-        jobs: &[NewJob],
-        rejections: &[(TaskId, Rejection)],
-    ) -> Result<Fixed> {
-        let stretch = Stretch::from_tokens(from, to)?;
+    pub(super) fn fix_jobs(&mut self, part: &Part, formed: &FormedJobs) -> Result<Fixed> {
         let (cursor, end) = (self.log.cursor(), self.log.end());
         let tx = Self::begin(&mut self.conn)?;
-        let Some(taken) = take(&tx, stretch, cursor, end)? else { return Ok(Fixed::Moved) };
+        if !take(&tx, part, cursor, end)? {
+            return Ok(Fixed::Moved);
+        }
         let mut struck = Rejections::default();
         let mut fixed = Vec::new();
         let mut next_job: i64 = tx.query_row("SELECT next_job FROM store", [], |row| row.get(0))?;
-        for job in jobs {
-            taken.check(job)?;
-            if let Some(live) = fix_job(&tx, next_job, job, &mut struck)? {
+        for job in &formed.jobs {
+            if let Some(live) = fix_job(&tx, next_job, job, part, &mut struck)? {
                 fixed.push((next_job as u64, live));
                 next_job += 1;
             }
         }
         tx.prepare_cached("UPDATE store SET next_job = ?1")?.execute(params![next_job])?;
         let mut by_task: BTreeMap<TaskId, Rejections> = BTreeMap::new();
-        for (task_id, reason) in rejections {
+        for (task_id, reason) in &formed.rejections {
             by_task.entry(*task_id).or_default().add(*reason);
         }
         for (task_id, rejections) in by_task {
             tasks::count_rejections(&tx, tasks::ensure(&tx, &task_id)?, &rejections)?;
         }
+        // A task that was forgotten since the part was read must not come back.
+        let is_kept = |left: &&Waiting| !self.log.is_forgotten(&left.task_id, left.position);
+        let left: Vec<Waiting> = part.left().iter().filter(is_kept).copied().collect();
+        let set_aside = set_aside(&tx, &left)?;
         tx.commit()?;
 
         let count = fixed.len();
@@ -56,11 +59,17 @@ impl Db {
             }
             self.jobs.insert(number, live);
         }
-        match taken {
-            Taken::Log { to, .. } => self.log.advance(to),
-            Taken::Requeued { to, positions, bytes } => {
-                self.log.requeues_taken(to, bytes);
-                for position in positions {
+        for left in &left {
+            self.log.add_ref(left.position.segment());
+        }
+        for (task_id, (numbers, bytes)) in set_aside {
+            self.log.requeued(task_id, numbers, 0, bytes);
+        }
+        match part {
+            Part::Log { to, .. } => self.log.advance(*to),
+            Part::Requeued(rows) => {
+                for (number, Waiting { task_id, position, bytes }) in rows {
+                    self.log.requeues_taken(task_id, *number, *bytes);
                     self.log.drop_ref(position.segment());
                 }
             }
@@ -70,80 +79,95 @@ impl Db {
     }
 }
 
-/// A stretch that this transaction takes out of the backlog.
-enum Taken {
-    Log { from: Position, to: Position },
-    Requeued { to: i64, positions: HashSet<Position>, bytes: u64 },
-}
+impl Part {
+    /// Where the record with this index lies.
+    fn position(&self, record: usize) -> Result<Position> {
+        let position = match self {
+            Self::Log { records, .. } => records.get(record).copied(),
+            Self::Requeued(rows) => rows.get(record).map(|(_, waiting)| waiting.position),
+        };
+        position.ok_or_else(|| StoreError::Backend("a record outside the stretch".into()))
+    }
 
-impl Taken {
-    /// A job may only have reports of its stretch.
-    fn check(&self, job: &NewJob) -> Result<()> {
-        for report in &job.reports {
-            let position = Position::from_place(report.place)?;
-            let is_inside = match self {
-                Self::Log { from, to } => *from <= position && position < *to,
-                Self::Requeued { positions, .. } => positions.contains(&position),
-            };
-            if !is_inside {
-                return Err(StoreError::Backend("a record outside the stretch".into()));
-            }
+    fn left(&self) -> &[Waiting] {
+        match self {
+            Self::Log { left, .. } => left,
+            Self::Requeued(_) => &[],
         }
-        Ok(())
     }
 }
 
-/// Takes a stretch, unless the backlog does not begin there any more.
-fn take(
-    conn: &Connection,
-    stretch: Stretch,
-    cursor: Position,
-    end: Position,
-) -> Result<Option<Taken>> {
-    match stretch {
-        Stretch::Log { from, .. } if from != cursor => Ok(None),
-        Stretch::Log { to, .. } if to > end => {
+/// Takes a part of the backlog. False if somebody else took any of it.
+fn take(conn: &Connection, part: &Part, cursor: Position, end: Position) -> Result<bool> {
+    match part {
+        Part::Log { from, .. } if *from != cursor => Ok(false),
+        Part::Log { to, .. } if *to > end => {
             Err(StoreError::Backend("a stretch beyond the end of the log".into()))
         }
-        Stretch::Log { from, to } => {
+        Part::Log { to, .. } => {
             conn.prepare_cached("UPDATE store SET cursor = ?1")?.execute(params![to.to_sql()])?;
             conn.prepare_cached("DELETE FROM forgotten WHERE position <= ?1")?
                 .execute(params![to.to_sql()])?;
-            Ok(Some(Taken::Log { from, to }))
+            Ok(true)
         }
-        Stretch::Requeued { from, to } => {
-            let mut statement = conn.prepare_cached(
-                "SELECT number, position, bytes FROM requeued WHERE number < ?1 ORDER BY number",
-            )?;
-            let mut rows = statement.query(params![to])?;
-            let mut positions = HashSet::new();
-            let mut bytes = 0;
-            while let Some(row) = rows.next()? {
-                if positions.is_empty() && row.get::<_, i64>(0)? != from {
-                    return Ok(None);
+        Part::Requeued(rows) => {
+            let mut statement = conn.prepare_cached("DELETE FROM requeued WHERE number = ?1")?;
+            for (number, _) in rows {
+                if statement.execute(params![number])? == 0 {
+                    return Ok(false);
                 }
-                positions.insert(Position::from_sql(row.get(1)?));
-                bytes += row.get::<_, i64>(2)? as u64;
             }
-            if positions.is_empty() {
-                return Ok(None);
-            }
-            conn.prepare_cached("DELETE FROM requeued WHERE number < ?1")?.execute(params![to])?;
-            Ok(Some(Taken::Requeued { to, positions, bytes }))
+            Ok(true)
         }
     }
+}
+
+/// Gives the reports of tasks that are not served rows of their own. Returns the numbers of each
+/// task's rows, and their bytes.
+fn set_aside(conn: &Connection, left: &[Waiting]) -> Result<HashMap<TaskId, (Range<i64>, u64)>> {
+    let mut rows: HashMap<TaskId, (Range<i64>, u64)> = HashMap::new();
+    for Waiting { task_id, position, bytes } in left {
+        let task = tasks::ensure(conn, task_id)?;
+        let number = insert_requeued(conn, task, None, *position, *bytes)?;
+        let (numbers, sum) = rows.entry(*task_id).or_insert((number..number, 0));
+        numbers.end = number + 1;
+        *sum += bytes;
+    }
+    Ok(rows)
+}
+
+/// Adds a row to the table `requeued` and returns its number.
+pub(super) fn insert_requeued(
+    conn: &Connection,
+    task: i64,
+    time: Option<Time>,
+    position: Position,
+    bytes: u64,
+) -> Result<i64> {
+    let time = time.map(|time| time.as_units() as i64);
+    conn.prepare_cached(
+        "INSERT INTO requeued (task, time, position, bytes) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![task, time, position.to_sql(), bytes as i64])?;
+    Ok(conn.last_insert_rowid())
 }
 
 /// Reserves what a job needs and stores it. `None` if none of its reports is left.
 fn fix_job(
     conn: &Connection,
     number: i64,
-    job: &NewJob,
+    job: &FormedJob,
+    part: &Part,
     struck: &mut Rejections,
 ) -> Result<Option<LiveJob>> {
     let task = tasks::ensure(conn, &job.task_id)?;
+    let entries = job.reports.iter().map(|report| {
+        let position = part.position(report.record)?;
+        Ok(Entry { position, time: report.time, report_id: report.report_id })
+    });
+    let entries: Vec<Entry> = entries.collect::<Result<_>>()?;
     let mut here = Rejections::default();
-    let kept = reserve(conn, task, job, &mut here)?;
+    let kept = reserve(conn, task, job, &entries, &mut here)?;
     tasks::count_rejections(conn, task, &here)?;
     for (reason, count) in here.iter() {
         struck.add_many(reason, count);
@@ -152,23 +176,19 @@ fn fix_job(
         return Ok(None);
     }
     let touches = match job.batch {
-        NewJobBatch::TimeInterval => {
-            Touches::Times(kept.iter().map(|report| report.time.as_units()).collect())
+        FormedBatch::TimeInterval => {
+            Touches::Times(kept.iter().map(|entry| entry.time.as_units()).collect())
         }
-        NewJobBatch::LeaderSelected { if_none_open } => {
+        FormedBatch::LeaderSelected { if_none_open } => {
             Touches::Batch(match buckets::open_batch(conn, task)? {
                 Some(batch_id) => batch_id,
                 None => open_new_batch(conn, task, if_none_open)?,
             })
         }
     };
-    let mut segments = BTreeSet::new();
+    let segments: BTreeSet<u32> = kept.iter().map(|entry| entry.position.segment()).collect();
     let mut reports = Vec::with_capacity(kept.len() * Entry::LEN);
-    for NewJobReport { place, time, report_id } in &kept {
-        let position = Position::from_place(*place)?;
-        segments.insert(position.segment());
-        Entry { position, time: *time, report_id: *report_id }.encode(&mut reports);
-    }
+    kept.iter().for_each(|entry| entry.encode(&mut reports));
     let (batch_id, times) = match &touches {
         Touches::Batch(batch_id) => (Some(batch_id.as_bytes()), Vec::new()),
         Touches::Times(times) => (None, times.iter().flat_map(|t| t.to_le_bytes()).collect()),
@@ -195,38 +215,40 @@ fn fix_job(
 fn reserve(
     conn: &Connection,
     task: i64,
-    job: &NewJob,
+    job: &FormedJob,
+    entries: &[Entry],
     struck: &mut Rejections,
-) -> Result<Vec<NewJobReport>> {
-    // Neighbouring ids share pages. The sort is stable: of two copies the one that came first stays. Its
-    // timestamp is no part of the order where the scope is the task, or it would choose between them.
-    let bucket_of = |report: &NewJobReport| match job.batch {
-        NewJobBatch::TimeInterval => Bucket::Time(report.time),
-        NewJobBatch::LeaderSelected { if_none_open } => Bucket::Batch(if_none_open),
+) -> Result<Vec<Entry>> {
+    // Neighbouring ids share pages. The sort is stable: of two copies the one that came first
+    // stays. The timestamp is no part of the order where the scope is the task, or it would choose
+    // between them.
+    let bucket_of = |entry: &Entry| match job.batch {
+        FormedBatch::TimeInterval => Bucket::Time(entry.time),
+        FormedBatch::LeaderSelected { if_none_open } => Bucket::Batch(if_none_open),
     };
-    let mut order: Vec<(usize, &NewJobReport)> = job.reports.iter().enumerate().collect();
-    let scope_of = |report: &NewJobReport| Scope::of(job.scope, &bucket_of(report));
-    order.sort_by_key(|(_, report)| (scope_of(report), report.report_id));
-    let mut keep = vec![false; job.reports.len()];
+    let scope_of = |entry: &Entry| Scope::of(job.scope, &bucket_of(entry));
+    let mut order: Vec<(usize, &Entry)> = entries.iter().enumerate().collect();
+    order.sort_by_key(|(_, entry)| (scope_of(entry), entry.report_id));
+    let mut keep = vec![false; entries.len()];
     let mut standings: HashMap<Time, Standing> = HashMap::new();
-    for (index, report) in order {
-        if let Bucket::Time(time) = bucket_of(report) {
+    for (index, entry) in order {
+        if let Bucket::Time(time) = bucket_of(entry) {
             let standing = match standings.entry(time) {
                 hash_map::Entry::Occupied(known) => *known.get(),
                 hash_map::Entry::Vacant(new) => *new.insert(ranges::standing(conn, task, time)?),
             };
-            if !standing.admits(Position::from_place(report.place)?) {
+            if !standing.admits(entry.position) {
                 struck.add(Rejection::BatchCollected);
                 continue;
             }
         }
-        if tasks::take_id(conn, task, scope_of(report), &report.report_id)? {
+        if tasks::take_id(conn, task, scope_of(entry), &entry.report_id)? {
             keep[index] = true;
         } else {
             struck.add(Rejection::ReportReplayed);
         }
     }
-    Ok(job.reports.iter().zip(keep).filter(|(_, keep)| *keep).map(|(report, _)| *report).collect())
+    Ok(entries.iter().zip(keep).filter(|(_, keep)| *keep).map(|(entry, _)| *entry).collect())
 }
 
 fn open_new_batch(conn: &Connection, task: i64, batch_id: BatchId) -> Result<BatchId> {

@@ -11,9 +11,9 @@
 //! Integers are little-endian. A **mark** stands before each group of reports written in one go, so
 //! its presence proves that everything before it was synced: a bad frame with a mark behind it is
 //! damage, one without is the torn tail of a write that nobody was told about. The store id keeps
-//! segments of another store out, and, being unknown to clients, forged marks too. The **seal** says
-//! that the segment is complete and which HPKE keys its reports name, so that opening a store reads
-//! the ends of its segments and not all of them.
+//! segments of another store out, and, being unknown to clients, forged marks too. The **seal**
+//! says that the segment is complete and which HPKE keys its reports name, so that opening a store
+//! reads the ends of its segments and not all of them.
 
 use sotto_wire::{HpkeConfigId, TaskId};
 

@@ -1,16 +1,18 @@
-//! The helper's commits and what it asks before them.
+//! The helper's commits, and what it looks up before them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use rusqlite::{Connection, OptionalExtension, params};
+use sotto_protocol::helper::HelperOutcome;
 use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, ReportId, ReportIdChecksum, TaskId};
 
 use super::db::Db;
 use super::tasks::Scope;
 use super::{buckets, ranges, tasks};
-use crate::{Batch, Committed, HelperCommit, Result, StoreError};
+use crate::outcome::{aggregated, check_helper};
+use crate::{Batch, Committed, Result};
 
 /// The stored response to a request. For the reading connection.
 pub(super) fn response(
@@ -74,39 +76,36 @@ impl Db {
         &mut self,
         task_id: &TaskId,
         digest: &Digest,
-        commit: &HelperCommit,
+        outcome: &HelperOutcome,
     ) -> Result<Committed> {
-        let aggregated: u64 = commit.buckets.values().map(|aggregate| aggregate.count).sum();
-        if aggregated != commit.reports.len() as u64 {
-            return Err(StoreError::Backend("the commit does not account for each report".into()));
-        }
+        check_helper(outcome)?;
         let tx = Self::begin(&mut self.conn)?;
         let task = tasks::ensure(&tx, task_id)?;
         if let Some(response) = stored_response(&tx, task, digest)? {
             return Ok(Committed::Already(response));
         }
-        for bucket in commit.buckets.keys() {
+        for bucket in outcome.buckets.keys() {
             if buckets::is_collected(&tx, task, bucket)? {
                 return Ok(Committed::Conflict);
             }
         }
         let mut ids: Vec<(Scope, ReportId)> =
-            commit.reports.iter().map(|report| key(commit.scope, report)).collect();
+            outcome.reports.iter().map(|report| key(outcome.scope, report)).collect();
         ids.sort_unstable();
         for (scope, report_id) in ids {
             if !tasks::take_id(&tx, task, scope, &report_id)? {
                 return Ok(Committed::Conflict);
             }
         }
-        for (bucket, aggregate) in &commit.buckets {
+        for (bucket, aggregate) in &outcome.buckets {
             buckets::add(&tx, task, bucket, aggregate)?;
         }
-        tasks::count_aggregated(&tx, task, aggregated)?;
-        tasks::count_rejections(&tx, task, &commit.rejections)?;
-        let response = store_response(&tx, task, digest, &commit.response)?;
+        tasks::count_aggregated(&tx, task, aggregated(&outcome.buckets))?;
+        tasks::count_rejections(&tx, task, &outcome.rejections)?;
+        let response = store_response(&tx, task, digest, &outcome.response)?;
         let mut statement =
             tx.prepare_cached("INSERT INTO response_buckets VALUES (?1, ?2, ?3)")?;
-        for bucket in commit.buckets.keys() {
+        for bucket in outcome.buckets.keys() {
             statement.execute(params![task, buckets::key(bucket), response])?;
         }
         drop(statement);

@@ -1,19 +1,23 @@
 //! Aggregation jobs: leasing and committing. Fixing their sets is in [`super::fixing`].
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
+use sotto_protocol::leader::aggregate::LeaderOutcome;
 use sotto_protocol::{Bucket, Digest, Moment, Rejection, Rejections, ReplayScope};
 use sotto_wire::BatchId;
 
-use super::db::{Db, Hold, LiveJob, Touches};
+use super::db::{Db, LiveJob, Touches};
 use super::entries::Entry;
+use super::fixing::insert_requeued;
 use super::log::Position;
 use super::tasks::Scope;
 use super::{buckets, reader, tasks};
 use crate::clock::milliseconds;
-use crate::{JobCommit, Lease, LeasedJob, REQUEUE_PAUSE, Result, StoreError};
+use crate::hold::Hold;
+use crate::outcome::check_leader;
+use crate::{Lease, LeasedJob, REQUEUE_PAUSE, Result, StoreError};
 
 /// A job as its worker will see it, before its records are read.
 pub(super) type PickedJob = (LeasedJob, Vec<Position>);
@@ -48,7 +52,7 @@ pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, LiveJob>> {
 }
 
 impl Db {
-    /// Picks the oldest job that is due and in nobody's hands.
+    /// Picks the oldest job that is due and that nobody holds.
     pub(super) fn pick_job(&mut self, duration: Duration) -> Result<Option<PickedJob>> {
         let now_ms = (self.clock)();
         let free = self.jobs.iter().find(|(_, job)| job.hold.is_free(now_ms));
@@ -99,12 +103,12 @@ impl Db {
         }
     }
 
-    pub(super) fn commit_job(&mut self, lease: Lease, commit: &JobCommit) -> Result<()> {
+    pub(super) fn commit_job(&mut self, lease: Lease, outcome: &LeaderOutcome) -> Result<()> {
         let job = self.held_job(lease)?.clone();
-        check_commit(&job, commit)?;
+        check_leader(outcome, job.report_count, |bucket| job.touches.contains(bucket))?;
         let tx = Self::begin(&mut self.conn)?;
         let mut aggregated = 0;
-        for (bucket, aggregate) in &commit.buckets {
+        for (bucket, aggregate) in &outcome.buckets {
             if buckets::is_collected(&tx, job.task, bucket)? {
                 return Err(StoreError::Backend("the bucket is collected".into()));
             }
@@ -112,33 +116,35 @@ impl Db {
             aggregated += aggregate.count;
         }
         tasks::count_aggregated(&tx, job.task, aggregated)?;
-        tasks::count_rejections(&tx, job.task, &commit.rejections)?;
+        tasks::count_rejections(&tx, job.task, &outcome.rejections)?;
         let mut requeued = Vec::new();
-        let mut requeued_bytes = 0;
-        if !(commit.requeue.is_empty() && commit.unspent.is_empty()) {
+        if !(outcome.requeue.is_empty() && outcome.unspent.is_empty()) {
             let reports: Vec<u8> = tx
                 .prepare_cached("SELECT reports FROM jobs WHERE job = ?1")?
                 .query_row(params![lease.job as i64], |row| row.get(0))?;
             let all: Vec<Entry> = Entry::decode_all(&reports).collect();
-            for entry in commit.requeue.iter().filter_map(|index| all.get(*index)) {
+            for entry in outcome.requeue.iter().filter_map(|index| all.get(*index)) {
+                // Its id is free again, its record stays where it is.
+                release_id(&tx, &job, entry)?;
                 let bytes = reader::record_len(&self.log, entry.position)?;
-                requeue(&tx, &job, entry, bytes)?;
-                requeued.push(entry.position.segment());
-                requeued_bytes += bytes;
+                let time = job.batch_id().is_none().then_some(entry.time);
+                let number = insert_requeued(&tx, job.task, time, entry.position, bytes)?;
+                requeued.push((number, entry.position.segment(), bytes));
             }
-            for entry in commit.unspent.iter().filter_map(|index| all.get(*index)) {
+            for entry in outcome.unspent.iter().filter_map(|index| all.get(*index)) {
                 release_id(&tx, &job, entry)?;
             }
         }
-        let below = tx.last_insert_rowid() + 1;
+        let task_id = tasks::task_id(&tx, job.task)?;
         delete_job(&tx, lease)?;
         tx.commit()?;
 
         self.jobs.remove(&lease.job);
-        if !requeued.is_empty() {
+        if let (Some((first, ..)), Some((last, ..))) = (requeued.first(), requeued.last()) {
             let due_ms = (self.clock)().saturating_add(milliseconds(REQUEUE_PAUSE));
-            self.log.requeued(below, due_ms, requeued_bytes);
-            for segment in requeued {
+            let bytes = requeued.iter().map(|(_, _, bytes)| bytes).sum();
+            self.log.requeued(task_id, *first..last + 1, due_ms, bytes);
+            for (_, segment, _) in requeued {
                 self.log.add_ref(segment);
             }
         }
@@ -160,51 +166,8 @@ impl Db {
     }
 }
 
-/// Each report of the job must be accounted for, in a bucket of the job. No index may stand twice: an id that is
-/// released must not be that of a report which counts.
-fn check_commit(job: &LiveJob, commit: &JobCommit) -> Result<()> {
-    let is_ours = |bucket: &Bucket| match (bucket, &job.touches) {
-        (Bucket::Time(time), Touches::Times(times)) => times.contains(&time.as_units()),
-        (Bucket::Batch(batch_id), Touches::Batch(ours)) => batch_id == ours,
-        _ => false,
-    };
-    if !commit.buckets.keys().all(is_ours) {
-        return Err(StoreError::Backend("the commit has a bucket that its job has not".into()));
-    }
-    let mut seen = HashSet::new();
-    let mut released = commit.requeue.iter().chain(&commit.unspent);
-    let are_distinct =
-        released.all(|index| (*index as u64) < job.report_count && seen.insert(*index));
-    let (requeued, refused) = (commit.requeue.len() as u64, commit.rejections.total());
-    let aggregated: u64 = commit.buckets.values().map(|aggregate| aggregate.count).sum();
-    if !are_distinct
-        || commit.unspent.len() as u64 > refused
-        || aggregated + refused + requeued != job.report_count
-    {
-        return Err(StoreError::Backend("the commit does not account for each report".into()));
-    }
-    Ok(())
-}
-
-/// Puts a report back: its id is free again, its record stays where it is.
-fn requeue(conn: &Connection, job: &LiveJob, entry: &Entry, bytes: u64) -> Result<()> {
-    release_id(conn, job, entry)?;
-    let time = match &job.touches {
-        Touches::Times(_) => Some(entry.time.as_units() as i64),
-        Touches::Batch(_) => None,
-    };
-    conn.prepare_cached(
-        "INSERT INTO requeued (task, time, position, bytes) VALUES (?1, ?2, ?3, ?4)",
-    )?
-    .execute(params![job.task, time, entry.position.to_sql(), bytes as i64])?;
-    Ok(())
-}
-
 fn release_id(conn: &Connection, job: &LiveJob, entry: &Entry) -> Result<()> {
-    let bucket = match &job.touches {
-        Touches::Times(_) => Bucket::Time(entry.time),
-        Touches::Batch(batch_id) => Bucket::Batch(*batch_id),
-    };
+    let bucket = job.batch_id().map_or(Bucket::Time(entry.time), Bucket::Batch);
     tasks::release_id(conn, job.task, Scope::of(job.scope, &bucket), &entry.report_id)
 }
 

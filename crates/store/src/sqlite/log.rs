@@ -1,11 +1,14 @@
-//! The log of accepted reports: which segments there are, how far jobs have taken them, and who
-//! still needs them. Shared by the store's threads; holds no file open and writes nothing.
+//! The append-only file of accepted reports, in segments: which there are, how far jobs have taken
+//! them, and who still needs them. Shared by the store's threads; holds no file open and writes
+//! nothing.
 //!
 //! Segments are numbered from 1 without gaps. A position is a segment and an offset in it; the
-//! **cursor** is the position before which every report was taken by a job or refused. A segment is
-//! **dead**, and removed, when the cursor is past its end and nobody refers to a record in it.
+//! **cursor** is the position before which every report was taken by a job, refused, or set aside in
+//! the table `requeued`. A segment is **dead**, and removed, when the cursor is past its end and
+//! nobody refers to a record in it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sotto_wire::TaskId;
@@ -13,10 +16,9 @@ use sotto_wire::TaskId;
 use super::chunks::Chunks;
 use super::files::SegmentFiles;
 use super::frame::{ConfigSet, HEADER_LEN};
-use crate::{RecordPlace, Result, StoreError};
 
-/// A place in the log: segment number in the upper half, offset in the lower. Below 2^63, because
-/// the database has signed integers and [`Stretch`] needs the top bit.
+/// A position in the log: segment number in the upper half, offset in the lower. Below 2^63,
+/// because the database has signed integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Position(u64);
 
@@ -43,47 +45,38 @@ impl Position {
     pub(super) fn from_sql(value: i64) -> Self {
         Self(value as u64)
     }
-
-    pub(super) fn from_place(place: RecordPlace) -> Result<Self> {
-        match (u32::try_from(place.segment), u32::try_from(place.offset)) {
-            (Ok(segment), Ok(offset)) if segment <= MAX_SEGMENT => Ok(Self::new(segment, offset)),
-            _ => Err(StoreError::Backend("not a place of this store".into())),
-        }
-    }
-
-    pub(super) fn place(self) -> RecordPlace {
-        RecordPlace { segment: self.segment().into(), offset: self.offset().into() }
-    }
 }
 
-/// A stretch of the backlog, as the tokens of [`crate::Backlog`] name it: of the log, or of the
-/// requeued reports, which are numbered by themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stretch {
-    Log { from: Position, to: Position },
-    Requeued { from: i64, to: i64 },
+/// A part of the backlog: what [`crate::Stretch`] holds.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// Of the log, with the positions of its records.
+    Log {
+        from: Position,
+        to: Position,
+        records: Vec<Position>,
+        /// Records of tasks that are not served: they go to the table `requeued`.
+        left: Vec<Waiting>,
+    },
+    /// Of the table `requeued`, with the numbers of the rows.
+    Requeued(Vec<(i64, Waiting)>),
 }
 
-const REQUEUED: u64 = 1 << 63;
+/// A record that waits for a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) task_id: TaskId,
+    pub(super) position: Position,
+    /// What it takes in its segment.
+    pub(super) bytes: u64,
+}
 
-impl Stretch {
-    pub(super) fn from_tokens(from: u64, to: u64) -> Result<Self> {
-        if from > to || (from ^ to) & REQUEUED != 0 {
-            return Err(StoreError::Backend("not a stretch of this store's backlog".into()));
-        }
-        Ok(if from & REQUEUED == 0 {
-            Self::Log { from: Position(from), to: Position(to) }
-        } else {
-            Self::Requeued { from: (from ^ REQUEUED) as i64, to: (to ^ REQUEUED) as i64 }
-        })
-    }
-
-    pub(super) fn tokens(self) -> (u64, u64) {
-        match self {
-            Self::Log { from, to } => (from.0, to.0),
-            Self::Requeued { from, to } => (from as u64 | REQUEUED, to as u64 | REQUEUED),
-        }
-    }
+/// Rows of the table `requeued` of one task, with these numbers among others, and when they are
+/// due.
+#[derive(Clone, Debug)]
+struct Requeued {
+    numbers: Range<i64>,
+    due_ms: u64,
 }
 
 pub(super) fn segment_name(number: u32) -> String {
@@ -110,7 +103,7 @@ pub(super) struct Segment {
     pub(super) refs: u64,
 }
 
-/// The log. See the module's head.
+/// All segments. See the module's head.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) files: Arc<dyn SegmentFiles>,
@@ -125,8 +118,8 @@ struct State {
     backlog_bytes: u64,
     /// Records of these tasks before these positions are to be passed over.
     forgotten: HashMap<TaskId, Position>,
-    /// Requeued reports below each number are due at each moment.
-    requeues: VecDeque<(i64, u64)>,
+    /// Rows of the table `requeued`, by task, the oldest first.
+    requeued: HashMap<TaskId, VecDeque<Requeued>>,
 }
 
 /// What a reader of the backlog needs, as of one moment.
@@ -193,24 +186,50 @@ impl Log {
         self.lock().forgotten.insert(task_id, position);
     }
 
-    /// Requeued reports below `number` are due at `due_ms`, and count as backlog.
-    pub(super) fn requeued(&self, number: i64, due_ms: u64, bytes: u64) {
+    /// Whether a record is of a task that was forgotten after it was accepted.
+    pub(super) fn is_forgotten(&self, task_id: &TaskId, position: Position) -> bool {
+        self.lock().forgotten.get(task_id).is_some_and(|until| position < *until)
+    }
+
+    /// Rows were added to the table `requeued`. They count as backlog.
+    pub(super) fn requeued(&self, task_id: TaskId, numbers: Range<i64>, due_ms: u64, bytes: u64) {
         let mut state = self.lock();
-        state.requeues.push_back((number, due_ms));
+        state.requeued.entry(task_id).or_default().push_back(Requeued { numbers, due_ms });
         state.backlog_bytes += bytes;
     }
 
-    /// Requeued reports below `number` are gone.
-    pub(super) fn requeues_taken(&self, number: i64, bytes: u64) {
+    /// Rows up to this number were taken, always the oldest of their task.
+    pub(super) fn requeues_taken(&self, task_id: &TaskId, last: i64, bytes: u64) {
         let mut state = self.lock();
         state.backlog_bytes = state.backlog_bytes.saturating_sub(bytes);
-        state.requeues.retain(|(below, _)| *below > number);
+        if let Some(rows) = state.requeued.get_mut(task_id) {
+            rows.retain(|rows| rows.numbers.end > last + 1);
+            if let Some(oldest) = rows.front_mut() {
+                oldest.numbers.start = oldest.numbers.start.max(last + 1);
+            } else {
+                state.requeued.remove(task_id);
+            }
+        }
     }
 
-    /// The number below which all requeued reports are due, if there may be any.
-    pub(super) fn requeues_due(&self, now_ms: u64) -> Option<i64> {
+    /// All rows of a task are gone.
+    pub(super) fn requeues_forgotten(&self, task_id: &TaskId, bytes: u64) {
+        let mut state = self.lock();
+        state.backlog_bytes = state.backlog_bytes.saturating_sub(bytes);
+        state.requeued.remove(task_id);
+    }
+
+    /// Each task that has rows in the table `requeued`, with the numbers of those that are due.
+    pub(super) fn requeues_due(&self, now_ms: u64) -> Vec<(TaskId, Range<i64>)> {
         let state = self.lock();
-        state.requeues.iter().take_while(|(_, due)| *due <= now_ms).last().map(|(below, _)| *below)
+        let due = |(task_id, rows): (&TaskId, &VecDeque<Requeued>)| {
+            let start = rows.front().map_or(0, |oldest| oldest.numbers.start);
+            let due = rows.iter().take_while(|rows| rows.due_ms <= now_ms).last();
+            (*task_id, start..due.map_or(start, |rows| rows.numbers.end))
+        };
+        let mut due: Vec<_> = state.requeued.iter().map(due).collect();
+        due.sort_unstable_by_key(|(task_id, numbers)| (numbers.start, *task_id));
+        due
     }
 
     pub(super) fn add_ref(&self, number: u32) {
@@ -311,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_tokens_come_back() {
+    fn names_and_positions_come_back() {
         for number in [1, 77, MAX_SEGMENT] {
             assert_eq!(segment_number(&segment_name(number)), Some(number));
         }
@@ -322,15 +341,5 @@ mod tests {
         assert_eq!((position.segment(), position.offset()), (MAX_SEGMENT, u32::MAX));
         assert_eq!(Position::from_sql(position.to_sql()), position);
         assert!(position.to_sql() > 0);
-        assert_eq!(Position::from_place(position.place()), Ok(position));
-        for stretch in [
-            Stretch::Log { from: Position::new(1, 2), to: position },
-            Stretch::Requeued { from: 5, to: 9 },
-        ] {
-            let (from, to) = stretch.tokens();
-            assert_eq!(Stretch::from_tokens(from, to), Ok(stretch));
-        }
-        assert!(Stretch::from_tokens(2, 1).is_err());
-        assert!(Stretch::from_tokens(1, REQUEUED | 2).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! What public logs have committed to. A log that was seen once must never be seen without what it held then.
+//! What public logs have committed to. A log that was seen once must never be seen without what it
+//! held then.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

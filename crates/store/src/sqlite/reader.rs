@@ -1,14 +1,16 @@
 //! Reading records back out of segments.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sotto_wire::TaskId;
 
 use super::chunks::CHUNK_LEN;
 use super::files::SegmentFile;
 use super::frame::{self, FRAME_HEAD_LEN, Frame, HEADER_LEN, Parsed};
-use super::log::{Log, Position, Stretch, segment_name};
-use crate::{Backlog, Record, Result, StoreError};
+use super::log::{Log, Part, Position, Waiting, segment_name};
+use crate::{Backlog, IsServed, Record, Result, StoreError, Stretch};
 
 /// Read beyond the beginning of the last frame that is wanted, in the hope that this is all of it.
 const LAST_FRAME_GUESS: usize = 16 << 10;
@@ -18,10 +20,11 @@ pub(super) fn read_backlog(
     log: &Arc<Log>,
     max_reports: usize,
     max_bytes: usize,
+    is_served: &IsServed,
 ) -> Result<Backlog> {
     loop {
         let cursor = log.cursor();
-        match try_read_backlog(log, max_reports.max(1), max_bytes) {
+        match try_read_backlog(log, max_reports.max(1), max_bytes, is_served) {
             // Somebody else took the stretch meanwhile, and its segment is gone.
             Err(_) if log.cursor() != cursor => {}
             result => return result,
@@ -29,7 +32,7 @@ pub(super) fn read_backlog(
     }
 }
 
-/// The records at these places, in this order.
+/// The records at these positions, in this order.
 pub(super) fn read_records(log: &Arc<Log>, positions: &[Position]) -> Result<Vec<Record>> {
     let mut window = Window::new(log);
     let mut records = Vec::with_capacity(positions.len());
@@ -61,10 +64,16 @@ pub(super) fn damaged(position: Position) -> StoreError {
     ))
 }
 
-fn try_read_backlog(log: &Arc<Log>, max_reports: usize, max_bytes: usize) -> Result<Backlog> {
+fn try_read_backlog(
+    log: &Arc<Log>,
+    max_reports: usize,
+    max_bytes: usize,
+    is_served: &IsServed,
+) -> Result<Backlog> {
     let view = log.view();
     let mut window = Window::new(log);
-    let mut records = Vec::new();
+    let mut served: HashMap<TaskId, bool> = HashMap::new();
+    let (mut records, mut positions, mut left) = (Vec::new(), Vec::new(), Vec::new());
     let mut bytes = 0;
     let mut to = view.cursor;
     'segments: for (number, end) in view.segments {
@@ -80,17 +89,29 @@ fn try_read_backlog(log: &Arc<Log>, max_reports: usize, max_bytes: usize) -> Res
             let is_forgotten = |record: &Record| {
                 view.forgotten.get(&record.task_id).is_some_and(|until| to < *until)
             };
-            records.extend(record.filter(|record| !is_forgotten(record)));
+            if let Some(record) = record.filter(|record| !is_forgotten(record)) {
+                let task_id = record.task_id;
+                if *served.entry(task_id).or_insert_with(|| is_served(&task_id)) {
+                    records.push(record);
+                    positions.push(to);
+                } else {
+                    left.push(Waiting { task_id, position: to, bytes: len as u64 });
+                }
+            }
             bytes += len;
             let next = u32::try_from(len).ok().and_then(|len| to.offset().checked_add(len));
             to = Position::new(number, next.ok_or_else(|| damaged(to))?);
         }
     }
-    let (from, to) = Stretch::Log { from: view.cursor, to }.tokens();
-    Ok(Backlog { from, to, records })
+    let unserved = served.into_iter().filter(|(_, is_served)| !is_served).map(|(id, _)| id);
+    let from = view.cursor;
+    let part = Part::Log { from, to, records: positions, left };
+    let stretch = (from != to).then(|| Stretch::new(part));
+    Ok(Backlog { stretch, records, unserved: unserved.collect() })
 }
 
-/// The last offset wanted of the segment that the first position is in, as far as one chunk reaches.
+/// The last offset wanted of the segment that the first position is in, as far as one chunk
+/// reaches.
 fn wanted_end(positions: &[Position]) -> u32 {
     let Some(first) = positions.first() else { return 0 };
     let reach = first.offset().saturating_add(CHUNK_LEN as u32);
@@ -127,7 +148,7 @@ impl<'a> Window<'a> {
         match frame::parse(self.bytes(at)) {
             Parsed::Frame(Frame::Report { task_id, report, .. }, len) => {
                 let report = self.chunk.slice_ref(report);
-                Ok((Some(Record { place: at.place(), task_id, report }), len))
+                Ok((Some(Record { task_id, report }), len))
             }
             Parsed::Frame(Frame::Mark { .. }, len) => Ok((None, len)),
             _ => Err(damaged(at)),

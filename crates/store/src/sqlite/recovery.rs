@@ -3,7 +3,8 @@
 //! Only the last segment can have a torn tail: a new one is begun after the seal of the one before
 //! was synced. The tail is cut; nobody was told that it was accepted. Every other fault is damage:
 //! an error that names the file, and nothing is changed. Sealed segments are not read through, so
-//! opening takes no longer with a large backlog; a damaged record in one is noticed when it is read.
+//! opening takes no longer with a large backlog; a damaged record in one is noticed when it is
+//! read.
 //!
 //! What is found in the last segment, and the names, are synced before they are used: the process
 //! may have died between a write and its sync without taking the machine along.

@@ -21,8 +21,8 @@ const VERSION: i64 = 3;
 /// written per id are a page.
 const PAGE_BYTES: u32 = 2048;
 
-/// After how many bytes the WAL is written back. A longer WAL merges more writes to the same pages: a million random
-/// ids have 13,000 leaves, of which this touches each more than twice.
+/// After how many bytes the WAL is written back. A longer WAL merges more writes to the same pages:
+/// a million random ids have 13,000 leaves, of which this touches each more than twice.
 const WAL_BYTES: u32 = 64 << 20;
 
 const TABLES: &str = "

@@ -1,8 +1,8 @@
 //! Tasks, their totals and their report ids.
 //!
 //! **The scope of a report id** is the timestamp or the whole task; [`ReplayScope`] says which and why. The
-//! ids of a timestamp go with its collected bucket. Those of a whole task lie beside all timestamps, so that
-//! no collection can touch them, and stay until the task is forgotten.
+//! ids of a timestamp go with its collected bucket. Those of a whole task lie beside all
+//! timestamps, so that no collection can touch them, and stay until the task is forgotten.
 
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -189,8 +189,9 @@ pub(super) fn release_id(
     Ok(())
 }
 
-/// Schedules the ids in the timestamps of a collected interval to go. They may be many, so they go bit by bit; until
-/// then they do no harm, for the interval refuses reports before their ids are looked at.
+/// Schedules the ids in the timestamps of a collected interval to go. They may be many, so they go
+/// bit by bit; until then they do no harm, for the interval refuses reports before their ids are
+/// looked at.
 pub(super) fn schedule_purge_of(conn: &Connection, task: i64, interval: Interval) -> Result<()> {
     for (first, last) in spans(interval) {
         schedule_purge(conn, task, Scope::Time(first), Scope::Time(last))?;

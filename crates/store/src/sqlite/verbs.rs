@@ -1,19 +1,22 @@
 //! The verbs: each goes to the thread that it concerns.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::params;
+use sotto_protocol::helper::HelperOutcome;
+use sotto_protocol::leader::aggregate::{FormedJobs, LeaderOutcome};
 use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId};
 
-use super::log::{Position, Stretch};
+use super::log::{Part, Position, Waiting};
 use super::{Reads, SqliteStore, collections, helper, public_log, reader, tasks};
 use crate::{
     Backlog, Batch, Closing, CollectionCreated, CollectionDeleted, CollectionState, Committed,
-    Counters, Fixed, HelperCommit, HelperStore, JobCommit, LeaderStore, Lease, LeasedCollection,
-    LeasedJob, Load, LogCheckpoint, NewJob, NewReport, Result, StoreError, StoredTask, TaskStore,
+    Counters, Fixed, HelperStore, IsServed, LeaderStore, Lease, LeasedCollection, LeasedJob, Load,
+    LogCheckpoint, NewReport, Record, Result, StoreError, StoredTask, Stretch, TaskStore,
 };
 
 #[async_trait]
@@ -65,18 +68,17 @@ impl LeaderStore for SqliteStore {
         }
     }
 
-    async fn backlog(&self, max_reports: usize, max_bytes: usize) -> Result<Backlog> {
-        self.reads.run(move |reads| reads.backlog(max_reports, max_bytes)).await
+    async fn backlog(
+        &self,
+        max_reports: usize,
+        max_bytes: usize,
+        is_served: IsServed,
+    ) -> Result<Backlog> {
+        self.reads.run(move |reads| reads.backlog(max_reports, max_bytes, &is_served)).await
     }
 
-    async fn fix_jobs(
-        &self,
-        from: u64,
-        to: u64,
-        jobs: Vec<NewJob>,
-        rejections: Vec<(TaskId, Rejection)>,
-    ) -> Result<Fixed> {
-        self.db.run(move |db| db.fix_jobs(from, to, &jobs, &rejections)).await
+    async fn fix_jobs(&self, stretch: Stretch, formed: FormedJobs) -> Result<Fixed> {
+        self.db.run(move |db| db.fix_jobs(stretch.get()?, &formed)).await
     }
 
     async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>> {
@@ -105,8 +107,8 @@ impl LeaderStore for SqliteStore {
         self.db.run(move |db| db.mark_sent(lease, digest)).await
     }
 
-    async fn commit_job(&self, lease: Lease, commit: JobCommit) -> Result<()> {
-        self.db.run(move |db| db.commit_job(lease, &commit)).await
+    async fn commit_job(&self, lease: Lease, outcome: LeaderOutcome) -> Result<()> {
+        self.db.run(move |db| db.commit_job(lease, &outcome)).await
     }
 
     async fn release(&self, lease: Lease, pause: Duration) -> Result<()> {
@@ -184,9 +186,9 @@ impl HelperStore for SqliteStore {
         &self,
         task_id: TaskId,
         digest: Digest,
-        commit: HelperCommit,
+        outcome: HelperOutcome,
     ) -> Result<Committed> {
-        self.db.run(move |db| db.commit_helper_job(&task_id, &digest, &commit)).await
+        self.db.run(move |db| db.commit_helper_job(&task_id, &digest, &outcome)).await
     }
 
     async fn forget_response(&self, task_id: TaskId, digest: Digest) -> Result<()> {
@@ -212,37 +214,83 @@ impl HelperStore for SqliteStore {
 }
 
 impl Reads {
-    fn backlog(&mut self, max_reports: usize, max_bytes: usize) -> Result<Backlog> {
-        if let Some(below) = self.log.requeues_due((self.clock)())
-            && let Some(backlog) = self.requeued(below, max_reports)?
-        {
-            return Ok(backlog);
-        }
-        reader::read_backlog(&self.log, max_reports, max_bytes)
+    fn backlog(
+        &mut self,
+        max_reports: usize,
+        max_bytes: usize,
+        is_served: &IsServed,
+    ) -> Result<Backlog> {
+        let (due, others): (Vec<_>, Vec<_>) = self
+            .log
+            .requeues_due((self.clock)())
+            .into_iter()
+            .partition(|(task_id, _)| is_served(task_id));
+        let rows = self.requeued(&due, max_reports.max(1), max_bytes)?;
+        let mut backlog = match self.read(&rows)? {
+            Some(records) if !rows.is_empty() => {
+                let stretch = Some(Stretch::new(Part::Requeued(rows)));
+                Backlog { stretch, records, unserved: Vec::new() }
+            }
+            _ => reader::read_backlog(&self.log, max_reports, max_bytes, is_served)?,
+        };
+        backlog.unserved.extend(others.into_iter().map(|(task_id, _)| task_id));
+        backlog.unserved.sort_unstable();
+        backlog.unserved.dedup();
+        Ok(backlog)
     }
 
-    /// Requeued reports with numbers below `below`.
-    fn requeued(&mut self, below: i64, max_reports: usize) -> Result<Option<Backlog>> {
+    /// The oldest rows of the table `requeued` with these numbers.
+    fn requeued(
+        &self,
+        due: &[(TaskId, Range<i64>)],
+        max_reports: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<(i64, Waiting)>> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT number, position FROM requeued WHERE number < ?1 ORDER BY number LIMIT ?2",
+            "SELECT number, position, bytes FROM requeued JOIN tasks USING (task)
+             WHERE number >= ?1 AND number < ?2 AND task_id = ?3 ORDER BY number LIMIT ?4",
         )?;
-        let limit = i64::try_from(max_reports.max(1)).unwrap_or(i64::MAX);
-        let rows: Vec<(i64, i64)> = statement
-            .query_map(params![below, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        let (Some((from, _)), Some((last, _))) = (rows.first(), rows.last()) else {
-            // Forgotten with their task.
-            self.log.requeues_taken(below, 0);
-            return Ok(None);
-        };
-        let (from, to) = Stretch::Requeued { from: *from, to: last + 1 }.tokens();
-        let positions: Vec<Position> =
-            rows.iter().map(|(_, position)| Position::from_sql(*position)).collect();
-        match reader::read_records(&self.log, &positions) {
-            Ok(records) => Ok(Some(Backlog { from, to, records })),
-            // Somebody else took them meanwhile, and their segment is gone.
-            Err(_) if self.log.requeues_due((self.clock)()) != Some(below) => Ok(None),
-            Err(error) => Err(error),
+        let limit = i64::try_from(max_reports).unwrap_or(i64::MAX);
+        let mut found = Vec::new();
+        for (task_id, numbers) in due {
+            let waiting = |row: &rusqlite::Row<'_>| {
+                let (position, bytes) = (Position::from_sql(row.get(1)?), row.get::<_, i64>(2)?);
+                let bytes = bytes as u64;
+                Ok((row.get(0)?, Waiting { task_id: *task_id, position, bytes }))
+            };
+            let task = task_id.as_bytes();
+            let rows =
+                statement.query_map(params![numbers.start, numbers.end, task, limit], waiting);
+            for row in rows? {
+                found.push(row?);
+            }
         }
+        found.sort_unstable_by_key(|(number, _)| *number);
+        let mut bytes = 0;
+        let within = |(_, waiting): &&(i64, Waiting)| {
+            let is_within = bytes < max_bytes as u64;
+            bytes += waiting.bytes;
+            is_within
+        };
+        let count = found.iter().take(max_reports).take_while(within).count();
+        found.truncate(count);
+        Ok(found)
+    }
+
+    /// The records of these rows; `None` if somebody else took them meanwhile and their segment is
+    /// gone.
+    fn read(&self, rows: &[(i64, Waiting)]) -> Result<Option<Vec<Record>>> {
+        let positions: Vec<Position> = rows.iter().map(|(_, waiting)| waiting.position).collect();
+        let error = match reader::read_records(&self.log, &positions) {
+            Ok(records) => return Ok(Some(records)),
+            Err(error) => error,
+        };
+        let mut statement = self.conn.prepare_cached("SELECT 1 FROM requeued WHERE number = ?1")?;
+        for (number, _) in rows {
+            if !statement.exists(params![number])? {
+                return Ok(None);
+            }
+        }
+        Err(error)
     }
 }

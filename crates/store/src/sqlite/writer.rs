@@ -5,9 +5,9 @@
 //! group larger. Closing a batch passes through the same queue, so the position from which on its
 //! reports are refused is exact: whatever was acknowledged lies before it.
 //!
-//! A write or sync that fails is undone (the file is cut to its last durable length) and its callers
-//! get an error. If even that fails, the file's state is unknown, and nothing is accepted until the
-//! store is opened again.
+//! A write or sync that fails is undone (the file is cut to its last durable length) and its
+//! callers get an error. If even that fails, the file's state is unknown, and nothing is accepted
+//! until the store is opened again.
 
 use std::collections::HashMap;
 use std::io;

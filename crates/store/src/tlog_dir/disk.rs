@@ -1,7 +1,8 @@
-//! Files that are replaced as a whole: written aside, synced, renamed into place, and the folder synced.
+//! Files that are replaced as a whole: written aside, synced, renamed into place, and the folder
+//! synced.
 //!
-//! Every operation that changes the disk goes through [`Disk`], so that a test can watch it and stop
-//! the world before any of them.
+//! Every operation that changes the disk goes through [`Disk`], so that a test can watch it and
+//! stop the world before any of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -64,8 +65,8 @@ pub(super) struct Disk {
     root: PathBuf,
     /// For files that are not in place yet: on the file system of the others, and not public.
     temporary: PathBuf,
-    /// Folders whose names are known to be durable. A folder that an earlier process made just before
-    /// it died may exist and yet not be durable.
+    /// Folders whose names are known to be durable. A folder that an earlier process made just
+    /// before it died may exist and yet not be durable.
     durable: BTreeSet<PathBuf>,
     counter: u64,
     step: Step,

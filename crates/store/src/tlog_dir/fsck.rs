@@ -1,9 +1,9 @@
-//! Checks every file of a log against its entries: tiles, root, rows, first checkpoints, and files that
-//! do not belong there.
+//! Checks every file of a log against its entries: tiles, root, rows, first checkpoints, and files
+//! that do not belong there.
 //!
-//! Works on the public folder alone, so anybody can check a mirror. On a log that is just appending,
-//! files beyond the checkpoint are reported although nothing is wrong with them. What the entries
-//! mean is not looked at; `log monitor` does that.
+//! Works on the public folder alone, so anybody can check a mirror. On a log that is just
+//! appending, files beyond the checkpoint are reported although nothing is wrong with them. What
+//! the entries mean is not looked at; `log monitor` does that.
 
 mod strays;
 
@@ -64,7 +64,8 @@ impl Fsck {
     }
 }
 
-/// Checks the log in a folder. `progress` is called now and then with the entries done and all entries.
+/// Checks the log in a folder. `progress` is called now and then with the entries done and all
+/// entries.
 pub fn fsck(
     public: &Path,
     policy: &TlogPolicy,
@@ -135,7 +136,8 @@ impl<'a> Check<'a> {
         Ok(Some(checkpoint))
     }
 
-    /// Checks the first checkpoints of a bundle, except for their roots, which wait for the entries.
+    /// Checks the first checkpoints of a bundle, except for their roots, which wait for the
+    /// entries.
     fn first(&mut self, bundle: u64, size: u64) -> Result<(), FsckError> {
         let path = first::path(bundle);
         let Some(bytes) = self.fetch.fetch(&path, first::MAX_FILE)? else {

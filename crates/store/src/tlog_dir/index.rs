@@ -1,4 +1,5 @@
-//! What finds entries: by id, and the last one of a subject. Rows that are not on disk yet are in memory.
+//! What finds entries: by id, and the last one of a subject. Rows that are not on disk yet are in
+//! memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,8 +17,9 @@ use super::fetch::FolderFetch;
 use super::table::{Fingerprint, Table};
 use super::{LogDirError, Placed};
 
-/// The rows in memory above which they are written at the next occasion: about 60 MiB if every entry
-/// has a subject. Rows are spread over 2^16 files, so that many at once cost little more than a few.
+/// The rows in memory above which they are written at the next occasion: about 60 MiB if every
+/// entry has a subject. Rows are spread over 2^16 files, so that many at once cost little more than
+/// a few.
 const MAX_UNWRITTEN: usize = 1 << 19;
 
 /// The last entry of a subject.
@@ -131,8 +133,8 @@ impl Index {
         Ok(())
     }
 
-    /// Brings rows on disk and in memory in step with the signed tree. `wanted` are the fingerprints
-    /// that its rows must have; entries from `below` on are not public yet.
+    /// Brings rows on disk and in memory in step with the signed tree. `wanted` are the
+    /// fingerprints that its rows must have; entries from `below` on are not public yet.
     pub(super) fn recover(
         &mut self,
         tree: Option<&Checkpoint>,
@@ -160,7 +162,8 @@ impl Index {
         }
     }
 
-    /// Reads all rows on disk and gives the indices that no row finds; `None` if the rows are no use.
+    /// Reads all rows on disk and gives the indices that no row finds; `None` if the rows are no
+    /// use.
     fn scan(&mut self, size: u64) -> Option<Vec<u64>> {
         let (mut ids, mut names) = (Fingerprint::default(), Fingerprint::default());
         let mut seen = vec![false; usize::try_from(size).ok()?];

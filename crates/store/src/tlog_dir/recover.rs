@@ -27,8 +27,8 @@ impl LogDir {
             .map(|reason| String::from_utf8_lossy(&reason).trim().to_owned());
         self.reader = Reader::new(FolderFetch::new(&self.public));
         self.load_checkpoints()?;
-        // What was found may be in the folders and yet not durable, if the process before died between
-        // the two. From here on it is relied upon.
+        // What was found may be in the folders and yet not durable, if the process before died
+        // between the two. From here on it is relied upon.
         self.disk.sync_dir(&self.state)?;
         self.disk.sync_dir(&self.public)?;
         self.cut()?;
@@ -71,8 +71,8 @@ impl LogDir {
         }
         let Some(note) = &self.published else { return Ok(()) };
         let published = Checkpoint::parse(note.text()).map_err(|error| damaged(&path, error))?;
-        // A checkpoint that this state does not know of was made by a later state, now lost. To go on
-        // from here would be to fork.
+        // A checkpoint that this state does not know of was made by a later state, now lost. To go
+        // on from here would be to fork.
         match &self.pending {
             Some(pending) if published.size < pending.checkpoint.size => Ok(()),
             Some(pending) if published == pending.checkpoint => Ok(()),

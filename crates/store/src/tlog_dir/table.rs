@@ -1,8 +1,8 @@
 //! Rows on disk that find an entry by 32 bytes: `by-id` and, for the log alone, `names`.
 //!
 //! Both are derived from the entries and written without waiting for the disk. Their fingerprint is
-//! part of the durable state instead: at start every row is read once, and if the rows are not those
-//! that the fingerprint stands for they are made anew. Nothing is held in memory.
+//! part of the durable state instead: at start every row is read once, and if the rows are not
+//! those that the fingerprint stands for they are made anew. Nothing is held in memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,9 @@ use sotto_protocol::log::rows::{self, Row};
 
 use super::disk::Disk;
 
-/// A fingerprint of a set of rows: the sum without carry of their hashes. It tells a set from one with
-/// lost or damaged rows. It does not withstand somebody who can write to the log's own disk, and
-/// need not.
+/// A fingerprint of a set of rows: the sum without carry of their hashes. It tells a set from one
+/// with lost or damaged rows. It does not withstand somebody who can write to the log's own disk,
+/// and need not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint(pub(super) [u8; 32]);
 

@@ -1,4 +1,5 @@
-//! What a grant costs. Run with `cargo test --release -p sotto-store --test attester -- --ignored --nocapture bench`.
+//! What a grant costs. Run with `cargo test --release -p sotto-store --test attester -- --ignored
+//! --nocapture bench`.
 
 use std::io::Write;
 use std::time::Instant;

@@ -138,8 +138,9 @@ impl Bench {
         }
     }
 
-    /// The same, but the power goes again after so many changes to the segments, which may be before
-    /// the store is open: then it is opened once more. Returns whether the power is still to go.
+    /// The same, but the power goes again after so many changes to the segments, which may be
+    /// before the store is open: then it is opened once more. Returns whether the power is still to
+    /// go.
     pub(crate) fn restart_interrupted(&mut self, operations: u64) -> bool {
         self.crash_disk(self.files.restart());
         self.files.cut_power_after(operations);
@@ -155,7 +156,8 @@ impl Bench {
         }
     }
 
-    /// Only the process of a [`Kind::SqlitePowerless`] ends: what it wrote is there, but not synced.
+    /// Only the process of a [`Kind::SqlitePowerless`] ends: what it wrote is there, but not
+    /// synced.
     pub(crate) fn restart_process(&mut self) {
         self.crash_disk(self.files.restart_process());
         self.store = Some(self.open());
@@ -208,8 +210,8 @@ impl Bench {
     }
 }
 
-/// A directory in memory where there is such a thing: the crashes are played, so nothing is proved by
-/// a real disk, and each test commits often.
+/// A directory in memory where there is such a thing: the crashes are played, so nothing is proved
+/// by a real disk, and each test commits often.
 fn temporary_dir() -> TempDir {
     let memory = Path::new("/dev/shm");
     let in_memory = memory.is_dir().then(|| TempDir::new_in(memory).ok()).flatten();

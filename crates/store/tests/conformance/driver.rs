@@ -1,12 +1,16 @@
 //! The walk through the verbs, as a leader does it. The store is restarted after every step.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures_executor::block_on;
+use sotto_protocol::leader::aggregate::{
+    FormedBatch, FormedJob, FormedJobs, FormedReport, LeaderOutcome,
+};
 use sotto_protocol::{BucketAggregate, Digest, Moment, Rejection, Rejections};
 use sotto_store::{
-    Closing, CollectionCreated, CollectionState, Counters, Fixed, JobCommit, LeasedCollection,
-    LeasedJob, Load, NewJob, NewJobBatch, NewJobReport, Record, Result,
+    Backlog, Closing, CollectionCreated, CollectionState, Counters, Fixed, IsServed,
+    LeasedCollection, LeasedJob, Load, Record, Result,
 };
 use sotto_wire::{BatchId, BatchMode, BatchSelector, CollectionJobId, Query, TaskId};
 
@@ -47,8 +51,8 @@ pub(crate) fn rejected(reason: Rejection, count: u64) -> Rejections {
 }
 
 /// The commit of a job in which each report gets a verdict.
-pub(crate) fn judged(job: &LeasedJob, judge: impl Fn(&Report) -> Verdict) -> JobCommit {
-    let mut commit = JobCommit::default();
+pub(crate) fn judged(job: &LeasedJob, judge: impl Fn(&Report) -> Verdict) -> LeaderOutcome {
+    let mut commit = LeaderOutcome::default();
     let mut counted = Vec::new();
     for (index, record) in job.records.iter().enumerate() {
         let report = Report::decode(record);
@@ -67,7 +71,7 @@ pub(crate) fn judged(job: &LeasedJob, judge: impl Fn(&Report) -> Verdict) -> Job
 }
 
 /// The commit of a job in which every report is counted.
-pub(crate) fn counted(job: &LeasedJob) -> JobCommit {
+pub(crate) fn counted(job: &LeasedJob) -> LeaderOutcome {
     judged(job, |_| Verdict::Count)
 }
 
@@ -77,21 +81,40 @@ pub(crate) fn decoded(records: &[Record]) -> Vec<Report> {
 }
 
 /// One job per task with all of its records, in order.
-pub(crate) fn jobs_of(records: &[Record], if_none_open: BatchId) -> Vec<NewJob> {
-    let mut by_task: BTreeMap<TaskId, Vec<NewJobReport>> = BTreeMap::new();
-    for record in records {
+pub(crate) fn jobs_of(records: &[Record], if_none_open: BatchId) -> FormedJobs {
+    jobs_without(records, usize::MAX, if_none_open)
+}
+
+/// The same without one of the records.
+pub(crate) fn jobs_without(
+    records: &[Record],
+    refused: usize,
+    if_none_open: BatchId,
+) -> FormedJobs {
+    let mut by_task: BTreeMap<TaskId, Vec<FormedReport>> = BTreeMap::new();
+    for (index, record) in records.iter().enumerate().filter(|(index, _)| *index != refused) {
         let Report { id, time, .. } = Report::decode(record);
-        let report = NewJobReport { place: record.place, report_id: id, time };
+        let report = FormedReport { record: index, report_id: id, time };
         by_task.entry(record.task_id).or_default().push(report);
     }
     let job = |(task_id, reports)| {
         let batch = match batch_mode(&task_id) {
-            BatchMode::TimeInterval => NewJobBatch::TimeInterval,
-            BatchMode::LeaderSelected => NewJobBatch::LeaderSelected { if_none_open },
+            BatchMode::TimeInterval => FormedBatch::TimeInterval,
+            BatchMode::LeaderSelected => FormedBatch::LeaderSelected { if_none_open },
         };
-        NewJob { task_id, now: NOW, batch, scope: replay_scope(&task_id), reports }
+        FormedJob { task_id, now: NOW, batch, scope: replay_scope(&task_id), reports }
     };
-    by_task.into_iter().map(job).collect()
+    FormedJobs { jobs: by_task.into_iter().map(job).collect(), rejections: Vec::new() }
+}
+
+/// Nothing but refusals.
+pub(crate) fn only_refused(rejections: Vec<(TaskId, Rejection)>) -> FormedJobs {
+    FormedJobs { jobs: Vec::new(), rejections }
+}
+
+/// Serves all tasks but this one.
+pub(crate) fn all_but(unserved: TaskId) -> IsServed {
+    Arc::new(move |task_id| *task_id != unserved)
 }
 
 impl Bench {
@@ -111,6 +134,11 @@ impl Bench {
         assert!(verdicts.iter().all(Result::is_ok), "refused: {verdicts:?}");
     }
 
+    /// The beginning of the backlog of all tasks.
+    pub(crate) fn backlog(&self, max_reports: usize) -> Backlog {
+        run(self.store().backlog(max_reports, usize::MAX, Arc::new(|_| true)))
+    }
+
     /// Takes the whole backlog into jobs: how many, and what was refused.
     pub(crate) fn form(&mut self) -> (usize, Rejections) {
         self.form_with(usize::MAX, BatchId::new(self.fresh_bytes()))
@@ -118,14 +146,22 @@ impl Bench {
 
     /// The same with at most so many reports at a time, and the id of a batch to open.
     pub(crate) fn form_with(&mut self, at_once: usize, new_batch: BatchId) -> (usize, Rejections) {
+        self.form_served(at_once, new_batch, &(Arc::new(|_: &_| true) as IsServed))
+    }
+
+    /// The same for the tasks that are served.
+    pub(crate) fn form_served(
+        &mut self,
+        at_once: usize,
+        new_batch: BatchId,
+        is_served: &IsServed,
+    ) -> (usize, Rejections) {
         let mut formed = (0, Rejections::default());
         for _ in 0..1_000 {
-            let backlog = run(self.store().backlog(at_once, usize::MAX));
-            if backlog.from == backlog.to {
-                return formed;
-            }
+            let backlog = run(self.store().backlog(at_once, usize::MAX, Arc::clone(is_served)));
+            let Some(stretch) = backlog.stretch else { return formed };
             let jobs = jobs_of(&backlog.records, new_batch);
-            match run(self.store().fix_jobs(backlog.from, backlog.to, jobs, Vec::new())) {
+            match run(self.store().fix_jobs(stretch, jobs)) {
                 Fixed::Committed { jobs, rejections } => {
                     formed.0 += jobs;
                     rejections.iter().for_each(|(why, count)| formed.1.add_many(why, count));

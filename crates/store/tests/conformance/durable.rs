@@ -39,7 +39,8 @@ fn options() -> SqliteOptions {
 }
 
 fn backlog(store: &dyn LeaderStore) -> Result<Vec<Record>, StoreError> {
-    block_on(store.backlog(usize::MAX, usize::MAX)).map(|backlog| backlog.records)
+    block_on(store.backlog(usize::MAX, usize::MAX, Arc::new(|_| true)))
+        .map(|backlog| backlog.records)
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Segment files on a disk that loses whatever was not synced, in memory.
 //!
-//! When the power goes, unsynced bytes are torn at any byte, with holes where a block was not written
-//! yet; unsynced names mostly vanish and removed ones mostly come back. The power may also go in the
-//! middle of any operation ([`ForgetfulFiles::cut_power_after`]). A seed decides it all.
+//! When the power goes, unsynced bytes are torn at any byte, with holes where a block was not
+//! written yet; unsynced names mostly vanish and removed ones mostly come back. The power may also
+//! go in the middle of any operation ([`ForgetfulFiles::cut_power_after`]). A seed decides it all.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,8 +1,10 @@
-//! The helper's aggregation jobs: one commit, one answer, however often and from wherever it is asked.
+//! The helper's aggregation jobs: one commit, one answer, however often and from wherever it is
+//! asked.
 
 use futures_executor::block_on;
+use sotto_protocol::helper::HelperOutcome;
 use sotto_protocol::{Bucket, Rejection, ReplayScope};
-use sotto_store::{Committed, HelperCommit, StoreError};
+use sotto_store::{Committed, StoreError};
 use sotto_wire::{BatchId, BatchSelector, ReportId, TaskId};
 
 use super::bench::{Bench, on_every_store};
@@ -32,9 +34,9 @@ pub(crate) fn commit_of(
     reports: &[Report],
     batch_id: Option<BatchId>,
     response: &str,
-) -> HelperCommit {
+) -> HelperOutcome {
     let scope = reports.first().map(|report| replay_scope(&report.task_id));
-    HelperCommit {
+    HelperOutcome {
         scope: scope.unwrap_or(ReplayScope::Bucket),
         reports: names(reports, batch_id),
         buckets: aggregates(reports, batch_id),
@@ -53,7 +55,7 @@ impl Bench {
         &mut self,
         task_id: TaskId,
         request: &str,
-        commit: HelperCommit,
+        commit: HelperOutcome,
     ) -> Committed {
         let committed = run(self.store().commit_helper_job(task_id, digest(request), commit));
         self.restart();

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures_executor::block_on;
+use sotto_protocol::leader::aggregate::LeaderOutcome;
 use sotto_protocol::{Bucket, Rejection};
-use sotto_store::{JobCommit, Lease, StoreError};
+use sotto_store::{Lease, StoreError};
 use sotto_wire::{Query, Time};
 
 use super::bench::{Bench, LEASE, on_every_store};
@@ -128,19 +129,21 @@ fn a_commit_must_account_for_each_report(bench: &mut Bench) {
     bench.accept(&all);
     bench.form();
     let job = bench.lease_job();
-    let commit = |counted: &[_], rejected_count, requeue: &[usize]| JobCommit {
+    let commit = |counted: &[_], rejected_count, requeue: &[usize]| LeaderOutcome {
         buckets: aggregates(counted, None),
         rejections: rejected(Rejection::VdafVerifyError, rejected_count),
         requeue: requeue.to_vec(),
         unspent: Vec::new(),
     };
-    let releasing =
-        |commit: JobCommit, unspent: &[usize]| JobCommit { unspent: unspent.to_vec(), ..commit };
+    let releasing = |commit: LeaderOutcome, unspent: &[usize]| LeaderOutcome {
+        unspent: unspent.to_vec(),
+        ..commit
+    };
     let elsewhere = report(task, 1, 12);
     let mut in_a_batch = commit(&all[..1], 1, &[]);
     in_a_batch.buckets = aggregates(&all[..1], Some(batch_id(1)));
     for wrong in [
-        JobCommit::default(),
+        LeaderOutcome::default(),
         commit(&all[..1], 0, &[]),
         commit(&all, 1, &[]),
         commit(&all, 0, &[0]),

@@ -140,10 +140,10 @@ fn a_collected_batch_takes_no_jobs(bench: &mut Bench) {
     aggregate(bench, &reports(task, 0..2, 10), 1);
     bench.collect(task, ANY);
     bench.accept(&reports(task, 2..3, 10));
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
+    let backlog = bench.backlog(usize::MAX);
     let jobs = jobs_of(&backlog.records, batch_id(1));
     // An id that is not fresh is the caller's fault, and nothing is taken.
-    let stale = block_on(bench.store().fix_jobs(backlog.from, backlog.to, jobs, Vec::new()));
+    let stale = block_on(bench.store().fix_jobs(backlog.stretch.unwrap(), jobs));
     assert!(matches!(stale, Err(StoreError::Backend(_))), "{stale:?}");
     assert_eq!(bench.form_with(usize::MAX, batch_id(2)).0, 1);
     assert_eq!(bench.lease_job().batch_id, Some(batch_id(2)));

@@ -1,8 +1,8 @@
-//! Random walks through the verbs, held to an oracle: each acknowledged report is counted exactly once
-//! or visibly refused, never twice and never lost, whatever happens in between.
+//! Random walks through the verbs, held to an oracle: each acknowledged report is counted exactly
+//! once or visibly refused, never twice and never lost, whatever happens in between.
 //!
-//! The oracle predicts each answer as far as the contract fixes it. Walks from one seed must also look
-//! the same on every store. `SOTTO_STORE_SEEDS` sets how many seeds are walked.
+//! The oracle predicts each answer as far as the contract fixes it. Walks from one seed must also
+//! look the same on every store. `SOTTO_STORE_SEEDS` sets how many seeds are walked.
 
 mod collecting;
 mod helping;

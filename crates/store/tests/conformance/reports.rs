@@ -1,5 +1,5 @@
-//! Reports and shares by which a test can tell exactly what was counted: each report has a cell of its
-//! own in a histogram, so a 0 is a loss and a 2 is a double count.
+//! Reports and shares by which a test can tell exactly what was counted: each report has a cell of
+//! its own in a histogram, so a 0 is a loss and a 2 is a double count.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! Reports that the helper found too early: back into the backlog, ids released, counted once later.
+//! Reports that the helper found too early: back into the backlog, ids released, counted once
+//! later.
 
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ fn a_requeued_report_is_counted_once_later(bench: &mut Bench) {
     let load = bench.load();
     assert!(load.backlog_bytes > 0 && load.segment_bytes >= load.backlog_bytes);
     bench.advance(REQUEUE_PAUSE);
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
+    let backlog = bench.backlog(usize::MAX);
     assert_eq!(decoded(&backlog.records), [all[1], all[4]]);
     assert_eq!(bench.form(), (1, Default::default()));
     assert_eq!(bench.work(), 1);
@@ -63,7 +64,7 @@ fn requeued_reports_wait_for_their_pause_and_go_first(bench: &mut Bench) {
     bench.accept(&all[2..]);
     let job = bench.lease_job();
     run(bench.store().commit_job(job.lease, judged(&job, |_| Verdict::Requeue)));
-    let first = |bench: &Bench| decoded(&run(bench.store().backlog(1, usize::MAX)).records);
+    let first = |bench: &Bench| decoded(&bench.backlog(1).records);
     bench.advance(REQUEUE_PAUSE - Duration::from_millis(1));
     assert_eq!(first(bench), all[2..]);
     bench.advance(Duration::from_millis(1));
@@ -115,12 +116,12 @@ fn a_copy_may_overtake_a_requeued_report(bench: &mut Bench) {
     bench.accept(&[report]);
     bench.form();
     bench.accept(&[report]);
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
+    let backlog = bench.backlog(usize::MAX);
     let jobs = jobs_of(&backlog.records, batch_id(1));
     let job = bench.lease_job();
     run(bench.store().commit_job(job.lease, judged(&job, |_| Verdict::Requeue)));
     // Its id is free, so the copy takes it; the requeued one comes second.
-    let taken = run(bench.store().fix_jobs(backlog.from, backlog.to, jobs, Vec::new()));
+    let taken = run(bench.store().fix_jobs(backlog.stretch.unwrap(), jobs));
     assert!(matches!(taken, Fixed::Committed { jobs: 1, .. }), "{taken:?}");
     bench.restart();
     bench.advance(REQUEUE_PAUSE);

@@ -119,7 +119,7 @@ fn a_forgotten_leader_task_leaves_nothing(bench: &mut Bench) {
         let load = bench.load();
         assert_eq!((load.jobs, load.collections), (0, 0));
         // The stretch of its records has to be taken, but holds none.
-        let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
+        let backlog = bench.backlog(usize::MAX);
         assert_eq!(decoded(&backlog.records), []);
         assert_eq!(bench.form(), (0, Default::default()));
         bench.assert_no_reports();
@@ -181,7 +181,7 @@ fn a_forgotten_task_may_begin_again(bench: &mut Bench) {
     // Ids, closed buckets and ordinals are gone, and so is what waited.
     let again = [reports(task, 0..4, 10), reports(task, 4..6, 20)].concat();
     bench.accept(&again);
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
+    let backlog = bench.backlog(usize::MAX);
     assert_eq!(decoded(&backlog.records), again);
     assert_eq!(bench.form(), (1, Default::default()));
     bench.work();

@@ -1,5 +1,5 @@
-//! Tasks that ask for tokens: a report id is a token's, so it is spent once in the whole task, whatever the
-//! timestamp, and stays spent until the task is forgotten.
+//! Tasks that ask for tokens: a report id is a token's, so it is spent once in the whole task,
+//! whatever the timestamp, and stays spent until the task is forgotten.
 
 use sotto_protocol::{Rejection, Rejections};
 use sotto_store::{Committed, REQUEUE_PAUSE};
@@ -106,7 +106,8 @@ fn a_requeued_report_releases_its_id_in_all_buckets(bench: &mut Bench) {
     assert_eq!(bench.form(), (0, replayed(1)));
 }
 
-/// Junk leaves nothing behind, and does not stand in the way of whom it named; what was refused otherwise does.
+/// Junk leaves nothing behind, and does not stand in the way of whom it named; what was refused
+/// otherwise does.
 fn a_report_that_spent_nothing_releases_its_id(bench: &mut Bench) {
     let task = token_task(1);
     let junk = [report(task, 0, 10), report(task, 1, 11)];

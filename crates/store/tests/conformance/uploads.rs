@@ -1,12 +1,14 @@
 //! Accepting reports and reading them back.
 
+use std::sync::Arc;
+
 use futures_executor::block_on;
 use sotto_protocol::{Rejection, Rejections};
 use sotto_store::{Fixed, StoreError};
 use sotto_wire::HpkeConfigId;
 
 use super::bench::{Bench, on_every_store};
-use super::driver::{decoded, jobs_of, rejected, run};
+use super::driver::{decoded, jobs_of, only_refused, rejected, run};
 use super::reports::{Report, batch_id, batch_task, interval_task, report, reports};
 
 on_every_store!(
@@ -35,14 +37,9 @@ fn reports_come_back_in_order(bench: &mut Bench) {
     for upload in all.chunks(7) {
         bench.accept(upload);
     }
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
+    let backlog = bench.backlog(usize::MAX);
     assert_eq!(decoded(&backlog.records), all);
     assert!(bench.load().backlog_bytes > 0);
-    let mut places: Vec<_> = backlog.records.iter().map(|record| record.place).collect();
-    let in_order = places.clone();
-    places.sort();
-    places.dedup();
-    assert_eq!(places, in_order, "places are distinct and in order");
     bench.form();
     let mut left = all;
     while let Some(job) = bench.try_lease_job() {
@@ -56,9 +53,9 @@ fn reports_come_back_in_order(bench: &mut Bench) {
 
 fn reading_changes_nothing(bench: &mut Bench) {
     bench.accept(&mixed());
-    let first = run(bench.store().backlog(5, usize::MAX));
-    let second = run(bench.store().backlog(5, usize::MAX));
-    assert_eq!((first.from, first.to), (second.from, second.to));
+    let first = bench.backlog(5);
+    let second = bench.backlog(5);
+    assert!(first.stretch.is_some() && second.stretch.is_some());
     assert_eq!(decoded(&first.records), decoded(&second.records));
     assert_eq!(first.records.len(), 5);
 }
@@ -72,15 +69,13 @@ fn the_backlog_is_read_in_pieces(bench: &mut Bench) {
     loop {
         // A limit of bytes, too, must let at least one report through.
         let (reports, bytes) = if read.len() % 2 == 0 { (3, usize::MAX) } else { (usize::MAX, 1) };
-        let piece = run(bench.store().backlog(reports, bytes));
-        if piece.from == piece.to {
-            break;
-        }
+        let piece = run(bench.store().backlog(reports, bytes, Arc::new(|_| true)));
+        let Some(stretch) = piece.stretch else { break };
         assert!(piece.records.len() <= 3, "more than was asked for");
         let dropped =
             piece.records.iter().map(|record| (record.task_id, Rejection::ReportDropped)).collect();
         read.extend(decoded(&piece.records));
-        let fixed = run(bench.store().fix_jobs(piece.from, piece.to, Vec::new(), dropped));
+        let fixed = run(bench.store().fix_jobs(stretch, only_refused(dropped)));
         assert_eq!(fixed, Fixed::Committed { jobs: 0, rejections: Rejections::default() });
         bench.restart();
     }
@@ -90,8 +85,8 @@ fn the_backlog_is_read_in_pieces(bench: &mut Bench) {
 
 fn an_empty_upload_is_nothing(bench: &mut Bench) {
     assert_eq!(bench.offer(&[]), []);
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
-    assert_eq!(backlog.from, backlog.to);
+    let backlog = bench.backlog(usize::MAX);
+    assert!(backlog.stretch.is_none());
     assert_eq!(backlog.records.len(), 0);
     bench.assert_no_reports();
     assert!(bench.try_lease_job().is_none());
@@ -100,28 +95,27 @@ fn an_empty_upload_is_nothing(bench: &mut Bench) {
 fn a_stretch_is_taken_once(bench: &mut Bench) {
     let task = interval_task(1);
     bench.accept(&reports(task, 0..6, 10));
-    let backlog = run(bench.store().backlog(4, usize::MAX));
+    let backlog = bench.backlog(4);
     let jobs = jobs_of(&backlog.records, batch_id(1));
-    let fix = |bench: &Bench| {
-        run(bench.store().fix_jobs(backlog.from, backlog.to, jobs.clone(), Vec::new()))
-    };
+    let fix =
+        |bench: &Bench| run(bench.store().fix_jobs(backlog.stretch.clone().unwrap(), jobs.clone()));
     assert!(matches!(fix(bench), Fixed::Committed { jobs: 1, .. }));
     assert_eq!(fix(bench), Fixed::Moved);
     bench.restart();
     assert_eq!(fix(bench), Fixed::Moved);
     assert_eq!(bench.counters(task).rejections.total(), 0);
     assert_eq!(bench.load().jobs, 1);
-    let rest = run(bench.store().backlog(usize::MAX, usize::MAX));
+    let rest = bench.backlog(usize::MAX);
     assert_eq!(decoded(&rest.records), reports(task, 4..6, 10));
 }
 
 fn reports_refused_when_jobs_are_formed_are_counted_and_die(bench: &mut Bench) {
     let (task, other) = (interval_task(1), batch_task(2));
     bench.accept(&[report(task, 0, 10), report(task, 1, 10), report(other, 2, 10)]);
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
-    let jobs = jobs_of(&backlog.records[..1], batch_id(1));
-    let refused = vec![(task, Rejection::TaskExpired), (other, Rejection::InvalidMessage)];
-    run(bench.store().fix_jobs(backlog.from, backlog.to, jobs, refused));
+    let backlog = bench.backlog(usize::MAX);
+    let mut formed = jobs_of(&backlog.records[..1], batch_id(1));
+    formed.rejections = vec![(task, Rejection::TaskExpired), (other, Rejection::InvalidMessage)];
+    run(bench.store().fix_jobs(backlog.stretch.unwrap(), formed));
     bench.restart();
     assert_eq!(bench.counters(task).rejections, rejected(Rejection::TaskExpired, 1));
     assert_eq!(bench.counters(other).rejections, rejected(Rejection::InvalidMessage, 1));
@@ -169,7 +163,7 @@ fn long_reports_come_back(bench: &mut Bench) {
         report(task, 2, 1).padded(300_000),
     ];
     bench.accept(&long);
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
+    let backlog = bench.backlog(usize::MAX);
     assert_eq!(decoded(&backlog.records), long);
     bench.form();
     assert_eq!(decoded(&bench.lease_job().records), long);
@@ -213,7 +207,7 @@ fn concurrent_uploads_are_all_kept(bench: &mut Bench) {
         }
     });
     bench.restart();
-    let backlog = run(bench.store().backlog(usize::MAX, usize::MAX));
+    let backlog = bench.backlog(usize::MAX);
     let cells: Vec<u8> = decoded(&backlog.records).iter().map(|report| report.cell).collect();
     for thread in 0..4 {
         let own: Vec<u8> = cells.iter().copied().filter(|cell| cell / 10 == thread).collect();

@@ -1,7 +1,8 @@
 //! The power goes: what was not synced may be there, in part, or not at all.
 //!
-//! All changes of a log's life are recorded. Then, for every moment, a disk is made as a file system may
-//! leave it: of each folder some of the latest names, of each unsynced file some of the bytes.
+//! All changes of a log's life are recorded. Then, for every moment, a disk is made as a file
+//! system may leave it: of each folder some of the latest names, of each unsynced file some of the
+//! bytes.
 
 use std::collections::BTreeMap;
 use std::fs;

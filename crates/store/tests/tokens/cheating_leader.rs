@@ -1,5 +1,5 @@
-//! A leader that uses what it saw: its own token, the report id, the metadata and the helper's sealed share. It never saw a
-//! token that the helper accepts.
+//! A leader that uses what it saw: its own token, the report id, the metadata and the helper's
+//! sealed share. It never saw a token that the helper accepts.
 
 use rand_chacha::rand_core::Rng;
 use sotto_protocol::token::ReportTokens;
@@ -14,7 +14,8 @@ use super::world::{World, once, refused};
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 
-/// It drops a device's report and sends one of its own under the same id, so that it learns the one report that it leaves.
+/// It drops a device's report and sends one of its own under the same id, so that it learns the one
+/// report that it leaves.
 #[test]
 fn a_replaced_report_is_refused() {
     for kind in BOTH_STORES {
@@ -97,7 +98,8 @@ fn a_replayed_report_with_another_time_does_not_open() {
     }
 }
 
-/// It cannot take the helper's share of one device for another's: the id is bound by the AAD, and by the token.
+/// It cannot take the helper's share of one device for another's: the id is bound by the AAD, and
+/// by the token.
 #[test]
 fn a_share_does_not_move_to_another_report() {
     let mut world = World::new(Kind::Memory, BatchMode::TimeInterval, Asked::Both);

@@ -35,7 +35,8 @@ fn a_standard_helper_works_with_a_leader_that_asks() {
     }
 }
 
-/// An extension that an aggregator does not know is an error in DAP, and a token is one where none is asked for.
+/// An extension that an aggregator does not know is an error in DAP, and a token is one where none
+/// is asked for.
 #[test]
 fn a_token_that_nobody_asked_for_is_refused() {
     for kind in BOTH_STORES {

@@ -52,6 +52,7 @@ impl Party {
         let task = AggregatorTask {
             taskprov: true,
             tokens: terms.map(|terms| terms.unwrap().verifier().unwrap()),
+            max_window_s: Some(recipe.when.max_window_s),
             ..aggregator_task(&derive_task(recipe).unwrap(), role, collector)
         };
         let mut party = Self {
@@ -71,7 +72,8 @@ impl Party {
         &**self.store.as_ref().unwrap()
     }
 
-    /// The process ends without warning and begins again. What is in memory cannot: there only leases run out.
+    /// The process ends without warning and begins again. What is in memory cannot: there only
+    /// leases run out.
     pub(crate) fn restart(&mut self) {
         self.clock_ms.fetch_add(2 * LEASE.as_millis() as u64, Ordering::SeqCst);
         if self.kind == Kind::Memory && self.store.is_some() {

@@ -1,5 +1,6 @@
-//! Every way in which a token can be bad: refused under its own name at the aggregator that sees it, told to the
-//! other one as nothing in particular, and the honest reports of the same job intact.
+//! Every way in which a token can be bad: refused under its own name at the aggregator that sees
+//! it, told to the other one as nothing in particular, and the honest reports of the same job
+//! intact.
 
 use rand_chacha::rand_core::Rng;
 use sotto_protocol::Moment;
@@ -134,7 +135,8 @@ fn the_other_side_is_told_nothing_that_links() {
     }
 }
 
-/// The leader judges by the clock that was fixed with the set, the helper by its own; the sides agree.
+/// The leader judges by the clock that was fixed with the set, the helper by its own; the sides
+/// agree.
 #[test]
 fn a_token_of_an_expired_key() {
     for kind in BOTH_STORES {
@@ -189,8 +191,8 @@ fn a_retry_judges_tokens_as_before() {
     }
 }
 
-/// A second token, of another nonce, for a report id that was counted: the nonce's second half is the id, so its
-/// first half is free, and the id is spent all the same.
+/// A second token, of another nonce, for a report id that was counted: the nonce's second half is
+/// the id, so its first half is free, and the id is spent all the same.
 #[test]
 fn two_nonces_of_one_report_id_are_one_token() {
     for kind in BOTH_STORES {

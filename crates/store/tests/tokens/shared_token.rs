@@ -1,8 +1,8 @@
-//! Two devices that share one leader token, each with a helper token of its own: both aggregators must count
-//! the same one of them, or the batch would never be released.
+//! Two devices that share one leader token, each with a helper token of its own: both aggregators
+//! must count the same one of them, or the batch would never be released.
 //!
-//! The leader knows only that the tokens are equal once both shares are open; which comes first at the helper is
-//! not its own to say. The report id decides before that: the tokens' nonce gives it.
+//! The leader knows only that the tokens are equal once both shares are open; which comes first at
+//! the helper is not its own to say. The report id decides before that: the tokens' nonce gives it.
 
 use sotto_wire::{BatchMode, BatchSelector, Duration, Interval, Time};
 
@@ -12,8 +12,8 @@ use super::world::{World, once, refused};
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 
-/// Runs a case in a new world of every kind, with the two reports in either order: the honest device's, in cell
-/// 15, then those of cells 0 and 1.
+/// Runs a case in a new world of every kind, with the two reports in either order: the honest
+/// device's, in cell 15, then those of cells 0 and 1.
 fn in_every_world(times: [Time; 2], case: impl Fn(&mut World, [Vec<u8>; 2])) {
     for kind in BOTH_STORES {
         for mode in MODES {
@@ -75,7 +75,8 @@ fn in_two_buckets() {
     }
 }
 
-/// The second arrives while the first one's job is with the helper, and is in the next job when the leader fails.
+/// The second arrives while the first one's job is with the helper, and is in the next job when the
+/// leader fails.
 #[test]
 fn while_the_leader_crashes_between_fixing_and_committing() {
     for crash in 0..4 {
@@ -121,7 +122,8 @@ fn after_the_first_ones_bucket_was_collected() {
     }
 }
 
-/// The helper saw the second one first, from a leader that has forgotten it: its verdict stands, at both.
+/// The helper saw the second one first, from a leader that has forgotten it: its verdict stands, at
+/// both.
 #[test]
 fn the_helper_saw_the_other_one_before() {
     for kind in BOTH_STORES {

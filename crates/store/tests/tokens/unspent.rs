@@ -1,5 +1,6 @@
-//! What a report leaves at the leader that refuses it: nothing, unless it showed a good token. Anybody can upload, and
-//! what he uploads without a token must neither fill the store nor keep others out.
+//! What a report leaves at the leader that refuses it: nothing, unless it showed a good token.
+//! Anybody can upload, and what he uploads without a token must neither fill the store nor keep
+//! others out.
 
 use sotto_crypto::hpke;
 use sotto_protocol::token::ReportTokens;
@@ -96,7 +97,8 @@ fn junk_leaves_nothing() {
     });
 }
 
-/// Only the device knows its report's id before the report arrives. Were it otherwise, this is what it would be worth.
+/// Only the device knows its report's id before the report arrives. Were it otherwise, this is what
+/// it would be worth.
 #[test]
 fn junk_does_not_keep_a_report_out() {
     in_every_world(|world| {

@@ -8,15 +8,12 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::helper::{consume_aggregation_job_init_req, parse_aggregation_job_init_req};
 use sotto_protocol::leader::aggregate::{
-    BacklogReport, FormedBatch, JobInput, JobLimits, LeaderJob, consume_aggregation_job_resp,
-    form_jobs, produce_aggregation_job_init_req,
+    JobInput, JobLimits, LeaderJob, consume_aggregation_job_resp, form_jobs,
+    produce_aggregation_job_init_req,
 };
 use sotto_protocol::token::{ReportTokens, report_id};
 use sotto_protocol::{Moment, RequestKind, Task, client, request_digest};
-use sotto_store::{
-    Committed, Fixed, HelperCommit, JobCommit, LeasedJob, NewJob, NewJobBatch, NewJobReport,
-    NewReport,
-};
+use sotto_store::{Committed, Fixed, LeasedJob, NewReport};
 use sotto_vdaf::{AggregateResult, Measurement};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{
@@ -112,37 +109,13 @@ impl World {
     /// Takes the backlog into jobs of at most so many reports.
     pub(crate) fn form(&mut self, max_job_reports: usize) {
         let store = self.leader.store();
-        let backlog = block_on(store.backlog(usize::MAX, usize::MAX)).unwrap();
-        let records: Vec<_> = backlog
-            .records
-            .iter()
-            .map(|record| BacklogReport { task_id: record.task_id, report: &record.report })
-            .collect();
+        let everything = std::sync::Arc::new(|_: &_| true);
+        let backlog = block_on(store.backlog(usize::MAX, usize::MAX, everything)).unwrap();
+        let records = backlog.records.iter().map(|record| (record.task_id, &record.report[..]));
         let limits = JobLimits { max_job_reports, max_job_bytes: usize::MAX };
         let task = |_: &_| Some(&self.leader.task);
-        let formed = form_jobs(&records, task, limits, NOW, &mut self.rng);
-        assert_eq!(formed.stopped_at, None);
-        let jobs = formed.jobs.iter().map(|job| NewJob {
-            task_id: job.task_id,
-            now: job.now,
-            batch: match job.batch {
-                FormedBatch::TimeInterval => NewJobBatch::TimeInterval,
-                FormedBatch::LeaderSelected { if_none_open } => {
-                    NewJobBatch::LeaderSelected { if_none_open }
-                }
-            },
-            scope: job.scope,
-            reports: job
-                .reports
-                .iter()
-                .map(|report| NewJobReport {
-                    place: backlog.records[report.record].place,
-                    report_id: report.report_id,
-                    time: report.time,
-                })
-                .collect(),
-        });
-        let fixed = store.fix_jobs(backlog.from, backlog.to, jobs.collect(), formed.rejections);
+        let formed = form_jobs(records, task, limits, NOW, &mut self.rng).unwrap();
+        let fixed = store.fix_jobs(backlog.stretch.unwrap(), formed);
         assert!(matches!(block_on(fixed).unwrap(), Fixed::Committed { .. }));
     }
 
@@ -178,28 +151,16 @@ impl World {
         let spent = block_on(store.spent_reports(task_id, scope, parsed.reports())).unwrap();
         let keys = &self.helper.keys;
         let outcome = consume_aggregation_job_init_req(task, keys, parsed, &spent, now).unwrap();
-        let commit = HelperCommit {
-            scope,
-            reports: outcome.reports,
-            buckets: outcome.buckets,
-            rejections: outcome.rejections,
-            response: outcome.response.clone(),
-        };
-        let committed = block_on(store.commit_helper_job(task_id, digest, commit)).unwrap();
+        let response = outcome.response.clone();
+        let committed = block_on(store.commit_helper_job(task_id, digest, outcome)).unwrap();
         assert_eq!(committed, Committed::Done);
-        outcome.response
+        response
     }
 
     /// The leader's commit.
     pub(crate) fn commit(&mut self, leased: &LeasedJob, job: LeaderJob, response: &[u8]) {
         let outcome = consume_aggregation_job_resp(job, response).unwrap();
-        let commit = JobCommit {
-            buckets: outcome.buckets,
-            rejections: outcome.rejections,
-            requeue: outcome.requeue,
-            unspent: outcome.unspent,
-        };
-        block_on(self.leader.store().commit_job(leased.lease, commit)).unwrap();
+        block_on(self.leader.store().commit_job(leased.lease, outcome)).unwrap();
     }
 
     /// Works off all jobs.
@@ -218,8 +179,8 @@ impl World {
         self.work();
     }
 
-    /// Everything in the recipe's life, which must be the same reports at both aggregators: the cells that were
-    /// counted, each with its number.
+    /// Everything in the recipe's life, which must be the same reports at both aggregators: the
+    /// cells that were counted, each with its number.
     #[track_caller]
     pub(crate) fn counted(&self) -> BTreeMap<usize, u128> {
         let life = self.task().interval().unwrap();

@@ -66,6 +66,7 @@ pub fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> Aggr
         collector_hpke_config: collector.config().clone(),
         taskprov: false,
         tokens: None,
+        max_window_s: None,
     }
 }
 

@@ -1,24 +1,16 @@
 //! From the backlog to the sets of new aggregation jobs.
 //!
-//! Only groups. Which ids are spent and which buckets are closed is decided by the store, in the
-//! transaction that fixes the sets.
+//! This only groups reports. The store decides which ids are spent and which buckets are closed, in
+//! the transaction that fixes the sets.
 
 use std::borrow::Borrow;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use rand_core::CryptoRng;
 use sotto_wire::{BatchId, BatchMode, Decode, Report, ReportId, TaskId, Time};
 
 use crate::{AggregatorTask, Moment, Rejection, ReplayScope};
-
-/// A record of the backlog.
-#[derive(Clone, Copy, Debug)]
-pub struct BacklogReport<'a> {
-    /// Its task.
-    pub task_id: TaskId,
-    /// The encoded `Report`.
-    pub report: &'a [u8],
-}
 
 /// How large a job may become. A single report always fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +36,7 @@ pub enum FormedBatch {
 /// One report of a new job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormedReport {
-    /// Which record of the backlog.
+    /// Its index among the records that were read from the backlog.
     pub record: usize,
     /// Its id.
     pub report_id: ReportId,
@@ -74,36 +66,38 @@ pub struct FormedJobs {
     pub jobs: Vec<FormedJob>,
     /// Records that go into no job.
     pub rejections: Vec<(TaskId, Rejection)>,
-    /// The first record whose task is unknown. Neither it nor any record after it was looked at: the
-    /// stretch may be taken only up to it.
-    pub stopped_at: Option<usize>,
 }
 
-/// Sorts records by task into jobs within the limits. `task` finds a task that is served.
+/// A task that is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("task {0} is not served")]
+pub struct UnknownTask(pub TaskId);
+
+/// Sorts records (task and encoded `Report`) by task into jobs within the limits. `task` finds a
+/// task that is served; `rng` names the batches of leader-selected tasks.
 ///
-/// Stops at a record whose task is unknown: its reports were acknowledged, and a task that is missing
-/// from the configuration by mistake must not cost them.
-///
-/// `rng` names the batches of leader-selected tasks.
-pub fn form_jobs<T: Borrow<AggregatorTask>>(
-    records: &[BacklogReport<'_>],
+/// An unknown task is the error: its reports were acknowledged and must not be lost because the
+/// task is missing from the configuration. The store does not offer them; one that stopped being
+/// served meanwhile means that the backlog must be read again.
+pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
+    records: impl IntoIterator<Item = (TaskId, &'a [u8])>,
     task: impl Fn(&TaskId) -> Option<T>,
     limits: JobLimits,
     now: Moment,
     rng: &mut dyn CryptoRng,
-) -> FormedJobs {
+) -> Result<FormedJobs, UnknownTask> {
     let mut formed = FormedJobs::default();
-    let mut open: HashMap<TaskId, Option<OpenTask>> = HashMap::new();
-    for (record, BacklogReport { task_id, report }) in records.iter().enumerate() {
-        let entry = open
-            .entry(*task_id)
-            .or_insert_with(|| task(task_id).map(|task| OpenTask::new(task.borrow(), rng)));
-        let Some(open_task) = entry else {
-            formed.stopped_at = Some(record);
-            break;
+    let mut open: HashMap<TaskId, OpenTask> = HashMap::new();
+    for (record, (task_id, report)) in records.into_iter().enumerate() {
+        let open_task = match open.entry(task_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let task = task(&task_id).ok_or(UnknownTask(task_id))?;
+                new.insert(OpenTask::new(task.borrow(), rng))
+            }
         };
         let Ok(decoded) = Report::from_bytes(report) else {
-            formed.rejections.push((*task_id, Rejection::InvalidMessage));
+            formed.rejections.push((task_id, Rejection::InvalidMessage));
             continue;
         };
         let (report_id, time) = (decoded.report_metadata.report_id, decoded.report_metadata.time);
@@ -111,12 +105,13 @@ pub fn form_jobs<T: Borrow<AggregatorTask>>(
             open_task.begin_job(formed.jobs.len());
             let OpenTask { batch, scope, .. } = *open_task;
             let reports = Vec::new();
-            formed.jobs.push(FormedJob { task_id: *task_id, now, batch, scope, reports });
+            formed.jobs.push(FormedJob { task_id, now, batch, scope, reports });
         }
-        // The helper refuses a whole job in which an id occurs twice. The store refuses an id twice in its
-        // scope, perhaps one bucket; a device that sends one id with two timestamps must not sink other devices' reports.
+        // The helper refuses a whole job in which an id occurs twice. The store refuses an id twice
+        // in its scope, which may be one bucket. A device that sends one id with two timestamps
+        // must not make other devices' reports fail.
         if !open_task.ids.insert(report_id) {
-            formed.rejections.push((*task_id, Rejection::ReportReplayed));
+            formed.rejections.push((task_id, Rejection::ReportReplayed));
             continue;
         }
         open_task.add(report.len(), time);
@@ -124,7 +119,7 @@ pub fn form_jobs<T: Borrow<AggregatorTask>>(
             job.reports.push(FormedReport { record, report_id, time });
         }
     }
-    formed
+    Ok(formed)
 }
 
 /// A task of which records were seen, with the job that is being filled.

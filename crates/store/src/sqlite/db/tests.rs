@@ -1,10 +1,15 @@
 //! A database that fails in the middle of a verb: nothing of the verb is left, in the files or in
 //! memory, and the verb works when it is repeated.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_executor::block_on;
 use rusqlite::Connection;
+use sotto_protocol::helper::HelperOutcome;
+use sotto_protocol::leader::aggregate::{
+    FormedBatch, FormedJob, FormedJobs, FormedReport, LeaderOutcome,
+};
 use sotto_protocol::{Bucket, BucketAggregate, BucketAggregates, Moment, ReplayScope};
 use sotto_vdaf::{AggregateShare, VdafConfig};
 use sotto_wire::{
@@ -13,9 +18,8 @@ use sotto_wire::{
 use tempfile::TempDir;
 
 use crate::{
-    Closing, Committed, Fixed, HelperCommit, HelperStore, JobCommit, LeaderStore, LeasedJob,
-    NewJob, NewJobBatch, NewJobReport, NewReport, Result, SqliteOptions, SqliteStore, StoreError,
-    TaskStore,
+    Closing, Committed, Fixed, HelperStore, LeaderStore, LeasedJob, NewReport, Result,
+    SqliteOptions, SqliteStore, StoreError, TaskStore,
 };
 
 const TASK: TaskId = TaskId::new([1; 32]);
@@ -72,16 +76,17 @@ impl Fixture {
 }
 
 async fn fix(store: &SqliteStore) -> Result<Fixed> {
-    let backlog = store.backlog(usize::MAX, usize::MAX).await?;
-    let report = |record: &crate::Record| NewJobReport {
-        place: record.place,
+    let backlog = store.backlog(usize::MAX, usize::MAX, Arc::new(|_| true)).await?;
+    let report = |(index, record): (usize, &crate::Record)| FormedReport {
+        record: index,
         report_id: ReportId::new([record.report[0]; 16]),
         time: TIME,
     };
-    let reports = backlog.records.iter().map(report).collect();
-    let (now, batch, scope) = (Moment(0), NewJobBatch::TimeInterval, ReplayScope::Bucket);
-    let job = NewJob { task_id: TASK, now, batch, scope, reports };
-    store.fix_jobs(backlog.from, backlog.to, vec![job], Vec::new()).await
+    let reports = backlog.records.iter().enumerate().map(report).collect();
+    let (now, batch, scope) = (Moment(0), FormedBatch::TimeInterval, ReplayScope::Bucket);
+    let job = FormedJob { task_id: TASK, now, batch, scope, reports };
+    let formed = FormedJobs { jobs: vec![job], rejections: Vec::new() };
+    store.fix_jobs(backlog.stretch.unwrap(), formed).await
 }
 
 fn buckets(count: u64) -> BucketAggregates {
@@ -110,7 +115,7 @@ fn a_failed_commit_leaves_the_job_with_its_holder() {
         block_on(fix(&fixture.store)).unwrap();
         let job = fixture.lease();
         let commit =
-            JobCommit { buckets: buckets(10), requeue: vec![3, 4], ..JobCommit::default() };
+            LeaderOutcome { buckets: buckets(10), requeue: vec![3, 4], ..LeaderOutcome::default() };
         fixture.twice(change, async |store| store.commit_job(job.lease, commit.clone()).await);
         assert_eq!(fixture.aggregated(), 10);
         let load = block_on(fixture.store.load()).unwrap();
@@ -124,7 +129,7 @@ fn a_failed_closing_refuses_nobody() {
     block_on(fixture.accept(0..3));
     block_on(fix(&fixture.store)).unwrap();
     let job = fixture.lease();
-    let commit = JobCommit { buckets: buckets(3), ..JobCommit::default() };
+    let commit = LeaderOutcome { buckets: buckets(3), ..LeaderOutcome::default() };
     block_on(fixture.store.commit_job(job.lease, commit)).unwrap();
     let query = Query::TimeInterval(Interval::bucket(TIME).unwrap());
     let create =
@@ -141,7 +146,7 @@ fn a_failed_closing_refuses_nobody() {
     block_on(fix(&fixture.store)).unwrap();
     let job = fixture.lease();
     assert_eq!(job.records.len(), 3);
-    let commit = JobCommit { buckets: buckets(3), ..JobCommit::default() };
+    let commit = LeaderOutcome { buckets: buckets(3), ..LeaderOutcome::default() };
     block_on(fixture.store.commit_job(job.lease, commit)).unwrap();
     let drained = block_on(fixture.store.close_batch(lease, 1)).unwrap();
     assert!(matches!(drained, Closing::Drained { aggregate, .. } if aggregate.count == 6));
@@ -160,7 +165,7 @@ fn a_collected_share_is_in_no_file() {
             path.is_file() && std::fs::read(path).unwrap().windows(32).any(|w| w == pattern)
         })
     };
-    let mut commit = HelperCommit {
+    let mut commit = HelperOutcome {
         scope: ReplayScope::Bucket,
         reports: vec![(Bucket::Time(TIME), ReportId::new([0; 16]))],
         buckets: buckets(1),
@@ -185,7 +190,7 @@ fn a_collected_share_is_in_no_file() {
 fn a_failed_helper_commit_spends_nothing() {
     for change in ["INSERT ON responses", "INSERT ON buckets", "INSERT ON response_buckets"] {
         let fixture = Fixture::new();
-        let commit = HelperCommit {
+        let commit = HelperOutcome {
             scope: ReplayScope::Bucket,
             reports: (0..5).map(|n| (Bucket::Time(TIME), ReportId::new([n; 16]))).collect(),
             buckets: buckets(5),

@@ -97,7 +97,7 @@ fn report(number: u8) -> NewReport {
 }
 
 fn found(store: &SqliteStore) -> Vec<u8> {
-    let backlog = block_on(store.backlog(usize::MAX, usize::MAX)).unwrap();
+    let backlog = block_on(store.backlog(usize::MAX, usize::MAX, Arc::new(|_| true))).unwrap();
     let number = |record: &Record| {
         let number = record.report[0];
         assert_eq!(record.report, report(number).report);
@@ -106,8 +106,8 @@ fn found(store: &SqliteStore) -> Vec<u8> {
     backlog.records.iter().map(number).collect()
 }
 
-/// Uploads reports one by one on a disk with a fault, then opens the store again without it. Returns
-/// how many were acknowledged.
+/// Uploads reports one by one on a disk with a fault, then opens the store again without it.
+/// Returns how many were acknowledged.
 fn upload_with_fault(begin: u64, length: u64) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(DiskFiles::new(&dir.path().join("segments")).unwrap());
@@ -128,7 +128,8 @@ fn upload_with_fault(begin: u64, length: u64) -> usize {
         }
     }
     assert!(!doubtful.is_empty(), "no fault at {begin}");
-    // What failed is not shown while the store is open; if even undoing it failed, it may come back.
+    // What failed is not shown while the store is open; if even undoing it failed, it may come
+    // back.
     assert_eq!(found(&store), acknowledged);
     let segment_bytes = block_on(store.load()).unwrap().segment_bytes;
     drop(store);

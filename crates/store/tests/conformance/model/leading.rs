@@ -1,13 +1,15 @@
 //! Steps of the leader: uploads, jobs and their ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_executor::block_on;
 use sotto_protocol::Rejection;
-use sotto_store::{Backlog, Fixed, JobCommit, LeasedJob, StoreError};
+use sotto_protocol::leader::aggregate::{FormedJobs, LeaderOutcome};
+use sotto_store::{Backlog, Fixed, LeasedJob, StoreError};
 use sotto_wire::{BatchId, BatchSelector, TaskId, Time};
 
-use super::super::driver::{Verdict, counted, decoded, digest, jobs_of, judged, run};
+use super::super::driver::{Verdict, counted, decoded, digest, jobs_of, jobs_without, judged, run};
 use super::super::reports::{CELLS, Report, assert_holds, interval, report};
 use super::oracle::{JobFacts, replayed};
 use super::{Power, Walk};
@@ -72,42 +74,43 @@ impl Walk {
         }
     }
 
-    /// Reads a stretch with something in it.
-    fn read(&mut self, max_reports: usize) -> Option<Backlog> {
+    /// Reads a stretch with something in it. One task may not be served.
+    fn read(&mut self, max_reports: usize, unserved: Option<TaskId>) -> Option<Backlog> {
         loop {
-            let backlog = run(self.bench.store().backlog(max_reports, usize::MAX));
+            let is_served = Arc::new(move |task_id: &TaskId| Some(*task_id) != unserved);
+            let store = self.bench.store();
+            let backlog = run(store.backlog(max_reports, usize::MAX, is_served));
+            assert!(backlog.records.iter().all(|record| Some(record.task_id) != unserved));
             if !backlog.records.is_empty() {
                 self.oracle.check_waiting(&backlog.records);
                 return Some(backlog);
             }
-            if backlog.from == backlog.to {
-                return None;
-            }
-            let store = self.bench.store();
-            run(store.fix_jobs(backlog.from, backlog.to, Vec::new(), Vec::new()));
+            let stretch = backlog.stretch?;
+            run(self.bench.store().fix_jobs(stretch, FormedJobs::default()));
         }
     }
 
     pub(super) fn form(&mut self) {
         let max_reports = 1 + self.below(8);
-        if let Some(backlog) = self.read(max_reports) {
+        let unserved = if self.chance(30) { Some(self.some_task()) } else { None };
+        if let Some(backlog) = self.read(max_reports, unserved) {
             self.take(backlog);
         }
     }
 
     fn take(&mut self, backlog: Backlog) {
         let refused = if self.chance(10) { self.below(backlog.records.len()) } else { usize::MAX };
+        let new_batch = BatchId::new(self.bench.fresh_bytes());
+        let mut formed = jobs_without(&backlog.records, refused, new_batch);
         let mut records = backlog.records.clone();
-        let mut rejections = Vec::new();
         if refused < records.len() {
             let record = records.remove(refused);
-            rejections.push((record.task_id, Rejection::TaskExpired));
+            formed.rejections.push((record.task_id, Rejection::TaskExpired));
             self.oracle.refuse(&Report::decode(&record), Rejection::TaskExpired);
         }
-        let new_batch = BatchId::new(self.bench.fresh_bytes());
-        let jobs = jobs_of(&records, new_batch);
-        let store = self.bench.store();
-        let fixed = run(store.fix_jobs(backlog.from, backlog.to, jobs.clone(), rejections));
+        let jobs = formed.jobs.clone();
+        let stretch = backlog.stretch.clone().unwrap();
+        let fixed = run(self.bench.store().fix_jobs(stretch, formed));
         let mut expected = (0, 0);
         for job in jobs {
             let reports = records.iter().filter(|record| record.task_id == job.task_id);
@@ -130,9 +133,9 @@ impl Walk {
 
     /// A second worker that read the same stretch comes too late.
     pub(super) fn take_a_stretch_again(&mut self) {
-        let Some(Backlog { from, to, records }) = self.stretch.clone() else { return };
+        let Some(Backlog { stretch, records, .. }) = self.stretch.clone() else { return };
         let jobs = jobs_of(&records, BatchId::new(self.bench.fresh_bytes()));
-        let again = run(self.bench.store().fix_jobs(from, to, jobs, Vec::new()));
+        let again = run(self.bench.store().fix_jobs(stretch.unwrap(), jobs));
         assert_eq!(again, Fixed::Moved);
     }
 
@@ -238,7 +241,7 @@ impl Walk {
             0 => block_on(store.abandon_job(lost.lease)),
             1 => block_on(store.release(lost.lease, Duration::ZERO)),
             2 => block_on(store.mark_sent(lost.lease, digest("lost"))),
-            3 => block_on(store.commit_job(lost.lease, JobCommit::default())),
+            3 => block_on(store.commit_job(lost.lease, LeaderOutcome::default())),
             _ => block_on(store.commit_job(lost.lease, counted(&lost))),
         };
         assert_eq!(answer, Err(StoreError::Fenced));
@@ -261,7 +264,7 @@ impl Walk {
 
     pub(super) fn form_all(&mut self) {
         self.bench.advance(sotto_store::REQUEUE_PAUSE);
-        while let Some(backlog) = self.read(usize::MAX) {
+        while let Some(backlog) = self.read(usize::MAX, None) {
             self.take(backlog);
         }
     }

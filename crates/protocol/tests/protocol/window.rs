@@ -1,0 +1,138 @@
+//! The longest window of a recipe: nothing that covers more time is released, by neither aggregator,
+//! in neither batch mode.
+
+use sotto_protocol::helper::{consume_aggregate_share_req, parse_aggregate_share_req};
+use sotto_protocol::leader::collect::{
+    consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp,
+};
+use sotto_protocol::{BucketAggregate, BucketAggregates, Failure};
+use sotto_vdaf::{Measurement, VdafConfig};
+use sotto_wire::{
+    AggregateShareReq, BatchMode, BatchSelector, CollectionJobReq, Encode, ProblemType, Query,
+};
+
+use crate::parties::{BATCH, PRECISION_S, Parties, interval, rng, unit};
+
+const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
+
+/// Parties whose releases may cover so many units.
+fn parties(mode: BatchMode, units: u64) -> Parties {
+    let mut parties = Parties::new(&VdafConfig::count(), mode);
+    limit(&mut parties, Some(units * PRECISION_S));
+    parties
+}
+
+fn limit(parties: &mut Parties, max_window_s: Option<u64>) {
+    parties.leader.max_window_s = max_window_s;
+    parties.helper.max_window_s = max_window_s;
+}
+
+/// A batch with one report at each of these units, as both aggregators hold it.
+fn batch(parties: &mut Parties, units: &[i64]) -> (BucketAggregate, BucketAggregate) {
+    let reports: Vec<_> =
+        units.iter().map(|at| parties.report(&Measurement::Count(true), unit(*at))).collect();
+    let (leader, helper) = parties.aggregate(&reports);
+    let merge = |buckets: BucketAggregates| {
+        let mut buckets = buckets.into_values();
+        let mut merged = buckets.next().unwrap();
+        buckets.for_each(|bucket| merged.merge(&bucket).unwrap());
+        merged
+    };
+    (merge(leader.buckets), merge(helper.buckets))
+}
+
+fn request(mode: BatchMode) -> (CollectionJobReq, BatchSelector) {
+    match mode {
+        BatchMode::TimeInterval => {
+            let interval = interval(-4, 5);
+            let query = Query::TimeInterval(interval);
+            (CollectionJobReq::new(query), BatchSelector::TimeInterval(interval))
+        }
+        BatchMode::LeaderSelected => {
+            (CollectionJobReq::new(Query::LeaderSelected), BatchSelector::LeaderSelected(BATCH))
+        }
+    }
+}
+
+/// What the helper says to the leader's request about a batch.
+fn helper_says(parties: &Parties, batch: &BucketAggregate) -> Option<ProblemType> {
+    let (collection_job_req, batch_selector) = request(parties.mode());
+    let (report_count, checksum) = (batch.count, batch.checksum);
+    let request = AggregateShareReq { collection_job_req, batch_selector, report_count, checksum };
+    let parsed = match parse_aggregate_share_req(&parties.helper, &request.to_bytes()) {
+        Ok(parsed) => parsed,
+        Err(abort) => return Some(abort.problem),
+    };
+    match consume_aggregate_share_req(&parties.helper, &parsed, Some(batch), false, &mut rng(8)) {
+        Ok(_) => None,
+        Err(Failure::Abort(abort)) => {
+            assert_eq!(abort.task_id, Some(*parties.helper.task.id()));
+            Some(abort.problem)
+        }
+        Err(Failure::Fault(fault)) => panic!("{fault}"),
+    }
+}
+
+#[test]
+fn the_leader_refuses_an_interval_that_is_too_long_at_once() {
+    let (body, _) = request(BatchMode::TimeInterval);
+    let body = body.to_bytes();
+    for (units, refused) in [(4, true), (5, false), (6, false)] {
+        let parties = parties(BatchMode::TimeInterval, units);
+        let consumed = consume_collection_job_req(&parties.leader, &body);
+        let problem = consumed.err().map(|abort| abort.problem);
+        assert_eq!(problem, refused.then_some(ProblemType::BatchInvalid), "{units} units");
+    }
+    let unlimited = Parties::count();
+    assert!(consume_collection_job_req(&unlimited.leader, &body).is_ok());
+}
+
+#[test]
+fn the_leader_asks_for_no_share_of_a_batch_that_covers_too_much() {
+    for mode in MODES {
+        let mut parties = parties(mode, 5);
+        let (leader, _) = batch(&mut parties, &[-4, -4, 0]);
+        let (collection, selector) = request(mode);
+        let ask = |parties: &Parties| {
+            let request = collection.to_bytes();
+            produce_aggregate_share_req(&parties.leader, &request, &selector, &leader)
+        };
+        assert!(ask(&parties).is_ok(), "five units are fine");
+        limit(&mut parties, Some(5 * PRECISION_S - 1));
+        let Err(Failure::Abort(abort)) = ask(&parties) else { panic!("{mode:?}") };
+        assert_eq!(abort.problem, ProblemType::BatchInvalid);
+        assert_eq!(abort.task_id, Some(*parties.leader.task.id()));
+        // And passes none on.
+        let respond = |parties: &Parties| {
+            let request = collection.to_bytes();
+            let (task, rng) = (&parties.leader, &mut rng(1));
+            produce_collection_job_resp(task, &request, &selector, &leader, b"", rng)
+        };
+        let refused = respond(&parties).unwrap_err().to_string();
+        assert!(refused.contains("covers"), "{refused}");
+        limit(&mut parties, None);
+        assert!(ask(&parties).is_ok());
+        assert!(!respond(&parties).unwrap_err().to_string().contains("covers"));
+    }
+}
+
+#[test]
+fn the_helper_gives_no_share_of_a_batch_that_covers_too_much() {
+    for mode in MODES {
+        let mut parties = parties(mode, 5);
+        let (_, helper) = batch(&mut parties, &[-4, -2, 0]);
+        assert_eq!(helper_says(&parties, &helper), None, "five units are fine");
+        limit(&mut parties, Some(4 * PRECISION_S));
+        assert_eq!(helper_says(&parties, &helper), Some(ProblemType::BatchInvalid), "{mode:?}");
+        limit(&mut parties, None);
+        assert_eq!(helper_says(&parties, &helper), None);
+    }
+}
+
+/// Below the minimum nothing that depends on the reports leaves, not even how much time they cover.
+#[test]
+fn a_small_batch_is_told_apart_first() {
+    let mut parties = parties(BatchMode::LeaderSelected, 2);
+    let (_, small) = batch(&mut parties, &[-4, 0]);
+    assert_eq!(helper_says(&parties, &small), Some(ProblemType::InvalidBatchSize));
+}

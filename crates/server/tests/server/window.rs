@@ -1,0 +1,48 @@
+//! Leader-selected batches that cover more time than the recipe allows.
+
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+use sotto_server::ServedTask;
+use sotto_wire::{BatchMode, Query, Role, Time};
+
+use crate::backlog::{end_leader, leader_config, start_leader};
+use crate::harness::{
+    COLLECTOR_TOKEN, LEADER_TOKEN, PRECISION, Setup, aggregator_task, eventually, histogram, token,
+};
+
+/// The collection fails for good, and the next batch is not spoiled by it.
+#[tokio::test]
+async fn a_batch_that_covers_too_much_time_is_not_released() {
+    let mut pair = Setup::new(BatchMode::LeaderSelected).start().await;
+    end_leader(&mut pair, 0).await;
+    let mut task = aggregator_task(&pair.task, Role::Leader, &pair.collector);
+    task.max_window_s = Some(PRECISION);
+    let served = ServedTask::leader(task, token(LEADER_TOKEN), token(COLLECTOR_TOKEN)).unwrap();
+    let mut config = leader_config();
+    config.server.tasks.push(served);
+    start_leader(&mut pair, config).await;
+
+    let now = pair.now();
+    let before = Time::new(now.as_units() - 1);
+    for time in [before, now, now, now, now] {
+        let report = pair.report_at(1, time);
+        assert_eq!(pair.upload(report).await.status(), StatusCode::OK);
+    }
+    let (_, location) = pair.ask(&Query::LeaderSelected).await;
+    let location = location.unwrap();
+    let state = async || pair.collector_request(Method::GET, &location).await;
+    eventually("the collection fails", async || state().await.status().is_client_error()).await;
+    let problem: Value = serde_json::from_slice(&state().await.bytes().await.unwrap()).unwrap();
+    assert_eq!(problem["type"], "urn:ietf:params:ppm:dap:error:batchInvalid");
+    let aggregate_shares = r#"sotto_aggregate_shares_total{outcome="collected"}"#;
+    assert_eq!(pair.helper.metric(aggregate_shares).await, 0.0, "the helper was not asked");
+
+    pair.collector_request(Method::DELETE, &location).await;
+    for _ in 0..5 {
+        let report = pair.report_at(2, now);
+        assert_eq!(pair.upload(report).await.status(), StatusCode::OK);
+    }
+    let collection = pair.collect(&Query::LeaderSelected).await;
+    assert_eq!(collection.result, histogram(&[0, 0, 5, 0]));
+    pair.stop().await;
+}
