@@ -41,7 +41,7 @@ type Attributes = BTreeMap<AttributeName, AttributeType>;
 pub fn recipe(rng: &mut dyn Rng) -> Recipe {
     let attributes = attributes(rng);
     let query = query(&attributes, rng);
-    let randomizer = Randomizer::arbitrary(&query, rng);
+    let randomizer = randomizer(&query, rng);
     let targeting = chance(3, rng)
         .then(|| Targeting { predicate: predicate(&attributes, rng), certified: entry_id(rng) });
     let when = when(rng);
@@ -225,6 +225,16 @@ fn privacy(rng: &mut dyn Rng) -> Privacy {
         adjacency: *pick(&[Adjacency::Replace, Adjacency::AddRemove], rng),
         accountant: Accountant::Best,
         rounds: 1,
+    }
+}
+
+/// A randomizer for this query.
+fn randomizer(query: &Query, rng: &mut dyn Rng) -> Randomizer {
+    match query {
+        Query::Histogram { .. } if !chance(4, rng) => {
+            Randomizer::RandomizedResponse { epsilon_micro: number(1, MAX_INTEGER, rng) }
+        }
+        _ => Randomizer::None,
     }
 }
 

@@ -15,6 +15,7 @@ use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Moment;
 use sotto_protocol::gateway::{GatewayKeyring, OuterRefusal, ReplayWindow, consume_request};
 use sotto_testing::recipe::NOW;
+use sotto_testing::world::World;
 use sotto_wire::bhttp::{Field, Request, Response};
 use sotto_wire::ohttp::RESPONSE_MEDIA_TYPE;
 

@@ -6,12 +6,12 @@ use sotto_protocol::leader::collect::{
     consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp,
 };
 use sotto_protocol::{BucketAggregate, BucketAggregates, Failure};
+use sotto_testing::aggregators::{BATCH, PRECISION_S, Parties, interval, unit};
+use sotto_testing::keys::rng;
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{
     AggregateShareReq, BatchMode, BatchSelector, CollectionJobReq, Encode, ProblemType, Query,
 };
-
-use crate::parties::{BATCH, PRECISION_S, Parties, interval, rng, unit};
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 

@@ -5,8 +5,8 @@ use serde_json::Value;
 use sotto_server::ServedTask;
 use sotto_wire::{BatchMode, Query, Role, Time};
 
-use crate::backlog::{end_leader, leader_config, start_leader};
-use crate::harness::{
+use crate::server::backlog::{end_leader, leader_config, start_leader};
+use crate::server::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, PRECISION, Setup, aggregator_task, eventually, histogram, token,
 };
 

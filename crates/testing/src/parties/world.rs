@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Assessments, Evidence, Offer, Silence, View, Watch, WatchError};
-use sotto_protocol::device::{Change, DeviceStore, Host, MemoryState, Pass, PassError, advance, consider, pass, toss};
+use sotto_protocol::device::{
+    Change, DeviceStore, Host, MemoryState, Pass, PassError, advance, consider, pass, toss,
+};
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::Reader;
 use sotto_protocol::trust::{PinnedAttester, PinnedOperator, TokensFile, Trust, TrustFile};

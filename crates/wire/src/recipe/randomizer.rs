@@ -41,16 +41,4 @@ impl Randomizer {
             ))),
         }
     }
-
-    /// An arbitrary randomizer for this query.
-    #[cfg(feature = "testing")]
-    pub(super) fn arbitrary(query: &Query, rng: &mut dyn rand_core::Rng) -> Self {
-        use super::testing::{chance, number};
-        match query {
-            Query::Histogram { .. } if !chance(4, rng) => Self::RandomizedResponse {
-                epsilon_micro: number(1, crate::limits::MAX_INTEGER, rng),
-            },
-            _ => Self::None,
-        }
-    }
 }
