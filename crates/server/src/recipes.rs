@@ -15,7 +15,7 @@ mod tail;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use metrics::{Counter, Gauge};
@@ -27,8 +27,9 @@ use tokio::sync::{Notify, watch};
 use self::fetch::LogClient;
 use self::membership::{Membership, NotJoined};
 use self::tail::{Reading, Tail, Trouble};
-use crate::aggregator::{Aggregator, Peer, now};
+use crate::aggregator::{Aggregator, Peer};
 use crate::config::RecipesConfig;
+use crate::environment::{Environment, Instant, instant, sleep, timeout};
 use crate::error::BindError;
 use crate::gateway::GatewayKeys;
 use crate::health::{Concern, Health, StoreWork};
@@ -54,6 +55,7 @@ pub(crate) struct Surroundings {
     /// Tasks that were deleted, and must not be joined again: their reports could count twice.
     pub(crate) forgotten: HashSet<TaskId>,
     pub(crate) health: Arc<Health>,
+    pub(crate) environment: Environment,
 }
 
 /// The recipes of a server.
@@ -169,13 +171,13 @@ impl Recipes {
             match asked.last {
                 Some((at, reading)) if at.elapsed() < ASKED_PAUSE => reading,
                 _ => {
-                    asked.last = Some((Instant::now(), next));
+                    asked.last = Some((instant(), next));
                     self.wanted.notify_one();
                     next
                 }
             }
         };
-        let _ = tokio::time::timeout(PATIENCE, ended.wait_for(|ended| *ended >= awaited)).await;
+        let _ = timeout(PATIENCE, ended.wait_for(|ended| *ended >= awaited)).await;
     }
 
     fn begin(&self) -> u64 {
@@ -235,7 +237,8 @@ impl Recipes {
         if self.around.forgotten.contains(&task_id) || tasks.is_forgotten(&task_id) {
             return Ok(Err(NotJoined::Forgotten));
         }
-        let task = match self.membership.judge(assessment, &self.served(), now()) {
+        let now = self.around.environment.now();
+        let task = match self.membership.judge(assessment, &self.served(), now) {
             Ok(task) => task,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -301,7 +304,7 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
     loop {
         let number = recipes.begin();
         let outcome = async {
-            let reading = tail.read(now()).await?;
+            let reading = tail.read(recipes.around.environment.now()).await?;
             recipes.learn(&reading, &mut told).await.map_err(Trouble::Store)
         };
         let outcome = tokio::select! {
@@ -318,7 +321,7 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
             biased;
             () = shutdown.begun() => return,
             () = recipes.wanted.notified() => {}
-            () = tokio::time::sleep(recipes.config.poll) => {}
+            () = sleep(recipes.config.poll) => {}
         }
     }
     // Nobody waits for readings that never come.

@@ -261,7 +261,7 @@ pub(crate) mod testing {
             extensions: Vec::new(),
         })
         .unwrap();
-        let mut rng = crate::aggregator::rng().unwrap();
+        let mut rng = crate::environment::Environment::default().rng().unwrap();
         let aggregator = AggregatorTask {
             task: Task::new(TaskId::new([id; 32]), configuration).unwrap(),
             role: Role::Leader,

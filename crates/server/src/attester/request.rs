@@ -9,6 +9,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use sotto_protocol::Moment;
 use sotto_protocol::attester::{
     Ask, Attestation, AttestationRefusal, AttesterRefusal, DeviceIdentity, Forwarded,
     consume_token_request, request_digest,
@@ -24,7 +25,6 @@ use tokio::sync::oneshot;
 use super::directory::KeyIds;
 use super::dispatch::{Place, Waiting};
 use super::{AttesterState, IssuerDesk};
-use crate::aggregator::now;
 use crate::health::StoreWork;
 use crate::http::is_of_type;
 use crate::problem::{Failure, RETRY_SOON};
@@ -208,12 +208,13 @@ impl Received {
         operator: &KeyName,
         issuer: &KeyName,
         attestations: &[Arc<dyn Attestation>],
+        now: Moment,
     ) -> Result<DeviceIdentity, AttestationRefusal> {
         let Self { body, client_key, client_alias, request_blind, evidence } = self;
         let message =
             attestation_message(operator, issuer, client_key, client_alias, request_blind, body);
         for attestation in attestations {
-            match attestation.identify(evidence, &message, now()) {
+            match attestation.identify(evidence, &message, now) {
                 Err(AttestationRefusal::Kind) => {}
                 decided => return decided,
             }
@@ -240,7 +241,8 @@ async fn identify(
 ) -> Result<DeviceIdentity, Refusal> {
     let (operator, received) = (state.operator.clone(), Arc::clone(received));
     let (issuer, attestations) = (desk.name.clone(), Arc::clone(&state.attestations));
-    let work = move || received.identify(&operator, &issuer, &attestations);
+    let now = state.shared.environment.now();
+    let work = move || received.identify(&operator, &issuer, &attestations, now);
     let identified = state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)?;
     identified.map_err(Refusal::Attestation)
 }
@@ -255,8 +257,8 @@ async fn known(
     let shared = &state.shared;
     let digest = request_digest(&received.body);
     let Received { client_key, client_alias, .. } = received;
-    let known =
-        shared.db.stored_answer(device, &desk.name, client_key, client_alias, &digest, now());
+    let now = shared.environment.now();
+    let known = shared.db.stored_answer(device, &desk.name, client_key, client_alias, &digest, now);
     match known.await {
         Ok(known) => {
             shared.health.store_worked(StoreWork::Load);

@@ -29,7 +29,7 @@ use super::destination::{Destination, Undeliverable, content};
 use super::metrics::{GatewayMetrics, Outcome};
 use super::origin::Origin;
 use super::{GatewayConfig, GatewayKeys};
-use crate::aggregator::{now, rng};
+use crate::environment::Environment;
 use crate::error::BindError;
 use crate::http::{BodyReader, Share, expect_encapsulated};
 use crate::metrics::MetricsRegistry;
@@ -47,6 +47,7 @@ pub(crate) struct GatewayResource {
     max_request: usize,
     destination: Destination,
     metrics: GatewayMetrics,
+    environment: Environment,
 }
 
 /// What surrounds a gateway in its server.
@@ -59,6 +60,8 @@ pub(super) struct Place<'a> {
     pub(super) body_timeout: Duration,
     /// Counts.
     pub(super) metrics: &'a MetricsRegistry,
+    /// Time and randomness.
+    pub(super) environment: Environment,
 }
 
 impl GatewayResource {
@@ -71,9 +74,7 @@ impl GatewayResource {
                 ReplayWindow::MIN_WINDOW_S
             )));
         }
-        let mut hash_key = Zeroizing::new([0; 16]);
-        aws_lc_rs::rand::fill(hash_key.as_mut_slice())
-            .map_err(|_| Fault("the operating system gives no randomness".into()))?;
+        let hash_key = Zeroizing::new(place.environment.random()?);
         let window = ReplayWindow::new(window_s, config.max_remembered, *hash_key);
         Ok(Self {
             keys: config.keys,
@@ -82,6 +83,7 @@ impl GatewayResource {
             max_request: place.max_request.min(SizeClass::MAX_REQUEST.bytes()),
             destination: place.destination,
             metrics: GatewayMetrics::new(place.metrics),
+            environment: place.environment,
         })
     }
 
@@ -92,10 +94,11 @@ impl GatewayResource {
         max_request: usize,
         body_timeout: Duration,
         metrics: &MetricsRegistry,
+        environment: Environment,
     ) -> Result<Arc<Self>, BindError> {
         let origin = config.origin.as_deref().map(Origin::parse).transpose()?;
         let destination = Destination::Inside { origin, router };
-        let place = Place { destination, max_request, body_timeout, metrics };
+        let place = Place { destination, max_request, body_timeout, metrics, environment };
         Ok(Arc::new(Self::new(config, place)?))
     }
 
@@ -152,7 +155,7 @@ impl GatewayResource {
     /// Takes a request that can be delivered once, within its window. Besides, what it counts as when it is
     /// answered.
     fn admit(&self, opened: &Opened) -> Result<(Request, Outcome), Failed> {
-        let now = now();
+        let now = self.environment.now();
         let refused = |refusal| {
             let outcome = match refusal {
                 InnerRefusal::Malformed => Outcome::Malformed,
@@ -211,7 +214,7 @@ impl GatewayResource {
         if let Err(failure) = fits {
             answer = Answer::refusal(failure).await;
         }
-        let bytes = responder.respond(&answer.response(), &mut rng()?)?;
+        let bytes = responder.respond(&answer.response(), &mut self.environment.rng()?)?;
         drop(answer);
         share.shrink(bytes.len());
         Ok(sealed(bytes, share))

@@ -12,14 +12,11 @@ use super::GatewayConfig;
 use super::destination::{Destination, Target};
 use super::origin::Origin;
 use super::resource::{GatewayResource, Place};
-use crate::aggregator::base_path;
 use crate::config::HttpConfig;
-use crate::error::{BindError, RunError};
-use crate::metrics::MetricsRegistry;
+use crate::environment::Environment;
+use crate::error::BindError;
 use crate::outbound;
-use crate::problem::Failure;
-use crate::service::{self, Sockets, Vitals};
-use crate::upkeep;
+use crate::service::{Endpoint, Role, Server};
 
 /// A gateway of its own.
 #[derive(Debug)]
@@ -62,59 +59,36 @@ pub struct GatewayTarget {
     pub url: String,
 }
 
-/// A gateway that listens and is not yet serving.
+/// The gateway of its own, for [`Server::bind`].
+#[derive(Debug)]
 pub struct Gateway {
-    router: Router,
-    vitals: Vitals,
-    sockets: Sockets,
+    /// What its operator decides.
+    pub config: GatewayServerConfig,
 }
 
 impl Gateway {
     /// Checks the configuration and binds the sockets.
-    pub async fn bind(config: GatewayServerConfig) -> Result<Self, BindError> {
-        let metrics = Arc::new(MetricsRegistry::new()?);
+    pub async fn bind(config: GatewayServerConfig) -> Result<Server, BindError> {
+        Server::bind(Self { config }, Environment::default()).await
+    }
+}
+
+impl Role for Gateway {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.http).into()
+    }
+
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self { config } = self;
         let place = Place {
             destination: destination(&config)?,
             max_request: SizeClass::MAX_REQUEST.bytes(),
             body_timeout: config.http.body_timeout,
-            metrics: &metrics,
+            metrics: &server.metrics,
+            environment: server.environment.clone(),
         };
         let resource = Arc::new(GatewayResource::new(config.gateway, place)?);
-        let router = resource
-            .router(&base_path(&config.http.base_path)?)
-            .fallback(async || Failure::NotFound.into_response())
-            .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response());
-        let sockets = Sockets::bind(&config.http).await?;
-        let drain_deadline = config.http.drain_deadline;
-        let vitals = Vitals { health: Arc::default(), metrics, drain_deadline };
-        Ok(Self { router, vitals, sockets })
-    }
-
-    /// Where the gateway listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more and finishes requests in flight
-    /// within the deadline. To end on the spot, drop the future.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { router, vitals, sockets } = self;
-        let metrics = Arc::clone(&vitals.metrics);
-        service::serve(vitals, sockets, router, shutdown, |loops| {
-            loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
-        })
-        .await
-    }
-}
-
-impl std::fmt::Debug for Gateway {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").finish_non_exhaustive()
+        Ok(resource.router(&server.base_path))
     }
 }
 

@@ -26,7 +26,7 @@ use sotto_wire::recipe::TokenKeyRequest;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::IssuerState;
-use crate::aggregator::now;
+use crate::environment::{Environment, spawn, spawn_blocking};
 use crate::health::StoreWork;
 use crate::problem::{Failure, RETRY_SOON};
 use crate::service::answer;
@@ -81,8 +81,9 @@ pub(super) async fn post(State(state): State<Arc<IssuerState>>, body: Body) -> R
     answer(&state.metrics.token_keys, async {
         let body = state.bodies.read(body, MAX_BODY).await?;
         let (rules, operator) = (&state.desk.rules, &state.desk.operator);
-        let request = consume_token_key_request(body.bytes(), rules, operator, now())
-            .map_err(|refusal| refused(&refusal))?;
+        let request =
+            consume_token_key_request(body.bytes(), rules, operator, state.environment.now())
+                .map_err(|refusal| refused(&refusal))?;
         // Those who ask again get their answer also while no keys can be made.
         if let Some(known) = known(&state, &request)? {
             return Ok(known);
@@ -91,7 +92,7 @@ pub(super) async fn post(State(state): State<Arc<IssuerState>>, body: Body) -> R
             Failure::Unavailable("Too many authors wait for keys.".to_owned(), RETRY_SOON)
         })?;
         // A task of its own: a connection that breaks must not end it between the disk and the table.
-        let made = tokio::spawn(make(Arc::clone(&state), request));
+        let made = spawn(make(Arc::clone(&state), request));
         made.await.map_err(|error| Fault(error.to_string()))?
     })
     .await
@@ -105,14 +106,15 @@ async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Respo
         return Ok(known);
     }
     let count = 1 + usize::from(request.helper.is_some());
-    let live = state.table.snapshot().live_keys(&request.author.key, now());
+    let live = state.table.snapshot().live_keys(&request.author.key, state.environment.now());
     if live.saturating_add(count) > desk.max_live_keys {
         let detail = "The author has as many live token keys as this issuer allows.".to_owned();
         return Err(Failure::Refused(StatusCode::TOO_MANY_REQUESTS, detail));
     }
-    let keys = state.pool.run(move || generate(request)).await??;
+    let environment = state.environment.clone();
+    let keys = state.pool.run(move || generate(request, &environment)).await??;
     let (db, stored) = (Arc::clone(&desk.db), keys.clone());
-    let stored = tokio::task::spawn_blocking(move || db.insert(&stored)).await;
+    let stored = spawn_blocking(move || db.insert(&stored)).await;
     noted(&state, StoreWork::Commit, stored.map_err(|error| Fault(error.to_string()))?)?;
     let response = show(&state, &keys)?;
     state.table.insert(keys);
@@ -136,14 +138,12 @@ fn show(state: &IssuerState, keys: &RecipeKeys) -> Result<Response, Failure> {
     Ok(response)
 }
 
-fn generate(request: TokenKeyRequest) -> Result<RecipeKeys, Fault> {
+fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<RecipeKeys, Fault> {
     let expires = Moment(request.expires);
     let origin = || {
         let key = IssuerKey::generate().map_err(|error| Fault(error.to_string()))?;
-        let mut secret = [0; 32];
-        aws_lc_rs::rand::fill(&mut secret)
-            .map_err(|_| Fault("the operating system gives no randomness".into()))?;
-        Ok::<_, Fault>(Arc::new(Origin::new(key, Secret::new(secret), expires)))
+        let secret = Secret::new(environment.random()?);
+        Ok::<_, Fault>(Arc::new(Origin::new(key, secret, expires)))
     };
     let leader = origin()?;
     let helper = request.helper.as_ref().map(|_| origin()).transpose()?;
@@ -158,10 +158,11 @@ fn refused(refusal: &AuthorRefusal) -> Failure {
 /// Deletes keys some time after they have expired, until the shutdown begins.
 pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdown) {
     loop {
-        let before = Moment(now().0.saturating_sub(state.desk.key_grace.as_secs()));
+        let before =
+            Moment(state.environment.now().0.saturating_sub(state.desk.key_grace.as_secs()));
         for id in state.table.snapshot().expired_before(before) {
             let db = Arc::clone(&state.desk.db);
-            let Ok(deleted) = tokio::task::spawn_blocking(move || db.remove(&id)).await else {
+            let Ok(deleted) = spawn_blocking(move || db.remove(&id)).await else {
                 continue;
             };
             // What stays on disk stays in the table, so that it is tried again.
@@ -173,10 +174,8 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
             }
         }
         measure(&state);
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(EXPIRY_PAUSE) => {}
+        if shutdown.begins_within(EXPIRY_PAUSE).await {
+            return;
         }
     }
 }

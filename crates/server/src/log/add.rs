@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use super::LogState;
 use super::desk::first_proof;
 use super::sequencer::{NotPublished, Submission};
+use crate::environment::spawn_blocking;
 use crate::problem::{Failure, RETRY_SOON};
 use crate::service::answer;
 
@@ -58,7 +59,7 @@ pub(super) async fn post(State(state): State<Arc<LogState>>, body: Body) -> Resp
 /// The proof of an entry that is public already, from the public files alone.
 async fn published(state: &LogState, id: EntryId) -> Result<Option<Vec<u8>>, Failure> {
     let public = state.public.clone();
-    let found = tokio::task::spawn_blocking(move || {
+    let found = spawn_blocking(move || {
         let mut reader = Reader::new(FolderFetch::new(public));
         let Some(index) = reader.find(&id)? else { return Ok(None) };
         first_proof(&mut reader, index).map(|proof| Some(proof.to_bytes()))

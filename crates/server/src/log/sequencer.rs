@@ -21,15 +21,15 @@ use sotto_store::{LogDir, LogDirError, Placed, Staged};
 use sotto_wire::{Entry, Note, NoteSignature, TlogPolicy};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::config::LogConfig;
 use super::desk::Desk;
 use super::metrics::LogMetrics;
 use super::witnesses::{Heard, Shown, WitnessPool};
-use crate::aggregator::now;
+use crate::environment::{Environment, Instant, instant, sleep_until, timeout_at};
 use crate::health::{Concern, Health, StoreWork};
+use crate::service::Server;
 use crate::shutdown::Shutdown;
 
 /// When to ask a log again that has stopped for good.
@@ -85,6 +85,7 @@ enum Outcome {
 }
 
 pub(super) struct Sequencer {
+    environment: Environment,
     desk: Desk,
     policy: TlogPolicy,
     witnesses: WitnessPool,
@@ -118,14 +119,15 @@ impl Sequencer {
         inbox: mpsc::Receiver<Submission>,
         signed_size: Arc<AtomicU64>,
         metrics: Arc<LogMetrics>,
-        health: Arc<Health>,
+        server: &Server,
     ) -> Self {
         Self {
+            environment: server.environment.clone(),
             witnesses,
             inbox,
             signed_size,
             metrics,
-            health,
+            health: Arc::clone(&server.health),
             batch_delay: config.batch_delay,
             max_batch: config.max_batch.clamp(1, sotto_store::MAX_BATCH),
             refresh: config.refresh.max(Duration::from_secs(1)),
@@ -137,7 +139,7 @@ impl Sequencer {
             published: dir.published().cloned(),
             stragglers: JoinSet::new(),
             late: BTreeMap::new(),
-            due: Instant::now(),
+            due: instant(),
             desk: Desk::new(dir),
         }
     }
@@ -148,7 +150,7 @@ impl Sequencer {
         loop {
             let (due, may_act) = (self.due, self.halted.is_none() && !shutdown.has_begun());
             // A timer alone would let submissions overtake what is due: it may ring a little late.
-            if may_act && due <= Instant::now() {
+            if may_act && due <= instant() {
                 // Nobody waits for it, so it may be dropped; the next start does the same.
                 tokio::select! {
                     biased;
@@ -164,7 +166,7 @@ impl Sequencer {
                         self.hear_late(heard).await;
                     }
                 }
-                () = tokio::time::sleep_until(due), if may_act => {}
+                () = sleep_until(due), if may_act => {}
                 submission = self.inbox.recv() => match submission {
                     Some(first) => self.take(first).await,
                     None => break,
@@ -206,10 +208,10 @@ impl Sequencer {
             let _ = first.answer.send(Err(obstacle));
             return;
         }
-        let deadline = Instant::now() + self.batch_delay;
+        let deadline = instant() + self.batch_delay;
         let mut batch = vec![first];
         while batch.len() < self.max_batch {
-            match tokio::time::timeout_at(deadline, self.inbox.recv()).await {
+            match timeout_at(deadline, self.inbox.recv()).await {
                 Ok(Some(submission)) => batch.push(submission),
                 Ok(None) | Err(_) => break,
             }
@@ -235,7 +237,7 @@ impl Sequencer {
 
     /// How long until the witnesses are asked again.
     fn pause(&self) -> Duration {
-        self.due.saturating_duration_since(Instant::now())
+        self.due.saturating_duration_since(instant())
     }
 
     async fn append(&mut self, batch: Vec<Submission>) {
@@ -246,7 +248,7 @@ impl Sequencer {
             // An earlier step failed after the tree was signed: that one comes first.
             Err(LogDirError::Unpublished) => {
                 self.confirmed = false;
-                self.due = Instant::now();
+                self.due = instant();
                 return refuse(answers, &self.no_quorum());
             }
             Err(LogDirError::Halted(reason)) => {
@@ -384,7 +386,7 @@ impl Sequencer {
             self.late.insert(heard.witness, signature);
         }
         if self.witnesses.disputing().is_some() {
-            self.due = self.due.min(Instant::now() + self.backoff.next());
+            self.due = self.due.min(instant() + self.backoff.next());
         }
         self.show_witnesses();
     }
@@ -392,7 +394,7 @@ impl Sequencer {
     /// Keeps a tree that is not published yet for the next attempt.
     fn fall_short(&mut self, round: Round) -> Outcome {
         let pause = self.backoff.next();
-        self.due = Instant::now() + pause;
+        self.due = instant() + pause;
         let failing = self.witnesses.failing().unwrap_or_default();
         let detail = format!("no quorum of witnesses; {failing}");
         if self.health.raise(Concern::Witnesses, detail) {
@@ -432,7 +434,7 @@ impl Sequencer {
         self.health.store_worked(StoreWork::Commit);
         self.metrics.published.increment(1);
         self.metrics.size.set(size as f64);
-        self.metrics.published_time.set(now().0 as f64);
+        self.metrics.published_time.set(self.environment.now().0 as f64);
         self.published = Some(note.clone());
         self.late.clear();
         self.open = None;
@@ -445,7 +447,7 @@ impl Sequencer {
                 self.refresh
             }
         };
-        self.due = Instant::now() + pause;
+        self.due = instant() + pause;
         self.show_witnesses();
         Outcome::Published(note)
     }
@@ -518,7 +520,7 @@ impl Sequencer {
     fn trouble(&mut self, error: &LogDirError) {
         tracing::error!(%error, "the log's files failed");
         self.health.store_failed(StoreWork::Commit);
-        self.due = Instant::now() + self.backoff.next();
+        self.due = instant() + self.backoff.next();
     }
 }
 

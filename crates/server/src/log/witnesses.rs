@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use super::config::LogConfig;
 use super::desk::Desk;
+use crate::environment;
 use crate::error::BindError;
 use crate::peer;
 use crate::tasks::is_exposed;
@@ -145,7 +146,7 @@ impl WitnessPool {
             let timeout = self.timeout;
             asked.spawn(async move {
                 let text = conversation.shown.note.text().to_owned();
-                let next = tokio::time::timeout(timeout, conversation.hold(from)).await;
+                let next = environment::timeout(timeout, conversation.hold(from)).await;
                 let next = next.unwrap_or_else(|_| Next::Without("timeout".to_owned()));
                 let next = match next {
                     // In time of its own: a claim must not be lost because its proof is slow.
@@ -247,7 +248,7 @@ impl Conversation {
     /// Has the witness show what it says that it has seen.
     async fn inspect(&self, claim: Claim, timeout: Duration) -> Next {
         let question = Question { size: self.shown.size, from: self.shown.from };
-        let judged = tokio::time::timeout(timeout, async {
+        let judged = environment::timeout(timeout, async {
             let shown = self.stored().await?;
             let own_root = match shown.size <= question.size {
                 true => Some(self.desk.root(shown.size).await.map_err(|error| error.to_string())?),

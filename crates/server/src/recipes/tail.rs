@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::fetch::{self, Ask, LogClient, LogFiles};
 use crate::config::RecipesConfig;
+use crate::environment::spawn_blocking;
 
 type Verdicts = BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>;
 
@@ -117,9 +118,8 @@ impl Tail {
         work: impl FnOnce(&mut Watch<LogFiles>) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, Trouble> {
         let watch = Arc::clone(&self.watch);
-        let mut working = tokio::task::spawn_blocking(move || {
-            work(&mut watch.lock().unwrap_or_else(PoisonError::into_inner))
-        });
+        let mut working =
+            spawn_blocking(move || work(&mut watch.lock().unwrap_or_else(PoisonError::into_inner)));
         loop {
             tokio::select! {
                 worked = &mut working => {

@@ -20,6 +20,7 @@ use sotto_wire::ohttp::{REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE};
 use super::held::{HeldBody, Intake};
 use super::metrics::{Exchange, RelayMetrics};
 use super::pools::Waiting;
+use crate::environment::timeout;
 use crate::health::{Concern, Health};
 use crate::http::is_of_type;
 use crate::outbound::OutboundClient;
@@ -71,7 +72,7 @@ impl Forwarder {
         let media_type = HeaderValue::from_static(REQUEST_MEDIA_TYPE);
         request.headers_mut().insert(CONTENT_TYPE, media_type);
         let refused = |status, detail: &str| Err(Failure::Refused(status, detail.into()));
-        let asked = tokio::time::timeout(self.timeout, self.client.request(request)).await;
+        let asked = timeout(self.timeout, self.client.request(request)).await;
         let (outcome, answer) = match asked {
             Ok(Ok(answer)) if !answer.status().is_informational() => {
                 let is_gateways = is_gateways(&answer);

@@ -43,7 +43,7 @@ fn leader_config() -> LeaderConfig {
 async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
     let leader = Leader::bind(config, Arc::clone(&pair.leader_store)).await.unwrap();
     let url = format!("http://{}/", leader.addr());
-    pair.leader_tasks = leader.tasks();
+    pair.leader_tasks = leader.tasks().unwrap();
     pair.leader = Server::new(url, leader.admin_addr(), |stop| leader.run(stop));
 }
 
