@@ -45,7 +45,7 @@ use crate::environment::Environment;
 use crate::error::BindError;
 use crate::health::{Concern, Health};
 use crate::http::BodyReader;
-use crate::peer;
+use crate::outbound::HttpClient;
 use crate::pool::CpuPool;
 use crate::service::{Endpoint, Role, Server};
 
@@ -155,7 +155,7 @@ type Issuers = (HashMap<String, IssuerDesk>, Vec<Dispatcher>);
 
 /// The desks of all issuers by name, and who works for them.
 fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, BindError> {
-    let http = peer::client(config.issuer_timeout, config.issuer_certificates.as_deref())?;
+    let http = HttpClient::new(config.issuer_timeout, config.issuer_certificates.as_deref())?;
     let unreachable = Arc::new(Troubles::new(Concern::IssuerUnreachable, &shared.health));
     let refused = Arc::new(Troubles::new(Concern::IssuerRefused, &shared.health));
     let (mut desks, mut dispatchers) = (HashMap::new(), Vec::new());

@@ -19,10 +19,9 @@ use std::sync::atomic::AtomicBool;
 
 use axum::Router;
 use axum::routing::{get, post};
-use reqwest::Url;
 use sotto_store::LeaderStore;
-use sotto_wire as wire;
 use sotto_wire::size_class::SizeClass;
+use sotto_wire::{self as wire, HttpUrl};
 use tokio::sync::{Notify, mpsc};
 
 use self::intake::Intake;
@@ -131,12 +130,12 @@ struct LeaderState {
 /// A resource of the helper that is not needed any more.
 struct Deletion {
     task: Arc<ServedTask>,
-    location: Url,
+    location: HttpUrl,
 }
 
 impl LeaderState {
     /// Tells the helper, when there is time, that a resource is not needed any more.
-    fn delete_at_helper(&self, task: Arc<ServedTask>, location: Option<Url>) {
+    fn delete_at_helper(&self, task: Arc<ServedTask>, location: Option<HttpUrl>) {
         if let Some(location) = location {
             let _ = self.deletions.try_send(Deletion { task, location });
         }

@@ -185,7 +185,8 @@ fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
             );
             return Err(wrong(&reason));
         }
-        let uri = outbound::target(&gateway.url, config.http.insecure_http).map_err(wrong)?;
+        let url = outbound::target(&gateway.url, config.http.insecure_http).map_err(wrong)?;
+        let uri = url.as_str().parse().map_err(|_| wrong("its URL does not parse"))?;
         let (names, rules, destinations) = &mut gateways;
         if names.insert(operator.to_owned(), index).is_some() {
             return Err(wrong("it is listed twice"));

@@ -42,6 +42,7 @@ pub mod taskprov;
 mod time;
 pub mod tlog;
 pub mod token;
+mod url;
 pub mod utc;
 
 pub use aggregation::{
@@ -86,3 +87,4 @@ pub use time::{Duration, Interval, Time, TimePrecision};
 pub use tlog::{
     AddCheckpoint, BundlePath, Checkpoint, EntryBundle, TilePath, TlogPolicy, TlogProof, TreeHash,
 };
+pub use url::{HttpUrl, UrlError};

@@ -102,15 +102,14 @@ fn destination(config: &GatewayServerConfig) -> Result<Destination, BindError> {
     }
     let targets = config.targets.iter().map(|target| {
         let refused = |reason| BindError::Config(format!("the target {}: {reason}", target.origin));
-        let uri = outbound::target(&target.url, config.http.insecure_http).map_err(refused)?;
+        let url = outbound::target(&target.url, config.http.insecure_http).map_err(refused)?;
         // A path in front of that of the request could be left again with dots.
-        if uri.path() != "/" {
+        if url.path() != "/" {
             return Err(refused("its URL has a path"));
         }
-        let parts = uri.into_parts();
-        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-            return Err(refused("its URL does not parse"));
-        };
+        let broken = |_| refused("its URL does not parse");
+        let scheme = url.scheme().parse().map_err(broken)?;
+        let authority = url.authority().parse().map_err(broken)?;
         let origin = Origin::parse(&target.origin)?;
         let host = HeaderValue::from_str(origin.authority());
         let host = host.map_err(|_| refused("its origin is no value of a field"))?;
