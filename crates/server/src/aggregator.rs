@@ -291,11 +291,3 @@ pub(crate) fn unrecognized_task(task_id: TaskId) -> Failure {
     let detail = "This aggregator does not serve the task.";
     Abort::new(ProblemType::UnrecognizedTask, detail).for_task(task_id).into()
 }
-
-pub(crate) fn now() -> sotto_protocol::Moment {
-    Environment::default().now()
-}
-
-pub(crate) fn rng() -> Result<rand_chacha::ChaCha20Rng, Fault> {
-    Environment::default().rng()
-}

@@ -89,6 +89,7 @@ impl Role for Leader {
                 aggregation.min_backoff,
                 aggregation.max_backoff,
                 Arc::clone(&aggregator.health),
+                aggregator.environment.clone(),
             ),
             metrics: LeaderMetrics::new(&aggregator.metrics),
             helper,

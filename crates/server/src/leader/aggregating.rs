@@ -18,6 +18,7 @@ use sotto_store::{JobCommit, Lease, LeasedJob};
 use super::LeaderState;
 use super::pacing::JobKind;
 use super::setback::Setback;
+use crate::environment::timeout;
 use crate::health::StoreWork;
 use crate::peer::{Created, PeerError, Resource, refuses_for_good};
 use crate::shutdown::Shutdown;
@@ -53,7 +54,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
         tokio::select! {
             biased;
             () = shutdown.begun() => return,
-            _ = tokio::time::timeout(IDLE_PAUSE, leader.jobs_ready.notified()) => {}
+            _ = timeout(IDLE_PAUSE, leader.jobs_ready.notified()) => {}
         }
     }
 }
@@ -61,7 +62,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
 /// Resolves when any helper may be asked.
 async fn gates(leader: &LeaderState) {
     while let Some(pause) = leader.pacing.pause_of_all(|| leader.aggregator.tasks.all()) {
-        let _ = tokio::time::timeout(pause, leader.pacing.opened()).await;
+        let _ = timeout(pause, leader.pacing.opened()).await;
     }
 }
 

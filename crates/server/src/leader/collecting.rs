@@ -14,7 +14,7 @@ use sotto_wire::{BatchSelector, ProblemType};
 use super::LeaderState;
 use super::pacing::JobKind;
 use super::setback::Setback;
-use crate::aggregator::rng;
+use crate::environment::timeout;
 use crate::health::StoreWork;
 use crate::peer::{PeerError, Resource};
 use crate::shutdown::Shutdown;
@@ -49,7 +49,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
         tokio::select! {
             biased;
             () = shutdown.begun() => return,
-            _ = tokio::time::timeout(IDLE_PAUSE, created) => {}
+            _ = timeout(IDLE_PAUSE, created) => {}
         }
     }
 }
@@ -108,6 +108,7 @@ async fn collect(
         };
     leader.pacing.succeeded(task);
     let (sealing, collection_request) = (Arc::clone(task), job.request.clone());
+    let environment = leader.aggregator.environment.clone();
     let response = leader.aggregator.pool.run(move || {
         produce_collection_job_resp(
             sealing.aggregator(),
@@ -115,7 +116,7 @@ async fn collect(
             &selector,
             &aggregate,
             &created.body,
-            &mut rng()?,
+            &mut environment.rng()?,
         )
         .map(|response| (response, created.location))
     });

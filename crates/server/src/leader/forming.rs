@@ -13,7 +13,7 @@ use sotto_store::{Backlog, Fixed, NewJob, NewJobBatch, NewJobReport, Record, Sto
 use sotto_wire::TaskId;
 
 use super::LeaderState;
-use crate::aggregator::{now, rng};
+use crate::environment::{sleep, timeout};
 use crate::health::{Concern, StoreWork};
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
@@ -56,7 +56,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
             Err(error) => {
                 leader.aggregator.store_failed(StoreWork::Form, &error);
                 leader.intake.hurry();
-                tokio::time::sleep(RETRY_PAUSE).await;
+                sleep(RETRY_PAUSE).await;
             }
         }
     }
@@ -75,7 +75,7 @@ enum Round {
 /// Resolves when a task is served, or after a while.
 async fn wait_for_task(leader: &LeaderState, task_id: &TaskId) {
     for _ in 0..UNKNOWN_TASK_LOOKS {
-        tokio::time::sleep(UNKNOWN_TASK_PAUSE).await;
+        sleep(UNKNOWN_TASK_PAUSE).await;
         if leader.aggregator.tasks.task(task_id).is_some() {
             return;
         }
@@ -97,7 +97,7 @@ async fn turn(leader: &LeaderState, least_delay: Duration) {
             }
             Err(error) => leader.aggregator.store_failed(StoreWork::Load, &error),
         }
-        let _ = tokio::time::timeout(RETRY_PAUSE, leader.job_ended.notified()).await;
+        let _ = timeout(RETRY_PAUSE, leader.job_ended.notified()).await;
     }
 }
 
@@ -116,7 +116,7 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Round, StoreError> {
         let stretch = Stretch::of(&backlog);
         let Some(sorted) = sort(leader, backlog).await else {
             // Out of randomness or a panic: both are logged, and neither loses a report.
-            tokio::time::sleep(RETRY_PAUSE).await;
+            sleep(RETRY_PAUSE).await;
             leader.intake.hurry();
             return Ok(Round::Formed);
         };
@@ -222,8 +222,9 @@ async fn sort(leader: &Arc<LeaderState>, backlog: Backlog) -> Option<Sorted> {
         max_job_bytes: leader.config.max_job_bytes,
     };
     let tasks = Arc::clone(&leader.aggregator.tasks);
+    let environment = leader.aggregator.environment.clone();
     let sorted = leader.aggregator.pool.run(move || {
-        let mut rng = rng()?;
+        let mut rng = environment.rng()?;
         let records: Vec<_> = backlog
             .records
             .iter()
@@ -231,7 +232,7 @@ async fn sort(leader: &Arc<LeaderState>, backlog: Backlog) -> Option<Sorted> {
             .collect();
         let task = |id: &_| tasks.task(id).map(Found);
         let FormedJobs { jobs, rejections, stopped_at } =
-            form_jobs(&records, task, limits, now(), &mut rng);
+            form_jobs(&records, task, limits, environment.now(), &mut rng);
         let jobs = jobs.iter().map(|job| new_job(job, &backlog.records)).collect();
         let stopped_at = stopped_at.and_then(|record| Some((record, records.get(record)?.task_id)));
         Ok::<_, Fault>(Sorted { jobs, rejections, stopped_at })

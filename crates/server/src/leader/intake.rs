@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+
+use crate::environment::{instant, timeout_at};
 
 /// Reports accepted and not yet formed into jobs, as far as this process has seen them.
 #[derive(Debug)]
@@ -84,8 +85,8 @@ impl Intake {
                 self.changed.notified().await;
                 continue;
             }
-            let due = *since.get_or_insert_with(Instant::now) + delay;
-            if tokio::time::timeout_at(due, self.changed.notified()).await.is_err() {
+            let due = *since.get_or_insert_with(instant) + delay;
+            if timeout_at(due, self.changed.notified()).await.is_err() {
                 return;
             }
         }
@@ -100,6 +101,8 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use tokio::time::Instant;
 
     use super::*;
 

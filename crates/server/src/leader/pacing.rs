@@ -7,11 +7,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sotto_wire::TaskId;
 use tokio::sync::Notify;
 
+use crate::environment::{Environment, Instant, instant};
 use crate::health::{Concern, Health, StoreWork};
 use crate::peer::PeerError;
 use crate::tasks::ServedTask;
@@ -25,6 +26,7 @@ pub(crate) struct Pacing {
     min_pause: Duration,
     max_pause: Duration,
     health: Arc<Health>,
+    environment: Environment,
     state: Mutex<PacingState>,
     opened: Notify,
 }
@@ -67,9 +69,15 @@ struct Gate {
 }
 
 impl Pacing {
-    pub(crate) fn new(min_pause: Duration, max_pause: Duration, health: Arc<Health>) -> Self {
+    pub(crate) fn new(
+        min_pause: Duration,
+        max_pause: Duration,
+        health: Arc<Health>,
+        environment: Environment,
+    ) -> Self {
         let max_pause = max_pause.max(min_pause);
-        Self { min_pause, max_pause, health, state: Mutex::default(), opened: Notify::new() }
+        let (state, opened) = (Mutex::default(), Notify::new());
+        Self { min_pause, max_pause, health, environment, state, opened }
     }
 
     /// Whether the helper of a task may be asked now; if not, after which pause. Where a gate has
@@ -79,7 +87,7 @@ impl Pacing {
         if let Some(pause) = state.pause(task) {
             return Err(pause);
         }
-        let next = Instant::now() + self.max_pause;
+        let next = instant() + self.max_pause;
         for key in keys(task) {
             if let Some(gate) = state.gates.get_mut(&key) {
                 gate.opens = next;
@@ -138,11 +146,12 @@ impl Pacing {
         let key = blame(task, error);
         let concern = key.concern();
         let mut state = self.lock();
-        let now = Instant::now();
+        let now = instant();
         let gate = state.gates.entry(key).or_insert(Gate { failures: 0, opens: now });
         gate.failures = gate.failures.saturating_add(1);
         let doublings = gate.failures.saturating_sub(1).min(16);
-        let pause = jitter((self.min_pause * 2u32.pow(doublings)).min(self.max_pause));
+        let pause = (self.min_pause * 2u32.pow(doublings)).min(self.max_pause);
+        let pause = jitter(pause, &self.environment);
         let asked_for = match error {
             PeerError::Refused { retry_after, .. } => *retry_after,
             PeerError::Unreachable(_) => None,
@@ -213,7 +222,7 @@ impl GateKey {
 
 impl PacingState {
     fn pause(&self, task: &ServedTask) -> Option<Duration> {
-        let now = Instant::now();
+        let now = instant();
         keys(task)
             .filter_map(|key| self.gates.get(&key)?.opens.checked_duration_since(now))
             .filter(|pause| !pause.is_zero())
@@ -235,11 +244,9 @@ fn keys(task: &ServedTask) -> impl Iterator<Item = GateKey> + use<> {
 }
 
 /// Between half and all of a pause, so that leaders that failed together do not return together.
-fn jitter(pause: Duration) -> Duration {
-    let mut random = [0; 1];
+fn jitter(pause: Duration, environment: &Environment) -> Duration {
     // Without randomness there is no jitter, which is no harm.
-    let _ = aws_lc_rs::rand::fill(&mut random);
-    let [random] = random;
+    let [random] = environment.random().unwrap_or_default();
     pause / 2 + pause * u32::from(random) / 512
 }
 
@@ -255,7 +262,7 @@ mod tests {
 
     fn pacing() -> (Pacing, Arc<Health>) {
         let health = Arc::new(Health::default());
-        (Pacing::new(LONG, LONG * 10, Arc::clone(&health)), health)
+        (Pacing::new(LONG, LONG * 10, Arc::clone(&health), Environment::default()), health)
     }
 
     #[test]
@@ -298,7 +305,7 @@ mod tests {
 
     #[test]
     fn an_open_gate_lets_one_go_ahead() {
-        let pacing = Pacing::new(Duration::ZERO, LONG, Arc::default());
+        let pacing = Pacing::new(Duration::ZERO, LONG, Arc::default(), Environment::default());
         let task = leader_task(1, "https://a.example/").unwrap();
         assert_eq!(pacing.failed(&task, &AWAY), Duration::ZERO);
         assert_eq!(pacing.admit(&task), Ok(()));

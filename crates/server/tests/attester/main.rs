@@ -1,4 +1,5 @@
 //! The attester over HTTP, against an issuer that does what a test tells it to.
+#![allow(clippy::disallowed_methods)] // tests have clocks and tasks of their own
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod captured;
