@@ -17,8 +17,8 @@ use sotto_protocol::attester::{
 use sotto_store::Known;
 use sotto_wire::KeyName;
 use sotto_wire::token::{
-    MAX_TOKEN_REQUEST_LEN, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, attestation_message, header,
-    parse_byte_sequence,
+    ENCAPSULATION_KEY_PROBLEM, MAX_TOKEN_REQUEST_LEN, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE,
+    WITHHELD_PROBLEM, attestation_message, header, parse_byte_sequence,
 };
 use tokio::sync::oneshot;
 
@@ -27,7 +27,7 @@ use super::dispatch::{Place, Waiting};
 use super::{AttesterState, IssuerDesk};
 use crate::health::StoreWork;
 use crate::http::is_of_type;
-use crate::problem::{Failure, RETRY_SOON};
+use crate::problem::{ABOUT_BLANK, Failure, RETRY_SOON};
 use crate::service::answer;
 
 /// Why a device gets no token.
@@ -37,13 +37,13 @@ pub(super) enum Refusal {
     Protocol(AttesterRefusal),
     /// The evidence was not believed. The device is not told why.
     Attestation(AttestationRefusal),
-    /// There is no place for the request.
+    /// Too many requests are worked on.
     Busy,
-    /// There is no place for another request of this device.
+    /// Too many requests of this device are worked on.
     DeviceBusy,
     /// The same bytes of this device are worked on.
     InFlight,
-    /// Trouble of the attester.
+    /// An internal error.
     Inside,
 }
 
@@ -54,7 +54,7 @@ impl From<AttesterRefusal> for Refusal {
 }
 
 impl Refusal {
-    /// A word for counters.
+    /// The name used in counters.
     fn name(&self) -> &'static str {
         match self {
             Self::Protocol(refusal) => refusal.name(),
@@ -66,53 +66,63 @@ impl Refusal {
         }
     }
 
-    /// All words for counters.
+    /// All names used in counters.
     pub(super) fn names() -> Vec<&'static str> {
         let protocol = AttesterRefusal::ALL.into_iter().map(AttesterRefusal::name);
         let attestation = AttestationRefusal::ALL.into_iter().map(AttestationRefusal::name);
         protocol.chain(attestation).chain(["busy", "device_busy", "in_flight", "inside"]).collect()
     }
 
-    fn status(&self) -> StatusCode {
-        let status = match self {
-            Self::Protocol(refusal) => refusal.status(),
-            Self::Attestation(refusal) => refusal.status(),
-            Self::Busy | Self::DeviceBusy | Self::InFlight | Self::Inside => 503,
+    /// The attester's table: status, problem type and words. The words are the same for all refusals
+    /// of one status and type: which check failed is in the counters only.
+    fn answer(&self) -> (StatusCode, &'static str, &'static str) {
+        use AttesterRefusal::{
+            Blind, ClientKey, EncapsulationKey, Full, IndexKey, IssuerKey, IssuerLimit,
+            IssuerRefused, IssuerResponse, IssuerTrouble, Malformed, OtherAlias, OtherKey,
+            RequestKey, Signature, TokenType, UnknownIssuer, Withheld,
         };
-        StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST)
+        let not_now = (StatusCode::SERVICE_UNAVAILABLE, ABOUT_BLANK, "No token can be given now.");
+        match self {
+            Self::Busy | Self::DeviceBusy | Self::InFlight | Self::Inside => not_now,
+            Self::Attestation(_) => {
+                (StatusCode::FORBIDDEN, ABOUT_BLANK, "The attestation was not accepted.")
+            }
+            Self::Protocol(refusal) => match refusal {
+                // Only this is a 429: devices take it for final.
+                Withheld => (
+                    StatusCode::TOO_MANY_REQUESTS,
+                    WITHHELD_PROBLEM,
+                    "The token for this origin was granted before.",
+                ),
+                // Only with this type a device makes its request anew.
+                EncapsulationKey => (
+                    StatusCode::BAD_REQUEST,
+                    ENCAPSULATION_KEY_PROBLEM,
+                    "The encapsulation key is not one of the issuer's.",
+                ),
+                IssuerKey => (
+                    StatusCode::UNAUTHORIZED,
+                    ABOUT_BLANK,
+                    "The issuer does not have the token key.",
+                ),
+                // It passes with the window.
+                IssuerTrouble | Full => not_now,
+                UnknownIssuer | Malformed | TokenType | ClientKey | RequestKey | Blind
+                | Signature | IssuerRefused | IssuerLimit | IndexKey | IssuerResponse
+                | OtherAlias | OtherKey => {
+                    (StatusCode::BAD_REQUEST, ABOUT_BLANK, "The token request is refused.")
+                }
+            },
+        }
     }
 
-    /// The answer: one text for each status and problem type.
     fn into_failure(self) -> Failure {
-        let status = self.status();
-        if let Self::Protocol(refusal) = self
-            && let Some(detail) = typed_detail(refusal)
-        {
-            return Failure::Typed(status, refusal.problem_type(), detail);
-        }
-        match status {
-            StatusCode::SERVICE_UNAVAILABLE => {
-                Failure::Unavailable("No token can be given now.".to_owned(), RETRY_SOON)
+        match self.answer() {
+            (StatusCode::SERVICE_UNAVAILABLE, _, words) => {
+                Failure::Unavailable(words.to_owned(), RETRY_SOON)
             }
-            StatusCode::UNAUTHORIZED => {
-                Failure::Refused(status, "The issuer does not have the token key.".to_owned())
-            }
-            StatusCode::FORBIDDEN => {
-                Failure::Refused(status, "The attestation was not accepted.".to_owned())
-            }
-            _ => Failure::Refused(status, "The token request is refused.".to_owned()),
+            (status, kind, words) => Failure::Typed(status, kind, words),
         }
-    }
-}
-
-/// The text of the refusals that have a problem type.
-fn typed_detail(refusal: AttesterRefusal) -> Option<&'static str> {
-    match refusal {
-        AttesterRefusal::Withheld => Some("The token for this origin was granted before."),
-        AttesterRefusal::EncapsulationKey => {
-            Some("The encapsulation key is not one of the issuer's.")
-        }
-        _ => None,
     }
 }
 
@@ -323,4 +333,26 @@ fn message(response: Vec<u8>) -> Response {
     let media_type = HeaderValue::from_static(RESPONSE_MEDIA_TYPE);
     message.headers_mut().insert(CONTENT_TYPE, media_type);
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_can_tell_what_is_final_and_what_to_make_anew() {
+        for refusal in AttesterRefusal::ALL {
+            let (status, kind, _) = Refusal::from(refusal).answer();
+            let expected = match refusal {
+                AttesterRefusal::Withheld => WITHHELD_PROBLEM,
+                AttesterRefusal::EncapsulationKey => ENCAPSULATION_KEY_PROBLEM,
+                _ => ABOUT_BLANK,
+            };
+            assert_eq!(kind, expected, "{refusal:?}");
+            let is_429 = status == StatusCode::TOO_MANY_REQUESTS;
+            assert_eq!(is_429, refusal == AttesterRefusal::Withheld, "{refusal:?}");
+        }
+        let (status, ..) = Refusal::from(AttesterRefusal::EncapsulationKey).answer();
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+    }
 }

@@ -150,8 +150,15 @@ fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<Recip
     Ok(RecipeKeys { request, leader, helper })
 }
 
+/// The issuer's table for authors.
 fn refused(refusal: &AuthorRefusal) -> Failure {
-    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let status = match refusal {
+        AuthorRefusal::UnknownAuthor | AuthorRefusal::Signature => StatusCode::FORBIDDEN,
+        AuthorRefusal::Malformed(_)
+        | AuthorRefusal::Past
+        | AuthorRefusal::BeyondWindow(_)
+        | AuthorRefusal::IsAggregator => StatusCode::BAD_REQUEST,
+    };
     Failure::Refused(status, format!("No keys are made: {refusal}."))
 }
 

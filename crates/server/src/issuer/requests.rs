@@ -148,8 +148,7 @@ impl IssuerState {
                     "a token was not signed: the private operation or the sealing failed"
                 );
             }
-            let refused =
-                |refusal: IssuerRefusal| IssuerAnswer::Refused { status: refusal.status() };
+            let refused = |refusal: IssuerRefusal| IssuerAnswer::Refused { status: refusal.code() };
             Ok(outcome.unwrap_or_else(refused))
         };
         requests.iter().map(answer).collect()
