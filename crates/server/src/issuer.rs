@@ -10,7 +10,6 @@
 mod config;
 mod desk;
 mod directory;
-mod keys;
 mod metrics;
 mod requests;
 mod table;
@@ -27,7 +26,6 @@ use tokio::sync::Semaphore;
 
 pub use self::config::{IssuerAttester, IssuerConfig};
 use self::desk::Desk;
-pub use self::keys::EncapsulationKeys;
 use self::metrics::IssuerMetrics;
 use self::table::KeyTable;
 use crate::environment::Environment;
@@ -35,6 +33,7 @@ use crate::error::BindError;
 use crate::health::Health;
 use crate::http::BodyReader;
 use crate::pool::CpuPool;
+use crate::rotating::EncapsulationKeys;
 use crate::service::{Endpoint, Role, Server};
 
 /// The issuer, for [`Server::bind`].

@@ -31,11 +31,11 @@ use crate::aggregator::{Aggregator, Peer};
 use crate::config::RecipesConfig;
 use crate::environment::{Environment, Instant, instant, sleep, timeout};
 use crate::error::BindError;
-use crate::gateway::GatewayKeys;
 use crate::health::{Concern, Health, StoreWork};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::provision;
+use crate::rotating::GatewayKeys;
 use crate::shutdown::Shutdown;
 use crate::tasks::{ServedTask, TaskRegistry};
 

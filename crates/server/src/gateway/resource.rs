@@ -24,16 +24,17 @@ use sotto_wire::ohttp::KEYS_MEDIA_TYPE;
 use sotto_wire::size_class::SizeClass;
 use zeroize::Zeroizing;
 
+use super::GatewayConfig;
 use super::answer::{Answer, MAX_CONTENT, SMALL, sealed};
 use super::destination::{Destination, Undeliverable, content};
 use super::metrics::{GatewayMetrics, Outcome};
 use super::origin::Origin;
-use super::{GatewayConfig, GatewayKeys};
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::http::{BodyReader, Share, expect_encapsulated};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
+use crate::rotating::GatewayKeys;
 use crate::service::answer;
 
 /// Where others find a gateway (RFC 9540).
@@ -140,7 +141,7 @@ impl GatewayResource {
         let body = self.bodies.read(body, self.max_request).await.map_err(unread)?;
         let share = self.bodies.reserve(2 * body.bytes().len() + 2 * SMALL).map_err(unread)?;
         let keys = self.keys.current();
-        match consume_request(keys.ring(), body.bytes()) {
+        match consume_request(&keys, body.bytes()) {
             Ok(opened) => Ok((opened, share)),
             Err(refusal) => {
                 let outcome = match refusal {
