@@ -9,7 +9,7 @@
 //! an identity, a key, an alias or an address. Each status has one text: which check failed is in the counters only. Two answers
 //! say more, by their problem types, because devices act on them: that the token is withheld, which is final, and that the
 //! encapsulation key is not the issuer's, which is said only if the request got no answer before and no copy of it is
-//! worked on. An attester in trouble says 503.
+//! worked on. An attester that fails answers 503.
 
 mod config;
 mod directory;
@@ -38,7 +38,7 @@ use self::directory::Directory;
 use self::dispatch::{Dispatcher, Waiting};
 use self::in_flight::InFlight;
 pub use self::insecure::InsecureAttestation;
-use self::issuer_client::{IssuerClient, Troubles};
+use self::issuer_client::{Failures, IssuerClient};
 use self::metrics::AttesterMetrics;
 pub use self::x509::{Manufacturer, X509Attestation, X509Config};
 use crate::environment::Environment;
@@ -118,7 +118,7 @@ struct AttesterState {
     bodies: BodyReader,
     operator: KeyName,
     attestations: Arc<[Arc<dyn Attestation>]>,
-    issuers: HashMap<String, IssuerDesk>,
+    issuers: HashMap<String, IssuerHandle>,
     /// One for each request that is worked on, until its answer is recorded.
     places: Arc<Semaphore>,
     in_flight: Arc<InFlight>,
@@ -126,7 +126,7 @@ struct AttesterState {
 }
 
 /// An issuer, as requests see it.
-struct IssuerDesk {
+struct IssuerHandle {
     name: KeyName,
     directory: Arc<Directory>,
     queue: mpsc::Sender<Waiting>,
@@ -151,14 +151,14 @@ fn check(config: &AttesterConfig) -> Result<(), BindError> {
     Ok(())
 }
 
-type Issuers = (HashMap<String, IssuerDesk>, Vec<Dispatcher>);
+type Issuers = (HashMap<String, IssuerHandle>, Vec<Dispatcher>);
 
-/// The desks of all issuers by name, and who works for them.
+/// The handles of all issuers by name, and their dispatchers.
 fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, BindError> {
     let http = HttpClient::new(config.issuer_timeout, config.issuer_certificates.as_deref())?;
-    let unreachable = Arc::new(Troubles::new(Concern::IssuerUnreachable, &shared.health));
-    let refused = Arc::new(Troubles::new(Concern::IssuerRefused, &shared.health));
-    let (mut desks, mut dispatchers) = (HashMap::new(), Vec::new());
+    let unreachable = Arc::new(Failures::new(Concern::IssuerUnreachable, &shared.health));
+    let refused = Arc::new(Failures::new(Concern::IssuerRefused, &shared.health));
+    let (mut handles, mut dispatchers) = (HashMap::new(), Vec::new());
     for issuer in &config.issuers {
         let name = issuer.name.as_str();
         let wrong = |reason: &str| BindError::Config(format!("the issuer {name}: {reason}"));
@@ -168,8 +168,9 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
         let window_s = shared.db.window_s();
         let directory = Directory::new(Arc::clone(&client), window_s, Arc::clone(&refused));
         let (queue, waiting) = mpsc::channel(config.max_waiting);
-        let desk = IssuerDesk { name: issuer.name.clone(), directory: Arc::new(directory), queue };
-        if desks.insert(name.to_owned(), desk).is_some() {
+        let handle =
+            IssuerHandle { name: issuer.name.clone(), directory: Arc::new(directory), queue };
+        if handles.insert(name.to_owned(), handle).is_some() {
             return Err(wrong("it is listed twice"));
         }
         dispatchers.push(Dispatcher {
@@ -182,5 +183,5 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
             rng: shared.environment.rng()?,
         });
     }
-    Ok((desks, dispatchers))
+    Ok((handles, dispatchers))
 }

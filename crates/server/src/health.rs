@@ -1,6 +1,6 @@
 //! Whether the server can do its work, with named reasons, for `/readyz`.
 //!
-//! A blocking reason means that requests should go elsewhere (503). The others are trouble that an
+//! A blocking reason means that requests should go elsewhere (503). The others are failures that an
 //! operator should see while requests are still served: a leader whose helper is away goes on
 //! acknowledging reports.
 
@@ -21,7 +21,7 @@ pub(crate) enum Concern {
     Store,
     /// Uploads are turned away.
     BacklogFull,
-    /// The helper cannot be reached, or is in trouble itself.
+    /// The helper cannot be reached, or fails itself.
     HelperUnreachable,
     /// The helper refuses the requests of a task.
     HelperRefuses,

@@ -1,18 +1,18 @@
 //! The issuer as a server: signs blinded tokens for its attester and makes token keys for authors.
 //!
 //! `POST token-request` answers one request as the specification has it, `POST token-requests` a batch of them
-//! ([`requests`]); both are for the one attester. `POST token-keys` is for listed authors ([`desk`]), and the
+//! ([`requests`]); both are for the one attester. `POST token-keys` is for listed authors ([`token_keys`]), and the
 //! directory is for everybody.
 //!
 //! The name of an origin is read in `sotto_protocol::issuer` and stays there: no log line, metric, error or
 //! answer holds one. How many tokens each origin asks for is counted nowhere.
 
 mod config;
-mod desk;
 mod directory;
 mod metrics;
 mod requests;
 mod table;
+mod token_keys;
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ use sotto_wire::KeyType;
 use tokio::sync::Semaphore;
 
 pub use self::config::{IssuerAttester, IssuerConfig};
-use self::desk::Desk;
 use self::metrics::IssuerMetrics;
 use self::table::KeyTable;
+use self::token_keys::KeyService;
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::health::Health;
@@ -74,17 +74,23 @@ impl Role for Issuer {
             health: Arc::clone(&server.health),
             encapsulation_keys: config.encapsulation_keys,
             attester: config.attester,
-            desk: Desk::new(db, config.operator, rules, config.max_live_keys, config.key_grace),
+            key_service: KeyService::new(
+                db,
+                config.operator,
+                rules,
+                config.max_live_keys,
+                config.key_grace,
+            ),
             pool,
         });
         let expiring = Arc::clone(&state);
-        server.add_loop("expiry", |shutdown| desk::delete_expired(expiring, shutdown));
+        server.add_loop("expiry", |shutdown| token_keys::delete_expired(expiring, shutdown));
         let base = &server.base_path;
         let directory = format!("{base}/.well-known/private-token-issuer-directory");
         Ok(Router::new()
             .route(&format!("{base}/token-request"), post(requests::post_one))
             .route(&format!("{base}/token-requests"), post(requests::post_batch))
-            .route(&format!("{base}/token-keys"), post(desk::post))
+            .route(&format!("{base}/token-keys"), post(token_keys::post))
             .route(&directory, get(directory::get))
             .with_state(state))
     }
@@ -95,7 +101,7 @@ struct IssuerState {
     environment: Environment,
     base_path: String,
     table: KeyTable,
-    desk: Desk,
+    key_service: KeyService,
     encapsulation_keys: Arc<EncapsulationKeys>,
     attester: IssuerAttester,
     bodies: BodyReader,

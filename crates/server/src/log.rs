@@ -9,8 +9,8 @@
 mod add;
 mod backoff;
 mod config;
-mod desk;
 mod files;
+mod folder;
 mod metrics;
 mod sequencer;
 mod witnesses;

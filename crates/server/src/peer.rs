@@ -89,7 +89,7 @@ pub(crate) enum PeerError {
 }
 
 impl PeerError {
-    /// A word for logs and metrics.
+    /// A name for the server's log output and for metrics.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(reason) => reason,
@@ -109,7 +109,7 @@ impl PeerError {
         self
     }
 
-    /// Every word that [`Self::reason`] may use, beside the tokens of DAP's problem types.
+    /// Every name that [`Self::reason`] may give, beside the tokens of DAP's problem types.
     pub(crate) const REASONS: [&'static str; 8] = [
         "connect",
         "timeout",

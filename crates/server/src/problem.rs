@@ -1,7 +1,7 @@
 //! The one place where failures become HTTP answers (DAP, "Errors"; RFC 9457).
 //!
-//! A refusal names what the peer did wrong. Trouble of our own is logged and answered without a
-//! word about its inside.
+//! A refusal names what the peer did wrong. An internal error is logged and answered without
+//! details.
 
 use std::time::Duration;
 

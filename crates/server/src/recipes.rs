@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 
 use self::fetch::LogClient;
 use self::membership::{Membership, NotJoined};
-use self::tail::{Reading, Tail, Trouble};
+use self::tail::{ReadError, Reading, Tail};
 use crate::aggregator::{Aggregator, Peer};
 use crate::config::RecipesConfig;
 use crate::environment::{Environment, Instant, instant, sleep, timeout};
@@ -256,15 +256,15 @@ impl Recipes {
     }
 
     /// Says what became of a reading.
-    fn note(&self, outcome: &Result<(), Trouble>) {
+    fn note(&self, outcome: &Result<(), ReadError>) {
         let health = &self.around.health;
         let [read, unreachable, refused, forked, store] = &self.metrics.readings;
         let (counter, concern) = match outcome {
             Ok(()) => (read, None),
-            Err(Trouble::Unreachable(_)) => (unreachable, Some(Concern::LogUnreachable)),
-            Err(Trouble::Refused(_)) => (refused, Some(Concern::LogRefused)),
-            Err(Trouble::Forked(_)) => (forked, Some(Concern::LogForked)),
-            Err(Trouble::Store(_)) => (store, None),
+            Err(ReadError::Unreachable(_)) => (unreachable, Some(Concern::LogUnreachable)),
+            Err(ReadError::Refused(_)) => (refused, Some(Concern::LogRefused)),
+            Err(ReadError::Forked(_)) => (forked, Some(Concern::LogForked)),
+            Err(ReadError::Store(_)) => (store, None),
         };
         counter.increment(1);
         for other in [Concern::LogUnreachable, Concern::LogRefused] {
@@ -273,14 +273,14 @@ impl Recipes {
             }
         }
         match outcome {
-            Err(Trouble::Store(error)) => {
+            Err(ReadError::Store(error)) => {
                 tracing::error!(%error, "the store failed");
                 health.store_failed(StoreWork::Learn);
             }
             _ => health.store_worked(StoreWork::Learn),
         }
-        let (Some(concern), Err(trouble)) = (concern, outcome) else { return };
-        let reason = trouble.to_string();
+        let (Some(concern), Err(error)) = (concern, outcome) else { return };
+        let reason = error.to_string();
         if !health.raise(concern, reason.as_str()) {
             return;
         }
@@ -305,7 +305,7 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
         let number = recipes.begin();
         let outcome = async {
             let reading = tail.read(recipes.around.environment.now()).await?;
-            recipes.learn(&reading, &mut told).await.map_err(Trouble::Store)
+            recipes.learn(&reading, &mut told).await.map_err(ReadError::Store)
         };
         let outcome = tokio::select! {
             biased;
@@ -314,7 +314,7 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
         };
         recipes.note(&outcome);
         recipes.ended.send_replace(number);
-        if let Err(Trouble::Forked(_)) = outcome {
+        if let Err(ReadError::Forked(_)) = outcome {
             break;
         }
         tokio::select! {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use sotto_wire::Decode;
 use sotto_wire::token::EncapsulationKey;
 
-use super::issuer_client::{IssuerClient, Troubles};
+use super::issuer_client::{Failures, IssuerClient};
 use crate::environment::{Instant, instant};
 use crate::shutdown::Shutdown;
 
@@ -31,14 +31,14 @@ pub(super) struct Directory {
     client: Arc<IssuerClient>,
     /// Of the attester.
     window_s: u64,
-    refused: Arc<Troubles>,
+    refused: Arc<Failures>,
     key_ids: Mutex<Option<KeyIds>>,
     /// When the issuer was asked last. Held while it is.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Directory {
-    pub(super) fn new(client: Arc<IssuerClient>, window_s: u64, refused: Arc<Troubles>) -> Self {
+    pub(super) fn new(client: Arc<IssuerClient>, window_s: u64, refused: Arc<Failures>) -> Self {
         Self { client, window_s, refused, key_ids: Mutex::default(), asked: Default::default() }
     }
 

@@ -1,4 +1,4 @@
-//! The way to an issuer and back.
+//! Requests to an issuer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +34,7 @@ pub(super) struct IssuerClient {
     directory: HttpUrl,
     token: Arc<AuthToken>,
     timeout: Duration,
-    unreachable: Arc<Troubles>,
+    unreachable: Arc<Failures>,
 }
 
 impl IssuerClient {
@@ -42,7 +42,7 @@ impl IssuerClient {
         issuer: &IssuerPeer,
         config: &AttesterConfig,
         http: HttpClient,
-        unreachable: Arc<Troubles>,
+        unreachable: Arc<Failures>,
     ) -> Result<Self, &'static str> {
         let base = outbound::target(&issuer.url, config.http.insecure_http)?;
         let resource = |path| base.below(path).map_err(|_| "its URL does not parse");
@@ -118,34 +118,34 @@ impl IssuerClient {
     }
 }
 
-/// Troubles of one kind, by issuer.
-pub(super) struct Troubles {
+/// Failures of one kind, by issuer.
+pub(super) struct Failures {
     concern: Concern,
     health: Arc<Health>,
     by_issuer: Mutex<BTreeMap<String, &'static str>>,
 }
 
-impl Troubles {
+impl Failures {
     pub(super) fn new(concern: Concern, health: &Arc<Health>) -> Self {
         Self { concern, health: Arc::clone(health), by_issuer: Mutex::default() }
     }
 
-    /// Sets or takes back the trouble with an issuer.
+    /// Sets or clears the failure of an issuer.
     pub(super) fn note(&self, issuer: &str, reason: Option<&'static str>) {
-        let mut troubles = self.by_issuer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.by_issuer.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match reason {
-            Some(reason) => troubles.insert(issuer.to_owned(), reason),
-            None => troubles.remove(issuer),
+            Some(reason) => failures.insert(issuer.to_owned(), reason),
+            None => failures.remove(issuer),
         };
         if before == reason {
             return;
         }
         match reason {
-            Some(reason) => tracing::warn!(issuer, reason, "trouble with an issuer"),
+            Some(reason) => tracing::warn!(issuer, reason, "an issuer fails"),
             None => tracing::info!(issuer, "an issuer works again"),
         }
         let words: Vec<_> =
-            troubles.iter().map(|(issuer, reason)| format!("{issuer}: {reason}")).collect();
+            failures.iter().map(|(issuer, reason)| format!("{issuer}: {reason}")).collect();
         if words.is_empty() {
             self.health.clear(self.concern);
         } else {

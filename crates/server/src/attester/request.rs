@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use super::directory::KeyIds;
 use super::dispatch::{Place, Waiting};
-use super::{AttesterState, IssuerDesk};
+use super::{AttesterState, IssuerHandle};
 use crate::health::StoreWork;
 use crate::http::is_of_type;
 use crate::problem::{ABOUT_BLANK, Failure, RETRY_SOON};
@@ -141,9 +141,10 @@ pub(super) async fn token_request(
         }
         let body = state.bodies.read(body, MAX_TOKEN_REQUEST_LEN).await.map_err(not_withheld)?;
         let body = body.bytes().clone();
-        let issuer = parameters.ok().and_then(|Query(parameters)| desk(&state, &parameters));
+        let issuer =
+            parameters.ok().and_then(|Query(parameters)| named_issuer(&state, &parameters));
         let served = match issuer {
-            Some(desk) => serve(&state, desk, &headers, body).await,
+            Some(issuer) => serve(&state, issuer, &headers, body).await,
             None => Err(AttesterRefusal::UnknownIssuer.into()),
         };
         match served {
@@ -158,7 +159,10 @@ pub(super) async fn token_request(
 }
 
 /// The issuer that a request names.
-fn desk<'a>(state: &'a AttesterState, parameters: &[(String, String)]) -> Option<&'a IssuerDesk> {
+fn named_issuer<'a>(
+    state: &'a AttesterState,
+    parameters: &[(String, String)],
+) -> Option<&'a IssuerHandle> {
     let mut named = parameters.iter().filter(|(name, _)| name == "issuer");
     let (_, issuer) = named.next()?;
     if named.next().is_some() { None } else { state.issuers.get(issuer) }
@@ -166,24 +170,24 @@ fn desk<'a>(state: &'a AttesterState, parameters: &[(String, String)]) -> Option
 
 async fn serve(
     state: &AttesterState,
-    desk: &IssuerDesk,
+    issuer: &IssuerHandle,
     headers: &HeaderMap,
     body: Bytes,
 ) -> Result<Vec<u8>, Refusal> {
     let received = Received::new(headers, body).ok_or(AttesterRefusal::Malformed)?;
     let place = Arc::clone(&state.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let received = Arc::new(received);
-    let device = identify(state, desk, &received).await?;
+    let device = identify(state, issuer, &received).await?;
     // Before the look at what is stored: a copy that is ahead may be granted after it.
     let flight = state.in_flight.enter(device, request_digest(&received.body))?;
     let place = Place { _of_all: place, _of_the_device: flight };
-    if let Some(response) = known(state, desk, &received, &device).await? {
+    if let Some(response) = known(state, issuer, &received, &device).await? {
         return Ok(response);
     }
-    let forwarded = check(state, desk, &received).await?;
+    let forwarded = check(state, issuer, &received).await?;
     let (answer, answered) = oneshot::channel();
     let waiting = Waiting { body: received.body.clone(), forwarded, device, answer, place };
-    desk.queue.send(waiting).await.map_err(|_| Refusal::Inside)?;
+    issuer.queue.send(waiting).await.map_err(|_| Refusal::Inside)?;
     answered.await.unwrap_or(Err(Refusal::Inside))
 }
 
@@ -246,11 +250,11 @@ impl Received {
 /// Who asks.
 async fn identify(
     state: &AttesterState,
-    desk: &IssuerDesk,
+    issuer: &IssuerHandle,
     received: &Arc<Received>,
 ) -> Result<DeviceIdentity, Refusal> {
     let (operator, received) = (state.operator.clone(), Arc::clone(received));
-    let (issuer, attestations) = (desk.name.clone(), Arc::clone(&state.attestations));
+    let (issuer, attestations) = (issuer.name.clone(), Arc::clone(&state.attestations));
     let now = state.shared.environment.now();
     let work = move || received.identify(&operator, &issuer, &attestations, now);
     let identified = state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)?;
@@ -260,7 +264,7 @@ async fn identify(
 /// The response that the request got before.
 async fn known(
     state: &AttesterState,
-    desk: &IssuerDesk,
+    issuer: &IssuerHandle,
     received: &Received,
     device: &DeviceIdentity,
 ) -> Result<Option<Vec<u8>>, Refusal> {
@@ -268,7 +272,8 @@ async fn known(
     let digest = request_digest(&received.body);
     let Received { client_key, client_alias, .. } = received;
     let now = shared.environment.now();
-    let known = shared.db.stored_answer(device, &desk.name, client_key, client_alias, &digest, now);
+    let known =
+        shared.db.stored_answer(device, &issuer.name, client_key, client_alias, &digest, now);
     match known.await {
         Ok(known) => {
             shared.health.store_worked(StoreWork::Load);
@@ -293,18 +298,18 @@ async fn known(
 /// Checks the request. A key that is not known may be new.
 async fn check(
     state: &AttesterState,
-    desk: &IssuerDesk,
+    issuer: &IssuerHandle,
     received: &Arc<Received>,
 ) -> Result<Forwarded, Refusal> {
-    let checked = match desk.directory.key_ids() {
+    let checked = match issuer.directory.key_ids() {
         Some(key_ids) => check_with(state, received, key_ids).await?,
         None => Err(AttesterRefusal::EncapsulationKey),
     };
     if checked.as_ref().err() != Some(&AttesterRefusal::EncapsulationKey) {
         return Ok(checked?);
     }
-    desk.directory.refresh(std::time::Duration::ZERO).await;
-    match desk.directory.key_ids() {
+    issuer.directory.refresh(std::time::Duration::ZERO).await;
+    match issuer.directory.key_ids() {
         Some(key_ids) => Ok(check_with(state, received, key_ids).await??),
         None => Err(AttesterRefusal::IssuerTrouble.into()),
     }

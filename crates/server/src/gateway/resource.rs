@@ -201,7 +201,7 @@ impl GatewayResource {
         Ok(Answer::new(head.status, head.headers, content))
     }
 
-    /// Seals an answer. One that there is no memory for is replaced by a word about that.
+    /// Seals an answer. One that there is no memory for is replaced by an out-of-memory error.
     async fn seal(
         &self,
         responder: Responder,

@@ -139,7 +139,7 @@ impl IssuerState {
                 keyring,
                 keys.origins(),
                 now,
-                self.desk.window_s(),
+                self.key_service.window_s(),
                 &nonce,
             );
             self.metrics.count(&outcome);

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 use super::backoff::Backoff;
 use super::config::LogConfig;
-use super::desk::Desk;
+use super::folder::Folder;
 use super::metrics::LogMetrics;
 use super::witnesses::{Heard, Shown, WitnessPool};
 use crate::environment::{Environment, Instant, instant, sleep_until, timeout_at};
@@ -57,7 +57,7 @@ pub(super) enum NotPublished {
     /// The log has stopped for good, and why.
     Halted(String, Duration),
     /// The disk failed.
-    Trouble,
+    Failed,
 }
 
 /// A signed tree on its way to the public.
@@ -86,7 +86,7 @@ enum Outcome {
 
 pub(super) struct Sequencer {
     environment: Environment,
-    desk: Desk,
+    folder: Folder,
     policy: TlogPolicy,
     witnesses: WitnessPool,
     inbox: mpsc::Receiver<Submission>,
@@ -140,7 +140,7 @@ impl Sequencer {
             stragglers: JoinSet::new(),
             late: BTreeMap::new(),
             due: instant(),
-            desk: Desk::new(dir),
+            folder: Folder::new(dir),
         }
     }
 
@@ -175,11 +175,11 @@ impl Sequencer {
         }
         // Whoever comes next finds the folder free.
         self.stragglers.shutdown().await;
-        self.desk.released().await;
+        self.folder.released().await;
     }
 
     async fn look_for_halt(&mut self) {
-        let halted = self.desk.with(|dir| Ok(dir.halted().map(str::to_owned))).await;
+        let halted = self.folder.with(|dir| Ok(dir.halted().map(str::to_owned))).await;
         if let Some(reason) = halted.ok().flatten() {
             self.raise_halt(reason);
         }
@@ -189,7 +189,7 @@ impl Sequencer {
     async fn act(&mut self) {
         let round = match self.open.take() {
             Some(round) => Ok(round),
-            None => self.desk.with(prepare).await,
+            None => self.folder.with(prepare).await,
         };
         match round {
             Ok(round) => {
@@ -198,7 +198,7 @@ impl Sequencer {
                     self.write_index().await;
                 }
             }
-            Err(error) => self.trouble(&error),
+            Err(error) => self.failed(&error),
         }
     }
 
@@ -243,7 +243,7 @@ impl Sequencer {
     async fn append(&mut self, batch: Vec<Submission>) {
         let (entries, answers): (Vec<Entry>, Vec<Answer>) =
             batch.into_iter().map(|submission| (submission.entry, submission.answer)).unzip();
-        let staged = match self.desk.with(move |dir| dir.stage(&entries)).await {
+        let staged = match self.folder.with(move |dir| dir.stage(&entries)).await {
             Ok(staged) => staged,
             // An earlier step failed after the tree was signed: that one comes first.
             Err(LogDirError::Unpublished) => {
@@ -256,8 +256,8 @@ impl Sequencer {
                 return refuse(answers, &NotPublished::Halted(reason, HALTED_PAUSE));
             }
             Err(error) => {
-                self.trouble(&error);
-                return refuse(answers, &NotPublished::Trouble);
+                self.failed(&error);
+                return refuse(answers, &NotPublished::Failed);
             }
         };
         self.signed_size.fetch_max(staged.size, Ordering::AcqRel);
@@ -299,16 +299,16 @@ impl Sequencer {
     /// Gives everybody the proof of their entry.
     async fn answer(&mut self, waiting: Vec<(u64, Answer)>, first_new: u64, published: Note) {
         let indices = waiting.iter().map(|(index, _)| *index).collect();
-        match self.desk.proofs(indices, first_new, published).await {
+        match self.folder.proofs(indices, first_new, published).await {
             Ok(proofs) => {
                 for ((_, answer), proof) in waiting.into_iter().zip(proofs) {
                     let _ = answer.send(Ok(proof));
                 }
             }
             Err(error) => {
-                self.trouble(&error);
+                self.failed(&error);
                 let answers = waiting.into_iter().map(|(_, answer)| answer);
-                refuse(answers, &NotPublished::Trouble);
+                refuse(answers, &NotPublished::Failed);
             }
         }
     }
@@ -317,7 +317,7 @@ impl Sequencer {
     async fn witness(&mut self, mut round: Round) -> Outcome {
         // Those are asked again; what they say to an old question is of no use.
         self.stragglers = JoinSet::new();
-        let mut asked = self.witnesses.ask_all(&round.shown, &self.desk);
+        let mut asked = self.witnesses.ask_all(&round.shown, &self.folder);
         loop {
             // At the start all are heard, not just enough of them: the one that has seen more may be slow. So
             // may be the one that takes back what it said.
@@ -417,18 +417,18 @@ impl Sequencer {
         };
         let note = cosigned.note().clone();
         let size = round.shown.size;
-        match self.desk.with(move |dir| dir.publish(&cosigned)).await {
+        match self.folder.with(move |dir| dir.publish(&cosigned)).await {
             Ok(()) => {}
             Err(LogDirError::Halted(reason)) => {
                 self.raise_halt(reason.clone());
                 return Outcome::Not(NotPublished::Halted(reason, HALTED_PAUSE));
             }
             Err(error) => {
-                self.trouble(&error);
+                self.failed(&error);
                 if !round.is_renewal {
                     self.open = Some(round);
                 }
-                return Outcome::Not(NotPublished::Trouble);
+                return Outcome::Not(NotPublished::Failed);
             }
         }
         self.health.store_worked(StoreWork::Commit);
@@ -472,16 +472,16 @@ impl Sequencer {
 
     /// Rows that find the new entries, once those who wait are answered.
     async fn write_index(&mut self) {
-        if let Err(error) = self.desk.with(LogDir::write_index).await {
-            self.trouble(&error);
+        if let Err(error) = self.folder.with(LogDir::write_index).await {
+            self.failed(&error);
         }
     }
 
     async fn halt(&mut self, halt: Halt) -> Outcome {
         let reason = halt.to_string();
         self.raise_halt(reason.clone());
-        if let Err(error) = self.desk.with(move |dir| dir.halt(&halt)).await {
-            self.trouble(&error);
+        if let Err(error) = self.folder.with(move |dir| dir.halt(&halt)).await {
+            self.failed(&error);
         }
         Outcome::Not(NotPublished::Halted(reason, HALTED_PAUSE))
     }
@@ -517,7 +517,7 @@ impl Sequencer {
     }
 
     /// The disk failed; the log tries again.
-    fn trouble(&mut self, error: &LogDirError) {
+    fn failed(&mut self, error: &LogDirError) {
         tracing::error!(%error, "the log's files failed");
         self.health.store_failed(StoreWork::Commit);
         self.due = instant() + self.backoff.next();

@@ -18,7 +18,7 @@ use sotto_wire::{Checkpoint, HttpUrl, Note, VerifierKey};
 use tokio::task::JoinSet;
 
 use super::config::LogConfig;
-use super::desk::Desk;
+use super::folder::Folder;
 use crate::environment::{instant, timeout};
 use crate::error::BindError;
 use crate::outbound::{self, HttpClient, TransportError};
@@ -121,7 +121,7 @@ impl WitnessPool {
     }
 
     /// Asks all witnesses to cosign.
-    pub(super) fn ask_all(&self, shown: &Shown, desk: &Desk) -> JoinSet<Heard> {
+    pub(super) fn ask_all(&self, shown: &Shown, folder: &Folder) -> JoinSet<Heard> {
         let mut asked = JoinSet::new();
         for ((witness, peer), known) in self.witnesses.iter().enumerate().zip(&self.sizes) {
             let conversation = Conversation {
@@ -129,7 +129,7 @@ impl WitnessPool {
                 timeout: self.timeout,
                 peer: Arc::clone(peer),
                 shown: shown.clone(),
-                desk: desk.clone(),
+                folder: folder.clone(),
             };
             // What it had when it was asked last, unless the log has been set back since.
             let from = known.unwrap_or(shown.from).min(shown.size);
@@ -209,7 +209,7 @@ struct Conversation {
     timeout: Duration,
     peer: Arc<WitnessPeer>,
     shown: Shown,
-    desk: Desk,
+    folder: Folder,
 }
 
 impl Conversation {
@@ -218,7 +218,7 @@ impl Conversation {
         let Shown { note, size, .. } = &self.shown;
         let mut question = Question { size: *size, from };
         for _ in 0..MAX_QUESTIONS {
-            let proof = match self.desk.consistency(question.from, *size).await {
+            let proof = match self.folder.consistency(question.from, *size).await {
                 Ok(proof) => proof,
                 Err(error) => return Next::Without(error.to_string()),
             };
@@ -241,7 +241,9 @@ impl Conversation {
         let judged = timeout(self.timeout, async {
             let shown = self.stored().await?;
             let own_root = match shown.size <= question.size {
-                true => Some(self.desk.root(shown.size).await.map_err(|error| error.to_string())?),
+                true => {
+                    Some(self.folder.root(shown.size).await.map_err(|error| error.to_string())?)
+                }
                 false => None,
             };
             Ok(consume_witness_checkpoint(&question, claim, &shown, own_root))

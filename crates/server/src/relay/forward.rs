@@ -1,4 +1,4 @@
-//! The way to a gateway and back (RFC 9458 §6.2).
+//! Forwards requests to a gateway and brings its answers back (RFC 9458 §6.2).
 //!
 //! To the gateway goes a request of the relay's own with the content in it; no part of the head that
 //! the device sent. Back come the status, the content and the few fields that a device needs. A request
@@ -121,7 +121,7 @@ impl Forwarder {
         Ok(response)
     }
 
-    /// Counts an outcome, and tells the operator when a gateway begins or ends to fail.
+    /// Counts an outcome, and tells the operator when a gateway starts or stops failing.
     fn note(&self, destination: &Destination, outcome: Exchange) {
         self.metrics.exchanged(outcome);
         let is_failing = outcome != Exchange::Answered;

@@ -11,9 +11,9 @@ use sotto_wire::{Note, TlogProof, TreeHash};
 
 /// The folder. One piece of work at a time, each on a thread that may wait.
 #[derive(Clone, Debug)]
-pub(super) struct Desk(Arc<Mutex<LogDir>>);
+pub(super) struct Folder(Arc<Mutex<LogDir>>);
 
-impl Desk {
+impl Folder {
     pub(super) fn new(dir: LogDir) -> Self {
         Self(Arc::new(Mutex::new(dir)))
     }
