@@ -20,9 +20,12 @@ use tokio::time::{Sleep, Timeout};
 /// The time of day and the source of randomness of a server.
 #[derive(Clone)]
 pub struct Environment {
-    now: Arc<dyn Fn() -> Moment + Send + Sync>,
-    fill: Arc<dyn Fn(&mut [u8]) -> Result<(), Fault> + Send + Sync>,
+    now: Arc<Now>,
+    fill: Arc<Fill>,
 }
+
+type Now = dyn Fn() -> Moment + Send + Sync;
+type Fill = dyn Fn(&mut [u8]) -> Result<(), Fault> + Send + Sync;
 
 impl Environment {
     /// An environment with this clock and this source of randomness. The clock must go with that of
