@@ -24,7 +24,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sotto_server::{
-    BindError, Helper, HelperConfig, Leader, LeaderConfig, ServerConfig, TaskRefused,
+    BindError, Helper, HelperConfig, Leader, LeaderConfig, Server, ServerConfig, TaskRefused,
 };
 use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::Role;
@@ -105,6 +105,23 @@ impl Plan {
             Self::Attester(_) | Self::Issuer(_) => true,
             Self::Log(_) | Self::Witness(_) | Self::Relay(_) | Self::Gateway(_) => false,
         }
+    }
+
+    /// Binds the server, and says how many tasks an aggregator was configured with.
+    async fn bind(self, insecure_http: bool) -> Result<(Server, Option<usize>)> {
+        let server = match self {
+            Self::Aggregator(role, settings) => {
+                let (server, tasks) = bind_aggregator(role, &settings, insecure_http).await?;
+                return Ok((server, Some(tasks)));
+            }
+            Self::Log(settings) => settings.bind(insecure_http).await,
+            Self::Witness(settings) => settings.bind(insecure_http).await,
+            Self::Relay(settings) => settings.bind(insecure_http).await,
+            Self::Gateway(settings) => settings.bind(insecure_http).await,
+            Self::Attester(settings) => settings.bind(insecure_http).await,
+            Self::Issuer(settings) => settings.bind(insecure_http).await,
+        };
+        Ok((server?, None))
     }
 }
 
@@ -190,96 +207,14 @@ impl ServeArgs {
     async fn serve(&self, plan: Plan, output: &Output) -> Result<Outcome> {
         // Before anybody can know that it serves: whoever reads the ready file may signal at once.
         let signals = crate::signals::pair()?;
-        match plan {
-            Plan::Aggregator(role, settings) => {
-                self.serve_aggregator(role, &settings, signals, output).await
-            }
-            Plan::Log(settings) => {
-                let log = settings.bind(self.insecure_http).await?;
-                self.announce(output, log.addr(), log.admin_addr(), None)?;
-                until_signalled(signals, |stop| log.run(stop)).await
-            }
-            Plan::Witness(settings) => {
-                let witness = settings.bind(self.insecure_http).await?;
-                self.announce(output, witness.addr(), witness.admin_addr(), None)?;
-                until_signalled(signals, |stop| witness.run(stop)).await
-            }
-            Plan::Relay(settings) => {
-                let relay = settings.bind(self.insecure_http).await?;
-                self.announce(output, relay.addr(), relay.admin_addr(), None)?;
-                until_signalled(signals, |stop| relay.run(stop)).await
-            }
-            Plan::Gateway(settings) => {
-                let gateway = settings.bind(self.insecure_http).await?;
-                self.announce(output, gateway.addr(), gateway.admin_addr(), None)?;
-                until_signalled(signals, |stop| gateway.run(stop)).await
-            }
-            Plan::Attester(settings) => {
-                let attester = settings.bind(self.insecure_http).await?;
-                self.announce(output, attester.addr(), attester.admin_addr(), None)?;
-                until_signalled(signals, |stop| attester.run(stop)).await
-            }
-            Plan::Issuer(settings) => {
-                let issuer = settings.bind(self.insecure_http).await?;
-                self.announce(output, issuer.addr(), issuer.admin_addr(), None)?;
-                until_signalled(signals, |stop| issuer.run(stop)).await
-            }
-        }
-    }
-
-    async fn serve_aggregator(
-        &self,
-        role: Role,
-        settings: &Settings,
-        signals: Signals<
-            impl Future<Output = ()> + Send + 'static,
-            impl Future<Output = ()> + Send + 'static,
-        >,
-        output: &Output,
-    ) -> Result<Outcome> {
-        let data_dir = settings.data_dir();
-        let store = open_store(&data_dir)?;
-        let mut server = settings.server()?;
-        server.hpke_keys = keyring::load(settings, &data_dir)?;
-        server.tasks = tasks::load(settings, role)?;
-        server.insecure_http = self.insecure_http;
-        if let Some((gateway, files)) = settings.gateway()? {
-            tokio::spawn(files.follow(gateway.keys.clone()));
-            server.gateway = Some(gateway);
-        }
-        let tasks = server.tasks.len();
-        if tasks == 0 && server.taskprov.is_none() && server.recipes.is_none() {
-            tracing::warn!("no task is configured: list task files under `tasks`");
-        }
-        match role {
-            Role::Leader => {
-                let config = LeaderConfig {
-                    server,
-                    aggregation: settings.aggregation(),
-                    helper_certificates: settings.peer_certificates()?,
-                };
-                let leader = Leader::bind(config, Arc::new(store)).await.or_else(explain)?;
-                self.announce(output, leader.addr(), leader.admin_addr(), Some(tasks))?;
-                until_signalled(signals, |stop| leader.run(stop)).await
-            }
-            _ => {
-                let helper = Helper::bind(HelperConfig { server }, Arc::new(store))
-                    .await
-                    .or_else(explain)?;
-                self.announce(output, helper.addr(), helper.admin_addr(), Some(tasks))?;
-                until_signalled(signals, |stop| helper.run(stop)).await
-            }
-        }
+        let (server, tasks) = plan.bind(self.insecure_http).await?;
+        self.announce(output, &server, tasks)?;
+        until_signalled(signals, server).await
     }
 
     /// Tells people and programs where the server listens.
-    fn announce(
-        &self,
-        output: &Output,
-        listen: SocketAddr,
-        admin_listen: Option<SocketAddr>,
-        tasks: Option<usize>,
-    ) -> Result<()> {
+    fn announce(&self, output: &Output, server: &Server, tasks: Option<usize>) -> Result<()> {
+        let (listen, admin_listen) = (server.addr(), server.admin_addr());
         let role = self.role.name();
         let ready = Ready { role, listen, admin_listen, pid: std::process::id(), tasks };
         if let Some(path) = &self.ready_file {
@@ -294,6 +229,39 @@ impl ServeArgs {
     }
 }
 
+async fn bind_aggregator(
+    role: Role,
+    settings: &Settings,
+    insecure_http: bool,
+) -> Result<(Server, usize)> {
+    let data_dir = settings.data_dir();
+    let store = open_store(&data_dir)?;
+    let mut server = settings.server()?;
+    server.hpke_keys = keyring::load(settings, &data_dir)?;
+    server.tasks = tasks::load(settings, role)?;
+    server.insecure_http = insecure_http;
+    if let Some((gateway, files)) = settings.gateway()? {
+        tokio::spawn(files.follow(gateway.keys.clone()));
+        server.gateway = Some(gateway);
+    }
+    let tasks = server.tasks.len();
+    if tasks == 0 && server.taskprov.is_none() && server.recipes.is_none() {
+        tracing::warn!("no task is configured: list task files under `tasks`");
+    }
+    let bound = match role {
+        Role::Leader => {
+            let config = LeaderConfig {
+                server,
+                aggregation: settings.aggregation(),
+                helper_certificates: settings.peer_certificates()?,
+            };
+            Leader::bind(config, Arc::new(store)).await
+        }
+        _ => Helper::bind(HelperConfig { server }, Arc::new(store)).await,
+    };
+    Ok((bound.or_else(explain)?, tasks))
+}
+
 fn open_store(data_dir: &Path) -> Result<SqliteStore> {
     private_file::make_folder(data_dir)?;
     SqliteStore::open(data_dir, SqliteOptions::default())
@@ -301,27 +269,17 @@ fn open_store(data_dir: &Path) -> Result<SqliteStore> {
         .hint("is another server running on this folder, or does it belong to another user?")
 }
 
-/// The first signal, and the second.
-type Signals<A, B> = (A, B);
-
-/// Runs until a signal, then drains; a second signal drops everything.
-async fn until_signalled<F, E>(
-    (first, second): Signals<
-        impl Future<Output = ()> + Send + 'static,
-        impl Future<Output = ()> + Send + 'static,
-    >,
-    run: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) -> F,
-) -> Result<Outcome>
-where
-    F: Future<Output = std::result::Result<(), E>>,
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let stop = Box::pin(async move {
+/// Runs until the first signal, then drains; the second drops everything.
+async fn until_signalled(
+    (first, second): (impl Future<Output = ()>, impl Future<Output = ()>),
+    server: Server,
+) -> Result<Outcome> {
+    let stop = async move {
         first.await;
         tracing::info!("ending: requests in flight are finished first; signal again to end now");
-    });
+    };
     tokio::select! {
-        ended = run(stop) => {
+        ended = server.run(stop) => {
             ended?;
             Ok(Outcome::Yes)
         }

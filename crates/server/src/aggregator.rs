@@ -1,21 +1,20 @@
 //! What leader and helper have in common: keys, tasks, bodies, the pool, and who may ask.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
-use sotto_protocol::{Abort, Fault, HpkeKeyring, Moment};
+use sotto_protocol::{Abort, Fault, HpkeKeyring};
 use sotto_store::{StoreError, StoredTask, TaskStore};
 use sotto_wire::{Encode, MediaType, ProblemType, Role, TaskId};
 
 use crate::auth::AuthToken;
 use crate::config::{BodyLimits, ServerConfig};
+use crate::environment::Environment;
 use crate::error::BindError;
 use crate::health::{Health, StoreWork};
 use crate::http::{self, BodyReader};
@@ -23,13 +22,15 @@ use crate::metrics::{MetricsRegistry, RouteMetrics};
 use crate::pool::CpuPool;
 use crate::problem::Failure;
 use crate::provision::Provisioner;
-use crate::recipes::{Announced, Recipes, Surroundings};
-use crate::service::Vitals;
+use crate::recipes::{self, Announced, Recipes, Surroundings};
+use crate::service::Server;
 use crate::tasks::{ServedTask, TaskRegistry};
+use crate::upkeep;
 
 /// Shared by all requests and loops of one server.
 #[derive(Debug)]
 pub(crate) struct Aggregator {
+    pub(crate) environment: Environment,
     pub(crate) keys: Arc<HpkeKeyring>,
     pub(crate) tasks: Arc<TaskRegistry>,
     pub(crate) pool: CpuPool,
@@ -40,7 +41,6 @@ pub(crate) struct Aggregator {
     pub(crate) metrics: Arc<MetricsRegistry>,
     pub(crate) base_path: String,
     pub(crate) retention_grace: Duration,
-    pub(crate) drain_deadline: Duration,
     pub(crate) recipes: Option<Recipes>,
     provisioner: Option<Provisioner>,
     hpke_config_list: Bytes,
@@ -54,7 +54,8 @@ impl Aggregator {
         role: Role,
         config: ServerConfig,
         store: Arc<dyn TaskStore>,
-    ) -> Result<Self, BindError> {
+        server: &mut Server,
+    ) -> Result<Arc<Self>, BindError> {
         if role != Role::Leader && config.gateway.is_some() {
             return Err(BindError::Config("only a leader has a gateway".into()));
         }
@@ -66,8 +67,8 @@ impl Aggregator {
         for task in config.tasks {
             tasks.add(task)?;
         }
-        let metrics = Arc::new(MetricsRegistry::new()?);
-        let health = Arc::<Health>::default();
+        server.tasks = Some(Arc::clone(&tasks));
+        let (metrics, health) = (Arc::clone(&server.metrics), Arc::clone(&server.health));
         let provisioner = match config.taskprov {
             Some(taskprov) => {
                 let recipes = config.recipes.is_some();
@@ -86,6 +87,7 @@ impl Aggregator {
                     gateway_keys: config.gateway.map(|gateway| gateway.keys),
                     forgotten: config.forget_tasks.into_iter().collect(),
                     health: Arc::clone(&health),
+                    environment: server.environment.clone(),
                 };
                 Some(Recipes::load(recipes, surroundings, &metrics).await?)
             }
@@ -94,7 +96,8 @@ impl Aggregator {
         let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
         let pool = CpuPool::new(config.cpu_threads, config.cpu_queue).map_err(threads)?;
         let max_age = format!("max-age={}", config.hpke_config_max_age.as_secs());
-        Ok(Self {
+        Ok(Arc::new(Self {
+            environment: server.environment.clone(),
             keys: Arc::new(keys),
             tasks,
             pool,
@@ -104,15 +107,14 @@ impl Aggregator {
             health,
             hpke_config_route: metrics.route("hpke_config"),
             metrics,
-            base_path: base_path(&config.base_path)?,
+            base_path: server.base_path.clone(),
             retention_grace: config.retention_grace,
-            drain_deadline: config.drain_deadline,
             recipes,
             provisioner,
             hpke_config_list,
             hpke_cache_control: HeaderValue::try_from(max_age)
                 .unwrap_or(HeaderValue::from_static("no-cache")),
-        })
+        }))
     }
 
     /// The task of a URL, provisioned first if the request announces it.
@@ -145,7 +147,9 @@ impl Aggregator {
             }
         }
         match &self.provisioner {
-            Some(provisioner) => provisioner.provision(task_id, headers, &self.tasks, now()).await,
+            Some(provisioner) => {
+                provisioner.provision(task_id, headers, &self.tasks, self.environment.now()).await
+            }
             None => Err(unrecognized_task(task_id)),
         }
     }
@@ -183,7 +187,7 @@ impl Aggregator {
         let precision = task.configuration().time_precision();
         task.interval().is_some_and(|interval| {
             let end = interval.end().start_seconds(precision);
-            end.saturating_add(self.retention_grace.as_secs()) <= now().0
+            end.saturating_add(self.retention_grace.as_secs()) <= self.environment.now().0
         })
     }
 
@@ -192,13 +196,14 @@ impl Aggregator {
         format!("{}/tasks/{}/{resource}", self.base_path, task.id())
     }
 
-    /// What it shows its operator.
-    pub(crate) fn vitals(&self) -> Vitals {
-        Vitals {
-            health: Arc::clone(&self.health),
-            metrics: Arc::clone(&self.metrics),
-            drain_deadline: self.drain_deadline,
+    /// Adds the loops that leader and helper have in common.
+    pub(crate) fn add_loops(self: &Arc<Self>, store: Arc<dyn TaskStore>, server: &mut Server) {
+        if self.recipes.is_some() {
+            let aggregator = Arc::clone(self);
+            server.add_loop("recipes", |shutdown| recipes::run(aggregator, shutdown));
         }
+        let aggregator = Arc::clone(self);
+        server.add_loop("upkeep", |shutdown| upkeep::run(aggregator, store, shutdown));
     }
 
     /// Notes that the store failed one of the loops.
@@ -282,32 +287,7 @@ pub(crate) async fn hpke_config(State(aggregator): State<Arc<Aggregator>>) -> Re
     response
 }
 
-/// The operating system's clock.
-pub(crate) fn now() -> Moment {
-    Moment(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
-}
-
-/// A generator seeded by the operating system.
-pub(crate) fn rng() -> Result<ChaCha20Rng, Fault> {
-    let mut seed = [0; 32];
-    aws_lc_rs::rand::fill(&mut seed)
-        .map_err(|_| Fault("the operating system gives no randomness".into()))?;
-    Ok(ChaCha20Rng::from_seed(seed))
-}
-
 pub(crate) fn unrecognized_task(task_id: TaskId) -> Failure {
     let detail = "This aggregator does not serve the task.";
     Abort::new(ProblemType::UnrecognizedTask, detail).for_task(task_id).into()
-}
-
-/// A base path begins with a slash and does not end with one; the empty one is fine.
-pub(crate) fn base_path(configured: &str) -> Result<String, BindError> {
-    let path = configured.trim_end_matches('/');
-    let fine = path.is_empty() || path.starts_with('/');
-    let literal = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?#%".contains(&byte));
-    if fine && literal {
-        Ok(path.to_owned())
-    } else {
-        Err(BindError::Config(format!("the base path {configured:?} is not a path of a URL")))
-    }
 }

@@ -9,7 +9,7 @@
 //! an identity, a key, an alias or an address. Each status has one text: which check failed is in the counters only. Two answers
 //! say more, by their problem types, because devices act on them: that the token is withheld, which is final, and that the
 //! encapsulation key is not the issuer's, which is said only if the request got no answer before and no copy of it is
-//! worked on. An attester in trouble says 503.
+//! worked on. An attester that fails answers 503.
 
 mod config;
 mod directory;
@@ -22,7 +22,6 @@ mod request;
 mod x509;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -39,49 +38,58 @@ use self::directory::Directory;
 use self::dispatch::{Dispatcher, Waiting};
 use self::in_flight::InFlight;
 pub use self::insecure::InsecureAttestation;
-use self::issuer_client::{IssuerClient, Troubles};
+use self::issuer_client::{Failures, IssuerClient};
 use self::metrics::AttesterMetrics;
 pub use self::x509::{Manufacturer, X509Attestation, X509Config};
-use crate::aggregator::{self, base_path};
-use crate::error::{BindError, RunError};
+use crate::environment::Environment;
+use crate::error::BindError;
 use crate::health::{Concern, Health};
 use crate::http::BodyReader;
-use crate::metrics::MetricsRegistry;
-use crate::peer;
+use crate::outbound::HttpClient;
 use crate::pool::CpuPool;
-use crate::problem::Failure;
-use crate::service::{self, Sockets, Vitals};
-use crate::upkeep;
+use crate::service::{Endpoint, Role, Server};
 
-/// An attester that listens and is not yet serving.
+/// The attester, for [`Server::bind`].
 pub struct Attester {
-    state: AttesterState,
-    dispatchers: Vec<Dispatcher>,
-    vitals: Vitals,
-    sockets: Sockets,
+    /// What its operator decides.
+    pub config: AttesterConfig,
+    /// What it knows of devices.
+    pub db: AttesterDb,
 }
 
 impl Attester {
     /// Checks the configuration and binds the sockets. Issuers are first asked when it runs.
-    pub async fn bind(config: AttesterConfig, db: AttesterDb) -> Result<Self, BindError> {
+    pub async fn bind(config: AttesterConfig, db: AttesterDb) -> Result<Server, BindError> {
+        Server::bind(Self { config, db }, Environment::default()).await
+    }
+}
+
+impl Role for Attester {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.http).into()
+    }
+
+    /// If the server ends on the spot, what an issuer has answered and is not recorded is asked again.
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self { config, db } = self;
         check(&config)?;
-        let registry = Arc::new(MetricsRegistry::new()?);
-        let vitals = Vitals {
-            health: Arc::default(),
-            metrics: Arc::clone(&registry),
-            drain_deadline: config.http.drain_deadline,
-        };
         let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
         let shared = Arc::new(Shared {
+            environment: server.environment.clone(),
             pool: CpuPool::new(config.cpu_threads, 4 * config.cpu_threads).map_err(threads)?,
             db,
-            metrics: AttesterMetrics::new(&registry),
-            health: Arc::clone(&vitals.health),
+            metrics: AttesterMetrics::new(&server.metrics),
+            health: Arc::clone(&server.health),
         });
         let (issuers, dispatchers) = issuers(&config, &shared)?;
-        let sockets = Sockets::bind(&config.http).await?;
+        for dispatcher in dispatchers {
+            // It ends by itself with the last request: requests in flight are finished.
+            server.add_loop("dispatcher", |_| dispatcher.run());
+        }
+        let directories: Vec<_> =
+            issuers.values().map(|issuer| Arc::clone(&issuer.directory)).collect();
+        server.add_loop("directories", |shutdown| directory::keep(directories, shutdown));
         let state = AttesterState {
-            base_path: base_path(&config.http.base_path)?,
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
             operator: config.operator,
             attestations: config.attestations.into(),
@@ -90,47 +98,15 @@ impl Attester {
             in_flight: Arc::default(),
             shared,
         };
-        Ok(Self { state, dispatchers, vitals, sockets })
-    }
-
-    /// Where the attester listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more and finishes requests in flight within the deadline.
-    /// To end on the spot, drop the future: what an issuer has answered and is not recorded is asked again.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, dispatchers, vitals, sockets } = self;
-        let metrics = Arc::clone(&vitals.metrics);
-        let desks: Vec<_> =
-            state.issuers.values().map(|desk| Arc::clone(&desk.directory)).collect();
-        let router = router(Arc::new(state));
-        service::serve(vitals, sockets, router, shutdown, |loops| {
-            for dispatcher in dispatchers {
-                // It ends by itself with the last request: requests in flight are finished.
-                loops.spawn("dispatcher", dispatcher.run());
-            }
-            loops.spawn("directories", directory::keep(desks, loops.shutdown()));
-            loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
-        })
-        .await
-    }
-}
-
-impl std::fmt::Debug for Attester {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attester").finish_non_exhaustive()
+        Ok(Router::new()
+            .route(&format!("{}/token-request", server.base_path), post(request::token_request))
+            .with_state(Arc::new(state)))
     }
 }
 
 /// Shared by requests and dispatchers.
 struct Shared {
+    environment: Environment,
     pool: CpuPool,
     db: AttesterDb,
     metrics: AttesterMetrics,
@@ -139,11 +115,10 @@ struct Shared {
 
 /// Shared by all requests.
 struct AttesterState {
-    base_path: String,
     bodies: BodyReader,
     operator: KeyName,
     attestations: Arc<[Arc<dyn Attestation>]>,
-    issuers: HashMap<String, IssuerDesk>,
+    issuers: HashMap<String, IssuerHandle>,
     /// One for each request that is worked on, until its answer is recorded.
     places: Arc<Semaphore>,
     in_flight: Arc<InFlight>,
@@ -151,18 +126,10 @@ struct AttesterState {
 }
 
 /// An issuer, as requests see it.
-struct IssuerDesk {
+struct IssuerHandle {
     name: KeyName,
     directory: Arc<Directory>,
     queue: mpsc::Sender<Waiting>,
-}
-
-fn router(state: Arc<AttesterState>) -> Router {
-    Router::new()
-        .route(&format!("{}/token-request", state.base_path), post(request::token_request))
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
-        .with_state(state)
 }
 
 fn check(config: &AttesterConfig) -> Result<(), BindError> {
@@ -184,16 +151,14 @@ fn check(config: &AttesterConfig) -> Result<(), BindError> {
     Ok(())
 }
 
-type Issuers = (HashMap<String, IssuerDesk>, Vec<Dispatcher>);
+type Issuers = (HashMap<String, IssuerHandle>, Vec<Dispatcher>);
 
-/// The desks of all issuers by name, and who works for them.
+/// The handles of all issuers by name, and their dispatchers.
 fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, BindError> {
-    // Another part of the process may have chosen one.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let http = peer::client(config.issuer_timeout, config.issuer_certificates.as_deref())?;
-    let unreachable = Arc::new(Troubles::new(Concern::IssuerUnreachable, &shared.health));
-    let refused = Arc::new(Troubles::new(Concern::IssuerRefused, &shared.health));
-    let (mut desks, mut dispatchers) = (HashMap::new(), Vec::new());
+    let http = HttpClient::new(config.issuer_timeout, config.issuer_certificates.as_deref())?;
+    let unreachable = Arc::new(Failures::new(Concern::IssuerUnreachable, &shared.health));
+    let refused = Arc::new(Failures::new(Concern::IssuerRefused, &shared.health));
+    let (mut handles, mut dispatchers) = (HashMap::new(), Vec::new());
     for issuer in &config.issuers {
         let name = issuer.name.as_str();
         let wrong = |reason: &str| BindError::Config(format!("the issuer {name}: {reason}"));
@@ -203,8 +168,9 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
         let window_s = shared.db.window_s();
         let directory = Directory::new(Arc::clone(&client), window_s, Arc::clone(&refused));
         let (queue, waiting) = mpsc::channel(config.max_waiting);
-        let desk = IssuerDesk { name: issuer.name.clone(), directory: Arc::new(directory), queue };
-        if desks.insert(name.to_owned(), desk).is_some() {
+        let handle =
+            IssuerHandle { name: issuer.name.clone(), directory: Arc::new(directory), queue };
+        if handles.insert(name.to_owned(), handle).is_some() {
             return Err(wrong("it is listed twice"));
         }
         dispatchers.push(Dispatcher {
@@ -214,8 +180,8 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
             shared: Arc::clone(shared),
             max_batch: config.max_batch,
             batches_in_flight: config.batches_in_flight,
-            rng: aggregator::rng()?,
+            rng: shared.environment.rng()?,
         });
     }
-    Ok((desks, dispatchers))
+    Ok((handles, dispatchers))
 }

@@ -15,6 +15,8 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::task::JoinHandle;
 
+use crate::environment::spawn_blocking;
+
 /// The bytes read at once.
 const PIECE: u64 = 64 * 1024;
 
@@ -31,7 +33,7 @@ pub(crate) struct FileBody {
 
 /// Opens a file and reads its beginning; `None` if there is no such file.
 pub(crate) async fn open(path: PathBuf) -> io::Result<Option<FileBody>> {
-    let opened = tokio::task::spawn_blocking(move || {
+    let opened = spawn_blocking(move || {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error)
@@ -92,7 +94,7 @@ impl HttpBody for FileBody {
         }
         if let Some(file) = self.file.take() {
             let left = self.left;
-            self.reading = Some(tokio::task::spawn_blocking(move || read(file, left)));
+            self.reading = Some(spawn_blocking(move || read(file, left)));
         }
         let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
         let done = ready!(Pin::new(reading).poll(cx));

@@ -10,13 +10,11 @@
 mod answer;
 mod config;
 mod destination;
-mod keys;
 mod metrics;
 mod origin;
 mod resource;
 mod standalone;
 
 pub use self::config::GatewayConfig;
-pub use self::keys::GatewayKeys;
 pub(crate) use self::resource::GatewayResource;
 pub use self::standalone::{Gateway, GatewayServerConfig, GatewayTarget};

@@ -1,14 +1,15 @@
 //! Whether the server can do its work, with named reasons, for `/readyz`.
 //!
-//! A blocking reason means that requests should go elsewhere (503). The others are trouble that an
+//! A blocking reason means that requests should go elsewhere (503). The others are failures that an
 //! operator should see while requests are still served: a leader whose helper is away goes on
 //! acknowledging reports.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::environment::{Instant, instant};
 use serde_json::{Value, json};
 
 /// What is wrong. Each has at most one sentence at a time.
@@ -20,7 +21,7 @@ pub(crate) enum Concern {
     Store,
     /// Uploads are turned away.
     BacklogFull,
-    /// The helper cannot be reached, or is in trouble itself.
+    /// The helper cannot be reached, or fails itself.
     HelperUnreachable,
     /// The helper refuses the requests of a task.
     HelperRefuses,
@@ -142,7 +143,7 @@ impl Reason {
 impl Health {
     /// Sets or replaces a reason. Whether it says anything new.
     pub(crate) fn raise(&self, concern: Concern, detail: impl Into<String>) -> bool {
-        let reason = Reason { detail: detail.into(), raised: Instant::now() };
+        let reason = Reason { detail: detail.into(), raised: instant() };
         let mut reasons = self.lock();
         let is_new = reasons.get(&concern).is_none_or(|before| before.detail != reason.detail);
         reasons.insert(concern, reason);
@@ -159,7 +160,7 @@ impl Health {
         let mut reasons = self.lock();
         self.failing_work.fetch_or(work.bit(), Ordering::Relaxed);
         let detail = "the last write or read failed; see the log".to_owned();
-        reasons.insert(Concern::Store, Reason { detail, raised: Instant::now() });
+        reasons.insert(Concern::Store, Reason { detail, raised: instant() });
     }
 
     /// The store succeeded at some work.

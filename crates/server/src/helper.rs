@@ -8,30 +8,29 @@ mod aggregation;
 mod metrics;
 mod share;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{get, post};
 use sotto_store::HelperStore;
-use sotto_wire::Role;
+use sotto_wire as wire;
 
 use self::metrics::HelperMetrics;
 use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
 use crate::config::HelperConfig;
-use crate::error::{BindError, RunError};
-use crate::problem::Failure;
-use crate::service::{self, Sockets};
-use crate::tasks::TaskRegistry;
-use crate::{recipes, upkeep};
+use crate::environment::Environment;
+use crate::error::BindError;
+use crate::service::{Endpoint, Role, Server};
 
 /// How often a request is recomputed because the state changed under it.
 const MAX_CONFLICTS: usize = 8;
 
-/// A helper that listens and is not yet serving.
+/// The helper, for [`Server::bind`].
 pub struct Helper {
-    state: Arc<HelperState>,
-    sockets: Sockets,
+    /// What its operator decides.
+    pub config: HelperConfig,
+    /// Where jobs, batches and answers are kept.
+    pub store: Arc<dyn HelperStore>,
 }
 
 impl Helper {
@@ -39,51 +38,28 @@ impl Helper {
     pub async fn bind(
         config: HelperConfig,
         store: Arc<dyn HelperStore>,
-    ) -> Result<Self, BindError> {
-        let sockets = Sockets::bind(&config.server).await?;
-        forget_tasks(&config.server, &*store).await?;
-        let tasks = Arc::clone(&store);
-        let aggregator = Arc::new(Aggregator::new(Role::Helper, config.server, tasks).await?);
-        let metrics = HelperMetrics::new(&aggregator.metrics);
-        Ok(Self { state: Arc::new(HelperState { aggregator, store, metrics }), sockets })
-    }
-
-    /// Where the helper listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// The tasks; more can be added at any time.
-    pub fn tasks(&self) -> Arc<TaskRegistry> {
-        Arc::clone(&self.state.aggregator.tasks)
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more and finishes requests in
-    /// flight within the deadline. To end on the spot, drop the future.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, sockets } = self;
-        let router = router(&state);
-        let aggregator = Arc::clone(&state.aggregator);
-        service::serve(aggregator.vitals(), sockets, router, shutdown, |loops| {
-            let store = Arc::clone(&state.store);
-            loops.spawn("store check", metrics::run(Arc::clone(&state), loops.shutdown()));
-            if aggregator.recipes.is_some() {
-                loops.spawn("recipes", recipes::run(Arc::clone(&aggregator), loops.shutdown()));
-            }
-            loops.spawn("upkeep", upkeep::run(aggregator, store, loops.shutdown()));
-        })
-        .await
+    ) -> Result<Server, BindError> {
+        Server::bind(Self { config, store }, Environment::default()).await
     }
 }
 
-impl std::fmt::Debug for Helper {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Helper").finish_non_exhaustive()
+impl Role for Helper {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.server).into()
+    }
+
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self { config: HelperConfig { server: config }, store } = self;
+        forget_tasks(&config, &*store).await?;
+        let tasks = Arc::clone(&store);
+        let aggregator = Aggregator::new(wire::Role::Helper, config, tasks, server).await?;
+        let metrics = HelperMetrics::new(&aggregator.metrics);
+        let state = Arc::new(HelperState { aggregator, store, metrics });
+        let checked = Arc::clone(&state);
+        server.add_loop("store check", |shutdown| metrics::run(checked, shutdown));
+        let store = Arc::clone(&state.store);
+        state.aggregator.add_loops(store, server);
+        Ok(router(&state))
     }
 }
 
@@ -109,7 +85,5 @@ fn router(state: &Arc<HelperState>) -> Router {
         )
         .with_state(Arc::clone(state))
         .route(&format!("{}/hpke_config", state.aggregator.base_path), get(hpke_config))
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
         .with_state(Arc::clone(&state.aggregator))
 }

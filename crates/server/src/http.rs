@@ -15,9 +15,9 @@ use http_body_util::BodyExt;
 use sotto_protocol::Abort;
 use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
 use sotto_wire::{MediaType, ProblemType, TaskId};
-use tokio::time::Instant;
 
 pub(crate) use self::budget::{Budget, Share};
+use crate::environment::{Instant, instant, timeout_at};
 use crate::problem::Failure;
 
 /// After [`RATE_GRACE`], a body must have arrived at so many bytes per second on average.
@@ -84,7 +84,7 @@ impl BodyReader {
         mut body: Body,
         limit: usize,
     ) -> Result<ReadBody, Failure> {
-        match self.gather(share, &mut body, limit, Instant::now()).await? {
+        match self.gather(share, &mut body, limit, instant()).await? {
             (read, None) => Ok(read),
             (_, Some(_)) => Err(Failure::TooLong(limit)),
         }
@@ -148,7 +148,7 @@ impl BodyReader {
     ) -> Result<Option<Bytes>, Failure> {
         loop {
             // The timer is armed only if nothing is there yet.
-            let frame = tokio::time::timeout_at(start + self.patience(arrived), body.frame());
+            let frame = timeout_at(start + self.patience(arrived), body.frame());
             let Some(frame) = frame.await.map_err(|_| Failure::Incomplete)? else {
                 return Ok(None);
             };

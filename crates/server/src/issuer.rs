@@ -1,21 +1,19 @@
 //! The issuer as a server: signs blinded tokens for its attester and makes token keys for authors.
 //!
 //! `POST token-request` answers one request as the specification has it, `POST token-requests` a batch of them
-//! ([`requests`]); both are for the one attester. `POST token-keys` is for listed authors ([`desk`]), and the
+//! ([`requests`]); both are for the one attester. `POST token-keys` is for listed authors ([`token_keys`]), and the
 //! directory is for everybody.
 //!
 //! The name of an origin is read in `sotto_protocol::issuer` and stays there: no log line, metric, error or
 //! answer holds one. How many tokens each origin asks for is counted nowhere.
 
 mod config;
-mod desk;
 mod directory;
-mod keys;
 mod metrics;
 mod requests;
 mod table;
+mod token_keys;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -27,96 +25,85 @@ use sotto_wire::KeyType;
 use tokio::sync::Semaphore;
 
 pub use self::config::{IssuerAttester, IssuerConfig};
-use self::desk::Desk;
-pub use self::keys::EncapsulationKeys;
 use self::metrics::IssuerMetrics;
 use self::table::KeyTable;
-use crate::aggregator::base_path;
-use crate::error::{BindError, RunError};
+use self::token_keys::KeyService;
+use crate::environment::Environment;
+use crate::error::BindError;
 use crate::health::Health;
 use crate::http::BodyReader;
-use crate::metrics::MetricsRegistry;
 use crate::pool::CpuPool;
-use crate::problem::Failure;
-use crate::service::{self, Sockets, Vitals};
-use crate::upkeep;
+use crate::rotating::EncapsulationKeys;
+use crate::service::{Endpoint, Role, Server};
 
-/// An issuer that listens and is not yet serving.
+/// The issuer, for [`Server::bind`].
 pub struct Issuer {
-    state: Arc<IssuerState>,
-    vitals: Vitals,
-    sockets: Sockets,
+    /// What its operator decides.
+    pub config: IssuerConfig,
+    /// Where the token keys are kept.
+    pub db: IssuerDb,
 }
 
 impl Issuer {
     /// Checks the configuration, loads the keys and binds the sockets.
-    pub async fn bind(config: IssuerConfig, db: IssuerDb) -> Result<Self, BindError> {
+    pub async fn bind(config: IssuerConfig, db: IssuerDb) -> Result<Server, BindError> {
+        Server::bind(Self { config, db }, Environment::default()).await
+    }
+}
+
+impl Role for Issuer {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.http).into()
+    }
+
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self { config, db } = self;
         check(&config)?;
-        let base_path = base_path(&config.http.base_path)?;
         let stored = db.load().map_err(|error| Fault(error.to_string()))?;
-        let sockets = Sockets::bind(&config.http).await?;
-        let registry = Arc::new(MetricsRegistry::new()?);
-        let vitals = Vitals {
-            health: Arc::default(),
-            metrics: Arc::clone(&registry),
-            drain_deadline: config.http.drain_deadline,
-        };
         let pool = CpuPool::new(config.cpu_threads, 4 * config.cpu_threads)
             .map_err(|error| Fault(error.to_string()))?;
         let rules = AuthorRules { authors: config.authors, window_s: config.window_s };
-        let state = IssuerState {
+        let state = Arc::new(IssuerState {
+            environment: server.environment.clone(),
+            base_path: server.base_path.clone(),
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
             batches: Semaphore::new(config.max_batches.max(1)),
             cpu_threads: config.cpu_threads.max(1),
             table: KeyTable::new(stored),
-            metrics: IssuerMetrics::new(&registry),
-            health: Arc::clone(&vitals.health),
+            metrics: IssuerMetrics::new(&server.metrics),
+            health: Arc::clone(&server.health),
             encapsulation_keys: config.encapsulation_keys,
             attester: config.attester,
-            desk: Desk::new(db, config.operator, rules, config.max_live_keys, config.key_grace),
-            base_path,
+            key_service: KeyService::new(
+                db,
+                config.operator,
+                rules,
+                config.max_live_keys,
+                config.key_grace,
+            ),
             pool,
-        };
-        Ok(Self { state: Arc::new(state), vitals, sockets })
-    }
-
-    /// Where the issuer listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more and finishes requests in flight
-    /// within the deadline. To end on the spot, drop the future.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, vitals, sockets } = self;
-        let router = router(&state);
-        let metrics = Arc::clone(&vitals.metrics);
-        service::serve(vitals, sockets, router, shutdown, |loops| {
-            loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
-            loops.spawn("expiry", desk::delete_expired(state, loops.shutdown()));
-        })
-        .await
-    }
-}
-
-impl std::fmt::Debug for Issuer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Issuer").finish_non_exhaustive()
+        });
+        let expiring = Arc::clone(&state);
+        server.add_loop("expiry", |shutdown| token_keys::delete_expired(expiring, shutdown));
+        let base = &server.base_path;
+        let directory = format!("{base}/.well-known/private-token-issuer-directory");
+        Ok(Router::new()
+            .route(&format!("{base}/token-request"), post(requests::post_one))
+            .route(&format!("{base}/token-requests"), post(requests::post_batch))
+            .route(&format!("{base}/token-keys"), post(token_keys::post))
+            .route(&directory, get(directory::get))
+            .with_state(state))
     }
 }
 
 /// Shared by all requests.
 struct IssuerState {
+    environment: Environment,
+    base_path: String,
     table: KeyTable,
-    desk: Desk,
+    key_service: KeyService,
     encapsulation_keys: Arc<EncapsulationKeys>,
     attester: IssuerAttester,
-    base_path: String,
     bodies: BodyReader,
     pool: CpuPool,
     cpu_threads: usize,
@@ -124,19 +111,6 @@ struct IssuerState {
     batches: Semaphore,
     health: Arc<Health>,
     metrics: IssuerMetrics,
-}
-
-fn router(state: &Arc<IssuerState>) -> Router {
-    let base = &state.base_path;
-    let directory = format!("{base}/.well-known/private-token-issuer-directory");
-    Router::new()
-        .route(&format!("{base}/token-request"), post(requests::post_one))
-        .route(&format!("{base}/token-requests"), post(requests::post_batch))
-        .route(&format!("{base}/token-keys"), post(desk::post))
-        .route(&directory, get(directory::get))
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
-        .with_state(Arc::clone(state))
 }
 
 fn check(config: &IssuerConfig) -> Result<(), BindError> {

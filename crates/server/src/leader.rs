@@ -15,18 +15,16 @@ mod pacing;
 mod setback;
 mod upload;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use axum::Router;
 use axum::routing::{get, post};
-use reqwest::Url;
 use sotto_protocol::leader::aggregate::JobLimits;
 use sotto_protocol::leader::forming::FormingLimits;
 use sotto_store::LeaderStore;
-use sotto_wire::Role;
 use sotto_wire::size_class::SizeClass;
+use sotto_wire::{self as wire, HttpUrl};
 use tokio::sync::{Notify, mpsc};
 
 use self::intake::SharedIntake;
@@ -34,13 +32,12 @@ use self::metrics::LeaderMetrics;
 use self::pacing::SharedPacing;
 use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
 use crate::config::{AggregationConfig, LeaderConfig};
-use crate::error::{BindError, RunError};
+use crate::environment::Environment;
+use crate::error::BindError;
 use crate::gateway::{GatewayConfig, GatewayResource};
 use crate::peer::HelperClient;
-use crate::problem::Failure;
-use crate::service::{self, Loops, Sockets};
-use crate::tasks::{ServedTask, TaskRegistry};
-use crate::{recipes, upkeep};
+use crate::service::{Endpoint, Role, Server, with_fallbacks};
+use crate::tasks::ServedTask;
 
 /// Resources of the helper that wait to be deleted. More are forgotten: the helper deletes them
 /// itself with the batch.
@@ -53,12 +50,12 @@ const MAX_INNER_HEAD: usize = 64 * 1024;
 /// Collections that are worked on at once.
 const COLLECTION_WORKERS: usize = 2;
 
-/// A leader that listens and is not yet serving.
+/// The leader, for [`Server::bind`].
 pub struct Leader {
-    state: Arc<LeaderState>,
-    gateway: Option<Arc<GatewayResource>>,
-    sockets: Sockets,
-    deletions: mpsc::Receiver<Deletion>,
+    /// What its operator decides.
+    pub config: LeaderConfig,
+    /// Where reports, jobs and batches are kept.
+    pub store: Arc<dyn LeaderStore>,
 }
 
 impl Leader {
@@ -66,25 +63,36 @@ impl Leader {
     pub async fn bind(
         config: LeaderConfig,
         store: Arc<dyn LeaderStore>,
-    ) -> Result<Self, BindError> {
-        let LeaderConfig { server, aggregation, helper_certificates } = config;
-        // Another part of the process may have chosen one; ours are given their provider by hand.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    ) -> Result<Server, BindError> {
+        Server::bind(Self { config, store }, Environment::default()).await
+    }
+}
+
+impl Role for Leader {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.server).into()
+    }
+
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self {
+            config: LeaderConfig { server: config, aggregation, helper_certificates },
+            store,
+        } = self;
         let helper = HelperClient::new(aggregation.helper_timeout, helper_certificates.as_deref())?;
-        let sockets = Sockets::bind(&server).await?;
         // Before the keys are checked: those of forgotten reports are not needed any more.
-        forget_tasks(&server, &*store).await?;
-        check_keys(&server.hpke_keys, &*store).await?;
+        forget_tasks(&config, &*store).await?;
+        check_keys(&config.hpke_keys, &*store).await?;
+        let gateway = config.gateway.clone();
         let tasks = Arc::clone(&store);
-        let gateway = server.gateway.clone();
-        let aggregator = Arc::new(Aggregator::new(Role::Leader, server, tasks).await?);
+        let aggregator = Aggregator::new(wire::Role::Leader, config, tasks, server).await?;
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);
-        let state = LeaderState {
+        let state = Arc::new(LeaderState {
             intake: SharedIntake::new(aggregation.max_job_reports, aggregation.max_job_bytes),
             pacing: SharedPacing::new(
                 aggregation.min_backoff,
                 aggregation.max_backoff,
                 Arc::clone(&aggregator.health),
+                aggregator.environment.clone(),
             ),
             limits: FormingLimits {
                 job: JobLimits {
@@ -104,43 +112,10 @@ impl Leader {
             job_ended: Notify::new(),
             collections_ready: Notify::new(),
             uploads_paused: AtomicBool::new(false),
-        };
-        let state = Arc::new(state);
+        });
         let gateway = gateway.map(|config| open_gateway(config, &state)).transpose()?;
-        Ok(Self { state, gateway, sockets, deletions })
-    }
-
-    /// Where the leader listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// The tasks; more can be added at any time.
-    pub fn tasks(&self) -> Arc<TaskRegistry> {
-        Arc::clone(&self.state.aggregator.tasks)
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more, gives leases back at once,
-    /// finishes requests in flight within the deadline. To end on the spot, drop the future.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, gateway, sockets, deletions } = self;
-        let router = router(&state, gateway);
-        let aggregator = Arc::clone(&state.aggregator);
-        service::serve(aggregator.vitals(), sockets, router, shutdown, |loops| {
-            start_loops(&state, deletions, loops);
-        })
-        .await
-    }
-}
-
-impl std::fmt::Debug for Leader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Leader").finish_non_exhaustive()
+        add_loops(&state, deletions, server);
+        Ok(router(&state, gateway))
     }
 }
 
@@ -168,12 +143,12 @@ struct LeaderState {
 /// A resource of the helper that is not needed any more.
 struct Deletion {
     task: Arc<ServedTask>,
-    location: Url,
+    location: HttpUrl,
 }
 
 impl LeaderState {
     /// Tells the helper, when there is time, that a resource is not needed any more.
-    fn delete_at_helper(&self, task: Arc<ServedTask>, location: Option<Url>) {
+    fn delete_at_helper(&self, task: Arc<ServedTask>, location: Option<HttpUrl>) {
         if let Some(location) = location {
             let _ = self.deletions.try_send(Deletion { task, location });
         }
@@ -192,8 +167,6 @@ fn router(state: &Arc<LeaderState>, gateway: Option<Arc<GatewayResource>>) -> Ro
         .with_state(Arc::clone(state))
         .route(&format!("{base}/hpke_config"), get(hpke_config))
         .merge(gateway.map(|gateway| gateway.router(base)).unwrap_or_default())
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
         .with_state(Arc::clone(&state.aggregator))
 }
 
@@ -208,32 +181,32 @@ fn open_gateway(
     state: &Arc<LeaderState>,
 ) -> Result<Arc<GatewayResource>, BindError> {
     let aggregator = &state.aggregator;
-    let router = uploads(&aggregator.base_path)
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
-        .with_state(Arc::clone(state));
+    let router = with_fallbacks(uploads(&aggregator.base_path)).with_state(Arc::clone(state));
     let limits = &aggregator.body_limits;
     let longest = SizeClass::holding(limits.max_upload.saturating_add(MAX_INNER_HEAD));
     let max_request = longest.unwrap_or(SizeClass::MAX_REQUEST).bytes();
-    GatewayResource::inside(config, router, max_request, limits.timeout, &aggregator.metrics)
+    let environment = aggregator.environment.clone();
+    let metrics = &aggregator.metrics;
+    GatewayResource::inside(config, router, max_request, limits.timeout, metrics, environment)
 }
 
-fn start_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, loops: &mut Loops) {
+fn add_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, server: &mut Server) {
+    let leader = || Arc::clone(state);
     let workers = state.config.workers.unwrap_or(state.aggregator.cpu_threads + 1).max(1);
-    loops.spawn("forming", forming::run(Arc::clone(state), loops.shutdown()));
-    for _ in 0..workers {
-        loops.spawn("aggregation", aggregating::run(Arc::clone(state), loops.shutdown()));
+    let forming = leader();
+    server.add_loop("forming", |shutdown| forming::run(forming, shutdown));
+    for worker in (0..workers).map(|_| leader()) {
+        server.add_loop("aggregation", |shutdown| aggregating::run(worker, shutdown));
     }
-    for _ in 0..COLLECTION_WORKERS {
-        loops.spawn("collection", collecting::run(Arc::clone(state), loops.shutdown()));
+    for worker in (0..COLLECTION_WORKERS).map(|_| leader()) {
+        server.add_loop("collection", |shutdown| collecting::run(worker, shutdown));
     }
-    loops.spawn("deletion", delete_loop(Arc::clone(state), deletions, loops.shutdown()));
-    loops.spawn("load", metrics::run(Arc::clone(state), loops.shutdown()));
-    if state.aggregator.recipes.is_some() {
-        loops.spawn("recipes", recipes::run(Arc::clone(&state.aggregator), loops.shutdown()));
-    }
+    let deleting = leader();
+    server.add_loop("deletion", |shutdown| delete_loop(deleting, deletions, shutdown));
+    let measured = leader();
+    server.add_loop("load", |shutdown| metrics::run(measured, shutdown));
     let store = Arc::clone(&state.store);
-    loops.spawn("upkeep", upkeep::run(Arc::clone(&state.aggregator), store, loops.shutdown()));
+    state.aggregator.add_loops(store, server);
 }
 
 async fn delete_loop(

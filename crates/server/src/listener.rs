@@ -31,6 +31,7 @@ use tokio_rustls::TlsAcceptor;
 pub(crate) use self::gate::SourceGate;
 use self::stall::StallGuard;
 use crate::config::{ConnectionLimits, TlsConfig};
+use crate::environment::{sleep, timeout};
 use crate::error::BindError;
 use crate::shutdown::Shutdown;
 
@@ -100,7 +101,7 @@ impl Listener {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(error = %error.kind(), "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
@@ -119,7 +120,7 @@ impl Listener {
             });
         }
         drop(self.tcp);
-        if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+        if timeout(drain, graceful.shutdown()).await.is_err() {
             tracing::warn!("some requests were cut off: the drain took too long");
         }
         connections.shutdown().await;
@@ -167,7 +168,7 @@ impl ConnectionBuilder {
         let Some(acceptor) = &self.tls else {
             return self.speak(stream, peer, watcher).await;
         };
-        let handshake = tokio::time::timeout(self.handshake_timeout, acceptor.accept(stream));
+        let handshake = timeout(self.handshake_timeout, acceptor.accept(stream));
         let Ok(Ok(stream)) = handshake.await else { return };
         self.speak(stream, peer, watcher).await;
     }

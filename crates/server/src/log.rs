@@ -9,13 +9,12 @@
 mod add;
 mod backoff;
 mod config;
-mod desk;
 mod files;
+mod folder;
 mod metrics;
 mod sequencer;
 mod witnesses;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,14 +31,11 @@ pub use self::config::LogConfig;
 use self::metrics::LogMetrics;
 use self::sequencer::{Sequencer, Submission};
 use self::witnesses::WitnessPool;
-use crate::aggregator::base_path;
-use crate::error::{BindError, RunError};
+use crate::environment::Environment;
+use crate::error::BindError;
 use crate::gateway::GatewayResource;
 use crate::http::BodyReader;
-use crate::metrics::MetricsRegistry;
-use crate::problem::Failure;
-use crate::service::{self, Sockets, Vitals};
-use crate::upkeep;
+use crate::service::{Endpoint, Role, Server, with_fallbacks};
 
 /// Submissions that may wait for the sequencer; beyond that, submitters get 429.
 const MAX_WAITING: usize = 1024;
@@ -48,34 +44,37 @@ const MAX_WAITING: usize = 1024;
 /// wants to look like an upload.
 const MAX_READ_REQUEST: usize = 64 * 1024;
 
-/// A log that listens and is not yet serving.
+/// The log, for [`Server::bind`].
 pub struct Log {
-    state: Arc<LogState>,
-    gateway: Option<Arc<GatewayResource>>,
-    sequencer: Sequencer,
-    vitals: Vitals,
-    sockets: Sockets,
+    /// What its operator decides.
+    pub config: LogConfig,
+    /// Where the tree is kept. Its key must be that of the policy's log.
+    pub dir: LogDir,
 }
 
 impl Log {
     /// Checks the configuration and binds the sockets. The key of `dir` must be that of the policy's
     /// log.
-    pub async fn bind(config: LogConfig, dir: LogDir) -> Result<Self, BindError> {
+    pub async fn bind(config: LogConfig, dir: LogDir) -> Result<Server, BindError> {
+        Server::bind(Self { config, dir }, Environment::default()).await
+    }
+}
+
+impl Role for Log {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.http).into()
+    }
+
+    /// Who waits when the server drains is answered within the deadline. What was signed and not
+    /// published by then is finished at the next start.
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self { config, dir } = self;
         check_policy(&config.policy, &dir)?;
-        // Another part of the process may have chosen one; ours are given their provider by hand.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let witnesses = WitnessPool::new(&config)?;
-        let sockets = Sockets::bind(&config.http).await?;
-        let registry = Arc::new(MetricsRegistry::new()?);
-        let metrics = Arc::new(LogMetrics::new(&registry));
-        let vitals = Vitals {
-            health: Arc::default(),
-            metrics: registry,
-            drain_deadline: config.http.drain_deadline,
-        };
+        let metrics = Arc::new(LogMetrics::new(&server.metrics));
         let signed_size = Arc::new(AtomicU64::new(dir.signed_size()));
         let (inbox_sender, inbox) = mpsc::channel(MAX_WAITING);
-        let state = LogState {
+        let state = Arc::new(LogState {
             rules: AdmissionRules {
                 origin: dir.origin().to_owned(),
                 signers: config.submitters.clone(),
@@ -83,46 +82,15 @@ impl Log {
             public: dir.public().to_owned(),
             signed_size: Arc::clone(&signed_size),
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
-            base_path: base_path(&config.http.base_path)?,
+            base_path: server.base_path.clone(),
             inbox: inbox_sender,
             metrics: Arc::clone(&metrics),
-        };
-        let state = Arc::new(state);
-        let gateway = open_gateway(&config, &state, &vitals.metrics)?;
-        let health = Arc::clone(&vitals.health);
-        let sequencer = Sequencer::new(config, dir, witnesses, inbox, signed_size, metrics, health);
-        Ok(Self { state, gateway, sequencer, vitals, sockets })
-    }
-
-    /// Where the log listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more and answers those who wait
-    /// within the deadline. What was signed and not published by then is finished at the next start.
-    /// To end on the spot, drop the future.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, gateway, sequencer, vitals, sockets } = self;
-        let metrics = Arc::clone(&vitals.metrics);
+        });
+        let gateway = open_gateway(&config, &state, server)?;
+        let sequencer = Sequencer::new(config, dir, witnesses, inbox, signed_size, metrics, server);
+        server.add_loop("sequencer", |shutdown| sequencer.run(shutdown));
         // The router has the last sender to the sequencer, which ends when all are gone.
-        let router = router(state, gateway);
-        service::serve(vitals, sockets, router, shutdown, |loops| {
-            loops.spawn("sequencer", sequencer.run(loops.shutdown()));
-            loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
-        })
-        .await
-    }
-}
-
-impl std::fmt::Debug for Log {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log").finish_non_exhaustive()
+        Ok(router(state, gateway))
     }
 }
 
@@ -144,8 +112,6 @@ fn router(state: Arc<LogState>, gateway: Option<Arc<GatewayResource>>) -> Router
     public_files(base)
         .route(&format!("{base}/add"), post(add::post))
         .merge(gateway.map(|gateway| gateway.router(base)).unwrap_or_default())
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
         .with_state(state)
 }
 
@@ -161,15 +127,14 @@ fn public_files(base_path: &str) -> Router<Arc<LogState>> {
 fn open_gateway(
     config: &LogConfig,
     state: &Arc<LogState>,
-    metrics: &MetricsRegistry,
+    server: &Server,
 ) -> Result<Option<Arc<GatewayResource>>, BindError> {
     let Some(gateway) = config.gateway.clone() else { return Ok(None) };
-    let router = public_files(&state.base_path)
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
-        .with_state(Arc::clone(state));
+    let router = with_fallbacks(public_files(&state.base_path)).with_state(Arc::clone(state));
     let timeout = config.http.body_timeout;
-    GatewayResource::inside(gateway, router, MAX_READ_REQUEST, timeout, metrics).map(Some)
+    let (metrics, environment) = (&server.metrics, server.environment.clone());
+    GatewayResource::inside(gateway, router, MAX_READ_REQUEST, timeout, metrics, environment)
+        .map(Some)
 }
 
 /// The policy by which this log publishes must be about this log and no other.

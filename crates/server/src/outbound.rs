@@ -1,24 +1,31 @@
-//! A client for requests that are handed on: from the relay to gateways, from a gateway to its targets.
+//! Requests to other servers: the one HTTP client of all roles.
 //!
-//! It sends what it is given and a `host`, nothing else: no user agent, no cookies, no redirects, no proxy of
-//! the environment. [`crate::peer`] has the client for requests of our own.
+//! [`client`] sends what it is given and a `host`, nothing else: no user agent, no cookies, no redirects,
+//! no proxy of the environment. The relay and a gateway of its own hand requests on with it.
+//! [`HttpClient`] sends requests of our own: small bodies, answers with a bound on time and length.
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::Uri;
-use hyper::body::Body;
+use axum::http::header::{ACCEPT, HeaderValue};
+use axum::http::request::Builder;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use reqwest::Url;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use sotto_protocol::Fault;
+use sotto_wire::{HttpUrl, UrlError};
 
-use crate::tasks::is_exposed;
+use crate::environment::{Instant, timeout_at};
 
 /// The client, for bodies of one kind.
 pub(crate) type OutboundClient<B> = Client<HttpsConnector<HttpConnector>, B>;
@@ -66,23 +73,120 @@ where
         .build(https))
 }
 
-/// Where requests go. Plain HTTP away from loopback needs `insecure_http`.
-pub(crate) fn target(url: &str, insecure_http: bool) -> Result<Uri, &'static str> {
-    let parsed =
-        Url::parse(url).map_err(|_| "its URL does not parse: write it like https://host/path")?;
-    if !matches!(parsed.scheme(), "http" | "https") {
-        return Err("its URL does not begin with https://");
+/// Sends requests of our own.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpClient(OutboundClient<Full<Bytes>>);
+
+impl HttpClient {
+    /// Waits for a connection no longer than `timeout`, and 5 seconds. `certificates` (PEM) may vouch
+    /// for servers beside those of the operating system.
+    pub(crate) fn new(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
+        Ok(Self(client(timeout, certificates)?))
     }
-    let has_more = parsed.query().is_some() || parsed.fragment().is_some();
-    if has_more || !parsed.username().is_empty() || parsed.password().is_some() {
-        return Err("its URL has a query, a fragment or credentials");
+
+    /// Sends a request and waits for the head of its answer. The deadline is for the whole answer.
+    pub(crate) async fn send(
+        &self,
+        request: Builder,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<Answer, TransportError> {
+        let request = request.body(Full::new(body)).map_err(|_| TransportError::Unreachable)?;
+        let answer = timeout_at(deadline, self.0.request(request)).await;
+        let answer = answer.map_err(|_| TransportError::Late)?;
+        let answer = answer.map_err(|error| match is_timeout(&error) {
+            true => TransportError::Late,
+            false if error.is_connect() => TransportError::Unreachable,
+            false => TransportError::Broken,
+        })?;
+        let (head, body) = answer.into_parts();
+        Ok(Answer { status: head.status, headers: head.headers, body, deadline })
     }
-    if is_exposed(&parsed) && !insecure_http {
-        return Err(
-            "its URL is plain http to another machine: use https, or start with --insecure-http",
-        );
+}
+
+/// A request of our own, still without body and without fields for the resource.
+pub(crate) fn request(method: Method, url: &HttpUrl) -> Builder {
+    let any = HeaderValue::from_static("*/*");
+    Request::builder().method(method).uri(url.as_str()).header(ACCEPT, any)
+}
+
+/// An answer whose body is yet to be read.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    body: Incoming,
+    deadline: Instant,
+}
+
+impl Answer {
+    /// The body, of at most `limit` bytes.
+    pub(crate) async fn read(self, limit: usize) -> Result<Bytes, TransportError> {
+        let body = timeout_at(self.deadline, Limited::new(self.body, limit).collect()).await;
+        let body = body.map_err(|_| TransportError::Late)?;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => TransportError::TooLong,
+            false => TransportError::Broken,
+        })?;
+        Ok(body.to_bytes())
     }
-    parsed.as_str().parse().map_err(|_| "its URL does not parse: write it like https://host/path")
+}
+
+/// Why there is no answer. What the library says may hold the peer's address: only its kind goes further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransportError {
+    /// No connection.
+    Unreachable,
+    /// No answer in time.
+    Late,
+    /// The answer broke off, or is not HTTP.
+    Broken,
+    /// The answer is longer than its limit.
+    TooLong,
+}
+
+impl TransportError {
+    /// A name for the server's log output and for metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unreachable => "connect",
+            Self::Late => "timeout",
+            Self::Broken | Self::TooLong => "broken_answer",
+        }
+    }
+}
+
+/// Whether the operating system or the connector gave up waiting.
+fn is_timeout(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// What is wrong with the URL of a peer, for its operator.
+pub(crate) const EXPOSED: &str =
+    "its URL is plain http to another machine: use https, or start with --insecure-http";
+
+/// The URL of a peer. Paths are added to it, so it has no query.
+pub(crate) fn peer_url(url: &str) -> Result<HttpUrl, &'static str> {
+    let url = HttpUrl::parse(url).map_err(|error| match error {
+        UrlError::Scheme => "its URL does not begin with https://",
+        UrlError::Authority | UrlError::Character => {
+            "its URL does not parse: write it like https://host/path"
+        }
+    })?;
+    if url.query().is_some() { Err("its URL has a query") } else { Ok(url) }
+}
+
+/// Where requests go. Plain HTTP to another machine needs `insecure_http`.
+pub(crate) fn target(url: &str, insecure_http: bool) -> Result<HttpUrl, &'static str> {
+    let url = peer_url(url)?;
+    if url.is_exposed() && !insecure_http { Err(EXPOSED) } else { Ok(url) }
 }
 
 fn roots(certificates: Option<&[u8]>) -> Result<RootCertStore, Fault> {
@@ -114,7 +218,7 @@ mod tests {
 
     #[test]
     fn targets_are_plain_urls_of_http() {
-        assert_eq!(target("https://a.example", false).unwrap(), "https://a.example/");
+        assert_eq!(target("https://a.example", false).unwrap().as_str(), "https://a.example/");
         assert!(target("http://127.0.0.1:80/gateway", false).is_ok());
         assert!(target("http://[::1]/gateway", false).is_ok());
         assert!(target("http://a.example/gateway", false).is_err());

@@ -12,7 +12,8 @@ use std::time::Duration;
 use axum::body::HttpBody;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
-use tokio::time::Instant;
+
+use crate::environment::{Instant, instant};
 
 /// After [`GRACE`], a body must have left at so many bytes per second on average.
 const MIN_RATE: u64 = 16 * 1024;
@@ -28,7 +29,7 @@ pub(crate) struct Paced<B> {
 impl<B> Paced<B> {
     /// Begins now.
     pub(crate) fn new(body: B) -> Self {
-        Self { body, sent: 0, start: Instant::now() }
+        Self { body, sent: 0, start: instant() }
     }
 
     /// Whether what was sent took longer than it may.

@@ -4,20 +4,22 @@
 //! What an answer means for a job is the driver's part. Redirects are not followed and no proxy of
 //! the environment is used: tokens go where the task says.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use axum::http::request::Builder;
 use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
-use reqwest::{Certificate, Client, Response, Url};
 use serde_json::Value;
 use sotto_protocol::Fault;
 use sotto_protocol::leader::HelperError;
 use sotto_wire::limits::{
     MAX_AGGREGATE_SHARE_LEN, MAX_AGGREGATION_JOB_LEN, MAX_PROBLEM_DOCUMENT_LEN,
 };
-use sotto_wire::{MediaType, ProblemType, taskprov};
+use sotto_wire::{HttpUrl, MediaType, ProblemType, taskprov};
 
+use crate::environment::{Instant, instant, sleep};
+use crate::outbound::{self, HttpClient, TransportError};
 use crate::tasks::{HelperEndpoint, ServedTask};
 
 /// The pause between two questions whether an asynchronous helper is done, unless it names one.
@@ -33,7 +35,7 @@ pub(crate) enum Resource {
 }
 
 impl Resource {
-    fn url(self, endpoint: &HelperEndpoint) -> &Url {
+    fn url(self, endpoint: &HelperEndpoint) -> &HttpUrl {
         match self {
             Self::AggregationJob => &endpoint.aggregation_jobs,
             Self::AggregateShare => &endpoint.aggregate_shares,
@@ -68,20 +70,20 @@ pub(crate) struct Created {
     /// The message.
     pub(crate) body: Bytes,
     /// Where it lies, if the helper said so.
-    pub(crate) location: Option<Url>,
+    pub(crate) location: Option<HttpUrl>,
 }
 
 /// Asks helpers.
 #[derive(Debug)]
 pub(crate) struct HelperClient {
-    http: Client,
+    http: HttpClient,
     timeout: Duration,
 }
 
 impl HelperClient {
     /// `certificates` (PEM) may vouch for helpers beside those of the operating system.
     pub(crate) fn new(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
-        Ok(Self { http: client(timeout, certificates)?, timeout })
+        Ok(Self { http: HttpClient::new(timeout, certificates)?, timeout })
     }
 
     /// Creates a resource and returns its content, waiting for it if the helper is asynchronous.
@@ -93,43 +95,44 @@ impl HelperClient {
         body: Bytes,
     ) -> Result<Created, HelperError> {
         let endpoint = task.helper_endpoint().ok_or(HelperError::Unreachable("connect"))?;
-        let deadline = Instant::now() + self.timeout;
+        let deadline = instant() + self.timeout;
         let url = resource.url(endpoint);
-        let request = self.request(Method::POST, url.clone(), task, endpoint);
-        let request = request.header(CONTENT_TYPE, resource.request().as_str()).body(body);
-        let mut answer = self.send(request, resource, deadline).await?;
+        let request = self.request(Method::POST, url, task, endpoint);
+        let request = request.header(CONTENT_TYPE, resource.request().as_str());
+        let mut answer = self.send(request, body, resource, deadline).await?;
         let location = answer.location(url);
         while answer.body.is_empty() {
-            let Some(location) = location.clone() else {
+            let Some(location) = &location else {
                 return Err(HelperError::Unreachable("foreign_answer"));
             };
             let pause = answer.retry_after.unwrap_or(POLL_PAUSE);
-            if Instant::now() + pause >= deadline {
+            if instant() + pause >= deadline {
                 return Err(HelperError::Unreachable("timeout"));
             }
-            tokio::time::sleep(pause).await;
-            let poll = self.request(Method::GET, with_step(location, resource), task, endpoint);
-            answer = self.send(poll, resource, deadline).await.map_err(HelperError::of_poll)?;
+            sleep(pause).await;
+            let poll = self.request(Method::GET, &with_step(location, resource), task, endpoint);
+            let polled = self.send(poll, Bytes::new(), resource, deadline).await;
+            answer = polled.map_err(HelperError::of_poll)?;
         }
         Ok(Created { body: answer.body, location })
     }
 
     /// Tells the helper that a resource is not needed any more. The answer does not matter.
-    pub(crate) async fn delete(&self, task: &ServedTask, location: Url) {
+    pub(crate) async fn delete(&self, task: &ServedTask, location: HttpUrl) {
         if let Some(endpoint) = task.helper_endpoint() {
-            let request = self.request(Method::DELETE, location, task, endpoint);
-            let _ = request.timeout(self.timeout).send().await;
+            let request = self.request(Method::DELETE, &location, task, endpoint);
+            let _ = self.http.send(request, Bytes::new(), instant() + self.timeout).await;
         }
     }
 
     fn request(
         &self,
         method: Method,
-        url: Url,
+        url: &HttpUrl,
         task: &ServedTask,
         endpoint: &HelperEndpoint,
-    ) -> reqwest::RequestBuilder {
-        let mut request = self.http.request(method, url);
+    ) -> Builder {
+        let mut request = outbound::request(method, url);
         if let Ok((name, value)) = task.leader_token().header() {
             request = request.header(name, value);
         }
@@ -141,51 +144,27 @@ impl HelperClient {
 
     async fn send(
         &self,
-        request: reqwest::RequestBuilder,
+        request: Builder,
+        body: Bytes,
         resource: Resource,
         deadline: Instant,
     ) -> Result<Answer, HelperError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let response = request.timeout(left).send().await.map_err(transport)?;
-        let status = response.status();
-        let headers = response.headers().clone();
+        let mut answer = self.http.send(request, body, deadline).await.map_err(transport)?;
+        let status = answer.status;
+        let headers = std::mem::take(&mut answer.headers);
         let retry_after = retry_after(&headers);
         if !status.is_success() {
-            let problem = problem(response).await;
+            let problem = problem(answer).await;
             let (status, polled) = (status.as_u16(), false);
             return Err(HelperError::Refused { status, problem, retry_after, polled });
         }
-        let body = read(response, resource.max_answer()).await?;
+        let body = answer.read(resource.max_answer()).await.map_err(transport)?;
         let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         if !body.is_empty() && !media_type.is_some_and(|named| resource.answer().matches(named)) {
             return Err(HelperError::Unreachable("foreign_answer"));
         }
         Ok(Answer { headers, retry_after, body })
     }
-}
-
-/// A client for requests to other servers. `certificates` (PEM) may vouch for them beside those of the
-/// operating system.
-pub(crate) fn client(timeout: Duration, certificates: Option<&[u8]>) -> Result<Client, Fault> {
-    // Idle connections end before a server of ours ends them, so that no request is lost to
-    // a connection that is just being closed.
-    let builder = || {
-        Client::builder()
-            .connect_timeout(timeout.min(Duration::from_secs(5)))
-            .pool_idle_timeout(Duration::from_secs(15))
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-    };
-    let certificates = match certificates {
-        Some(pem) => Certificate::from_pem_bundle(pem)
-            .map_err(|_| Fault("the peers' certificates are not PEM certificates".into()))?,
-        None => Vec::new(),
-    };
-    let http = builder().tls_certs_merge(certificates).build().or_else(|_| {
-        tracing::warn!("the operating system has no root certificates: no HTTPS to peers");
-        builder().tls_certs_only([]).build()
-    });
-    http.map_err(|error| Fault(error.to_string()))
 }
 
 /// A 2xx answer. An empty body means "not ready" (DAP, "Asynchronous Request Handling").
@@ -197,66 +176,37 @@ struct Answer {
 
 impl Answer {
     /// The `Location`, if it lies on the server that was asked: our token goes nowhere else.
-    fn location(&self, asked: &Url) -> Option<Url> {
+    fn location(&self, asked: &HttpUrl) -> Option<HttpUrl> {
         let location = self.headers.get(LOCATION)?.to_str().ok()?;
-        asked.join(location).ok().filter(|url| url.origin() == asked.origin())
+        asked.join(location).ok().filter(|url| url.is_same_origin(asked))
     }
 }
 
 /// A poll for an aggregation job names the step; Prio3 has only the first.
-fn with_step(mut url: Url, resource: Resource) -> Url {
-    let named = url.query_pairs().any(|(key, _)| key == "step");
-    if resource == Resource::AggregationJob && !named {
-        url.query_pairs_mut().append_pair("step", "0");
-    }
-    url
-}
-
-async fn read(response: Response, limit: usize) -> Result<Bytes, HelperError> {
-    read_answer(response, limit).await.map_err(HelperError::Unreachable)
-}
-
-/// The body of an answer, of at most `limit` bytes; else a word for why not.
-pub(crate) async fn read_answer(
-    mut response: Response,
-    limit: usize,
-) -> Result<Bytes, &'static str> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| transport_word(&error))? {
-        if body.len() + chunk.len() > limit {
-            return Err("broken_answer");
+fn with_step(url: &HttpUrl, resource: Resource) -> HttpUrl {
+    match resource {
+        Resource::AggregationJob if !url.has_parameter("step") => {
+            url.with_parameter("step", "0").unwrap_or_else(|_| url.clone())
         }
-        body.extend_from_slice(&chunk);
+        _ => url.clone(),
     }
-    Ok(body.into())
 }
 
 /// The DAP type of a problem document.
-async fn problem(response: Response) -> Option<ProblemType> {
-    let body = read(response, MAX_PROBLEM_DOCUMENT_LEN).await.ok()?;
+async fn problem(answer: outbound::Answer) -> Option<ProblemType> {
+    let body = answer.read(MAX_PROBLEM_DOCUMENT_LEN).await.ok()?;
     let document: Value = serde_json::from_slice(&body).ok()?;
     ProblemType::from_urn(document.get("type")?.as_str()?)
+}
+
+/// Only the kind of the error goes further: the error itself may hold the peer's address.
+fn transport(error: TransportError) -> HelperError {
+    HelperError::Unreachable(error.name())
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
-}
-
-fn transport(error: reqwest::Error) -> HelperError {
-    HelperError::Unreachable(transport_word(&error))
-}
-
-/// A word for an error of transport. The error itself may hold the peer's address: only its kind goes
-/// further.
-pub(crate) fn transport_word(error: &reqwest::Error) -> &'static str {
-    if error.is_timeout() {
-        "timeout"
-    } else if error.is_connect() {
-        "connect"
-    } else {
-        "broken_answer"
-    }
 }
 
 #[cfg(test)]
@@ -271,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_location_leads_nowhere_else() {
-        let asked = Url::parse("https://helper.example/dap/tasks/x/aggregation_jobs").unwrap();
+        let asked = HttpUrl::parse("https://helper.example/dap/tasks/x/aggregation_jobs").unwrap();
         for (location, url) in [
             ("/dap/tasks/x/aggregation_jobs/1?step=0", "/dap/tasks/x/aggregation_jobs/1?step=0"),
             ("aggregation_jobs/1", "/dap/tasks/x/aggregation_jobs/1"),
@@ -283,11 +233,11 @@ mod tests {
         for foreign in ["https://evil.example/", "//evil.example/", "http://helper.example/x"] {
             assert_eq!(answer("location", foreign).location(&asked), None, "{foreign}");
         }
-        let url = Url::parse("https://helper.example/1").unwrap();
-        let polled = with_step(url.clone(), Resource::AggregationJob);
+        let url = HttpUrl::parse("https://helper.example/1").unwrap();
+        let polled = with_step(&url, Resource::AggregationJob);
         assert_eq!(polled.query(), Some("step=0"));
-        assert_eq!(with_step(polled.clone(), Resource::AggregationJob), polled);
-        assert_eq!(with_step(url.clone(), Resource::AggregateShare), url);
+        assert_eq!(with_step(&polled, Resource::AggregationJob), polled);
+        assert_eq!(with_step(&url, Resource::AggregateShare), url);
     }
 
     #[test]

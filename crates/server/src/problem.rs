@@ -1,7 +1,7 @@
 //! The one place where failures become HTTP answers (DAP, "Errors"; RFC 9457).
 //!
-//! A refusal names what the peer did wrong. Trouble of our own is logged and answered without a
-//! word about its inside.
+//! A refusal names what the peer did wrong. An internal error is logged and answered without
+//! details.
 
 use std::time::Duration;
 
@@ -74,7 +74,10 @@ pub(crate) enum Failure {
     },
 }
 
-/// How long a peer is asked to wait when we are full or in trouble.
+/// The problem type that says no more than the status (RFC 9457 §4.2.1).
+pub(crate) const ABOUT_BLANK: &str = "about:blank";
+
+/// How long a peer is asked to wait when we are full, or have failed.
 pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
 
 impl Failure {
@@ -199,11 +202,6 @@ fn stored_response(problem: String, detail: &str, task_id: TaskId) -> Response {
     respond(status, document)
 }
 
-fn gateway_problem(status: u16, kind: &str, detail: &str) -> Response {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    typed(status, kind, detail)
-}
-
 /// The types of these problems have titles of their own (for the first two RFC 9458 §9).
 fn typed(status: StatusCode, kind: &str, detail: &str) -> Response {
     let title = match kind {
@@ -216,13 +214,25 @@ fn typed(status: StatusCode, kind: &str, detail: &str) -> Response {
     respond(status, document(kind, title, status, detail))
 }
 
+/// The gateway's table for requests that it cannot open. The relay sees these answers.
 fn unopened_response(refusal: OuterRefusal) -> Response {
-    gateway_problem(refusal.status(), refusal.problem_type(), &refusal.to_string())
+    let (status, kind) = match refusal {
+        // RFC 9458 §5.3.
+        OuterRefusal::UnknownKey => (StatusCode::BAD_REQUEST, KEY_PROBLEM),
+        OuterRefusal::Malformed => (StatusCode::BAD_REQUEST, ABOUT_BLANK),
+    };
+    typed(status, kind, &refusal.to_string())
 }
 
+/// The gateway's table for opened requests that it does not pass on. These answers go back sealed.
 fn not_admitted_response(refusal: InnerRefusal, now: Moment) -> Response {
-    let mut response =
-        gateway_problem(refusal.status(), refusal.problem_type(), &refusal.to_string());
+    let (status, kind) = match refusal {
+        InnerRefusal::Malformed | InnerRefusal::Replayed => (StatusCode::BAD_REQUEST, ABOUT_BLANK),
+        // RFC 9458 §6.5.2.
+        InnerRefusal::Date => (StatusCode::BAD_REQUEST, DATE_PROBLEM),
+        InnerRefusal::Full => (StatusCode::SERVICE_UNAVAILABLE, ABOUT_BLANK),
+    };
+    let mut response = typed(status, kind, &refusal.to_string());
     match refusal {
         InnerRefusal::Date => {
             if let Ok(date) = HeaderValue::try_from(imf_fixdate(now)) {
@@ -237,10 +247,7 @@ fn not_admitted_response(refusal: InnerRefusal, now: Moment) -> Response {
 
 /// A problem that DAP has no type for: its namespace is not ours to add to.
 fn plain(status: StatusCode, detail: &str) -> Response {
-    respond(
-        status,
-        document("about:blank", status.canonical_reason().unwrap_or(""), status, detail),
-    )
+    respond(status, document(ABOUT_BLANK, status.canonical_reason().unwrap_or(""), status, detail))
 }
 
 fn too_busy(detail: &str) -> Response {

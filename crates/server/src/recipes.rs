@@ -15,7 +15,7 @@ mod tail;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use metrics::{Counter, Gauge};
@@ -26,15 +26,16 @@ use tokio::sync::{Notify, watch};
 
 use self::fetch::LogClient;
 use self::membership::{Membership, NotJoined};
-use self::tail::{Reading, Tail, Trouble};
-use crate::aggregator::{Aggregator, Peer, now};
+use self::tail::{ReadError, Reading, Tail};
+use crate::aggregator::{Aggregator, Peer};
 use crate::config::RecipesConfig;
+use crate::environment::{Environment, Instant, instant, sleep, timeout};
 use crate::error::BindError;
-use crate::gateway::GatewayKeys;
 use crate::health::{Concern, Health, StoreWork};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::provision;
+use crate::rotating::GatewayKeys;
 use crate::shutdown::Shutdown;
 use crate::tasks::{ServedTask, TaskRegistry};
 
@@ -54,6 +55,7 @@ pub(crate) struct Surroundings {
     /// Tasks that were deleted, and must not be joined again: their reports could count twice.
     pub(crate) forgotten: HashSet<TaskId>,
     pub(crate) health: Arc<Health>,
+    pub(crate) environment: Environment,
 }
 
 /// The recipes of a server.
@@ -169,13 +171,13 @@ impl Recipes {
             match asked.last {
                 Some((at, reading)) if at.elapsed() < ASKED_PAUSE => reading,
                 _ => {
-                    asked.last = Some((Instant::now(), next));
+                    asked.last = Some((instant(), next));
                     self.wanted.notify_one();
                     next
                 }
             }
         };
-        let _ = tokio::time::timeout(PATIENCE, ended.wait_for(|ended| *ended >= awaited)).await;
+        let _ = timeout(PATIENCE, ended.wait_for(|ended| *ended >= awaited)).await;
     }
 
     fn begin(&self) -> u64 {
@@ -235,7 +237,8 @@ impl Recipes {
         if self.around.forgotten.contains(&task_id) || tasks.is_forgotten(&task_id) {
             return Ok(Err(NotJoined::Forgotten));
         }
-        let task = match self.membership.judge(assessment, &self.served(), now()) {
+        let now = self.around.environment.now();
+        let task = match self.membership.judge(assessment, &self.served(), now) {
             Ok(task) => task,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -253,15 +256,15 @@ impl Recipes {
     }
 
     /// Says what became of a reading.
-    fn note(&self, outcome: &Result<(), Trouble>) {
+    fn note(&self, outcome: &Result<(), ReadError>) {
         let health = &self.around.health;
         let [read, unreachable, refused, forked, store] = &self.metrics.readings;
         let (counter, concern) = match outcome {
             Ok(()) => (read, None),
-            Err(Trouble::Unreachable(_)) => (unreachable, Some(Concern::LogUnreachable)),
-            Err(Trouble::Refused(_)) => (refused, Some(Concern::LogRefused)),
-            Err(Trouble::Forked(_)) => (forked, Some(Concern::LogForked)),
-            Err(Trouble::Store(_)) => (store, None),
+            Err(ReadError::Unreachable(_)) => (unreachable, Some(Concern::LogUnreachable)),
+            Err(ReadError::Refused(_)) => (refused, Some(Concern::LogRefused)),
+            Err(ReadError::Forked(_)) => (forked, Some(Concern::LogForked)),
+            Err(ReadError::Store(_)) => (store, None),
         };
         counter.increment(1);
         for other in [Concern::LogUnreachable, Concern::LogRefused] {
@@ -270,14 +273,14 @@ impl Recipes {
             }
         }
         match outcome {
-            Err(Trouble::Store(error)) => {
+            Err(ReadError::Store(error)) => {
                 tracing::error!(%error, "the store failed");
                 health.store_failed(StoreWork::Learn);
             }
             _ => health.store_worked(StoreWork::Learn),
         }
-        let (Some(concern), Err(trouble)) = (concern, outcome) else { return };
-        let reason = trouble.to_string();
+        let (Some(concern), Err(error)) = (concern, outcome) else { return };
+        let reason = error.to_string();
         if !health.raise(concern, reason.as_str()) {
             return;
         }
@@ -301,8 +304,8 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
     loop {
         let number = recipes.begin();
         let outcome = async {
-            let reading = tail.read(now()).await?;
-            recipes.learn(&reading, &mut told).await.map_err(Trouble::Store)
+            let reading = tail.read(recipes.around.environment.now()).await?;
+            recipes.learn(&reading, &mut told).await.map_err(ReadError::Store)
         };
         let outcome = tokio::select! {
             biased;
@@ -311,14 +314,14 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
         };
         recipes.note(&outcome);
         recipes.ended.send_replace(number);
-        if let Err(Trouble::Forked(_)) = outcome {
+        if let Err(ReadError::Forked(_)) = outcome {
             break;
         }
         tokio::select! {
             biased;
             () = shutdown.begun() => return,
             () = recipes.wanted.notified() => {}
-            () = tokio::time::sleep(recipes.config.poll) => {}
+            () = sleep(recipes.config.poll) => {}
         }
     }
     // Nobody waits for readings that never come.

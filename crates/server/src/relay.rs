@@ -15,7 +15,6 @@ mod pools;
 mod sources;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -36,123 +35,88 @@ use self::held::Intake;
 use self::metrics::RelayMetrics;
 use self::pools::{Pools, Waiting};
 use self::sources::Sources;
-use crate::aggregator::{self, base_path};
-use crate::error::{BindError, RunError};
+use crate::environment::Environment;
+use crate::error::BindError;
 use crate::http::expect_encapsulated;
 use crate::listener::{PeerIp, SourceGate};
-use crate::metrics::MetricsRegistry;
 use crate::outbound;
 use crate::problem::{Failure, RETRY_SOON};
-use crate::service::{self, Sockets, Vitals, answer};
-use crate::upkeep;
+use crate::service::{Endpoint, Role, Server, answer};
 
 /// Requests on their way into a pool. There is no need for many: a pool takes them at once.
 const INBOX: usize = 256;
 
-/// A relay that listens and is not yet serving.
+/// The relay, for [`Server::bind`].
+#[derive(Debug)]
 pub struct Relay {
-    state: RelayState,
-    pools: Pools,
-    vitals: Vitals,
-    sockets: Sockets,
+    /// What its operator decides.
+    pub config: RelayConfig,
 }
 
 impl Relay {
     /// Checks the configuration and binds the sockets.
-    pub async fn bind(config: RelayConfig) -> Result<Self, BindError> {
+    pub async fn bind(config: RelayConfig) -> Result<Server, BindError> {
+        Server::bind(Self { config }, Environment::default()).await
+    }
+}
+
+impl Role for Relay {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.http).into()
+    }
+
+    /// When the server drains, what waits is sent on at once and what still comes is refused.
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self { config } = self;
         let (gateways, rules, destinations) = gateways(&config)?;
-        let registry = Arc::new(MetricsRegistry::new()?);
-        let metrics = Arc::new(RelayMetrics::new(&registry));
-        let vitals = Vitals {
-            health: Arc::default(),
-            metrics: registry,
-            drain_deadline: config.http.drain_deadline,
-        };
-        let clock = Clock::start();
+        let metrics = Arc::new(RelayMetrics::new(&server.metrics));
+        let (clock, environment) = (Clock::start(), server.environment.clone());
         let (inbox_sender, inbox) = mpsc::channel(INBOX);
         let certificates = config.gateway_certificates.as_deref();
-        let forwarder = Forwarder {
+        let forwarder = Arc::new(Forwarder {
             client: outbound::client(config.gateway_timeout, certificates)?,
             destinations,
             answers: Intake::new(&config, SizeClass::MAX_RESPONSE, config.gateway_timeout)?,
             timeout: config.gateway_timeout,
             metrics: Arc::clone(&metrics),
-            health: Arc::clone(&vitals.health),
-        };
-        let pools = Pools::new(rules, inbox, Arc::new(forwarder), Arc::clone(&metrics), clock)?;
-        let mut sockets = Sockets::bind(&config.http).await?;
+            health: Arc::clone(&server.health),
+        });
+        let pools =
+            Pools::new(rules, inbox, forwarder, Arc::clone(&metrics), clock, environment.rng()?);
+        server.add_loop("pools", |shutdown| pools.run(shutdown));
         let mut sources = None;
         if let Some(rule) = config.source_limit {
             if rule.max_connections == 0 {
                 return Err(BindError::Config("no source may have a connection".into()));
             }
             let refused = metrics.connections_limited.clone();
-            let gate = SourceGate::new(rule.max_connections, &mut aggregator::rng()?, refused);
-            sockets.main.limit_sources(gate);
-            sources = Some(Arc::new(Sources::new(rule, clock)?));
+            let gate = SourceGate::new(rule.max_connections, &mut environment.rng()?, refused);
+            server.listener.limit_sources(gate);
+            let counted = Arc::new(Sources::new(rule, clock, environment.rng()?));
+            sources = Some(Arc::clone(&counted));
+            server.add_loop("sources", |shutdown| counted.forget(shutdown));
         }
         let state = RelayState {
-            base_path: base_path(&config.http.base_path)?,
             gateways,
             intake: Intake::new(&config, SizeClass::MAX_REQUEST, config.http.body_timeout)?,
             sources,
             inbox: inbox_sender,
             metrics,
         };
-        Ok(Self { state, pools, vitals, sockets })
-    }
-
-    /// Where the relay listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more, sends on at once what waits, refuses
-    /// what still comes, and finishes requests in flight within the deadline. To end on the spot, drop the future.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, pools, vitals, sockets } = self;
-        let metrics = Arc::clone(&vitals.metrics);
-        let sources = state.sources.clone();
-        let router = router(Arc::new(state));
-        service::serve(vitals, sockets, router, shutdown, |loops| {
-            loops.spawn("pools", pools.run(loops.shutdown()));
-            loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
-            if let Some(sources) = sources {
-                loops.spawn("sources", sources.forget(loops.shutdown()));
-            }
-        })
-        .await
-    }
-}
-
-impl std::fmt::Debug for Relay {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Relay").finish_non_exhaustive()
+        Ok(Router::new()
+            .route(&format!("{}/{{gateway}}", server.base_path), post(receive))
+            .with_state(Arc::new(state)))
     }
 }
 
 /// Shared by all requests.
 struct RelayState {
-    base_path: String,
     /// The place of each operator's gateway in the list.
     gateways: HashMap<String, usize>,
     intake: Intake,
     sources: Option<Arc<Sources>>,
     inbox: mpsc::Sender<Waiting>,
     metrics: Arc<RelayMetrics>,
-}
-
-fn router(state: Arc<RelayState>) -> Router {
-    Router::new()
-        .route(&format!("{}/{{gateway}}", state.base_path), post(receive))
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
-        .with_state(state)
 }
 
 /// `POST` of an encapsulated request for a gateway.
@@ -221,7 +185,8 @@ fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
             );
             return Err(wrong(&reason));
         }
-        let uri = outbound::target(&gateway.url, config.http.insecure_http).map_err(wrong)?;
+        let url = outbound::target(&gateway.url, config.http.insecure_http).map_err(wrong)?;
+        let uri = url.as_str().parse().map_err(|_| wrong("its URL does not parse"))?;
         let (names, rules, destinations) = &mut gateways;
         if names.insert(operator.to_owned(), index).is_some() {
             return Err(wrong("it is listed twice"));

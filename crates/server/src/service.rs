@@ -1,8 +1,12 @@
-//! The life of a server: sockets, loops, drain.
+//! The one shell of all roles: sockets, the operator's listener, loops, drain.
+//!
+//! A role checks its configuration, gives its routes and adds its loops ([`Role::open`]). Everything
+//! else about a server is here.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
@@ -10,23 +14,41 @@ use tokio::task::JoinSet;
 
 use crate::admin::{self, Admin};
 use crate::config::{ConnectionLimits, HttpConfig, ServerConfig, TlsConfig};
+use crate::environment::{Environment, instant, timeout};
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
 use crate::listener::Listener;
 use crate::metrics::{MetricsRegistry, RouteMetrics};
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
+use crate::tasks::TaskRegistry;
 
 /// How long the operator's requests may take at the very end.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 
+/// How often samples of metrics are folded together.
+const FOLD_PAUSE: Duration = Duration::from_secs(5);
+
+/// What is particular to one kind of server.
+pub trait Role: Sized {
+    /// Where it listens, and how long it drains.
+    fn endpoint(&self) -> Endpoint<'_>;
+
+    /// Checks the configuration and loads what is stored. Gives the routes and adds the loops. The
+    /// sockets are bound by then, and nobody is served yet.
+    fn open(self, server: &mut Server) -> impl Future<Output = Result<Router, BindError>> + Send;
+}
+
 /// What the configurations of all roles say about their sockets.
-pub(crate) struct Endpoint<'a> {
+#[derive(Debug)]
+pub struct Endpoint<'a> {
     listen: SocketAddr,
     admin_listen: Option<SocketAddr>,
+    base_path: &'a str,
     tls: Option<&'a TlsConfig>,
     insecure_http: bool,
     connections: &'a ConnectionLimits,
+    drain_deadline: Duration,
 }
 
 impl<'a> From<&'a ServerConfig> for Endpoint<'a> {
@@ -34,9 +56,11 @@ impl<'a> From<&'a ServerConfig> for Endpoint<'a> {
         Self {
             listen: config.listen,
             admin_listen: config.admin_listen,
+            base_path: &config.base_path,
             tls: config.tls.as_ref(),
             insecure_http: config.insecure_http,
             connections: &config.connections,
+            drain_deadline: config.drain_deadline,
         }
     }
 }
@@ -46,112 +70,170 @@ impl<'a> From<&'a HttpConfig> for Endpoint<'a> {
         Self {
             listen: config.listen,
             admin_listen: config.admin_listen,
+            base_path: &config.base_path,
             tls: config.tls.as_ref(),
             insecure_http: config.insecure_http,
             connections: &config.connections,
+            drain_deadline: config.drain_deadline,
         }
     }
 }
 
-/// What every server shows its operator, and how long it drains.
-#[derive(Clone)]
-pub(crate) struct Vitals {
+/// A server of any role that listens and is not yet serving.
+pub struct Server {
+    pub(crate) environment: Environment,
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Arc<MetricsRegistry>,
-    pub(crate) drain_deadline: Duration,
+    /// The path under which all resources lie: empty, or with a slash in front and none at its end.
+    pub(crate) base_path: String,
+    /// Those of an aggregator.
+    pub(crate) tasks: Option<Arc<TaskRegistry>>,
+    pub(crate) listener: Listener,
+    admin_listener: Option<Listener>,
+    drain_deadline: Duration,
+    loops: Vec<(&'static str, LoopStart)>,
+    router: Router,
 }
 
-/// The bound sockets of a server.
-pub(crate) struct Sockets {
-    pub(crate) main: Listener,
-    pub(crate) admin: Option<Listener>,
-}
+/// Starts a loop, which ends when the shutdown begins.
+type LoopStart = Box<dyn FnOnce(Shutdown) -> LoopBody + Send>;
+type LoopBody = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl Sockets {
-    pub(crate) async fn bind<'a>(config: impl Into<Endpoint<'a>>) -> Result<Self, BindError> {
-        let config = config.into();
-        let limits = config.connections;
-        let main =
-            Listener::bind(config.listen, config.tls, config.insecure_http, limits.clone()).await?;
-        let admin = match config.admin_listen {
-            // Counts and reasons only, but nothing that others should read on the way.
-            Some(address) if !config.insecure_http && !address.ip().is_loopback() => {
+impl Server {
+    /// Checks the configuration of a role and binds its sockets.
+    pub async fn bind(role: impl Role, environment: Environment) -> Result<Self, BindError> {
+        // Another part of the process may have chosen a provider; ours are given theirs by hand.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let mut server = Self::listen(role.endpoint(), environment).await?;
+        let router = role.open(&mut server).await?;
+        server.router = with_fallbacks(router);
+        Ok(server)
+    }
+
+    async fn listen(endpoint: Endpoint<'_>, environment: Environment) -> Result<Self, BindError> {
+        let Endpoint { listen, tls, insecure_http, connections, .. } = endpoint;
+        let base_path = base_path(endpoint.base_path)?;
+        let listener = Listener::bind(listen, tls, insecure_http, connections.clone()).await?;
+        let admin_listener = match endpoint.admin_listen {
+            // Counts and reasons only, but nothing that others on the network should read.
+            Some(address) if !insecure_http && !address.ip().is_loopback() => {
                 return Err(BindError::PlainAdmin { address });
             }
-            Some(address) => Some(Listener::bind(address, None, true, limits.clone()).await?),
+            Some(address) => Some(Listener::bind(address, None, true, connections.clone()).await?),
             None => None,
         };
-        Ok(Self { main, admin })
+        Ok(Self {
+            environment,
+            health: Arc::default(),
+            metrics: Arc::new(MetricsRegistry::new()?),
+            base_path,
+            tasks: None,
+            listener,
+            admin_listener,
+            drain_deadline: endpoint.drain_deadline,
+            loops: Vec::new(),
+            router: Router::new(),
+        })
     }
 
-    pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(Listener::address)
-    }
-}
-
-/// The loops that a server runs beside its listeners. Each ends when the shutdown begins.
-pub(crate) struct Loops {
-    set: JoinSet<&'static str>,
-    shutdown: Shutdown,
-}
-
-impl Loops {
-    pub(crate) fn shutdown(&self) -> Shutdown {
-        self.shutdown.clone()
+    /// Where the server listens, with the port that the operating system chose for port 0.
+    pub fn addr(&self) -> SocketAddr {
+        self.listener.address()
     }
 
-    pub(crate) fn spawn<F>(&mut self, name: &'static str, body: F)
-    where
+    /// Where the operator's listener is, if there is one.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin_listener.as_ref().map(Listener::address)
+    }
+
+    /// The tasks of a leader or helper; more can be added at any time. None for other roles.
+    pub fn tasks(&self) -> Option<Arc<TaskRegistry>> {
+        self.tasks.clone()
+    }
+
+    /// Adds a loop that runs beside the listeners and ends when the shutdown begins.
+    pub(crate) fn add_loop<F>(
+        &mut self,
+        name: &'static str,
+        start: impl FnOnce(Shutdown) -> F + Send + 'static,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.set.spawn(async move {
-            body.await;
-            name
+        self.loops.push((name, Box::new(|shutdown| Box::pin(start(shutdown)))));
+    }
+
+    /// Serves until `stop` resolves, then drains: accepts no more connections, finishes requests in
+    /// flight within the deadline, ends loops at once. To end on the spot, drop the future.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let Self { health, metrics, listener, admin_listener, router, .. } = self;
+        let drain = self.drain_deadline;
+        let (trigger, signal) = shutdown::channel();
+        let (admin_trigger, admin_signal) = shutdown::channel();
+        let mut loops = JoinSet::new();
+        for (name, start) in self.loops {
+            let body = start(signal.clone());
+            loops.spawn(async move {
+                body.await;
+                name
+            });
+        }
+        let folding = fold_metrics(Arc::clone(&metrics), signal.clone());
+        loops.spawn(async move {
+            folding.await;
+            "metrics"
         });
+
+        // The operator can still ask while the server drains.
+        let mut admin = JoinSet::new();
+        if let Some(listener) = admin_listener {
+            let router = admin::router(Admin { health: Arc::clone(&health), metrics });
+            admin.spawn(listener.serve(router, admin_signal, ADMIN_DRAIN));
+        }
+        let mut main = JoinSet::new();
+        main.spawn(listener.serve(router, signal, drain));
+
+        let result = tokio::select! {
+            () = stop => Ok(()),
+            failed = first_failure(&mut loops) => Err(failed),
+        };
+        health.raise(Concern::Draining, "the server is ending");
+        trigger.begin();
+        while main.join_next().await.is_some() {}
+        let ended = async { while loops.join_next().await.is_some() {} };
+        let _ = timeout(drain, ended).await;
+        loops.shutdown().await;
+        admin_trigger.begin();
+        while admin.join_next().await.is_some() {}
+        result
     }
 }
 
-/// Serves until `stop` resolves, then drains: no new connections, requests in flight finish within
-/// the deadline, loops end at once. Dropping the future ends everything on the spot.
-pub(crate) async fn serve(
-    vitals: Vitals,
-    sockets: Sockets,
-    router: Router,
-    stop: impl Future<Output = ()>,
-    start_loops: impl FnOnce(&mut Loops),
-) -> Result<(), RunError> {
-    let (trigger, signal) = shutdown::channel();
-    let (admin_trigger, admin_signal) = shutdown::channel();
-    let drain = vitals.drain_deadline;
-    let mut loops = Loops { set: JoinSet::new(), shutdown: signal.clone() };
-    start_loops(&mut loops);
-
-    // The operator can still ask while the server drains.
-    let mut admin = JoinSet::new();
-    if let Some(listener) = sockets.admin {
-        let (health, metrics) = (Arc::clone(&vitals.health), Arc::clone(&vitals.metrics));
-        let router = admin::router(Admin { health, metrics });
-        admin.spawn(listener.serve(router, admin_signal, ADMIN_DRAIN));
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("addr", &self.addr()).finish_non_exhaustive()
     }
-    let mut main = JoinSet::new();
-    main.spawn(sockets.main.serve(router, signal, drain));
-
-    let result = tokio::select! {
-        () = stop => Ok(()),
-        failed = first_failure(&mut loops.set) => Err(failed),
-    };
-    vitals.health.raise(Concern::Draining, "the server is ending");
-    trigger.begin();
-    while main.join_next().await.is_some() {}
-    let ended = async { while loops.set.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(drain, ended).await;
-    loops.set.shutdown().await;
-    admin_trigger.begin();
-    while admin.join_next().await.is_some() {}
-    result
 }
 
-/// Resolves when a loop ends although nobody asked it to.
+/// Adds the answers to requests for which there is no route.
+pub(crate) fn with_fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    router
+        .fallback(async || Failure::NotFound.into_response())
+        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
+}
+
+/// A base path begins with a slash and does not end with one; the empty one is fine.
+fn base_path(configured: &str) -> Result<String, BindError> {
+    let path = configured.trim_end_matches('/');
+    let fine = path.is_empty() || path.starts_with('/');
+    let literal = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?#%".contains(&byte));
+    if fine && literal {
+        Ok(path.to_owned())
+    } else {
+        Err(BindError::Config(format!("the base path {configured:?} is not a path of a URL")))
+    }
+}
+
+/// Resolves when a loop ends although the server was not told to.
 async fn first_failure(loops: &mut JoinSet<&'static str>) -> RunError {
     match loops.join_next().await {
         Some(Ok(name)) => RunError::Ended(name),
@@ -160,12 +242,22 @@ async fn first_failure(loops: &mut JoinSet<&'static str>) -> RunError {
     }
 }
 
+/// Folds samples of histograms together; without it they would pile up until the next scrape.
+async fn fold_metrics(metrics: Arc<MetricsRegistry>, mut shutdown: Shutdown) {
+    loop {
+        metrics.upkeep();
+        if shutdown.begins_within(FOLD_PAUSE).await {
+            return;
+        }
+    }
+}
+
 /// Turns a handler's outcome into an answer and measures it.
 pub(crate) async fn answer(
     metrics: &RouteMetrics,
     handler: impl Future<Output = Result<Response, Failure>>,
 ) -> Response {
-    let start = Instant::now();
+    let start = instant();
     let response = handler.await.unwrap_or_else(Failure::into_response);
     metrics.observe(response.status().as_u16(), start.elapsed().as_secs_f64());
     response

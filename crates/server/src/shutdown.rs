@@ -1,6 +1,10 @@
 //! The signal by which loops and listeners learn that the server is to end.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
+
+use crate::environment::timeout;
 
 /// Sets off the shutdown. Dropping it does the same.
 #[derive(Debug)]
@@ -26,6 +30,11 @@ impl Shutdown {
     /// Whether it has begun.
     pub(crate) fn has_begun(&self) -> bool {
         *self.0.borrow()
+    }
+
+    /// Waits for this long. Whether it begins meanwhile, which ends the wait.
+    pub(crate) async fn begins_within(&mut self, pause: Duration) -> bool {
+        timeout(pause, self.begun()).await.is_ok()
     }
 
     /// Resolves once it has begun.

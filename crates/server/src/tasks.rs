@@ -1,17 +1,16 @@
 //! The tasks that a server takes part in, and what it needs to talk about them with its peers.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderValue;
-use reqwest::Url;
 use sotto_protocol::AggregatorTask;
 use sotto_wire::recipe::Recipe;
-use sotto_wire::{Role, TaskId, taskprov};
+use sotto_wire::{HttpUrl, Role, TaskId, taskprov};
 
 use crate::auth::AuthToken;
 use crate::error::TaskRefused;
+use crate::outbound::{self, peer_url};
 
 /// A task with the tokens of its parties.
 #[derive(Debug)]
@@ -98,8 +97,8 @@ impl ServedTask {
 pub(crate) struct HelperEndpoint {
     /// The helper's base URL as the task spells it: tasks with the same one share its fate.
     pub(crate) base: Arc<str>,
-    pub(crate) aggregation_jobs: Url,
-    pub(crate) aggregate_shares: Url,
+    pub(crate) aggregation_jobs: HttpUrl,
+    pub(crate) aggregate_shares: HttpUrl,
     /// The `DAP-Taskprov` header of tasks that were provisioned in band.
     pub(crate) taskprov: Option<HeaderValue>,
 }
@@ -107,18 +106,11 @@ pub(crate) struct HelperEndpoint {
 impl HelperEndpoint {
     fn new(task: &AggregatorTask) -> Result<Self, &'static str> {
         let base = task.task.configuration().helper_aggregator_endpoint().as_str();
+        let url = peer_url(base)?;
         let resource = |name: &str| {
-            let base = base.trim_end_matches('/');
-            Url::parse(&format!("{base}/tasks/{}/{name}", task.task.id()))
-                .map_err(|_| "its URL does not parse")
+            let below = url.below(&format!("tasks/{}/{name}", task.task.id()));
+            below.map_err(|_| "its URL does not parse")
         };
-        let aggregation_jobs = resource("aggregation_jobs")?;
-        if !matches!(aggregation_jobs.scheme(), "http" | "https") {
-            return Err("its URL is not one of HTTP");
-        }
-        if aggregation_jobs.query().is_some() || aggregation_jobs.fragment().is_some() {
-            return Err("its URL has a query or fragment");
-        }
         let taskprov = task
             .taskprov
             .then(|| taskprov::header_value(task.task.encoded_configuration()))
@@ -126,7 +118,7 @@ impl HelperEndpoint {
             .transpose()?;
         Ok(Self {
             base: base.into(),
-            aggregation_jobs,
+            aggregation_jobs: resource("aggregation_jobs")?,
             aggregate_shares: resource("aggregate_shares")?,
             taskprov,
         })
@@ -134,16 +126,8 @@ impl HelperEndpoint {
 
     /// Whether what is sent there leaves the machine unencrypted.
     fn is_exposed(&self) -> bool {
-        is_exposed(&self.aggregation_jobs)
+        self.aggregation_jobs.is_exposed()
     }
-}
-
-/// Whether what is sent to a URL leaves the machine unencrypted.
-pub(crate) fn is_exposed(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let loopback = address.map_or(host == "localhost", |address| address.is_loopback());
-    url.scheme() == "http" && !loopback
 }
 
 /// All tasks of a server. Tasks can be added while it runs.
@@ -193,8 +177,7 @@ impl TaskRegistry {
             return Err(TaskRefused::NoCollectorToken(id));
         }
         if !self.insecure_http && task.helper.as_ref().is_some_and(HelperEndpoint::is_exposed) {
-            let reason = "its URL is plain HTTP away from loopback, which needs insecure_http";
-            return Err(TaskRefused::HelperUrl { task_id: id, reason });
+            return Err(TaskRefused::HelperUrl { task_id: id, reason: outbound::EXPOSED });
         }
         Ok(())
     }
@@ -248,7 +231,7 @@ pub(crate) mod testing {
             extensions: Vec::new(),
         })
         .unwrap();
-        let mut rng = crate::aggregator::rng().unwrap();
+        let mut rng = crate::environment::Environment::default().rng().unwrap();
         let aggregator = AggregatorTask {
             task: Task::new(TaskId::new([id; 32]), configuration).unwrap(),
             role: Role::Leader,

@@ -1,18 +1,18 @@
-//! What has to be done now and then: fold metrics together, forget tasks that are over.
+//! What an aggregator does now and then: measure the CPU pool, forget tasks that are over.
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sotto_store::TaskStore;
 
 use crate::aggregator::Aggregator;
+use crate::environment::{Instant, instant};
 use crate::health::StoreWork;
-use crate::metrics::MetricsRegistry;
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
 
-/// How often metrics are folded together.
+/// How often the CPU pool is measured.
 const UPKEEP_PAUSE: Duration = Duration::from_secs(5);
 /// How often tasks are looked through for those that are over.
 const RETENTION_PAUSE: Duration = Duration::from_secs(60);
@@ -31,9 +31,8 @@ pub(crate) async fn run(
     let mut looked: Option<Instant> = None;
     loop {
         queue.set(aggregator.pool.occupied() as f64);
-        aggregator.metrics.upkeep();
         if looked.is_none_or(|looked| looked.elapsed() >= RETENTION_PAUSE) {
-            looked = Some(Instant::now());
+            looked = Some(instant());
             for task in aggregator.tasks.all() {
                 let over = aggregator.is_over(&task);
                 if over
@@ -44,22 +43,8 @@ pub(crate) async fn run(
                 }
             }
         }
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(UPKEEP_PAUSE) => {}
-        }
-    }
-}
-
-/// Folds metrics together, for servers that have nothing else to do now and then.
-pub(crate) async fn fold_metrics(metrics: Arc<MetricsRegistry>, mut shutdown: Shutdown) {
-    loop {
-        metrics.upkeep();
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(UPKEEP_PAUSE) => {}
+        if shutdown.begins_within(UPKEEP_PAUSE).await {
+            return;
         }
     }
 }

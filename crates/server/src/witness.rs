@@ -25,15 +25,13 @@ use sotto_wire::{TlogPolicy, VerifierKey};
 use tokio::sync::Semaphore;
 
 use self::metrics::WitnessMetrics;
-use crate::aggregator::{base_path, now};
 use crate::config::HttpConfig;
-use crate::error::{BindError, RunError};
+use crate::environment::{Environment, spawn_blocking};
+use crate::error::BindError;
 use crate::health::{Health, StoreWork};
 use crate::http::BodyReader;
-use crate::metrics::MetricsRegistry;
 use crate::problem::{Failure, RETRY_SOON};
-use crate::service::{self, Sockets, Vitals, answer};
-use crate::upkeep;
+use crate::service::{Endpoint, Role, Server, answer};
 
 /// Requests that are worked on at once. They end up behind one lock; more threads would only wait.
 const MAX_AT_WORK: usize = 16;
@@ -54,73 +52,53 @@ impl WitnessConfig {
     }
 }
 
-/// A witness that listens and is not yet serving.
+/// The witness, for [`Server::bind`].
 pub struct Witness {
-    state: Arc<WitnessState>,
-    vitals: Vitals,
-    sockets: Sockets,
+    /// What its operator decides.
+    pub config: WitnessConfig,
+    /// What it has cosigned.
+    pub dir: WitnessDir,
 }
 
 impl Witness {
     /// Checks the configuration and binds the sockets.
-    pub async fn bind(config: WitnessConfig, dir: WitnessDir) -> Result<Self, BindError> {
-        let logs = known_logs(&config.logs)?;
-        let sockets = Sockets::bind(&config.http).await?;
-        let metrics = Arc::new(MetricsRegistry::new()?);
-        let vitals = Vitals {
-            health: Arc::default(),
-            metrics: Arc::clone(&metrics),
-            drain_deadline: config.http.drain_deadline,
-        };
-        let state = WitnessState {
-            origins: config.logs.iter().map(|key| origin_entry(key.name().as_str())).collect(),
-            logs,
-            dir,
-            base_path: base_path(&config.http.base_path)?,
-            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
-            at_work: Semaphore::new(MAX_AT_WORK),
-            health: Arc::clone(&vitals.health),
-            metrics: WitnessMetrics::new(&metrics),
-        };
-        Ok(Self { state: Arc::new(state), vitals, sockets })
-    }
-
-    /// Where the witness listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more and finishes requests in flight
-    /// within the deadline. To end on the spot, drop the future.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { state, vitals, sockets } = self;
-        let router = router(state);
-        let metrics = Arc::clone(&vitals.metrics);
-        service::serve(vitals, sockets, router, shutdown, |loops| {
-            loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
-        })
-        .await
+    pub async fn bind(config: WitnessConfig, dir: WitnessDir) -> Result<Server, BindError> {
+        Server::bind(Self { config, dir }, Environment::default()).await
     }
 }
 
-impl std::fmt::Debug for Witness {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Witness").finish_non_exhaustive()
+impl Role for Witness {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.http).into()
+    }
+
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self { config, dir } = self;
+        let state = WitnessState {
+            environment: server.environment.clone(),
+            origins: config.logs.iter().map(|key| origin_entry(key.name().as_str())).collect(),
+            logs: known_logs(&config.logs)?,
+            dir,
+            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
+            at_work: Semaphore::new(MAX_AT_WORK),
+            health: Arc::clone(&server.health),
+            metrics: WitnessMetrics::new(&server.metrics),
+        };
+        let base = &server.base_path;
+        Ok(Router::new()
+            .route(&format!("{base}/add-checkpoint"), post(add_checkpoint))
+            .route(&format!("{base}/{{origin}}/checkpoint"), get(checkpoint))
+            .with_state(Arc::new(state)))
     }
 }
 
 /// Shared by all requests.
 struct WitnessState {
+    environment: Environment,
     dir: WitnessDir,
     logs: TlogPolicy,
     /// The known origins by the name under which monitors ask for them.
     origins: BTreeMap<String, String>,
-    base_path: String,
     bodies: BodyReader,
     at_work: Semaphore,
     health: Arc<Health>,
@@ -136,7 +114,7 @@ impl WitnessState {
         let gone = |_| Failure::Fault(Fault("the witness's thread has panicked".into()));
         let _place = self.at_work.acquire().await.map_err(|error| Fault(error.to_string()))?;
         let state = Arc::clone(self);
-        let done = tokio::task::spawn_blocking(move || work(&state)).await.map_err(gone)?;
+        let done = spawn_blocking(move || work(&state)).await.map_err(gone)?;
         match done {
             Ok(value) => {
                 self.health.store_worked(StoreWork::Commit);
@@ -152,23 +130,15 @@ impl WitnessState {
     }
 }
 
-fn router(state: Arc<WitnessState>) -> Router {
-    let base = &state.base_path;
-    Router::new()
-        .route(&format!("{base}/add-checkpoint"), post(add_checkpoint))
-        .route(&format!("{base}/{{origin}}/checkpoint"), get(checkpoint))
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
-        .with_state(state)
-}
-
 /// `POST add-checkpoint`. Statuses and bodies are those of C2SP `tlog-witness`.
 async fn add_checkpoint(State(state): State<Arc<WitnessState>>, body: Body) -> Response {
     answer(&state.metrics.add_checkpoint, async {
         let body = state.bodies.read(body, MAX_ADD_CHECKPOINT_LEN).await?;
         let bytes = body.bytes().clone();
         let answer = state
-            .at_disk(move |state| state.dir.add_checkpoint(&bytes, &state.logs, now()))
+            .at_disk(move |state| {
+                state.dir.add_checkpoint(&bytes, &state.logs, state.environment.now())
+            })
             .await?;
         state.metrics.count(answer.status);
         let status = StatusCode::from_u16(answer.status);

@@ -40,6 +40,7 @@ pub mod taskprov;
 mod time;
 pub mod tlog;
 pub mod token;
+mod url;
 pub mod utc;
 
 pub use aggregation::{
@@ -84,3 +85,4 @@ pub use time::{Duration, Interval, Time, TimePrecision};
 pub use tlog::{
     AddCheckpoint, BundlePath, Checkpoint, EntryBundle, TilePath, TlogPolicy, TlogProof, TreeHash,
 };
+pub use url::{HttpUrl, UrlError};

@@ -75,8 +75,8 @@ async fn start() -> Result<Aggregators> {
     let helper = HelperConfig { server: server(&key)? };
     let helper = Helper::bind(helper, Arc::new(MemoryStore::new())).await?;
     let aggregators = Aggregators {
-        leader_tasks: leader.tasks(),
-        helper_tasks: helper.tasks(),
+        leader_tasks: leader.tasks().context("a leader has tasks")?,
+        helper_tasks: helper.tasks().context("a helper has tasks")?,
         dap: Forwarder::new(leader.addr(), helper.addr())?,
     };
     tokio::spawn(leader.run(std::future::pending()));

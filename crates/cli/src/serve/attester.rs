@@ -10,8 +10,8 @@ use serde::Deserialize;
 use sotto_crypto::Secret;
 use sotto_protocol::attester::Attestation;
 use sotto_server::{
-    Attester, AttesterConfig, InsecureAttestation, IssuerPeer, Manufacturer, X509Attestation,
-    X509Config,
+    Attester, AttesterConfig, InsecureAttestation, IssuerPeer, Manufacturer, Server,
+    X509Attestation, X509Config,
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
 use sotto_wire::KeyName;
@@ -98,7 +98,7 @@ impl AttesterSettings {
     }
 
     /// Opens the database and binds.
-    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Attester> {
+    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Server> {
         let mut config = self.config(insecure_http)?;
         if let Some(table) = &self.file.x509 {
             let attestation = Arc::new(self.x509(table)?);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 use sotto_protocol::gateway::ReplayWindow;
-use sotto_server::{Gateway, GatewayConfig, GatewayServerConfig, GatewayTarget};
+use sotto_server::{Gateway, GatewayConfig, GatewayServerConfig, GatewayTarget, Server};
 
 use super::config::{TlsTable, override_from, set, set_seconds};
 use super::http_tables::{HttpLimits, HttpTables, folder_of, limits_template};
@@ -121,7 +121,7 @@ impl GatewaySettings {
     }
 
     /// Reads the keys and binds.
-    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Gateway> {
+    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Server> {
         if self.file.targets.is_empty() {
             return Err(anyhow!("no target is configured")).hint(
                 "list what the gateway hands requests to: [[targets]] origin = \"https://leader.example\"",

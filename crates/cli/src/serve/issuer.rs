@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Fault;
-use sotto_server::{AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig};
+use sotto_server::{AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig, Server};
 use sotto_store::IssuerDb;
 
 use super::config::{TlsTable, override_from, set, set_seconds};
@@ -89,7 +89,7 @@ impl IssuerSettings {
     }
 
     /// Opens the keys and binds.
-    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Issuer> {
+    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Server> {
         let attester = self.attester()?;
         if self.file.authors.is_empty() {
             tracing::warn!(

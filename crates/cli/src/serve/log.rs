@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::admit::Signers;
-use sotto_server::{Log, LogConfig};
+use sotto_server::{Log, LogConfig, Server};
 use sotto_store::LogDir;
 use sotto_wire::{PublicKey, TlogPolicy};
 
@@ -61,7 +61,7 @@ impl LogSettings {
     }
 
     /// Opens the folder and binds.
-    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Log> {
+    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Server> {
         let key = self.file.key.as_deref().unwrap_or(Path::new(DEFAULT_KEY));
         let key = signer_file::read(&self.folder.join(key))?;
         let mut config = self.config(&key, insecure_http)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 use sotto_protocol::relay::PoolRule;
-use sotto_server::{Relay, RelayConfig, RelayGateway, SourceRule};
+use sotto_server::{Relay, RelayConfig, RelayGateway, Server, SourceRule};
 
 use super::config::{TlsTable, override_from, set, set_seconds};
 use super::http_tables::{HttpLimits, HttpTables, folder_of, limits_template_of};
@@ -79,7 +79,7 @@ impl RelaySettings {
     }
 
     /// Binds.
-    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Relay> {
+    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Server> {
         let config = self.config(insecure_http)?;
         for gateway in &config.gateways {
             if gateway.pool.unwrap_or(config.pool).min <= 1 {

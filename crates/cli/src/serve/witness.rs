@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
-use sotto_server::{Witness, WitnessConfig};
+use sotto_server::{Server, Witness, WitnessConfig};
 use sotto_store::WitnessDir;
 
 use super::config::{TlsTable, override_from};
@@ -50,7 +50,7 @@ impl WitnessSettings {
     }
 
     /// Opens the folder and binds.
-    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Witness> {
+    pub(super) async fn bind(&self, insecure_http: bool) -> Result<Server> {
         let config = self.config(insecure_http)?;
         let key = self.file.key.as_deref().unwrap_or(Path::new(DEFAULT_KEY));
         let key = signer_file::read(&self.folder.join(key))?;

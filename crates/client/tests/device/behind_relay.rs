@@ -13,11 +13,13 @@ use sotto_client::{
 };
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Moment;
-use sotto_protocol::gateway::{GatewayKeyring, OuterRefusal, ReplayWindow, consume_request};
+use sotto_protocol::gateway::{
+    GatewayKeyring, InnerRefusal, OuterRefusal, ReplayWindow, consume_request,
+};
 use sotto_testing::recipe::NOW;
 use sotto_testing::world::World;
 use sotto_wire::bhttp::{Field, Request, Response};
-use sotto_wire::ohttp::RESPONSE_MEDIA_TYPE;
+use sotto_wire::ohttp::{DATE_PROBLEM, KEY_PROBLEM, RESPONSE_MEDIA_TYPE};
 
 pub(crate) type Reply = Result<HttpResponse, TransportError>;
 
@@ -98,9 +100,14 @@ impl BehindRelay {
         });
         let answer = match admitted {
             Err(refusal) => {
-                let body = format!("{{\"type\": \"{}\"}}", refusal.problem_type()).into_bytes();
+                let (status, kind) = match refusal {
+                    InnerRefusal::Date => (400, DATE_PROBLEM),
+                    InnerRefusal::Malformed | InnerRefusal::Replayed => (400, "about:blank"),
+                    InnerRefusal::Full => (503, "about:blank"),
+                };
+                let body = format!("{{\"type\": \"{kind}\"}}").into_bytes();
                 let headers = vec![("content-type".into(), "application/problem+json".into())];
-                HttpResponse { status: refusal.status(), headers, body }
+                HttpResponse { status, headers, body }
             }
             Ok(request) => {
                 let answer = (self.target)(&request);
@@ -147,8 +154,12 @@ pub(crate) fn sealed(body: Vec<u8>) -> HttpResponse {
 
 /// A refusal in clear.
 pub(crate) fn refused(refusal: OuterRefusal) -> HttpResponse {
-    let body = format!(r#"{{"type":"{}"}}"#, refusal.problem_type());
-    answer(refusal.status(), &[("content-type", "application/problem+json")], body.as_bytes())
+    let kind = match refusal {
+        OuterRefusal::UnknownKey => KEY_PROBLEM,
+        OuterRefusal::Malformed => "about:blank",
+    };
+    let body = format!(r#"{{"type":"{kind}"}}"#);
+    answer(400, &[("content-type", "application/problem+json")], body.as_bytes())
 }
 
 /// A device's clock that stands still.

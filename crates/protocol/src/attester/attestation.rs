@@ -82,12 +82,7 @@ impl AttestationRefusal {
         Self::Signature,
     ];
 
-    /// The status of the answer to the device.
-    pub fn status(self) -> u16 {
-        403
-    }
-
-    /// A word for counters.
+    /// The name used in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Malformed => "attestation_malformed",

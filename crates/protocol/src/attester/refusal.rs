@@ -1,12 +1,7 @@
 //! Why an attester gives no token.
 //!
-//! The device learns the status, and the problem type where it can do something about it. Which check failed goes to
-//! the operator's counters, by its name, and nowhere else.
-
-use sotto_wire::token::{ENCAPSULATION_KEY_PROBLEM, WITHHELD_PROBLEM};
-
-/// The problem type that says no more than the status (RFC 9457 §4.2.1).
-const ABOUT_BLANK: &str = "about:blank";
+//! What the device learns of it, the server's table says. Which check failed goes to the operator's
+//! counters, by its name, and nowhere else.
 
 /// Why a device gets no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -41,7 +36,7 @@ pub enum AttesterRefusal {
     /// The issuer has another key for the origin.
     #[error("The issuer does not have the token key.")]
     IssuerKey,
-    /// The issuer is in trouble. The same request may be sent again.
+    /// The issuer failed. The same request may be sent again.
     #[error("The issuer gave no answer.")]
     IssuerTrouble,
     /// The issuer grants another number of tokens than one.
@@ -99,40 +94,7 @@ impl AttesterRefusal {
         }
     }
 
-    /// The status of the answer to the device.
-    pub fn status(self) -> u16 {
-        match self {
-            Self::Withheld => 429,
-            Self::IssuerKey => 401,
-            // It passes with the window.
-            Self::IssuerTrouble | Self::Full => 503,
-            Self::UnknownIssuer
-            | Self::Malformed
-            | Self::TokenType
-            | Self::EncapsulationKey
-            | Self::ClientKey
-            | Self::RequestKey
-            | Self::Blind
-            | Self::Signature
-            | Self::IssuerRefused
-            | Self::IssuerLimit
-            | Self::IndexKey
-            | Self::IssuerResponse
-            | Self::OtherAlias
-            | Self::OtherKey => 400,
-        }
-    }
-
-    /// The problem type of the answer.
-    pub fn problem_type(self) -> &'static str {
-        match self {
-            Self::Withheld => WITHHELD_PROBLEM,
-            Self::EncapsulationKey => ENCAPSULATION_KEY_PROBLEM,
-            _ => ABOUT_BLANK,
-        }
-    }
-
-    /// A word for counters.
+    /// The name used in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownIssuer => "unknown_issuer",

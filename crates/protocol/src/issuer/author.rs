@@ -49,16 +49,6 @@ pub enum AuthorRefusal {
     IsAggregator,
 }
 
-impl AuthorRefusal {
-    /// The status of the answer.
-    pub fn status(&self) -> u16 {
-        match self {
-            Self::UnknownAuthor | Self::Signature => 403,
-            Self::Malformed(_) | Self::Past | Self::BeyondWindow(_) | Self::IsAggregator => 400,
-        }
-    }
-}
-
 /// The keys of one recipe, with the request that they were made for.
 #[derive(Clone, Debug)]
 pub struct RecipeKeys {

@@ -1,7 +1,7 @@
 //! Why an issuer gives no token.
 
-/// Why a token request is refused. The operator's counters learn the reason; the attester learns the status alone: a
-/// reason that speaks of the inside of a request would tell it what only the issuer may know.
+/// Why a token request is refused. The operator's counters learn the reason, the attester only the
+/// code: a reason about the inside of a request would tell it what only the issuer may know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerRefusal {
     /// It does not decode.
@@ -40,8 +40,8 @@ pub enum IssuerRefusal {
     /// The blinded message is not a number below the modulus.
     #[error("the blinded message is out of range")]
     BlindedMessage,
-    /// The private operation or the sealing failed: the issuer's own trouble.
-    #[error("the issuer has trouble of its own")]
+    /// The private operation or the sealing failed: the issuer's own error.
+    #[error("internal error of the issuer")]
     Fault,
 }
 
@@ -63,8 +63,8 @@ impl IssuerRefusal {
         Self::Fault,
     ];
 
-    /// The status of the answer.
-    pub fn status(self) -> u16 {
+    /// The code in the answer to the attester (`IssuerAnswer::Refused`).
+    pub fn code(self) -> u16 {
         match self {
             Self::TokenKeyId => 401,
             Self::Fault => 500,

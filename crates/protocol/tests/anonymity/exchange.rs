@@ -2,10 +2,10 @@
 
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Moment;
-use sotto_protocol::gateway::{GatewayKeyring, InnerRefusal, OuterRefusal, consume_request};
+use sotto_protocol::gateway::{GatewayKeyring, OuterRefusal, consume_request};
 use sotto_protocol::http_date::imf_fixdate;
 use sotto_protocol::oblivious::{InnerRequest, ObliviousError, produce_request};
-use sotto_wire::ohttp::{DATE_PROBLEM, KEY_PROBLEM, decode_key_list};
+use sotto_wire::ohttp::{DATE_PROBLEM, decode_key_list};
 use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
 use crate::anonymity::parties::{Gateway, KEY_IDS, NOON, UPLOAD, success};
@@ -89,8 +89,6 @@ fn every_live_key_opens_and_others_do_not() {
     let other = HpkeKeypair::generate(HpkeConfigId::new(KEY_IDS[0]), &mut gateway.rng);
     let (body, _) = produce_request(&UPLOAD, other.config(), NOON, &mut gateway.rng).unwrap();
     assert_eq!(consume_request(&gateway.keys, &body).unwrap_err(), OuterRefusal::Malformed);
-    assert_eq!(OuterRefusal::UnknownKey.problem_type(), KEY_PROBLEM);
-    assert_eq!(OuterRefusal::Malformed.problem_type(), "about:blank");
 }
 
 #[test]
@@ -154,7 +152,6 @@ fn refusals_say_why_inside() {
     let mut full = Gateway::remembering(0, 11);
     let response = refused(&mut full, NOON, NOON);
     assert_eq!(response.status, 503);
-    assert_eq!(InnerRefusal::Full.status(), 503);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use sotto_protocol::http_date::imf_fixdate;
 use sotto_protocol::oblivious::{Awaited, InnerRequest, produce_request};
 use sotto_protocol::{Fault, Moment};
 use sotto_wire::bhttp::{Field, Request, Response};
+use sotto_wire::ohttp::DATE_PROBLEM;
 use sotto_wire::{HpkeConfig, HpkeConfigId};
 
 /// A full ten minutes.
@@ -101,8 +102,13 @@ impl Gateway {
         match self.admit(body, now) {
             Ok(()) => self.respond(body, &success(content)),
             Err(refusal) => {
-                let content = format!("{{\"type\": \"{}\"}}", refusal.problem_type());
-                self.respond(body, &problem(refusal.status(), content.as_bytes()))
+                let (status, kind) = match refusal {
+                    InnerRefusal::Date => (400, DATE_PROBLEM),
+                    InnerRefusal::Malformed | InnerRefusal::Replayed => (400, "about:blank"),
+                    InnerRefusal::Full => (503, "about:blank"),
+                };
+                let content = format!("{{\"type\": \"{kind}\"}}");
+                self.respond(body, &problem(status, content.as_bytes()))
             }
         }
         .unwrap()

@@ -80,8 +80,6 @@ fn others_are_not() {
     let other = TokenKeyRequest { expires: request().expires - 1, ..request() };
     let note = Note::new(request().text()).unwrap().with_signature(author().sign(&other.text()));
     assert_eq!(refused(&note.to_bytes()), AuthorRefusal::Signature);
-    assert_eq!(AuthorRefusal::Signature.status(), 403);
-    assert_eq!(AuthorRefusal::UnknownAuthor.status(), 403);
 }
 
 #[test]
@@ -118,7 +116,6 @@ fn what_is_no_request_is_refused() {
         let note = Note::new(text.clone()).unwrap().with_signature(author().sign(&text));
         let refusal = judge(&note.to_bytes(), NOW).unwrap_err();
         assert!(matches!(refusal, AuthorRefusal::Malformed(_)), "{refusal:?}");
-        assert_eq!(refusal.status(), 400);
     }
     for body in [&b""[..], b"\n", &[0xff; 40], request().text().as_bytes()] {
         assert!(matches!(judge(body, NOW), Err(AuthorRefusal::Malformed(_))));

@@ -250,7 +250,7 @@ fn a_key_that_outlives_the_window_signs_nothing() {
     for window_s in [0, 1, WINDOW - 1] {
         let refused = at(NOW, window_s).unwrap_err();
         assert_eq!(refused, IssuerRefusal::BeyondWindow);
-        assert_eq!((refused.status(), refused.name()), (400, "beyond_window"));
+        assert_eq!((refused.code(), refused.name()), (400, "beyond_window"));
     }
     assert!(at(NOW, WINDOW).is_ok());
     // When what is left of its life fits, it signs again.
@@ -272,7 +272,7 @@ fn origins_and_key_ids_must_fit() {
         ..inner(&issuer)
     };
     let refusal = answer_to(&issuer, &other).unwrap_err();
-    assert_eq!((refusal, refusal.status()), (IssuerRefusal::TokenKeyId, 401));
+    assert_eq!((refusal, refusal.code()), (IssuerRefusal::TokenKeyId, 401));
     // The first byte of the key's id is not its last one.
     let first = InnerTokenRequest { token_key_id: 0xc0, ..inner(&issuer) };
     assert_eq!(answer_to(&issuer, &first), Err(IssuerRefusal::TokenKeyId));
@@ -335,6 +335,6 @@ fn every_refusal_has_a_name_and_a_status_that_tells_nothing_more() {
             IssuerRefusal::Fault => 500,
             _ => 400,
         };
-        assert_eq!(refusal.status(), status);
+        assert_eq!(refusal.code(), status);
     }
 }

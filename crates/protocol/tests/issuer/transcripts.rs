@@ -36,7 +36,7 @@ fn negatives_get_their_verdict() {
         match expected["verdict"].as_str().unwrap() {
             "accept" => assert!(answer.is_ok(), "{}", negative["id"]),
             "reject" => {
-                let status = answer.unwrap_err().status();
+                let status = answer.unwrap_err().code();
                 assert_eq!(u64::from(status), expected["http_status"].as_u64().unwrap());
                 refused += 1;
             }

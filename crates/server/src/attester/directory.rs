@@ -11,9 +11,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 use sotto_wire::Decode;
 use sotto_wire::token::EncapsulationKey;
-use tokio::time::Instant;
 
-use super::issuer_client::{IssuerClient, Troubles};
+use super::issuer_client::{Failures, IssuerClient};
+use crate::environment::{Instant, instant};
 use crate::shutdown::Shutdown;
 
 /// The shortest time between two questions: devices must not be able to have an issuer asked all the time.
@@ -31,14 +31,14 @@ pub(super) struct Directory {
     client: Arc<IssuerClient>,
     /// Of the attester.
     window_s: u64,
-    refused: Arc<Troubles>,
+    refused: Arc<Failures>,
     key_ids: Mutex<Option<KeyIds>>,
     /// When the issuer was asked last. Held while it is.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Directory {
-    pub(super) fn new(client: Arc<IssuerClient>, window_s: u64, refused: Arc<Troubles>) -> Self {
+    pub(super) fn new(client: Arc<IssuerClient>, window_s: u64, refused: Arc<Failures>) -> Self {
         Self { client, window_s, refused, key_ids: Mutex::default(), asked: Default::default() }
     }
 
@@ -54,7 +54,7 @@ impl Directory {
             return;
         }
         let answer = self.client.directory().await;
-        *asked = Some(Instant::now());
+        *asked = Some(instant());
         // An issuer that is away for a while has not changed its keys.
         let Ok(body) = answer else { return };
         let read = read(&body, self.window_s);
@@ -74,10 +74,8 @@ pub(super) async fn keep(directories: Vec<Arc<Directory>>, mut shutdown: Shutdow
                 () = directory.refresh(min_age) => {}
             }
         }
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(MIN_PAUSE) => {}
+        if shutdown.begins_within(MIN_PAUSE).await {
+            return;
         }
     }
 }

@@ -21,7 +21,6 @@ use super::Shared;
 use super::in_flight::Flight;
 use super::issuer_client::IssuerClient;
 use super::request::Refusal;
-use crate::aggregator::now;
 use crate::health::StoreWork;
 
 /// A request that may go to the issuer.
@@ -166,7 +165,7 @@ impl Exchange {
         if grants.is_empty() {
             return;
         }
-        match self.shared.db.record(grants, now()).await {
+        match self.shared.db.record(grants, self.shared.environment.now()).await {
             Ok(recorded) => {
                 self.shared.health.store_worked(StoreWork::Commit);
                 for ((asker, response), recorded) in granted.into_iter().zip(recorded) {

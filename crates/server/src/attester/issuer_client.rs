@@ -1,24 +1,25 @@
-//! The way to an issuer and back.
+//! Requests to an issuer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Builder;
+use axum::http::{Method, StatusCode};
 use bytes::Bytes;
-use reqwest::{Client, Response, StatusCode, Url};
 use sotto_wire::token::{
     ANSWER_BATCH_MEDIA_TYPE, IssuerAnswer, IssuerAnswerBatch, MAX_TOKEN_BATCH,
     REQUEST_BATCH_MEDIA_TYPE, ShortOpaque, TokenRequestBatch,
 };
-use sotto_wire::{Decode, Encode};
+use sotto_wire::{Decode, Encode, HttpUrl};
 
 use super::config::{AttesterConfig, IssuerPeer};
 use crate::auth::AuthToken;
+use crate::environment::instant;
 use crate::health::{Concern, Health};
 use crate::http::is_of_type;
-use crate::peer::{read_answer, transport_word};
-use crate::tasks::is_exposed;
+use crate::outbound::{self, Answer, HttpClient, TransportError};
 
 /// The longest batch of answers. A token response takes 288 bytes, an answer 331.
 const MAX_ANSWERS_LEN: usize = MAX_TOKEN_BATCH * 1024;
@@ -28,35 +29,27 @@ const MAX_DIRECTORY_LEN: usize = 64 * 1024;
 /// Asks one issuer.
 pub(super) struct IssuerClient {
     name: String,
-    http: Client,
-    requests: Url,
-    directory: Url,
+    http: HttpClient,
+    requests: HttpUrl,
+    directory: HttpUrl,
     token: Arc<AuthToken>,
     timeout: Duration,
-    unreachable: Arc<Troubles>,
+    unreachable: Arc<Failures>,
 }
 
 impl IssuerClient {
     pub(super) fn new(
         issuer: &IssuerPeer,
         config: &AttesterConfig,
-        http: Client,
-        unreachable: Arc<Troubles>,
+        http: HttpClient,
+        unreachable: Arc<Failures>,
     ) -> Result<Self, &'static str> {
-        let base = issuer.url.trim_end_matches('/');
-        let resource = |path: &str| {
-            let url = Url::parse(&format!("{base}/{path}")).ok();
-            url.filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none())
-                .ok_or("its URL does not parse: write it like https://host/path")
-        };
-        let requests = resource("token-requests")?;
-        if is_exposed(&requests) && !config.http.insecure_http {
-            return Err("its URL is plain HTTP away from loopback, which needs insecure_http");
-        }
+        let base = outbound::target(&issuer.url, config.http.insecure_http)?;
+        let resource = |path| base.below(path).map_err(|_| "its URL does not parse");
         Ok(Self {
             name: issuer.name.as_str().to_owned(),
             http,
-            requests,
+            requests: resource("token-requests")?,
             directory: resource(".well-known/private-token-issuer-directory")?,
             token: Arc::clone(&issuer.token),
             timeout: config.issuer_timeout,
@@ -88,21 +81,35 @@ impl IssuerClient {
         let batch = batch.collect::<Result<_, _>>().and_then(TokenRequestBatch::new);
         let batch = batch.map_err(|_| "broken_request")?.to_bytes();
         let (name, value) = self.token.header().map_err(|_| "broken_token")?;
-        let request = self.http.post(self.requests.clone()).timeout(self.timeout);
+        let request = outbound::request(Method::POST, &self.requests);
         let request = request.header(name, value).header(CONTENT_TYPE, REQUEST_BATCH_MEDIA_TYPE);
-        let response = received(request.body(batch).send().await)?;
-        if !is_of_type(response.headers(), ANSWER_BATCH_MEDIA_TYPE) {
+        let answer = self.send(request, batch.into()).await?;
+        if !is_of_type(&answer.headers, ANSWER_BATCH_MEDIA_TYPE) {
             return Err("foreign_answer");
         }
-        let body = read_answer(response, MAX_ANSWERS_LEN).await?;
+        let body = answer.read(MAX_ANSWERS_LEN).await.map_err(TransportError::name)?;
         let answers = IssuerAnswerBatch::from_bytes(&body).map_err(|_| "broken_answer")?;
         let answers = answers.into_answers();
         if answers.len() == requests.len() { Ok(answers) } else { Err("broken_answer") }
     }
 
     async fn try_directory(&self) -> Result<Bytes, &'static str> {
-        let request = self.http.get(self.directory.clone()).timeout(self.timeout);
-        read_answer(received(request.send().await)?, MAX_DIRECTORY_LEN).await
+        let request = outbound::request(Method::GET, &self.directory);
+        let answer = self.send(request, Bytes::new()).await?;
+        answer.read(MAX_DIRECTORY_LEN).await.map_err(TransportError::name)
+    }
+
+    /// The answer, if it is a good one.
+    async fn send(&self, request: Builder, body: Bytes) -> Result<Answer, &'static str> {
+        let answer = self.http.send(request, body, instant() + self.timeout).await;
+        let answer = answer.map_err(TransportError::name)?;
+        match answer.status {
+            StatusCode::OK => Ok(answer),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err("unauthorized"),
+            StatusCode::TOO_MANY_REQUESTS => Err("busy"),
+            status if status.is_server_error() => Err("server_error"),
+            _ => Err("refused"),
+        }
     }
 
     /// Tells the operator whether the issuer answers.
@@ -111,45 +118,34 @@ impl IssuerClient {
     }
 }
 
-fn received(response: reqwest::Result<Response>) -> Result<Response, &'static str> {
-    let response = response.map_err(|error| transport_word(&error))?;
-    match response.status() {
-        StatusCode::OK => Ok(response),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err("unauthorized"),
-        StatusCode::TOO_MANY_REQUESTS => Err("busy"),
-        status if status.is_server_error() => Err("server_error"),
-        _ => Err("refused"),
-    }
-}
-
-/// Troubles of one kind, by issuer.
-pub(super) struct Troubles {
+/// Failures of one kind, by issuer.
+pub(super) struct Failures {
     concern: Concern,
     health: Arc<Health>,
     by_issuer: Mutex<BTreeMap<String, &'static str>>,
 }
 
-impl Troubles {
+impl Failures {
     pub(super) fn new(concern: Concern, health: &Arc<Health>) -> Self {
         Self { concern, health: Arc::clone(health), by_issuer: Mutex::default() }
     }
 
-    /// Sets or takes back the trouble with an issuer.
+    /// Sets or clears the failure of an issuer.
     pub(super) fn note(&self, issuer: &str, reason: Option<&'static str>) {
-        let mut troubles = self.by_issuer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.by_issuer.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match reason {
-            Some(reason) => troubles.insert(issuer.to_owned(), reason),
-            None => troubles.remove(issuer),
+            Some(reason) => failures.insert(issuer.to_owned(), reason),
+            None => failures.remove(issuer),
         };
         if before == reason {
             return;
         }
         match reason {
-            Some(reason) => tracing::warn!(issuer, reason, "trouble with an issuer"),
+            Some(reason) => tracing::warn!(issuer, reason, "an issuer fails"),
             None => tracing::info!(issuer, "an issuer works again"),
         }
         let words: Vec<_> =
-            troubles.iter().map(|(issuer, reason)| format!("{issuer}: {reason}")).collect();
+            failures.iter().map(|(issuer, reason)| format!("{issuer}: {reason}")).collect();
         if words.is_empty() {
             self.health.clear(self.concern);
         } else {

@@ -9,6 +9,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use sotto_protocol::Moment;
 use sotto_protocol::attester::{
     Ask, Attestation, AttestationRefusal, AttesterRefusal, DeviceIdentity, Forwarded,
     consume_token_request, request_digest,
@@ -16,18 +17,17 @@ use sotto_protocol::attester::{
 use sotto_store::Known;
 use sotto_wire::KeyName;
 use sotto_wire::token::{
-    MAX_TOKEN_REQUEST_LEN, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, attestation_message, header,
-    parse_byte_sequence,
+    ENCAPSULATION_KEY_PROBLEM, MAX_TOKEN_REQUEST_LEN, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE,
+    WITHHELD_PROBLEM, attestation_message, header, parse_byte_sequence,
 };
 use tokio::sync::oneshot;
 
 use super::directory::KeyIds;
 use super::dispatch::{Place, Waiting};
-use super::{AttesterState, IssuerDesk};
-use crate::aggregator::now;
+use super::{AttesterState, IssuerHandle};
 use crate::health::StoreWork;
 use crate::http::is_of_type;
-use crate::problem::{Failure, RETRY_SOON};
+use crate::problem::{ABOUT_BLANK, Failure, RETRY_SOON};
 use crate::service::answer;
 
 /// Why a device gets no token.
@@ -37,13 +37,13 @@ pub(super) enum Refusal {
     Protocol(AttesterRefusal),
     /// The evidence was not believed. The device is not told why.
     Attestation(AttestationRefusal),
-    /// There is no place for the request.
+    /// Too many requests are worked on.
     Busy,
-    /// There is no place for another request of this device.
+    /// Too many requests of this device are worked on.
     DeviceBusy,
     /// The same bytes of this device are worked on.
     InFlight,
-    /// Trouble of the attester.
+    /// An internal error.
     Inside,
 }
 
@@ -54,7 +54,7 @@ impl From<AttesterRefusal> for Refusal {
 }
 
 impl Refusal {
-    /// A word for counters.
+    /// The name used in counters.
     fn name(&self) -> &'static str {
         match self {
             Self::Protocol(refusal) => refusal.name(),
@@ -66,53 +66,63 @@ impl Refusal {
         }
     }
 
-    /// All words for counters.
+    /// All names used in counters.
     pub(super) fn names() -> Vec<&'static str> {
         let protocol = AttesterRefusal::ALL.into_iter().map(AttesterRefusal::name);
         let attestation = AttestationRefusal::ALL.into_iter().map(AttestationRefusal::name);
         protocol.chain(attestation).chain(["busy", "device_busy", "in_flight", "inside"]).collect()
     }
 
-    fn status(&self) -> StatusCode {
-        let status = match self {
-            Self::Protocol(refusal) => refusal.status(),
-            Self::Attestation(refusal) => refusal.status(),
-            Self::Busy | Self::DeviceBusy | Self::InFlight | Self::Inside => 503,
+    /// The attester's table: status, problem type and words. The words are the same for all refusals
+    /// of one status and type: which check failed is in the counters only.
+    fn answer(&self) -> (StatusCode, &'static str, &'static str) {
+        use AttesterRefusal::{
+            Blind, ClientKey, EncapsulationKey, Full, IndexKey, IssuerKey, IssuerLimit,
+            IssuerRefused, IssuerResponse, IssuerTrouble, Malformed, OtherAlias, OtherKey,
+            RequestKey, Signature, TokenType, UnknownIssuer, Withheld,
         };
-        StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST)
+        let not_now = (StatusCode::SERVICE_UNAVAILABLE, ABOUT_BLANK, "No token can be given now.");
+        match self {
+            Self::Busy | Self::DeviceBusy | Self::InFlight | Self::Inside => not_now,
+            Self::Attestation(_) => {
+                (StatusCode::FORBIDDEN, ABOUT_BLANK, "The attestation was not accepted.")
+            }
+            Self::Protocol(refusal) => match refusal {
+                // Only this is a 429: devices take it for final.
+                Withheld => (
+                    StatusCode::TOO_MANY_REQUESTS,
+                    WITHHELD_PROBLEM,
+                    "The token for this origin was granted before.",
+                ),
+                // Only with this type a device makes its request anew.
+                EncapsulationKey => (
+                    StatusCode::BAD_REQUEST,
+                    ENCAPSULATION_KEY_PROBLEM,
+                    "The encapsulation key is not one of the issuer's.",
+                ),
+                IssuerKey => (
+                    StatusCode::UNAUTHORIZED,
+                    ABOUT_BLANK,
+                    "The issuer does not have the token key.",
+                ),
+                // It passes with the window.
+                IssuerTrouble | Full => not_now,
+                UnknownIssuer | Malformed | TokenType | ClientKey | RequestKey | Blind
+                | Signature | IssuerRefused | IssuerLimit | IndexKey | IssuerResponse
+                | OtherAlias | OtherKey => {
+                    (StatusCode::BAD_REQUEST, ABOUT_BLANK, "The token request is refused.")
+                }
+            },
+        }
     }
 
-    /// The answer: one text for each status and problem type.
     fn into_failure(self) -> Failure {
-        let status = self.status();
-        if let Self::Protocol(refusal) = self
-            && let Some(detail) = typed_detail(refusal)
-        {
-            return Failure::Typed(status, refusal.problem_type(), detail);
-        }
-        match status {
-            StatusCode::SERVICE_UNAVAILABLE => {
-                Failure::Unavailable("No token can be given now.".to_owned(), RETRY_SOON)
+        match self.answer() {
+            (StatusCode::SERVICE_UNAVAILABLE, _, words) => {
+                Failure::Unavailable(words.to_owned(), RETRY_SOON)
             }
-            StatusCode::UNAUTHORIZED => {
-                Failure::Refused(status, "The issuer does not have the token key.".to_owned())
-            }
-            StatusCode::FORBIDDEN => {
-                Failure::Refused(status, "The attestation was not accepted.".to_owned())
-            }
-            _ => Failure::Refused(status, "The token request is refused.".to_owned()),
+            (status, kind, words) => Failure::Typed(status, kind, words),
         }
-    }
-}
-
-/// The text of the refusals that have a problem type.
-fn typed_detail(refusal: AttesterRefusal) -> Option<&'static str> {
-    match refusal {
-        AttesterRefusal::Withheld => Some("The token for this origin was granted before."),
-        AttesterRefusal::EncapsulationKey => {
-            Some("The encapsulation key is not one of the issuer's.")
-        }
-        _ => None,
     }
 }
 
@@ -131,9 +141,10 @@ pub(super) async fn token_request(
         }
         let body = state.bodies.read(body, MAX_TOKEN_REQUEST_LEN).await.map_err(not_withheld)?;
         let body = body.bytes().clone();
-        let issuer = parameters.ok().and_then(|Query(parameters)| desk(&state, &parameters));
+        let issuer =
+            parameters.ok().and_then(|Query(parameters)| named_issuer(&state, &parameters));
         let served = match issuer {
-            Some(desk) => serve(&state, desk, &headers, body).await,
+            Some(issuer) => serve(&state, issuer, &headers, body).await,
             None => Err(AttesterRefusal::UnknownIssuer.into()),
         };
         match served {
@@ -148,7 +159,10 @@ pub(super) async fn token_request(
 }
 
 /// The issuer that a request names.
-fn desk<'a>(state: &'a AttesterState, parameters: &[(String, String)]) -> Option<&'a IssuerDesk> {
+fn named_issuer<'a>(
+    state: &'a AttesterState,
+    parameters: &[(String, String)],
+) -> Option<&'a IssuerHandle> {
     let mut named = parameters.iter().filter(|(name, _)| name == "issuer");
     let (_, issuer) = named.next()?;
     if named.next().is_some() { None } else { state.issuers.get(issuer) }
@@ -156,24 +170,24 @@ fn desk<'a>(state: &'a AttesterState, parameters: &[(String, String)]) -> Option
 
 async fn serve(
     state: &AttesterState,
-    desk: &IssuerDesk,
+    issuer: &IssuerHandle,
     headers: &HeaderMap,
     body: Bytes,
 ) -> Result<Vec<u8>, Refusal> {
     let received = Received::new(headers, body).ok_or(AttesterRefusal::Malformed)?;
     let place = Arc::clone(&state.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let received = Arc::new(received);
-    let device = identify(state, desk, &received).await?;
+    let device = identify(state, issuer, &received).await?;
     // Before the look at what is stored: a copy that is ahead may be granted after it.
     let flight = state.in_flight.enter(device, request_digest(&received.body))?;
     let place = Place { _of_all: place, _of_the_device: flight };
-    if let Some(response) = known(state, desk, &received, &device).await? {
+    if let Some(response) = known(state, issuer, &received, &device).await? {
         return Ok(response);
     }
-    let forwarded = check(state, desk, &received).await?;
+    let forwarded = check(state, issuer, &received).await?;
     let (answer, answered) = oneshot::channel();
     let waiting = Waiting { body: received.body.clone(), forwarded, device, answer, place };
-    desk.queue.send(waiting).await.map_err(|_| Refusal::Inside)?;
+    issuer.queue.send(waiting).await.map_err(|_| Refusal::Inside)?;
     answered.await.unwrap_or(Err(Refusal::Inside))
 }
 
@@ -208,12 +222,13 @@ impl Received {
         operator: &KeyName,
         issuer: &KeyName,
         attestations: &[Arc<dyn Attestation>],
+        now: Moment,
     ) -> Result<DeviceIdentity, AttestationRefusal> {
         let Self { body, client_key, client_alias, request_blind, evidence } = self;
         let message =
             attestation_message(operator, issuer, client_key, client_alias, request_blind, body);
         for attestation in attestations {
-            match attestation.identify(evidence, &message, now()) {
+            match attestation.identify(evidence, &message, now) {
                 Err(AttestationRefusal::Kind) => {}
                 decided => return decided,
             }
@@ -235,12 +250,13 @@ impl Received {
 /// Who asks.
 async fn identify(
     state: &AttesterState,
-    desk: &IssuerDesk,
+    issuer: &IssuerHandle,
     received: &Arc<Received>,
 ) -> Result<DeviceIdentity, Refusal> {
     let (operator, received) = (state.operator.clone(), Arc::clone(received));
-    let (issuer, attestations) = (desk.name.clone(), Arc::clone(&state.attestations));
-    let work = move || received.identify(&operator, &issuer, &attestations);
+    let (issuer, attestations) = (issuer.name.clone(), Arc::clone(&state.attestations));
+    let now = state.shared.environment.now();
+    let work = move || received.identify(&operator, &issuer, &attestations, now);
     let identified = state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)?;
     identified.map_err(Refusal::Attestation)
 }
@@ -248,15 +264,16 @@ async fn identify(
 /// The response that the request got before.
 async fn known(
     state: &AttesterState,
-    desk: &IssuerDesk,
+    issuer: &IssuerHandle,
     received: &Received,
     device: &DeviceIdentity,
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let shared = &state.shared;
     let digest = request_digest(&received.body);
     let Received { client_key, client_alias, .. } = received;
+    let now = shared.environment.now();
     let known =
-        shared.db.stored_answer(device, &desk.name, client_key, client_alias, &digest, now());
+        shared.db.stored_answer(device, &issuer.name, client_key, client_alias, &digest, now);
     match known.await {
         Ok(known) => {
             shared.health.store_worked(StoreWork::Load);
@@ -281,18 +298,18 @@ async fn known(
 /// Checks the request. A key that is not known may be new.
 async fn check(
     state: &AttesterState,
-    desk: &IssuerDesk,
+    issuer: &IssuerHandle,
     received: &Arc<Received>,
 ) -> Result<Forwarded, Refusal> {
-    let checked = match desk.directory.key_ids() {
+    let checked = match issuer.directory.key_ids() {
         Some(key_ids) => check_with(state, received, key_ids).await?,
         None => Err(AttesterRefusal::EncapsulationKey),
     };
     if checked.as_ref().err() != Some(&AttesterRefusal::EncapsulationKey) {
         return Ok(checked?);
     }
-    desk.directory.refresh(std::time::Duration::ZERO).await;
-    match desk.directory.key_ids() {
+    issuer.directory.refresh(std::time::Duration::ZERO).await;
+    match issuer.directory.key_ids() {
         Some(key_ids) => Ok(check_with(state, received, key_ids).await??),
         None => Err(AttesterRefusal::IssuerTrouble.into()),
     }
@@ -321,4 +338,26 @@ fn message(response: Vec<u8>) -> Response {
     let media_type = HeaderValue::from_static(RESPONSE_MEDIA_TYPE);
     message.headers_mut().insert(CONTENT_TYPE, media_type);
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_can_tell_what_is_final_and_what_to_make_anew() {
+        for refusal in AttesterRefusal::ALL {
+            let (status, kind, _) = Refusal::from(refusal).answer();
+            let expected = match refusal {
+                AttesterRefusal::Withheld => WITHHELD_PROBLEM,
+                AttesterRefusal::EncapsulationKey => ENCAPSULATION_KEY_PROBLEM,
+                _ => ABOUT_BLANK,
+            };
+            assert_eq!(kind, expected, "{refusal:?}");
+            let is_429 = status == StatusCode::TOO_MANY_REQUESTS;
+            assert_eq!(is_429, refusal == AttesterRefusal::Withheld, "{refusal:?}");
+        }
+        let (status, ..) = Refusal::from(AttesterRefusal::EncapsulationKey).answer();
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sotto_protocol::gateway::ReplayWindow;
 
-use super::GatewayKeys;
+use crate::rotating::GatewayKeys;
 
 /// A gateway, whichever server it belongs to.
 #[derive(Clone, Debug)]

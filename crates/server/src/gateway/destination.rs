@@ -19,6 +19,7 @@ use sotto_wire::taskprov;
 use tower::ServiceExt;
 
 use super::origin::Origin;
+use crate::environment;
 use crate::outbound::OutboundClient;
 use crate::problem::Failure;
 
@@ -121,7 +122,7 @@ impl Destination {
             }
             Self::Outside { client, timeout, .. } => {
                 let refused = |status, detail: &str| Failure::Refused(status, detail.to_owned());
-                let response = tokio::time::timeout(*timeout, client.request(request)).await;
+                let response = environment::timeout(*timeout, client.request(request)).await;
                 let response = response
                     .map_err(|_| {
                         refused(StatusCode::GATEWAY_TIMEOUT, "The server takes too long.")

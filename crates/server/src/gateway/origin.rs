@@ -1,6 +1,6 @@
 //! Scheme and authority of a server, compared as URLs compare them.
 
-use reqwest::Url;
+use sotto_wire::HttpUrl;
 
 use crate::error::BindError;
 
@@ -14,23 +14,12 @@ pub(crate) struct Origin {
 
 impl Origin {
     pub(crate) fn parse(text: &str) -> Result<Self, BindError> {
-        let refused = |reason| BindError::Config(format!("the origin {text:?} {reason}"));
-        let url = Url::parse(text).map_err(|_| refused("is not a URL"))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(refused("is not one of HTTP"));
+        let refused = |reason: String| BindError::Config(format!("the origin {text:?} {reason}"));
+        let url = HttpUrl::parse(text).map_err(|error| refused(error.to_string()))?;
+        if url.path_and_query() != "/" {
+            return Err(refused("is more than a scheme and an authority".to_owned()));
         }
-        let is_bare = url.path() == "/"
-            && url.query().is_none()
-            && url.fragment().is_none()
-            && url.username().is_empty()
-            && url.password().is_none();
-        if !is_bare {
-            return Err(refused("is more than a scheme and an authority"));
-        }
-        let origin = url.origin().ascii_serialization();
-        let authority = origin.split_once("://").map(|(_, authority)| authority.to_owned());
-        let authority = authority.ok_or_else(|| refused("has no authority"))?;
-        Ok(Self { scheme: url.scheme().to_owned(), authority })
+        Ok(Self { scheme: url.scheme().to_owned(), authority: url.origin_authority() })
     }
 
     /// The authority, as it is in the `host` of a request.

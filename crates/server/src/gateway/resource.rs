@@ -24,16 +24,17 @@ use sotto_wire::ohttp::KEYS_MEDIA_TYPE;
 use sotto_wire::size_class::SizeClass;
 use zeroize::Zeroizing;
 
+use super::GatewayConfig;
 use super::answer::{Answer, MAX_CONTENT, SMALL, sealed};
 use super::destination::{Destination, Undeliverable, content};
 use super::metrics::{GatewayMetrics, Outcome};
 use super::origin::Origin;
-use super::{GatewayConfig, GatewayKeys};
-use crate::aggregator::{now, rng};
+use crate::environment::Environment;
 use crate::error::BindError;
 use crate::http::{BodyReader, Share, expect_encapsulated};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
+use crate::rotating::GatewayKeys;
 use crate::service::answer;
 
 /// Where others find a gateway (RFC 9540).
@@ -47,6 +48,7 @@ pub(crate) struct GatewayResource {
     max_request: usize,
     destination: Destination,
     metrics: GatewayMetrics,
+    environment: Environment,
 }
 
 /// What surrounds a gateway in its server.
@@ -59,6 +61,8 @@ pub(super) struct Place<'a> {
     pub(super) body_timeout: Duration,
     /// Counts.
     pub(super) metrics: &'a MetricsRegistry,
+    /// Time and randomness.
+    pub(super) environment: Environment,
 }
 
 impl GatewayResource {
@@ -71,9 +75,7 @@ impl GatewayResource {
                 ReplayWindow::MIN_WINDOW_S
             )));
         }
-        let mut hash_key = Zeroizing::new([0; 16]);
-        aws_lc_rs::rand::fill(hash_key.as_mut_slice())
-            .map_err(|_| Fault("the operating system gives no randomness".into()))?;
+        let hash_key = Zeroizing::new(place.environment.random()?);
         let window = ReplayWindow::new(window_s, config.max_remembered, *hash_key);
         Ok(Self {
             keys: config.keys,
@@ -82,6 +84,7 @@ impl GatewayResource {
             max_request: place.max_request.min(SizeClass::MAX_REQUEST.bytes()),
             destination: place.destination,
             metrics: GatewayMetrics::new(place.metrics),
+            environment: place.environment,
         })
     }
 
@@ -92,10 +95,11 @@ impl GatewayResource {
         max_request: usize,
         body_timeout: Duration,
         metrics: &MetricsRegistry,
+        environment: Environment,
     ) -> Result<Arc<Self>, BindError> {
         let origin = config.origin.as_deref().map(Origin::parse).transpose()?;
         let destination = Destination::Inside { origin, router };
-        let place = Place { destination, max_request, body_timeout, metrics };
+        let place = Place { destination, max_request, body_timeout, metrics, environment };
         Ok(Arc::new(Self::new(config, place)?))
     }
 
@@ -137,7 +141,7 @@ impl GatewayResource {
         let body = self.bodies.read(body, self.max_request).await.map_err(unread)?;
         let share = self.bodies.reserve(2 * body.bytes().len() + 2 * SMALL).map_err(unread)?;
         let keys = self.keys.current();
-        match consume_request(keys.ring(), body.bytes()) {
+        match consume_request(&keys, body.bytes()) {
             Ok(opened) => Ok((opened, share)),
             Err(refusal) => {
                 let outcome = match refusal {
@@ -152,7 +156,7 @@ impl GatewayResource {
     /// Takes a request that can be delivered once, within its window. Besides, what it counts as when it is
     /// answered.
     fn admit(&self, opened: &Opened) -> Result<(Request, Outcome), Failed> {
-        let now = now();
+        let now = self.environment.now();
         let refused = |refusal| {
             let outcome = match refusal {
                 InnerRefusal::Malformed => Outcome::Malformed,
@@ -197,7 +201,7 @@ impl GatewayResource {
         Ok(Answer::new(head.status, head.headers, content))
     }
 
-    /// Seals an answer. One that there is no memory for is replaced by a word about that.
+    /// Seals an answer. One that there is no memory for is replaced by an out-of-memory error.
     async fn seal(
         &self,
         responder: Responder,
@@ -211,7 +215,7 @@ impl GatewayResource {
         if let Err(failure) = fits {
             answer = Answer::refusal(failure).await;
         }
-        let bytes = responder.respond(&answer.response(), &mut rng()?)?;
+        let bytes = responder.respond(&answer.response(), &mut self.environment.rng()?)?;
         drop(answer);
         share.shrink(bytes.len());
         Ok(sealed(bytes, share))

@@ -12,14 +12,11 @@ use super::GatewayConfig;
 use super::destination::{Destination, Target};
 use super::origin::Origin;
 use super::resource::{GatewayResource, Place};
-use crate::aggregator::base_path;
 use crate::config::HttpConfig;
-use crate::error::{BindError, RunError};
-use crate::metrics::MetricsRegistry;
+use crate::environment::Environment;
+use crate::error::BindError;
 use crate::outbound;
-use crate::problem::Failure;
-use crate::service::{self, Sockets, Vitals};
-use crate::upkeep;
+use crate::service::{Endpoint, Role, Server};
 
 /// A gateway of its own.
 #[derive(Debug)]
@@ -62,59 +59,36 @@ pub struct GatewayTarget {
     pub url: String,
 }
 
-/// A gateway that listens and is not yet serving.
+/// The gateway of its own, for [`Server::bind`].
+#[derive(Debug)]
 pub struct Gateway {
-    router: Router,
-    vitals: Vitals,
-    sockets: Sockets,
+    /// What its operator decides.
+    pub config: GatewayServerConfig,
 }
 
 impl Gateway {
     /// Checks the configuration and binds the sockets.
-    pub async fn bind(config: GatewayServerConfig) -> Result<Self, BindError> {
-        let metrics = Arc::new(MetricsRegistry::new()?);
+    pub async fn bind(config: GatewayServerConfig) -> Result<Server, BindError> {
+        Server::bind(Self { config }, Environment::default()).await
+    }
+}
+
+impl Role for Gateway {
+    fn endpoint(&self) -> Endpoint<'_> {
+        (&self.config.http).into()
+    }
+
+    async fn open(self, server: &mut Server) -> Result<Router, BindError> {
+        let Self { config } = self;
         let place = Place {
             destination: destination(&config)?,
             max_request: SizeClass::MAX_REQUEST.bytes(),
             body_timeout: config.http.body_timeout,
-            metrics: &metrics,
+            metrics: &server.metrics,
+            environment: server.environment.clone(),
         };
         let resource = Arc::new(GatewayResource::new(config.gateway, place)?);
-        let router = resource
-            .router(&base_path(&config.http.base_path)?)
-            .fallback(async || Failure::NotFound.into_response())
-            .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response());
-        let sockets = Sockets::bind(&config.http).await?;
-        let drain_deadline = config.http.drain_deadline;
-        let vitals = Vitals { health: Arc::default(), metrics, drain_deadline };
-        Ok(Self { router, vitals, sockets })
-    }
-
-    /// Where the gateway listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.sockets.main.address()
-    }
-
-    /// Where the operator's listener is, if there is one.
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.sockets.admin_address()
-    }
-
-    /// Serves until `shutdown` resolves, then drains: accepts no more and finishes requests in flight
-    /// within the deadline. To end on the spot, drop the future.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { router, vitals, sockets } = self;
-        let metrics = Arc::clone(&vitals.metrics);
-        service::serve(vitals, sockets, router, shutdown, |loops| {
-            loops.spawn("metrics", upkeep::fold_metrics(metrics, loops.shutdown()));
-        })
-        .await
-    }
-}
-
-impl std::fmt::Debug for Gateway {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").finish_non_exhaustive()
+        Ok(resource.router(&server.base_path))
     }
 }
 
@@ -128,15 +102,14 @@ fn destination(config: &GatewayServerConfig) -> Result<Destination, BindError> {
     }
     let targets = config.targets.iter().map(|target| {
         let refused = |reason| BindError::Config(format!("the target {}: {reason}", target.origin));
-        let uri = outbound::target(&target.url, config.http.insecure_http).map_err(refused)?;
+        let url = outbound::target(&target.url, config.http.insecure_http).map_err(refused)?;
         // A path in front of that of the request could be left again with dots.
-        if uri.path() != "/" {
+        if url.path() != "/" {
             return Err(refused("its URL has a path"));
         }
-        let parts = uri.into_parts();
-        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-            return Err(refused("its URL does not parse"));
-        };
+        let broken = |_| refused("its URL does not parse");
+        let scheme = url.scheme().parse().map_err(broken)?;
+        let authority = url.authority().parse().map_err(broken)?;
         let origin = Origin::parse(&target.origin)?;
         let host = HeaderValue::from_str(origin.authority());
         let host = host.map_err(|_| refused("its origin is no value of a field"))?;

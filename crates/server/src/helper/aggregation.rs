@@ -16,7 +16,7 @@ use sotto_store::Committed;
 use sotto_wire::{AggregationJobId, MediaType, ProblemType};
 
 use super::{HelperState, MAX_CONFLICTS};
-use crate::aggregator::{Peer, now};
+use crate::aggregator::Peer;
 use crate::health::StoreWork;
 use crate::http::{self, ReadBody};
 use crate::problem::Failure;
@@ -134,11 +134,12 @@ async fn verify(
 ) -> Result<HelperOutcome, Failure> {
     let (task, body) = (Arc::clone(task), Arc::clone(body));
     let keys = Arc::clone(&helper.aggregator.keys);
+    let now = helper.aggregator.environment.now();
     let verified = helper.aggregator.pool.try_run(move || {
         // Parsing again is cheap beside opening and verifying.
         let parsed = parse_aggregation_job_init_req(task.aggregator(), body.bytes())?;
         let outcome =
-            consume_aggregation_job_init_req(task.aggregator(), &keys, parsed, &spent, now())?;
+            consume_aggregation_job_init_req(task.aggregator(), &keys, parsed, &spent, now)?;
         Ok::<_, Failure>(outcome)
     });
     verified.await?

@@ -79,10 +79,8 @@ pub(super) async fn run(helper: Arc<HelperState>, mut shutdown: Shutdown) {
             Ok(_) => helper.aggregator.health.store_worked(StoreWork::Load),
             Err(error) => helper.aggregator.store_failed(StoreWork::Load, &error),
         }
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(CHECK_PAUSE) => {}
+        if shutdown.begins_within(CHECK_PAUSE).await {
+            return;
         }
     }
 }

@@ -14,7 +14,7 @@ use sotto_wire::limits::MAX_AGGREGATE_SHARE_REQ_LEN;
 use sotto_wire::{AggregateShareId, MediaType};
 
 use super::{HelperState, MAX_CONFLICTS};
-use crate::aggregator::{Peer, rng};
+use crate::aggregator::Peer;
 use crate::health::StoreWork;
 use crate::http;
 use crate::problem::Failure;
@@ -89,11 +89,12 @@ async fn collect(
     for _ in 0..MAX_CONFLICTS {
         let batch = helper.store.batch(*task.id(), selector).await?;
         let (sealing, request) = (Arc::clone(task), Arc::clone(&parsed));
+        let mut rng = helper.aggregator.environment.rng()?;
         let sealed = helper.aggregator.pool.try_run(move || {
             let (aggregate, collected) = (batch.aggregate.as_ref(), batch.collected);
             let task = sealing.aggregator();
             let sealed =
-                consume_aggregate_share_req(task, &request, aggregate, collected, &mut rng()?)?;
+                consume_aggregate_share_req(task, &request, aggregate, collected, &mut rng)?;
             Ok::<_, Failure>(sealed)
         });
         let response = sealed.await??;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use sotto_crypto::note::NoteKey;
 use sotto_wire::VerifierKey;
 
-use super::keys::EncapsulationKeys;
 use crate::auth::AuthToken;
 use crate::config::HttpConfig;
+use crate::rotating::EncapsulationKeys;
 
 /// An issuer.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ pub(super) async fn get(State(state): State<Arc<IssuerState>>) -> Response {
         let keys = state.encapsulation_keys.keys();
         let keys: Vec<_> = keys.iter().map(|key| URL_SAFE_NO_PAD.encode(key.to_bytes())).collect();
         let directory = json!({
-            "issuer-policy-window": state.desk.window_s(),
+            "issuer-policy-window": state.key_service.window_s(),
             // Relative to this directory's URL.
             "issuer-request-uri": format!("{}/token-request", state.base_path),
             "encap-keys": keys,

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -25,7 +24,7 @@ use sotto_wire::{Decode, Encode};
 
 use super::IssuerState;
 use super::table::Keys;
-use crate::aggregator::now;
+use crate::environment::spawn;
 use crate::http::is_of_type;
 use crate::pool::PoolError;
 use crate::problem::{Failure, RETRY_SOON};
@@ -113,7 +112,7 @@ impl IssuerState {
             .map(|piece| {
                 let (state, piece) = (Arc::clone(self), piece.to_vec());
                 let (keyring, keys) = (Arc::clone(&keyring), Arc::clone(&keys));
-                tokio::spawn(async move {
+                spawn(async move {
                     let worker = Arc::clone(&state);
                     state.pool.run(move || worker.work(&piece, &keyring, &keys)).await
                 })
@@ -132,17 +131,15 @@ impl IssuerState {
         keyring: &EncapsulationKeyring,
         keys: &Keys,
     ) -> Result<Vec<IssuerAnswer>, Fault> {
-        let now = now();
+        let now = self.environment.now();
         let answer = |request: &Bytes| {
-            let mut nonce = [0; RESPONSE_NONCE_LEN];
-            rand::fill(&mut nonce)
-                .map_err(|_| Fault("the operating system gives no randomness".into()))?;
+            let nonce: [u8; RESPONSE_NONCE_LEN] = self.environment.random()?;
             let outcome = consume_token_request(
                 request,
                 keyring,
                 keys.origins(),
                 now,
-                self.desk.window_s(),
+                self.key_service.window_s(),
                 &nonce,
             );
             self.metrics.count(&outcome);
@@ -151,8 +148,7 @@ impl IssuerState {
                     "a token was not signed: the private operation or the sealing failed"
                 );
             }
-            let refused =
-                |refusal: IssuerRefusal| IssuerAnswer::Refused { status: refusal.status() };
+            let refused = |refusal: IssuerRefusal| IssuerAnswer::Refused { status: refusal.code() };
             Ok(outcome.unwrap_or_else(refused))
         };
         requests.iter().map(answer).collect()

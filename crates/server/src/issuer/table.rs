@@ -1,15 +1,17 @@
 //! The keys of an issuer in memory: by origin for requests, by request for authors.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use sotto_protocol::Moment;
 use sotto_protocol::issuer::Origins;
 use sotto_protocol::issuer::author::RecipeKeys;
 use sotto_wire::{EntryId, PublicKey};
 
+use crate::rotating::Rotating;
+
 /// All stored keys. Requests work on a [`snapshot`](Self::snapshot), so that they never wait for a change.
-pub(super) struct KeyTable(RwLock<Arc<Keys>>);
+pub(super) struct KeyTable(Rotating<Keys>);
 
 /// The keys between two changes.
 #[derive(Clone, Default)]
@@ -22,24 +24,23 @@ impl KeyTable {
     pub(super) fn new(stored: Vec<RecipeKeys>) -> Self {
         let mut keys = Keys::default();
         stored.into_iter().for_each(|recipe| keys.insert(recipe));
-        Self(RwLock::new(Arc::new(keys)))
+        Self(Rotating::holding(keys))
     }
 
     pub(super) fn snapshot(&self) -> Arc<Keys> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        self.0.current()
     }
 
     pub(super) fn insert(&self, recipe: RecipeKeys) {
-        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut keys).insert(recipe);
+        self.0.change(|keys| keys.insert(recipe));
     }
 
     /// Forgets the keys of a request. They are wiped when the last request that uses them is answered.
     pub(super) fn remove(&self, id: &EntryId) {
-        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let keys = Arc::make_mut(&mut keys);
-        let Some(recipe) = keys.by_request.remove(id) else { return };
-        recipe.origins().for_each(|origin| keys.origins.remove(origin.name()));
+        self.0.change(|keys| {
+            let Some(recipe) = keys.by_request.remove(id) else { return };
+            recipe.origins().for_each(|origin| keys.origins.remove(origin.name()));
+        });
     }
 }
 

@@ -18,6 +18,7 @@ use sotto_protocol::leader::setback::{IDLE_PAUSE, Setback, Unanswered};
 use sotto_store::{Lease, LeasedJob};
 
 use super::LeaderState;
+use crate::environment::timeout;
 use crate::health::StoreWork;
 use crate::peer::{Created, Resource};
 use crate::shutdown::Shutdown;
@@ -50,7 +51,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
         tokio::select! {
             biased;
             () = shutdown.begun() => return,
-            _ = tokio::time::timeout(IDLE_PAUSE, leader.jobs_ready.notified()) => {}
+            _ = timeout(IDLE_PAUSE, leader.jobs_ready.notified()) => {}
         }
     }
 }

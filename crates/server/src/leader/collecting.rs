@@ -15,7 +15,7 @@ use sotto_store::{Closing, Lease, LeasedCollection};
 use sotto_wire::BatchSelector;
 
 use super::LeaderState;
-use crate::aggregator::rng;
+use crate::environment::timeout;
 use crate::health::StoreWork;
 use crate::peer::Resource;
 use crate::shutdown::Shutdown;
@@ -43,7 +43,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
         tokio::select! {
             biased;
             () = shutdown.begun() => return,
-            _ = tokio::time::timeout(IDLE_PAUSE, created) => {}
+            _ = timeout(IDLE_PAUSE, created) => {}
         }
     }
 }
@@ -105,6 +105,7 @@ async fn collect(
             Err(error) => return refused(leader, task, job.lease, &error).await,
         };
     leader.pacing.succeeded(task);
+    let environment = leader.aggregator.environment.clone();
     let (sealing, collection_request) = (Arc::clone(task), job.request.clone());
     let response = leader.aggregator.pool.run(move || {
         produce_collection_job_resp(
@@ -113,7 +114,7 @@ async fn collect(
             &selector,
             &aggregate,
             &created.body,
-            &mut rng()?,
+            &mut environment.rng()?,
         )
         .map(|response| (response, created.location))
     });

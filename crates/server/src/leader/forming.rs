@@ -12,7 +12,7 @@ use sotto_store::{Fixed, IsServed, Record, StoreError, Stretch};
 use sotto_wire::TaskId;
 
 use super::LeaderState;
-use crate::aggregator::{now, rng};
+use crate::environment::{sleep, timeout};
 use crate::health::{Concern, StoreWork};
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
@@ -31,7 +31,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
             Ok(next) => next,
             Err(error) => {
                 leader.aggregator.store_failed(StoreWork::Form, &error);
-                tokio::time::sleep(RETRY_PAUSE).await;
+                sleep(RETRY_PAUSE).await;
                 Next::Hurry
             }
         };
@@ -53,7 +53,7 @@ async fn ready(leader: &LeaderState, last: Next) {
             Ok(_) => {}
             Err(error) => leader.aggregator.store_failed(StoreWork::Load, &error),
         }
-        let _ = tokio::time::timeout(RETRY_PAUSE, leader.job_ended.notified()).await;
+        let _ = timeout(RETRY_PAUSE, leader.job_ended.notified()).await;
     }
 }
 
@@ -76,7 +76,7 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
             let bytes = backlog.records.iter().map(|record| record.report.len()).sum();
             let Some(formed) = sort(leader, backlog.records).await else {
                 // Out of randomness, a panic, or a task that has just ended: no report is lost.
-                tokio::time::sleep(RETRY_PAUSE).await;
+                sleep(RETRY_PAUSE).await;
                 return Ok(Next::Hurry);
             };
             if !fix(leader, stretch, formed).await? {
@@ -139,10 +139,11 @@ async fn fix(
 async fn sort(leader: &Arc<LeaderState>, records: Vec<Record>) -> Option<FormedJobs> {
     let limits = leader.limits.job;
     let tasks = Arc::clone(&leader.aggregator.tasks);
+    let environment = leader.aggregator.environment.clone();
     let sorted = leader.aggregator.pool.run(move || {
         let records = records.iter().map(|record| (record.task_id, &*record.report));
         let task = |id: &_| tasks.task(id).map(Found);
-        let formed = form_jobs(records, task, limits, now(), &mut rng()?);
+        let formed = form_jobs(records, task, limits, environment.now(), &mut environment.rng()?);
         formed.map_err(|unknown| Fault(unknown.to_string()))
     });
     let sorted = sorted.await.map_err(|error| Fault(error.to_string())).flatten();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sotto_protocol::leader::intake::{Due, Intake};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+
+use crate::environment::{Instant, instant, timeout_at};
 
 /// What has arrived and waits for its job. Wakes the forming loop only when that is worthwhile.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ impl SharedIntake {
     /// So many reports or bytes fill a job.
     pub(super) fn new(job_reports: usize, job_bytes: usize) -> Self {
         let intake = Mutex::new(Intake::new(job_reports, job_bytes));
-        Self { started: Instant::now(), intake, changed: Notify::new() }
+        Self { started: instant(), intake, changed: Notify::new() }
     }
 
     pub(super) fn add(&self, reports: u64, bytes: u64) {
@@ -57,7 +58,7 @@ impl SharedIntake {
                 Due::Now => return,
                 Due::Idle => changed.await,
                 Due::At(due) => {
-                    drop(tokio::time::timeout_at(self.started + due, changed).await);
+                    drop(timeout_at(self.started + due, changed).await);
                 }
             }
         }

@@ -154,10 +154,8 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
             }
             Err(error) => leader.aggregator.store_failed(StoreWork::Load, &error),
         }
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(LOAD_PAUSE) => {}
+        if shutdown.begins_within(LOAD_PAUSE).await {
+            return;
         }
     }
 }

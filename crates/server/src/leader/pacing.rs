@@ -6,8 +6,8 @@ use std::time::Duration;
 use sotto_protocol::leader::HelperError;
 use sotto_protocol::leader::pacing::{Failing, HelperOf, JobKind, Pacing};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
+use crate::environment::{Environment, Instant, instant, timeout};
 use crate::health::{Concern, Health, StoreWork};
 use crate::tasks::ServedTask;
 
@@ -24,14 +24,20 @@ pub(super) fn store_work(kind: JobKind) -> StoreWork {
 pub(super) struct SharedPacing {
     started: Instant,
     health: Arc<Health>,
+    environment: Environment,
     pacing: Mutex<Pacing>,
     opened: Notify,
 }
 
 impl SharedPacing {
-    pub(super) fn new(min_pause: Duration, max_pause: Duration, health: Arc<Health>) -> Self {
+    pub(super) fn new(
+        min_pause: Duration,
+        max_pause: Duration,
+        health: Arc<Health>,
+        environment: Environment,
+    ) -> Self {
         let pacing = Mutex::new(Pacing::new(min_pause, max_pause));
-        Self { started: Instant::now(), health, pacing, opened: Notify::new() }
+        Self { started: instant(), health, environment, pacing, opened: Notify::new() }
     }
 
     pub(super) fn admit(&self, task: &ServedTask) -> Result<(), Duration> {
@@ -41,7 +47,7 @@ impl SharedPacing {
     /// Resolves when any helper of these tasks may be asked.
     pub(super) async fn any_open(&self, tasks: impl Fn() -> Vec<Arc<ServedTask>>) {
         while let Some(pause) = self.pause_of_all(&tasks) {
-            let _ = tokio::time::timeout(pause, self.opened.notified()).await;
+            let _ = timeout(pause, self.opened.notified()).await;
         }
     }
 
@@ -60,11 +66,10 @@ impl SharedPacing {
     }
 
     pub(super) fn failed(&self, task: &ServedTask, error: &HelperError) -> Duration {
-        let mut jitter = [0; 1];
         // Without randomness there is no jitter, which does no harm.
-        let _ = aws_lc_rs::rand::fill(&mut jitter);
+        let [jitter] = self.environment.random().unwrap_or_default();
         let mut pacing = self.lock();
-        let pause = pacing.failed(&helper_of(task), error, self.now(), jitter[0]);
+        let pause = pacing.failed(&helper_of(task), error, self.now(), jitter);
         self.tell(&pacing);
         pause
     }
@@ -137,7 +142,7 @@ mod tests {
     fn an_operator_sees_what_fails_until_it_works() {
         let health = Arc::new(Health::default());
         let long = Duration::from_secs(1000);
-        let pacing = SharedPacing::new(long, long, Arc::clone(&health));
+        let pacing = SharedPacing::new(long, long, Arc::clone(&health), Environment::default());
         let task = leader_task(1, "https://a.example/").unwrap();
         let reason = || health.report().1["reasons"][0]["name"].clone();
         pacing.failed(&task, &HelperError::Unreachable("connect"));

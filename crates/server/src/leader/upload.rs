@@ -11,7 +11,6 @@ use sotto_store::{NewReport, StoreError};
 use sotto_wire::{MediaType, TaskId};
 
 use super::LeaderState;
-use crate::aggregator::now;
 use crate::health::{Concern, StoreWork};
 use crate::http;
 use crate::problem::Failure;
@@ -36,8 +35,8 @@ async fn upload(
     let aggregator = &leader.aggregator;
     let task = aggregator.task(task_id, &parts.headers).await?;
     let body = aggregator.bodies.read(body, aggregator.body_limits.max_upload).await?;
-    let mut verdicts =
-        consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now())?;
+    let now = aggregator.environment.now();
+    let mut verdicts = consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now)?;
     accept(leader, *task.id(), &mut verdicts).await?;
 
     let failures = verdicts.iter().filter_map(|verdict| {

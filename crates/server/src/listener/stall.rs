@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::environment::sleep;
+
 /// A stream whose writes fail once they made no progress for a while.
 pub(super) struct StallGuard<S> {
     stream: S,
@@ -34,7 +36,7 @@ impl<S> StallGuard<S> {
             return outcome;
         }
         let timeout = self.timeout;
-        let timer = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        let timer = self.stuck.get_or_insert_with(|| Box::pin(sleep(timeout)));
         match timer.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,

@@ -16,8 +16,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
 use super::LogState;
-use super::desk::first_proof;
+use super::folder::first_proof;
 use super::sequencer::{NotPublished, Submission};
+use crate::environment::spawn_blocking;
 use crate::problem::{Failure, RETRY_SOON};
 use crate::service::answer;
 
@@ -45,7 +46,7 @@ pub(super) async fn post(State(state): State<Arc<LogState>>, body: Body) -> Resp
             };
             Failure::Unavailable(detail.to_owned(), RETRY_SOON)
         })?;
-        let outcome = receiver.await.unwrap_or(Err(NotPublished::Trouble));
+        let outcome = receiver.await.unwrap_or(Err(NotPublished::Failed));
         outcome.map(proof_response).map_err(failure)
     })
     .await;
@@ -58,13 +59,13 @@ pub(super) async fn post(State(state): State<Arc<LogState>>, body: Body) -> Resp
 /// The proof of an entry that is public already, from the public files alone.
 async fn published(state: &LogState, id: EntryId) -> Result<Option<Vec<u8>>, Failure> {
     let public = state.public.clone();
-    let found = tokio::task::spawn_blocking(move || {
+    let found = spawn_blocking(move || {
         let mut reader = Reader::new(FolderFetch::new(public));
         let Some(index) = reader.find(&id)? else { return Ok(None) };
         first_proof(&mut reader, index).map(|proof| Some(proof.to_bytes()))
     });
     let found = found.await.map_err(|error| Fault(error.to_string()))?;
-    found.map_err(|error| trouble(&error.into()))
+    found.map_err(|error| failed(&error.into()))
 }
 
 fn refusal(refused: &Refused) -> Failure {
@@ -95,15 +96,15 @@ fn failure(reason: NotPublished) -> Failure {
         NotPublished::Halted(reason, pause) => {
             Failure::Unavailable(format!("The log has stopped for good: {reason}."), pause)
         }
-        NotPublished::Trouble => {
+        NotPublished::Failed => {
             Failure::Unavailable("The log has trouble of its own.".to_owned(), RETRY_SOON)
         }
     }
 }
 
-fn trouble(error: &LogDirError) -> Failure {
+fn failed(error: &LogDirError) -> Failure {
     tracing::error!(%error, "the log's files failed");
-    failure(NotPublished::Trouble)
+    failure(NotPublished::Failed)
 }
 
 fn proof_response(proof: Vec<u8>) -> Response {

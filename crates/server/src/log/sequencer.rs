@@ -21,15 +21,15 @@ use sotto_store::{LogDir, LogDirError, Placed, Staged};
 use sotto_wire::{Entry, Note, NoteSignature, TlogPolicy};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::config::LogConfig;
-use super::desk::Desk;
+use super::folder::Folder;
 use super::metrics::LogMetrics;
 use super::witnesses::{Heard, Shown, WitnessPool};
-use crate::aggregator::now;
+use crate::environment::{Environment, Instant, instant, sleep_until, timeout_at};
 use crate::health::{Concern, Health, StoreWork};
+use crate::service::Server;
 use crate::shutdown::Shutdown;
 
 /// When to ask a log again that has stopped for good.
@@ -57,7 +57,7 @@ pub(super) enum NotPublished {
     /// The log has stopped for good, and why.
     Halted(String, Duration),
     /// The disk failed.
-    Trouble,
+    Failed,
 }
 
 /// A signed tree on its way to the public.
@@ -85,7 +85,8 @@ enum Outcome {
 }
 
 pub(super) struct Sequencer {
-    desk: Desk,
+    environment: Environment,
+    folder: Folder,
     policy: TlogPolicy,
     witnesses: WitnessPool,
     inbox: mpsc::Receiver<Submission>,
@@ -118,14 +119,15 @@ impl Sequencer {
         inbox: mpsc::Receiver<Submission>,
         signed_size: Arc<AtomicU64>,
         metrics: Arc<LogMetrics>,
-        health: Arc<Health>,
+        server: &Server,
     ) -> Self {
         Self {
+            environment: server.environment.clone(),
             witnesses,
             inbox,
             signed_size,
             metrics,
-            health,
+            health: Arc::clone(&server.health),
             batch_delay: config.batch_delay,
             max_batch: config.max_batch.clamp(1, sotto_store::MAX_BATCH),
             refresh: config.refresh.max(Duration::from_secs(1)),
@@ -137,8 +139,8 @@ impl Sequencer {
             published: dir.published().cloned(),
             stragglers: JoinSet::new(),
             late: BTreeMap::new(),
-            due: Instant::now(),
-            desk: Desk::new(dir),
+            due: instant(),
+            folder: Folder::new(dir),
         }
     }
 
@@ -148,7 +150,7 @@ impl Sequencer {
         loop {
             let (due, may_act) = (self.due, self.halted.is_none() && !shutdown.has_begun());
             // A timer alone would let submissions overtake what is due: it may ring a little late.
-            if may_act && due <= Instant::now() {
+            if may_act && due <= instant() {
                 // Nobody waits for it, so it may be dropped; the next start does the same.
                 tokio::select! {
                     biased;
@@ -164,7 +166,7 @@ impl Sequencer {
                         self.hear_late(heard).await;
                     }
                 }
-                () = tokio::time::sleep_until(due), if may_act => {}
+                () = sleep_until(due), if may_act => {}
                 submission = self.inbox.recv() => match submission {
                     Some(first) => self.take(first).await,
                     None => break,
@@ -173,11 +175,11 @@ impl Sequencer {
         }
         // Whoever comes next finds the folder free.
         self.stragglers.shutdown().await;
-        self.desk.released().await;
+        self.folder.released().await;
     }
 
     async fn look_for_halt(&mut self) {
-        let halted = self.desk.with(|dir| Ok(dir.halted().map(str::to_owned))).await;
+        let halted = self.folder.with(|dir| Ok(dir.halted().map(str::to_owned))).await;
         if let Some(reason) = halted.ok().flatten() {
             self.raise_halt(reason);
         }
@@ -187,7 +189,7 @@ impl Sequencer {
     async fn act(&mut self) {
         let round = match self.open.take() {
             Some(round) => Ok(round),
-            None => self.desk.with(prepare).await,
+            None => self.folder.with(prepare).await,
         };
         match round {
             Ok(round) => {
@@ -196,7 +198,7 @@ impl Sequencer {
                     self.write_index().await;
                 }
             }
-            Err(error) => self.trouble(&error),
+            Err(error) => self.failed(&error),
         }
     }
 
@@ -206,10 +208,10 @@ impl Sequencer {
             let _ = first.answer.send(Err(obstacle));
             return;
         }
-        let deadline = Instant::now() + self.batch_delay;
+        let deadline = instant() + self.batch_delay;
         let mut batch = vec![first];
         while batch.len() < self.max_batch {
-            match tokio::time::timeout_at(deadline, self.inbox.recv()).await {
+            match timeout_at(deadline, self.inbox.recv()).await {
                 Ok(Some(submission)) => batch.push(submission),
                 Ok(None) | Err(_) => break,
             }
@@ -235,18 +237,18 @@ impl Sequencer {
 
     /// How long until the witnesses are asked again.
     fn pause(&self) -> Duration {
-        self.due.saturating_duration_since(Instant::now())
+        self.due.saturating_duration_since(instant())
     }
 
     async fn append(&mut self, batch: Vec<Submission>) {
         let (entries, answers): (Vec<Entry>, Vec<Answer>) =
             batch.into_iter().map(|submission| (submission.entry, submission.answer)).unzip();
-        let staged = match self.desk.with(move |dir| dir.stage(&entries)).await {
+        let staged = match self.folder.with(move |dir| dir.stage(&entries)).await {
             Ok(staged) => staged,
             // An earlier step failed after the tree was signed: that one comes first.
             Err(LogDirError::Unpublished) => {
                 self.confirmed = false;
-                self.due = Instant::now();
+                self.due = instant();
                 return refuse(answers, &self.no_quorum());
             }
             Err(LogDirError::Halted(reason)) => {
@@ -254,8 +256,8 @@ impl Sequencer {
                 return refuse(answers, &NotPublished::Halted(reason, HALTED_PAUSE));
             }
             Err(error) => {
-                self.trouble(&error);
-                return refuse(answers, &NotPublished::Trouble);
+                self.failed(&error);
+                return refuse(answers, &NotPublished::Failed);
             }
         };
         self.signed_size.fetch_max(staged.size, Ordering::AcqRel);
@@ -297,16 +299,16 @@ impl Sequencer {
     /// Gives everybody the proof of their entry.
     async fn answer(&mut self, waiting: Vec<(u64, Answer)>, first_new: u64, published: Note) {
         let indices = waiting.iter().map(|(index, _)| *index).collect();
-        match self.desk.proofs(indices, first_new, published).await {
+        match self.folder.proofs(indices, first_new, published).await {
             Ok(proofs) => {
                 for ((_, answer), proof) in waiting.into_iter().zip(proofs) {
                     let _ = answer.send(Ok(proof));
                 }
             }
             Err(error) => {
-                self.trouble(&error);
+                self.failed(&error);
                 let answers = waiting.into_iter().map(|(_, answer)| answer);
-                refuse(answers, &NotPublished::Trouble);
+                refuse(answers, &NotPublished::Failed);
             }
         }
     }
@@ -315,7 +317,7 @@ impl Sequencer {
     async fn witness(&mut self, mut round: Round) -> Outcome {
         // Those are asked again; what they say to an old question is of no use.
         self.stragglers = JoinSet::new();
-        let mut asked = self.witnesses.ask_all(&round.shown, &self.desk);
+        let mut asked = self.witnesses.ask_all(&round.shown, &self.folder);
         loop {
             // At the start all are heard, not just enough of them: the one that has seen more may be slow. So
             // may be the one that takes back what it said.
@@ -384,7 +386,7 @@ impl Sequencer {
             self.late.insert(heard.witness, signature);
         }
         if self.witnesses.disputing().is_some() {
-            self.due = self.due.min(Instant::now() + self.backoff.next());
+            self.due = self.due.min(instant() + self.backoff.next());
         }
         self.show_witnesses();
     }
@@ -392,7 +394,7 @@ impl Sequencer {
     /// Keeps a tree that is not published yet for the next attempt.
     fn fall_short(&mut self, round: Round) -> Outcome {
         let pause = self.backoff.next();
-        self.due = Instant::now() + pause;
+        self.due = instant() + pause;
         let failing = self.witnesses.failing().unwrap_or_default();
         let detail = format!("no quorum of witnesses; {failing}");
         if self.health.raise(Concern::Witnesses, detail) {
@@ -415,24 +417,24 @@ impl Sequencer {
         };
         let note = cosigned.note().clone();
         let size = round.shown.size;
-        match self.desk.with(move |dir| dir.publish(&cosigned)).await {
+        match self.folder.with(move |dir| dir.publish(&cosigned)).await {
             Ok(()) => {}
             Err(LogDirError::Halted(reason)) => {
                 self.raise_halt(reason.clone());
                 return Outcome::Not(NotPublished::Halted(reason, HALTED_PAUSE));
             }
             Err(error) => {
-                self.trouble(&error);
+                self.failed(&error);
                 if !round.is_renewal {
                     self.open = Some(round);
                 }
-                return Outcome::Not(NotPublished::Trouble);
+                return Outcome::Not(NotPublished::Failed);
             }
         }
         self.health.store_worked(StoreWork::Commit);
         self.metrics.published.increment(1);
         self.metrics.size.set(size as f64);
-        self.metrics.published_time.set(now().0 as f64);
+        self.metrics.published_time.set(self.environment.now().0 as f64);
         self.published = Some(note.clone());
         self.late.clear();
         self.open = None;
@@ -445,7 +447,7 @@ impl Sequencer {
                 self.refresh
             }
         };
-        self.due = Instant::now() + pause;
+        self.due = instant() + pause;
         self.show_witnesses();
         Outcome::Published(note)
     }
@@ -470,16 +472,16 @@ impl Sequencer {
 
     /// Rows that find the new entries, once those who wait are answered.
     async fn write_index(&mut self) {
-        if let Err(error) = self.desk.with(LogDir::write_index).await {
-            self.trouble(&error);
+        if let Err(error) = self.folder.with(LogDir::write_index).await {
+            self.failed(&error);
         }
     }
 
     async fn halt(&mut self, halt: Halt) -> Outcome {
         let reason = halt.to_string();
         self.raise_halt(reason.clone());
-        if let Err(error) = self.desk.with(move |dir| dir.halt(&halt)).await {
-            self.trouble(&error);
+        if let Err(error) = self.folder.with(move |dir| dir.halt(&halt)).await {
+            self.failed(&error);
         }
         Outcome::Not(NotPublished::Halted(reason, HALTED_PAUSE))
     }
@@ -515,10 +517,10 @@ impl Sequencer {
     }
 
     /// The disk failed; the log tries again.
-    fn trouble(&mut self, error: &LogDirError) {
+    fn failed(&mut self, error: &LogDirError) {
         tracing::error!(%error, "the log's files failed");
         self.health.store_failed(StoreWork::Commit);
-        self.due = Instant::now() + self.backoff.next();
+        self.due = instant() + self.backoff.next();
     }
 }
 

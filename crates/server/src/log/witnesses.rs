@@ -7,22 +7,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode};
 use bytes::Bytes;
-use reqwest::{Client, Url};
 use sotto_protocol::log::witnessing::{
     Claim, Dispute, Next, Question, consume_witness_answer, consume_witness_checkpoint,
     produce_add_checkpoint, read_witness_checkpoint,
 };
-use sotto_wire::{Checkpoint, Note, VerifierKey};
+use sotto_wire::{Checkpoint, HttpUrl, Note, VerifierKey};
 use tokio::task::JoinSet;
 
 use super::config::LogConfig;
-use super::desk::Desk;
+use super::folder::Folder;
+use crate::environment::{instant, timeout};
 use crate::error::BindError;
-use crate::peer;
-use crate::tasks::is_exposed;
+use crate::outbound::{self, HttpClient, TransportError};
 use crate::witness::origin_name;
 
 /// How often one witness is asked in a row: it may know another size than we think, and another party
@@ -56,7 +55,7 @@ pub(super) struct Heard {
 /// The witnesses.
 #[derive(Debug)]
 pub(super) struct WitnessPool {
-    http: Client,
+    http: HttpClient,
     timeout: Duration,
     witnesses: Vec<Arc<WitnessPeer>>,
     /// The size that each has, as far as we know.
@@ -73,9 +72,9 @@ struct WitnessPeer {
     name: String,
     key: VerifierKey,
     /// Where it is asked to cosign.
-    url: Url,
+    url: HttpUrl,
     /// Where it shows what it cosigned last for this log.
-    shown_url: Url,
+    shown_url: HttpUrl,
     log: VerifierKey,
 }
 
@@ -93,23 +92,14 @@ impl WitnessPool {
                 continue;
             };
             let wrong = |reason| BindError::Config(format!("the witness {name}: {reason}"));
-            let base = url.trim_end_matches('/');
-            let parse = |path: String| {
-                let url = Url::parse(&format!("{base}/{path}")).ok();
-                let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
-                url.ok_or_else(|| wrong("its URL is not one of HTTP"))
-            };
-            let url = parse("add-checkpoint".to_owned())?;
-            let shown_url = parse(format!("{origin}/checkpoint"))?;
-            if is_exposed(&url) && !config.http.insecure_http {
-                return Err(wrong(
-                    "its URL is plain HTTP away from loopback, which needs insecure_http",
-                ));
-            }
+            let base = outbound::target(url, config.http.insecure_http).map_err(wrong)?;
+            let below = |path| base.below(path).map_err(|_| wrong("its URL does not parse"));
+            let url = below("add-checkpoint")?;
+            let shown_url = below(&format!("{origin}/checkpoint"))?;
             let (name, key, log) = (name.clone(), witness.key.clone(), log.clone());
             witnesses.push(Arc::new(WitnessPeer { name, key, url, shown_url, log }));
         }
-        let http = peer::client(config.witness_timeout, config.witness_certificates.as_deref())?;
+        let http = HttpClient::new(config.witness_timeout, config.witness_certificates.as_deref())?;
         Ok(Self {
             http,
             timeout: config.witness_timeout,
@@ -131,25 +121,25 @@ impl WitnessPool {
     }
 
     /// Asks all witnesses to cosign.
-    pub(super) fn ask_all(&self, shown: &Shown, desk: &Desk) -> JoinSet<Heard> {
+    pub(super) fn ask_all(&self, shown: &Shown, folder: &Folder) -> JoinSet<Heard> {
         let mut asked = JoinSet::new();
         for ((witness, peer), known) in self.witnesses.iter().enumerate().zip(&self.sizes) {
             let conversation = Conversation {
                 http: self.http.clone(),
+                timeout: self.timeout,
                 peer: Arc::clone(peer),
                 shown: shown.clone(),
-                desk: desk.clone(),
+                folder: folder.clone(),
             };
             // What it had when it was asked last, unless the log has been set back since.
             let from = known.unwrap_or(shown.from).min(shown.size);
-            let timeout = self.timeout;
             asked.spawn(async move {
                 let text = conversation.shown.note.text().to_owned();
-                let next = tokio::time::timeout(timeout, conversation.hold(from)).await;
+                let next = timeout(conversation.timeout, conversation.hold(from)).await;
                 let next = next.unwrap_or_else(|_| Next::Without("timeout".to_owned()));
                 let next = match next {
                     // In time of its own: a claim must not be lost because its proof is slow.
-                    Next::Inspect(claim) => conversation.inspect(claim, timeout).await,
+                    Next::Inspect(claim) => conversation.inspect(claim).await,
                     next => next,
                 };
                 Heard { witness, text, next }
@@ -215,10 +205,11 @@ impl WitnessPool {
 
 /// Questions to one witness about one checkpoint.
 struct Conversation {
-    http: Client,
+    http: HttpClient,
+    timeout: Duration,
     peer: Arc<WitnessPeer>,
     shown: Shown,
-    desk: Desk,
+    folder: Folder,
 }
 
 impl Conversation {
@@ -227,14 +218,14 @@ impl Conversation {
         let Shown { note, size, .. } = &self.shown;
         let mut question = Question { size: *size, from };
         for _ in 0..MAX_QUESTIONS {
-            let proof = match self.desk.consistency(question.from, *size).await {
+            let proof = match self.folder.consistency(question.from, *size).await {
                 Ok(proof) => proof,
                 Err(error) => return Next::Without(error.to_string()),
             };
             let request = produce_add_checkpoint(&question, proof, note);
             let (status, body) = match self.send(request.to_bytes()).await {
                 Ok(answer) => answer,
-                Err(reason) => return Next::Without(reason.to_owned()),
+                Err(error) => return Next::Without(error.name().to_owned()),
             };
             match consume_witness_answer(&question, note, &self.peer.key, status, &body) {
                 Next::AskFrom(seen) => question.from = seen,
@@ -245,12 +236,14 @@ impl Conversation {
     }
 
     /// Has the witness show what it says that it has seen.
-    async fn inspect(&self, claim: Claim, timeout: Duration) -> Next {
+    async fn inspect(&self, claim: Claim) -> Next {
         let question = Question { size: self.shown.size, from: self.shown.from };
-        let judged = tokio::time::timeout(timeout, async {
+        let judged = timeout(self.timeout, async {
             let shown = self.stored().await?;
             let own_root = match shown.size <= question.size {
-                true => Some(self.desk.root(shown.size).await.map_err(|error| error.to_string())?),
+                true => {
+                    Some(self.folder.root(shown.size).await.map_err(|error| error.to_string())?)
+                }
                 false => None,
             };
             Ok(consume_witness_checkpoint(&question, claim, &shown, own_root))
@@ -261,22 +254,22 @@ impl Conversation {
 
     /// The checkpoint that the witness has for this log, if the log has signed it.
     async fn stored(&self) -> Result<Checkpoint, String> {
-        let failed = |word: &str| format!("its checkpoint: {word}");
-        let response = self.http.get(self.peer.shown_url.clone()).send().await;
-        let response = response.map_err(|error| failed(peer::transport_word(&error)))?;
-        let status = response.status();
-        if status != StatusCode::OK {
-            return Err(failed(&format!("status {}", status.as_u16())));
+        let failed = |error: TransportError| format!("its checkpoint: {}", error.name());
+        let request = outbound::request(Method::GET, &self.peer.shown_url);
+        let deadline = instant() + self.timeout;
+        let answer = self.http.send(request, Bytes::new(), deadline).await.map_err(failed)?;
+        if answer.status != StatusCode::OK {
+            return Err(format!("its checkpoint: status {}", answer.status.as_u16()));
         }
-        let body = peer::read_answer(response, MAX_ANSWER).await.map_err(failed)?;
+        let body = answer.read(MAX_ANSWER).await.map_err(failed)?;
         read_witness_checkpoint(&body, &self.peer.log)
     }
 
-    async fn send(&self, body: Vec<u8>) -> Result<(u16, Bytes), &'static str> {
-        let request = self.http.post(self.peer.url.clone());
-        let request = request.header(CONTENT_TYPE, "text/plain; charset=utf-8").body(body);
-        let response = request.send().await.map_err(|error| peer::transport_word(&error))?;
-        let status = response.status().as_u16();
-        Ok((status, peer::read_answer(response, MAX_ANSWER).await?))
+    async fn send(&self, body: Vec<u8>) -> Result<(u16, Bytes), TransportError> {
+        let request = outbound::request(Method::POST, &self.peer.url);
+        let request = request.header(CONTENT_TYPE, "text/plain; charset=utf-8");
+        let answer = self.http.send(request, body.into(), instant() + self.timeout).await?;
+        let status = answer.status.as_u16();
+        Ok((status, answer.read(MAX_ANSWER).await?))
     }
 }

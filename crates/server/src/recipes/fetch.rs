@@ -5,9 +5,14 @@
 
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, StatusCode};
+use axum::http::{Method, StatusCode};
+use bytes::Bytes;
 use sotto_protocol::log::{Fetch, FetchError};
+use sotto_wire::HttpUrl;
 use tokio::sync::{mpsc, oneshot};
+
+use crate::environment::instant;
+use crate::outbound::{self, HttpClient, TransportError, peer_url};
 
 /// How long one file may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -47,34 +52,16 @@ impl Fetch for LogFiles {
 /// Fetches files from the log's address.
 #[derive(Debug)]
 pub(super) struct LogClient {
-    http: Client,
-    base: String,
+    http: HttpClient,
+    base: HttpUrl,
 }
 
 impl LogClient {
     /// `certificates` (PEM) may vouch for the log beside those of the operating system. What the log
     /// serves is proved by its content, so plain HTTP does no harm.
     pub(super) fn new(url: &str, certificates: Option<&[u8]>) -> Result<Self, String> {
-        // Another part of the process may have chosen one.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let builder = || {
-            Client::builder()
-                .connect_timeout(Duration::from_secs(5))
-                .timeout(TIMEOUT)
-                .redirect(reqwest::redirect::Policy::none())
-                .no_proxy()
-        };
-        let certificates = match certificates {
-            Some(pem) => Certificate::from_pem_bundle(pem)
-                .map_err(|_| "the log's certificates are not PEM certificates".to_owned())?,
-            None => Vec::new(),
-        };
-        let http = builder()
-            .tls_certs_merge(certificates)
-            .build()
-            .or_else(|_| builder().tls_certs_only([]).build())
-            .map_err(|error| error.to_string())?;
-        Ok(Self { http, base: url.trim_end_matches('/').to_owned() })
+        let http = HttpClient::new(TIMEOUT, certificates).map_err(|fault| fault.to_string())?;
+        Ok(Self { http, base: peer_url(url).map_err(|reason| format!("the log: {reason}"))? })
     }
 
     /// Answers a question of the reader.
@@ -84,32 +71,20 @@ impl LogClient {
     }
 
     async fn file(&self, path: &str, limit: usize) -> Answer {
-        let failed = |error: reqwest::Error| FetchError::new(format!("{path}: {}", word(&error)));
-        let request = self.http.get(format!("{}/{path}", self.base));
-        let mut response = request.send().await.map_err(failed)?;
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(None),
-            status => return Err(FetchError::new(format!("{path}: the log answers {status}"))),
+        let failed = |error| match error {
+            TransportError::TooLong => FetchError::too_long(path, limit),
+            TransportError::Late => FetchError::new(format!("{path}: no answer in time")),
+            TransportError::Unreachable => FetchError::new(format!("{path}: no connection")),
+            TransportError::Broken => FetchError::new(format!("{path}: the answer broke off")),
+        };
+        let url = self.base.below(path).map_err(|_| failed(TransportError::Unreachable))?;
+        let request = outbound::request(Method::GET, &url);
+        let answer = self.http.send(request, Bytes::new(), instant() + TIMEOUT).await;
+        let answer = answer.map_err(failed)?;
+        match answer.status {
+            StatusCode::OK => Ok(Some(answer.read(limit).await.map_err(failed)?.into())),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
+            status => Err(FetchError::new(format!("{path}: the log answers {status}"))),
         }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if bytes.len() + chunk.len() > limit {
-                return Err(FetchError::too_long(path, limit));
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(Some(bytes))
-    }
-}
-
-/// What went wrong, without the address.
-fn word(error: &reqwest::Error) -> &'static str {
-    if error.is_timeout() {
-        "no answer in time"
-    } else if error.is_connect() {
-        "no connection"
-    } else {
-        "the answer broke off"
     }
 }

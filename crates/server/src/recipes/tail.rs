@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::fetch::{self, Ask, LogClient, LogFiles};
 use crate::config::RecipesConfig;
+use crate::environment::spawn_blocking;
 
 type Verdicts = BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>;
 
@@ -32,7 +33,7 @@ pub(super) struct Reading {
 
 /// Why there is no reading.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum ReadError {
     /// Files are missing, broken or out of reach: nothing is proved either way.
     #[error("{0}")]
     Unreachable(String),
@@ -75,7 +76,7 @@ impl Tail {
     }
 
     /// Reads what is new. The view is durable before anybody acts on it.
-    pub(super) async fn read(&mut self, now: Moment) -> Result<Reading, Trouble> {
+    pub(super) async fn read(&mut self, now: Moment) -> Result<Reading, ReadError> {
         let (trust, operator) = (Arc::clone(&self.trust), self.operator.clone());
         let (checkpoint, reading) = self
             .with_watch(move |watch| {
@@ -94,37 +95,36 @@ impl Tail {
     }
 
     /// Compares a view with the one that was acted upon last, and remembers it in its place.
-    async fn check_stored(&mut self, new: Checkpoint) -> Result<(), Trouble> {
+    async fn check_stored(&mut self, new: Checkpoint) -> Result<(), ReadError> {
         let newest = LogCheckpoint { origin: new.origin.clone(), size: new.size, root: new.root.0 };
         let stored = self.store.log_checkpoint(new.origin.clone()).await;
-        let Some(old) = stored.map_err(Trouble::Store)? else {
-            return self.store.put_log_checkpoint(newest).await.map_err(Trouble::Store);
+        let Some(old) = stored.map_err(ReadError::Store)? else {
+            return self.store.put_log_checkpoint(newest).await.map_err(ReadError::Store);
         };
         if old == newest {
             return Ok(());
         }
         if new.size < old.size {
-            return Err(Trouble::Refused(behind(new.size, old.size)));
+            return Err(ReadError::Refused(behind(new.size, old.size)));
         }
         let old = Checkpoint::new(old.origin, old.size, TreeHash(old.root));
         self.with_watch(move |watch| check_extends(watch, &old, &new)).await?;
-        self.store.put_log_checkpoint(newest).await.map_err(Trouble::Store)
+        self.store.put_log_checkpoint(newest).await.map_err(ReadError::Store)
     }
 
     /// Runs the blocking reader on a thread of its own, and fetches what it asks for.
     async fn with_watch<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&mut Watch<LogFiles>) -> Result<T, Trouble> + Send + 'static,
-    ) -> Result<T, Trouble> {
+        work: impl FnOnce(&mut Watch<LogFiles>) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
         let watch = Arc::clone(&self.watch);
-        let mut working = tokio::task::spawn_blocking(move || {
-            work(&mut watch.lock().unwrap_or_else(PoisonError::into_inner))
-        });
+        let mut working =
+            spawn_blocking(move || work(&mut watch.lock().unwrap_or_else(PoisonError::into_inner)));
         loop {
             tokio::select! {
                 worked = &mut working => {
                     return worked.unwrap_or_else(|_| {
-                        Err(Trouble::Refused("what the log holds made its reader panic".to_owned()))
+                        Err(ReadError::Refused("what the log holds made its reader panic".to_owned()))
                     });
                 }
                 Some(ask) = self.asks.recv() => self.client.answer(ask).await,
@@ -147,30 +147,30 @@ fn named(watch: &mut Watch<LogFiles>, operator: &KeyName) -> Verdicts {
 }
 
 /// The newest view, if it is believed and fresh.
-fn refresh(watch: &mut Watch<LogFiles>, trust: &Trust, now: Moment) -> Result<View, Trouble> {
+fn refresh(watch: &mut Watch<LogFiles>, trust: &Trust, now: Moment) -> Result<View, ReadError> {
     let view = match watch.refresh(trust, now) {
         Ok(view) => view.clone(),
         Err(WatchError::Refused(silence)) if silence.check == Check::Consistency => {
             return Err(contradiction(watch, trust, &silence));
         }
-        Err(WatchError::Refused(silence)) => return Err(Trouble::Refused(silence.to_string())),
+        Err(WatchError::Refused(silence)) => return Err(ReadError::Refused(silence.to_string())),
         Err(error) => return Err(unreachable(error)),
     };
     let age = now.0.saturating_sub(view.time());
     if age > trust.max_checkpoint_age_s() {
-        return Err(Trouble::Refused(format!("the log's newest checkpoint is {age} s old")));
+        return Err(ReadError::Refused(format!("the log's newest checkpoint is {age} s old")));
     }
     if view.time() > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
         let ahead = view.time() - now.0;
-        return Err(Trouble::Refused(format!("the log's checkpoint is {ahead} s ahead")));
+        return Err(ReadError::Refused(format!("the log's checkpoint is {ahead} s ahead")));
     }
     Ok(view)
 }
 
 /// What it means that a checkpoint does not seem to extend the one before. An older one may come from a cache between
 /// the log and us: it is not taken, but proves nothing. Nor do files that belong to neither.
-fn contradiction(watch: &mut Watch<LogFiles>, trust: &Trust, silence: &Silence) -> Trouble {
-    let refused = || Trouble::Refused(silence.to_string());
+fn contradiction(watch: &mut Watch<LogFiles>, trust: &Trust, silence: &Silence) -> ReadError {
+    let refused = || ReadError::Refused(silence.to_string());
     let Some(old) = watch.view().map(|view| view.checkpoint().clone()) else { return refused() };
     let shown = match watch.reader().checkpoint() {
         Ok(shown) => shown,
@@ -179,7 +179,7 @@ fn contradiction(watch: &mut Watch<LogFiles>, trust: &Trust, silence: &Silence) 
     let shown = shown.and_then(|note| View::open(&note.to_bytes(), trust).ok());
     match shown.as_ref().map(View::checkpoint) {
         Some(new) if new.origin != old.origin => refused(),
-        Some(new) if new.size < old.size => Trouble::Refused(behind(new.size, old.size)),
+        Some(new) if new.size < old.size => ReadError::Refused(behind(new.size, old.size)),
         Some(new) => check_extends(watch, &old, new).err().unwrap_or_else(unproved),
         None => refused(),
     }
@@ -191,10 +191,10 @@ fn check_extends(
     watch: &mut Watch<LogFiles>,
     old: &Checkpoint,
     new: &Checkpoint,
-) -> Result<(), Trouble> {
+) -> Result<(), ReadError> {
     match compare(watch.reader(), old, new).map_err(unreachable)? {
         Comparison::Extends => Ok(()),
-        Comparison::Split(_) => Err(Trouble::Forked(format!(
+        Comparison::Split(_) => Err(ReadError::Forked(format!(
             "the log {} signed a tree of {} entries with root {}, and one of {} with root {} that does not extend it",
             new.origin, old.size, old.root, new.size, new.root
         ))),
@@ -202,8 +202,8 @@ fn check_extends(
     }
 }
 
-fn unproved() -> Trouble {
-    Trouble::Refused(
+fn unproved() -> ReadError {
+    ReadError::Refused(
         "the log's files do not belong to its checkpoint; they are read again".to_owned(),
     )
 }
@@ -212,6 +212,6 @@ fn behind(size: u64, before: u64) -> String {
     format!("the log shows {size} entries, but had {before}")
 }
 
-fn unreachable(error: impl std::fmt::Display) -> Trouble {
-    Trouble::Unreachable(error.to_string())
+fn unreachable(error: impl std::fmt::Display) -> ReadError {
+    ReadError::Unreachable(error.to_string())
 }

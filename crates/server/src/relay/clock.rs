@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::environment::{Instant, instant};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock(Instant);
 
 impl Clock {
     pub(super) fn start() -> Self {
-        Self(Instant::now())
+        Self(instant())
     }
 
     pub(super) fn now_ms(self) -> u64 {

@@ -1,4 +1,4 @@
-//! The way to a gateway and back (RFC 9458 §6.2).
+//! Forwards requests to a gateway and brings its answers back (RFC 9458 §6.2).
 //!
 //! To the gateway goes a request of the relay's own with the content in it; no part of the head that
 //! the device sent. Back come the status, the content and the few fields that a device needs. A request
@@ -20,6 +20,7 @@ use sotto_wire::ohttp::{REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE};
 use super::held::{HeldBody, Intake};
 use super::metrics::{Exchange, RelayMetrics};
 use super::pools::Waiting;
+use crate::environment::timeout;
 use crate::health::{Concern, Health};
 use crate::http::is_of_type;
 use crate::outbound::OutboundClient;
@@ -71,7 +72,7 @@ impl Forwarder {
         let media_type = HeaderValue::from_static(REQUEST_MEDIA_TYPE);
         request.headers_mut().insert(CONTENT_TYPE, media_type);
         let refused = |status, detail: &str| Err(Failure::Refused(status, detail.into()));
-        let asked = tokio::time::timeout(self.timeout, self.client.request(request)).await;
+        let asked = timeout(self.timeout, self.client.request(request)).await;
         let (outcome, answer) = match asked {
             Ok(Ok(answer)) if !answer.status().is_informational() => {
                 let is_gateways = is_gateways(&answer);
@@ -120,7 +121,7 @@ impl Forwarder {
         Ok(response)
     }
 
-    /// Counts an outcome, and tells the operator when a gateway begins or ends to fail.
+    /// Counts an outcome, and tells the operator when a gateway starts or stops failing.
     fn note(&self, destination: &Destination, outcome: Exchange) {
         self.metrics.exchanged(outcome);
         let is_failing = outcome != Exchange::Answered;

@@ -16,9 +16,9 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use sotto_wire::size_class::SizeClass;
-use tokio::time::Instant;
 
 use super::config::RelayConfig;
+use crate::environment::{Instant, instant, spawn_blocking};
 use crate::error::BindError;
 use crate::file_body::FileBody;
 use crate::http::{BodyReader, Budget, ReadBody, Share};
@@ -67,7 +67,7 @@ impl Intake {
         if announced > self.max as u64 {
             return Err(Failure::TooLong(self.max));
         }
-        let start = Instant::now();
+        let start = instant();
         let in_memory = if announced > self.memory_max as u64 { 0 } else { self.memory_max };
         match self.bodies.read_up_to(&mut body, in_memory, start).await? {
             (read, None) => Ok(HeldBody::Memory(Some(read))),
@@ -110,7 +110,7 @@ impl Intake {
     /// Appends to a file, or to a new one. It can then be read from its beginning.
     async fn write(&self, file: Option<File>, bytes: Vec<u8>) -> Result<File, Failure> {
         let folder = file.is_none().then(|| self.folder.clone());
-        let written = tokio::task::spawn_blocking(move || {
+        let written = spawn_blocking(move || {
             let mut file = match (file, folder) {
                 (Some(file), _) => file,
                 (None, folder) => tempfile::tempfile_in(folder.unwrap_or_default())?,

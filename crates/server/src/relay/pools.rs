@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use rand_chacha::ChaCha20Rng;
-use sotto_protocol::Fault;
 use sotto_protocol::relay::{Pool, PoolRule, SourceTag};
 use sotto_wire::size_class::SizeClass;
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +16,7 @@ use super::clock::Clock;
 use super::forward::Forwarder;
 use super::held::HeldBody;
 use super::metrics::{Emission, RelayMetrics};
-use crate::aggregator;
+use crate::environment::sleep_until;
 use crate::problem::Failure;
 use crate::shutdown::Shutdown;
 
@@ -51,17 +50,18 @@ impl Pools {
         forwarder: Arc<Forwarder>,
         metrics: Arc<RelayMetrics>,
         clock: Clock,
-    ) -> Result<Self, Fault> {
+        rng: ChaCha20Rng,
+    ) -> Self {
         let sizes = |rule| (0..=SizeClass::COUNT).map(|_| Pool::new(rule)).collect();
-        Ok(Self {
+        Self {
             pools: rules.into_iter().map(sizes).collect(),
             inbox,
             forwarder,
             forwards: JoinSet::new(),
             metrics,
             clock,
-            rng: aggregator::rng()?,
-        })
+            rng,
+        }
     }
 
     /// Runs until the shutdown begins. Then what waits goes on, mixed, and nothing more is taken: a request
@@ -72,7 +72,7 @@ impl Pools {
             let due = due.map(|due_ms| self.clock.at(due_ms));
             let alarm = async {
                 match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
+                    Some(due) => sleep_until(due).await,
                     None => std::future::pending().await,
                 }
             };

@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
-use sotto_protocol::Fault;
 use sotto_protocol::relay::{SourceLimit, SourceTag};
 
 use super::clock::Clock;
 use super::config::SourceRule;
-use crate::aggregator;
+use crate::environment::{sleep, sleep_until};
 use crate::listener::PeerIp;
 use crate::shutdown::Shutdown;
 
@@ -30,11 +29,11 @@ struct State {
 }
 
 impl Sources {
-    pub(super) fn new(rule: SourceRule, clock: Clock) -> Result<Self, Fault> {
+    pub(super) fn new(rule: SourceRule, clock: Clock, rng: ChaCha20Rng) -> Self {
         let window_ms = rule.window.as_millis().try_into().unwrap_or(u64::MAX);
         let limit = SourceLimit::new(rule.max, window_ms, MAX_SOURCES);
-        let state = Mutex::new(State { limit, rng: aggregator::rng()? });
-        Ok(Self { state, window: rule.window, clock })
+        let state = Mutex::new(State { limit, rng });
+        Self { state, window: rule.window, clock }
     }
 
     /// The tag of the source in this window, if one more request of it is within its limit.
@@ -56,8 +55,8 @@ impl Sources {
             let due = self.lock().limit.due_at().map(|due_ms| self.clock.at(due_ms));
             let pause = async {
                 match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None => tokio::time::sleep(self.window).await,
+                    Some(due) => sleep_until(due).await,
+                    None => sleep(self.window).await,
                 }
             };
             tokio::select! {

@@ -46,7 +46,7 @@ pub(crate) fn leader_config() -> LeaderConfig {
 pub(crate) async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
     let leader = Leader::bind(config, Arc::clone(&pair.leader_store)).await.unwrap();
     let url = format!("http://{}/", leader.addr());
-    pair.leader_tasks = leader.tasks();
+    pair.leader_tasks = leader.tasks().unwrap();
     pair.leader = Server::new(url, leader.admin_addr(), |stop| leader.run(stop));
 }
 

@@ -113,7 +113,7 @@ impl Setup {
         })
         .unwrap();
         let task = Task::new(TaskId::new([9; 32]), configuration).unwrap();
-        let (leader_tasks, helper_tasks) = (leader.tasks(), helper.tasks());
+        let (leader_tasks, helper_tasks) = (leader.tasks().unwrap(), helper.tasks().unwrap());
         let collector = keypair(3);
         leader_tasks.add(served(&task, Role::Leader, &collector)).unwrap();
         helper_tasks.add(served(&task, Role::Helper, &collector)).unwrap();

@@ -125,8 +125,8 @@ pub(crate) async fn start(
     let (leader_url, helper_url) =
         (format!("http://{}/", leader.addr()), format!("http://{}", helper.addr()));
     Pair {
-        leader_tasks: leader.tasks(),
-        helper_tasks: helper.tasks(),
+        leader_tasks: leader.tasks().unwrap(),
+        helper_tasks: helper.tasks().unwrap(),
         leader: Server::new(leader_url, leader.admin_addr(), |stop| leader.run(stop)),
         helper: Server::new(helper_url, helper.admin_addr(), |stop| helper.run(stop)),
         task,

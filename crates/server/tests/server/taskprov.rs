@@ -118,7 +118,7 @@ async fn an_announced_task_is_served_end_to_end_and_remembered() {
     leader.server.insecure_plain_tasks = true;
     leader.server.taskprov = Some(config(Role::Leader, &leader_url, &helper_url));
     let leader = Leader::bind(leader, store as Arc<dyn LeaderStore>).await.unwrap();
-    assert!(leader.tasks().task(&id).is_some());
+    assert!(leader.tasks().unwrap().task(&id).is_some());
 }
 
 #[tokio::test]
@@ -201,8 +201,8 @@ async fn a_stored_task_of_a_recipe_is_not_served_in_band() {
     let bind_leader = async |config: LeaderConfig| Leader::bind(config, store.clone()).await;
     let bind_helper = async |config: HelperConfig| Helper::bind(config, store.clone()).await;
     // Where no recipes are served it is a task like any other.
-    assert!(bind_leader(leader(false)).await.unwrap().tasks().task(task.id()).is_some());
-    assert!(bind_helper(helper(false)).await.unwrap().tasks().task(task.id()).is_some());
+    assert!(bind_leader(leader(false)).await.unwrap().tasks().unwrap().task(task.id()).is_some());
+    assert!(bind_helper(helper(false)).await.unwrap().tasks().unwrap().task(task.id()).is_some());
     for refused in
         [bind_leader(leader(true)).await.unwrap_err(), bind_helper(helper(true)).await.unwrap_err()]
     {
@@ -216,6 +216,6 @@ async fn a_stored_task_of_a_recipe_is_not_served_in_band() {
     let mut forgetting = helper(true);
     forgetting.server.forget_tasks = vec![*task.id()];
     let bound = bind_helper(forgetting).await.unwrap();
-    assert!(bound.tasks().task(task.id()).is_none());
+    assert!(bound.tasks().unwrap().task(task.id()).is_none());
     assert!(store.tasks().await.unwrap().is_empty());
 }

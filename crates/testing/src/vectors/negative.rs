@@ -127,9 +127,7 @@ impl Negative<'_> {
             }
         }
         let result = counted.count(&forwarded, &issued);
-        Ok(Outcome::of(
-            &result.map_err(|refusal| Refused { status: refusal.status(), name: refusal.name() }),
-        ))
+        Ok(Outcome::of(&result.map_err(Refused::from)))
     }
 
     /// The client opens a response, or is handed a token.

@@ -9,7 +9,7 @@ use super::place::Place;
 use super::script::Script;
 use super::world::{KnownOrigin, World, find};
 use sotto_protocol::Moment;
-use sotto_protocol::attester::{self, Ask, Forwarded, Issued};
+use sotto_protocol::attester::{self, Ask, AttesterRefusal, Forwarded, Issued};
 use sotto_protocol::issuer::{self, RESPONSE_NONCE_LEN};
 use sotto_protocol::token::{TokenAttempt, TokenTerms};
 
@@ -17,6 +17,19 @@ use sotto_protocol::token::{TokenAttempt, TokenTerms};
 pub(super) struct Refused {
     pub(super) status: u16,
     pub(super) name: &'static str,
+}
+
+/// An attester's refusal, with the status that the vectors have for it.
+impl From<AttesterRefusal> for Refused {
+    fn from(refusal: AttesterRefusal) -> Self {
+        let status = match refusal {
+            AttesterRefusal::Withheld => 429,
+            AttesterRefusal::IssuerKey => 401,
+            AttesterRefusal::IssuerTrouble | AttesterRefusal::Full => 503,
+            _ => 400,
+        };
+        Self { status, name: refusal.name() }
+    }
 }
 
 /// Where a value may be. The first that has it counts: a negative's own values, then those of its
@@ -143,7 +156,7 @@ pub(super) fn attester_request(
     };
     let ask = Ask { body: &body, client_key, request_blind, client_alias };
     let forwarded = attester::consume_token_request(&ask, &world.encap_key_ids());
-    Ok(forwarded.map_err(|refusal| Refused { status: refusal.status(), name: refusal.name() }))
+    Ok(forwarded.map_err(Refused::from))
 }
 
 /// The issuer's step.
@@ -164,7 +177,7 @@ pub(super) fn issuer_answer(
         u64::MAX,
         &nonce,
     );
-    Ok(answer.map_err(|refusal| Refused { status: refusal.status(), name: refusal.name() }))
+    Ok(answer.map_err(|refusal| Refused { status: refusal.code(), name: refusal.name() }))
 }
 
 /// The attester's second step.
@@ -172,8 +185,7 @@ pub(super) fn attester_answer(
     forwarded: &Forwarded,
     answer: &IssuerAnswer,
 ) -> Result<Issued, Refused> {
-    attester::consume_issuer_answer(forwarded, answer)
-        .map_err(|refusal| Refused { status: refusal.status(), name: refusal.name() })
+    attester::consume_issuer_answer(forwarded, answer).map_err(Refused::from)
 }
 
 /// All steps up to the alias.

@@ -13,7 +13,7 @@ use sotto_wire::{Encode, HpkeConfig, HpkeConfigId};
 
 use super::place::{Place, hex_value};
 use super::script::Script;
-use super::steps::{Sources, exchange};
+use super::steps::{Refused, Sources, exchange};
 use super::transcript::{self, Done};
 use super::{Difference, Tally, hpke, negative, points};
 use sotto_protocol::Moment;
@@ -274,7 +274,7 @@ fn sequence(
         let status = match exchange(&Sources::of(&found, file)?, world)? {
             Err(refused) => refused.status,
             Ok((forwarded, issued)) => match counted.count(&forwarded, &issued) {
-                Err(refusal) => refusal.status(),
+                Err(refusal) => Refused::from(refusal).status,
                 Ok(()) => 200,
             },
         };

@@ -52,8 +52,10 @@ impl Parties {
             let helper = HelperConfig { server: server()? };
             let helper = Helper::bind(helper, helper_store.clone()).await?;
             let task = task(plan, leader.addr(), helper.addr())?;
-            leader.tasks().add(served(task.leader, AuthScheme::Bearer)?)?;
-            helper.tasks().add(served(task.helper, AuthScheme::Bearer)?)?;
+            for (server, task) in [(&leader, task.leader), (&helper, task.helper)] {
+                let tasks = server.tasks().context("an aggregator has tasks")?;
+                tasks.add(served(task, AuthScheme::Bearer)?)?;
+            }
             let servers = vec![
                 Server::spawn(|stop| leader.run(stop)),
                 Server::spawn(|stop| helper.run(stop)),

@@ -4,15 +4,16 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::environment::{sleep, spawn_blocking};
 use sotto_protocol::log::{Reader, ReaderError};
 use sotto_store::{FolderFetch, LogDir, LogDirError};
 use sotto_wire::{Note, TlogProof, TreeHash};
 
 /// The folder. One piece of work at a time, each on a thread that may wait.
 #[derive(Clone, Debug)]
-pub(super) struct Desk(Arc<Mutex<LogDir>>);
+pub(super) struct Folder(Arc<Mutex<LogDir>>);
 
-impl Desk {
+impl Folder {
     pub(super) fn new(dir: LogDir) -> Self {
         Self(Arc::new(Mutex::new(dir)))
     }
@@ -23,7 +24,7 @@ impl Desk {
         work: impl FnOnce(&mut LogDir) -> Result<T, LogDirError> + Send + 'static,
     ) -> Result<T, LogDirError> {
         let dir = Arc::clone(&self.0);
-        let done = tokio::task::spawn_blocking(move || {
+        let done = spawn_blocking(move || {
             // The folder knows by itself that a step was not finished and then reads its files again.
             let mut dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
             work(&mut dir)
@@ -34,7 +35,7 @@ impl Desk {
     /// Resolves once no other task or thread has the folder.
     pub(super) async fn released(&self) {
         while Arc::strong_count(&self.0) > 1 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            sleep(Duration::from_millis(1)).await;
         }
     }
 

@@ -26,7 +26,7 @@ use sotto_wire::recipe::TokenKeyRequest;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::IssuerState;
-use crate::aggregator::now;
+use crate::environment::{Environment, spawn, spawn_blocking};
 use crate::health::StoreWork;
 use crate::problem::{Failure, RETRY_SOON};
 use crate::service::answer;
@@ -42,7 +42,7 @@ const MAX_WAITING: usize = 16;
 const EXPIRY_PAUSE: Duration = Duration::from_secs(60);
 
 /// What it takes to make keys.
-pub(super) struct Desk {
+pub(super) struct KeyService {
     db: Arc<IssuerDb>,
     operator: NoteKey,
     rules: AuthorRules,
@@ -53,7 +53,7 @@ pub(super) struct Desk {
     making: Mutex<()>,
 }
 
-impl Desk {
+impl KeyService {
     pub(super) fn new(
         db: IssuerDb,
         operator: NoteKey,
@@ -80,18 +80,19 @@ impl Desk {
 pub(super) async fn post(State(state): State<Arc<IssuerState>>, body: Body) -> Response {
     answer(&state.metrics.token_keys, async {
         let body = state.bodies.read(body, MAX_BODY).await?;
-        let (rules, operator) = (&state.desk.rules, &state.desk.operator);
-        let request = consume_token_key_request(body.bytes(), rules, operator, now())
-            .map_err(|refusal| refused(&refusal))?;
+        let (rules, operator) = (&state.key_service.rules, &state.key_service.operator);
+        let request =
+            consume_token_key_request(body.bytes(), rules, operator, state.environment.now())
+                .map_err(|refusal| refused(&refusal))?;
         // Those who ask again get their answer also while no keys can be made.
         if let Some(known) = known(&state, &request)? {
             return Ok(known);
         }
-        let _place = state.desk.waiting.try_acquire().map_err(|_| {
+        let _place = state.key_service.waiting.try_acquire().map_err(|_| {
             Failure::Unavailable("Too many authors wait for keys.".to_owned(), RETRY_SOON)
         })?;
         // A task of its own: a connection that breaks must not end it between the disk and the table.
-        let made = tokio::spawn(make(Arc::clone(&state), request));
+        let made = spawn(make(Arc::clone(&state), request));
         made.await.map_err(|error| Fault(error.to_string()))?
     })
     .await
@@ -99,20 +100,21 @@ pub(super) async fn post(State(state): State<Arc<IssuerState>>, body: Body) -> R
 
 /// Makes, stores and shows the keys that a request asks for.
 async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Response, Failure> {
-    let desk = &state.desk;
-    let _one = desk.making.lock().await;
+    let service = &state.key_service;
+    let _one = service.making.lock().await;
     if let Some(known) = known(&state, &request)? {
         return Ok(known);
     }
     let count = 1 + usize::from(request.helper.is_some());
-    let live = state.table.snapshot().live_keys(&request.author.key, now());
-    if live.saturating_add(count) > desk.max_live_keys {
+    let live = state.table.snapshot().live_keys(&request.author.key, state.environment.now());
+    if live.saturating_add(count) > service.max_live_keys {
         let detail = "The author has as many live token keys as this issuer allows.".to_owned();
         return Err(Failure::Refused(StatusCode::TOO_MANY_REQUESTS, detail));
     }
-    let keys = state.pool.run(move || generate(request)).await??;
-    let (db, stored) = (Arc::clone(&desk.db), keys.clone());
-    let stored = tokio::task::spawn_blocking(move || db.insert(&stored)).await;
+    let environment = state.environment.clone();
+    let keys = state.pool.run(move || generate(request, &environment)).await??;
+    let (db, stored) = (Arc::clone(&service.db), keys.clone());
+    let stored = spawn_blocking(move || db.insert(&stored)).await;
     noted(&state, StoreWork::Commit, stored.map_err(|error| Fault(error.to_string()))?)?;
     let response = show(&state, &keys)?;
     state.table.insert(keys);
@@ -128,7 +130,7 @@ fn known(state: &IssuerState, request: &TokenKeyRequest) -> Result<Option<Respon
 }
 
 fn show(state: &IssuerState, keys: &RecipeKeys) -> Result<Response, Failure> {
-    let keys = produce_token_keys(keys, &state.desk.operator);
+    let keys = produce_token_keys(keys, &state.key_service.operator);
     let body = serde_json::to_vec(&keys).map_err(|error| Fault(error.to_string()))?;
     let mut response = Response::new(Body::from(body));
     let media_type = HeaderValue::from_static("application/json");
@@ -136,32 +138,38 @@ fn show(state: &IssuerState, keys: &RecipeKeys) -> Result<Response, Failure> {
     Ok(response)
 }
 
-fn generate(request: TokenKeyRequest) -> Result<RecipeKeys, Fault> {
+fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<RecipeKeys, Fault> {
     let expires = Moment(request.expires);
     let origin = || {
         let key = IssuerKey::generate().map_err(|error| Fault(error.to_string()))?;
-        let mut secret = [0; 32];
-        aws_lc_rs::rand::fill(&mut secret)
-            .map_err(|_| Fault("the operating system gives no randomness".into()))?;
-        Ok::<_, Fault>(Arc::new(Origin::new(key, Secret::new(secret), expires)))
+        let secret = Secret::new(environment.random()?);
+        Ok::<_, Fault>(Arc::new(Origin::new(key, secret, expires)))
     };
     let leader = origin()?;
     let helper = request.helper.as_ref().map(|_| origin()).transpose()?;
     Ok(RecipeKeys { request, leader, helper })
 }
 
+/// The issuer's table for authors.
 fn refused(refusal: &AuthorRefusal) -> Failure {
-    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let status = match refusal {
+        AuthorRefusal::UnknownAuthor | AuthorRefusal::Signature => StatusCode::FORBIDDEN,
+        AuthorRefusal::Malformed(_)
+        | AuthorRefusal::Past
+        | AuthorRefusal::BeyondWindow(_)
+        | AuthorRefusal::IsAggregator => StatusCode::BAD_REQUEST,
+    };
     Failure::Refused(status, format!("No keys are made: {refusal}."))
 }
 
 /// Deletes keys some time after they have expired, until the shutdown begins.
 pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdown) {
     loop {
-        let before = Moment(now().0.saturating_sub(state.desk.key_grace.as_secs()));
+        let before =
+            Moment(state.environment.now().0.saturating_sub(state.key_service.key_grace.as_secs()));
         for id in state.table.snapshot().expired_before(before) {
-            let db = Arc::clone(&state.desk.db);
-            let Ok(deleted) = tokio::task::spawn_blocking(move || db.remove(&id)).await else {
+            let db = Arc::clone(&state.key_service.db);
+            let Ok(deleted) = spawn_blocking(move || db.remove(&id)).await else {
                 continue;
             };
             // What stays on disk stays in the table, so that it is tried again.
@@ -173,10 +181,8 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
             }
         }
         measure(&state);
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(EXPIRY_PAUSE) => {}
+        if shutdown.begins_within(EXPIRY_PAUSE).await {
+            return;
         }
     }
 }
