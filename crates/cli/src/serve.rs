@@ -1,18 +1,18 @@
 //! `sotto serve`: runs one of the roles until it is told to end.
 
+mod aggregator;
 mod attester;
 mod config;
 mod gateway;
-mod http_tables;
 mod issuer;
 mod key_files;
 mod key_history;
 mod keyring;
 mod log;
-mod recipes;
+#[cfg(test)]
+mod reference;
 mod relay;
 mod tasks;
-mod template;
 mod witness;
 
 use std::future::Future;
@@ -23,14 +23,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use sotto_server::settings::template;
 use sotto_server::{
-    BindError, Helper, HelperConfig, Leader, LeaderConfig, ServerConfig, TaskRefused,
+    AttesterFile, BindError, GatewayFile, Helper, HelperConfig, HelperFile, IssuerFile, Leader,
+    LeaderConfig, LeaderFile, LogFile, RelayFile, TaskRefused, WitnessFile,
 };
 use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::Role;
 
+use self::aggregator::{Loaded, Settings};
 use self::attester::AttesterSettings;
-use self::config::Settings;
 use self::gateway::GatewaySettings;
 use self::issuer::IssuerSettings;
 use self::log::LogSettings;
@@ -137,14 +139,14 @@ impl RoleName {
     /// The configuration that `--print-config` prints.
     fn template(self) -> String {
         match self {
-            Self::Leader => template::text(Role::Leader),
-            Self::Helper => template::text(Role::Helper),
-            Self::Log => log::template(),
-            Self::Witness => witness::template(),
-            Self::Relay => relay::template(),
-            Self::Gateway => gateway::template(),
-            Self::Attester => attester::template(),
-            Self::Issuer => issuer::template(),
+            Self::Leader => template::<LeaderFile>(),
+            Self::Helper => template::<HelperFile>(),
+            Self::Log => template::<LogFile>(),
+            Self::Witness => template::<WitnessFile>(),
+            Self::Relay => template::<RelayFile>(),
+            Self::Gateway => template::<GatewayFile>(),
+            Self::Attester => template::<AttesterFile>(),
+            Self::Issuer => template::<IssuerFile>(),
         }
     }
 
@@ -173,7 +175,10 @@ impl ServeArgs {
             // A file from an earlier run must not tell of addresses that are not there yet.
             let _ = std::fs::remove_file(ready_file);
         }
-        let plan = self.role.read(path)?;
+        let plan = self.role.read(path).hint(format!(
+            "`sotto serve {} --print-config` prints every setting with its default",
+            self.role.name()
+        ))?;
         crate::logging::start();
         if plan.is_secret() && private_file::is_open_to_others(path) {
             tracing::warn!(
@@ -192,7 +197,7 @@ impl ServeArgs {
         let signals = crate::signals::pair()?;
         match plan {
             Plan::Aggregator(role, settings) => {
-                self.serve_aggregator(role, &settings, signals, output).await
+                self.serve_aggregator(role, *settings, signals, output).await
             }
             Plan::Log(settings) => {
                 let log = settings.bind(self.insecure_http).await?;
@@ -230,7 +235,7 @@ impl ServeArgs {
     async fn serve_aggregator(
         &self,
         role: Role,
-        settings: &Settings,
+        settings: Settings,
         signals: Signals<
             impl Future<Output = ()> + Send + 'static,
             impl Future<Output = ()> + Send + 'static,
@@ -239,25 +244,16 @@ impl ServeArgs {
     ) -> Result<Outcome> {
         let data_dir = settings.data_dir();
         let store = open_store(&data_dir)?;
-        let mut server = settings.server()?;
-        server.hpke_keys = keyring::load(settings, &data_dir)?;
-        server.tasks = tasks::load(settings, role)?;
-        server.insecure_http = self.insecure_http;
-        if let Some((gateway, files)) = settings.gateway()? {
-            tokio::spawn(files.follow(gateway.keys.clone()));
-            server.gateway = Some(gateway);
-        }
+        let Loaded { server, aggregation, peer_certificates } =
+            settings.load(self.insecure_http)?;
         let tasks = server.tasks.len();
         if tasks == 0 && server.taskprov.is_none() && server.recipes.is_none() {
             tracing::warn!("no task is configured: list task files under `tasks`");
         }
         match role {
             Role::Leader => {
-                let config = LeaderConfig {
-                    server,
-                    aggregation: settings.aggregation(),
-                    helper_certificates: settings.peer_certificates()?,
-                };
+                let config =
+                    LeaderConfig { server, aggregation, helper_certificates: peer_certificates };
                 let leader = Leader::bind(config, Arc::new(store)).await.or_else(explain)?;
                 self.announce(output, leader.addr(), leader.admin_addr(), Some(tasks))?;
                 until_signalled(signals, |stop| leader.run(stop)).await
@@ -350,9 +346,4 @@ fn explain<T>(error: BindError) -> Result<T> {
         Some(hint) => Err(anyhow!(error)).hint(hint),
         None => Err(anyhow!(error)),
     }
-}
-
-/// What both roles' settings come to, for [`ServerConfig`]'s defaults.
-fn default_server() -> ServerConfig {
-    ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), Vec::new())
 }

@@ -60,8 +60,11 @@ impl Aggregator {
         }
         let keys = HpkeKeyring::new(&config.hpke_keys)?;
         let hpke_config_list = keys.config_list()?.to_bytes().into();
-        let tasks =
-            Arc::new(TaskRegistry::new(role, config.insecure_plain_tasks, config.insecure_http));
+        let tasks = Arc::new(TaskRegistry::new(
+            role,
+            config.insecure_plain_tasks,
+            config.http.insecure_http,
+        ));
         check_stored(&config, &*store).await?;
         for task in config.tasks {
             tasks.add(task)?;
@@ -92,21 +95,22 @@ impl Aggregator {
             None => None,
         };
         let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
-        let pool = CpuPool::new(config.cpu_threads, config.cpu_queue).map_err(threads)?;
+        let cpu_queue = config.cpu_queue.unwrap_or(4 * config.cpu_threads);
+        let pool = CpuPool::new(config.cpu_threads, cpu_queue).map_err(threads)?;
         let max_age = format!("max-age={}", config.hpke_config_max_age.as_secs());
         Ok(Self {
             keys: Arc::new(keys),
             tasks,
             pool,
             cpu_threads: config.cpu_threads.max(1),
-            bodies: BodyReader::new(config.bodies.max_memory, config.bodies.timeout),
+            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
             body_limits: config.bodies,
             health,
             hpke_config_route: metrics.route("hpke_config"),
             metrics,
-            base_path: base_path(&config.base_path)?,
+            base_path: base_path(&config.http.base_path)?,
             retention_grace: config.retention_grace,
-            drain_deadline: config.drain_deadline,
+            drain_deadline: config.http.drain_deadline,
             recipes,
             provisioner,
             hpke_config_list,

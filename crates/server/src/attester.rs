@@ -34,7 +34,9 @@ use sotto_wire::KeyName;
 use sotto_wire::token::MAX_TOKEN_BATCH;
 use tokio::sync::{Semaphore, mpsc};
 
-pub use self::config::{AttesterConfig, IssuerPeer};
+pub use self::config::{
+    AttesterConfig, AttesterFile, IssuerPeer, IssuerPeerTable, ManufacturerTable, X509Table,
+};
 use self::directory::Directory;
 use self::dispatch::{Dispatcher, Waiting};
 use self::in_flight::InFlight;
@@ -65,6 +67,9 @@ impl Attester {
     /// Checks the configuration and binds the sockets. Issuers are first asked when it runs.
     pub async fn bind(config: AttesterConfig, db: AttesterDb) -> Result<Self, BindError> {
         check(&config)?;
+        let Some(operator) = config.operator.clone() else {
+            return Err(BindError::Config("an attester needs the name of its operator".into()));
+        };
         let registry = Arc::new(MetricsRegistry::new()?);
         let vitals = Vitals {
             health: Arc::default(),
@@ -83,7 +88,7 @@ impl Attester {
         let state = AttesterState {
             base_path: base_path(&config.http.base_path)?,
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
-            operator: config.operator,
+            operator,
             attestations: config.attestations.into(),
             issuers,
             places: Arc::new(Semaphore::new(config.max_waiting)),

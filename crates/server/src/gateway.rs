@@ -16,7 +16,10 @@ mod origin;
 mod resource;
 mod standalone;
 
-pub use self::config::GatewayConfig;
+pub use self::config::{
+    GatewayConfig, GatewayFile, GatewayLimits, GatewayServerConfig, GatewayTable, GatewayTarget,
+    GatewayTargetTable,
+};
 pub use self::keys::GatewayKeys;
 pub(crate) use self::resource::GatewayResource;
-pub use self::standalone::{Gateway, GatewayServerConfig, GatewayTarget};
+pub use self::standalone::Gateway;

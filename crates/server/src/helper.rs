@@ -40,7 +40,7 @@ impl Helper {
         config: HelperConfig,
         store: Arc<dyn HelperStore>,
     ) -> Result<Self, BindError> {
-        let sockets = Sockets::bind(&config.server).await?;
+        let sockets = Sockets::bind(&config.server.http).await?;
         forget_tasks(&config.server, &*store).await?;
         let tasks = Arc::clone(&store);
         let aggregator = Arc::new(Aggregator::new(Role::Helper, config.server, tasks).await?);

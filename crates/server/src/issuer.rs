@@ -26,7 +26,9 @@ use sotto_store::IssuerDb;
 use sotto_wire::KeyType;
 use tokio::sync::Semaphore;
 
-pub use self::config::{IssuerAttester, IssuerConfig};
+pub use self::config::{
+    IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile, IssuerRules,
+};
 use self::desk::Desk;
 pub use self::keys::EncapsulationKeys;
 use self::metrics::IssuerMetrics;
@@ -61,19 +63,26 @@ impl Issuer {
             metrics: Arc::clone(&registry),
             drain_deadline: config.http.drain_deadline,
         };
-        let pool = CpuPool::new(config.cpu_threads, 4 * config.cpu_threads)
+        let rules = config.rules;
+        let pool = CpuPool::new(rules.cpu_threads, 4 * rules.cpu_threads)
             .map_err(|error| Fault(error.to_string()))?;
-        let rules = AuthorRules { authors: config.authors, window_s: config.window_s };
+        let author_rules = AuthorRules { authors: rules.authors, window_s: rules.window_s };
         let state = IssuerState {
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
-            batches: Semaphore::new(config.max_batches.max(1)),
-            cpu_threads: config.cpu_threads.max(1),
+            batches: Semaphore::new(rules.max_batches.max(1)),
+            cpu_threads: rules.cpu_threads.max(1),
             table: KeyTable::new(stored),
             metrics: IssuerMetrics::new(&registry),
             health: Arc::clone(&vitals.health),
             encapsulation_keys: config.encapsulation_keys,
             attester: config.attester,
-            desk: Desk::new(db, config.operator, rules, config.max_live_keys, config.key_grace),
+            desk: Desk::new(
+                db,
+                config.operator,
+                author_rules,
+                rules.max_live_keys,
+                rules.key_grace,
+            ),
             base_path,
             pool,
         };
@@ -141,10 +150,11 @@ fn router(state: &Arc<IssuerState>) -> Router {
 
 fn check(config: &IssuerConfig) -> Result<(), BindError> {
     let refuse = |reason: String| Err(BindError::Config(reason));
-    if let Some(author) = config.authors.iter().find(|key| key.key_type() != KeyType::Ed25519) {
+    if let Some(author) = config.rules.authors.iter().find(|key| key.key_type() != KeyType::Ed25519)
+    {
         return refuse(format!("the key of the author {} does not sign notes", author.name()));
     }
-    if config.window_s == 0 {
+    if config.rules.window_s == 0 {
         return refuse("the policy window must be at least one second".into());
     }
     Ok(())

@@ -17,6 +17,7 @@ mod upload;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -68,12 +69,12 @@ impl Leader {
         // Another part of the process may have chosen one; ours are given their provider by hand.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let helper = HelperClient::new(aggregation.helper_timeout, helper_certificates.as_deref())?;
-        let sockets = Sockets::bind(&server).await?;
+        let sockets = Sockets::bind(&server.http).await?;
         // Before the keys are checked: those of forgotten reports are not needed any more.
         forget_tasks(&server, &*store).await?;
         check_keys(&server.hpke_keys, &*store).await?;
         let tasks = Arc::clone(&store);
-        let gateway = server.gateway.clone();
+        let (gateway, body_timeout) = (server.gateway.clone(), server.http.body_timeout);
         let aggregator = Arc::new(Aggregator::new(Role::Leader, server, tasks).await?);
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);
         let state = LeaderState {
@@ -95,7 +96,8 @@ impl Leader {
             uploads_paused: AtomicBool::new(false),
         };
         let state = Arc::new(state);
-        let gateway = gateway.map(|config| open_gateway(config, &state)).transpose()?;
+        let gateway =
+            gateway.map(|config| open_gateway(config, body_timeout, &state)).transpose()?;
         Ok(Self { state, gateway, sockets, deletions })
     }
 
@@ -193,6 +195,7 @@ fn uploads(base_path: &str) -> Router<Arc<LeaderState>> {
 /// A gateway to uploads and nothing else.
 fn open_gateway(
     config: GatewayConfig,
+    body_timeout: Duration,
     state: &Arc<LeaderState>,
 ) -> Result<Arc<GatewayResource>, BindError> {
     let aggregator = &state.aggregator;
@@ -200,10 +203,10 @@ fn open_gateway(
         .fallback(async || Failure::NotFound.into_response())
         .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
         .with_state(Arc::clone(state));
-    let limits = &aggregator.body_limits;
-    let longest = SizeClass::holding(limits.max_upload.saturating_add(MAX_INNER_HEAD));
+    let max_upload = aggregator.body_limits.max_upload;
+    let longest = SizeClass::holding(max_upload.saturating_add(MAX_INNER_HEAD));
     let max_request = longest.unwrap_or(SizeClass::MAX_REQUEST).bytes();
-    GatewayResource::inside(config, router, max_request, limits.timeout, &aggregator.metrics)
+    GatewayResource::inside(config, router, max_request, body_timeout, &aggregator.metrics)
 }
 
 fn start_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, loops: &mut Loops) {

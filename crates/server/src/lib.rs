@@ -5,8 +5,10 @@
 //! and encodes. All are bound first, which checks everything that can be checked, and then run until
 //! they are told to end.
 //!
-//! Left to others: reading configuration files and catching signals (the program), what a message
-//! means (`sotto_protocol`), what is durable when (`sotto_store`).
+//! Their configurations deserialize and describe themselves ([`settings`]).
+//!
+//! Left to others: loading the files that a configuration names and catching signals (the program),
+//! what a message means (`sotto_protocol`), what is durable when (`sotto_store`).
 
 mod admin;
 mod aggregator;
@@ -33,26 +35,36 @@ mod provision;
 mod recipes;
 mod relay;
 mod service;
+pub mod settings;
 mod shutdown;
 mod tasks;
 mod upkeep;
 mod witness;
 
 pub use attester::{
-    Attester, AttesterConfig, InsecureAttestation, IssuerPeer, Manufacturer, X509Attestation,
-    X509Config,
+    Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
+    Manufacturer, ManufacturerTable, X509Attestation, X509Config, X509Table,
 };
 pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{
-    AggregationConfig, BodyLimits, ConnectionLimits, HelperConfig, HttpConfig, LeaderConfig,
-    RecipeAuthor, RecipesConfig, ServerConfig, TaskprovConfig, TlsConfig,
+    AggregationConfig, AggregatorFile, BodyLimits, ConnectionLimits, HelperConfig, HelperFile,
+    HttpConfig, HttpFile, LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable,
+    RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
 };
 pub use error::{BindError, RunError, TaskRefused};
-pub use gateway::{Gateway, GatewayConfig, GatewayKeys, GatewayServerConfig, GatewayTarget};
+pub use gateway::{
+    Gateway, GatewayConfig, GatewayFile, GatewayKeys, GatewayLimits, GatewayServerConfig,
+    GatewayTable, GatewayTarget, GatewayTargetTable,
+};
 pub use helper::Helper;
-pub use issuer::{EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig};
+pub use issuer::{
+    EncapsulationKeys, Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile,
+    IssuerRules,
+};
 pub use leader::Leader;
-pub use log::{Log, LogConfig};
-pub use relay::{Relay, RelayConfig, RelayGateway, SourceRule};
+pub use log::{Log, LogConfig, LogFile};
+pub use relay::{
+    PoolTable, Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable, SourceRule,
+};
 pub use tasks::{ServedTask, TaskRegistry};
-pub use witness::{Witness, WitnessConfig};
+pub use witness::{Witness, WitnessConfig, WitnessFile};

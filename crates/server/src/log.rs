@@ -28,7 +28,7 @@ use sotto_store::LogDir;
 use sotto_wire::TlogPolicy;
 use tokio::sync::mpsc;
 
-pub use self::config::LogConfig;
+pub use self::config::{LogConfig, LogFile};
 use self::metrics::LogMetrics;
 use self::sequencer::{Sequencer, Submission};
 use self::witnesses::WitnessPool;

@@ -30,7 +30,9 @@ use sotto_wire::size_class::SizeClass;
 use tokio::sync::{mpsc, oneshot};
 
 use self::clock::Clock;
-pub use self::config::{RelayConfig, RelayGateway, SourceRule};
+pub use self::config::{
+    PoolTable, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable, SourceRule,
+};
 use self::forward::{Destination, Forwarder};
 use self::held::Intake;
 use self::metrics::RelayMetrics;

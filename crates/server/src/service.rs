@@ -9,7 +9,7 @@ use axum::response::Response;
 use tokio::task::JoinSet;
 
 use crate::admin::{self, Admin};
-use crate::config::{ConnectionLimits, HttpConfig, ServerConfig, TlsConfig};
+use crate::config::HttpConfig;
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
 use crate::listener::Listener;
@@ -19,39 +19,6 @@ use crate::shutdown::{self, Shutdown};
 
 /// How long the operator's requests may take at the very end.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
-
-/// What the configurations of all roles say about their sockets.
-pub(crate) struct Endpoint<'a> {
-    listen: SocketAddr,
-    admin_listen: Option<SocketAddr>,
-    tls: Option<&'a TlsConfig>,
-    insecure_http: bool,
-    connections: &'a ConnectionLimits,
-}
-
-impl<'a> From<&'a ServerConfig> for Endpoint<'a> {
-    fn from(config: &'a ServerConfig) -> Self {
-        Self {
-            listen: config.listen,
-            admin_listen: config.admin_listen,
-            tls: config.tls.as_ref(),
-            insecure_http: config.insecure_http,
-            connections: &config.connections,
-        }
-    }
-}
-
-impl<'a> From<&'a HttpConfig> for Endpoint<'a> {
-    fn from(config: &'a HttpConfig) -> Self {
-        Self {
-            listen: config.listen,
-            admin_listen: config.admin_listen,
-            tls: config.tls.as_ref(),
-            insecure_http: config.insecure_http,
-            connections: &config.connections,
-        }
-    }
-}
 
 /// What every server shows its operator, and how long it drains.
 #[derive(Clone)]
@@ -68,11 +35,10 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub(crate) async fn bind<'a>(config: impl Into<Endpoint<'a>>) -> Result<Self, BindError> {
-        let config = config.into();
-        let limits = config.connections;
-        let main =
-            Listener::bind(config.listen, config.tls, config.insecure_http, limits.clone()).await?;
+    pub(crate) async fn bind(config: &HttpConfig) -> Result<Self, BindError> {
+        let limits = &config.connections;
+        let tls = config.tls.as_ref();
+        let main = Listener::bind(config.listen, tls, config.insecure_http, limits.clone()).await?;
         let admin = match config.admin_listen {
             // Counts and reasons only, but nothing that others should read on the way.
             Some(address) if !config.insecure_http && !address.ip().is_loopback() => {

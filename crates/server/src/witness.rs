@@ -4,6 +4,7 @@
 //! travels. `POST add-checkpoint` is for logs, `GET <hex SHA-256 of the origin>/checkpoint` for
 //! monitors, who learn from it what this witness has seen.
 
+mod config;
 mod metrics;
 
 use std::collections::BTreeMap;
@@ -24,9 +25,9 @@ use sotto_wire::limits::MAX_ADD_CHECKPOINT_LEN;
 use sotto_wire::{TlogPolicy, VerifierKey};
 use tokio::sync::Semaphore;
 
+pub use self::config::{WitnessConfig, WitnessFile};
 use self::metrics::WitnessMetrics;
 use crate::aggregator::{base_path, now};
-use crate::config::HttpConfig;
 use crate::error::{BindError, RunError};
 use crate::health::{Health, StoreWork};
 use crate::http::BodyReader;
@@ -37,22 +38,6 @@ use crate::upkeep;
 
 /// Requests that are worked on at once. They end up behind one lock; more threads would only wait.
 const MAX_AT_WORK: usize = 16;
-
-/// A witness. Its key is the one with which its [`WitnessDir`] was opened.
-#[derive(Debug)]
-pub struct WitnessConfig {
-    /// How it is reached.
-    pub http: HttpConfig,
-    /// The logs that it serves, by their keys.
-    pub logs: Vec<VerifierKey>,
-}
-
-impl WitnessConfig {
-    /// A witness that listens at `listen` for these logs.
-    pub fn new(listen: SocketAddr, logs: Vec<VerifierKey>) -> Self {
-        Self { http: HttpConfig::new(listen), logs }
-    }
-}
 
 /// A witness that listens and is not yet serving.
 pub struct Witness {

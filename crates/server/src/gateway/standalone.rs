@@ -2,65 +2,22 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::http::HeaderValue;
 use sotto_wire::size_class::SizeClass;
 
-use super::GatewayConfig;
+use super::config::GatewayServerConfig;
 use super::destination::{Destination, Target};
 use super::origin::Origin;
 use super::resource::{GatewayResource, Place};
 use crate::aggregator::base_path;
-use crate::config::HttpConfig;
 use crate::error::{BindError, RunError};
 use crate::metrics::MetricsRegistry;
 use crate::outbound;
 use crate::problem::Failure;
 use crate::service::{self, Sockets, Vitals};
 use crate::upkeep;
-
-/// A gateway of its own.
-#[derive(Debug)]
-pub struct GatewayServerConfig {
-    /// How it is reached.
-    pub http: HttpConfig,
-    /// Its keys and bounds. It has no `origin`: the targets have theirs.
-    pub gateway: GatewayConfig,
-    /// The servers that it hands requests to. All that they let strangers do, they let devices do.
-    pub targets: Vec<GatewayTarget>,
-    /// How long a target may take over an answer.
-    pub timeout: Duration,
-    /// PEM certificates that may vouch for targets, beside those of the operating system.
-    pub certificates: Option<Vec<u8>>,
-}
-
-impl GatewayServerConfig {
-    /// How long a target may take, unless the operator says otherwise.
-    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-
-    /// A gateway that listens at `listen`. Everything else has a default.
-    pub fn new(listen: SocketAddr, gateway: GatewayConfig, targets: Vec<GatewayTarget>) -> Self {
-        Self {
-            http: HttpConfig::new(listen),
-            gateway,
-            targets,
-            timeout: Self::DEFAULT_TIMEOUT,
-            certificates: None,
-        }
-    }
-}
-
-/// A server behind a gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GatewayTarget {
-    /// Scheme and authority of the requests that are for it, such as `https://leader.example`.
-    pub origin: String,
-    /// Where it is, such as `http://127.0.0.1:8080`. Paths are those of the requests, and their `host` is
-    /// that of the origin.
-    pub url: String,
-}
 
 /// A gateway that listens and is not yet serving.
 pub struct Gateway {

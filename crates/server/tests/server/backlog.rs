@@ -35,7 +35,7 @@ fn leader_config() -> LeaderConfig {
     let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
     config.aggregation.job_delay = Duration::from_millis(20);
     config.server.insecure_plain_tasks = true;
-    config.server.admin_listen = Some(LOOPBACK);
+    config.server.http.admin_listen = Some(LOOPBACK);
     config
 }
 
