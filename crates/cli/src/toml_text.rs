@@ -1,4 +1,4 @@
-//! Reading TOML that people write: a key that nobody knows is an error with a suggestion.
+//! Reading TOML that people write. An unknown key is an error, with a suggestion.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     parse(&text).with_context(|| format!("{} cannot be used", path.display()))
 }
 
-/// Parses TOML text. Errors name the line and the problem, never the line's contents: it may hold a
-/// secret.
+/// Parses TOML text. Errors name the line and the problem but do not quote the line, which may hold
+/// a secret.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
     toml::from_str(text).or_else(|error| {
         let line = error

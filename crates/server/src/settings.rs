@@ -1,6 +1,6 @@
 //! Settings that are written once: types that read themselves from TOML and describe themselves.
 //!
-//! [`settings!`](crate::settings::settings) takes a struct whose fields have a key, a doc comment and
+//! The macro `settings!` takes a struct whose fields have a key, a doc comment and
 //! a default. It makes the struct, its `Default`, its `Deserialize` and its [`Settings`], from which
 //! `--print-config` and `docs/configuration.md` are written. To add a setting, add one field.
 //!
@@ -84,7 +84,7 @@ pub struct Table {
 /// - `["key", example "TOML"]`: the same; the template shows the example instead of the default.
 /// - `["key", required "TOML"]`: the same, and it must be in the file. Tables have no example.
 /// - `[group]`: the settings of another group, as if they were written here.
-/// - `[hidden]`: the same, accepted but not described.
+/// - `[hidden]`: the same, but left out of descriptions.
 /// - `[loaded]`: not in the file. The program fills it in.
 ///
 /// A field without `= default` has its type's default.

@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn the_templates_and_what_they_show_are_configurations() {
-        check_template::<LeaderFile>(26);
-        check_template::<HelperFile>(17);
-        check_template::<LogFile>(14);
+        check_template::<LeaderFile>(25);
+        check_template::<HelperFile>(16);
+        check_template::<LogFile>(15);
         check_template::<WitnessFile>(9);
         check_template::<RelayFile>(15);
         check_template::<GatewayFile>(13);

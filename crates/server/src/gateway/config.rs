@@ -15,8 +15,8 @@ settings! {
     /// The limits of a gateway.
     #[derive(Clone, Debug)]
     pub struct GatewayLimits {
-        /// How old the date of a request may be, in seconds. So long requests are remembered, so that
-        /// none is taken twice. At least 1200: dates are rounded down to ten minutes, and relays hold
+        /// How old the date of a request may be. Requests are remembered for as long, so that none is
+        /// accepted twice. At least 1200: dates are rounded down to ten minutes, and relays hold
         /// requests.
         ["window_s"] pub window: Duration = Duration::from_secs(ReplayWindow::DEFAULT_WINDOW_S),
         /// How many requests are remembered, at about 20 bytes each. Beyond that, leader and log serve

@@ -44,7 +44,8 @@ settings! {
         ["batch_delay_ms"] pub batch_delay: Duration = Duration::from_millis(200),
         /// Entries in one batch.
         ["max_batch"] pub max_batch: usize = 256,
-        /// After how long an unchanged tree is cosigned again. Devices want a recent checkpoint.
+        /// After how long an unchanged tree is cosigned again. Must be well below the age of a checkpoint
+        /// that devices accept.
         ["refresh_s"] pub refresh: Duration = Duration::from_secs(600),
         /// How long a witness may take to answer.
         ["witness_timeout_s"] pub witness_timeout: Duration = Duration::from_secs(5),

@@ -59,7 +59,7 @@ settings! {
         /// The folder in which larger bodies wait, in files without a name. Unless set, /var/tmp or the
         /// system's folder for temporary files.
         ["spool_dir", example "\"/var/spool/sotto\""] pub spool_dir: PathBuf = default_spool_dir(),
-        /// Longer bodies wait in files.
+        /// Bodies up to this length wait in memory, longer ones in files.
         ["memory_body_max_bytes"] pub memory_body_max: usize = 64 * 1024,
         /// Bytes that all requests in files may have together, and all answers. Beyond that, devices
         /// get 429 or 503.
@@ -114,9 +114,9 @@ settings! {
     /// may share an address, and one that starts reads a whole log.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SourceRule {
-        /// Requests that one source (an IPv4 address, an IPv6 /64) may send in a window. 0 sets no
-        /// limit, also none on connections. That is right behind a proxy, where all devices have one
-        /// address; every request then counts as one source for pool.min.
+        /// Requests that one source (an IPv4 address, an IPv6 /64) may send in a window. 0 removes
+        /// this limit and the one on connections. That is right behind a proxy, where all devices have
+        /// one address; each request then counts as a source of its own for pool.min.
         ["sources.max"] pub max: u32 = 1_000,
         /// The window. At its end every source is forgotten. Sources are never written down.
         ["sources.window_s"] pub window: Duration = Duration::from_secs(60),

@@ -16,55 +16,70 @@ pub fn template<T: Settings>() -> String {
             " Paths are relative to this file.",
         ],
     );
-    let entries = described(&T::default().entries());
-    let (tables, values): (Vec<Entry>, Vec<Entry>) =
-        entries.into_iter().partition(|entry| entry.table.is_some());
-    let (top, inside): (Vec<&Entry>, Vec<&Entry>) =
-        values.iter().partition(|entry| !entry.key.contains('.'));
-    for entry in top {
-        text.push('\n');
-        value(&mut text, entry);
-    }
-    for name in names(&inside) {
-        let _ = writeln!(text, "\n[{name}]");
-        for entry in &inside {
-            if let Some(key) = in_table(entry, name) {
-                value(&mut text, &Entry { key, ..(*entry).clone() });
+    for part in parts(&T::default().entries()) {
+        match part {
+            Part::Value(entry) => {
+                text.push('\n');
+                value(&mut text, entry.key, entry);
+            }
+            Part::Table(name, entries) => {
+                let _ = writeln!(text, "\n[{name}]");
+                for entry in entries {
+                    value(&mut text, last_name(entry), entry);
+                }
+            }
+            Part::Optional(entry, table) => {
+                text.push('\n');
+                optional(&mut text, "", entry, table);
             }
         }
-    }
-    for entry in &tables {
-        text.push('\n');
-        table(&mut text, entry, "");
     }
     text
 }
 
 /// A section of the reference page, with all settings in one table.
 pub fn reference<T: Settings>(title: &str) -> String {
-    let about = joined(T::ABOUT);
+    let about = T::ABOUT.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n");
     let mut text = format!("## {title}\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n");
     rows(&mut text, &T::default().entries(), "");
     text
 }
 
-fn described(entries: &[Entry]) -> Vec<Entry> {
-    entries.iter().filter(|entry| !entry.hidden).cloned().collect()
+/// A part of a file. All keys at the top of a file come before its first table.
+enum Part<'a> {
+    /// A key at the top.
+    Value(&'a Entry),
+    /// A table with settings that all have defaults.
+    Table(&'a str, Vec<&'a Entry>),
+    /// A table that need not be there, or an array of tables.
+    Optional(&'a Entry, &'a Table),
 }
 
-/// The tables of dotted keys, in their order.
-fn names<'a>(entries: &[&'a Entry]) -> Vec<&'a str> {
-    let mut names = Vec::new();
-    for (name, _) in entries.iter().filter_map(|entry| entry.key.split_once('.')) {
-        if !names.contains(&name) {
-            names.push(name);
+/// The parts in the order in which a file has them.
+fn parts(entries: &[Entry]) -> Vec<Part<'_>> {
+    let (mut values, mut optional) = (Vec::new(), Vec::new());
+    let mut tables: Vec<(&str, Vec<&Entry>)> = Vec::new();
+    for entry in entries.iter().filter(|entry| !entry.hidden) {
+        match (&entry.table, entry.key.split_once('.')) {
+            // A table with an example is written in one line, like a value.
+            (Some(table), _) if entry.example.is_none() => {
+                optional.push(Part::Optional(entry, table));
+            }
+            (_, None) => values.push(Part::Value(entry)),
+            (_, Some((name, _))) => match tables.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, entries)) => entries.push(entry),
+                None => tables.push((name, vec![entry])),
+            },
         }
     }
-    names
+    values.extend(tables.into_iter().map(|(name, entries)| Part::Table(name, entries)));
+    values.extend(optional);
+    values
 }
 
-fn in_table(entry: &Entry, name: &str) -> Option<&'static str> {
-    entry.key.split_once('.').filter(|(table, _)| *table == name).map(|(_, key)| key)
+/// The key without the table that it is in.
+fn last_name(entry: &Entry) -> &'static str {
+    entry.key.split_once('.').map_or(entry.key, |(_, name)| name)
 }
 
 fn lines(text: &mut String, lines: &[&str]) {
@@ -73,17 +88,13 @@ fn lines(text: &mut String, lines: &[&str]) {
     }
 }
 
-fn value(text: &mut String, entry: &Entry) {
+fn value(text: &mut String, key: &str, entry: &Entry) {
     lines(text, entry.doc);
-    if entry.required {
-        text.push_str("# Required.\n");
-    }
     match (&entry.example, &entry.default) {
-        (Some(example), _) => shown(text, &format!("{} = {example}", entry.key)),
         (None, Some(default)) => {
-            let _ = writeln!(text, "# {} = {default}", entry.key);
+            let _ = writeln!(text, "# {key} = {default}");
         }
-        (None, None) => shown(text, &format!("{} = \"...\"", entry.key)),
+        (example, _) => shown(text, &format!("{key} = {}", example.unwrap_or("\"...\""))),
     }
 }
 
@@ -95,48 +106,52 @@ fn shown(text: &mut String, shown: &str) {
 }
 
 /// A table that need not be there, with what is in it.
-fn table(text: &mut String, entry: &Entry, around: &str) {
-    let Some(Table { is_array, entries }) = &entry.table else { return };
+fn optional(text: &mut String, around: &str, entry: &Entry, table: &Table) {
     lines(text, entry.doc);
-    if entry.required {
-        text.push_str("# Required.\n");
-    }
     let name = format!("{around}{}", entry.key);
-    shown(text, &if *is_array { format!("[[{name}]]") } else { format!("[{name}]") });
-    let is_table = |entry: &&Entry| entry.table.is_some() && entry.example.is_none();
-    for entry in entries.iter().filter(|entry| !is_table(entry)) {
-        let example = entry.example.map(str::to_owned).or_else(|| entry.default.clone());
-        lines(text, entry.doc);
-        shown(text, &format!("{} = {}", entry.key, example.as_deref().unwrap_or("\"...\"")));
-    }
-    for entry in entries.iter().filter(is_table) {
-        table(text, entry, &format!("{name}."));
+    shown(text, &if table.is_array { format!("[[{name}]]") } else { format!("[{name}]") });
+    for part in parts(&table.entries) {
+        match part {
+            Part::Value(entry) => {
+                let default = entry.default.as_deref().unwrap_or("\"...\"");
+                lines(text, entry.doc);
+                shown(text, &format!("{} = {}", entry.key, entry.example.unwrap_or(default)));
+            }
+            Part::Optional(entry, table) => optional(text, &format!("{name}."), entry, table),
+            Part::Table(..) => {}
+        }
     }
 }
 
 fn rows(text: &mut String, entries: &[Entry], around: &str) {
-    for entry in described(entries) {
-        let key = format!("{around}{}", entry.key);
-        let meaning = joined(entry.doc).replace('|', "\\|");
-        let default = match (&entry.table, entry.required, &entry.default, entry.example) {
-            (_, true, _, _) => "required".to_owned(),
-            (None, false, Some(default), None) => format!("`{default}`"),
-            _ => "unset".to_owned(),
-        };
-        match &entry.table {
-            Some(table) if entry.example.is_none() => {
+    for part in parts(entries) {
+        match part {
+            Part::Value(entry) => row(text, &format!("{around}{}", entry.key), entry),
+            Part::Table(_, entries) => {
+                entries
+                    .iter()
+                    .for_each(|entry| row(text, &format!("{around}{}", entry.key), entry));
+            }
+            Part::Optional(entry, table) => {
+                let key = format!("{around}{}", entry.key);
                 let (shown, inside) = match table.is_array {
                     true => (format!("[[{key}]]"), format!("{key}[].")),
                     false => (format!("[{key}]"), format!("{key}.")),
                 };
-                let _ = writeln!(text, "| `{shown}` | {default} | {meaning} |");
+                row(text, &shown, entry);
                 rows(text, &table.entries, &inside);
-            }
-            _ => {
-                let _ = writeln!(text, "| `{key}` | {default} | {meaning} |");
             }
         }
     }
+}
+
+fn row(text: &mut String, key: &str, entry: &Entry) {
+    let default = match (entry.required, &entry.default, entry.example) {
+        (true, _, _) => "required".to_owned(),
+        (false, Some(default), None) if entry.table.is_none() => format!("`{default}`"),
+        _ => "unset".to_owned(),
+    };
+    let _ = writeln!(text, "| `{key}` | {default} | {} |", joined(entry.doc).replace('|', "\\|"));
 }
 
 fn joined(lines: &[&str]) -> String {
