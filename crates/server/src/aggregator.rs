@@ -58,6 +58,7 @@ impl Aggregator {
         if role != Role::Leader && config.gateway.is_some() {
             return Err(BindError::Config("only a leader has a gateway".into()));
         }
+        let cpu_queue = config.cpu_queue_len();
         let keys = HpkeKeyring::new(&config.hpke_keys)?;
         let hpke_config_list = keys.config_list()?.to_bytes().into();
         let tasks = Arc::new(TaskRegistry::new(
@@ -95,7 +96,6 @@ impl Aggregator {
             None => None,
         };
         let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
-        let cpu_queue = config.cpu_queue.unwrap_or(4 * config.cpu_threads);
         let pool = CpuPool::new(config.cpu_threads, cpu_queue).map_err(threads)?;
         let max_age = format!("max-age={}", config.hpke_config_max_age.as_secs());
         Ok(Self {

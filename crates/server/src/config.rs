@@ -245,6 +245,11 @@ impl ServerConfig {
     pub fn new(listen: SocketAddr, hpke_keys: Vec<HpkeKeypair>) -> Self {
         Self { http: aggregator_http(listen), hpke_keys, ..Self::default() }
     }
+
+    /// Work items that may wait for a thread.
+    pub fn cpu_queue_len(&self) -> usize {
+        self.cpu_queue.unwrap_or(4 * self.cpu_threads)
+    }
 }
 
 /// Aggregators receive larger bodies than the other roles.

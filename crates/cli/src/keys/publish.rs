@@ -33,27 +33,27 @@ pub(super) struct PublishArgs {
     /// The operator's key file: the key that devices pin.
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
-    /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; again for further keys.
+    /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; repeat for more keys.
     #[arg(long, value_name = "FILE")]
     hpke_key: Vec<PathBuf>,
-    /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal their requests; again for
-    /// further keys.
+    /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal their requests; repeat for
+    /// more keys.
     #[arg(long, value_name = "FILE")]
     gateway_key: Vec<PathBuf>,
-    /// A key file of the issuer of tokens (`sotto keys new`), to which devices seal their token requests; again for further keys.
+    /// A key file of the issuer of tokens (`sotto keys new`), to which devices seal their token requests; repeat for more keys.
     #[arg(long, value_name = "FILE")]
     encapsulation_key: Vec<PathBuf>,
-    /// Publish a set without gateway keys although the last one had some. Devices then send this operator nothing more.
+    /// Publish a set without gateway keys although the last one had some. Devices then stop sending to this operator.
     #[arg(long, conflicts_with = "gateway_key")]
     drop_gateway: bool,
-    /// Publish a set without encapsulation keys although the last one had some. Devices then ask this issuer for nothing more.
+    /// Publish a set without encapsulation keys although the last one had some. Devices then stop asking this issuer.
     #[arg(long, conflicts_with = "encapsulation_key")]
     drop_encapsulation: bool,
     /// When the keys come into use: POSIX seconds or 2026-11-15T08:00:00Z. By then the set must have been in the log for
     /// long enough [default: when devices with the trust file accept it; without --trust, in a day and an hour]
     #[arg(long, value_name = "TIME")]
     not_before: Option<String>,
-    /// Until when the keys may be used [default: --for after --not-before]
+    /// When the keys go out of use [default: --for after --not-before]
     #[arg(long, value_name = "TIME")]
     not_after: Option<String>,
     /// How long the keys may be used.

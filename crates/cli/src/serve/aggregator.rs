@@ -13,7 +13,7 @@ use sotto_server::{
 };
 use sotto_wire::{KeyType, Role, Url, VerifierKey};
 
-use super::config::{ConfigFile, load_http};
+use super::config::{ConfigFile, load_authorities, load_http};
 use super::{gateway, keyring, tasks};
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, secret_array};
@@ -69,7 +69,12 @@ impl Settings {
             "[gateway]: devices talk to the leader, not to the helper"
         );
         let public_url = file.http.public_url.clone();
-        let (http, peer_certificates) = load_http(file.http, insecure_http)?;
+        // The helper itself talks to nobody but the log.
+        let peer_certificates = match role == Role::Leader || file.recipes.is_some() {
+            true => load_authorities(&file.http)?,
+            false => None,
+        };
+        let http = load_http(file.http, insecure_http)?;
         let recipes = match &file.recipes {
             Some(table) => {
                 let mut config =

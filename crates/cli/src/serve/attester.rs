@@ -12,7 +12,7 @@ use sotto_server::{
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
 
-use super::config::{ConfigFile, bytes, load_http, peer_token, same_operator};
+use super::config::{ConfigFile, bytes, load_authorities, load_http, peer_token, same_operator};
 use crate::output::WithHint;
 use crate::{private_file, random};
 
@@ -28,7 +28,8 @@ impl AttesterSettings {
         let Self(file) = self;
         check(&file)?;
         let issuers = file.issuers.iter().map(issuer).collect::<Result<_>>()?;
-        let (http, issuer_certificates) = load_http(file.http, insecure_http)?;
+        let issuer_certificates = load_authorities(&file.http)?;
+        let http = load_http(file.http, insecure_http)?;
         let mut config = AttesterConfig { http, issuers, issuer_certificates, ..file.attester };
         if let Some(table) = file.x509 {
             let attestation = Arc::new(x509(&table)?);

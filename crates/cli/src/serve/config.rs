@@ -52,11 +52,8 @@ fn override_from<T: Settings>(
     Ok(())
 }
 
-/// Loads how the server is reached, and the authorities that may vouch for other servers.
-pub(super) fn load_http(
-    file: HttpFile,
-    insecure_http: bool,
-) -> Result<(HttpConfig, Option<Vec<u8>>)> {
+/// Loads how the server is reached.
+pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfig> {
     let tls = match (&file.cert, &file.key) {
         (None, None) => None,
         (Some(cert), Some(key)) => Some(TlsConfig {
@@ -66,8 +63,12 @@ pub(super) fn load_http(
         _ => bail!("[tls] needs both `cert` and `key`"),
     };
     let base_path = file.public_url.as_deref().map(base_path).transpose()?.unwrap_or_default();
-    let authorities = file.ca.as_deref().map(bytes).transpose()?;
-    Ok((HttpConfig { base_path, tls, insecure_http, ..file.http }, authorities))
+    Ok(HttpConfig { base_path, tls, insecure_http, ..file.http })
+}
+
+/// Loads the authorities that may vouch for other servers.
+pub(super) fn load_authorities(file: &HttpFile) -> Result<Option<Vec<u8>>> {
+    file.ca.as_deref().map(bytes).transpose()
 }
 
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>> {
@@ -165,6 +166,41 @@ mod tests {
         check_template::<GatewayFile>(13);
         check_template::<AttesterFile>(13);
         check_template::<IssuerFile>(14);
+    }
+
+    #[test]
+    fn every_role_has_its_own_port_and_folder() {
+        let port = |http: &HttpFile| (http.http.listen.ip().is_loopback(), http.http.listen.port());
+        let (leader, helper) = (LeaderFile::default(), HelperFile::default());
+        let (log, witness) = (LogFile::default(), WitnessFile::default());
+        let (relay, gateway) = (RelayFile::default(), GatewayFile::default());
+        let (attester, issuer) = (AttesterFile::default(), IssuerFile::default());
+        for (http, expected) in [
+            (&leader.aggregator.http, 8080),
+            (&helper.aggregator.http, 8081),
+            (&log.http, 8082),
+            (&witness.http, 8083),
+            (&relay.http, 8084),
+            (&gateway.http, 8085),
+            (&attester.http, 8086),
+            (&issuer.http, 8087),
+        ] {
+            assert_eq!(port(http), (true, expected));
+            assert_eq!(http.http.drain_deadline.as_secs(), 10);
+        }
+        for (folder, expected) in [
+            (leader.aggregator.data_dir, "leader-data"),
+            (helper.aggregator.data_dir, "helper-data"),
+            (log.data_dir, "log-data"),
+            (witness.data_dir, "witness-data"),
+            (gateway.data_dir, "gateway-data"),
+            (attester.data_dir, "attester-data"),
+            (issuer.data_dir, "issuer-data"),
+        ] {
+            assert_eq!(folder, Path::new(expected));
+        }
+        assert_eq!((attester.window_s, issuer.rules.window_s), (2_592_000, 2_592_000));
+        assert_eq!(gateway.gateway.limits.window.as_secs(), 1_800);
     }
 
     #[test]

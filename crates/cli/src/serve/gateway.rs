@@ -8,7 +8,7 @@ use sotto_server::{
     GatewayTargetTable,
 };
 
-use super::config::{ConfigFile, load_http, split_scheme};
+use super::config::{ConfigFile, load_authorities, load_http, split_scheme};
 use super::key_files;
 use crate::output::WithHint;
 use crate::private_file;
@@ -48,7 +48,8 @@ impl GatewaySettings {
         }
         private_file::make_folder(&file.data_dir)?;
         let gateway = load(file.gateway, &file.data_dir, None)?;
-        let (http, certificates) = load_http(file.http, insecure_http)?;
+        let certificates = load_authorities(&file.http)?;
+        let http = load_http(file.http, insecure_http)?;
         let (targets, timeout) = (file.targets.iter().map(target).collect(), file.timeout);
         let config = GatewayServerConfig { http, gateway, targets, timeout, certificates };
         Gateway::bind(config).await.or_else(super::explain)

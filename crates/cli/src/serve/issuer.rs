@@ -46,7 +46,7 @@ impl IssuerSettings {
         if attester.name == operator.name().as_str() {
             return Err(same_operator(&attester.name));
         }
-        let (http, _) = load_http(file.http, insecure_http)?;
+        let http = load_http(file.http, insecure_http)?;
         private_file::make_folder(&file.data_dir)?;
         let own = file.data_dir.join(OWN_KEYS);
         let encapsulation_keys = key_files::follow(file.encapsulation_keys, &own)?;

@@ -7,7 +7,7 @@ use sotto_server::{Log, LogConfig, LogFile};
 use sotto_store::LogDir;
 use sotto_wire::{PublicKey, TlogPolicy};
 
-use super::config::{ConfigFile, load_http};
+use super::config::{ConfigFile, load_authorities, load_http};
 use super::gateway;
 use crate::output::WithHint;
 use crate::{private_file, signer_file};
@@ -22,7 +22,8 @@ impl LogSettings {
         let key = signer_file::read(&file.key)?;
         let (policy, submitters) = (policy(&file, &key)?, submitters(&file)?);
         let public_url = file.http.public_url.clone();
-        let (http, witness_certificates) = load_http(file.http, insecure_http)?;
+        let witness_certificates = load_authorities(&file.http)?;
+        let http = load_http(file.http, insecure_http)?;
         if !policy.requires_witnesses() {
             tracing::warn!("the policy requires no witness: nobody notices if this log forks");
         }
@@ -106,7 +107,7 @@ mod tests {
         let Signers::Listed(listed) = submitters(&file).unwrap() else { panic!("open") };
         assert!(listed.contains(&PublicKey::new(*key.verifier().public_key())));
         assert_eq!(file.log.batch_delay, Duration::from_millis(5));
-        let (http, _) = load_http(file.http, false).unwrap();
+        let http = load_http(file.http, false).unwrap();
         assert_eq!(http.listen, "127.0.0.1:7".parse().unwrap());
         assert_eq!(http.base_path, "/log/");
         assert_eq!(http.connections.max_connections, 9);

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow};
 use sotto_protocol::relay::PoolRule;
 use sotto_server::{Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable};
 
-use super::config::{ConfigFile, load_http};
+use super::config::{ConfigFile, load_authorities, load_http};
 use crate::output::WithHint;
 
 /// The configuration of a relay.
@@ -34,7 +34,8 @@ impl RelaySettings {
         let pool = PoolRule { min: file.pool_min, wait_ms: file.pool_wait_ms };
         let gateways = file.gateways.iter().map(|table| gateway(table, pool));
         let gateways = gateways.collect::<Result<_>>().context("[[gateways]]")?;
-        let (http, gateway_certificates) = load_http(file.http, insecure_http)?;
+        let gateway_certificates = load_authorities(&file.http)?;
+        let http = load_http(file.http, insecure_http)?;
         let source_limit = (file.sources.max > 0).then_some(file.sources);
         Ok(RelayConfig { http, gateways, pool, source_limit, gateway_certificates, ..file.relay })
     }

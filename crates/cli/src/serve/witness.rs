@@ -19,7 +19,7 @@ impl WitnessSettings {
             return Err(anyhow!("no log is configured"))
                 .hint("list the public keys of logs: logs = [\"name+hash+key\"]");
         }
-        let (http, _) = load_http(file.http, insecure_http)?;
+        let http = load_http(file.http, insecure_http)?;
         let key = signer_file::read(&file.key)?;
         private_file::make_folder(&file.data_dir)?;
         tracing::info!(key = %key.cosigner(), "logs name this witness by its key");

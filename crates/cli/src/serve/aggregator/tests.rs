@@ -14,9 +14,9 @@ fn leader(text: &str) -> Result<LeaderFile> {
 fn an_empty_file_is_a_configuration() {
     let file = leader("").unwrap().aggregator;
     assert_eq!(file.data_dir, Path::new("leader-data"));
-    let (http, authorities) = load_http(file.http, false).unwrap();
+    let http = load_http(file.http, false).unwrap();
     assert_eq!(http.listen, "127.0.0.1:8080".parse().unwrap());
-    assert!(!file.server.insecure_plain_tasks && http.tls.is_none() && authorities.is_none());
+    assert!(!file.server.insecure_plain_tasks && http.tls.is_none());
     let helper: HelperFile = toml_text::parse("").unwrap();
     assert_eq!(helper.aggregator.http.http.listen, "127.0.0.1:8081".parse().unwrap());
     assert_eq!(helper.aggregator.data_dir, Path::new("helper-data"));
@@ -28,11 +28,11 @@ fn settings_reach_the_server() {
         [limits]\ncpu_threads = 3\nbody_timeout_s = 7\nmax_stored_report_bytes = 9\n\
         [jobs]\nmax_reports = 11\ndelay_ms = 5\nworkers = 2\n";
     let LeaderFile { aggregator: file, leader } = leader(text).unwrap();
-    let (http, _) = load_http(file.http, false).unwrap();
+    let http = load_http(file.http, false).unwrap();
     let aggregation = leader.aggregation;
     assert_eq!(http.listen, "[::1]:7000".parse().unwrap());
     assert_eq!(http.base_path, "/a/b/");
-    assert_eq!((file.server.cpu_threads, file.server.cpu_queue), (3, None));
+    assert_eq!((file.server.cpu_threads, file.server.cpu_queue_len()), (3, 12));
     assert_eq!(http.body_timeout, Duration::from_secs(7));
     assert_eq!(aggregation.max_job_reports, 11);
     assert_eq!(aggregation.job_delay, Duration::from_millis(5));
