@@ -23,8 +23,15 @@ pub trait Settings: Default {
     /// Reads the value of the setting `key`. False if there is no such setting.
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
 
-    /// Every setting with its present value.
-    fn entries(&self) -> Vec<Entry>;
+    /// Adds every setting, with its present value as the default.
+    fn describe(&self, entries: &mut Vec<Entry>);
+
+    /// Every setting, with its present value as the default.
+    fn entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        self.describe(&mut entries);
+        entries
+    }
 
     /// Calls `change` for every path.
     fn each_path(&mut self, change: &mut dyn FnMut(&mut PathBuf));
@@ -127,12 +134,10 @@ macro_rules! settings {
                 Ok(false)
             }
 
-            fn entries(&self) -> Vec<$crate::settings::Entry> {
-                let mut entries = Vec::new();
+            fn describe(&self, entries: &mut Vec<$crate::settings::Entry>) {
                 $($crate::settings::settings!(
                     @entry [$($mark)*] self.$field, $type, &[$($doc),*], entries
                 );)*
-                entries
             }
 
             fn each_path(&mut self, change: &mut dyn FnMut(&mut std::path::PathBuf)) {
@@ -189,7 +194,7 @@ macro_rules! settings {
     };
 
     (@entry [group] $field:expr, $type:ty, $doc:expr, $entries:ident) => {
-        $entries.extend($crate::settings::Settings::entries(&$field));
+        $crate::settings::Settings::describe(&$field, $entries);
     };
     (@entry [hidden] $field:expr, $type:ty, $doc:expr, $entries:ident) => {
         let hide = |entry| $crate::settings::Entry { hidden: true, ..entry };
