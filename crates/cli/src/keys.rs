@@ -1,4 +1,4 @@
-//! `sotto keys`: HPKE key pairs and their files, signers' keys, and an operator's key sets in the log.
+//! `sotto keys`: HPKE key pairs, signing keys, and an operator's key sets in the log.
 
 mod publish;
 mod secret;
@@ -73,8 +73,8 @@ impl KeysArgs {
 
 impl NewArgs {
     fn run(self, output: &Output) -> Result<Outcome> {
-        // Random, so that a key that replaces another does not take over its id: devices cache keys
-        // under their ids.
+        // Random, so that a new key does not take over the id of the one it replaces: devices cache
+        // keys by id.
         let id = self.id.unwrap_or_else(|| {
             let [id] = random::bytes();
             id
@@ -114,13 +114,16 @@ pub(crate) fn read(path: &Path) -> Result<HpkeKeypair> {
         let private_key = task_file::secret_array(&file.hpke_private_key)?;
         Ok(HpkeKeypair::from_parts(config, private_key)?)
     });
-    key.with_context(|| format!("{} is no HPKE key file", path.display()))
+    key.with_context(|| format!("{} is not an HPKE key file", path.display()))
 }
 
 /// Writes a key file.
 pub(crate) fn write(path: &Path, key: &HpkeKeypair, force: bool) -> Result<()> {
     let mut text = key_lines(key);
-    text.insert_str(0, "# An HPKE key pair. SECRET: who has it can open shares sealed to it.\n");
+    text.insert_str(
+        0,
+        "# An HPKE key pair. SECRET: whoever has it can open shares sealed to it.\n",
+    );
     private_file::write(path, &text, force)
 }
 

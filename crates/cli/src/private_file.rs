@@ -1,4 +1,4 @@
-//! Files that hold secrets: readable by their owner alone, never overwritten by accident.
+//! Files with secrets: only their owner can read them, and nothing overwrites them by accident.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -9,15 +9,15 @@ use zeroize::Zeroizing;
 
 use crate::output::WithHint;
 
-/// Writes a new file that only its owner can read (mode 0600). An existing one is replaced with
-/// `force`, else it is an error.
+/// Writes a new file that only its owner can read (mode 0600). `force` replaces an existing file;
+/// without it, one is an error.
 ///
-/// The text reaches its name only when it is complete and on disk: half a key file would look like
-/// a lost key.
+/// The file gets its name only when it is complete and on disk: half a key file would look like a
+/// lost key.
 pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     if !force && path.symlink_metadata().is_ok() {
         return Err(anyhow!("{} exists already", path.display()))
-            .hint("choose another place, or give --force to replace it");
+            .hint("choose another name, or give --force to replace it");
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -45,19 +45,19 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Folders can be synced on Unix only.
+/// Only Unix can sync folders.
 #[cfg(not(unix))]
 fn sync_folder(_path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder that only its owner can enter, and those above it. An existing one stays as it is.
+/// Creates a folder that only its owner can enter, and its parents. An existing one stays as it is.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).with_context(|| format!("cannot make {}", path.display()))
+    builder.create(path).with_context(|| format!("cannot create {}", path.display()))
 }
 
 /// Reads a file that may hold secrets; the text is wiped when it is dropped.
@@ -66,14 +66,14 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>> {
     text.map(Zeroizing::new).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Whether others than its owner may read the file.
+/// Whether anyone but its owner may read the file.
 #[cfg(unix)]
 pub(crate) fn is_open_to_others(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o044 != 0)
 }
 
-/// Modes are a matter of Unix.
+/// Only Unix has modes.
 #[cfg(not(unix))]
 pub(crate) fn is_open_to_others(_path: &Path) -> bool {
     false

@@ -1,18 +1,18 @@
 //! `sotto serve`: runs one of the roles until it is told to end.
 
+mod aggregator;
 mod attester;
 mod config;
 mod gateway;
-mod http_tables;
 mod issuer;
 mod key_files;
 mod key_history;
 mod keyring;
 mod log;
-mod recipes;
+#[cfg(test)]
+mod reference;
 mod relay;
 mod tasks;
-mod template;
 mod witness;
 
 use std::future::Future;
@@ -23,14 +23,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use sotto_server::settings::template;
 use sotto_server::{
-    BindError, Helper, HelperConfig, Leader, LeaderConfig, Server, ServerConfig, TaskRefused,
+    AttesterFile, BindError, GatewayFile, Helper, HelperConfig, HelperFile, IssuerFile, Leader,
+    LeaderConfig, LeaderFile, LogFile, RelayFile, Server, TaskRefused, WitnessFile,
 };
 use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::Role;
 
+use self::aggregator::{Loaded, Settings};
 use self::attester::AttesterSettings;
-use self::config::Settings;
 use self::gateway::GatewaySettings;
 use self::issuer::IssuerSettings;
 use self::log::LogSettings;
@@ -111,7 +113,7 @@ impl Plan {
     async fn bind(self, insecure_http: bool) -> Result<(Server, Option<usize>)> {
         let server = match self {
             Self::Aggregator(role, settings) => {
-                let (server, tasks) = bind_aggregator(role, &settings, insecure_http).await?;
+                let (server, tasks) = bind_aggregator(role, *settings, insecure_http).await?;
                 return Ok((server, Some(tasks)));
             }
             Self::Log(settings) => settings.bind(insecure_http).await,
@@ -154,14 +156,14 @@ impl RoleName {
     /// The configuration that `--print-config` prints.
     fn template(self) -> String {
         match self {
-            Self::Leader => template::text(Role::Leader),
-            Self::Helper => template::text(Role::Helper),
-            Self::Log => log::template(),
-            Self::Witness => witness::template(),
-            Self::Relay => relay::template(),
-            Self::Gateway => gateway::template(),
-            Self::Attester => attester::template(),
-            Self::Issuer => issuer::template(),
+            Self::Leader => template::<LeaderFile>(),
+            Self::Helper => template::<HelperFile>(),
+            Self::Log => template::<LogFile>(),
+            Self::Witness => template::<WitnessFile>(),
+            Self::Relay => template::<RelayFile>(),
+            Self::Gateway => template::<GatewayFile>(),
+            Self::Attester => template::<AttesterFile>(),
+            Self::Issuer => template::<IssuerFile>(),
         }
     }
 
@@ -190,7 +192,10 @@ impl ServeArgs {
             // A file from an earlier run must not tell of addresses that are not there yet.
             let _ = std::fs::remove_file(ready_file);
         }
-        let plan = self.role.read(path)?;
+        let plan = self.role.read(path).hint(format!(
+            "`sotto serve {} --print-config` prints every setting with its default",
+            self.role.name()
+        ))?;
         crate::logging::start();
         if plan.is_secret() && private_file::is_open_to_others(path) {
             tracing::warn!(
@@ -231,30 +236,19 @@ impl ServeArgs {
 
 async fn bind_aggregator(
     role: Role,
-    settings: &Settings,
+    settings: Settings,
     insecure_http: bool,
 ) -> Result<(Server, usize)> {
-    let data_dir = settings.data_dir();
-    let store = open_store(&data_dir)?;
-    let mut server = settings.server()?;
-    server.hpke_keys = keyring::load(settings, &data_dir)?;
-    server.tasks = tasks::load(settings, role)?;
-    server.insecure_http = insecure_http;
-    if let Some((gateway, files)) = settings.gateway()? {
-        tokio::spawn(files.follow(gateway.keys.clone()));
-        server.gateway = Some(gateway);
-    }
+    let store = open_store(&settings.data_dir())?;
+    let Loaded { server, aggregation, peer_certificates } = settings.load(insecure_http)?;
     let tasks = server.tasks.len();
     if tasks == 0 && server.taskprov.is_none() && server.recipes.is_none() {
         tracing::warn!("no task is configured: list task files under `tasks`");
     }
     let bound = match role {
         Role::Leader => {
-            let config = LeaderConfig {
-                server,
-                aggregation: settings.aggregation(),
-                helper_certificates: settings.peer_certificates()?,
-            };
+            let config =
+                LeaderConfig { server, aggregation, helper_certificates: peer_certificates };
             Leader::bind(config, Arc::new(store)).await
         }
         _ => Helper::bind(HelperConfig { server }, Arc::new(store)).await,
@@ -308,9 +302,4 @@ fn explain<T>(error: BindError) -> Result<T> {
         Some(hint) => Err(anyhow!(error)).hint(hint),
         None => Err(anyhow!(error)),
     }
-}
-
-/// What both roles' settings come to, for [`ServerConfig`]'s defaults.
-fn default_server() -> ServerConfig {
-    ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), Vec::new())
 }

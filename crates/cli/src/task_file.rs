@@ -1,8 +1,8 @@
 //! Task files: what one party needs to take part in a task, as TOML.
 //!
-//! All four files of a task hold the same `[task]` table. Because every byte of the encoded
-//! `TaskConfiguration` is bound into the ciphertexts, the encoded form stands beside the fields as a
-//! check: an edited URL is noticed here, not as an HPKE failure hours later.
+//! All four files of a task have the same `[task]` table. Every byte of the encoded
+//! `TaskConfiguration` is bound into the ciphertexts. So the table also holds the encoded form, as a
+//! check: an edited URL is an error here, not an HPKE failure hours later.
 //! The aggregators' files add `[aggregator]`, the collector's `[collector]`; these are secret.
 
 mod text;
@@ -58,7 +58,7 @@ pub(crate) struct TaskFields {
     pub(crate) min_batch_size: u64,
     /// Seconds.
     pub(crate) time_precision: u64,
-    /// POSIX seconds; multiples of the precision; both or neither.
+    /// POSIX seconds, multiples of the precision. Both are set, or neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) task_start: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,9 +98,9 @@ pub(crate) struct AggregatorPart {
     pub(crate) task: Task,
     pub(crate) role: Role,
     pub(crate) verify_key: Secret<[u8; 32]>,
-    /// The leader proves itself to the helper with it.
+    /// With it the leader proves itself to the helper.
     pub(crate) leader_token: Secret<String>,
-    /// The collector proves itself to the leader with it; only the leader has it.
+    /// With it the collector proves itself to the leader. The helper has none.
     pub(crate) collector_token: Option<Secret<String>>,
     pub(crate) collector_hpke_config: HpkeConfig,
 }
@@ -121,7 +121,7 @@ impl TaskFile {
         Ok((file, task))
     }
 
-    /// The public part, from whichever file.
+    /// The public part, from the file of any party.
     pub(crate) fn read_task(path: &Path) -> Result<Task> {
         Self::read(path).map(|(_, task)| task)
     }
@@ -152,7 +152,7 @@ impl TaskFile {
         let encoded = URL_SAFE_NO_PAD.encode(configuration.to_bytes());
         if encoded != self.task.encoded {
             return Err(anyhow!("the fields of [task] do not match `encoded`")).hint(
-                "a task cannot be edited: all parties must hold the same bytes; make a new one with \
+                "a task cannot be edited, because all parties must have the same bytes; make a new one with \
                  `sotto task new`",
             );
         }
@@ -163,7 +163,7 @@ impl TaskFile {
         let fields = self.aggregator.ok_or_else(|| anyhow!("the table [aggregator] is missing"))?;
         ensure!(
             fields.collector_authentication_token.is_some() == (role == Role::Leader),
-            "collector_authentication_token belongs in the leader's file and in no other",
+            "collector_authentication_token belongs only in the leader's file",
         );
         Ok(AggregatorPart {
             task,
@@ -225,7 +225,7 @@ impl TaskFields {
         })
     }
 
-    /// The configuration that the fields describe; `encoded` is not looked at.
+    /// The configuration that the fields describe. Ignores `encoded`.
     pub(crate) fn configuration(&self) -> Result<TaskConfiguration> {
         let time_precision = TimePrecision::from_seconds(self.time_precision)?;
         let interval = task_interval(time_precision, self.task_start, self.task_end)?;
@@ -243,7 +243,7 @@ impl TaskFields {
     }
 }
 
-/// The task interval between two POSIX times, which must lie on the grid of the precision.
+/// The task interval between two POSIX times, which must be multiples of the precision.
 pub(crate) fn task_interval(
     precision: TimePrecision,
     start: Option<u64>,

@@ -1,4 +1,4 @@
-//! Asking an issuer for the token keys of a recipe.
+//! Requesting the token keys of a recipe from an issuer.
 
 use anyhow::{Context, Result, anyhow};
 use sotto_client::{HttpRequest, Method, Transport, TransportError};
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::output::WithHint;
 use crate::problem_words;
 
-/// The longest answer of an issuer that is read: two keys of some hundred bytes.
+/// The longest answer that is read from an issuer: two keys of a few hundred bytes.
 const MAX_ANSWER_LEN: usize = 16 * 1024;
 
 /// Asks the issuer at `url`, as the author who signs.
@@ -34,8 +34,7 @@ pub(crate) fn ask(
     };
     let response = transport.send(&request).or_else(|error| unanswered(url, error))?;
     if response.status == 200 {
-        return serde_json::from_slice(&response.body)
-            .context("the issuer's answer is not understood");
+        return serde_json::from_slice(&response.body).context("cannot parse the issuer's answer");
     }
     let reason = problem_words::of(&response);
     let error = anyhow!("the issuer refuses (status {}): {reason}", response.status);
@@ -52,12 +51,12 @@ pub(crate) fn ask(
     }
 }
 
-/// Why there is no answer, and what to look at.
+/// Why there is no answer, and what to check.
 fn unanswered<T>(url: &str, error: TransportError) -> Result<T> {
     let hint = match &error {
         TransportError::InvalidUrl => "give the URL, like https://issuer.example, not the name",
         TransportError::Unreachable(_) | TransportError::Timeout => "is the issuer running there?",
-        // These say themselves what to do.
+        // These errors say what to do.
         _ => return Err(error).with_context(|| format!("no answer from {url}")),
     };
     Err(error).with_context(|| format!("no answer from {url}")).hint(hint)

@@ -1,4 +1,4 @@
-//! Reading TOML that people write: a key that nobody knows is an error with a suggestion.
+//! Reading TOML that people write. An unknown key is an error, with a suggestion.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     parse(&text).with_context(|| format!("{} cannot be used", path.display()))
 }
 
-/// Parses TOML text. Errors name the line and the problem, never the line's contents: it may hold a
-/// secret.
+/// Parses TOML text. Errors name the line and the problem but do not quote the line, which may hold
+/// a secret.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
     toml::from_str(text).or_else(|error| {
         let line = error
@@ -28,7 +28,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
         };
         match suggestion(message) {
             Some(name) => Err(described).hint(format!("did you mean `{name}`?")),
-            None => match habit(message) {
+            None => match advice(message) {
                 Some(hint) => Err(described).hint(hint),
                 None => Err(described),
             },
@@ -36,11 +36,19 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
     })
 }
 
-/// What usually lies behind a message.
-fn habit(message: &str) -> Option<&'static str> {
-    (message == "invalid type: map, expected a sequence").then_some(
+/// What to do about some messages, by a part of each.
+const ADVICE: [(&str, &str); 4] = [
+    (
+        "invalid type: map, expected a sequence",
         "there may be several of these: write the table's name in double brackets, [[...]]",
-    )
+    ),
+    ("is not a public key", "a public key is name+hash+key, as `sotto keys signer` prints it"),
+    ("is not a task id", "`sotto task show FILE` shows the id of a task"),
+    ("policy: ", "`sotto serve log --print-config` shows an example of a policy"),
+];
+
+fn advice(message: &str) -> Option<&'static str> {
+    ADVICE.iter().find(|(part, _)| message.contains(part)).map(|(_, advice)| *advice)
 }
 
 /// From serde's "unknown field `lisen`, expected one of `listen`, ...": the nearest known name.

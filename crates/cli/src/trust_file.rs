@@ -1,4 +1,4 @@
-//! The file of what a device takes on trust.
+//! The trust file: the keys and policies that a device takes on trust.
 
 use std::path::Path;
 

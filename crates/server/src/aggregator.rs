@@ -59,10 +59,14 @@ impl Aggregator {
         if role != Role::Leader && config.gateway.is_some() {
             return Err(BindError::Config("only a leader has a gateway".into()));
         }
+        let cpu_queue = config.cpu_queue_len();
         let keys = HpkeKeyring::new(&config.hpke_keys)?;
         let hpke_config_list = keys.config_list()?.to_bytes().into();
-        let tasks =
-            Arc::new(TaskRegistry::new(role, config.insecure_plain_tasks, config.insecure_http));
+        let tasks = Arc::new(TaskRegistry::new(
+            role,
+            config.insecure_plain_tasks,
+            config.http.insecure_http,
+        ));
         check_stored(&config, &*store).await?;
         for task in config.tasks {
             tasks.add(task)?;
@@ -94,7 +98,7 @@ impl Aggregator {
             None => None,
         };
         let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
-        let pool = CpuPool::new(config.cpu_threads, config.cpu_queue).map_err(threads)?;
+        let pool = CpuPool::new(config.cpu_threads, cpu_queue).map_err(threads)?;
         let max_age = format!("max-age={}", config.hpke_config_max_age.as_secs());
         Ok(Arc::new(Self {
             environment: server.environment.clone(),
@@ -102,7 +106,7 @@ impl Aggregator {
             tasks,
             pool,
             cpu_threads: config.cpu_threads.max(1),
-            bodies: BodyReader::new(config.bodies.max_memory, config.bodies.timeout),
+            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
             body_limits: config.bodies,
             health,
             hpke_config_route: metrics.route("hpke_config"),

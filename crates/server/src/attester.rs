@@ -33,7 +33,9 @@ use sotto_wire::KeyName;
 use sotto_wire::token::MAX_TOKEN_BATCH;
 use tokio::sync::{Semaphore, mpsc};
 
-pub use self::config::{AttesterConfig, IssuerPeer};
+pub use self::config::{
+    AttesterConfig, AttesterFile, IssuerPeer, IssuerPeerTable, ManufacturerTable, X509Table,
+};
 use self::directory::Directory;
 use self::dispatch::{Dispatcher, Waiting};
 use self::in_flight::InFlight;
@@ -41,13 +43,14 @@ pub use self::insecure::InsecureAttestation;
 use self::issuer_client::{Failures, IssuerClient};
 use self::metrics::AttesterMetrics;
 pub use self::x509::{Manufacturer, X509Attestation, X509Config};
+use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::health::{Concern, Health};
 use crate::http::BodyReader;
 use crate::outbound::HttpClient;
 use crate::pool::CpuPool;
-use crate::service::{Endpoint, Role, Server};
+use crate::service::{Role, Server};
 
 /// The attester, for [`Server::bind`].
 pub struct Attester {
@@ -65,14 +68,17 @@ impl Attester {
 }
 
 impl Role for Attester {
-    fn endpoint(&self) -> Endpoint<'_> {
-        (&self.config.http).into()
+    fn http(&self) -> &HttpConfig {
+        &self.config.http
     }
 
     /// If the server ends on the spot, what an issuer has answered and is not recorded is asked again.
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {
         let Self { config, db } = self;
         check(&config)?;
+        let Some(operator) = config.operator.clone() else {
+            return Err(BindError::Config("an attester needs the name of its operator".into()));
+        };
         let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
         let shared = Arc::new(Shared {
             environment: server.environment.clone(),
@@ -91,7 +97,7 @@ impl Role for Attester {
         server.add_loop("directories", |shutdown| directory::keep(directories, shutdown));
         let state = AttesterState {
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
-            operator: config.operator,
+            operator,
             attestations: config.attestations.into(),
             issuers,
             places: Arc::new(Semaphore::new(config.max_waiting)),

@@ -1,8 +1,11 @@
-//! What an operator decides. Reading it from files is the program's part.
+//! What an operator decides: how a server is reached, and everything about an aggregator.
 //!
-//! `new` fills in defaults that suit a small machine; every field may be changed afterwards.
+//! A type that ends in `File` or `Table` is a configuration file, or a table in one. It holds paths
+//! and names. The program loads them and fills in the type that ends in `Config`, which a server gets.
+//! Both hold the plain settings, which are written once ([`settings!`](crate::settings)).
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -14,8 +17,93 @@ use sotto_wire::limits::{MAX_AGGREGATION_JOB_LEN, MAX_UPLOAD_REQUEST_LEN};
 use sotto_wire::{KeyName, TaskId, VerifierKey};
 
 use crate::auth::AuthToken;
-use crate::gateway::GatewayConfig;
+use crate::gateway::{GatewayConfig, GatewayTable};
+use crate::settings::settings;
 use crate::tasks::ServedTask;
+
+settings! {
+    /// How a server is reached.
+    #[derive(Debug)]
+    pub struct HttpConfig {
+        /// Where the server listens. Port 0 lets the system choose (see --ready-file).
+        ["listen"] pub listen: SocketAddr = loopback(0),
+        /// Where /livez, /readyz and /metrics are served, in plain HTTP. Off unless set.
+        ["admin_listen", example "\"127.0.0.1:9080\""] pub admin_listen: Option<SocketAddr>,
+        [group] pub connections: ConnectionLimits,
+        /// How long a request body may take to arrive. A body that trickles is given up earlier.
+        ["limits.body_timeout_s"] pub body_timeout: Duration = Duration::from_secs(30),
+        /// Bytes that all request bodies in flight may hold together.
+        ["limits.max_body_memory_bytes"] pub max_body_memory: usize = 32 * 1024 * 1024,
+        /// How long requests in flight may take once the server is told to stop.
+        ["limits.drain_deadline_s"] pub drain_deadline: Duration = Duration::from_secs(10),
+        /// The path of the public URL. All resources are under it. Empty for none.
+        [loaded] pub base_path: String,
+        /// Certificates. Without them the listener speaks plain HTTP.
+        [loaded] pub tls: Option<TlsConfig>,
+        /// Allows plain HTTP beyond loopback, for both listeners and to other servers. Tokens and the
+        /// sizes of shares are then visible on the network.
+        [loaded] pub insecure_http: bool,
+    }
+}
+
+impl HttpConfig {
+    /// Defaults for everything but the address.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self { listen, ..Self::default() }
+    }
+}
+
+settings! {
+    /// Limits on connections.
+    #[derive(Clone, Debug)]
+    pub struct ConnectionLimits {
+        /// Connections at once. Further ones wait in the system's queue.
+        ["limits.max_connections"] pub max_connections: usize = 4096,
+        /// How long a TLS handshake may take, and the wait for the head of a request.
+        ["limits.header_timeout_s"] pub header_timeout: Duration = Duration::from_secs(30),
+        /// How long a peer may leave an answer unread.
+        ["limits.write_timeout_s"] pub write_timeout: Duration = Duration::from_secs(30),
+    }
+}
+
+settings! {
+    /// The part of every configuration file that says how the server is reached.
+    #[derive(Debug)]
+    pub struct HttpFile {
+        [group] pub http: HttpConfig,
+        /// The URL that others know. Set it if it has a path: resources are then under that path.
+        ["public_url", example "\"https://sotto.example/path/\""] pub public_url: Option<String>,
+        /// The certificate chain, PEM. Without certificate and key, only loopback is served, unless
+        /// --insecure-http is given.
+        ["tls.cert", example "\"fullchain.pem\""] pub cert: Option<PathBuf>,
+        /// The private key, PEM.
+        ["tls.key", example "\"privkey.pem\""] pub key: Option<PathBuf>,
+        /// Authorities that may vouch for the servers that this one talks to, beside the system's. PEM.
+        ["tls.ca", example "\"ca.pem\""] pub ca: Option<PathBuf>,
+    }
+}
+
+impl HttpFile {
+    /// Defaults, on this port of loopback: servers of two roles on one machine do not collide.
+    pub(crate) fn on_port(port: u16) -> Self {
+        HttpConfig::new(loopback(port)).into()
+    }
+}
+
+impl From<HttpConfig> for HttpFile {
+    fn from(http: HttpConfig) -> Self {
+        Self { http, ..Self::default() }
+    }
+}
+
+/// Certificates of a listener.
+#[derive(Debug)]
+pub struct TlsConfig {
+    /// PEM: the server's certificate, then those between it and the root.
+    pub certificate_chain: Vec<u8>,
+    /// PEM: the private key.
+    pub private_key: Secret<Vec<u8>>,
+}
 
 /// A leader.
 #[derive(Debug)]
@@ -53,215 +141,187 @@ impl HelperConfig {
     }
 }
 
-/// What leader and helper have in common.
-#[derive(Debug)]
-pub struct ServerConfig {
-    /// Where the aggregator listens. Port 0 lets the operating system choose.
-    pub listen: SocketAddr,
-    /// The path of the public URL, under which all resources lie. Empty for none.
-    pub base_path: String,
-    /// Certificates. Without them the listener speaks plain HTTP.
-    pub tls: Option<TlsConfig>,
-    /// Allows plain HTTP away from loopback: of either listener, and to a helper. Tokens and shares'
-    /// sizes then travel in the clear.
-    pub insecure_http: bool,
-    /// Where `/livez`, `/readyz` and `/metrics` are served, in plain HTTP.
-    pub admin_listen: Option<SocketAddr>,
-    /// HPKE keys, the preferred one first. A key must stay until no stored report names it.
-    pub hpke_keys: Vec<HpkeKeypair>,
-    /// Tasks served from the start.
-    pub tasks: Vec<ServedTask>,
-    /// Tasks whose data is deleted at the start: reports, jobs, batches, report ids. For tasks that
-    /// are not configured any more; it cannot be undone, and a task that was forgotten must not be
-    /// served again, because its reports could count twice.
-    pub forget_tasks: Vec<TaskId>,
-    /// Takes part in tasks that peers announce in the `DAP-Taskprov` header.
-    pub taskprov: Option<TaskprovConfig>,
-    /// Takes part in recipes that a public log holds.
-    pub recipes: Option<RecipesConfig>,
-    /// Takes uploads through relays. Leaders only: devices never talk to a helper.
-    pub gateway: Option<GatewayConfig>,
-    /// Serves plain DAP tasks, with no recipe behind them: devices then cannot check what they take
-    /// part in.
-    pub insecure_plain_tasks: bool,
-    /// Threads for cryptography.
-    pub cpu_threads: usize,
-    /// Pieces of work that may wait for such a thread.
-    pub cpu_queue: usize,
-    /// Bounds of connections.
-    pub connections: ConnectionLimits,
-    /// Bounds of request bodies.
-    pub bodies: BodyLimits,
-    /// How long requests in flight may take once the server is told to end.
-    pub drain_deadline: Duration,
-    /// How long a task's data is kept after its interval has ended, for the collector.
-    pub retention_grace: Duration,
-    /// How long others may keep the answer of `hpke_config`. Old keys must be kept twice as long.
-    pub hpke_config_max_age: Duration,
+settings! {
+    /// The leader takes uploads, drives the aggregation and answers the collector. With `[taskprov]`
+    /// or `[recipes]` the file holds secrets: keep it at mode 0600.
+    #[derive(Debug)]
+    pub struct LeaderFile {
+        [group] pub aggregator: AggregatorFile = AggregatorFile::on_port(8080, "leader-data"),
+        [group] pub leader: LeaderTables,
+    }
+}
+
+settings! {
+    /// The helper answers the leader. With `[taskprov]` or `[recipes]` the file holds secrets: keep it
+    /// at mode 0600.
+    #[derive(Debug)]
+    pub struct HelperFile {
+        [group] pub aggregator: AggregatorFile = AggregatorFile::on_port(8081, "helper-data"),
+        [hidden] pub leader: LeaderTables,
+    }
+}
+
+settings! {
+    /// The settings that only a leader uses.
+    #[derive(Debug)]
+    pub struct LeaderTables {
+        [group] pub aggregation: AggregationConfig,
+        /// Accepts uploads through a relay, so that the leader does not see who they are from.
+        ["gateway"] pub gateway: Option<GatewayTable>,
+    }
+}
+
+settings! {
+    /// The file of a leader or helper, without what only a leader uses.
+    #[derive(Debug)]
+    pub struct AggregatorFile {
+        [group] pub http: HttpFile,
+        /// The folder of the store: one SQLite file, and segments of reports.
+        ["data_dir"] pub data_dir: PathBuf,
+        /// HPKE key files (`sotto keys new`), the preferred one first. If none is listed, the server
+        /// makes a key in data_dir at its first start. Keep an old key listed for at least twice
+        /// hpke_config_max_age_s. An id never comes back with another key:
+        /// data_dir/hpke_keys_seen.toml records which ids were used.
+        ["hpke_keys"] pub hpke_keys: Vec<PathBuf>,
+        /// Task files of this role (`sotto task new`), or folders of them.
+        ["tasks"] pub tasks: Vec<PathBuf>,
+        [group] pub server: ServerConfig,
+        /// Takes part in tasks that peers announce in the `DAP-Taskprov` header, all between the same
+        /// leader, helper and collector.
+        ["taskprov"] pub taskprov: Option<TaskprovTable>,
+        /// Takes part in recipes of a public log that name this operator at public_url, which must
+        /// then be set.
+        ["recipes"] pub recipes: Option<RecipesTable>,
+    }
+}
+
+impl AggregatorFile {
+    fn on_port(port: u16, data_dir: &str) -> Self {
+        let http = aggregator_http(loopback(port)).into();
+        Self { http, data_dir: data_dir.into(), ..Self::default() }
+    }
+}
+
+settings! {
+    /// What leader and helper have in common.
+    #[derive(Debug)]
+    pub struct ServerConfig {
+        /// Ids of tasks that are no longer configured and whose data is deleted at the start, for good:
+        /// reports, jobs, batches, report ids. Such a task must never be served again, because its
+        /// reports could count twice. Without this a leader keeps the task's waiting reports, and all
+        /// reports behind them, until the task is configured again.
+        ["forget_tasks"] pub forget_tasks: Vec<TaskId>,
+        /// Serves plain DAP tasks, which have no recipe that devices could check.
+        ["insecure_plain_tasks"] pub insecure_plain_tasks: bool,
+        /// Threads for cryptography. One per processor unless set.
+        ["limits.cpu_threads", example "2"] pub cpu_threads: usize = processors(),
+        /// Work items that may wait for such a thread. Beyond that, peers get 429. Four per thread
+        /// unless set.
+        ["limits.cpu_queue", example "8"] pub cpu_queue: Option<usize>,
+        [group] pub bodies: BodyLimits,
+        /// How long a task's data is kept after its interval has ended, for the collector.
+        ["limits.retention_grace_s"] pub retention_grace: Duration =
+            Duration::from_secs(14 * 24 * 3600),
+        /// How long devices may cache the HPKE keys. Old keys must be kept twice as long.
+        ["limits.hpke_config_max_age_s"] pub hpke_config_max_age: Duration =
+            Duration::from_secs(24 * 3600),
+        /// How it is reached.
+        [loaded] pub http: HttpConfig,
+        /// HPKE keys, the preferred one first. A key must stay until no stored report names it.
+        [loaded] pub hpke_keys: Vec<HpkeKeypair>,
+        /// Tasks served from the start.
+        [loaded] pub tasks: Vec<ServedTask>,
+        /// Takes part in tasks that peers announce in the `DAP-Taskprov` header.
+        [loaded] pub taskprov: Option<TaskprovConfig>,
+        /// Takes part in recipes that a public log holds.
+        [loaded] pub recipes: Option<RecipesConfig>,
+        /// Takes uploads through relays. Leaders only: devices never talk to a helper.
+        [loaded] pub gateway: Option<GatewayConfig>,
+    }
 }
 
 impl ServerConfig {
     /// Defaults for everything but the address and the keys.
     pub fn new(listen: SocketAddr, hpke_keys: Vec<HpkeKeypair>) -> Self {
-        let cpu_threads = thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            listen,
-            base_path: String::new(),
-            tls: None,
-            insecure_http: false,
-            admin_listen: None,
-            hpke_keys,
-            tasks: Vec::new(),
-            forget_tasks: Vec::new(),
-            taskprov: None,
-            recipes: None,
-            gateway: None,
-            insecure_plain_tasks: false,
-            cpu_threads,
-            cpu_queue: 4 * cpu_threads,
-            connections: ConnectionLimits::default(),
-            bodies: BodyLimits::default(),
-            drain_deadline: Duration::from_secs(10),
-            retention_grace: Duration::from_secs(14 * 24 * 3600),
-            hpke_config_max_age: Duration::from_secs(24 * 3600),
-        }
+        Self { http: aggregator_http(listen), hpke_keys, ..Self::default() }
+    }
+
+    /// Work items that may wait for a thread.
+    pub fn cpu_queue_len(&self) -> usize {
+        self.cpu_queue.unwrap_or(4 * self.cpu_threads)
     }
 }
 
-/// How a log or a witness is reached.
-#[derive(Debug)]
-pub struct HttpConfig {
-    /// Where it listens. Port 0 lets the operating system choose.
-    pub listen: SocketAddr,
-    /// The path of the public URL, under which all resources lie. Empty for none.
-    pub base_path: String,
-    /// Certificates. Without them the listener speaks plain HTTP.
-    pub tls: Option<TlsConfig>,
-    /// Allows plain HTTP away from loopback: of either listener, and to witnesses.
-    pub insecure_http: bool,
-    /// Where `/livez`, `/readyz` and `/metrics` are served, in plain HTTP.
-    pub admin_listen: Option<SocketAddr>,
-    /// Bounds of connections.
-    pub connections: ConnectionLimits,
-    /// How long a body may take to arrive. One that trickles is given up earlier.
-    pub body_timeout: Duration,
-    /// Bytes that all bodies in flight may hold together.
-    pub max_body_memory: usize,
-    /// How long requests in flight may take once the server is told to end.
-    pub drain_deadline: Duration,
+/// Aggregators receive larger bodies than the other roles.
+fn aggregator_http(listen: SocketAddr) -> HttpConfig {
+    HttpConfig { max_body_memory: 128 * 1024 * 1024, ..HttpConfig::new(listen) }
 }
 
-impl HttpConfig {
-    /// Defaults for everything but the address.
-    pub fn new(listen: SocketAddr) -> Self {
-        Self {
-            listen,
-            base_path: String::new(),
-            tls: None,
-            insecure_http: false,
-            admin_listen: None,
-            connections: ConnectionLimits::default(),
-            body_timeout: Duration::from_secs(30),
-            max_body_memory: 32 * 1024 * 1024,
-            drain_deadline: Duration::from_secs(10),
-        }
+settings! {
+    /// Limits on the request bodies of aggregators.
+    #[derive(Clone, Debug)]
+    pub struct BodyLimits {
+        /// Bytes of one upload.
+        ["limits.max_upload_bytes"] pub max_upload: usize = MAX_UPLOAD_REQUEST_LEN,
+        /// Bytes of one aggregation job.
+        ["limits.max_aggregation_job_bytes"] pub max_aggregation_job: usize =
+            MAX_AGGREGATION_JOB_LEN,
     }
 }
 
-/// Certificates of a listener.
-#[derive(Debug)]
-pub struct TlsConfig {
-    /// PEM: the server's certificate, then those between it and the root.
-    pub certificate_chain: Vec<u8>,
-    /// PEM: the private key.
-    pub private_key: Secret<Vec<u8>>,
-}
-
-/// Bounds of connections.
-#[derive(Clone, Debug)]
-pub struct ConnectionLimits {
-    /// Connections at once; further ones wait in the operating system's queue.
-    pub max_connections: usize,
-    /// How long a TLS handshake, the wait for a request and the arrival of its head may take.
-    pub header_timeout: Duration,
-    /// How long the peer may leave an answer untaken.
-    pub write_timeout: Duration,
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> Self {
-        Self {
-            max_connections: 4096,
-            header_timeout: Duration::from_secs(30),
-            write_timeout: Duration::from_secs(30),
-        }
+settings! {
+    /// How a leader aggregates.
+    #[derive(Clone, Debug)]
+    pub struct AggregationConfig {
+        /// Bytes of reports on disk at which uploads are refused.
+        ["limits.max_stored_report_bytes"] pub max_segment_bytes: u64 = 64 * 1024 * 1024 * 1024,
+        /// Reports in one job.
+        ["jobs.max_reports"] pub max_job_reports: usize = 512,
+        /// Bytes of reports in one job.
+        ["jobs.max_bytes"] pub max_job_bytes: usize = 8 * 1024 * 1024,
+        /// How long reports wait for their job to fill.
+        ["jobs.delay_ms"] pub job_delay: Duration = Duration::from_millis(200),
+        /// Jobs that are worked on at once. Unless set, one more than there are CPU threads: while one
+        /// waits for the helper, another computes.
+        ["jobs.workers", example "3"] pub workers: Option<usize>,
+        /// Jobs that may wait for a worker. Beyond that, no more are formed.
+        ["jobs.max_open"] pub max_open_jobs: usize = 16,
+        /// How long a worker may take over a job before another may try. A restart does not wait for it.
+        ["jobs.lease_s"] pub lease: Duration = Duration::from_secs(60),
+        /// How long the helper may take to answer.
+        ["jobs.helper_timeout_s"] pub helper_timeout: Duration = Duration::from_secs(30),
+        /// The pause after the helper's first failure. It doubles with each further one.
+        ["jobs.min_backoff_ms"] pub min_backoff: Duration = Duration::from_millis(100),
+        /// The longest pause.
+        ["jobs.max_backoff_ms"] pub max_backoff: Duration = Duration::from_secs(2),
     }
 }
 
-/// Bounds of request bodies.
-#[derive(Clone, Debug)]
-pub struct BodyLimits {
-    /// How long a body may take to arrive. One that trickles is given up earlier.
-    pub timeout: Duration,
-    /// Bytes that all bodies in flight may hold together.
-    pub max_memory: usize,
-    /// Bytes of one upload.
-    pub max_upload: usize,
-    /// Bytes of one aggregation job.
-    pub max_aggregation_job: usize,
-}
-
-impl Default for BodyLimits {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(30),
-            max_memory: 128 * 1024 * 1024,
-            max_upload: MAX_UPLOAD_REQUEST_LEN,
-            max_aggregation_job: MAX_AGGREGATION_JOB_LEN,
-        }
-    }
-}
-
-/// How a leader aggregates.
-#[derive(Clone, Debug)]
-pub struct AggregationConfig {
-    /// Reports in one job.
-    pub max_job_reports: usize,
-    /// Bytes of reports in one job.
-    pub max_job_bytes: usize,
-    /// How long reports wait for their job to fill.
-    pub job_delay: Duration,
-    /// Jobs that are worked on at once; by default one more than there are CPU threads, so that
-    /// while one waits for the helper another computes.
-    pub workers: Option<usize>,
-    /// Jobs that may wait for a worker before no more are formed.
-    pub max_open_jobs: usize,
-    /// How long a worker may take over a job before another may try.
-    pub lease: Duration,
-    /// How long the helper may take over an answer.
-    pub helper_timeout: Duration,
-    /// The pause after the first failure of the helper. It doubles with each further one.
-    pub min_backoff: Duration,
-    /// The longest pause.
-    pub max_backoff: Duration,
-    /// Bytes of reports on disk at which uploads are turned away, whatever they wait for.
-    pub max_segment_bytes: u64,
-}
-
-impl Default for AggregationConfig {
-    fn default() -> Self {
-        Self {
-            max_job_reports: 512,
-            max_job_bytes: 8 * 1024 * 1024,
-            job_delay: Duration::from_millis(200),
-            workers: None,
-            max_open_jobs: 16,
-            lease: Duration::from_secs(60),
-            helper_timeout: Duration::from_secs(30),
-            min_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(2),
-            max_segment_bytes: 64 * 1024 * 1024 * 1024,
-        }
+settings! {
+    /// How an aggregator takes part in announced tasks, as it is written in the file.
+    #[derive(Debug)]
+    pub struct TaskprovTable {
+        /// The leader's URL in announced tasks.
+        ["leader", required "\"https://leader.example/\""] pub leader: String,
+        /// The helper's URL in announced tasks.
+        ["helper", required "\"https://helper.example/\""] pub helper: String,
+        /// 32 bytes in base64url, shared by leader and helper (`sotto keys secret`).
+        ["verify_key_init", required "\"...\""] pub verify_key_init: Secret<String> = no_secret(),
+        /// The token with which the leader proves itself to the helper.
+        ["leader_authentication_token", required "\"...\""]
+        pub leader_authentication_token: Secret<String> = no_secret(),
+        /// The token with which the collector proves itself. Required at the leader, absent at the
+        /// helper.
+        ["collector_authentication_token", example "\"...\""]
+        pub collector_authentication_token: Option<Secret<String>>,
+        /// The key to which aggregate shares are sealed.
+        ["collector_hpke_config", required "\"...\""] pub collector_hpke_config: String,
+        /// Tasks with a smaller minimum batch size are refused.
+        ["min_batch_size", required "1000"] pub min_batch_size: u64,
+        /// Tasks that live longer, or end later than this from now, are refused.
+        ["max_lifetime_s"] pub max_lifetime_s: u64 = 366 * 86_400,
+        /// Announced tasks at once. Anybody can announce one with an upload.
+        ["max_tasks"] pub max_tasks: usize = 1_000,
     }
 }
 
@@ -278,6 +338,41 @@ pub struct TaskprovConfig {
     pub max_tasks: usize,
 }
 
+settings! {
+    /// How an aggregator takes part in recipes, as it is written in the file.
+    #[derive(Debug)]
+    pub struct RecipesTable {
+        /// The trust file that devices have. Recipes are checked by it.
+        ["trust", required "\"trust.toml\""] pub trust: PathBuf,
+        /// The name of this operator. The trust file pins its key, and recipes name it.
+        ["operator", required "\"leader.example\""] pub operator: String,
+        /// 32 bytes in base64url, shared by leader and helper (`sotto keys secret`).
+        ["verify_key_init", required "\"...\""] pub verify_key_init: Secret<String> = no_secret(),
+        /// The token with which the leader proves itself to the helper.
+        ["leader_authentication_token", required "\"...\""]
+        pub leader_authentication_token: Secret<String> = no_secret(),
+        /// How often the log is read.
+        ["poll_s"] pub poll: Duration = Duration::from_secs(60),
+        /// Where the files of the log are. Unless set, where the policy in the trust file says.
+        ["log_url", example "\"https://log.example/\""] pub log_url: Option<String>,
+        /// The authors whose recipes are served. At least one.
+        ["authors", required] pub authors: Vec<RecipeAuthorTable>,
+    }
+}
+
+settings! {
+    /// An author whose recipes are served, as it is written in the file.
+    #[derive(Debug)]
+    pub struct RecipeAuthorTable {
+        /// The author's public key (`sotto keys signer`).
+        ["key", required "\"author.example+1a2b3c4d+AT...\""] pub key: String,
+        /// The token with which this author's collector proves itself. Required at the leader, absent
+        /// at the helper.
+        ["collector_authentication_token", example "\"...\""]
+        pub collector_authentication_token: Option<Secret<String>>,
+    }
+}
+
 /// How an aggregator takes part in the recipes of a public log.
 #[derive(Debug)]
 pub struct RecipesConfig {
@@ -287,7 +382,7 @@ pub struct RecipesConfig {
     pub operator: KeyName,
     /// The URL of this aggregator in the spelling of the recipes.
     pub public_url: String,
-    /// Where the files of the log lie.
+    /// Where the files of the log are.
     pub log_url: String,
     /// PEM certificates that may vouch for the log, beside those of the operating system.
     pub log_certificates: Option<Vec<u8>>,
@@ -308,4 +403,18 @@ pub struct RecipeAuthor {
     pub key: VerifierKey,
     /// Between the author's collector and the leader; the helper has none.
     pub collector_token: Option<Arc<AuthToken>>,
+}
+
+/// A port of this machine alone.
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+pub(crate) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What a required secret is before it is read.
+pub(crate) fn no_secret() -> Secret<String> {
+    Secret::new(String::new())
 }

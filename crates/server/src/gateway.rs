@@ -15,6 +15,9 @@ mod origin;
 mod resource;
 mod standalone;
 
-pub use self::config::GatewayConfig;
+pub use self::config::{
+    GatewayConfig, GatewayFile, GatewayLimits, GatewayServerConfig, GatewayTable, GatewayTarget,
+    GatewayTargetTable,
+};
 pub(crate) use self::resource::GatewayResource;
-pub use self::standalone::{Gateway, GatewayServerConfig, GatewayTarget};
+pub use self::standalone::Gateway;

@@ -17,10 +17,10 @@ use sotto_wire as wire;
 
 use self::metrics::HelperMetrics;
 use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
-use crate::config::HelperConfig;
+use crate::config::{HelperConfig, HttpConfig};
 use crate::environment::Environment;
 use crate::error::BindError;
-use crate::service::{Endpoint, Role, Server};
+use crate::service::{Role, Server};
 
 /// How often a request is recomputed because the state changed under it.
 const MAX_CONFLICTS: usize = 8;
@@ -44,8 +44,8 @@ impl Helper {
 }
 
 impl Role for Helper {
-    fn endpoint(&self) -> Endpoint<'_> {
-        (&self.config.server).into()
+    fn http(&self) -> &HttpConfig {
+        &self.config.server.http
     }
 
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {

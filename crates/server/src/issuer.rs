@@ -24,17 +24,20 @@ use sotto_store::IssuerDb;
 use sotto_wire::KeyType;
 use tokio::sync::Semaphore;
 
-pub use self::config::{IssuerAttester, IssuerConfig};
+pub use self::config::{
+    IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile, IssuerRules,
+};
 use self::metrics::IssuerMetrics;
 use self::table::KeyTable;
 use self::token_keys::KeyService;
+use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::health::Health;
 use crate::http::BodyReader;
 use crate::pool::CpuPool;
 use crate::rotating::EncapsulationKeys;
-use crate::service::{Endpoint, Role, Server};
+use crate::service::{Role, Server};
 
 /// The issuer, for [`Server::bind`].
 pub struct Issuer {
@@ -52,23 +55,24 @@ impl Issuer {
 }
 
 impl Role for Issuer {
-    fn endpoint(&self) -> Endpoint<'_> {
-        (&self.config.http).into()
+    fn http(&self) -> &HttpConfig {
+        &self.config.http
     }
 
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {
         let Self { config, db } = self;
         check(&config)?;
         let stored = db.load().map_err(|error| Fault(error.to_string()))?;
-        let pool = CpuPool::new(config.cpu_threads, 4 * config.cpu_threads)
+        let rules = config.rules;
+        let pool = CpuPool::new(rules.cpu_threads, 4 * rules.cpu_threads)
             .map_err(|error| Fault(error.to_string()))?;
-        let rules = AuthorRules { authors: config.authors, window_s: config.window_s };
+        let author_rules = AuthorRules { authors: rules.authors, window_s: rules.window_s };
         let state = Arc::new(IssuerState {
             environment: server.environment.clone(),
             base_path: server.base_path.clone(),
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
-            batches: Semaphore::new(config.max_batches.max(1)),
-            cpu_threads: config.cpu_threads.max(1),
+            batches: Semaphore::new(rules.max_batches.max(1)),
+            cpu_threads: rules.cpu_threads.max(1),
             table: KeyTable::new(stored),
             metrics: IssuerMetrics::new(&server.metrics),
             health: Arc::clone(&server.health),
@@ -77,9 +81,9 @@ impl Role for Issuer {
             key_service: KeyService::new(
                 db,
                 config.operator,
-                rules,
-                config.max_live_keys,
-                config.key_grace,
+                author_rules,
+                rules.max_live_keys,
+                rules.key_grace,
             ),
             pool,
         });
@@ -115,10 +119,11 @@ struct IssuerState {
 
 fn check(config: &IssuerConfig) -> Result<(), BindError> {
     let refuse = |reason: String| Err(BindError::Config(reason));
-    if let Some(author) = config.authors.iter().find(|key| key.key_type() != KeyType::Ed25519) {
+    if let Some(author) = config.rules.authors.iter().find(|key| key.key_type() != KeyType::Ed25519)
+    {
         return refuse(format!("the key of the author {} does not sign notes", author.name()));
     }
-    if config.window_s == 0 {
+    if config.rules.window_s == 0 {
         return refuse("the policy window must be at least one second".into());
     }
     Ok(())

@@ -17,6 +17,7 @@ mod upload;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -31,12 +32,12 @@ use self::intake::SharedIntake;
 use self::metrics::LeaderMetrics;
 use self::pacing::SharedPacing;
 use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
-use crate::config::{AggregationConfig, LeaderConfig};
+use crate::config::{AggregationConfig, HttpConfig, LeaderConfig};
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::gateway::{GatewayConfig, GatewayResource};
 use crate::peer::HelperClient;
-use crate::service::{Endpoint, Role, Server, with_fallbacks};
+use crate::service::{Role, Server, with_fallbacks};
 use crate::tasks::ServedTask;
 
 /// Resources of the helper that wait to be deleted. More are forgotten: the helper deletes them
@@ -69,8 +70,8 @@ impl Leader {
 }
 
 impl Role for Leader {
-    fn endpoint(&self) -> Endpoint<'_> {
-        (&self.config.server).into()
+    fn http(&self) -> &HttpConfig {
+        &self.config.server.http
     }
 
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {
@@ -84,6 +85,7 @@ impl Role for Leader {
         check_keys(&config.hpke_keys, &*store).await?;
         let gateway = config.gateway.clone();
         let tasks = Arc::clone(&store);
+        let body_timeout = config.http.body_timeout;
         let aggregator = Aggregator::new(wire::Role::Leader, config, tasks, server).await?;
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);
         let state = Arc::new(LeaderState {
@@ -113,7 +115,8 @@ impl Role for Leader {
             collections_ready: Notify::new(),
             uploads_paused: AtomicBool::new(false),
         });
-        let gateway = gateway.map(|config| open_gateway(config, &state)).transpose()?;
+        let gateway =
+            gateway.map(|config| open_gateway(config, body_timeout, &state)).transpose()?;
         add_loops(&state, deletions, server);
         Ok(router(&state, gateway))
     }
@@ -178,16 +181,17 @@ fn uploads(base_path: &str) -> Router<Arc<LeaderState>> {
 /// A gateway to uploads and nothing else.
 fn open_gateway(
     config: GatewayConfig,
+    body_timeout: Duration,
     state: &Arc<LeaderState>,
 ) -> Result<Arc<GatewayResource>, BindError> {
     let aggregator = &state.aggregator;
     let router = with_fallbacks(uploads(&aggregator.base_path)).with_state(Arc::clone(state));
-    let limits = &aggregator.body_limits;
-    let longest = SizeClass::holding(limits.max_upload.saturating_add(MAX_INNER_HEAD));
+    let max_upload = aggregator.body_limits.max_upload;
+    let longest = SizeClass::holding(max_upload.saturating_add(MAX_INNER_HEAD));
     let max_request = longest.unwrap_or(SizeClass::MAX_REQUEST).bytes();
     let environment = aggregator.environment.clone();
     let metrics = &aggregator.metrics;
-    GatewayResource::inside(config, router, max_request, limits.timeout, metrics, environment)
+    GatewayResource::inside(config, router, max_request, body_timeout, metrics, environment)
 }
 
 fn add_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, server: &mut Server) {

@@ -6,8 +6,10 @@
 //! all roles share is in [`Server`]; what one of them adds is its [`Role`]. Time and randomness come
 //! from an [`Environment`].
 //!
-//! Left to others: reading configuration files and catching signals (the program), what a message
-//! means (`sotto_protocol`), what is durable when (`sotto_store`).
+//! Their configurations deserialize and describe themselves ([`settings`]).
+//!
+//! Left to others: loading the files that a configuration names and catching signals (the program),
+//! what a message means (`sotto_protocol`), what is durable when (`sotto_store`).
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -38,29 +40,38 @@ mod recipes;
 mod relay;
 mod rotating;
 mod service;
+pub mod settings;
 mod shutdown;
 mod tasks;
 mod upkeep;
 mod witness;
 
 pub use attester::{
-    Attester, AttesterConfig, InsecureAttestation, IssuerPeer, Manufacturer, X509Attestation,
-    X509Config,
+    Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
+    Manufacturer, ManufacturerTable, X509Attestation, X509Config, X509Table,
 };
 pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{
-    AggregationConfig, BodyLimits, ConnectionLimits, HelperConfig, HttpConfig, LeaderConfig,
-    RecipeAuthor, RecipesConfig, ServerConfig, TaskprovConfig, TlsConfig,
+    AggregationConfig, AggregatorFile, BodyLimits, ConnectionLimits, HelperConfig, HelperFile,
+    HttpConfig, HttpFile, LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable,
+    RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
 };
 pub use environment::Environment;
 pub use error::{BindError, RunError, TaskRefused};
-pub use gateway::{Gateway, GatewayConfig, GatewayServerConfig, GatewayTarget};
+pub use gateway::{
+    Gateway, GatewayConfig, GatewayFile, GatewayLimits, GatewayServerConfig, GatewayTable,
+    GatewayTarget, GatewayTargetTable,
+};
 pub use helper::Helper;
-pub use issuer::{Issuer, IssuerAttester, IssuerConfig};
+pub use issuer::{
+    Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile, IssuerRules,
+};
 pub use leader::Leader;
-pub use log::{Log, LogConfig};
-pub use relay::{Relay, RelayConfig, RelayGateway, SourceRule};
+pub use log::{Log, LogConfig, LogFile};
+pub use relay::{
+    PoolTable, Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable, SourceRule,
+};
 pub use rotating::{EncapsulationKeys, GatewayKeys, Keyring, Rotating};
-pub use service::{Endpoint, Role, Server};
+pub use service::{Role, Server};
 pub use tasks::{ServedTask, TaskRegistry};
-pub use witness::{Witness, WitnessConfig};
+pub use witness::{Witness, WitnessConfig, WitnessFile};

@@ -27,15 +27,16 @@ use sotto_store::LogDir;
 use sotto_wire::TlogPolicy;
 use tokio::sync::mpsc;
 
-pub use self::config::LogConfig;
+pub use self::config::{LogConfig, LogFile};
 use self::metrics::LogMetrics;
 use self::sequencer::{Sequencer, Submission};
 use self::witnesses::WitnessPool;
+use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::gateway::GatewayResource;
 use crate::http::BodyReader;
-use crate::service::{Endpoint, Role, Server, with_fallbacks};
+use crate::service::{Role, Server, with_fallbacks};
 
 /// Submissions that may wait for the sequencer; beyond that, submitters get 429.
 const MAX_WAITING: usize = 1024;
@@ -61,8 +62,8 @@ impl Log {
 }
 
 impl Role for Log {
-    fn endpoint(&self) -> Endpoint<'_> {
-        (&self.config.http).into()
+    fn http(&self) -> &HttpConfig {
+        &self.config.http
     }
 
     /// Who waits when the server drains is answered within the deadline. What was signed and not

@@ -29,19 +29,22 @@ use sotto_wire::size_class::SizeClass;
 use tokio::sync::{mpsc, oneshot};
 
 use self::clock::Clock;
-pub use self::config::{RelayConfig, RelayGateway, SourceRule};
+pub use self::config::{
+    PoolTable, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable, SourceRule,
+};
 use self::forward::{Destination, Forwarder};
 use self::held::Intake;
 use self::metrics::RelayMetrics;
 use self::pools::{Pools, Waiting};
 use self::sources::Sources;
+use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::http::expect_encapsulated;
 use crate::listener::{PeerIp, SourceGate};
 use crate::outbound;
 use crate::problem::{Failure, RETRY_SOON};
-use crate::service::{Endpoint, Role, Server, answer};
+use crate::service::{Role, Server, answer};
 
 /// Requests on their way into a pool. There is no need for many: a pool takes them at once.
 const INBOX: usize = 256;
@@ -61,8 +64,8 @@ impl Relay {
 }
 
 impl Role for Relay {
-    fn endpoint(&self) -> Endpoint<'_> {
-        (&self.config.http).into()
+    fn http(&self) -> &HttpConfig {
+        &self.config.http
     }
 
     /// When the server drains, what waits is sent on at once and what still comes is refused.

@@ -13,7 +13,7 @@ use axum::response::Response;
 use tokio::task::JoinSet;
 
 use crate::admin::{self, Admin};
-use crate::config::{ConnectionLimits, HttpConfig, ServerConfig, TlsConfig};
+use crate::config::HttpConfig;
 use crate::environment::{Environment, instant, timeout};
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
@@ -32,51 +32,11 @@ const FOLD_PAUSE: Duration = Duration::from_secs(5);
 /// What is particular to one kind of server.
 pub trait Role: Sized {
     /// Where it listens, and how long it drains.
-    fn endpoint(&self) -> Endpoint<'_>;
+    fn http(&self) -> &HttpConfig;
 
     /// Checks the configuration and loads what is stored. Gives the routes and adds the loops. The
     /// sockets are bound by then, and nobody is served yet.
     fn open(self, server: &mut Server) -> impl Future<Output = Result<Router, BindError>> + Send;
-}
-
-/// What the configurations of all roles say about their sockets.
-#[derive(Debug)]
-pub struct Endpoint<'a> {
-    listen: SocketAddr,
-    admin_listen: Option<SocketAddr>,
-    base_path: &'a str,
-    tls: Option<&'a TlsConfig>,
-    insecure_http: bool,
-    connections: &'a ConnectionLimits,
-    drain_deadline: Duration,
-}
-
-impl<'a> From<&'a ServerConfig> for Endpoint<'a> {
-    fn from(config: &'a ServerConfig) -> Self {
-        Self {
-            listen: config.listen,
-            admin_listen: config.admin_listen,
-            base_path: &config.base_path,
-            tls: config.tls.as_ref(),
-            insecure_http: config.insecure_http,
-            connections: &config.connections,
-            drain_deadline: config.drain_deadline,
-        }
-    }
-}
-
-impl<'a> From<&'a HttpConfig> for Endpoint<'a> {
-    fn from(config: &'a HttpConfig) -> Self {
-        Self {
-            listen: config.listen,
-            admin_listen: config.admin_listen,
-            base_path: &config.base_path,
-            tls: config.tls.as_ref(),
-            insecure_http: config.insecure_http,
-            connections: &config.connections,
-            drain_deadline: config.drain_deadline,
-        }
-    }
 }
 
 /// A server of any role that listens and is not yet serving.
@@ -104,19 +64,20 @@ impl Server {
     pub async fn bind(role: impl Role, environment: Environment) -> Result<Self, BindError> {
         // Another part of the process may have chosen a provider; ours are given theirs by hand.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let mut server = Self::listen(role.endpoint(), environment).await?;
+        let mut server = Self::listen(role.http(), environment).await?;
         let router = role.open(&mut server).await?;
         server.router = with_fallbacks(router);
         Ok(server)
     }
 
-    async fn listen(endpoint: Endpoint<'_>, environment: Environment) -> Result<Self, BindError> {
-        let Endpoint { listen, tls, insecure_http, connections, .. } = endpoint;
-        let base_path = base_path(endpoint.base_path)?;
-        let listener = Listener::bind(listen, tls, insecure_http, connections.clone()).await?;
-        let admin_listener = match endpoint.admin_listen {
+    async fn listen(http: &HttpConfig, environment: Environment) -> Result<Self, BindError> {
+        let HttpConfig { listen, insecure_http, connections, .. } = http;
+        let base_path = base_path(&http.base_path)?;
+        let tls = http.tls.as_ref();
+        let listener = Listener::bind(*listen, tls, *insecure_http, connections.clone()).await?;
+        let admin_listener = match http.admin_listen {
             // Counts and reasons only, but nothing that others on the network should read.
-            Some(address) if !insecure_http && !address.ip().is_loopback() => {
+            Some(address) if !*insecure_http && !address.ip().is_loopback() => {
                 return Err(BindError::PlainAdmin { address });
             }
             Some(address) => Some(Listener::bind(address, None, true, connections.clone()).await?),
@@ -130,7 +91,7 @@ impl Server {
             tasks: None,
             listener,
             admin_listener,
-            drain_deadline: endpoint.drain_deadline,
+            drain_deadline: http.drain_deadline,
             loops: Vec::new(),
             router: Router::new(),
         })

@@ -4,10 +4,10 @@
 //! travels. `POST add-checkpoint` is for logs, `GET <hex SHA-256 of the origin>/checkpoint` for
 //! monitors, who learn from it what this witness has seen.
 
+mod config;
 mod metrics;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -24,6 +24,7 @@ use sotto_wire::limits::MAX_ADD_CHECKPOINT_LEN;
 use sotto_wire::{TlogPolicy, VerifierKey};
 use tokio::sync::Semaphore;
 
+pub use self::config::{WitnessConfig, WitnessFile};
 use self::metrics::WitnessMetrics;
 use crate::config::HttpConfig;
 use crate::environment::{Environment, spawn_blocking};
@@ -31,26 +32,10 @@ use crate::error::BindError;
 use crate::health::{Health, StoreWork};
 use crate::http::BodyReader;
 use crate::problem::{Failure, RETRY_SOON};
-use crate::service::{Endpoint, Role, Server, answer};
+use crate::service::{Role, Server, answer};
 
 /// Requests that are worked on at once. They end up behind one lock; more threads would only wait.
 const MAX_AT_WORK: usize = 16;
-
-/// A witness. Its key is the one with which its [`WitnessDir`] was opened.
-#[derive(Debug)]
-pub struct WitnessConfig {
-    /// How it is reached.
-    pub http: HttpConfig,
-    /// The logs that it serves, by their keys.
-    pub logs: Vec<VerifierKey>,
-}
-
-impl WitnessConfig {
-    /// A witness that listens at `listen` for these logs.
-    pub fn new(listen: SocketAddr, logs: Vec<VerifierKey>) -> Self {
-        Self { http: HttpConfig::new(listen), logs }
-    }
-}
 
 /// The witness, for [`Server::bind`].
 pub struct Witness {
@@ -68,8 +53,8 @@ impl Witness {
 }
 
 impl Role for Witness {
-    fn endpoint(&self) -> Endpoint<'_> {
-        (&self.config.http).into()
+    fn http(&self) -> &HttpConfig {
+        &self.config.http
     }
 
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {

@@ -89,7 +89,7 @@ fn server(key: &HpkeKeypair) -> Result<ServerConfig> {
     let key = HpkeKeypair::from_parts(key.config().clone(), private_key)?;
     let mut server = ServerConfig::new(loopback(), vec![key]);
     server.insecure_plain_tasks = true;
-    server.insecure_http = true;
+    server.http.insecure_http = true;
     Ok(server)
 }
 

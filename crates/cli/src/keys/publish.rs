@@ -24,36 +24,36 @@ const PUBLISHING_S: u64 = 3_600;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  sotto keys publish --signer leader.key --hpke-key new.toml --hpke-key old.toml \\\n    \
-    --gateway-key gateway.toml --log https://log.example\n\nA set replaces the one before as a whole: give all keys. The first of each kind is the one that devices use, once the set is in force: when it has \
-    been in the log for long enough, and begins long enough after the set before it. Until then they go on with the \
-    old set.",
+    --gateway-key gateway.toml --log https://log.example\n\nA set replaces the whole set before it, so give all keys. Devices use the first \
+    key of each kind once the set is in force: it must have been in the log for long enough, and start long enough \
+    after the set before it. Until then devices use the old set.",
     group = ArgGroup::new("keys").args(["hpke_key", "gateway_key", "encapsulation_key"]).required(true).multiple(true)
 )]
 pub(super) struct PublishArgs {
     /// The operator's key file: the key that devices pin.
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
-    /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; again for further keys.
+    /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; repeat for more keys.
     #[arg(long, value_name = "FILE")]
     hpke_key: Vec<PathBuf>,
-    /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal their requests; again for
-    /// further keys.
+    /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal their requests; repeat for
+    /// more keys.
     #[arg(long, value_name = "FILE")]
     gateway_key: Vec<PathBuf>,
-    /// A key file of the issuer of tokens (`sotto keys new`), to which devices seal their token requests; again for further keys.
+    /// A key file of the issuer of tokens (`sotto keys new`), to which devices seal their token requests; repeat for more keys.
     #[arg(long, value_name = "FILE")]
     encapsulation_key: Vec<PathBuf>,
-    /// Publish a set without gateway keys although the last one had some. Devices then send this operator nothing more.
+    /// Publish a set without gateway keys although the last one had some. Devices then stop sending to this operator.
     #[arg(long, conflicts_with = "gateway_key")]
     drop_gateway: bool,
-    /// Publish a set without encapsulation keys although the last one had some. Devices then ask this issuer for nothing more.
+    /// Publish a set without encapsulation keys although the last one had some. Devices then stop asking this issuer.
     #[arg(long, conflicts_with = "encapsulation_key")]
     drop_encapsulation: bool,
-    /// From when on the keys may be used: POSIX seconds or 2026-11-15T08:00:00Z. Devices want a set to have been in the log for
-    /// long enough by then [default: when devices with the trust file accept it; without --trust, in a day and an hour]
+    /// When the keys come into use: POSIX seconds or 2026-11-15T08:00:00Z. By then the set must have been in the log for
+    /// long enough [default: when devices with the trust file accept it; without --trust, in a day and an hour]
     #[arg(long, value_name = "TIME")]
     not_before: Option<String>,
-    /// Until when the keys may be used [default: --for after --not-before]
+    /// When the keys go out of use [default: --for after --not-before]
     #[arg(long, value_name = "TIME")]
     not_after: Option<String>,
     /// How long the keys may be used.
@@ -149,18 +149,20 @@ impl PublishArgs {
         let had_gateway = last.is_some_and(|last| last.gateway_configs.is_some());
         if had_gateway && set.gateway_configs.is_none() && !self.drop_gateway {
             return Err(anyhow!("the last key set names gateway keys, and this one would not"))
-                .hint("give --gateway-key again, or --drop-gateway if devices are to send nothing more");
+                .hint(
+                    "give --gateway-key again, or --drop-gateway if devices are to stop sending",
+                );
         }
         let had_issuer = last.is_some_and(|last| last.encapsulation_configs.is_some());
         if had_issuer && set.encapsulation_configs.is_none() && !self.drop_encapsulation {
             return Err(anyhow!("the last key set names encapsulation keys, and this one would not"))
-                .hint("give --encapsulation-key again, or --drop-encapsulation if devices are to ask for no more tokens");
+                .hint("give --encapsulation-key again, or --drop-encapsulation if devices are to stop asking for tokens");
         }
         Ok(set)
     }
 }
 
-/// The same of keys that an operator may have none of.
+/// The same for keys that are optional.
 fn optional_texts(files: &[PathBuf]) -> Result<Option<Vec<String>>> {
     (!files.is_empty()).then(|| config_texts(files)).transpose()
 }
@@ -170,7 +172,7 @@ fn config_texts(files: &[PathBuf]) -> Result<Vec<String>> {
     files.iter().map(|path| Ok(KeySet::config_text(super::read(path)?.config()))).collect()
 }
 
-/// When devices accept that a set comes into force.
+/// When a set may come into force, by the rules of devices.
 #[derive(Clone, Copy)]
 struct Rules {
     min_log_age_s: u64,
@@ -178,7 +180,7 @@ struct Rules {
 }
 
 impl Rules {
-    /// Those of a trust file that says nothing about it.
+    /// Those of a trust file that does not set them.
     const DEFAULT: Self = Self { min_log_age_s: DAY_S, min_spacing_s: DAY_S };
 
     fn of(trust: &Trust) -> Self {
@@ -186,7 +188,7 @@ impl Rules {
         Self { min_log_age_s, min_spacing_s }
     }
 
-    /// A beginning that devices accept, with time for the log and its witnesses to publish the set.
+    /// The earliest start that devices accept, with time for the log and its witnesses to publish the set.
     fn earliest(self, last: Option<&KeySet>, now: u64) -> u64 {
         let margin = if self.min_log_age_s == 0 { 0 } else { PUBLISHING_S };
         let public = now.saturating_add(self.min_log_age_s).saturating_add(margin);
@@ -197,7 +199,7 @@ impl Rules {
         last.map_or(0, |last| last.not_before.saturating_add(self.min_spacing_s))
     }
 
-    /// Whether devices will ever use the set. What is published cannot be taken back.
+    /// Checks that devices will use the set. A published set cannot be taken back.
     fn check(self, set: &KeySet, last: Option<&KeySet>, now: u64) -> Result<()> {
         let latest = set.not_before.saturating_add(MAX_CLOCK_SKEW_S);
         let problem = if latest < now.saturating_add(self.min_log_age_s) {
@@ -209,7 +211,7 @@ impl Rules {
         };
         let earliest = show_moment(Moment(self.earliest(last, now)));
         Err(anyhow!("devices would ignore this key set: {problem}"))
-            .hint(format!("leave --not-before away, or give {earliest}"))
+            .hint(format!("omit --not-before, or give {earliest}"))
     }
 }
 
@@ -219,11 +221,11 @@ fn check_pinned(set: &KeySet, trust: &Trust) -> Result<()> {
         return Ok(());
     }
     Err(anyhow!("the trust file does not pin this key as the operator {name}"))
-        .hint("sign with the operator's key, or leave --trust away")
+        .hint("sign with the operator's key, or omit --trust")
 }
 
-/// The operator's last key set in the log. Only sets that this key signed count: a log could otherwise use up all
-/// numbers with sets of its own.
+/// The operator's last key set in the log. Only sets that this key signed count: otherwise a log could
+/// use up all sequence numbers with sets of its own.
 fn last_set(
     source: &LogSource,
     policy: Option<&sotto_wire::TlogPolicy>,

@@ -43,9 +43,9 @@ impl ShowArgs {
         }
         ensure!(self.file.is_file(), "there is no file {file}");
         let key = super::read(&self.file)
-            .map_err(|_| anyhow!("{file} is no key file"))
+            .map_err(|_| anyhow!("{file} is not a key file"))
             .hint("keys are made with `sotto keys signer` and `sotto keys new`")?;
-        ensure!(!self.witness, "{file} is an HPKE key, and witnesses sign");
+        ensure!(!self.witness, "{file} is an HPKE key, but a witness has a signing key");
         let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
         match output.json() {
             true => {

@@ -1,4 +1,5 @@
-//! The HPKE key files of a gateway or an issuer, which are read again when they change: keys rotate while it serves.
+//! The HPKE key files of a gateway or an issuer. They are read again when they change, so keys can
+//! rotate while the server runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +10,13 @@ use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Fault;
 use sotto_server::GatewayKeys;
 
-use super::http_tables::toml_files;
+use super::config::toml_files;
 use crate::{keys, private_file};
 
-/// How often the files are looked at.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often the files are checked for changes.
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Who uses the keys of the files.
+/// What holds the keys of the files.
 pub(super) trait KeyHolder: Sized {
     /// What a key is called.
     const KIND: &'static str;
@@ -51,11 +52,10 @@ pub(super) struct KeyFiles {
 type Seen = Vec<(Option<SystemTime>, PathBuf, u64)>;
 
 impl KeyFiles {
-    /// The listed ones; with none listed, the folder `own`, with a key that is made at the first start.
-    fn new<H: KeyHolder>(listed: &[PathBuf], folder: &Path, own: &Path) -> Result<Self> {
+    /// The listed ones, or the folder `own`, with a key that is made at the first start.
+    fn new<H: KeyHolder>(listed: Vec<PathBuf>, own: &Path) -> Result<Self> {
         if !listed.is_empty() {
-            let paths = listed.iter().map(|path| folder.join(path)).collect();
-            return Ok(Self { paths, seen: Seen::new() });
+            return Ok(Self { paths: listed, seen: Seen::new() });
         }
         private_file::make_folder(own)?;
         if toml_files(own)?.is_empty() {
@@ -70,17 +70,17 @@ impl KeyFiles {
 
     /// Reads all keys.
     fn load<H: KeyHolder>(&mut self) -> Result<Arc<H>> {
-        // Before they are read: what changes meanwhile is seen later.
-        self.seen = self.look();
+        // Before they are read, so that a change meanwhile is noticed later.
+        self.seen = self.state();
         Ok(Arc::new(H::new(self.read()?)?))
     }
 
-    /// Replaces the keys whenever the files change, for ever. Files that cannot be used change nothing.
-    pub(super) async fn follow<H: KeyHolder>(mut self, keys: Arc<H>) {
+    /// Replaces the keys whenever the files change, forever. Files that cannot be used change nothing.
+    async fn follow<H: KeyHolder>(mut self, keys: Arc<H>) {
         let kind = H::KIND;
         loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
-            let now = self.look();
+            tokio::time::sleep(CHECK_AGAIN).await;
+            let now = self.state();
             if now == self.seen {
                 continue;
             }
@@ -93,7 +93,7 @@ impl KeyFiles {
                 Ok(count) => tracing::info!(keys = count, "the {kind} keys were read again"),
                 Err(error) => tracing::error!(
                     error = format!("{error:#}"),
-                    "the {kind} keys have changed and cannot be used: the old ones stay"
+                    "the {kind} keys have changed and cannot be used: the old ones stay in use"
                 ),
             }
         }
@@ -125,7 +125,7 @@ impl KeyFiles {
         Ok(files)
     }
 
-    fn look(&self) -> Seen {
+    fn state(&self) -> Seen {
         let file = |path: PathBuf| {
             let len = std::fs::metadata(&path).map_or(0, |data| data.len());
             (modified(&path), path, len)
@@ -138,14 +138,19 @@ fn modified(file: &Path) -> Option<SystemTime> {
     std::fs::metadata(file).ok()?.modified().ok()
 }
 
-/// Loads the keys: the listed ones, or those of the folder `own`.
-pub(super) fn load<H: KeyHolder>(
-    listed: &[PathBuf],
-    folder: &Path,
+/// Loads the keys, the listed ones or those of the folder `own`, and follows the files from now on.
+pub(super) fn follow<H: KeyHolder + Send + Sync + 'static>(
+    listed: Vec<PathBuf>,
     own: &Path,
-) -> Result<(KeyFiles, Arc<H>)> {
+) -> Result<Arc<H>> {
+    let (files, keys) = load(listed, own)?;
+    tokio::spawn(files.follow(Arc::clone(&keys)));
+    Ok(keys)
+}
+
+fn load<H: KeyHolder>(listed: Vec<PathBuf>, own: &Path) -> Result<(KeyFiles, Arc<H>)> {
     let named = || format!("{} keys", H::KIND);
-    let mut files = KeyFiles::new::<H>(listed, folder, own).with_context(named)?;
+    let mut files = KeyFiles::new::<H>(listed, own).with_context(named)?;
     let keys = files.load().with_context(named)?;
     Ok((files, keys))
 }
@@ -158,17 +163,17 @@ mod tests {
     fn a_key_is_made_once_and_more_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("gateway-keys");
-        let (files, _) = load::<GatewayKeys>(&[], folder.path(), &own).unwrap();
+        let (files, _) = load::<GatewayKeys>(Vec::new(), &own).unwrap();
         let first = files.read().unwrap();
         assert_eq!(first.len(), 1);
         let id = first[0].config().id().value();
-        assert_eq!(files.look(), files.seen);
+        assert_eq!(files.state(), files.seen);
         let second = own.join("gateway-key-2.toml");
         keys::write(&second, &keys::generate(id.wrapping_add(1)), false).unwrap();
         let later = SystemTime::now() + Duration::from_secs(9);
         std::fs::File::options().write(true).open(&second).unwrap().set_modified(later).unwrap();
-        assert_ne!(files.look(), files.seen);
-        let (files, _) = load::<GatewayKeys>(&[], folder.path(), &own).unwrap();
+        assert_ne!(files.state(), files.seen);
+        let (files, _) = load::<GatewayKeys>(Vec::new(), &own).unwrap();
         let both = files.read().unwrap();
         assert_eq!(both.len(), 2);
         assert_eq!(both[1].config(), first[0].config(), "the newest comes first");
@@ -177,19 +182,16 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let listed = [PathBuf::from("absent.toml")];
-        let error = load::<GatewayKeys>(&listed, folder.path(), folder.path()).unwrap_err();
+        let load = |name: &str| load::<GatewayKeys>(vec![folder.path().join(name)], folder.path());
+        let error = load("absent.toml").unwrap_err();
         assert!(format!("{error:#}").contains("absent.toml"), "{error:#}");
         std::fs::create_dir(folder.path().join("empty")).unwrap();
-        let error = load::<GatewayKeys>(&[PathBuf::from("empty")], folder.path(), folder.path())
-            .unwrap_err();
+        let error = load("empty").unwrap_err();
         assert!(format!("{error:#}").contains("there is no key"), "{error:#}");
         for name in ["a.toml", "b.toml"] {
             keys::write(&folder.path().join("empty").join(name), &keys::generate(7), false)
                 .unwrap();
         }
-        assert!(
-            load::<GatewayKeys>(&[PathBuf::from("empty")], folder.path(), folder.path()).is_err()
-        );
+        assert!(load("empty").is_err());
     }
 }

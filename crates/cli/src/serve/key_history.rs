@@ -1,8 +1,8 @@
-//! Which HPKE key each key id has had on a server, kept beside its data.
+//! Which HPKE key each key id has had on a server, stored in its data folder.
 //!
-//! Devices cache a key under its id, and reports name the id alone. If an id came back with another key,
-//! a report sealed to the old key would be acknowledged and could never be opened. So an id belongs to
-//! the first key that was served under it, and a server that is told otherwise does not start.
+//! Devices cache a key by its id, and a report names only the id. If an id came back with another key, a
+//! report sealed to the old key would be acknowledged but could never be opened. So an id belongs to the
+//! first key that was served under it, and a server with another key under that id does not start.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ use crate::{private_file, random, toml_text};
 /// The file, in the server's data folder.
 const FILE: &str = "hpke_keys_seen.toml";
 
-/// The ids that were used, and the public key of each.
+/// The used ids, and the public key of each.
 #[derive(Debug)]
 pub(super) struct KeyHistory {
     path: PathBuf,
@@ -46,7 +46,7 @@ impl KeyHistory {
         Ok(Self { path, seen })
     }
 
-    /// A random id that no key had.
+    /// A random unused id.
     pub(super) fn unused_id(&self) -> Result<u8> {
         let unused: Vec<u8> = (0..=u8::MAX).filter(|id| !self.seen.contains_key(id)).collect();
         let [random] = random::bytes();
@@ -55,7 +55,7 @@ impl KeyHistory {
         })
     }
 
-    /// Refuses keys whose id belonged to another key, and remembers the others on disk.
+    /// Refuses keys whose id belonged to another key, and records the others on disk.
     pub(super) fn record(&mut self, keys: &[HpkeKeypair]) -> Result<()> {
         let mut seen = self.seen.clone();
         for key in keys {
@@ -77,16 +77,16 @@ impl KeyHistory {
     fn refuse(&self, id: u8) -> Result<()> {
         if !self.seen.contains_key(&id) {
             return Err(anyhow!("two of the listed HPKE keys have the id {id}"))
-                .hint("make one of them anew, with another id: `sotto keys new --out FILE`");
+                .hint("make a new one with another id: `sotto keys new --out FILE`");
         }
         let unused = self.unused_id().map_or(String::new(), |id| format!(" --id {id}"));
         Err(anyhow!(
-            "the HPKE key with id {id} is not the one that this server had under that id: reports of \
-             devices that cached the old key would be lost"
+            "the HPKE key with id {id} is not the key that this server had under that id: reports \
+             from devices that cached the old key would be lost"
         ))
         .hint(format!(
             "make a key with another id (`sotto keys new{unused} --out FILE`) and list the old key \
-             file behind it; {} says which ids were used",
+             file behind it; {} lists the ids that were used",
             self.path.display()
         ))
     }
@@ -94,7 +94,7 @@ impl KeyHistory {
 
 fn text(seen: &BTreeMap<u8, String>) -> String {
     let mut text = String::from(
-        "# The HPKE public keys that this server has had, by key id. Written by the server.\n\
+        "# The HPKE public keys of this server, past and present, by key id. Written by the server.\n\
          # An id must not come back with another key while devices may have cached the old one.\n\
          [public_keys]\n",
     );

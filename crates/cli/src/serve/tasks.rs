@@ -1,6 +1,6 @@
-//! The tasks of a server: files, or folders of files.
+//! The tasks of an aggregator: files, or folders of files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
@@ -8,20 +8,20 @@ use sotto_protocol::AggregatorTask;
 use sotto_server::{AuthScheme, AuthToken, ServedTask};
 use sotto_wire::Role;
 
-use super::config::Settings;
-use super::http_tables::toml_files;
+use super::config::toml_files;
 use crate::output::WithHint;
 use crate::task_file::{AggregatorPart, Party, TaskFile};
 
-/// Loads all configured tasks. A file must be this role's; in a folder, other parties' are skipped.
-pub(super) fn load(settings: &Settings, role: Role) -> Result<Vec<ServedTask>> {
+/// Loads all listed tasks. A file must be for this role; in a folder, files of other parties are
+/// skipped.
+pub(super) fn load(listed: &[PathBuf], role: Role) -> Result<Vec<ServedTask>> {
     let mut tasks = Vec::new();
-    for path in settings.file.tasks.iter().map(|path| settings.path(path)) {
+    for path in listed {
         if !path.is_dir() {
-            tasks.push(read(&path, role)?);
+            tasks.push(read(path, role)?);
             continue;
         }
-        for file in toml_files(&path)? {
+        for file in toml_files(path)? {
             let (task, _) = TaskFile::read(&file)?;
             if is_party(task.party, role) {
                 tasks.push(read(&file, role)?);
@@ -56,8 +56,8 @@ pub(crate) fn served(part: AggregatorPart, scheme: AuthScheme) -> Result<ServedT
 fn read(path: &Path, role: Role) -> Result<ServedTask> {
     let part = TaskFile::read_aggregator(path)?;
     if part.role != role {
-        return Err(anyhow!("{} is the other aggregator's", path.display()))
-            .hint("leader and helper each have their own file of a task");
+        return Err(anyhow!("{} is the file of the other aggregator", path.display()))
+            .hint("leader and helper each have their own file for a task");
     }
     served(part, AuthScheme::Bearer).with_context(|| format!("{} cannot be used", path.display()))
 }

@@ -1,4 +1,4 @@
-//! Writing task files. By hand and not by serde, for the comments and the order.
+//! Writing task files. Not with serde, because they have comments and an order.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub(crate) fn aggregator_text(part: &AggregatorPart) -> Result<Zeroizing<String>
     let mut text = Zeroizing::new(head(party, &part.task)?);
     text.push_str(
         "\n[aggregator]\n\
-         # Shared by leader and helper, hidden from everybody else.\n",
+         # Shared by leader and helper, secret from everybody else.\n",
     );
     let key = Zeroizing::new(URL_SAFE_NO_PAD.encode(part.verify_key.expose()));
     line(&mut text, "vdaf_verify_key", &key);
@@ -48,7 +48,7 @@ pub(crate) fn collector_text(part: &CollectorPart) -> Result<Zeroizing<String>> 
          # With this the collector proves itself to the leader.\n",
     );
     line(&mut text, "authentication_token", part.token.expose());
-    text.push_str("# Who holds this key can read the result.\n");
+    text.push_str("# Whoever has this key can read the result.\n");
     text.push_str(&key_lines(&part.key));
     Ok(text)
 }
@@ -68,13 +68,13 @@ fn head(party: Party, task: &Task) -> Result<String> {
         Party::Client => "Every device needs it; nothing in it is secret.",
         Party::Leader | Party::Helper | Party::Collector => "SECRET: for this party alone.",
     };
-    // Room for all that may follow: a growing string would leave copies of its secrets behind.
+    // Large enough for what follows: a string that grows leaves copies of its secrets in memory.
     let mut text = String::with_capacity(8 * 1024);
     let _ = write!(text, "# A Sotto task: the {}'s part. {notice}\n\n", party.name());
     line(&mut text, "party", party.name());
     line(&mut text, "task_id", &task.id().to_string());
     text.push_str(
-        "\n# The same at all parties, to the byte. Changing anything makes another task.\n[task]\n",
+        "\n# Every party has exactly these bytes. Any change makes a different task.\n[task]\n",
     );
     line(&mut text, "leader", &fields.leader);
     line(&mut text, "helper", &fields.helper);

@@ -67,7 +67,7 @@ pub(super) struct Place<'a> {
 
 impl GatewayResource {
     pub(super) fn new(config: GatewayConfig, place: Place<'_>) -> Result<Self, BindError> {
-        let window_s = config.window.as_secs();
+        let window_s = config.limits.window.as_secs();
         if window_s < ReplayWindow::MIN_WINDOW_S {
             return Err(BindError::Config(format!(
                 "the window of a gateway must be at least {} seconds: dates are rounded down to ten \
@@ -76,11 +76,11 @@ impl GatewayResource {
             )));
         }
         let hash_key = Zeroizing::new(place.environment.random()?);
-        let window = ReplayWindow::new(window_s, config.max_remembered, *hash_key);
+        let window = ReplayWindow::new(window_s, config.limits.max_remembered, *hash_key);
         Ok(Self {
             keys: config.keys,
             window: Mutex::new(window),
-            bodies: BodyReader::new(config.max_memory, place.body_timeout),
+            bodies: BodyReader::new(config.limits.max_memory, place.body_timeout),
             max_request: place.max_request.min(SizeClass::MAX_REQUEST.bytes()),
             destination: place.destination,
             metrics: GatewayMetrics::new(place.metrics),

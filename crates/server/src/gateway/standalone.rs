@@ -1,14 +1,12 @@
 //! The gateway as a server of its own, in front of servers that are reached over HTTP.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::http::HeaderValue;
 use sotto_wire::size_class::SizeClass;
 
-use super::GatewayConfig;
+use super::config::GatewayServerConfig;
 use super::destination::{Destination, Target};
 use super::origin::Origin;
 use super::resource::{GatewayResource, Place};
@@ -16,48 +14,7 @@ use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::outbound;
-use crate::service::{Endpoint, Role, Server};
-
-/// A gateway of its own.
-#[derive(Debug)]
-pub struct GatewayServerConfig {
-    /// How it is reached.
-    pub http: HttpConfig,
-    /// Its keys and bounds. It has no `origin`: the targets have theirs.
-    pub gateway: GatewayConfig,
-    /// The servers that it hands requests to. All that they let strangers do, they let devices do.
-    pub targets: Vec<GatewayTarget>,
-    /// How long a target may take over an answer.
-    pub timeout: Duration,
-    /// PEM certificates that may vouch for targets, beside those of the operating system.
-    pub certificates: Option<Vec<u8>>,
-}
-
-impl GatewayServerConfig {
-    /// How long a target may take, unless the operator says otherwise.
-    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-
-    /// A gateway that listens at `listen`. Everything else has a default.
-    pub fn new(listen: SocketAddr, gateway: GatewayConfig, targets: Vec<GatewayTarget>) -> Self {
-        Self {
-            http: HttpConfig::new(listen),
-            gateway,
-            targets,
-            timeout: Self::DEFAULT_TIMEOUT,
-            certificates: None,
-        }
-    }
-}
-
-/// A server behind a gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GatewayTarget {
-    /// Scheme and authority of the requests that are for it, such as `https://leader.example`.
-    pub origin: String,
-    /// Where it is, such as `http://127.0.0.1:8080`. Paths are those of the requests, and their `host` is
-    /// that of the origin.
-    pub url: String,
-}
+use crate::service::{Role, Server};
 
 /// The gateway of its own, for [`Server::bind`].
 #[derive(Debug)]
@@ -74,8 +31,8 @@ impl Gateway {
 }
 
 impl Role for Gateway {
-    fn endpoint(&self) -> Endpoint<'_> {
-        (&self.config.http).into()
+    fn http(&self) -> &HttpConfig {
+        &self.config.http
     }
 
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {

@@ -18,7 +18,7 @@ async fn world(seed: u64, max_memory: Option<usize>) -> (WitnessedLog, Channel) 
     world.stop_log().await;
     let mut config = world.config();
     let mut gateway = GatewayConfig { origin: Some(LOG.into()), ..gateway_config() };
-    gateway.max_memory = max_memory.unwrap_or(gateway.max_memory);
+    gateway.limits.max_memory = max_memory.unwrap_or(gateway.limits.max_memory);
     config.gateway = Some(gateway);
     world.start_log_with(config).await;
     let channel = Channel::new(world.url("gateway"), &keypair(GATEWAY_KEY));

@@ -1,7 +1,7 @@
 //! What a gateway remembers, and what it does when it can remember no more.
 
 use sotto_protocol::oblivious::InnerRequest;
-use sotto_server::GatewayConfig;
+use sotto_server::{GatewayConfig, GatewayLimits};
 use tokio::net::TcpListener;
 
 use crate::gateway::device::{
@@ -23,7 +23,7 @@ async fn outcomes<const N: usize>(server: &Server, names: [&str; N]) -> [f64; N]
 #[tokio::test]
 async fn a_full_memory_keeps_no_upload_out() {
     let mut setup = setup();
-    setup.leader.server.gateway.as_mut().unwrap().max_remembered = 2;
+    setup.leader.server.gateway.as_mut().unwrap().limits.max_remembered = 2;
     let mut pair = setup.start().await;
     let (url, channel) = (reports_url(pair.task.id()), Channel::to_leader(&pair));
     let mut bodies = Vec::new();
@@ -52,7 +52,7 @@ async fn a_full_memory_keeps_no_upload_out() {
 #[tokio::test]
 async fn what_cannot_be_delivered_is_not_remembered() {
     let mut setup = setup();
-    setup.leader.server.gateway.as_mut().unwrap().max_remembered = 1;
+    setup.leader.server.gateway.as_mut().unwrap().limits.max_remembered = 1;
     let mut pair = setup.start().await;
     let (url, channel) = (reports_url(pair.task.id()), Channel::to_leader(&pair));
     let elsewhere = url.replace("leader", "log");
@@ -80,7 +80,8 @@ async fn what_cannot_be_delivered_is_not_remembered() {
 async fn a_gateway_of_its_own_takes_only_what_it_can_remember() {
     // Nobody listens there any more.
     let gone = TcpListener::bind(LOOPBACK).await.unwrap().local_addr().unwrap();
-    let config = GatewayConfig { max_remembered: 2, ..gateway_config() };
+    let limits = GatewayLimits { max_remembered: 2, ..GatewayLimits::default() };
+    let config = GatewayConfig { limits, ..gateway_config() };
     let targets = vec![target(LEADER, &format!("http://{gone}"))];
     let (gateway, channel) = start_with(config, targets).await;
     let url = format!("{LEADER}/checkpoint");

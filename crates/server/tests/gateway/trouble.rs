@@ -32,7 +32,7 @@ async fn rest(stream: &mut TcpStream) -> String {
 #[tokio::test]
 async fn slow_bodies_are_given_up() {
     let mut setup = setup();
-    setup.leader.server.bodies.timeout = Duration::from_millis(500);
+    setup.leader.server.http.body_timeout = Duration::from_millis(500);
     let mut pair = setup.start().await;
     let (url, channel) = (reports_url(pair.task.id()), Channel::to_leader(&pair));
     let report = pair.report(1);
@@ -94,7 +94,7 @@ async fn garbage_is_refused() {
 #[tokio::test]
 async fn memory_is_bounded_and_given_back() {
     let mut setup = setup();
-    setup.leader.server.gateway.as_mut().unwrap().max_memory = 96 * 1024;
+    setup.leader.server.gateway.as_mut().unwrap().limits.max_memory = 96 * 1024;
     let mut pair = setup.start().await;
     let (url, channel) = (reports_url(pair.task.id()), Channel::to_leader(&pair));
     // Each announces 16 MiB.
@@ -124,7 +124,7 @@ async fn memory_is_bounded_and_given_back() {
 #[tokio::test]
 async fn peers_that_leave_give_their_memory_back() {
     let mut setup = setup();
-    setup.leader.server.gateway.as_mut().unwrap().max_memory = 64 * 1024;
+    setup.leader.server.gateway.as_mut().unwrap().limits.max_memory = 64 * 1024;
     let mut pair = setup.start().await;
     let (url, channel) = (reports_url(pair.task.id()), Channel::to_leader(&pair));
     for _ in 0..40 {

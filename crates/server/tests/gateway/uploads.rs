@@ -1,6 +1,6 @@
 //! Uploads through the leader's gateway.
 
-use sotto_server::{BindError, GatewayConfig, Helper, Leader};
+use sotto_server::{BindError, GatewayConfig, GatewayLimits, Helper, Leader};
 use sotto_store::MemoryStore;
 use sotto_wire::{BatchMode, MediaType, Time};
 
@@ -56,7 +56,7 @@ async fn refused_reports_are_told() {
 #[tokio::test]
 async fn below_a_path() {
     let mut config = setup();
-    config.leader.server.base_path = "/dap".into();
+    config.leader.server.http.base_path = "/dap".into();
     let mut pair = config.start().await;
     let channel = Channel::to_leader(&pair);
     assert!(channel.url.ends_with("/dap/gateway"));
@@ -105,7 +105,8 @@ async fn what_cannot_be_is_refused_at_the_start() {
     };
     assert!(leader(gateway_config()).await.is_ok());
     let window = std::time::Duration::from_secs(1199);
-    let error = leader(GatewayConfig { window, ..gateway_config() }).await.unwrap_err();
+    let limits = GatewayLimits { window, ..GatewayLimits::default() };
+    let error = leader(GatewayConfig { limits, ..gateway_config() }).await.unwrap_err();
     assert!(matches!(&error, BindError::Config(text) if text.contains("1200")), "{error}");
     let origin = Some("https://leader.example/path".to_owned());
     let error = leader(GatewayConfig { origin, ..gateway_config() }).await.unwrap_err();

@@ -80,7 +80,7 @@ async fn an_author_who_goes_away_finds_the_keys_later() {
 async fn strangers_and_bad_requests_get_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config();
-    settings.window_s = 7200;
+    settings.rules.window_s = 7200;
     let server = Server::start(folder.path(), settings).await;
     let good = request("good");
     let stranger = key("stranger.example");
@@ -110,7 +110,7 @@ async fn strangers_and_bad_requests_get_nothing() {
 async fn an_author_has_so_many_live_keys() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config();
-    settings.max_live_keys = 3;
+    settings.rules.max_live_keys = 3;
     let server = Server::start(folder.path(), settings).await;
     let first = server.keys(&request("first")).await;
     let full = server.ask_for_keys(signed(&request("second"), &author())).await;

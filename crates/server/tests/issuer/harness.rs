@@ -54,7 +54,7 @@ pub(crate) fn config() -> IssuerConfig {
     let attester = IssuerAttester { name: "attester.example".into(), token };
     let mut config = IssuerConfig::new(LOOPBACK, operator(), Arc::new(keys), attester);
     config.http.admin_listen = Some(LOOPBACK);
-    config.authors = vec![author().verifier()];
+    config.rules.authors = vec![author().verifier()];
     config
 }
 

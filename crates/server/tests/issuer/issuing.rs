@@ -132,7 +132,7 @@ async fn a_shorter_window_binds_the_keys_of_a_longer_one() {
     assert_eq!(ask(&server).await, StatusCode::OK);
     server.stopped().await;
     let mut shorter = config();
-    shorter.window_s = keys.leader.expires - now() - 60;
+    shorter.rules.window_s = keys.leader.expires - now() - 60;
     let server = Server::start(folder.path(), shorter).await;
     assert_eq!(ask(&server).await, StatusCode::BAD_REQUEST);
     let refused = "sotto_issuer_refused_total{reason=\"beyond_window\"}";
@@ -219,7 +219,7 @@ async fn nothing_is_issued_after_expiry_and_the_keys_go() {
     server.stopped().await;
 
     let mut settings = config();
-    settings.key_grace = Duration::ZERO;
+    settings.rules.key_grace = Duration::ZERO;
     let server = Server::start(folder.path(), settings).await;
     while server.metric("sotto_issuer_keys").await != Some(1) {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -238,7 +238,7 @@ async fn the_directory_tells_window_keys_and_where_to_ask() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config();
     settings.http.base_path = "/tokens/".into();
-    settings.window_s = 86_400;
+    settings.rules.window_s = 86_400;
     let keys = std::sync::Arc::clone(&settings.encapsulation_keys);
     let server = Server::start(folder.path(), settings).await;
     let url = server.url("tokens/.well-known/private-token-issuer-directory");
@@ -285,8 +285,8 @@ async fn configurations_that_cannot_be_are_refused() {
     };
     let cosigner = refused(|config| {
         let name = "author.example".parse().unwrap();
-        config.authors = vec![VerifierKey::new(name, KeyType::CosignatureV1, [1; 32])];
+        config.rules.authors = vec![VerifierKey::new(name, KeyType::CosignatureV1, [1; 32])];
     });
     assert!(cosigner.await.contains("does not sign notes"));
-    assert!(refused(|config| config.window_s = 0).await.contains("policy window"));
+    assert!(refused(|config| config.rules.window_s = 0).await.contains("policy window"));
 }

@@ -38,7 +38,7 @@ pub(crate) fn leader_config() -> LeaderConfig {
     let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
     config.aggregation.job_delay = Duration::from_millis(20);
     config.server.insecure_plain_tasks = true;
-    config.server.admin_listen = Some(LOOPBACK);
+    config.server.http.admin_listen = Some(LOOPBACK);
     config
 }
 

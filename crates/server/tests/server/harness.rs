@@ -62,7 +62,7 @@ impl Setup {
         let mut helper = HelperConfig::new(LOOPBACK, vec![keypair(2)]);
         for server in [&mut leader.server, &mut helper.server] {
             server.insecure_plain_tasks = true;
-            server.admin_listen = Some(LOOPBACK);
+            server.http.admin_listen = Some(LOOPBACK);
         }
         Self {
             vdaf: VdafConfig::histogram(4),
@@ -95,7 +95,7 @@ impl Setup {
     pub(crate) async fn start(self) -> Pair {
         let leader_keys = HpkeKeyring::new(&self.leader.server.hpke_keys).unwrap();
         let helper_keys = HpkeKeyring::new(&self.helper.server.hpke_keys).unwrap();
-        let leader_path = self.leader.server.base_path.clone();
+        let leader_path = self.leader.server.http.base_path.clone();
         let helper = Helper::bind(self.helper, Arc::clone(&self.helper_store)).await.unwrap();
         let leader = Leader::bind(self.leader, Arc::clone(&self.leader_store)).await.unwrap();
         let leader_url = format!("{}://{}{leader_path}/", self.scheme, leader.addr());

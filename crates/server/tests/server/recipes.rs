@@ -70,7 +70,7 @@ impl Places {
     pub(crate) fn leader_config(&self, world: &PublicLog, poll: Duration) -> LeaderConfig {
         let mut config = LeaderConfig::new(self.leader, vec![keypair(1)]);
         config.aggregation.job_delay = Duration::from_millis(20);
-        config.server.admin_listen = Some(LOOPBACK);
+        config.server.http.admin_listen = Some(LOOPBACK);
         let mut recipes = recipes(world, poll);
         recipes.operator = world.leader.name().clone();
         recipes.public_url = self.leader_url();
@@ -81,7 +81,7 @@ impl Places {
 
     pub(crate) fn helper_config(&self, world: &PublicLog, poll: Duration) -> HelperConfig {
         let mut config = HelperConfig::new(self.helper, vec![keypair(2)]);
-        config.server.admin_listen = Some(LOOPBACK);
+        config.server.http.admin_listen = Some(LOOPBACK);
         let mut recipes = recipes(world, poll);
         recipes.operator = world.helper.name().clone();
         recipes.public_url = self.helper_url();

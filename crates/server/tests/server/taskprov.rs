@@ -51,8 +51,8 @@ async fn start() -> (Pair, Arc<MemoryStore>) {
     setup.leader_store = Arc::clone(&store) as _;
     let (leader, helper) = (free_address(), free_address());
     let (leader_url, helper_url) = (format!("http://{leader}/"), format!("http://{helper}/"));
-    setup.leader.server.listen = leader;
-    setup.helper.server.listen = helper;
+    setup.leader.server.http.listen = leader;
+    setup.helper.server.http.listen = helper;
     setup.leader.server.taskprov = Some(config(Role::Leader, &leader_url, &helper_url));
     setup.helper.server.taskprov = Some(config(Role::Helper, &leader_url, &helper_url));
     (setup.start().await, store)

@@ -29,8 +29,8 @@ async fn everything_over_tls() {
     let (pem, leader_tls, helper_tls) = certificate();
     let mut setup = Setup::new(BatchMode::TimeInterval);
     setup.scheme = "https";
-    setup.leader.server.tls = Some(leader_tls);
-    setup.helper.server.tls = Some(helper_tls);
+    setup.leader.server.http.tls = Some(leader_tls);
+    setup.helper.server.http.tls = Some(helper_tls);
     setup.leader.helper_certificates = Some(pem.clone().into_bytes());
     setup.helper_url = Box::new(|address| format!("https://{address}/"));
     let mut pair = setup.start().await;
@@ -56,16 +56,16 @@ async fn plain_http_and_plain_tasks_need_to_be_asked_for() {
     let error = bind(LeaderConfig::new(everywhere, vec![keypair(1)])).await.unwrap_err();
     assert!(matches!(error, BindError::PlainHttp { .. }), "{error}");
     let mut config = LeaderConfig::new(everywhere, vec![keypair(1)]);
-    config.server.insecure_http = true;
+    config.server.http.insecure_http = true;
     assert!(bind(config).await.is_ok());
     // The operator's listener as well.
     let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
-    config.server.admin_listen = Some(everywhere);
+    config.server.http.admin_listen = Some(everywhere);
     let error = bind(config).await.unwrap_err();
     assert!(matches!(error, BindError::PlainAdmin { .. }), "{error}");
     let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
-    config.server.admin_listen = Some(everywhere);
-    config.server.insecure_http = true;
+    config.server.http.admin_listen = Some(everywhere);
+    config.server.http.insecure_http = true;
     assert!(bind(config).await.is_ok());
 
     let pair = Setup::new(BatchMode::TimeInterval).start().await;
@@ -85,7 +85,7 @@ async fn plain_http_and_plain_tasks_need_to_be_asked_for() {
 #[tokio::test]
 async fn a_helper_in_the_clear_is_refused() {
     let mut setup = Setup::new(BatchMode::TimeInterval);
-    setup.leader.server.insecure_http = true;
+    setup.leader.server.http.insecure_http = true;
     setup.helper_url = Box::new(|_| "http://helper.example/".into());
     let pair = setup.start().await;
     let leader = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
@@ -129,9 +129,9 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
 #[tokio::test]
 async fn dawdling_peers_are_cut_off() {
     let mut setup = Setup::new(BatchMode::TimeInterval);
-    setup.leader.server.connections.header_timeout = Duration::from_millis(300);
-    setup.leader.server.connections.max_connections = 2;
-    setup.leader.server.bodies.timeout = Duration::from_millis(300);
+    setup.leader.server.http.connections.header_timeout = Duration::from_millis(300);
+    setup.leader.server.http.connections.max_connections = 2;
+    setup.leader.server.http.body_timeout = Duration::from_millis(300);
     let mut pair = setup.start().await;
     // One says nothing, one never ends its head: they hold all the places there are.
     let mut silent = connect(&pair.leader).await;
@@ -160,7 +160,7 @@ async fn dawdling_peers_are_cut_off() {
 #[tokio::test]
 async fn a_few_slow_bodies_do_not_shut_out_uploads() {
     let mut setup = Setup::new(BatchMode::TimeInterval);
-    setup.leader.server.bodies.max_memory = 256 * 1024;
+    setup.leader.server.http.max_body_memory = 256 * 1024;
     let mut pair = setup.start().await;
     let mut slow = Vec::new();
     for _ in 0..16 {
@@ -190,9 +190,9 @@ async fn an_idle_connection_gives_its_place_up() {
     let (pem, tls, _) = certificate();
     let mut setup = Setup::new(BatchMode::TimeInterval);
     setup.scheme = "https";
-    setup.leader.server.tls = Some(tls);
-    setup.leader.server.connections.max_connections = 1;
-    setup.leader.server.connections.header_timeout = Duration::from_millis(300);
+    setup.leader.server.http.tls = Some(tls);
+    setup.leader.server.http.connections.max_connections = 1;
+    setup.leader.server.http.connections.header_timeout = Duration::from_millis(300);
     let pair = setup.start().await;
     let url = format!("{}hpke_config", pair.leader.url);
     let idle = client(Some(&pem));
@@ -247,7 +247,7 @@ async fn draining_finishes_requests_in_flight() {
 async fn a_drain_has_a_deadline_and_dropping_ends_at_once() {
     for drop_it in [false, true] {
         let mut config = HelperConfig::new(LOOPBACK, vec![keypair(2)]);
-        config.server.drain_deadline = Duration::from_millis(200);
+        config.server.http.drain_deadline = Duration::from_millis(200);
         let helper = Helper::bind(config, std::sync::Arc::new(MemoryStore::new())).await.unwrap();
         let url = format!("http://{}", helper.addr());
         let mut server = Server::new(url, None, |stop| helper.run(stop));

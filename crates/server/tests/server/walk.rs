@@ -92,8 +92,8 @@ async fn leader_selected_on_disk() {
 #[tokio::test]
 async fn many_small_jobs_under_a_base_path() {
     let mut setup = Setup::new(BatchMode::TimeInterval);
-    setup.leader.server.base_path = "/dap/leader".into();
-    setup.helper.server.base_path = "/dap/helper".into();
+    setup.leader.server.http.base_path = "/dap/leader".into();
+    setup.helper.server.http.base_path = "/dap/helper".into();
     setup.helper_url = Box::new(|address| format!("http://{address}/dap/helper"));
     setup.leader.aggregation.max_job_reports = 3;
     setup.leader.aggregation.max_open_jobs = 2;

@@ -11,7 +11,7 @@ use crate::note::VerifierKey;
 pub const MAX_POLICY_ITEMS: usize = 64;
 
 /// A policy: it says when a checkpoint is good.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlogPolicy {
     logs: Vec<PolicyLog>,
     witnesses: Vec<PolicyWitness>,

@@ -80,7 +80,7 @@ pub(super) async fn token_parties(
     let attester = IssuerAttester { name: ATTESTER.to_owned(), token: AuthToken::bearer(&secret)? };
     let mut config =
         IssuerConfig::new(loopback(), duplicate(&keys.issuer), encapsulation, attester);
-    config.authors = vec![keys.author.verifier()];
+    config.rules.authors = vec![keys.author.verifier()];
     let issuer = Issuer::bind(config, IssuerDb::open(&folder.join("issuer"))?).await?;
     let issuer_url = format!("http://{}", issuer.addr());
     let peer = IssuerPeer {

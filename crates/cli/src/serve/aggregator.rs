@@ -1,0 +1,187 @@
+//! Leader and helper: loads what their configuration files name.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use sotto_crypto::Secret;
+use sotto_protocol::taskprov::TaskprovPolicy;
+use sotto_protocol::trust::Trust;
+use sotto_server::{
+    AggregationConfig, AggregatorFile, AuthToken, HelperFile, LeaderFile, LeaderTables,
+    RecipeAuthor, RecipeAuthorTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig,
+    TaskprovTable,
+};
+use sotto_wire::{KeyType, Role, Url, VerifierKey};
+
+use super::config::{ConfigFile, load_authorities, load_http};
+use super::{gateway, keyring, tasks};
+use crate::output::WithHint;
+use crate::task_file::{hpke_config, secret_array};
+use crate::trust_file;
+
+/// A configuration file that was read.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    role: Role,
+    file: AggregatorFile,
+    leader: LeaderTables,
+}
+
+/// What a leader or helper is started with.
+pub(super) struct Loaded {
+    pub(super) server: ServerConfig,
+    /// The leader's.
+    pub(super) aggregation: AggregationConfig,
+    /// The authorities that may vouch for the peer.
+    pub(super) peer_certificates: Option<Vec<u8>>,
+}
+
+impl Settings {
+    /// Reads the file and the environment.
+    pub(super) fn read(path: &Path, role: Role) -> Result<Self> {
+        Ok(match role {
+            Role::Leader => {
+                let ConfigFile(LeaderFile { aggregator, leader }) = ConfigFile::read(path)?;
+                Self { role, file: aggregator, leader }
+            }
+            _ => {
+                let ConfigFile(HelperFile { aggregator, leader }) = ConfigFile::read(path)?;
+                Self { role, file: aggregator, leader }
+            }
+        })
+    }
+
+    /// Whether the file has tables with secrets. Then only its owner should be able to read it.
+    pub(super) fn is_secret(&self) -> bool {
+        self.file.taskprov.is_some() || self.file.recipes.is_some()
+    }
+
+    /// The folder of the store.
+    pub(super) fn data_dir(&self) -> PathBuf {
+        self.file.data_dir.clone()
+    }
+
+    /// Loads everything that the file names. Follows the gateway's key files from now on.
+    pub(super) fn load(self, insecure_http: bool) -> Result<Loaded> {
+        let Self { role, file, leader } = self;
+        ensure!(
+            role == Role::Leader || leader.gateway.is_none(),
+            "[gateway]: devices talk to the leader, not to the helper"
+        );
+        let public_url = file.http.public_url.clone();
+        // The helper itself talks to nobody but the log.
+        let peer_certificates = match role == Role::Leader || file.recipes.is_some() {
+            true => load_authorities(&file.http)?,
+            false => None,
+        };
+        let http = load_http(file.http, insecure_http)?;
+        let recipes = match &file.recipes {
+            Some(table) => {
+                let mut config =
+                    recipes(table, role, public_url.as_deref()).context("[recipes]")?;
+                config.log_certificates = peer_certificates.clone();
+                Some(config)
+            }
+            None => None,
+        };
+        let taskprov = file.taskprov.as_ref().map(|table| taskprov(table, role)).transpose();
+        let mut server = ServerConfig {
+            http,
+            taskprov: taskprov.context("[taskprov]")?,
+            recipes,
+            hpke_keys: keyring::load(&file.hpke_keys, &file.data_dir)?,
+            tasks: tasks::load(&file.tasks, role)?,
+            ..file.server
+        };
+        if let Some(table) = leader.gateway {
+            server.gateway = Some(gateway::load(table, &file.data_dir, public_url.as_deref())?);
+        }
+        Ok(Loaded { server, aggregation: leader.aggregation, peer_certificates })
+    }
+}
+
+fn taskprov(table: &TaskprovTable, role: Role) -> Result<TaskprovConfig> {
+    ensure!(
+        table.collector_authentication_token.is_some() == (role == Role::Leader),
+        "collector_authentication_token is for the leader alone"
+    );
+    let collector = table.collector_authentication_token.as_ref();
+    let policy = TaskprovPolicy {
+        role,
+        verify_key_init: secret_array(&table.verify_key_init).context("verify_key_init")?,
+        collector_hpke_config: hpke_config(&table.collector_hpke_config)
+            .context("collector_hpke_config")?,
+        leader_endpoint: Url::new(&*table.leader).context("leader")?,
+        helper_endpoint: Url::new(&*table.helper).context("helper")?,
+        min_batch_size: table.min_batch_size,
+        max_lifetime_s: table.max_lifetime_s,
+    };
+    Ok(TaskprovConfig {
+        policy,
+        leader_token: token(&table.leader_authentication_token)?.into(),
+        collector_token: collector.map(|text| token(text).map(Into::into)).transpose()?,
+        max_tasks: table.max_tasks,
+    })
+}
+
+fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result<RecipesConfig> {
+    let public_url = public_url.ok_or_else(|| anyhow!("`public_url` is not set")).hint(
+        "set it to the URL that recipes name for this aggregator, exactly as they spell it",
+    )?;
+    ensure!(!table.poll.is_zero(), "poll_s must be at least 1");
+    ensure!(!table.authors.is_empty(), "no author is listed under [[recipes.authors]]");
+    let trust = trust_file::read(&table.trust)?;
+    let log_url = match &table.log_url {
+        Some(url) => url.clone(),
+        None => log_url(&trust)?,
+    };
+    Ok(RecipesConfig {
+        operator: table.operator.parse().context("operator")?,
+        public_url: public_url.to_owned(),
+        log_url,
+        log_certificates: None,
+        verify_key_init: secret_array(&table.verify_key_init).context("verify_key_init")?,
+        leader_token: token(&table.leader_authentication_token)?.into(),
+        authors: table
+            .authors
+            .iter()
+            .map(|author| self::author(author, role))
+            .collect::<Result<_>>()?,
+        poll: table.poll,
+        trust,
+    })
+}
+
+fn author(table: &RecipeAuthorTable, role: Role) -> Result<RecipeAuthor> {
+    let key: VerifierKey = table
+        .key
+        .parse()
+        .with_context(|| format!("authors: {:?} is not a public key", table.key))
+        .hint("write it as `sotto keys signer` prints it: name+hash+key")?;
+    let name = key.name();
+    ensure!(key.key_type() == KeyType::Ed25519, "authors: {name}: this is a witness's key");
+    ensure!(
+        table.collector_authentication_token.is_some() == (role == Role::Leader),
+        "authors: {name}: collector_authentication_token is for the leader alone, which needs it"
+    );
+    let collector = table.collector_authentication_token.as_ref();
+    let collector_token = collector.map(|text| token(text).map(Into::into)).transpose()?;
+    Ok(RecipeAuthor { key, collector_token })
+}
+
+fn token(text: &Secret<String>) -> Result<AuthToken> {
+    Ok(AuthToken::bearer(text.expose().as_str())?)
+}
+
+/// Where the policy says that its one log is.
+fn log_url(trust: &Trust) -> Result<String> {
+    match trust.policy().logs() {
+        [log] if log.url.is_some() => Ok(log.url.clone().unwrap_or_default()),
+        _ => {
+            Err(anyhow!("`log_url` is not set, and the policy does not name one log with its URL"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
