@@ -94,18 +94,15 @@ impl PublicLog {
 
     /// Appends entries and publishes the checkpoint.
     pub(crate) fn publish(&mut self, entries: &[Entry]) {
-        let entries: Vec<_> = entries.iter().map(Entry::to_bytes).collect();
-        self.state.publish(&entries, at(moment().0), &self.log);
-        self.files.replace(self.state.files.clone());
+        let files = self.publish_aside(entries);
+        self.files.replace(files);
     }
 
-    /// Appends entries as [`Self::publish`] does, but only gives the files: those that are served stay.
+    /// The same, but only returns the files: those that are served stay.
     pub(crate) fn publish_aside(&mut self, entries: &[Entry]) -> BTreeMap<String, Vec<u8>> {
-        let served = self.files.copy();
-        self.publish(entries);
-        let files = self.files.copy();
-        self.files.replace(served);
-        files
+        let entries: Vec<_> = entries.iter().map(Entry::to_bytes).collect();
+        self.state.publish(&entries, at(moment().0), &self.log);
+        self.state.files.clone()
     }
 
     /// Forgets everything: what is published next is another log under the same name.
