@@ -450,7 +450,7 @@ fn public_halves_are_shown_again_and_nothing_else() {
     let seed = "c2VjcmV0c2VjcmV0c2VjcmV0";
     fs::write(folder.join("odd.key"), format!("name = \"a\"\nseed = \"{seed}\"\n")).unwrap();
     let message = failed(folder, &["keys", "show", "odd.key"]);
-    assert!(message.contains("no key file") && !message.contains(seed), "{message}");
+    assert!(message.contains("not a key file") && !message.contains(seed), "{message}");
     let (one, two) = (shown(&["keys", "secret"]), shown(&["keys", "secret"]));
     assert!(one.len() == 43 && one != two);
 }
