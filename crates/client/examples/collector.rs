@@ -1,9 +1,8 @@
 //! Collects the answers to a recipe: `collector RECIPE KEY-FILE TOKEN`. The key is 32 raw bytes.
+#![allow(clippy::print_stdout)]
 
 use std::{env, error::Error, fs, sync::Arc, time};
 
-use getrandom::SysRng;
-use rand_core::UnwrapErr;
 use sotto_client::{AuthToken, Collector, HttpOptions, HttpTransport};
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::{Moment, recipe::derive_task};
@@ -22,7 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let query = Query::TimeInterval(Interval::new(opens, length)?);
     let http = Arc::new(HttpTransport::new(HttpOptions::default())?);
     let collector = Collector::new(task, key, token, http).with_taskprov();
-    let (patience, mut rng) = (time::Duration::from_secs(60), UnwrapErr(SysRng));
+    let mut rng = rand_core::UnwrapErr(getrandom::SysRng);
+    let patience = time::Duration::from_secs(60);
     let batch = collector.collect(&query, patience, &mut |_| (), &mut rng)?.collection;
     println!("{} reports: {:?}", batch.report_count, batch.result.as_slice());
     Ok(())

@@ -1,4 +1,5 @@
 //! A device that takes part. `device TRUST.toml STATE-FILE LOG-URL` runs one pass over the log.
+#![allow(clippy::print_stdout)]
 
 use std::error::Error;
 use std::sync::Arc;
