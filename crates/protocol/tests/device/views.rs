@@ -133,6 +133,6 @@ fn trust_is_weakened_only_by_settings_that_say_so() {
     file.insecure_no_min_age = true;
     assert_eq!(Trust::try_from(file).unwrap().min_log_age_s(), 0);
     let mut file = trust_file();
-    file.policy = file.policy.replace("quorum two", "quorum none");
+    file.policy = file.policy.replace("quorum enough", "quorum none");
     assert!(Trust::try_from(file).is_err(), "no witness proves no time");
 }
