@@ -1,7 +1,7 @@
 //! One test program: the accountants against references, closed forms and brute force.
 
 // A panic is how a test fails, in its helpers too.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod allocation;
 mod calibrate;

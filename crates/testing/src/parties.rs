@@ -1,7 +1,7 @@
 //! The parties of the protocol, for tests.
 
 // A panic is how a test fails, in its helpers too. Names say what short helpers do.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::new_without_default, clippy::unwrap_used, clippy::panic, missing_docs)]
 
 pub mod aggregators;
 pub mod asking;
