@@ -108,7 +108,7 @@ fn device_library(_: &mut Tally) -> Result<()> {
 
 /// Compiles everything that the tests run, with all lints, and checks the links of the documentation.
 fn compile(_: &mut Tally) -> Result<()> {
-    succeed(shared_build()?.arg("--no-run"))
+    succeed(shared_build()?.args(["--no-run", "--no-fail-fast"]))
 }
 
 /// The one build that lints, documentation and tests share (see `xtask/rustc-wrapper`).

@@ -15,7 +15,7 @@
 //!
 //! Each change is durable before the next step. After a crash a recipe that is considered but has
 //! no bytes stays silent: a second toss would raise the rate. [`toss`] consumes the [`Ticket`] that
-//! only [`consider`] gives, so a host cannot toss twice either. `sotto_client::Participant` runs
+//! only [`consider()`] gives, so a host cannot toss twice either. `sotto_client::Participant` runs
 //! all steps in this order.
 //!
 //! A failed check is [`Silence`](crate::admission::Silence): nothing is sent, not even an error.

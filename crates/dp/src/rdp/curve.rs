@@ -140,7 +140,7 @@ impl Curve {
     /// adjacency. A delta inside becomes `q delta`: the bad part of the mixture.
     ///
     /// Better, and used where it applies:
-    /// - Gaussian, add/remove: exact ([`super::sampled_gaussian`]). Zero-out is the same pair,
+    /// - Gaussian, add/remove: exact ([`super::sampled_gaussian()`]). Zero-out is the same pair,
     ///   since a contribution of zero and none leave the same sum.
     /// - Discrete Gaussian, the same: the shifts `k d` of its integer moments are lattice vectors,
     ///   under which the lattice sums do not change, so integer moments equal the continuous ones;
