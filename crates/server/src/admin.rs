@@ -13,7 +13,7 @@ use crate::health::Health;
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 
-/// What the operator may see.
+/// What the operator's listener serves.
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) health: Arc<Health>,

@@ -1,4 +1,4 @@
-//! What leader and helper have in common: keys, tasks, bodies, the pool, and who may ask.
+//! What leader and helper have in common: keys, tasks, bodies, the pool, and authentication.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(crate) struct Aggregator {
 }
 
 impl Aggregator {
-    /// Checks the configuration and loads the tasks that the store remembers.
+    /// Checks the configuration and loads the tasks in the store.
     pub(crate) async fn new(
         role: Role,
         config: ServerConfig,
@@ -97,7 +97,7 @@ impl Aggregator {
             }
             None => None,
         };
-        let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
+        let threads = |error| Fault(format!("cannot start the CPU threads: {error}"));
         let pool = CpuPool::new(config.cpu_threads, cpu_queue).map_err(threads)?;
         let max_age = format!("max-age={}", config.hpke_config_max_age.as_secs());
         Ok(Arc::new(Self {
@@ -121,7 +121,7 @@ impl Aggregator {
         }))
     }
 
-    /// The task of a URL, provisioned first if the request announces it.
+    /// The task of a URL. If the request announces an unknown task, it is provisioned first.
     pub(crate) async fn task(
         &self,
         task_id: &str,
@@ -129,15 +129,15 @@ impl Aggregator {
     ) -> Result<Arc<ServedTask>, Failure> {
         let task_id = http::parse_task_id(task_id)?;
         match self.tasks.task(&task_id) {
-            // Its ids and buckets are being forgotten, and with them what was counted.
+            // Its ids and buckets are being deleted, and with them the record of what was counted.
             Some(task) if self.is_over(&task) => Err(unrecognized_task(task_id)),
             Some(task) => Ok(task),
             None => self.announced_task(task_id, headers).await,
         }
     }
 
-    /// A task that is not known, if the request announces it and it can be joined: as that of a recipe
-    /// in the log, else as a plain one.
+    /// Joins an unknown task, if the request announces it and the policy allows it: as the task of
+    /// a recipe in the log, or else as a plain task.
     async fn announced_task(
         &self,
         task_id: TaskId,
@@ -158,8 +158,8 @@ impl Aggregator {
         }
     }
 
-    /// Lets a request for an unknown task pass only with a token of some task that might be joined: a
-    /// stranger must neither make us remember a task nor have us read the log.
+    /// Lets a request for an unknown task pass only with the token of a task that could be joined:
+    /// a stranger must neither make us store a task nor make us read the log.
     fn check_stranger(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
         let by_recipes = self.recipes.as_ref().map(|recipes| recipes.check(peer, headers));
         match (by_recipes, &self.provisioner) {
@@ -169,7 +169,7 @@ impl Aggregator {
         }
     }
 
-    /// The same for a request that must show a token.
+    /// Like [`Self::task`], for a request that must carry a token.
     pub(crate) async fn authenticated_task(
         &self,
         task_id: &str,
@@ -210,13 +210,14 @@ impl Aggregator {
         server.add_loop("upkeep", |shutdown| upkeep::run(aggregator, store, shutdown));
     }
 
-    /// Notes that the store failed one of the loops.
+    /// Records that the store failed in one of the loops.
     pub(crate) fn store_failed(&self, work: StoreWork, error: &StoreError) {
         tracing::error!(%error, "the store failed");
         self.health.store_failed(work);
     }
 
-    /// Notes whether the store failed a request, whose answer is logged elsewhere.
+    /// Records whether a request failed because of the store. The failure itself is logged
+    /// elsewhere.
     pub(crate) fn note_failure(&self, work: StoreWork, failure: &Failure) {
         if let Failure::Store(StoreError::Backend(_)) = failure {
             self.health.store_failed(work);
@@ -224,7 +225,8 @@ impl Aggregator {
     }
 }
 
-/// Deletes the tasks that the operator wants forgotten. None of them, if one is to be served.
+/// Deletes the tasks that the operator wants forgotten. Deletes nothing if one of them is also
+/// configured.
 pub(crate) async fn forget_tasks(
     config: &ServerConfig,
     store: &dyn TaskStore,
@@ -235,12 +237,13 @@ pub(crate) async fn forget_tasks(
     }
     for task_id in &config.forget_tasks {
         store.forget_task(*task_id).await?;
-        tracing::info!(task = %task_id, "the data of a task under forget_tasks is deleted");
+        tracing::info!(task = %task_id, "deleted the data of a task listed under forget_tasks");
     }
     Ok(())
 }
 
-/// Tasks that were learned while a server ran can only be served with what they were learned by.
+/// Tasks learned at run time can only be served with the configuration that they were learned
+/// under.
 async fn check_stored(config: &ServerConfig, store: &dyn TaskStore) -> Result<(), BindError> {
     if config.taskprov.is_some() && !config.insecure_plain_tasks {
         return Err(BindError::Config(
@@ -258,7 +261,7 @@ async fn check_stored(config: &ServerConfig, store: &dyn TaskStore) -> Result<()
         };
         if !is_configured {
             return Err(BindError::Config(format!(
-                "the store holds tasks that {what} not configured any more: their reports would be \
+                "the store holds tasks that {what} no longer configured: their reports would be \
                  lost"
             )));
         }

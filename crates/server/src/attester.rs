@@ -1,15 +1,19 @@
-//! The attester: knows devices, and passes their token requests to issuers without knowing what for.
+//! The attester: knows devices, and passes on their token requests without learning what they are
+//! for.
 //!
-//! A device posts to `<base>/token-request?issuer=NAME`. The steps, in this order: who the device is
-//! (`sotto_protocol::attester::Attestation`), whether the client key is its own and the request was answered before
-//! ([`AttesterDb::stored_answer`]), the checks of the request (`consume_token_request`), the issuer ([`dispatch`]), the alias
-//! (`consume_issuer_answer`), one durable transaction for the batch ([`AttesterDb::record`]), the answer.
+//! A device posts to `<base>/token-request?issuer=NAME`. The steps, in this order: identify the
+//! device (`sotto_protocol::attester::Attestation`); check that the client key belongs to it and
+//! whether the request was answered before ([`AttesterDb::stored_answer`]); check the request
+//! (`consume_token_request`); ask the issuer ([`dispatch`]); check the alias
+//! (`consume_issuer_answer`); record the batch in one durable transaction ([`AttesterDb::record`]);
+//! answer.
 //!
-//! Nothing about a device is written down but what [`AttesterDb`] keeps: no line of the log, no metric and no answer holds
-//! an identity, a key, an alias or an address. Each status has one text: which check failed is in the counters only. Two answers
-//! say more, by their problem types, because devices act on them: that the token is withheld, which is final, and that the
-//! encapsulation key is not the issuer's, which is said only if the request got no answer before and no copy of it is
-//! worked on. An attester that fails answers 503.
+//! Nothing about a device is written down except what [`AttesterDb`] keeps: no log line, metric or
+//! answer contains an identity, a key, an alias or an address. Each status has one text; only the
+//! counters tell which check failed. Two answers say more, by their problem types, because devices
+//! act on them: that the token is withheld, which is final, and that the encapsulation key is not
+//! the issuer's. The latter is sent only if the request has not been answered before and no copy of
+//! it is in progress. An attester that fails answers 503.
 
 mod config;
 mod directory;
@@ -61,7 +65,7 @@ pub struct Attester {
 }
 
 impl Attester {
-    /// Checks the configuration and binds the sockets. Issuers are first asked when it runs.
+    /// Checks the configuration and binds the sockets. Issuers are contacted only once it runs.
     pub async fn bind(config: AttesterConfig, db: AttesterDb) -> Result<Server, BindError> {
         Server::bind(Self { config, db }, Environment::default()).await
     }
@@ -72,14 +76,15 @@ impl Role for Attester {
         &self.config.http
     }
 
-    /// If the server ends on the spot, what an issuer has answered and is not recorded is asked again.
+    /// If the server is killed, tokens that an issuer has signed but that are not recorded are
+    /// requested again.
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {
         let Self { config, db } = self;
         check(&config)?;
         let Some(operator) = config.operator.clone() else {
             return Err(BindError::Config("an attester needs the name of its operator".into()));
         };
-        let threads = |error| Fault(format!("the CPU threads do not start: {error}"));
+        let threads = |error| Fault(format!("cannot start the CPU threads: {error}"));
         let shared = Arc::new(Shared {
             environment: server.environment.clone(),
             pool: CpuPool::new(config.cpu_threads, 4 * config.cpu_threads).map_err(threads)?,
@@ -89,7 +94,7 @@ impl Role for Attester {
         });
         let (issuers, dispatchers) = issuers(&config, &shared)?;
         for dispatcher in dispatchers {
-            // It ends by itself with the last request: requests in flight are finished.
+            // It ends by itself with the last request, so that requests in flight are finished.
             server.add_loop("dispatcher", |_| dispatcher.run());
         }
         let directories: Vec<_> =
@@ -125,7 +130,7 @@ struct AttesterState {
     operator: KeyName,
     attestations: Arc<[Arc<dyn Attestation>]>,
     issuers: HashMap<String, IssuerHandle>,
-    /// One for each request that is worked on, until its answer is recorded.
+    /// One permit for each request in progress, until its answer is recorded.
     places: Arc<Semaphore>,
     in_flight: Arc<InFlight>,
     shared: Arc<Shared>,
@@ -147,11 +152,11 @@ fn check(config: &AttesterConfig) -> Result<(), BindError> {
         return wrong("an attester needs a kind of attestation");
     }
     if config.max_waiting == 0 || config.batches_in_flight == 0 {
-        return wrong("an attester must be allowed some requests at once");
+        return wrong("max_waiting and batches_in_flight must be at least 1");
     }
     if !(1..=MAX_TOKEN_BATCH).contains(&config.max_batch) {
         let reason =
-            format!("max_batch is {}, and 1 to {MAX_TOKEN_BATCH} is allowed", config.max_batch);
+            format!("max_batch is {}, but must be 1 to {MAX_TOKEN_BATCH}", config.max_batch);
         return Err(BindError::Config(reason));
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Authentication between parties: a token per task and peer, as `Authorization: Bearer` or
-//! `DAP-Auth-Token` (DAP, "Request Authentication"; the second form is what older peers send).
+//! `DAP-Auth-Token` (DAP, "Request Authentication"; older peers send the second form).
 //!
-//! Comparison takes constant time and a refusal says nothing about the token that was expected.
+//! Comparison takes constant time, and a refusal reveals nothing about the expected token.
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
@@ -9,10 +9,10 @@ use sotto_crypto::Secret;
 
 use crate::problem::Failure;
 
-/// The header of older peers.
+/// The header that older peers send.
 const DAP_AUTH_TOKEN: HeaderName = HeaderName::from_static("dap-auth-token");
 
-/// How a token is sent. Received tokens are accepted in both forms.
+/// How a token is sent. Both forms are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthScheme {
     /// `Authorization: Bearer TOKEN`.
@@ -21,12 +21,12 @@ pub enum AuthScheme {
     DapAuthToken,
 }
 
-/// The text is empty or holds a character that cannot travel in a header.
+/// The text is empty or contains a character that is not allowed in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an authentication token is one or more visible ASCII characters")]
 pub struct InvalidToken;
 
-/// A secret that a peer must show.
+/// A secret that a peer must send.
 #[derive(Debug)]
 pub struct AuthToken {
     scheme: AuthScheme,
@@ -34,7 +34,7 @@ pub struct AuthToken {
 }
 
 impl AuthToken {
-    /// Checks that the token can travel in a header.
+    /// Checks that the token is allowed in a header.
     pub fn new(scheme: AuthScheme, token: impl Into<String>) -> Result<Self, InvalidToken> {
         let token = Secret::new(token.into());
         let visible = token.expose().bytes().all(|byte| byte.is_ascii_graphic());
@@ -49,7 +49,7 @@ impl AuthToken {
         Self::new(AuthScheme::Bearer, token)
     }
 
-    /// The header that shows this token to a peer. Marked as sensitive, so that it is neither
+    /// The header that sends this token to a peer. It is marked as sensitive, so that it is neither
     /// printed nor put into a compression table.
     pub(crate) fn header(&self) -> Result<(HeaderName, HeaderValue), InvalidToken> {
         let (name, mut value) = match self.scheme {
@@ -67,7 +67,7 @@ impl AuthToken {
         Ok((name, value.map_err(|_| InvalidToken)?))
     }
 
-    /// Lets a request pass that shows this token.
+    /// Lets a request pass that carries this token.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let shown = [bearer(headers), headers.get(DAP_AUTH_TOKEN).map(HeaderValue::as_bytes)];
         if shown.iter().flatten().any(|shown| self.token.ct_eq(shown)) {
@@ -80,7 +80,7 @@ impl AuthToken {
     }
 }
 
-/// The token of an `Authorization: Bearer` header (RFC 6750; the scheme is compared without case).
+/// The token of an `Authorization: Bearer` header (RFC 6750; the scheme is case-insensitive).
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(7)?;

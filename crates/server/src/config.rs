@@ -1,8 +1,8 @@
 //! What an operator decides: how a server is reached, and everything about an aggregator.
 //!
 //! A type that ends in `File` or `Table` is a configuration file, or a table in one. It holds paths
-//! and names. The program loads them and fills in the type that ends in `Config`, which a server gets.
-//! Both hold the plain settings, which are written once ([`settings!`](crate::settings)).
+//! and names. The program loads them and fills in the type that ends in `Config`, which a server
+//! gets. Both hold the plain settings, which are defined once ([`settings!`](crate::settings)).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -325,16 +325,16 @@ settings! {
     }
 }
 
-/// How an aggregator takes part in tasks that are announced to it.
+/// How an aggregator takes part in tasks that peers announce.
 #[derive(Debug)]
 pub struct TaskprovConfig {
-    /// Which tasks, and the secrets that their keys are made of.
+    /// Which tasks to join, and the secrets that their keys are derived from.
     pub policy: TaskprovPolicy,
     /// Between leader and helper.
     pub leader_token: Arc<AuthToken>,
     /// Between collector and leader; the helper has none.
     pub collector_token: Option<Arc<AuthToken>>,
-    /// Announced tasks at once. Anybody can announce one with an upload.
+    /// The most announced tasks at once. Anybody can announce one with an upload.
     pub max_tasks: usize,
 }
 
@@ -376,11 +376,11 @@ settings! {
 /// How an aggregator takes part in the recipes of a public log.
 #[derive(Debug)]
 pub struct RecipesConfig {
-    /// What it takes on trust. It checks recipes as a device with these anchors would.
+    /// The trust anchors. The aggregator checks recipes as a device with these anchors would.
     pub trust: Trust,
     /// The operator of this aggregator: recipes name it.
     pub operator: KeyName,
-    /// The URL of this aggregator in the spelling of the recipes.
+    /// The URL of this aggregator, spelled as in the recipes.
     pub public_url: String,
     /// Where the files of the log are.
     pub log_url: String,
@@ -405,7 +405,7 @@ pub struct RecipeAuthor {
     pub collector_token: Option<Arc<AuthToken>>,
 }
 
-/// A port of this machine alone.
+/// A port on loopback.
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
@@ -414,7 +414,7 @@ pub(crate) fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What a required secret is before it is read.
+/// The value of a required secret before it is read.
 pub(crate) fn no_secret() -> Secret<String> {
     Secret::new(String::new())
 }

@@ -1,9 +1,9 @@
 //! What a server takes from the world around it: the time of day, randomness, timers and tasks.
 //!
-//! An [`Environment`] is handed to a server when it is bound. Timers and tasks belong to the runtime
-//! that runs the server, and are reached through the functions below: on a runtime of one thread with
-//! a paused clock, a server lives in virtual time. Lints keep the rest of the crate from reaching
-//! around this file (`clippy.toml`).
+//! A server gets an [`Environment`] when it is bound. Timers and tasks belong to the runtime that
+//! runs the server, and are reached through the functions below: on a single-threaded runtime with
+//! a paused clock, a server runs in virtual time. Lints keep the rest of the crate from bypassing
+//! this file (`clippy.toml`).
 #![allow(clippy::disallowed_methods)]
 
 use std::fmt;
@@ -28,8 +28,8 @@ type Now = dyn Fn() -> Moment + Send + Sync;
 type Fill = dyn Fn(&mut [u8]) -> Result<(), Fault> + Send + Sync;
 
 impl Environment {
-    /// An environment with this clock and this source of randomness. The clock must go with that of
-    /// the runtime.
+    /// An environment with this clock and this source of randomness. The clock must advance with
+    /// that of the runtime.
     pub fn new(
         now: impl Fn() -> Moment + Send + Sync + 'static,
         fill: impl Fn(&mut [u8]) -> Result<(), Fault> + Send + Sync + 'static,
@@ -76,7 +76,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// A point in time that only moves forward.
+/// The time of a monotonic clock.
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
@@ -96,7 +96,7 @@ pub(crate) fn timeout<F: IntoFuture>(patience: Duration, future: F) -> Timeout<F
     tokio::time::timeout(patience, future)
 }
 
-/// Waits for a future, until this point in time at most.
+/// Waits for a future, at most until this point in time.
 pub(crate) fn timeout_at<F: IntoFuture>(due: Instant, future: F) -> Timeout<F::IntoFuture> {
     tokio::time::timeout_at(due, future)
 }
@@ -109,7 +109,7 @@ where
     tokio::spawn(task)
 }
 
-/// Runs work that waits for the disk on a thread of its own.
+/// Runs work that waits for the disk, on a separate thread.
 pub(crate) fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {

@@ -1,4 +1,4 @@
-//! Why a server does not start, or ended.
+//! Why a server does not start, or why it stopped.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,33 +10,33 @@ use sotto_wire::TaskId;
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// A setting that cannot be.
+    /// An invalid setting.
     #[error("{0}")]
     Config(String),
-    /// Plain HTTP would leave the machine.
+    /// Plain HTTP would be exposed to the network.
     #[error(
         "plain HTTP at {address} would be readable by others: configure certificates, listen on \
          loopback, or set insecure_http"
     )]
     PlainHttp {
-        /// Where it was to listen.
+        /// Where it should listen.
         address: SocketAddr,
     },
-    /// The operator's listener, which has no certificates, would be readable by others.
+    /// The operator's listener, which has no TLS, would be exposed to the network.
     #[error(
         "admin_listen {address} speaks plain HTTP that would be readable by others: listen on \
          loopback, or set insecure_http"
     )]
     PlainAdmin {
-        /// Where it was to listen.
+        /// Where it should listen.
         address: SocketAddr,
     },
-    /// The address cannot be listened at.
+    /// The address cannot be bound.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// Where it was to listen.
+        /// Where it should listen.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The certificate or its key.
@@ -45,7 +45,7 @@ pub enum BindError {
     /// A task that this server does not serve.
     #[error(transparent)]
     Task(#[from] TaskRefused),
-    /// A task that is to be forgotten and to be served.
+    /// A task that is both listed under forget_tasks and configured.
     #[error("task {0} is listed under forget_tasks and configured: forgetting deletes its data")]
     ForgetServed(TaskId),
     /// Stored reports name keys that are not configured: they could never be opened.
@@ -57,7 +57,7 @@ pub enum BindError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A key, a thread.
+    /// A key or a thread cannot be used.
     #[error("{0}")]
     Fault(#[from] Fault),
 }
@@ -65,13 +65,13 @@ pub enum BindError {
 /// Why a task is not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskRefused {
-    /// There is no recipe behind it.
+    /// It has no recipe.
     #[error(
         "task {0} is a plain DAP task: devices cannot check what they take part in. \
          Set insecure_plain_tasks to serve it all the same"
     )]
     Plain(TaskId),
-    /// It is for the other aggregator.
+    /// It is configured for the other aggregator.
     #[error("task {0} is configured for the other role")]
     OtherRole(TaskId),
     /// A task of this id is served already.
@@ -88,7 +88,7 @@ pub enum TaskRefused {
     /// The leader needs a token for collectors.
     #[error("task {0} has no token for its collector")]
     NoCollectorToken(TaskId),
-    /// Its stored configuration cannot be used any more.
+    /// Its stored configuration can no longer be used.
     #[error("the stored task {task_id} cannot be served: {error}")]
     Stored {
         /// The task.
@@ -96,7 +96,7 @@ pub enum TaskRefused {
         /// Why.
         error: TaskError,
     },
-    /// It was joined in band, and it is the task of a recipe.
+    /// It was announced in band, but it is the task of a recipe.
     #[error(
         "the stored task {0} was announced in band and carries the id of a recipe: it would be served \
          without the recipe's tokens. List it under forget_tasks to give it up with its reports"
@@ -104,13 +104,13 @@ pub enum TaskRefused {
     RecipeInBand(TaskId),
 }
 
-/// Why a running server ended by itself.
+/// Why a running server stopped by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// A loop that must run for ever has panicked.
+    /// A loop that must never end has panicked.
     #[error("a loop of the server has panicked")]
     Panicked,
-    /// A loop that must run for ever has ended.
+    /// A loop that must never end has ended.
     #[error("the {0} loop has ended")]
     Ended(&'static str),
 }

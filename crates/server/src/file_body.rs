@@ -1,7 +1,8 @@
-//! A file as a body, read piece by piece: a public file of a log, or a request that waited on disk.
+//! A file as a body, read in pieces: a public file of the log, or a request that waited on disk.
 //!
-//! Either may have 16 MiB. Piece by piece, slow readers hold little memory. A public file that is
-//! replaced meanwhile is read on as it was: files are renamed into place, never changed.
+//! Either may be up to 16 MiB. Because files are read in pieces, slow readers hold little memory.
+//! If a public file is replaced meanwhile, the reader still gets the old one: files are renamed
+//! into place, never changed.
 
 use std::fs::File;
 use std::future::Future;
@@ -17,17 +18,17 @@ use tokio::task::JoinHandle;
 
 use crate::environment::spawn_blocking;
 
-/// The bytes read at once.
+/// The bytes that are read at once.
 const PIECE: u64 = 64 * 1024;
 
-/// A file on its way out.
+/// A file that is being sent.
 pub(crate) struct FileBody {
-    /// What was read and not sent yet.
+    /// What has been read but not sent yet.
     piece: Option<Bytes>,
-    /// The file, unless it is at its end or being read.
+    /// The file, unless it is at its end or is being read.
     file: Option<File>,
     reading: Option<JoinHandle<io::Result<(File, Bytes)>>>,
-    /// Bytes that are not sent yet.
+    /// Bytes that have not been sent yet.
     left: u64,
 }
 
@@ -44,7 +45,7 @@ pub(crate) async fn open(path: PathBuf) -> io::Result<Option<FileBody>> {
             Err(error) => return Err(error),
         };
         let metadata = file.metadata()?;
-        // A folder, where an index of its own is the beginning of a longer one.
+        // A folder: its name is an index, but also the beginning of longer ones.
         if !metadata.is_file() {
             return Ok(None);
         }
@@ -59,7 +60,7 @@ fn read(mut file: File, left: u64) -> io::Result<(File, Bytes)> {
     let len = left.min(PIECE);
     let mut piece = Vec::with_capacity(len as usize);
     (&mut file).take(len).read_to_end(&mut piece)?;
-    // The length is announced already.
+    // The length has already been announced.
     if piece.len() as u64 != len {
         return Err(ErrorKind::UnexpectedEof.into());
     }
@@ -67,7 +68,7 @@ fn read(mut file: File, left: u64) -> io::Result<(File, Bytes)> {
 }
 
 impl FileBody {
-    /// The next `len` bytes of a file, from where it stands.
+    /// The next `len` bytes of a file, from its current position.
     pub(crate) fn new(file: File, len: u64) -> Self {
         Self { piece: None, file: Some(file), reading: None, left: len }
     }

@@ -1,11 +1,12 @@
 //! The gateway: opens Oblivious HTTP requests (RFC 9458) and hands what is inside to a server.
 //!
-//! It is a module of the leader and of the log, to which it hands requests in the same process, and only
-//! those that devices have a use for: uploads, and files of the log. [`Gateway`] is the same resource in
-//! front of servers that are reached over HTTP. [`resource`] is the exchange, [`destination`] what passes
-//! to servers and back. Opening, dates and replays are `sotto_protocol::gateway`'s.
+//! It is a module of the leader and of the log. It hands them requests in the same process, and
+//! only those that devices need: uploads, and reads of log files. [`Gateway`] is the same resource
+//! in front of servers that are reached over HTTP. [`resource`] is the exchange, [`destination`]
+//! says what passes to servers and back. `sotto_protocol::gateway` opens requests and checks dates
+//! and replays.
 //!
-//! Nothing about a request is logged or counted but what became of it.
+//! About a request, only its outcome is logged and counted.
 
 mod answer;
 mod config;

@@ -1,8 +1,8 @@
 //! Whether the server can do its work, with named reasons, for `/readyz`.
 //!
 //! A blocking reason means that requests should go elsewhere (503). The others are failures that an
-//! operator should see while requests are still served: a leader whose helper is away goes on
-//! acknowledging reports.
+//! operator should see while requests are still served: a leader whose helper is down still
+//! acknowledges reports.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,26 +12,26 @@ use std::time::Duration;
 use crate::environment::{Instant, instant};
 use serde_json::{Value, json};
 
-/// What is wrong. Each has at most one sentence at a time.
+/// What is wrong. Each concern has at most one sentence at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Concern {
-    /// The server is ending.
+    /// The server is shutting down.
     Draining,
     /// The store fails.
     Store,
-    /// Uploads are turned away.
+    /// Uploads are rejected.
     BacklogFull,
-    /// The helper cannot be reached, or fails itself.
+    /// The helper cannot be reached, or has internal errors.
     HelperUnreachable,
     /// The helper refuses the requests of a task.
     HelperRefuses,
-    /// Reports wait for a task that is not configured.
+    /// Reports are waiting for a task that is not configured.
     UnknownTask,
-    /// Jobs were stopped because going on could count reports twice or not at all.
+    /// Jobs were stopped because continuing could count reports twice or not at all.
     JobsStopped,
     /// A log has stopped for good.
     LogHalted,
-    /// A witness says that it has seen another tree of the log: nothing is appended.
+    /// A witness says that it has seen another tree of the log. Nothing is appended.
     LogDisputed,
     /// Witnesses do not cosign.
     Witnesses,
@@ -39,7 +39,7 @@ pub(crate) enum Concern {
     GatewayUnreachable,
     /// The public log cannot be read: no new recipes.
     LogUnreachable,
-    /// What the public log shows is not believed now: no new recipes.
+    /// What the public log shows is currently not accepted: no new recipes.
     LogRefused,
     /// The public log has contradicted itself: no new recipes, for good.
     LogForked,
@@ -51,9 +51,9 @@ pub(crate) enum Concern {
     GatewayKeyMissing,
     /// None of the gateway's keys is in its operator's newest logged key set.
     GatewayKeysUnlogged,
-    /// An issuer of tokens gives the attester no answer.
+    /// An issuer does not answer the attester.
     IssuerUnreachable,
-    /// The attester does not work with an issuer: its directory is not one, or its windows are too long.
+    /// The attester does not use an issuer: its directory is invalid, or its windows are too long.
     IssuerRefused,
 }
 
@@ -88,13 +88,13 @@ impl Concern {
 /// still reads may be unable to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreWork {
-    /// Tells how much waits.
+    /// Reports the size of the backlog.
     Load,
     /// Accepts reports.
     Accept,
-    /// Turns the backlog into jobs.
+    /// Forms jobs from the backlog.
     Form,
-    /// Gives jobs out.
+    /// Leases jobs.
     Lease,
     /// Commits aggregation jobs.
     Commit,
@@ -102,7 +102,7 @@ pub(crate) enum StoreWork {
     Collect,
     /// Deletes tasks.
     Forget,
-    /// Remembers recipes, and what their log has committed to.
+    /// Stores recipes, and what their log has committed to.
     Learn,
 }
 
@@ -112,11 +112,11 @@ impl StoreWork {
     }
 }
 
-/// How long after its last failure a store turns requests away. Later they may come again, for only
-/// work that succeeds shows that it has recovered; until then the reason stays.
+/// How long requests are rejected after the last failure of the store. Later they are let in again,
+/// because only work that succeeds shows that the store has recovered; until then the reason stays.
 const STORE_HOLD: Duration = Duration::from_secs(15);
 
-/// The present reasons.
+/// The current reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     reasons: Mutex<BTreeMap<Concern, Reason>>,
@@ -141,7 +141,7 @@ impl Reason {
 }
 
 impl Health {
-    /// Sets or replaces a reason. Whether it says anything new.
+    /// Sets or replaces a reason. Returns whether this is news.
     pub(crate) fn raise(&self, concern: Concern, detail: impl Into<String>) -> bool {
         let reason = Reason { detail: detail.into(), raised: instant() };
         let mut reasons = self.lock();
@@ -150,7 +150,7 @@ impl Health {
         is_new
     }
 
-    /// Takes a reason back.
+    /// Removes a reason.
     pub(crate) fn clear(&self, concern: Concern) {
         self.lock().remove(&concern);
     }
@@ -159,13 +159,13 @@ impl Health {
     pub(crate) fn store_failed(&self, work: StoreWork) {
         let mut reasons = self.lock();
         self.failing_work.fetch_or(work.bit(), Ordering::Relaxed);
-        let detail = "the last write or read failed; see the log".to_owned();
+        let detail = "the last write or read failed; see the log output".to_owned();
         reasons.insert(Concern::Store, Reason { detail, raised: instant() });
     }
 
     /// The store succeeded at some work.
     pub(crate) fn store_worked(&self, work: StoreWork) {
-        // Every upload comes by here.
+        // Every upload takes this path.
         if self.failing_work.load(Ordering::Relaxed) & work.bit() == 0 {
             return;
         }
@@ -176,7 +176,7 @@ impl Health {
         }
     }
 
-    /// Whether requests should come here, and the document that says why.
+    /// Whether requests should be sent here, and the document that says why.
     pub(crate) fn report(&self) -> (bool, Value) {
         let reasons = self.lock();
         let ready = !reasons.iter().any(|(concern, reason)| reason.is_blocking(*concern));

@@ -1,8 +1,8 @@
 //! The helper as a server: answers the leader, and nobody else.
 //!
-//! [`aggregation`] and [`share`] are its resources. Every answer is stored with the commit that it
-//! reports, under the digest of its request: the same bytes get the same answer, also concurrently,
-//! also from another process later.
+//! [`aggregation`] and [`share`] are its resources. Every answer is stored in the commit that it
+//! reports, under the digest of its request: the same bytes get the same answer, even concurrently,
+//! and even from another process later.
 
 mod aggregation;
 mod metrics;
@@ -22,7 +22,7 @@ use crate::environment::Environment;
 use crate::error::BindError;
 use crate::service::{Role, Server};
 
-/// How often a request is recomputed because the state changed under it.
+/// How often a request is recomputed because the state has changed in the meantime.
 const MAX_CONFLICTS: usize = 8;
 
 /// The helper, for [`Server::bind`].

@@ -1,6 +1,6 @@
-//! Requests taken apart and answers put together: bodies with limits, media types, ids.
+//! Parsing requests and building answers: bodies with limits, media types, ids.
 //!
-//! What a failure looks like to the peer is in [`crate::problem`].
+//! How failures look to the peer is in [`crate::problem`].
 
 mod budget;
 
@@ -20,21 +20,21 @@ pub(crate) use self::budget::{Budget, Share};
 use crate::environment::{Instant, instant, timeout_at};
 use crate::problem::Failure;
 
-/// After [`RATE_GRACE`], a body must have arrived at so many bytes per second on average.
+/// After [`RATE_GRACE`], a body must have arrived at this many bytes per second on average.
 const MIN_RATE: u64 = 1024;
 const RATE_GRACE: Duration = Duration::from_secs(5);
 
-/// Reads bodies: each below its limit, all together below a budget, none for ever.
+/// Reads bodies: each within its limit, all together within a budget, none without a deadline.
 ///
-/// The budget is taken for bytes that have arrived, never on the peer's word, and a body that trickles
-/// is given up: to hold the budget, a peer must keep sending.
+/// The budget is charged for bytes that have arrived, never for what the peer announces, and a body
+/// that trickles in is given up: to occupy the budget, a peer must keep sending.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     budget: Budget,
     timeout: Duration,
 }
 
-/// A body, with its share of the budget until it is dropped.
+/// A body. It holds its share of the budget until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReadBody {
     bytes: Bytes,
@@ -47,12 +47,12 @@ impl ReadBody {
         &self.bytes
     }
 
-    /// The bytes, counted until the last piece of them is dropped.
+    /// The bytes, counted against the budget until the last slice of them is dropped.
     pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(self)
     }
 
-    /// Bytes of our own that are too few to count.
+    /// Bytes that we made ourselves and that are too few to count.
     pub(crate) fn uncounted(bytes: Bytes) -> Self {
         Self { bytes, _share: Share::default() }
     }
@@ -77,7 +77,7 @@ impl BodyReader {
         self.read_with(Share::default(), body, limit).await
     }
 
-    /// The same with a share of the budget that was taken before.
+    /// Like [`Self::read`], with a share of the budget that was taken before.
     pub(crate) async fn read_with(
         &self,
         share: Share,
@@ -90,8 +90,8 @@ impl BodyReader {
         }
     }
 
-    /// Reads a body that began to arrive at `start` as far as it fits into `limit` bytes. Besides, the
-    /// piece that did not fit, if there is one: the body is not at its end then.
+    /// Reads a body that started to arrive at `start`, up to `limit` bytes. Also returns the piece
+    /// that did not fit, if there is one: the body has not ended then.
     pub(crate) async fn read_up_to(
         &self,
         body: &mut Body,
@@ -120,7 +120,7 @@ impl BodyReader {
                 beyond = Some(data);
                 break;
             }
-            // Most uploads arrive in one frame and are not copied.
+            // Most uploads arrive in one frame and need no copy.
             if len == 0 {
                 share.grow(&self.budget, data.len())?;
                 first = data;
@@ -139,7 +139,8 @@ impl BodyReader {
         Ok((ReadBody { bytes, _share: share }, beyond))
     }
 
-    /// The next piece of a body of which so much has arrived since `start`; `None` at its end.
+    /// The next piece of a body of which `arrived` bytes have come since `start`; `None` at its
+    /// end.
     pub(crate) async fn piece(
         &self,
         body: &mut Body,
@@ -147,7 +148,7 @@ impl BodyReader {
         arrived: usize,
     ) -> Result<Option<Bytes>, Failure> {
         loop {
-            // The timer is armed only if nothing is there yet.
+            // The timer is armed only if nothing has arrived yet.
             let frame = timeout_at(start + self.patience(arrived), body.frame());
             let Some(frame) = frame.await.map_err(|_| Failure::Incomplete)? else {
                 return Ok(None);
@@ -158,26 +159,26 @@ impl BodyReader {
         }
     }
 
-    /// Takes budget for bytes that do not come from a peer.
+    /// Charges the budget for bytes that do not come from a peer.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Share, Failure> {
         let mut share = Share::default();
         self.grow(&mut share, bytes)?;
         Ok(share)
     }
 
-    /// Makes a share cover so many bytes.
+    /// Grows a share to this many bytes.
     pub(crate) fn grow(&self, share: &mut Share, bytes: usize) -> Result<(), Failure> {
         share.grow(&self.budget, bytes)
     }
 
-    /// How long after its beginning a body of which so much has arrived is still waited for.
+    /// How long after its start to wait for a body of which this much has arrived.
     fn patience(&self, arrived: usize) -> Duration {
         let earned = Duration::from_millis(arrived as u64 * 1000 / MIN_RATE);
         self.timeout.min(RATE_GRACE + earned)
     }
 }
 
-/// Lets a request pass whose `Content-Type` names the message that the resource takes.
+/// Lets a request pass if its `Content-Type` names the message that the resource takes.
 pub(crate) fn expect_media_type(headers: &HeaderMap, expected: MediaType) -> Result<(), Failure> {
     let named = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let matches = named == expected.as_str().as_bytes()
@@ -185,7 +186,7 @@ pub(crate) fn expect_media_type(headers: &HeaderMap, expected: MediaType) -> Res
     if matches { Ok(()) } else { Err(Failure::UnexpectedMediaType(expected.as_str())) }
 }
 
-/// Lets a request pass whose `Content-Type` says that it is for a gateway (RFC 9458 §4.3).
+/// Lets a request pass if its `Content-Type` says that it is for a gateway (RFC 9458 §4.3).
 pub(crate) fn expect_encapsulated(headers: &HeaderMap) -> Result<(), Failure> {
     match is_of_type(headers, REQUEST_MEDIA_TYPE) {
         true => Ok(()),
@@ -193,7 +194,7 @@ pub(crate) fn expect_encapsulated(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Whether `Content-Type` names this media type, with whatever parameters.
+/// Whether `Content-Type` names this media type, with any parameters.
 pub(crate) fn is_of_type(headers: &HeaderMap, media_type: &str) -> bool {
     let named = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let essence = named.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -208,7 +209,7 @@ pub(crate) fn parse_task_id(text: &str) -> Result<TaskId, Failure> {
     })
 }
 
-/// An answer with a message in it.
+/// An answer that contains a message.
 pub(crate) fn message(
     status: StatusCode,
     media_type: MediaType,
@@ -235,7 +236,7 @@ pub(crate) fn not_ready(status: StatusCode, retry_after: Duration) -> Response {
     response
 }
 
-/// Adds the place of a created resource. A `Location` may be relative (RFC 9110 §10.2.2).
+/// Adds the URL of a created resource. A `Location` may be relative (RFC 9110 §10.2.2).
 pub(crate) fn at(mut response: Response, location: &str) -> Response {
     if let Ok(value) = HeaderValue::from_str(location) {
         response.headers_mut().insert(LOCATION, value);
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(body.bytes().as_ref(), [7; 100]);
         let refused = reader(1 << 20).read(Body::from(vec![7; 101]), 100).await;
         assert!(matches!(refused, Err(Failure::TooLong(100))));
-        // A body that does not tell its length.
+        // A body that does not announce its length.
         let body = reader(1 << 20).read(Body::new(Chunks(3)), 30).await.unwrap();
         assert_eq!(body.bytes().len(), 30);
         let refused = reader(1 << 20).read(Body::new(Chunks(4)), 30).await;
@@ -298,7 +299,7 @@ mod tests {
         assert!(matches!(reader.read(small(), 1 << 20).await, Err(Failure::OutOfMemory)));
         drop(two);
         assert!(reader.read(small(), 1 << 20).await.is_ok());
-        // One that comes in pieces, too.
+        // Also one that arrives in pieces.
         let pieces = reader.read(Body::new(Chunks(200)), 1 << 20).await;
         assert!(matches!(pieces, Err(Failure::OutOfMemory)));
     }
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!(steady.bytes().len(), 100 * 512);
     }
 
-    /// Half a KiB at a time, with a pause after each; the length is announced.
+    /// Half a KiB at a time, with a pause after each. The length is announced.
     struct Trickle {
         left: usize,
         wait: Duration,
@@ -357,7 +358,7 @@ mod tests {
         }
     }
 
-    /// So many chunks of ten bytes, the length unknown.
+    /// This many chunks of ten bytes; the length is unknown.
     struct Chunks(usize);
 
     impl HttpBody for Chunks {

@@ -1,11 +1,11 @@
 //! The issuer as a server: signs blinded tokens for its attester and makes token keys for authors.
 //!
-//! `POST token-request` answers one request as the specification has it, `POST token-requests` a batch of them
-//! ([`requests`]); both are for the one attester. `POST token-keys` is for listed authors ([`token_keys`]), and the
-//! directory is for everybody.
+//! `POST token-request` answers one request as in the specification, `POST token-requests` answers
+//! a batch ([`requests`]). Both are for the one attester. `POST token-keys` is for listed authors
+//! ([`token_keys`]), and the directory is public.
 //!
-//! The name of an origin is read in `sotto_protocol::issuer` and stays there: no log line, metric, error or
-//! answer holds one. How many tokens each origin asks for is counted nowhere.
+//! The name of an origin is read in `sotto_protocol::issuer` and stays there: no log line, metric,
+//! error or answer contains one. The number of tokens per origin is counted nowhere.
 
 mod config;
 mod directory;
@@ -111,7 +111,7 @@ struct IssuerState {
     bodies: BodyReader,
     pool: CpuPool,
     cpu_threads: usize,
-    /// Taken by each batch until it is answered.
+    /// Each batch holds a permit until it is answered.
     batches: Semaphore,
     health: Arc<Health>,
     metrics: IssuerMetrics,

@@ -2,8 +2,8 @@
 //!
 //! [`upload`] and [`collection`] are its resources; [`forming`], [`aggregating`] and [`collecting`]
 //! are the loops that drive jobs. Every step loads, calls one function of `sotto_protocol::leader`
-//! and commits through the store. What the loops decide, and how long they sleep, is decided there
-//! too.
+//! and commits through the store. That crate also decides what the loops do next and how long they
+//! sleep.
 
 mod aggregating;
 mod collecting;
@@ -40,15 +40,15 @@ use crate::peer::HelperClient;
 use crate::service::{Role, Server, with_fallbacks};
 use crate::tasks::ServedTask;
 
-/// Resources of the helper that wait to be deleted. More are forgotten: the helper deletes them
-/// itself with the batch.
+/// Resources at the helper that wait to be deleted. Further ones are dropped: the helper deletes
+/// them itself with the batch.
 const MAX_DELETIONS: usize = 256;
 
-/// More than an encapsulated upload has besides the upload: method, URL, fields with the
-/// announcement of a task, and what sealing adds.
+/// An upper bound on what an encapsulated upload adds to the upload: method, URL, fields with the
+/// announcement of a task, and sealing.
 const MAX_INNER_HEAD: usize = 64 * 1024;
 
-/// Collections that are worked on at once.
+/// Collections in progress at once.
 const COLLECTION_WORKERS: usize = 2;
 
 /// The leader, for [`Server::bind`].
@@ -80,7 +80,7 @@ impl Role for Leader {
             store,
         } = self;
         let helper = HelperClient::new(aggregation.helper_timeout, helper_certificates.as_deref())?;
-        // Before the keys are checked: those of forgotten reports are not needed any more.
+        // Before the keys are checked: those of forgotten reports are no longer needed.
         forget_tasks(&config, &*store).await?;
         check_keys(&config.hpke_keys, &*store).await?;
         let gateway = config.gateway.clone();
@@ -133,24 +133,24 @@ struct LeaderState {
     limits: FormingLimits,
     helper: HelperClient,
     deletions: mpsc::Sender<Deletion>,
-    /// A job was formed, or given back.
+    /// A job was formed or released.
     jobs_ready: Notify,
     /// A job was committed: there is room for another.
     job_ended: Notify,
-    /// A collection was asked for.
+    /// A collection was requested.
     collections_ready: Notify,
-    /// The disk holds too much.
+    /// Too many bytes of reports are on disk.
     uploads_paused: AtomicBool,
 }
 
-/// A resource of the helper that is not needed any more.
+/// A resource at the helper that is no longer needed.
 struct Deletion {
     task: Arc<ServedTask>,
     location: HttpUrl,
 }
 
 impl LeaderState {
-    /// Tells the helper, when there is time, that a resource is not needed any more.
+    /// Queues a message to the helper that a resource is no longer needed.
     fn delete_at_helper(&self, task: Arc<ServedTask>, location: Option<HttpUrl>) {
         if let Some(location) = location {
             let _ = self.deletions.try_send(Deletion { task, location });
@@ -173,7 +173,7 @@ fn router(state: &Arc<LeaderState>, gateway: Option<Arc<GatewayResource>>) -> Ro
         .with_state(Arc::clone(&state.aggregator))
 }
 
-/// What devices may use.
+/// The routes that devices may use.
 fn uploads(base_path: &str) -> Router<Arc<LeaderState>> {
     Router::new().route(&format!("{base_path}/tasks/{{task_id}}/reports"), post(upload::post))
 }

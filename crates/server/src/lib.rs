@@ -1,10 +1,10 @@
-//! Sotto's roles over HTTP: leader and helper, log and witness, relay and gateway, attester and issuer.
+//! The roles of Sotto over HTTP: leader, helper, log, witness, relay, gateway, attester, issuer.
 //!
-//! Each role wraps the pure steps of `sotto_protocol` and the verbs of `sotto_store`: a handler decodes,
-//! loads, calls one function, commits and encodes. Binding a role, as in [`Leader::bind`], checks
-//! everything that can be checked and gives a [`Server`], which runs until it is told to end. What
-//! all roles share is in [`Server`]; what one of them adds is its [`Role`]. Time and randomness come
-//! from an [`Environment`].
+//! Each role wraps the pure steps of `sotto_protocol` and the verbs of `sotto_store`: a handler
+//! decodes, loads, calls one function, commits and encodes. Binding a role, as in [`Leader::bind`],
+//! checks everything that can be checked and returns a [`Server`], which runs until it is told to
+//! stop. [`Server`] is what all roles share; a [`Role`] is what one of them adds. Time and
+//! randomness come from an [`Environment`].
 //!
 //! Their configurations deserialize and describe themselves ([`settings`]).
 //!

@@ -1,8 +1,8 @@
-//! Sockets: accepts connections, speaks TLS where certificates are configured, and drains.
+//! Sockets: accepts connections, speaks TLS if certificates are configured, and drains.
 //!
-//! Every wait on a peer has an end (handshake, request head, answer not taken off our hands), and
-//! connections are bounded: a peer that dawdles costs a place for a while, never memory or a thread.
-//! HTTP/1.1 only: one request at a time on a connection, so that bounding connections bounds requests.
+//! Every wait for a peer has a limit (handshake, request head, unread answer), and connections are
+//! bounded: a slow peer occupies a connection for a while, never memory or a thread. HTTP/1.1 only:
+//! one request at a time on a connection, so that bounding connections bounds requests.
 
 mod gate;
 mod stall;
@@ -35,7 +35,7 @@ use crate::environment::{sleep, timeout};
 use crate::error::BindError;
 use crate::shutdown::Shutdown;
 
-/// How long to wait after the operating system refused us a connection (out of descriptors).
+/// How long to wait after the operating system failed to accept a connection (out of descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The request bytes that a connection may buffer before the handler asks for them.
@@ -50,13 +50,13 @@ pub(crate) struct Listener {
     gate: Option<Arc<SourceGate>>,
 }
 
-/// Where a request comes from. It is shown to the handlers of a relay that limits sources, to nobody
-/// else, and cannot be printed.
+/// Where a request comes from. Only the handlers of a relay that limits sources get it. It cannot
+/// be printed.
 #[derive(Clone, Copy)]
 pub(crate) struct PeerIp(pub(crate) IpAddr);
 
 impl Listener {
-    /// Binds. Plain HTTP away from loopback needs `insecure_http`.
+    /// Binds the socket. Plain HTTP beyond loopback needs `insecure_http`.
     pub(crate) async fn bind(
         address: SocketAddr,
         tls: Option<&TlsConfig>,
@@ -78,8 +78,8 @@ impl Listener {
         self.address
     }
 
-    /// Limits the connections of each source, and gives each request a [`PeerIp`]. Without this, handlers
-    /// have no way to learn it.
+    /// Limits the connections of each source, and gives each request a [`PeerIp`]. Without this,
+    /// handlers cannot learn it.
     pub(crate) fn limit_sources(&mut self, gate: SourceGate) {
         self.gate = Some(Arc::new(gate));
     }
@@ -108,7 +108,7 @@ impl Listener {
             let (peer, entry) = match &self.gate {
                 None => (None, None),
                 Some(gate) => match gate.enter(peer) {
-                    // Closed at once: in a queue, it would stand in the way of others.
+                    // Closed at once: if it were queued, it would block others.
                     None => continue,
                     entered => (Some(peer), entered),
                 },
@@ -121,7 +121,7 @@ impl Listener {
         }
         drop(self.tcp);
         if timeout(drain, graceful.shutdown()).await.is_err() {
-            tracing::warn!("some requests were cut off: the drain took too long");
+            tracing::warn!("some requests were aborted: draining took too long");
         }
         connections.shutdown().await;
     }
@@ -131,7 +131,7 @@ async fn accept(
     tcp: &TcpListener,
     places: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, PeerIp, OwnedSemaphorePermit)> {
-    // Without a place, connections wait in the operating system's queue.
+    // Without a permit, connections wait in the operating system's queue.
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = tcp.accept().await?;
     // Answers are single small writes: waiting to fill a packet would only delay them.
@@ -180,7 +180,7 @@ impl ConnectionBuilder {
         let io = TokioIo::new(StallGuard::new(stream, self.write_timeout));
         let service = PeerService { inner: self.service.clone(), peer };
         let connection = self.http1.serve_connection(io, service);
-        // An error here is the peer's: it went away, dawdled or did not speak HTTP.
+        // An error here is the peer's: it disconnected, was too slow or did not speak HTTP.
         let _ = watcher.watch(connection).await;
     }
 }

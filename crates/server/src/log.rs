@@ -1,10 +1,10 @@
 //! The log as a server: takes entries, has them witnessed, and serves the tree as plain files.
 //!
-//! Writing: [`add`] checks a submission by itself and hands it to the one [`sequencer`], which appends
-//! batches, asks the [`witnesses`] and publishes. Reading: [`files`] serves what lies in the public folder
-//! of the [`LogDir`] and touches neither lock nor sequencer, so any web server or CDN can do
-//! the same. What is durable when is the folder's part; what an answer of a witness means is
-//! `sotto_protocol::log::witnessing`'s.
+//! Writing: [`add`] checks a submission by itself and hands it to the one [`sequencer`], which
+//! appends batches, asks the [`witnesses`] and publishes. Reading: [`files`] serves the public
+//! folder of the [`LogDir`] and touches neither lock nor sequencer, so any web server or CDN can do
+//! the same. [`LogDir`] decides what is durable when; `sotto_protocol::log::witnessing` decides
+//! what the answer of a witness means.
 
 mod add;
 mod backoff;
@@ -41,8 +41,8 @@ use crate::service::{Role, Server, with_fallbacks};
 /// Submissions that may wait for the sequencer; beyond that, submitters get 429.
 const MAX_WAITING: usize = 1024;
 
-/// The bytes of the longest encapsulated request for a file: a path and a few fields, padded by whoever
-/// wants to look like an upload.
+/// The longest encapsulated request for a file, in bytes: a path and a few fields, padded by
+/// devices that want to look like an upload.
 const MAX_READ_REQUEST: usize = 64 * 1024;
 
 /// The log, for [`Server::bind`].
@@ -54,8 +54,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Checks the configuration and binds the sockets. The key of `dir` must be that of the policy's
-    /// log.
+    /// Checks the configuration and binds the sockets. The key of `dir` must be that of the log in
+    /// the policy.
     pub async fn bind(config: LogConfig, dir: LogDir) -> Result<Server, BindError> {
         Server::bind(Self { config, dir }, Environment::default()).await
     }
@@ -66,8 +66,8 @@ impl Role for Log {
         &self.config.http
     }
 
-    /// Who waits when the server drains is answered within the deadline. What was signed and not
-    /// published by then is finished at the next start.
+    /// Submitters that wait when the server drains are answered within the deadline. What has been
+    /// signed but not published by then is finished at the next start.
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {
         let Self { config, dir } = self;
         check_policy(&config.policy, &dir)?;
@@ -90,7 +90,7 @@ impl Role for Log {
         let gateway = open_gateway(&config, &state, server)?;
         let sequencer = Sequencer::new(config, dir, witnesses, inbox, signed_size, metrics, server);
         server.add_loop("sequencer", |shutdown| sequencer.run(shutdown));
-        // The router has the last sender to the sequencer, which ends when all are gone.
+        // The router holds the last sender to the sequencer, which ends when all senders are gone.
         Ok(router(state, gateway))
     }
 }
@@ -100,7 +100,7 @@ struct LogState {
     rules: AdmissionRules,
     /// The folder that is served.
     public: PathBuf,
-    /// The size of the tree that the log is bound to by its signature.
+    /// The size of the tree that the log has committed to by its signature.
     signed_size: Arc<AtomicU64>,
     bodies: BodyReader,
     base_path: String,
@@ -138,7 +138,7 @@ fn open_gateway(
         .map(Some)
 }
 
-/// The policy by which this log publishes must be about this log and no other.
+/// The policy by which this log publishes must be for this log and no other.
 fn check_policy(policy: &TlogPolicy, dir: &LogDir) -> Result<(), BindError> {
     let signed = dir.pending().map(|staged| staged.note).or_else(|| dir.published().cloned());
     let is_own = match policy.logs() {

@@ -1,7 +1,7 @@
-//! Numbers for operators, in Prometheus' format.
+//! Numbers for operators, in the format of Prometheus.
 //!
-//! Each server has its own recorder, so that several roles can live in one process. Handles are
-//! made once: counting on the hot path is one atomic addition. No label names a task or a peer.
+//! Each server has its own recorder, so that several roles can run in one process. Handles are
+//! created once: counting on the hot path is one atomic addition. No label names a task or a peer.
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -14,7 +14,7 @@ const METADATA: Metadata<'static> =
 const DURATIONS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// Makes handles and renders what they counted.
+/// Creates handles and renders what they have counted.
 pub(crate) struct MetricsRegistry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
@@ -35,7 +35,7 @@ impl MetricsRegistry {
         self.handle.render()
     }
 
-    /// Folds samples of histograms together; without it they would pile up until the next scrape.
+    /// Folds samples of histograms together. Otherwise they would pile up until the next scrape.
     pub(crate) fn upkeep(&self) {
         self.handle.run_upkeep();
     }
@@ -75,7 +75,7 @@ impl MetricsRegistry {
         values.map(|value| self.labelled_counter(name, &[(label, value)]))
     }
 
-    /// The same for values that are not known by number.
+    /// Like [`Self::counters`], for a list of values whose length is not fixed.
     pub(crate) fn counter_of_each(
         &self,
         name: &'static str,

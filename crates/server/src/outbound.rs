@@ -1,8 +1,9 @@
 //! Requests to other servers: the one HTTP client of all roles.
 //!
-//! [`client`] sends what it is given and a `host`, nothing else: no user agent, no cookies, no redirects,
-//! no proxy of the environment. The relay and a gateway of its own hand requests on with it.
-//! [`HttpClient`] sends requests of our own: small bodies, answers with a bound on time and length.
+//! [`client`] sends what it is given and a `host` field, nothing else: no user agent, no cookies,
+//! no redirects, no proxy from the environment. The relay and the standalone gateway forward
+//! requests with it. [`HttpClient`] sends our own requests: small bodies, and answers with bounded
+//! time and length.
 
 use std::error::Error;
 use std::io;
@@ -32,16 +33,18 @@ pub(crate) type OutboundClient<B> = Client<HttpsConnector<HttpConnector>, B>;
 
 /// The longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Idle connections end before a server of ours ends them, so that few requests meet a connection that is
-/// just being closed.
+/// We close idle connections before one of our servers would, so that few requests meet a
+/// connection that is just being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The bytes of an answer that a connection may buffer before they are asked for.
+/// The bytes of an answer that a connection may buffer before they are read.
 const CONNECTION_BUFFER: usize = 64 * 1024;
 
-/// Makes a client. `certificates` (PEM) may vouch for servers beside those of the operating system.
+/// Makes a client. `certificates` (PEM) are trusted as roots in addition to those of the operating
+/// system.
 ///
-/// A request is sent at most once. If a kept connection turns out to be closed before a byte of the request
-/// was written, another connection is taken, which is no repetition (RFC 9458 §6.5 forbids those).
+/// A request is sent at most once. If a kept connection turns out to be closed before any byte of
+/// the request was written, another connection is used. That is not a repetition (RFC 9458 §6.5
+/// forbids those).
 pub(crate) fn client<B>(
     timeout: Duration,
     certificates: Option<&[u8]>,
@@ -73,18 +76,18 @@ where
         .build(https))
 }
 
-/// Sends requests of our own.
+/// Sends our own requests.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpClient(OutboundClient<Full<Bytes>>);
 
 impl HttpClient {
-    /// Waits for a connection no longer than `timeout`, and 5 seconds. `certificates` (PEM) may vouch
-    /// for servers beside those of the operating system.
+    /// Waits for a connection no longer than `timeout`, and at most 5 seconds. `certificates` (PEM)
+    /// are trusted as roots in addition to those of the operating system.
     pub(crate) fn new(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
         Ok(Self(client(timeout, certificates)?))
     }
 
-    /// Sends a request and waits for the head of its answer. The deadline is for the whole answer.
+    /// Sends a request and waits for the head of its answer. The deadline covers the whole answer.
     pub(crate) async fn send(
         &self,
         request: Builder,
@@ -104,7 +107,7 @@ impl HttpClient {
     }
 }
 
-/// A request of our own, still without body and without fields for the resource.
+/// One of our own requests, still without a body and without fields for the resource.
 pub(crate) fn request(method: Method, url: &HttpUrl) -> Builder {
     let any = HeaderValue::from_static("*/*");
     Request::builder().method(method).uri(url.as_str()).header(ACCEPT, any)
@@ -131,7 +134,8 @@ impl Answer {
     }
 }
 
-/// Why there is no answer. What the library says may hold the peer's address: only its kind goes further.
+/// Why there is no answer. The library's error may contain the peer's address, so only its kind is
+/// passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransportError {
     /// No connection.
@@ -145,7 +149,7 @@ pub(crate) enum TransportError {
 }
 
 impl TransportError {
-    /// A name for the server's log output and for metrics.
+    /// The name in log output and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unreachable => "connect",
@@ -155,7 +159,7 @@ impl TransportError {
     }
 }
 
-/// Whether the operating system or the connector gave up waiting.
+/// Whether the operating system or the connector timed out.
 fn is_timeout(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -168,7 +172,7 @@ fn is_timeout(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// What is wrong with the URL of a peer, for its operator.
+/// What is wrong with the URL of a peer, for the operator.
 pub(crate) const EXPOSED: &str =
     "its URL is plain http to another machine: use https, or start with --insecure-http";
 

@@ -1,7 +1,7 @@
-//! How slowly a peer may take an answer that is held for it.
+//! How slowly a peer may read an answer that is held for it.
 //!
-//! The listener ends peers that take nothing. One that takes a little now and then would still hold memory
-//! or disk that others need.
+//! The listener disconnects peers that read nothing. A peer that reads a little now and then would
+//! still occupy memory or disk that others need.
 
 use std::error::Error;
 use std::io;
@@ -15,11 +15,11 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::environment::{Instant, instant};
 
-/// After [`GRACE`], a body must have left at so many bytes per second on average.
+/// After [`GRACE`], a body must have been sent at this many bytes per second on average.
 const MIN_RATE: u64 = 16 * 1024;
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A body that breaks off if its next piece is asked for too late.
+/// A body that breaks off if its next piece is requested too late.
 pub(crate) struct Paced<B> {
     body: B,
     sent: u64,
@@ -27,12 +27,12 @@ pub(crate) struct Paced<B> {
 }
 
 impl<B> Paced<B> {
-    /// Begins now.
+    /// Starts the clock now.
     pub(crate) fn new(body: B) -> Self {
         Self { body, sent: 0, start: instant() }
     }
 
-    /// Whether what was sent took longer than it may.
+    /// Whether sending took longer than allowed.
     fn is_late(&self) -> bool {
         let earned = Duration::from_millis(self.sent * 1000 / MIN_RATE);
         self.start.elapsed() > GRACE + earned
@@ -78,7 +78,7 @@ mod tests {
 
     const PIECE: usize = 64 * 1024;
 
-    /// So many pieces.
+    /// This many pieces.
     struct Pieces(usize);
 
     impl HttpBody for Pieces {
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// How many pieces are taken by a peer that pauses after each.
+    /// How many pieces a peer gets that pauses after each.
     async fn taken(pieces: usize, pause: Duration) -> usize {
         let mut body = Paced::new(Pieces(pieces));
         let mut taken = 0;
@@ -112,11 +112,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_takes_too_little_is_given_up() {
-        // Four seconds earn one piece, and the grace is as long as one of thirty.
+        // Four seconds earn one piece, and the grace period is as long as one of thirty.
         assert_eq!(taken(100, Duration::from_millis(3_900)).await, 100);
         assert_eq!(taken(100, Duration::from_secs(8)).await, 8);
         assert_eq!(taken(100, Duration::from_secs(600)).await, 1);
-        // What has left cannot be late any more.
+        // What has been sent can no longer be late.
         assert_eq!(taken(1, Duration::from_secs(600)).await, 1);
     }
 }

@@ -1,8 +1,8 @@
 //! The leader's side of the conversation with a helper, over HTTP (DAP, "Aggregating Reports" and
 //! "Collecting Results", as far as requests and answers go).
 //!
-//! What an answer means for a job is the driver's part. Redirects are not followed and no proxy of
-//! the environment is used: tokens go where the task says.
+//! What an answer means for a job is decided by the driver. Redirects are not followed and no proxy
+//! from the environment is used: tokens are only sent where the task says.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ use crate::environment::{Instant, instant, sleep};
 use crate::outbound::{self, HttpClient, TransportError};
 use crate::tasks::{HelperEndpoint, ServedTask};
 
-/// The pause between two questions whether an asynchronous helper is done, unless it names one.
+/// The pause between two polls of an asynchronous helper, unless it names one.
 const POLL_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause that a helper may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// Which resource of the helper is created.
+/// Which resource to create at the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     AggregationJob,
@@ -69,11 +69,11 @@ impl Resource {
 pub(crate) struct Created {
     /// The message.
     pub(crate) body: Bytes,
-    /// Where it lies, if the helper said so.
+    /// Its URL, if the helper gave one.
     pub(crate) location: Option<HttpUrl>,
 }
 
-/// Asks helpers.
+/// Sends requests to helpers.
 #[derive(Debug)]
 pub(crate) struct HelperClient {
     http: HttpClient,
@@ -81,13 +81,14 @@ pub(crate) struct HelperClient {
 }
 
 impl HelperClient {
-    /// `certificates` (PEM) may vouch for helpers beside those of the operating system.
+    /// `certificates` (PEM) are trusted as roots for helpers, in addition to those of the operating
+    /// system.
     pub(crate) fn new(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
         Ok(Self { http: HttpClient::new(timeout, certificates)?, timeout })
     }
 
-    /// Creates a resource and returns its content, waiting for it if the helper is asynchronous.
-    /// Repeating it with the same bytes is safe (DAP, "Resource Creation").
+    /// Creates a resource and returns its content. Waits for it if the helper is asynchronous. It
+    /// is safe to repeat this with the same bytes (DAP, "Resource Creation").
     pub(crate) async fn create(
         &self,
         task: &ServedTask,
@@ -117,7 +118,7 @@ impl HelperClient {
         Ok(Created { body: answer.body, location })
     }
 
-    /// Tells the helper that a resource is not needed any more. The answer does not matter.
+    /// Tells the helper that a resource is no longer needed. The answer does not matter.
     pub(crate) async fn delete(&self, task: &ServedTask, location: HttpUrl) {
         if let Some(endpoint) = task.helper_endpoint() {
             let request = self.request(Method::DELETE, &location, task, endpoint);
@@ -175,7 +176,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The `Location`, if it lies on the server that was asked: our token goes nowhere else.
+    /// The `Location`, if it is on the server that was asked: our token is sent nowhere else.
     fn location(&self, asked: &HttpUrl) -> Option<HttpUrl> {
         let location = self.headers.get(LOCATION)?.to_str().ok()?;
         asked.join(location).ok().filter(|url| url.is_same_origin(asked))
@@ -199,7 +200,7 @@ async fn problem(answer: outbound::Answer) -> Option<ProblemType> {
     ProblemType::from_urn(document.get("type")?.as_str()?)
 }
 
-/// Only the kind of the error goes further: the error itself may hold the peer's address.
+/// Only the kind of the error is passed on: the error itself may contain the peer's address.
 fn transport(error: TransportError) -> HelperError {
     HelperError::Unreachable(error.name())
 }

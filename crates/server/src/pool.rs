@@ -1,8 +1,8 @@
 //! A bounded pool of threads for cryptography, off the async threads.
 //!
 //! A closure is one batch of work (a whole aggregation job), so one hop through the pool serves
-//! hundreds of reports. The queue is bounded: requests are turned away when it is full
-//! ([`CpuPool::try_run`]), the leader's own work waits ([`CpuPool::run`]).
+//! hundreds of reports. The queue is bounded: when it is full, requests are rejected
+//! ([`CpuPool::try_run`]), and the leader's own work waits ([`CpuPool::run`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,14 +18,14 @@ pub(crate) enum PoolError {
     /// All threads are busy and the queue is full.
     #[error("the CPU pool is full")]
     Busy,
-    /// The work panicked. The thread lives on.
+    /// The work panicked. The thread survives.
     #[error("work in the CPU pool panicked")]
     Panicked,
 }
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Threads and their queue. Dropping the pool lets the threads end once the queue is empty.
+/// Threads and their queue. After the pool is dropped, the threads end once the queue is empty.
 #[derive(Debug)]
 pub(crate) struct CpuPool {
     queue: Arc<Queue>,
@@ -66,7 +66,7 @@ impl CpuPool {
         self.submit(slot, work).await.map_err(|_| PoolError::Panicked)
     }
 
-    /// Closures that run or wait.
+    /// Closures that are running or waiting.
     pub(crate) fn occupied(&self) -> usize {
         self.capacity.saturating_sub(self.slots.available_permits())
     }
@@ -78,10 +78,10 @@ impl CpuPool {
     ) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
         self.queue.push(Box::new(move || {
-            // The slot is free before the answer is out: whoever saw the answer finds room.
+            // The slot is freed before the answer is sent: whoever has the answer finds room.
             let answer = work();
             drop(slot);
-            // Nobody waits any more: the work was for nothing.
+            // If nobody waits any more, the work was for nothing.
             let _ = sender.send(answer);
         }));
         receiver
@@ -177,7 +177,7 @@ mod tests {
         });
         tokio::task::spawn_blocking(move || running.recv().unwrap()).await.unwrap();
         let mut waiting = Box::pin(pool.run(|| "waited"));
-        // The second closure takes the one place in the queue.
+        // The second closure takes the one slot in the queue.
         assert!(futures_pending(&mut waiting).await);
         assert_eq!(pool.occupied(), 2);
         assert_eq!(pool.try_run(|| ()).await, Err(PoolError::Busy));

@@ -1,4 +1,4 @@
-//! The one place where failures become HTTP answers (DAP, "Errors"; RFC 9457).
+//! The one place where failures are turned into HTTP answers (DAP, "Errors"; RFC 9457).
 //!
 //! A refusal names what the peer did wrong. An internal error is logged and answered without
 //! details.
@@ -20,12 +20,12 @@ use sotto_wire::{PROBLEM_MEDIA_TYPE, ProblemType, TaskId};
 
 use crate::pool::PoolError;
 
-/// Why a request was not served. Whatever it is, nothing was committed for the request.
+/// Why a request was not served. In every case, nothing was committed for the request.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The protocol refuses the request.
     Abort(Abort),
-    /// A bug or a broken key: ours.
+    /// Our own failure: a bug or a broken key.
     Fault(Fault),
     /// The store did nothing.
     Store(StoreError),
@@ -33,9 +33,9 @@ pub(crate) enum Failure {
     Pool(PoolError),
     /// No credentials where they are needed.
     Unauthenticated,
-    /// Credentials that are not the right ones.
+    /// Wrong credentials.
     Forbidden,
-    /// The body is not said to be the message that the resource takes.
+    /// `Content-Type` does not name the message that the resource takes.
     UnexpectedMediaType(&'static str),
     /// The body is longer than the limit, in bytes.
     TooLong(usize),
@@ -45,25 +45,25 @@ pub(crate) enum Failure {
     OutOfMemory,
     /// No such resource.
     NotFound,
-    /// The method is not one of the resource's.
+    /// The resource does not have this method.
     MethodNotAllowed,
     /// The resource cannot be changed now.
     Conflict(&'static str),
     /// The state kept changing under the request.
     Contended,
-    /// Refused with this status, in words.
+    /// Refused with this status and detail.
     Refused(StatusCode, String),
-    /// Refused with this status, problem type and words.
+    /// Refused with this status, problem type and detail.
     Typed(StatusCode, &'static str, &'static str),
-    /// Not now: in words, and when to ask again.
+    /// Not available now: the detail, and when to retry.
     Unavailable(String, Duration),
-    /// The peer asks too much: in words, and when to ask again.
+    /// The peer sends too many requests: the detail, and when to retry.
     TooMany(&'static str, Duration),
     /// A request to a gateway was not opened.
     Unopened(OuterRefusal),
-    /// A request to a gateway was opened, at this moment, and is not passed on.
+    /// A request to a gateway was opened, at this time, and is not passed on.
     NotAdmitted(InnerRefusal, Moment),
-    /// A stored problem, given again.
+    /// A stored problem, sent again.
     Stored {
         /// The `type` member.
         problem: String,
@@ -77,7 +77,7 @@ pub(crate) enum Failure {
 /// The problem type that says no more than the status (RFC 9457 §4.2.1).
 pub(crate) const ABOUT_BLANK: &str = "about:blank";
 
-/// How long a peer is asked to wait when we are full, or have failed.
+/// How long a peer is asked to wait when we are overloaded or have failed.
 pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
 
 impl Failure {
@@ -86,14 +86,14 @@ impl Failure {
         match self {
             Self::Abort(abort) => abort_response(abort),
             Self::Fault(fault) => {
-                tracing::error!(error = %fault, "a request failed inside");
-                plain(StatusCode::INTERNAL_SERVER_ERROR, "The server has trouble of its own.")
+                tracing::error!(error = %fault, "a request failed with an internal error");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "The server had an internal error.")
             }
             Self::Store(error) => store_response(&error),
             Self::Pool(PoolError::Busy) => too_busy("All workers are busy."),
             Self::Pool(PoolError::Panicked) => {
                 tracing::error!("work in the CPU pool panicked");
-                plain(StatusCode::INTERNAL_SERVER_ERROR, "The server has trouble of its own.")
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "The server had an internal error.")
             }
             Self::Unauthenticated => {
                 let mut response = plain(
@@ -103,9 +103,7 @@ impl Failure {
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 response
             }
-            Self::Forbidden => {
-                plain(StatusCode::FORBIDDEN, "The credentials are not the right ones.")
-            }
+            Self::Forbidden => plain(StatusCode::FORBIDDEN, "The credentials are wrong."),
             Self::UnexpectedMediaType(expected) => plain(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 &format!("The resource takes a body of Content-Type {expected}."),
@@ -126,7 +124,7 @@ impl Failure {
                 plain(StatusCode::METHOD_NOT_ALLOWED, "The resource has no such method.")
             }
             Self::Conflict(detail) => plain(StatusCode::CONFLICT, detail),
-            Self::Contended => unavailable("The batch is being changed by others."),
+            Self::Contended => unavailable("Other requests keep changing the batch."),
             Self::Refused(status, detail) => plain(status, &detail),
             Self::Typed(status, kind, detail) => typed(status, kind, detail),
             Self::Unavailable(detail, pause) => {
@@ -178,7 +176,7 @@ fn store_response(error: &StoreError) -> Response {
         StoreError::Fenced => unavailable("The work has passed to another worker."),
         StoreError::RequestDiffers | StoreError::Backend(_) => {
             tracing::error!(%error, "the store failed");
-            unavailable("The server has trouble of its own.")
+            unavailable("The server had an internal error.")
         }
     }
 }
@@ -202,7 +200,7 @@ fn stored_response(problem: String, detail: &str, task_id: TaskId) -> Response {
     respond(status, document)
 }
 
-/// The types of these problems have titles of their own (for the first two RFC 9458 §9).
+/// These problem types have their own titles (the first two from RFC 9458 §9).
 fn typed(status: StatusCode, kind: &str, detail: &str) -> Response {
     let title = match kind {
         KEY_PROBLEM => "Oblivious HTTP key configuration not acceptable",
@@ -214,7 +212,8 @@ fn typed(status: StatusCode, kind: &str, detail: &str) -> Response {
     respond(status, document(kind, title, status, detail))
 }
 
-/// The gateway's table for requests that it cannot open. The relay sees these answers.
+/// The status and problem type of each request that the gateway cannot open. The relay sees these
+/// answers.
 fn unopened_response(refusal: OuterRefusal) -> Response {
     let (status, kind) = match refusal {
         // RFC 9458 §5.3.
@@ -224,7 +223,8 @@ fn unopened_response(refusal: OuterRefusal) -> Response {
     typed(status, kind, &refusal.to_string())
 }
 
-/// The gateway's table for opened requests that it does not pass on. These answers go back sealed.
+/// The status and problem type of each opened request that the gateway does not pass on. These
+/// answers are sealed.
 fn not_admitted_response(refusal: InnerRefusal, now: Moment) -> Response {
     let (status, kind) = match refusal {
         InnerRefusal::Malformed | InnerRefusal::Replayed => (StatusCode::BAD_REQUEST, ABOUT_BLANK),
@@ -245,7 +245,7 @@ fn not_admitted_response(refusal: InnerRefusal, now: Moment) -> Response {
     }
 }
 
-/// A problem that DAP has no type for: its namespace is not ours to add to.
+/// A problem for which DAP has no type: we may not add to its namespace.
 fn plain(status: StatusCode, detail: &str) -> Response {
     respond(status, document(ABOUT_BLANK, status.canonical_reason().unwrap_or(""), status, detail))
 }

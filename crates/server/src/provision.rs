@@ -1,7 +1,7 @@
 //! Tasks that a request announces in its `DAP-Taskprov` header. Taskprov, "Opting into a Task".
 //!
-//! Whether to join is `sotto_protocol::taskprov`'s to say. Here a joined task is made durable before
-//! the request that announced it is served, and the number of such tasks is bounded: anybody can
+//! `sotto_protocol::taskprov` decides whether to join. This module makes a joined task durable
+//! before the request that announced it is served, and bounds the number of such tasks: anybody can
 //! announce one with an upload.
 
 use std::sync::Arc;
@@ -52,14 +52,14 @@ impl Provisioner {
             if provisioner.is_of_a_recipe(&configuration) {
                 return Err(TaskRefused::RecipeInBand(task_id).into());
             }
-            // Once joined, a task is not left: the policy is not asked again.
+            // Once joined, a task stays joined: the policy is not consulted again.
             let task = restore(&task_id, configuration, &provisioner.config.policy);
             tasks.add(provisioner.served(task.map_err(refused)?)?)?;
         }
         Ok(provisioner)
     }
 
-    /// Lets a request pass that shows the token which every announced task has.
+    /// Lets a request pass that carries the token that all announced tasks share.
     pub(crate) fn check(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
         let token = match peer {
             Peer::Leader => Some(&self.config.leader_token),
@@ -99,8 +99,9 @@ impl Provisioner {
         tasks.task(&task_id).ok_or_else(|| unrecognized_task(task_id))
     }
 
-    /// Whether a task may be that of a recipe, which is learned from the log alone: announced, before the log was read
-    /// or before recipes were served here, it would be served without the recipe's tokens.
+    /// Whether a task may be that of a recipe, which is only learned from the log. If it were
+    /// announced before the log was read or before recipes were served here, it would be served
+    /// without the recipe's tokens.
     fn is_of_a_recipe(&self, configuration: &TaskConfiguration) -> bool {
         self.serves_recipes && configuration.task_info().len() == EntryId::LEN
     }
@@ -117,8 +118,8 @@ impl Provisioner {
     }
 }
 
-/// The task configuration that a request announces. A header that is no byte sequence is ignored, as
-/// if it were absent.
+/// The task configuration that a request announces. A header that is not a byte sequence is
+/// ignored, as if it were absent.
 pub(crate) fn announced(headers: &HeaderMap) -> Option<Vec<u8>> {
     let value = headers.get(taskprov::HEADER)?;
     taskprov::parse_header(value.to_str().ok()?).ok()

@@ -1,11 +1,12 @@
 //! Aggregators learn recipes from the public log.
 //!
-//! A loop reads the log now and then, checks every open recipe exactly as a device would
-//! (`sotto_protocol::admission::Watch`) and joins those that name this aggregator and are by an author that it
-//! serves. What was joined is kept with its recipe and served until it is over, whatever becomes of
-//! the log. A request that announces a task nobody knows makes the loop read once more.
+//! A loop reads the log periodically, checks every open recipe exactly as a device would
+//! (`sotto_protocol::admission::Watch`), and joins those that name this aggregator and are by an
+//! author that it serves. What it has joined is kept with its recipe and served until the recipe is
+//! over, whatever happens to the log. A request that announces an unknown task makes the loop read
+//! again.
 //!
-//! [`tail`] reads the log, [`membership`] says which recipes are ours and what their tasks are,
+//! [`tail`] reads the log, [`membership`] decides which recipes are ours and what their tasks are,
 //! [`keys`] compares our keys with those that devices seal to.
 
 mod fetch;
@@ -39,12 +40,12 @@ use crate::rotating::GatewayKeys;
 use crate::shutdown::Shutdown;
 use crate::tasks::{ServedTask, TaskRegistry};
 
-/// The least time between two readings of the log that requests ask for: anybody can send one.
+/// The shortest time between two reads of the log that requests cause: anybody can send one.
 const ASKED_PAUSE: Duration = Duration::from_secs(10);
 /// How long a request waits for the log to be read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What surrounds the recipes in their server.
+/// What the recipes need from their server.
 pub(crate) struct Surroundings {
     pub(crate) role: Role,
     pub(crate) tasks: Arc<TaskRegistry>,
@@ -52,7 +53,7 @@ pub(crate) struct Surroundings {
     pub(crate) hpke_configs: Vec<HpkeConfig>,
     /// Those of the server's gateway, if it has one.
     pub(crate) gateway_keys: Option<Arc<GatewayKeys>>,
-    /// Tasks that were deleted, and must not be joined again: their reports could count twice.
+    /// Tasks that were deleted and must not be joined again: their reports could count twice.
     pub(crate) forgotten: HashSet<TaskId>,
     pub(crate) health: Arc<Health>,
     pub(crate) environment: Environment,
@@ -65,19 +66,19 @@ pub(crate) struct Recipes {
     membership: Membership,
     client: Arc<LogClient>,
     metrics: RecipeMetrics,
-    /// Wakes the loop before its time.
+    /// Wakes the loop early.
     wanted: Notify,
-    /// The number of the last reading that ended.
+    /// The number of the last read that ended.
     ended: watch::Sender<u64>,
     asked: Mutex<Asked>,
 }
 
-/// What requests have asked for.
+/// The reads that requests have asked for.
 #[derive(Debug, Default)]
 struct Asked {
-    /// Readings that have begun.
+    /// Reads that have begun.
     begun: u64,
-    /// The last question, and the reading that answers it.
+    /// When a request last asked, and the read that answers it.
     last: Option<(Instant, u64)>,
 }
 
@@ -85,9 +86,9 @@ struct Asked {
 pub(crate) enum Announced {
     /// The task of a recipe, which is served now.
     Joined(Arc<ServedTask>),
-    /// Another task under the id of a recipe that is served.
+    /// Another task under the id of a served recipe.
     Foreign,
-    /// Nothing that has to do with a recipe.
+    /// Nothing related to a recipe.
     Unknown,
 }
 
@@ -130,13 +131,13 @@ impl Recipes {
         Ok(recipes)
     }
 
-    /// Lets a request pass that shows a token which the task of some recipe has.
+    /// Lets a request pass that carries the token of the task of any recipe.
     pub(crate) fn check(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
         match peer {
             Peer::Leader => self.config.leader_token.check(headers),
             Peer::Collector => {
                 let tokens = self.config.authors.iter().filter_map(|a| a.collector_token.as_ref());
-                // Every token is compared, so that the time tells nothing about which one fits.
+                // Every token is compared, so that the time does not reveal which one matches.
                 let checks: Vec<_> = tokens.map(|token| token.check(headers)).collect();
                 let refused = checks.into_iter().reduce(|one, other| one.or(other));
                 refused.unwrap_or(Err(Failure::Forbidden))
@@ -144,8 +145,8 @@ impl Recipes {
         }
     }
 
-    /// Finds the task that a request announces, reading the log if need be. The task must be the one
-    /// that follows from its recipe, to the byte: its id is the hash of the configuration.
+    /// Finds the task that a request announces, and reads the log if necessary. The task must be
+    /// exactly the one that follows from its recipe: its id is the hash of the configuration.
     pub(crate) async fn announced(&self, task_id: TaskId, headers: &HeaderMap) -> Announced {
         let Some(recipe_id) = announced_recipe(&task_id, headers) else {
             return Announced::Unknown;
@@ -162,7 +163,7 @@ impl Recipes {
         }
     }
 
-    /// Waits until the log has been read because of a request, now or within the last seconds.
+    /// Waits until the log has been read because of a request, now or within the last few seconds.
     async fn read_again(&self) {
         let mut ended = self.ended.subscribe();
         let awaited = {
@@ -199,7 +200,7 @@ impl Recipes {
         self.metrics.served.set(self.served().len() as f64);
     }
 
-    /// Joins what is new in a reading.
+    /// Joins what is new in a read of the log.
     async fn learn(&self, reading: &Reading, told: &mut Told) -> Result<(), StoreError> {
         self.metrics.entries.set(reading.size as f64);
         self.metrics.witnessed.set(reading.time as f64);
@@ -216,7 +217,7 @@ impl Recipes {
                 Err(silence) => Err(NotJoined::Refused(silence.to_string())),
             };
             match joined {
-                // The log serves others too.
+                // The log also has recipes for other operators.
                 Ok(()) | Err(NotJoined::OtherOperator) => {}
                 Err(reason) => tell(told, *id, reason.to_string()),
             }
@@ -255,7 +256,7 @@ impl Recipes {
         Ok(Ok(()))
     }
 
-    /// Says what became of a reading.
+    /// Records the outcome of a read.
     fn note(&self, outcome: &Result<(), ReadError>) {
         let health = &self.around.health;
         let [read, unreachable, refused, forked, store] = &self.metrics.readings;
@@ -324,12 +325,12 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
             () = sleep(recipes.config.poll) => {}
         }
     }
-    // Nobody waits for readings that never come.
+    // Nobody must wait for reads that will never happen.
     recipes.ended.send_replace(u64::MAX);
     shutdown.begun().await;
 }
 
-/// What was said about each recipe that was not joined: it is said once.
+/// The reason that was logged for each recipe that was not joined, so that it is logged once.
 type Told = BTreeMap<EntryId, String>;
 
 fn tell(told: &mut Told, id: EntryId, reason: String) {
@@ -339,7 +340,7 @@ fn tell(told: &mut Told, id: EntryId, reason: String) {
     }
 }
 
-/// The recipe that a request announces a task of, judging by the task's form.
+/// The recipe whose task a request announces, going by the form of the task.
 fn announced_recipe(task_id: &TaskId, headers: &HeaderMap) -> Option<EntryId> {
     let announced = provision::announced(headers)?;
     if taskprov::task_id(&announced) != *task_id {
@@ -354,7 +355,7 @@ impl RecipeMetrics {
         Self {
             readings: registry.counters(
                 "sotto_log_readings_total",
-                "Readings of the public log by their outcome.",
+                "Reads of the public log by outcome.",
                 "outcome",
                 ["read", "unreachable", "refused", "forked", "store"],
             ),

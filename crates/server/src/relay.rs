@@ -1,10 +1,11 @@
-//! The relay (RFC 9458 §6.2): passes encapsulated requests on to gateways, and tells nobody whose they are.
+//! The relay (RFC 9458 §6.2): passes encapsulated requests on to gateways, and tells nobody where
+//! they come from.
 //!
-//! A device posts to `<base>/<operator of the gateway>`. The request is read to its end ([`held`]), waits
-//! in a pool for others of its size ([`pools`]) and is sent on ([`forward`]). The answer is read to its end as
-//! well before the device gets it. Only gateways that the operator of the relay lists can be named, so no
-//! recipe can direct traffic anywhere else. An address is seen by the listener and by [`sources`] alone; none
-//! is written down, counted by or told to anybody.
+//! A device posts to `<base>/<operator of the gateway>`. The request is read to its end ([`held`]),
+//! waits in a pool for others of its size ([`pools`]) and is forwarded ([`forward`]). The answer is
+//! also read to its end before the device gets it. Requests can only name gateways that the
+//! operator of the relay lists, so no recipe can direct traffic anywhere else. Only the listener
+//! and [`sources`] see an address. No address is written down, used in a metric or passed on.
 
 mod clock;
 mod config;
@@ -46,7 +47,7 @@ use crate::outbound;
 use crate::problem::{Failure, RETRY_SOON};
 use crate::service::{Role, Server, answer};
 
-/// Requests on their way into a pool. There is no need for many: a pool takes them at once.
+/// Requests on their way into a pool. Few are enough: a pool takes them at once.
 const INBOX: usize = 256;
 
 /// The relay, for [`Server::bind`].
@@ -68,7 +69,7 @@ impl Role for Relay {
         &self.config.http
     }
 
-    /// When the server drains, what waits is sent on at once and what still comes is refused.
+    /// When the server drains, waiting requests are forwarded at once and new ones are refused.
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {
         let Self { config } = self;
         let (gateways, rules, destinations) = gateways(&config)?;
@@ -114,7 +115,7 @@ impl Role for Relay {
 
 /// Shared by all requests.
 struct RelayState {
-    /// The place of each operator's gateway in the list.
+    /// The index of each operator's gateway in the list.
     gateways: HashMap<String, usize>,
     intake: Intake,
     sources: Option<Arc<Sources>>,
@@ -143,7 +144,7 @@ async fn relay(
         let source = state.sources.as_deref().map(|sources| admit(state, sources, &head));
         let source = source.transpose()?;
         expect_encapsulated(&head.headers)?;
-        // What the device said of itself is gone from here on.
+        // From here on, everything the device said about itself is gone.
         (source, body)
     };
     let body = state.intake.receive(body).await?;
@@ -151,13 +152,13 @@ async fn relay(
         state.metrics.spooled.increment(1);
     }
     let (answer, answered) = oneshot::channel();
-    let ending = || Failure::Unavailable("The relay is ending.".into(), RETRY_SOON);
+    let ending = || Failure::Unavailable("The relay is shutting down.".into(), RETRY_SOON);
     let waiting = Waiting { gateway, source, body, answer };
     state.inbox.send(waiting).await.map_err(|_| ending())?;
     answered.await.unwrap_or_else(|_| Err(ending()))
 }
 
-/// Counts a request of a source that may send it, and gives the source's tag.
+/// Counts a request, if its source may send it, and returns the source's tag.
 fn admit(state: &RelayState, sources: &Sources, head: &Parts) -> Result<SourceTag, Failure> {
     let source = head.extensions.get::<PeerIp>().copied();
     let source = source.ok_or_else(|| Fault("a connection has no peer".into()))?;
@@ -169,7 +170,7 @@ fn admit(state: &RelayState, sources: &Sources, head: &Parts) -> Result<SourceTa
 
 type Gateways = (HashMap<String, usize>, Vec<PoolRule>, Vec<Destination>);
 
-/// The gateways by name, and what is to be known of each.
+/// The gateways by name, and what the relay knows about each.
 fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
     if config.gateways.is_empty() {
         return Err(BindError::Config("a relay needs at least one gateway".into()));
@@ -182,7 +183,7 @@ fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
         let rule = gateway.pool.unwrap_or(config.pool);
         if rule.wait_ms > PoolRule::MAX_WAIT_MS {
             let reason = format!(
-                "wait_ms is {}, and at most {} are allowed: gateways remember requests for a while only",
+                "wait_ms is {}, but at most {} is allowed: gateways remember requests only for a while",
                 rule.wait_ms,
                 PoolRule::MAX_WAIT_MS
             );

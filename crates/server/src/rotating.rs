@@ -9,8 +9,8 @@ use sotto_protocol::issuer::EncapsulationKeyring;
 use sotto_wire::HpkeConfig;
 use sotto_wire::token::EncapsulationKey;
 
-/// A value that is replaced while requests use it. Each request works on what was current when it
-/// came, and never waits for a change.
+/// A value that is replaced while requests use it. Each request uses the value that was current
+/// when it arrived, and never waits for a change.
 #[derive(Debug, Default)]
 pub struct Rotating<T> {
     current: RwLock<Arc<T>>,
@@ -46,8 +46,8 @@ impl<R: Keyring> Rotating<R> {
         Ok(Self::holding(R::of(&keys)?))
     }
 
-    /// Puts other keys in their place. Requests that are open already are answered; later ones to a
-    /// key that is gone are refused. So a key must stay for as long as devices may still use it.
+    /// Replaces the keys. Requests that are already open are still answered; later ones to a
+    /// removed key are refused. So a key must stay for as long as devices may still use it.
     pub fn replace(&self, keys: Vec<HpkeKeypair>) -> Result<(), Fault> {
         let keyring = Arc::new(R::of(&keys)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = keyring;
@@ -64,7 +64,7 @@ impl<T> Rotating<T> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes a copy if requests still use what is current.
+    /// Changes the value, or a copy if requests still use the current one.
     pub(crate) fn change(&self, change: impl FnOnce(&mut T))
     where
         T: Clone,

@@ -1,7 +1,7 @@
-//! The one shell of all roles: sockets, the operator's listener, loops, drain.
+//! What all roles share: sockets, the operator's listener, loops, drain.
 //!
-//! A role checks its configuration, gives its routes and adds its loops ([`Role::open`]). Everything
-//! else about a server is here.
+//! A role checks its configuration, returns its routes and adds its loops ([`Role::open`]).
+//! Everything else about a server is here.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -23,28 +23,28 @@ use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
 use crate::tasks::TaskRegistry;
 
-/// How long the operator's requests may take at the very end.
+/// How long the operator's requests may take after everything else has ended.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 
 /// How often samples of metrics are folded together.
 const FOLD_PAUSE: Duration = Duration::from_secs(5);
 
-/// What is particular to one kind of server.
+/// What is specific to one kind of server.
 pub trait Role: Sized {
     /// Where it listens, and how long it drains.
     fn http(&self) -> &HttpConfig;
 
-    /// Checks the configuration and loads what is stored. Gives the routes and adds the loops. The
-    /// sockets are bound by then, and nobody is served yet.
+    /// Checks the configuration and loads what is stored. Returns the routes and adds the loops.
+    /// The sockets are already bound, but nobody is served yet.
     fn open(self, server: &mut Server) -> impl Future<Output = Result<Router, BindError>> + Send;
 }
 
-/// A server of any role that listens and is not yet serving.
+/// A server of any role that is bound but not yet serving.
 pub struct Server {
     pub(crate) environment: Environment,
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Arc<MetricsRegistry>,
-    /// The path under which all resources lie: empty, or with a slash in front and none at its end.
+    /// The path under which all resources are: empty, or with a leading slash and no trailing one.
     pub(crate) base_path: String,
     /// Those of an aggregator.
     pub(crate) tasks: Option<Arc<TaskRegistry>>,
@@ -62,7 +62,7 @@ type LoopBody = Pin<Box<dyn Future<Output = ()> + Send>>;
 impl Server {
     /// Checks the configuration of a role and binds its sockets.
     pub async fn bind(role: impl Role, environment: Environment) -> Result<Self, BindError> {
-        // Another part of the process may have chosen a provider; ours are given theirs by hand.
+        // Another part of the process may have installed a provider; we pass ours explicitly.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let mut server = Self::listen(role.http(), environment).await?;
         let router = role.open(&mut server).await?;
@@ -76,7 +76,7 @@ impl Server {
         let tls = http.tls.as_ref();
         let listener = Listener::bind(*listen, tls, *insecure_http, connections.clone()).await?;
         let admin_listener = match http.admin_listen {
-            // Counts and reasons only, but nothing that others on the network should read.
+            // Counts and reasons only, but others on the network should not read them.
             Some(address) if !*insecure_http && !address.ip().is_loopback() => {
                 return Err(BindError::PlainAdmin { address });
             }
@@ -124,7 +124,7 @@ impl Server {
     }
 
     /// Serves until `stop` resolves, then drains: accepts no more connections, finishes requests in
-    /// flight within the deadline, ends loops at once. To end on the spot, drop the future.
+    /// flight within the deadline, ends loops at once. To stop immediately, drop the future.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let Self { health, metrics, listener, admin_listener, router, .. } = self;
         let drain = self.drain_deadline;
@@ -144,7 +144,7 @@ impl Server {
             "metrics"
         });
 
-        // The operator can still ask while the server drains.
+        // The operator can still send requests while the server drains.
         let mut admin = JoinSet::new();
         if let Some(listener) = admin_listener {
             let router = admin::router(Admin { health: Arc::clone(&health), metrics });
@@ -157,7 +157,7 @@ impl Server {
             () = stop => Ok(()),
             failed = first_failure(&mut loops) => Err(failed),
         };
-        health.raise(Concern::Draining, "the server is ending");
+        health.raise(Concern::Draining, "the server is shutting down");
         trigger.begin();
         while main.join_next().await.is_some() {}
         let ended = async { while loops.join_next().await.is_some() {} };
@@ -182,7 +182,7 @@ pub(crate) fn with_fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>
         .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
 }
 
-/// A base path begins with a slash and does not end with one; the empty one is fine.
+/// A base path begins with a slash and does not end with one. It may be empty.
 fn base_path(configured: &str) -> Result<String, BindError> {
     let path = configured.trim_end_matches('/');
     let fine = path.is_empty() || path.starts_with('/');
@@ -194,7 +194,7 @@ fn base_path(configured: &str) -> Result<String, BindError> {
     }
 }
 
-/// Resolves when a loop ends although the server was not told to.
+/// Resolves when a loop ends although the server was not told to stop.
 async fn first_failure(loops: &mut JoinSet<&'static str>) -> RunError {
     match loops.join_next().await {
         Some(Ok(name)) => RunError::Ended(name),
@@ -203,7 +203,7 @@ async fn first_failure(loops: &mut JoinSet<&'static str>) -> RunError {
     }
 }
 
-/// Folds samples of histograms together; without it they would pile up until the next scrape.
+/// Folds samples of histograms together. Otherwise they would pile up until the next scrape.
 async fn fold_metrics(metrics: Arc<MetricsRegistry>, mut shutdown: Shutdown) {
     loop {
         metrics.upkeep();
@@ -213,7 +213,7 @@ async fn fold_metrics(metrics: Arc<MetricsRegistry>, mut shutdown: Shutdown) {
     }
 }
 
-/// Turns a handler's outcome into an answer and measures it.
+/// Turns a handler's result into an answer and measures it.
 pub(crate) async fn answer(
     metrics: &RouteMetrics,
     handler: impl Future<Output = Result<Response, Failure>>,

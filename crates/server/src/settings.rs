@@ -1,8 +1,8 @@
-//! Settings that are written once: types that read themselves from TOML and describe themselves.
+//! Settings that are defined once: types that read themselves from TOML and describe themselves.
 //!
-//! The macro `settings!` takes a struct whose fields have a key, a doc comment and
-//! a default. It makes the struct, its `Default`, its `Deserialize` and its [`Settings`], from which
-//! `--print-config` and `docs/configuration.md` are written. To add a setting, add one field.
+//! The macro `settings!` takes a struct whose fields have a key, a doc comment and a default. It
+//! makes the struct, its `Default`, its `Deserialize` and its [`Settings`], which produce
+//! `--print-config` and `docs/configuration.md`. To add a setting, add one field.
 //!
 //! Left to others: parsing TOML, and loading the files that settings name (the program).
 
@@ -23,10 +23,10 @@ pub trait Settings: Default {
     /// Reads the value of the setting `key`. False if there is no such setting.
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
 
-    /// Adds every setting, with its present value as the default.
+    /// Adds every setting, with its current value as the default.
     fn describe(&self, entries: &mut Vec<Entry>);
 
-    /// Every setting, with its present value as the default.
+    /// Every setting, with its current value as the default.
     fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         self.describe(&mut entries);
@@ -39,7 +39,7 @@ pub trait Settings: Default {
 
 /// A value that a setting can have.
 pub trait Setting: Sized {
-    /// Reads it. The key tells the unit and names the setting in errors.
+    /// Reads it. The key gives the unit and names the setting in errors.
     fn read<'de, D: Deserializer<'de>>(key: &str, value: D) -> Result<Self, D::Error>;
 
     /// The value as TOML, unless it is unset.
@@ -47,19 +47,19 @@ pub trait Setting: Sized {
         None
     }
 
-    /// What is inside, if this is a table or an array of tables.
+    /// What it contains, if this is a table or an array of tables.
     fn table() -> Option<Table> {
         None
     }
 
-    /// Calls `change` for every path in it.
+    /// Calls `change` for every path that it contains.
     fn each_path(&mut self, _change: &mut dyn FnMut(&mut PathBuf)) {}
 }
 
-/// A setting as it is described.
+/// The description of a setting.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The key, with the names of the tables around it: `limits.cpu_threads`.
+    /// The key, with the names of its tables: `limits.cpu_threads`.
     pub key: &'static str,
     /// The doc comment, line by line.
     pub doc: &'static [&'static str],
@@ -71,7 +71,7 @@ pub struct Entry {
     pub required: bool,
     /// Whether it is accepted but not described.
     pub hidden: bool,
-    /// What is inside, if this is a table or an array of tables.
+    /// What it contains, if this is a table or an array of tables.
     pub table: Option<Table>,
 }
 
@@ -80,7 +80,7 @@ pub struct Entry {
 pub struct Table {
     /// Whether there may be several.
     pub is_array: bool,
-    /// What is inside.
+    /// The settings in it.
     pub entries: Vec<Entry>,
 }
 
@@ -230,14 +230,14 @@ macro_rules! settings {
 
 pub(crate) use settings;
 
-/// Sets one setting to a text from elsewhere than the file. False if there is no such setting.
+/// Sets one setting from a text that is not from the file. False if there is no such setting.
 pub fn assign<T: Settings>(settings: &mut T, key: &str, text: &str) -> Result<bool, value::Error> {
     let mut map = value::MapDeserializer::<_, value::Error>::new(std::iter::once((key, text)));
     map.next_key::<IgnoredAny>()?;
     settings.set(key, &mut map)
 }
 
-/// For the `Deserialize` of settings.
+/// The `Deserialize` of settings.
 pub(crate) fn deserialize<'de, T: Settings, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
     let mut settings = T::default();
     let entries = settings.entries();
@@ -258,7 +258,7 @@ struct Reader<'a, T> {
     settings: &'a mut T,
     known: &'a [&'static str],
     missing: &'a mut Vec<&'static str>,
-    /// The names of the tables around it, each with a dot behind it.
+    /// The names of the enclosing tables, each followed by a dot.
     table: &'a str,
 }
 
@@ -291,7 +291,7 @@ impl<'de, T: Settings> Visitor<'de> for Reader<'_, T> {
     }
 }
 
-/// Reads a key that is known, or the name of a table.
+/// Reads a known key, or the name of a table.
 struct Key<'a> {
     known: &'a [&'static str],
     table: &'a str,

@@ -1,4 +1,4 @@
-//! The signal by which loops and listeners learn that the server is to end.
+//! The signal by which loops and listeners learn that the server shuts down.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::environment::timeout;
 
-/// Sets off the shutdown. Dropping it does the same.
+/// Starts the shutdown. Dropping it does the same.
 #[derive(Debug)]
 pub(crate) struct ShutdownTrigger(watch::Sender<bool>);
 
@@ -20,24 +20,24 @@ pub(crate) fn channel() -> (ShutdownTrigger, Shutdown) {
 }
 
 impl ShutdownTrigger {
-    /// Begins the shutdown.
+    /// Starts the shutdown.
     pub(crate) fn begin(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Shutdown {
-    /// Whether it has begun.
+    /// Whether the shutdown has begun.
     pub(crate) fn has_begun(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits for this long. Whether it begins meanwhile, which ends the wait.
+    /// Waits for this long, or until the shutdown begins. Returns whether it has begun.
     pub(crate) async fn begins_within(&mut self, pause: Duration) -> bool {
         timeout(pause, self.begun()).await.is_ok()
     }
 
-    /// Resolves once it has begun.
+    /// Resolves once the shutdown has begun.
     pub(crate) async fn begun(&mut self) {
         // An error means that the trigger is gone.
         let _ = self.0.wait_for(|begun| *begun).await;

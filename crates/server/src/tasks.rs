@@ -1,4 +1,4 @@
-//! The tasks that a server takes part in, and what it needs to talk about them with its peers.
+//! The tasks that a server takes part in, and what it needs to talk to its peers about them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,7 +23,7 @@ pub struct ServedTask {
 }
 
 impl ServedTask {
-    /// A task as its leader holds it. The leader shows `leader_token` to the helper and expects
+    /// A task at its leader. The leader sends `leader_token` to the helper and expects
     /// `collector_token` from the collector.
     pub fn leader(
         aggregator: AggregatorTask,
@@ -45,7 +45,7 @@ impl ServedTask {
         })
     }
 
-    /// A task as its helper holds it. The helper expects `leader_token` from the leader.
+    /// A task at its helper. The helper expects `leader_token` from the leader.
     pub fn helper(
         aggregator: AggregatorTask,
         leader_token: Arc<AuthToken>,
@@ -56,12 +56,12 @@ impl ServedTask {
         Ok(Self { aggregator, leader_token, collector_token: None, helper: None, recipe: None })
     }
 
-    /// The same as the task of a recipe, whose terms it keeps.
+    /// Makes this the task of a recipe, whose terms it keeps.
     pub(crate) fn of_recipe(self, recipe: Arc<Recipe>) -> Self {
         Self { recipe: Some(recipe), ..self }
     }
 
-    /// The recipe behind the task; none behind a plain one.
+    /// The recipe of the task; a plain task has none.
     pub(crate) fn recipe(&self) -> Option<&Arc<Recipe>> {
         self.recipe.as_ref()
     }
@@ -86,7 +86,7 @@ impl ServedTask {
         self.collector_token.as_deref()
     }
 
-    /// Where the leader finds the helper; none at the helper.
+    /// Where the leader finds the helper; the helper has none.
     pub(crate) fn helper_endpoint(&self) -> Option<&HelperEndpoint> {
         self.helper.as_ref()
     }
@@ -95,7 +95,8 @@ impl ServedTask {
 /// Where the leader of a task finds its helper.
 #[derive(Debug)]
 pub(crate) struct HelperEndpoint {
-    /// The helper's base URL as the task spells it: tasks with the same one share its fate.
+    /// The helper's base URL as the task spells it. Tasks with the same URL share pauses after
+    /// failures.
     pub(crate) base: Arc<str>,
     pub(crate) aggregation_jobs: HttpUrl,
     pub(crate) aggregate_shares: HttpUrl,
@@ -124,7 +125,7 @@ impl HelperEndpoint {
         })
     }
 
-    /// Whether what is sent there leaves the machine unencrypted.
+    /// Whether requests to it leave the machine unencrypted.
     fn is_exposed(&self) -> bool {
         self.aggregation_jobs.is_exposed()
     }
@@ -137,7 +138,7 @@ pub struct TaskRegistry {
     insecure_plain_tasks: bool,
     insecure_http: bool,
     tasks: RwLock<HashMap<TaskId, Arc<ServedTask>>>,
-    /// Ids of tasks that are over: an upload under way may still put a report of theirs into the store.
+    /// Ids of tasks that are over: an upload in progress may still store one of their reports.
     forgotten: RwLock<HashSet<TaskId>>,
 }
 
@@ -152,7 +153,7 @@ impl TaskRegistry {
         }
     }
 
-    /// Serves a task from now on. It is not remembered over a restart.
+    /// Serves a task from now on. This does not survive a restart.
     pub fn add(&self, task: ServedTask) -> Result<(), TaskRefused> {
         self.check(&task)?;
         let id = *task.id();
@@ -164,7 +165,7 @@ impl TaskRegistry {
         Ok(())
     }
 
-    /// Whether a task may be served: what [`Self::add`] asks, but for its id.
+    /// Whether a task may be served: what [`Self::add`] checks, except for the id.
     pub(crate) fn check(&self, task: &ServedTask) -> Result<(), TaskRefused> {
         let id = *task.id();
         if task.aggregator.role != self.role {
@@ -192,13 +193,13 @@ impl TaskRegistry {
         self.tasks.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Serves a task no more, because it is over.
+    /// Stops serving a task that is over.
     pub(crate) fn forget(&self, id: &TaskId) {
         self.forgotten.write().unwrap_or_else(PoisonError::into_inner).insert(*id);
         self.tasks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Whether a task was served by this process until it was over.
+    /// Whether this process served a task until it was over.
     pub(crate) fn is_forgotten(&self, id: &TaskId) -> bool {
         self.forgotten.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }

@@ -1,4 +1,4 @@
-//! What an aggregator does now and then: measure the CPU pool, forget tasks that are over.
+//! What an aggregator does periodically: measure the CPU pool, delete tasks that are over.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::tasks::ServedTask;
 
 /// How often the CPU pool is measured.
 const UPKEEP_PAUSE: Duration = Duration::from_secs(5);
-/// How often tasks are looked through for those that are over.
+/// How often to look for tasks that are over.
 const RETENTION_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(
@@ -25,7 +25,7 @@ pub(crate) async fn run(
     let queue = aggregator.metrics.gauge(
         "sotto_cpu_pool_occupied",
         None,
-        "Pieces of work that run or wait in the CPU pool.",
+        "Work items that run or wait in the CPU pool.",
     );
     let mut forgotten = HashSet::new();
     let mut looked: Option<Instant> = None;
@@ -49,8 +49,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Deletes everything about a task; whether that went well. Nobody can reach the task any more: with
-/// its report ids gone, a report from its time would count again.
+/// Deletes everything about a task. Returns whether that succeeded. The task must be unreachable by
+/// now: without its report ids, an old report would count again.
 async fn forget(aggregator: &Aggregator, store: &dyn TaskStore, task: &ServedTask) -> bool {
     match store.forget_task(*task.id()).await {
         Ok(()) => {

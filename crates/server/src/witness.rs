@@ -1,8 +1,10 @@
-//! The witness as a server (C2SP `tlog-witness`): cosigns what extends what it cosigned before.
+//! The witness as a server (C2SP `tlog-witness`): cosigns trees that extend those that it cosigned
+//! before.
 //!
-//! A request is decoded, decided and made durable by [`WitnessDir`], one at a time; here it only
-//! travels. `POST add-checkpoint` is for logs, `GET <hex SHA-256 of the origin>/checkpoint` for
-//! monitors, who learn from it what this witness has seen.
+//! [`WitnessDir`] decodes a request, decides about it and makes the decision durable, one request
+//! at a time. This module only transports. `POST add-checkpoint` is for logs,
+//! `GET <hex SHA-256 of the origin>/checkpoint` is for monitors, which learn from it what this
+//! witness has seen.
 
 mod config;
 mod metrics;
@@ -34,7 +36,7 @@ use crate::http::BodyReader;
 use crate::problem::{Failure, RETRY_SOON};
 use crate::service::{Role, Server, answer};
 
-/// Requests that are worked on at once. They end up behind one lock; more threads would only wait.
+/// Requests in progress at once. They all need one lock; more threads would only wait.
 const MAX_AT_WORK: usize = 16;
 
 /// The witness, for [`Server::bind`].
@@ -82,7 +84,7 @@ struct WitnessState {
     environment: Environment,
     dir: WitnessDir,
     logs: TlogPolicy,
-    /// The known origins by the name under which monitors ask for them.
+    /// The known origins by the name under which monitors request them.
     origins: BTreeMap<String, String>,
     bodies: BodyReader,
     at_work: Semaphore,
@@ -91,7 +93,7 @@ struct WitnessState {
 }
 
 impl WitnessState {
-    /// Works with the files on a thread that may wait for the disk.
+    /// Works with the files, on a thread that may wait for the disk.
     async fn at_disk<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T, WitnessDirError> + Send + 'static,
@@ -108,7 +110,7 @@ impl WitnessState {
             Err(error) => {
                 tracing::error!(%error, "the witness's files failed");
                 self.health.store_failed(StoreWork::Commit);
-                let detail = "The witness has trouble of its own.".to_owned();
+                let detail = "The witness had an internal error.".to_owned();
                 Err(Failure::Unavailable(detail, RETRY_SOON))
             }
         }
@@ -156,7 +158,7 @@ fn text(status: StatusCode, media_type: &'static str, body: Vec<u8>) -> Response
     response
 }
 
-/// The logs in the form in which checkpoints are checked. It also refuses a key that comes twice.
+/// The logs in the form in which checkpoints are checked. Also rejects duplicate keys.
 fn known_logs(keys: &[VerifierKey]) -> Result<TlogPolicy, BindError> {
     if keys.is_empty() {
         return Err(BindError::Config("a witness needs the key of at least one log".into()));
@@ -170,7 +172,7 @@ fn origin_entry(origin: &str) -> (String, String) {
     (origin_name(origin), origin.to_owned())
 }
 
-/// The name under which monitors ask a witness for a log.
+/// The name under which monitors request the checkpoint of a log from a witness.
 pub(crate) fn origin_name(origin: &str) -> String {
     let hash = digest(&SHA256, origin.as_bytes());
     hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()

@@ -120,10 +120,10 @@ impl AttesterConfig {
 /// An issuer that requests may go to.
 #[derive(Clone, Debug)]
 pub struct IssuerPeer {
-    /// Its operator. Devices name it in their requests.
+    /// The issuer's operator. Devices name it in their requests.
     pub name: KeyName,
-    /// Under which its resources are.
+    /// The URL under which its resources are.
     pub url: String,
-    /// Shown to the issuer with every batch.
+    /// Sent to the issuer with every batch.
     pub token: Arc<AuthToken>,
 }

@@ -1,7 +1,9 @@
-//! What an issuer says of itself (rate-limited tokens, section "Configuration"): its window and its encapsulation keys.
+//! What an issuer publishes about itself (rate-limited tokens, section "Configuration"): its window
+//! and its encapsulation keys.
 //!
-//! A device may use only a key that the issuer shows to everybody: a key of its own would mark it. The window tells
-//! how long token keys live. If that were longer than the attester counts, a device could have a second token of a key.
+//! A device may only use a key that the issuer shows to everybody: an individual key would mark it.
+//! The window tells how long token keys live. If that were longer than the time over which the
+//! attester counts, a device could get a second token for a key.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,11 +18,12 @@ use super::issuer_client::{Failures, IssuerClient};
 use crate::environment::{Instant, instant};
 use crate::shutdown::Shutdown;
 
-/// The shortest time between two questions: devices must not be able to have an issuer asked all the time.
+/// The shortest time between two requests: devices must not be able to make us query an issuer all
+/// the time.
 const MIN_PAUSE: Duration = Duration::from_secs(10);
-/// After which a directory is read again in any case.
+/// The age at which a directory is read again in any case.
 const MAX_AGE: Duration = Duration::from_secs(300);
-/// The most keys of an issuer.
+/// The most keys that an issuer may have.
 const MAX_KEYS: usize = 64;
 
 /// The ids of an issuer's encapsulation keys.
@@ -29,11 +32,11 @@ pub(super) type KeyIds = Arc<[[u8; 32]]>;
 /// The newest directory of one issuer.
 pub(super) struct Directory {
     client: Arc<IssuerClient>,
-    /// Of the attester.
+    /// The attester's own window.
     window_s: u64,
     refused: Arc<Failures>,
     key_ids: Mutex<Option<KeyIds>>,
-    /// When the issuer was asked last. Held while it is.
+    /// When the issuer was last asked. Locked while a request is in progress.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -42,12 +45,13 @@ impl Directory {
         Self { client, window_s, refused, key_ids: Mutex::default(), asked: Default::default() }
     }
 
-    /// The keys of the issuer; `None` if it has told none, or is not worked with.
+    /// The keys of the issuer; `None` if it has published none, or is not used.
     pub(super) fn key_ids(&self) -> Option<KeyIds> {
         self.key_ids.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the directory, unless that was done a moment ago. Whoever comes while it is read waits for it.
+    /// Reads the directory, unless that was done a moment ago. Callers that come while it is being
+    /// read wait for the result.
     pub(super) async fn refresh(&self, min_age: Duration) {
         let mut asked = self.asked.lock().await;
         if asked.is_some_and(|asked| asked.elapsed() < min_age.max(MIN_PAUSE)) {
@@ -55,7 +59,7 @@ impl Directory {
         }
         let answer = self.client.directory().await;
         *asked = Some(instant());
-        // An issuer that is away for a while has not changed its keys.
+        // An issuer that is unreachable for a while has not changed its keys.
         let Ok(body) = answer else { return };
         let read = read(&body, self.window_s);
         self.refused.note(self.client.name(), read.as_ref().err().copied());
@@ -80,7 +84,7 @@ pub(super) async fn keep(directories: Vec<Arc<Directory>>, mut shutdown: Shutdow
     }
 }
 
-/// The ids of the keys of a directory, if its issuer can be worked with.
+/// The ids of the keys in a directory, if its issuer can be used.
 fn read(body: &[u8], window_s: u64) -> Result<KeyIds, &'static str> {
     const NOT_ONE: &str = "its directory does not parse";
     let directory: Value = serde_json::from_slice(body).map_err(|_| NOT_ONE)?;

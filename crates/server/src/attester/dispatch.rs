@@ -1,8 +1,8 @@
-//! Sends batches to one issuer and records the answers. When a batch goes and in which order its
-//! requests are: `sotto_protocol::attester::Batches`.
+//! Sends batches to one issuer and records the answers. `sotto_protocol::attester::Batches` decides
+//! when a batch is sent and the order of its requests.
 //!
-//! An answer is recorded even if its device has gone away: it sends the same bytes again and finds
-//! it.
+//! An answer is recorded even if its device has disconnected: the device sends the same bytes again
+//! and gets it.
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ use super::issuer_client::IssuerClient;
 use super::request::Refusal;
 use crate::health::StoreWork;
 
-/// A request that may go to the issuer.
+/// A request that may be sent to the issuer.
 pub(super) struct Waiting {
     pub(super) body: Bytes,
     pub(super) forwarded: Forwarded,
     pub(super) device: DeviceIdentity,
     pub(super) answer: oneshot::Sender<Result<Vec<u8>, Refusal>>,
-    /// Freed when the answer is out.
+    /// Freed when the answer is sent.
     pub(super) place: Place,
 }
 
-/// What a request occupies while it is worked on.
+/// What a request occupies while it is in progress.
 pub(super) struct Place {
     pub(super) _of_all: OwnedSemaphorePermit,
     pub(super) _of_the_device: Flight,
@@ -88,7 +88,7 @@ struct Exchange {
     shared: Arc<Shared>,
 }
 
-/// Who waits for the outcome of a request.
+/// The caller that waits for the outcome of a request.
 struct Asker {
     forwarded: Forwarded,
     device: DeviceIdentity,
@@ -98,9 +98,9 @@ struct Asker {
 
 impl Asker {
     fn tell(self, outcome: Result<Vec<u8>, Refusal>) {
-        // First the place: who has the answer may ask again.
+        // The place is freed first: whoever has the answer may send another request.
         drop(self.place);
-        // A device that went away asks again.
+        // A device that has disconnected will ask again.
         let _ = self.answer.send(outcome);
     }
 }
@@ -160,7 +160,7 @@ impl Exchange {
         }
     }
 
-    /// Makes the grants durable. Only then do responses go on.
+    /// Makes the grants durable. Only then are the responses passed on.
     async fn record(&self, grants: Vec<Grant>, granted: Vec<(Asker, Vec<u8>)>) {
         if grants.is_empty() {
             return;
@@ -204,7 +204,7 @@ fn split(waiting: Waiting) -> (Bytes, Asker) {
     (body, Asker { forwarded, device, answer, place })
 }
 
-/// Tells all the same.
+/// Sends everybody the same refusal.
 fn all(askers: impl IntoIterator<Item = Asker>, refusal: &Refusal) {
     for asker in askers {
         asker.tell(Err(refusal.clone()));

@@ -1,9 +1,10 @@
-//! Which requests of a device are being worked on.
+//! Which requests of a device are in progress.
 //!
-//! The alias of a request is known only when the issuer has done its work, so a device could have any number of requests
-//! worked on for one token: it gets a few at once. And the same bytes twice at once would be told about in two ways, if the
-//! issuer's keys change in between: a device that hears that its request is no good must be able to rely on it that no other copy
-//! of it is granted.
+//! The alias of a request is known only after the issuer has done its work, so a device could have
+//! any number of requests in progress for one token. It is therefore limited to a few at once.
+//! Also, if the same bytes were in progress twice, they could get two different answers when the
+//! issuer's keys change in between. A device that is told that its request is invalid must be able
+//! to rely on no other copy of it being granted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,14 +13,14 @@ use sotto_protocol::attester::DeviceIdentity;
 
 use super::request::Refusal;
 
-/// Requests of one device that are worked on at once.
+/// Requests of one device that may be in progress at once.
 const MAX_PER_DEVICE: usize = 8;
 
-/// All requests that are worked on, by device: the digests of their bytes.
+/// All requests in progress, by device: the digests of their bytes.
 #[derive(Default)]
 pub(super) struct InFlight(Mutex<HashMap<DeviceIdentity, Vec<[u8; 32]>>>);
 
-/// A request that is worked on, until this is dropped.
+/// A request in progress, until this is dropped.
 pub(super) struct Flight {
     all: Arc<InFlight>,
     device: DeviceIdentity,
@@ -27,7 +28,7 @@ pub(super) struct Flight {
 }
 
 impl InFlight {
-    /// Takes a request on.
+    /// Adds a request.
     pub(super) fn enter(
         self: &Arc<Self>,
         device: DeviceIdentity,
@@ -38,7 +39,7 @@ impl InFlight {
         if requests.contains(&digest) {
             return Err(Refusal::InFlight);
         }
-        // Never on an empty entry, which would stay.
+        // This never returns with an empty entry, which would stay in the map.
         if requests.len() >= MAX_PER_DEVICE {
             return Err(Refusal::DeviceBusy);
         }

@@ -1,4 +1,4 @@
-//! Attestation that believes everybody. For development and tests.
+//! Attestation that accepts everybody. For development and tests.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use sotto_protocol::Moment;
@@ -8,8 +8,8 @@ use sotto_wire::token::evidence::AttestationEvidence;
 
 use super::x509::identity;
 
-/// Takes the name that a device gives itself. Anybody can be as many devices as he likes, so the limit of one token for
-/// each device is none.
+/// Accepts the name that a device gives itself. Anybody can pretend to be any number of devices, so
+/// the limit of one token per device has no effect.
 #[derive(Clone, Copy, Debug)]
 pub struct InsecureAttestation;
 

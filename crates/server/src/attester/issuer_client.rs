@@ -21,12 +21,12 @@ use crate::health::{Concern, Health};
 use crate::http::is_of_type;
 use crate::outbound::{self, Answer, HttpClient, TransportError};
 
-/// The longest batch of answers. A token response takes 288 bytes, an answer 331.
+/// The longest batch of answers, in bytes. A token response takes 288 bytes, an answer 331.
 const MAX_ANSWERS_LEN: usize = MAX_TOKEN_BATCH * 1024;
-/// The longest directory.
+/// The longest directory, in bytes.
 const MAX_DIRECTORY_LEN: usize = 64 * 1024;
 
-/// Asks one issuer.
+/// Sends requests to one issuer.
 pub(super) struct IssuerClient {
     name: String,
     http: HttpClient,
@@ -62,7 +62,8 @@ impl IssuerClient {
         &self.name
     }
 
-    /// Has requests answered, each by one answer in the same place. Asking again with the same requests is safe.
+    /// Has requests answered. Answers are in the order of the requests. It is safe to send the same
+    /// requests again.
     pub(super) async fn ask(&self, requests: &[Bytes]) -> Result<Vec<IssuerAnswer>, &'static str> {
         let outcome = self.try_ask(requests).await;
         self.note(outcome.as_ref().err().copied());
@@ -99,7 +100,7 @@ impl IssuerClient {
         answer.read(MAX_DIRECTORY_LEN).await.map_err(TransportError::name)
     }
 
-    /// The answer, if it is a good one.
+    /// The answer, if its status is 200.
     async fn send(&self, request: Builder, body: Bytes) -> Result<Answer, &'static str> {
         let answer = self.http.send(request, body, instant() + self.timeout).await;
         let answer = answer.map_err(TransportError::name)?;
@@ -112,7 +113,7 @@ impl IssuerClient {
         }
     }
 
-    /// Tells the operator whether the issuer answers.
+    /// Records for the operator whether the issuer answers.
     fn note(&self, reason: Option<&'static str>) {
         self.unreachable.note(&self.name, reason);
     }
@@ -141,7 +142,7 @@ impl Failures {
             return;
         }
         match reason {
-            Some(reason) => tracing::warn!(issuer, reason, "an issuer fails"),
+            Some(reason) => tracing::warn!(issuer, reason, "an issuer does not work"),
             None => tracing::info!(issuer, "an issuer works again"),
         }
         let words: Vec<_> =

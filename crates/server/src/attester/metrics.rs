@@ -7,9 +7,9 @@ use crate::metrics::{MetricsRegistry, RouteMetrics};
 
 pub(super) struct AttesterMetrics {
     pub(super) route: RouteMetrics,
-    /// Tokens that count.
+    /// Tokens granted.
     pub(super) granted: Counter,
-    /// Responses given again.
+    /// Stored responses sent again.
     pub(super) repeated: Counter,
     /// Messages to issuers.
     pub(super) batches: Counter,
@@ -24,7 +24,7 @@ impl AttesterMetrics {
             route: registry.route("token_request"),
             granted: registry.counter("sotto_attester_granted_total", "Tokens granted."),
             repeated: registry
-                .counter("sotto_attester_repeated_total", "Stored responses given again."),
+                .counter("sotto_attester_repeated_total", "Stored responses sent again."),
             batches: registry.counter("sotto_attester_batches_total", "Batches sent to issuers."),
             batched: registry
                 .counter("sotto_attester_batched_total", "Token requests in those batches."),

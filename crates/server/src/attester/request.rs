@@ -33,15 +33,15 @@ use crate::service::answer;
 /// Why a device gets no token.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
-    /// The protocol refuses.
+    /// Refused by the protocol.
     Protocol(AttesterRefusal),
-    /// The evidence was not believed. The device is not told why.
+    /// The evidence was not accepted. The device is not told why.
     Attestation(AttestationRefusal),
-    /// Too many requests are worked on.
+    /// Too many requests are in progress.
     Busy,
-    /// Too many requests of this device are worked on.
+    /// Too many requests of this device are in progress.
     DeviceBusy,
-    /// The same bytes of this device are worked on.
+    /// The same bytes of this device are in progress.
     InFlight,
     /// An internal error.
     Inside,
@@ -73,8 +73,8 @@ impl Refusal {
         protocol.chain(attestation).chain(["busy", "device_busy", "in_flight", "inside"]).collect()
     }
 
-    /// The attester's table: status, problem type and words. The words are the same for all refusals
-    /// of one status and type: which check failed is in the counters only.
+    /// The status, problem type and detail of each refusal. The detail is the same for all refusals
+    /// of one status and type: only the counters tell which check failed.
     fn answer(&self) -> (StatusCode, &'static str, &'static str) {
         use AttesterRefusal::{
             Blind, ClientKey, EncapsulationKey, Full, IndexKey, IssuerKey, IssuerLimit,
@@ -88,13 +88,13 @@ impl Refusal {
                 (StatusCode::FORBIDDEN, ABOUT_BLANK, "The attestation was not accepted.")
             }
             Self::Protocol(refusal) => match refusal {
-                // Only this is a 429: devices take it for final.
+                // Only this is a 429: devices treat it as final.
                 Withheld => (
                     StatusCode::TOO_MANY_REQUESTS,
                     WITHHELD_PROBLEM,
                     "The token for this origin was granted before.",
                 ),
-                // Only with this type a device makes its request anew.
+                // Only for this type does a device make a new request.
                 EncapsulationKey => (
                     StatusCode::BAD_REQUEST,
                     ENCAPSULATION_KEY_PROBLEM,
@@ -178,7 +178,7 @@ async fn serve(
     let place = Arc::clone(&state.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let received = Arc::new(received);
     let device = identify(state, issuer, &received).await?;
-    // Before the look at what is stored: a copy that is ahead may be granted after it.
+    // Before the lookup of stored answers: an earlier copy may be granted just after it.
     let flight = state.in_flight.enter(device, request_digest(&received.body))?;
     let place = Place { _of_all: place, _of_the_device: flight };
     if let Some(response) = known(state, issuer, &received, &device).await? {
@@ -247,7 +247,7 @@ impl Received {
     }
 }
 
-/// Who asks.
+/// Which device sent the request.
 async fn identify(
     state: &AttesterState,
     issuer: &IssuerHandle,
@@ -261,7 +261,7 @@ async fn identify(
     identified.map_err(Refusal::Attestation)
 }
 
-/// The response that the request got before.
+/// The stored response, if the request was answered before.
 async fn known(
     state: &AttesterState,
     issuer: &IssuerHandle,
@@ -295,7 +295,7 @@ async fn known(
     }
 }
 
-/// Checks the request. A key that is not known may be new.
+/// Checks the request. An unknown key may be a new one, so the directory is read again.
 async fn check(
     state: &AttesterState,
     issuer: &IssuerHandle,
@@ -325,7 +325,7 @@ async fn check_with(
     state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)
 }
 
-/// Only a token that is withheld is a 429.
+/// Only a withheld token is a 429.
 fn not_withheld(failure: Failure) -> Failure {
     match failure {
         Failure::OutOfMemory => Refusal::Busy.into_failure(),

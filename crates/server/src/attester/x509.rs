@@ -1,13 +1,16 @@
 //! Attestation by X.509 device certificates under manufacturers' roots (RFC 5280).
 //!
-//! The device signs with the key of its certificate. Its identity is the manufacturer, by the name that the operator of the
-//! attester gave it, together with the attribute `serialNumber` of the subject. It is never the certificate: a renewed one, under
-//! another intermediate or with another key, is the same device. Nor is it the root: a device chooses the intermediates
-//! that it sends, and with cross-signed ones the root, and would be as many devices as there are ways up. So all roots of a
-//! manufacturer belong under one name, and the manufacturer must not give one number to two devices, nor two to one.
+//! The device signs with the key of its certificate. Its identity is the manufacturer, by the name
+//! that the operator of the attester gave it, together with the attribute `serialNumber` of the
+//! subject. The identity is never the certificate: a renewed one, under another intermediate or
+//! with another key, is the same device. Nor is it the root: a device chooses the intermediates
+//! that it sends, and with cross-signed ones it also chooses the root, so it would be as many
+//! devices as there are paths. So all roots of a manufacturer belong under one name. A manufacturer
+//! must neither give one number to two devices nor two numbers to one device.
 //!
-//! Revocation is by lists that the operator provides ([`revocation`]). Without `require_crl` they are what is known: a list
-//! that has expired still revokes, and a certificate whose issuer has no list passes. With it, either is a refusal.
+//! Revocation uses lists that the operator provides ([`revocation`]). Without `require_crl` they
+//! are used as far as they go: an expired list still revokes, and a certificate whose issuer has no
+//! list passes. With it, both cases are refused.
 
 mod revocation;
 
@@ -32,7 +35,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use self::revocation::RevocationLists;
 
-/// Ways up to a root that are looked at for one request. An honest chain has one.
+/// Paths to a root that are tried for one request. An honest chain has one.
 const MAX_PATHS: usize = 8;
 
 /// What certificates may be signed with.
@@ -69,24 +72,26 @@ fn scheme_algorithm(scheme: u16) -> Option<&'static dyn SignatureVerificationAlg
 /// What an operator decides about device certificates.
 #[derive(Clone, Debug, Default)]
 pub struct X509Config {
-    /// Whose devices are known.
+    /// The manufacturers whose devices are accepted.
     pub manufacturers: Vec<Manufacturer>,
-    /// PEM: revocation lists. Of several lists of one authority the newest counts.
+    /// PEM: revocation lists. Of several lists of one authority, the newest counts.
     pub crls: Vec<u8>,
-    /// Refuses devices of which it is not known whether they were revoked.
+    /// Refuses devices whose revocation status is unknown.
     pub require_crl: bool,
 }
 
-/// A manufacturer of devices: whoever numbers them.
+/// A manufacturer of devices: whoever assigns their numbers.
 #[derive(Clone, Debug)]
 pub struct Manufacturer {
-    /// Part of every identity: with another name all its devices are other devices, and get second tokens.
+    /// Part of every identity: under another name, all its devices are new devices and get second
+    /// tokens.
     pub name: String,
-    /// PEM: all its roots. With one of them under another name, a device under both counts twice.
+    /// PEM: all its roots. If one of them is listed under another name, a device under both counts
+    /// twice.
     pub roots: Vec<u8>,
 }
 
-/// Device certificates.
+/// Attestation by device certificates.
 pub struct X509Attestation {
     anchors: Vec<TrustAnchor<'static>>,
     /// In the order of the anchors.
@@ -101,7 +106,8 @@ struct Root {
 }
 
 impl X509Attestation {
-    /// Reads roots and revocation lists. A root under two names is an error: a device under it would be two.
+    /// Reads roots and revocation lists. A root under two names is an error: a device under it
+    /// would count twice.
     pub fn new(config: &X509Config) -> Result<Self, Fault> {
         let crls = RwLock::new(Arc::new(RevocationLists::read(&config.crls)?));
         let (anchors, roots) = (Vec::new(), Vec::new());
@@ -110,7 +116,7 @@ impl X509Attestation {
             all.add(manufacturer)?;
         }
         if all.roots.is_empty() {
-            return Err(Fault("no manufacturer is known".into()));
+            return Err(Fault("no manufacturers are configured".into()));
         }
         Ok(all)
     }
@@ -191,8 +197,8 @@ impl X509Attestation {
         self.anchors.iter().zip(&self.roots).find(|(known, _)| is_it(known)).map(|(_, root)| root)
     }
 
-    /// Holds a path against the lists of its own authorities: it is verified once more, with these lists and nothing beside its
-    /// own certificates.
+    /// Checks a path against the lists of its own authorities: verifies it again, with these lists
+    /// and only its own certificates.
     fn check_revocation(
         &self,
         path: &VerifiedPath<'_>,
@@ -289,7 +295,7 @@ fn untrusted(error: &Error) -> AttestationRefusal {
     }
 }
 
-/// The device that a certificate is about.
+/// The device that a certificate names.
 fn device_identity(
     manufacturer: &str,
     leaf: &CertificateDer<'_>,
@@ -301,7 +307,7 @@ fn device_identity(
         *attribute.attr_type() == x509_parser::oid_registry::OID_X509_SERIALNUMBER
     });
     let number = numbers.next().ok_or(AttestationRefusal::NoIdentity)?.attr_value().data;
-    // With two numbers a device could choose which one it is.
+    // With two numbers, a device could choose its identity.
     if number.is_empty() || numbers.next().is_some() {
         return Err(AttestationRefusal::NoIdentity);
     }
@@ -313,7 +319,7 @@ fn device_identity(
     Ok(identity(hash))
 }
 
-/// The identity that a SHA-256 hash is.
+/// The identity for a SHA-256 hash.
 pub(super) fn identity(hash: Context) -> DeviceIdentity {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(hash.finish().as_ref());

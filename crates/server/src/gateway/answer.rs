@@ -20,14 +20,16 @@ use crate::http::{ReadBody, Share};
 use crate::pace::Paced;
 use crate::problem::Failure;
 
-/// The length of the smallest answer. Memory for one is taken before a request is handed over: a server
-/// may have stored a report when it answers, and must be able to say so.
+/// The length of the smallest answer. Memory for one is reserved before a request is passed on: the
+/// server may have stored a report by the time it answers, and the gateway must be able to pass
+/// that on.
 pub(super) const SMALL: usize = 4 * 1024;
 
-/// The longest content of an answer: with its head it fits into the largest size class.
+/// The longest content of an answer: together with its head it fits into the largest size class.
 pub(super) const MAX_CONTENT: usize = 64 * 1024 * 1024 - SMALL;
 
-/// The bytes that are written at once, and by which the pace of a peer is looked at. One record of TLS.
+/// The bytes that are written at once; the pace of a peer is checked after each piece. One TLS
+/// record.
 const PIECE: usize = 16 * 1024;
 
 /// An answer to be sealed.
@@ -42,15 +44,15 @@ impl Answer {
         Self { status, headers, content }
     }
 
-    /// A refusal in our own words.
+    /// A refusal by the gateway itself.
     pub(super) async fn refusal(failure: Failure) -> Self {
         let (head, body) = failure.into_response().into_parts();
-        // It is there already.
+        // It is already in memory.
         let content = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         Self::new(head.status, head.headers, ReadBody::uncounted(content))
     }
 
-    /// As it is inside the sealed answer.
+    /// The response inside the sealed answer.
     pub(super) fn response(&self) -> bhttp::Response<'_> {
         bhttp::Response {
             informational: Vec::new(),
@@ -61,13 +63,13 @@ impl Answer {
         }
     }
 
-    /// How long it is when it is sealed, if it can be.
+    /// The size class of the sealed answer, if it fits into one.
     pub(super) fn class(&self) -> Option<SizeClass> {
         SizeClass::holding(self.response().encoded_len() + RESPONSE_OVERHEAD)
     }
 }
 
-/// A sealed answer on its way out, with its share of the memory.
+/// A sealed answer that is being sent, with its share of the memory.
 pub(super) fn sealed(bytes: Vec<u8>, share: Share) -> Response {
     let body = Sealed(Bytes::from_owner(Counted { bytes, _share: share }));
     let mut response = Response::new(Body::new(Paced::new(body)));
@@ -86,7 +88,7 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// Bytes that go out piece by piece.
+/// Bytes that are sent in pieces.
 struct Sealed(Bytes);
 
 impl HttpBody for Sealed {
@@ -136,7 +138,7 @@ mod tests {
             while let Some(frame) = body.frame().await {
                 let piece = frame.unwrap().into_data().unwrap();
                 assert!(piece.len() <= PIECE);
-                // Counted until the last piece is gone.
+                // Counted until the last piece is dropped.
                 assert!(budget.reserve(1).is_err());
                 sent.extend_from_slice(&piece);
             }
@@ -146,8 +148,8 @@ mod tests {
         }
     }
 
-    /// Has an answer of so many bytes read by a peer that takes 16 KiB at a time, with a pause before each.
-    /// How many bytes of the connection it got, and whether all of the memory was given back.
+    /// Has an answer of `len` bytes read by a peer that reads 16 KiB at a time, with a pause before
+    /// each. Returns how many bytes it got, and whether all memory was released.
     async fn read_slowly(len: usize, pause: Duration) -> (usize, bool) {
         let budget = BodyReader::new(len, Duration::from_secs(1));
         let response = sealed(vec![7; len], budget.reserve(len).unwrap());
@@ -184,13 +186,14 @@ mod tests {
         let start = Instant::now();
         let (taken, given_back) = read_slowly(len, Duration::from_secs(2)).await;
         assert!(taken < len && given_back, "{taken}");
-        // After t seconds, 8 KiB times t have left and 16 KiB times (t - 30) should have: about 60 s.
+        // After t seconds, 8 KiB times t have been sent and 16 KiB times (t - 30) are required:
+        // about 60 s.
         assert!(start.elapsed() > Duration::from_secs(30));
         assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
 
         let (taken, given_back) = read_slowly(len, Duration::from_millis(900)).await;
         assert!(taken > len && given_back, "{taken}");
-        // A small answer is gone before anybody can be late.
+        // A small answer is sent before anybody can be late.
         let (taken, given_back) = read_slowly(SMALL, Duration::from_secs(600)).await;
         assert!(taken > SMALL && given_back, "{taken}");
     }

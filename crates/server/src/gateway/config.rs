@@ -42,7 +42,7 @@ settings! {
     }
 }
 
-/// A gateway, whichever server it belongs to.
+/// A gateway, for any server.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
     /// Its keys. They may be replaced while it runs.
@@ -89,12 +89,12 @@ settings! {
     }
 }
 
-/// A gateway of its own.
+/// A standalone gateway.
 #[derive(Debug)]
 pub struct GatewayServerConfig {
     /// How it is reached.
     pub http: HttpConfig,
-    /// Its keys and limits. It has no `origin`: the targets have theirs.
+    /// Its keys and limits. It has no `origin`: each target has one.
     pub gateway: GatewayConfig,
     /// The servers to which it passes requests. Whatever they allow strangers to do, they allow
     /// devices to do.
@@ -125,7 +125,7 @@ impl GatewayServerConfig {
 pub struct GatewayTarget {
     /// Scheme and authority of the requests that are for it, such as `https://leader.example`.
     pub origin: String,
-    /// Where it is, such as `http://127.0.0.1:8080`. Paths are those of the requests, and their `host`
-    /// is that of the origin.
+    /// Where it is, such as `http://127.0.0.1:8080`. The path is that of the request, and `host` is
+    /// that of the origin.
     pub url: String,
 }

@@ -1,8 +1,8 @@
 //! The servers behind a gateway, and what passes to and from them.
 //!
-//! Of the fields of a request and of an answer, only those on a short list pass. So nothing that is about
-//! a connection, no credentials and no cookie can go through, whoever sends it. Fields that decide
-//! something must not be repeated: a gateway and a server could each believe another of them.
+//! Only fields on a short list pass, in requests and in answers. So nothing about a connection, no
+//! credentials and no cookie can get through, no matter who sends it. Fields that decide something
+//! must not be repeated: the gateway and the server could each use a different one.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::problem::Failure;
 /// The fields of a request that pass.
 static PASSED: [HeaderName; 3] = [CONTENT_TYPE, ACCEPT, HeaderName::from_static(taskprov::HEADER)];
 
-/// Those that do not pass and are read here. No request has one of either kind twice.
+/// Fields that are read here but do not pass. No request may repeat a field of either list.
 static READ: [HeaderName; 2] = [DATE, HOST];
 
 /// The fields of an answer that pass.
@@ -34,9 +34,9 @@ static RETURNED: [HeaderName; 3] = [CONTENT_TYPE, RETRY_AFTER, DATE];
 
 /// Where the requests of a gateway go.
 pub(crate) enum Destination {
-    /// To resources of this process, those of `router` and no others.
+    /// To resources of this process: only those of `router`.
     Inside {
-        /// Requests for other origins are refused. Without it, none are.
+        /// Requests for other origins are refused. If unset, requests for any origin are accepted.
         origin: Option<Origin>,
         /// The resources.
         router: Router,
@@ -45,9 +45,9 @@ pub(crate) enum Destination {
     Outside {
         /// The servers.
         targets: Vec<Target>,
-        /// For all of them.
+        /// Used for all of them.
         client: OutboundClient<Body>,
-        /// How long a server may take until its answer begins.
+        /// How long a server may take to start its answer.
         timeout: Duration,
     },
 }
@@ -55,20 +55,22 @@ pub(crate) enum Destination {
 /// A server over HTTP.
 pub(crate) struct Target {
     pub(super) origin: Origin,
-    /// The authority of the origin. A server may serve several, and knows them by this.
+    /// The authority of the origin. A server may serve several origins, and tells them apart by
+    /// this.
     pub(super) host: HeaderValue,
     pub(super) scheme: Scheme,
     pub(super) authority: Authority,
 }
 
 impl Destination {
-    /// Whether a request may be served again. An upload is counted once, by its report id, and files of a
-    /// log are public; who replays cannot open the answer. What a server over HTTP does is not known here.
+    /// Whether it is harmless to serve a request twice. An upload is counted once, by its report
+    /// id, and files of a log are public; a replayer cannot open the answer. What a server over
+    /// HTTP does is not known here.
     pub(super) fn bears_replays(&self) -> bool {
         matches!(self, Self::Inside { .. })
     }
 
-    /// The request as its server gets it, without its content.
+    /// The request that is sent to the server, without its content.
     pub(super) fn address(&self, inner: &bhttp::Request<'_>) -> Result<Request<()>, Undeliverable> {
         let path: PathAndQuery = inner.path.parse().map_err(|_| Undeliverable::Malformed)?;
         if !path.path().starts_with('/') || repeats(inner) {
@@ -107,14 +109,14 @@ impl Destination {
         Ok(request)
     }
 
-    /// What the server answers.
+    /// The answer of the server.
     pub(super) async fn deliver(&self, request: Request) -> Result<Response, Failure> {
         match self {
             Self::Inside { router, .. } => {
                 let Ok(response) = router.clone().oneshot(request).await;
                 Ok(response)
             }
-            // Whatever else a server over HTTP can do is not for strangers.
+            // Other methods of a server over HTTP are not for strangers.
             Self::Outside { .. }
                 if ![Method::GET, Method::HEAD, Method::POST].contains(request.method()) =>
             {
@@ -124,9 +126,7 @@ impl Destination {
                 let refused = |status, detail: &str| Failure::Refused(status, detail.to_owned());
                 let response = environment::timeout(*timeout, client.request(request)).await;
                 let response = response
-                    .map_err(|_| {
-                        refused(StatusCode::GATEWAY_TIMEOUT, "The server takes too long.")
-                    })?
+                    .map_err(|_| refused(StatusCode::GATEWAY_TIMEOUT, "The server took too long."))?
                     .map_err(|_| refused(StatusCode::BAD_GATEWAY, "The server does not answer."))?;
                 if response.status().is_informational() {
                     return Err(refused(StatusCode::BAD_GATEWAY, "The server switches protocols."));
@@ -137,7 +137,7 @@ impl Destination {
     }
 }
 
-/// The fields of an answer that pass, as they are inside a response.
+/// The fields of an answer that pass, in the form for the sealed response.
 pub(super) fn returned(headers: &HeaderMap) -> Vec<Field<'_>> {
     let fields = RETURNED.iter().filter_map(|name| {
         let value = headers.get(name)?;
@@ -149,13 +149,13 @@ pub(super) fn returned(headers: &HeaderMap) -> Vec<Field<'_>> {
 /// Why a request does not reach a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undeliverable {
-    /// It is no HTTP request.
+    /// It is not an HTTP request.
     Malformed,
     /// There is no such server behind this gateway.
     Misdirected,
 }
 
-/// The content of a request as its server gets it. It is copied unless it was put together already.
+/// The content of the request to the server. It is copied only if it is borrowed.
 pub(super) fn content(content: Cow<'_, [u8]>) -> Body {
     match content.is_empty() {
         true => Body::empty(),

@@ -4,31 +4,31 @@ use metrics::Counter;
 
 use crate::metrics::{MetricsRegistry, RouteMetrics};
 
-/// What became of a request. The first three end in an answer that the relay can read; the relay cannot
-/// tell the others from each other.
+/// The outcome of a request. The first three end in an answer that the relay can read. The relay
+/// cannot distinguish the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Not read: another media type, too long, too slow, no memory.
     Unread,
     /// Sealed to a key that the gateway does not have.
     UnknownKey,
-    /// Does not open.
+    /// It cannot be opened.
     Unopened,
-    /// Not a request inside.
+    /// It does not contain a request.
     Malformed,
     /// Its date is outside the window.
     Date,
-    /// Taken before.
+    /// Received before.
     Replayed,
-    /// Too many are remembered already, and the server may not bear replays.
+    /// Too many requests are already remembered, and the server may not tolerate replays.
     Full,
     /// For a server that is not behind this gateway.
     Misdirected,
-    /// The server behind the gateway did not answer, or not within bounds.
+    /// The server behind the gateway did not answer, or not within limits.
     Unanswered,
-    /// Answered by the server, well or not.
+    /// Answered by the server, with any status.
     Answered,
-    /// The same for one that was not remembered: too many are already.
+    /// Like `Answered`, but the request was not remembered because too many already are.
     Unremembered,
 }
 
@@ -62,7 +62,7 @@ impl GatewayMetrics {
             keys_route: registry.route("gateway_keys"),
             outcomes: registry.counters(
                 "sotto_gateway_requests_total",
-                "Encapsulated requests by what became of them.",
+                "Encapsulated requests by outcome.",
                 "outcome",
                 Outcome::NAMES,
             ),

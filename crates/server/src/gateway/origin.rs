@@ -1,14 +1,14 @@
-//! Scheme and authority of a server, compared as URLs compare them.
+//! Scheme and authority of a server, compared by the rules for URLs.
 
 use sotto_wire::HttpUrl;
 
 use crate::error::BindError;
 
-/// Such as `https://leader.example`.
+/// An origin, such as `https://leader.example`.
 #[derive(Debug)]
 pub(crate) struct Origin {
     scheme: String,
-    /// Without the port that the scheme has by default.
+    /// Without the default port of the scheme.
     authority: String,
 }
 
@@ -22,7 +22,7 @@ impl Origin {
         Ok(Self { scheme: url.scheme().to_owned(), authority: url.origin_authority() })
     }
 
-    /// The authority, as it is in the `host` of a request.
+    /// The authority, as in the `host` field of a request.
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }

@@ -1,11 +1,13 @@
-//! The Oblivious Gateway Resource (RFC 9458 §3.2): opens a request, has it answered, seals the answer.
+//! The Oblivious Gateway Resource (RFC 9458 §3.2): opens a request, has it answered, seals the
+//! answer.
 //!
-//! Until a request is open, failures are plain answers, which the relay reads. Afterwards everything is
-//! sealed into an answer of status 200 and of a length of the size classes: refusals, failures and
-//! acknowledgements all fit into the smallest, so that the relay sees no difference.
+//! Until a request has been opened, failures are plain answers, which the relay can read.
+//! Afterwards everything is sealed into an answer with status 200 and the length of a size class.
+//! Refusals, failures and acknowledgements all fit into the smallest class, so that the relay sees
+//! no difference.
 //!
-//! Anybody can seal requests to a gateway. So what cannot be delivered is refused before it is remembered,
-//! and a full memory keeps nobody from a server that bears replays.
+//! Anybody can seal requests to a gateway. So undeliverable requests are refused before they are
+//! remembered, and a full replay memory does not keep anybody from a server that tolerates replays.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,10 +39,10 @@ use crate::problem::Failure;
 use crate::rotating::GatewayKeys;
 use crate::service::answer;
 
-/// Where others find a gateway (RFC 9540).
+/// Where other clients find a gateway (RFC 9540).
 const WELL_KNOWN: &str = "/.well-known/ohttp-gateway";
 
-/// The resource, with all that its requests share.
+/// The resource, with everything that its requests share.
 pub(crate) struct GatewayResource {
     keys: Arc<GatewayKeys>,
     window: Mutex<ReplayWindow>,
@@ -51,11 +53,11 @@ pub(crate) struct GatewayResource {
     environment: Environment,
 }
 
-/// What surrounds a gateway in its server.
+/// What a gateway needs from its server.
 pub(super) struct Place<'a> {
     /// Where requests go.
     pub(super) destination: Destination,
-    /// The bytes of the longest request that makes sense there, sealed.
+    /// The longest sealed request that makes sense there, in bytes.
     pub(super) max_request: usize,
     /// How long a body may take to arrive.
     pub(super) body_timeout: Duration,
@@ -88,7 +90,7 @@ impl GatewayResource {
         })
     }
 
-    /// A gateway to resources of the same process: those of `router`, under the origin of the configuration.
+    /// A gateway to resources of the same process: those of `router`, under the configured origin.
     pub(crate) fn inside(
         config: GatewayConfig,
         router: Router,
@@ -103,7 +105,7 @@ impl GatewayResource {
         Ok(Arc::new(Self::new(config, place)?))
     }
 
-    /// Its routes, at both of its places.
+    /// Its routes, at both of its paths.
     pub(crate) fn router<S>(self: Arc<Self>, base_path: &str) -> Router<S> {
         Router::new()
             .route(&format!("{base_path}/gateway"), get(keys).post(post))
@@ -114,7 +116,7 @@ impl GatewayResource {
     async fn exchange(&self, request: Request) -> Result<Response, Failure> {
         let (opened, mut share) = self.open(request).await.map_err(|failed| self.count(failed))?;
         let admitted = self.admit(&opened);
-        // The server has a content of its own.
+        // The server has its own copy of the content.
         let (message, responder) = opened.into_parts();
         share.shrink(message.len() + 2 * SMALL);
         drop(message);
@@ -132,8 +134,8 @@ impl GatewayResource {
         Ok(self.seal(responder, share, answer).await?)
     }
 
-    /// Reads and opens a request. The share of the memory is for the opened request, its content once more,
-    /// and a small answer, padded and sealed.
+    /// Reads and opens a request. The share of the memory covers the opened request, a copy of its
+    /// content, and a small answer, padded and sealed.
     async fn open(&self, request: Request) -> Result<(Opened, Share), Failed> {
         let unread = |failure| (Outcome::Unread, failure);
         let (head, body) = request.into_parts();
@@ -153,8 +155,8 @@ impl GatewayResource {
         }
     }
 
-    /// Takes a request that can be delivered once, within its window. Besides, what it counts as when it is
-    /// answered.
+    /// Accepts a deliverable request once, within its window. Also returns the outcome to count
+    /// when it is answered.
     fn admit(&self, opened: &Opened) -> Result<(Request, Outcome), Failed> {
         let now = self.environment.now();
         let refused = |refusal| {
@@ -186,10 +188,10 @@ impl GatewayResource {
         Ok((request.map(|()| content(inner.content)), outcome))
     }
 
-    /// Has a request answered by its server.
+    /// Has the server answer a request.
     async fn serve(&self, request: Request) -> Result<Answer, Failed> {
         let unanswered = |failure| (Outcome::Unanswered, failure);
-        // Before the server does anything that its answer would have to tell.
+        // Before the server does anything that its answer would have to report.
         let share = self.bodies.reserve(SMALL).map_err(unanswered)?;
         let response = self.destination.deliver(request).await.map_err(unanswered)?;
         let (head, body) = response.into_parts();
@@ -201,7 +203,7 @@ impl GatewayResource {
         Ok(Answer::new(head.status, head.headers, content))
     }
 
-    /// Seals an answer. One that there is no memory for is replaced by an out-of-memory error.
+    /// Seals an answer. If there is no memory for it, an out-of-memory error is sent instead.
     async fn seal(
         &self,
         responder: Responder,
@@ -227,7 +229,7 @@ impl GatewayResource {
     }
 }
 
-/// What became of a request, and the words for it.
+/// The outcome of a request, and the failure to send.
 type Failed = (Outcome, Failure);
 
 /// `POST`: an encapsulated request.
@@ -235,7 +237,7 @@ async fn post(State(gateway): State<Arc<GatewayResource>>, request: Request) -> 
     answer(&gateway.metrics.route, gateway.exchange(request)).await
 }
 
-/// `GET`: the keys, for others. Our devices take keys from the public log alone.
+/// `GET`: the keys, for other clients. Our devices take keys only from the public log.
 async fn keys(State(gateway): State<Arc<GatewayResource>>) -> Response {
     answer(&gateway.metrics.keys_route, async {
         let mut response = Response::new(gateway.keys.current().key_list().into());

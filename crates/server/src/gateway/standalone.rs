@@ -1,4 +1,4 @@
-//! The gateway as a server of its own, in front of servers that are reached over HTTP.
+//! The standalone gateway, in front of servers that are reached over HTTP.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::error::BindError;
 use crate::outbound;
 use crate::service::{Role, Server};
 
-/// The gateway of its own, for [`Server::bind`].
+/// The standalone gateway, for [`Server::bind`].
 #[derive(Debug)]
 pub struct Gateway {
     /// What its operator decides.
@@ -51,16 +51,16 @@ impl Role for Gateway {
 
 fn destination(config: &GatewayServerConfig) -> Result<Destination, BindError> {
     if config.targets.is_empty() {
-        return Err(BindError::Config("a gateway of its own needs at least one target".into()));
+        return Err(BindError::Config("a standalone gateway needs at least one target".into()));
     }
     if config.gateway.origin.is_some() {
-        let reason = "a gateway of its own has no origin: each of its targets has one";
+        let reason = "a standalone gateway has no origin: each of its targets has one";
         return Err(BindError::Config(reason.into()));
     }
     let targets = config.targets.iter().map(|target| {
         let refused = |reason| BindError::Config(format!("the target {}: {reason}", target.origin));
         let url = outbound::target(&target.url, config.http.insecure_http).map_err(refused)?;
-        // A path in front of that of the request could be left again with dots.
+        // A request could escape from a path prefix with dots.
         if url.path() != "/" {
             return Err(refused("its URL has a path"));
         }
@@ -69,7 +69,7 @@ fn destination(config: &GatewayServerConfig) -> Result<Destination, BindError> {
         let authority = url.authority().parse().map_err(broken)?;
         let origin = Origin::parse(&target.origin)?;
         let host = HeaderValue::from_str(origin.authority());
-        let host = host.map_err(|_| refused("its origin is no value of a field"))?;
+        let host = host.map_err(|_| refused("its origin is not a valid field value"))?;
         Ok(Target { origin, host, scheme, authority })
     });
     Ok(Destination::Outside {

@@ -1,6 +1,6 @@
 //! `tasks/{task-id}/aggregation_jobs`. DAP, section "Aggregate Initialization" and following.
 //!
-//! A job's id is the digest of the request that created it, so that creation is idempotent.
+//! The id of a job is the digest of the request that created it, so that creation is idempotent.
 
 use std::sync::Arc;
 
@@ -86,11 +86,11 @@ async fn create(
     Ok(http::at(message, &location))
 }
 
-/// Judges, sums and commits a job, again from the start if the state says otherwise.
+/// Verifies, sums and commits a job. Starts again if the commit finds a conflict.
 ///
-/// Reports of an honest leader are new, so the first time nothing is looked up: the commit takes
-/// the ids or reports a conflict, and only then the store is asked which. A lookup per report would
-/// cost a third of what taking its id does.
+/// Reports of an honest leader are new, so at first nothing is looked up: the commit claims the ids
+/// or reports a conflict, and only then is the store asked which ids are taken. A lookup per report
+/// would cost a third of what claiming its id does.
 async fn aggregate(
     helper: &HelperState,
     task: &Arc<ServedTask>,
@@ -136,7 +136,7 @@ async fn verify(
     let keys = Arc::clone(&helper.aggregator.keys);
     let now = helper.aggregator.environment.now();
     let verified = helper.aggregator.pool.try_run(move || {
-        // Parsing again is cheap beside opening and verifying.
+        // Parsing again is cheap compared to opening and verifying.
         let parsed = parse_aggregation_job_init_req(task.aggregator(), body.bytes())?;
         let outcome =
             consume_aggregation_job_init_req(task.aggregator(), &keys, parsed, &spent, now)?;

@@ -10,7 +10,7 @@ use crate::health::StoreWork;
 use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
 use crate::shutdown::Shutdown;
 
-/// How often the store is asked whether it still answers.
+/// How often to check whether the store still answers.
 const CHECK_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct HelperMetrics {
@@ -43,14 +43,14 @@ impl HelperMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         let [committed, replayed, conflicted] = registry.counters(
             "sotto_aggregation_jobs_total",
-            "Aggregation jobs by what became of them.",
+            "Aggregation jobs by outcome.",
             "outcome",
             ["committed", "replayed", "conflicted"],
         );
         let jobs = JobCounters { committed, replayed, conflicted };
         let [collected, replayed, conflicted] = registry.counters(
             "sotto_aggregate_shares_total",
-            "Aggregate shares by what became of them.",
+            "Aggregate shares by outcome.",
             "outcome",
             ["collected", "replayed", "conflicted"],
         );
@@ -72,7 +72,7 @@ impl HelperMetrics {
     }
 }
 
-/// Notices whether the store still answers.
+/// Checks whether the store still answers.
 pub(super) async fn run(helper: Arc<HelperState>, mut shutdown: Shutdown) {
     loop {
         match helper.store.load().await {

@@ -1,4 +1,4 @@
-//! Memory and disk that requests share. What is full refuses; nobody waits.
+//! Memory and disk that requests share. A full budget refuses requests; nobody waits.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::problem::Failure;
 /// The unit in which a budget is counted.
 pub(super) const UNIT: usize = 1024;
 
-/// Bytes that requests share.
+/// A number of bytes that requests share.
 #[derive(Debug)]
 pub(crate) struct Budget(Arc<Semaphore>);
 
@@ -25,7 +25,7 @@ impl Budget {
 pub(crate) struct Share(Option<OwnedSemaphorePermit>);
 
 impl Share {
-    /// Makes it cover so many bytes.
+    /// Grows it to this many bytes.
     pub(crate) fn grow(&mut self, budget: &Budget, bytes: usize) -> Result<(), Failure> {
         let held = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = bytes.div_ceil(UNIT).saturating_sub(held);
@@ -42,7 +42,7 @@ impl Share {
         Ok(())
     }
 
-    /// Gives back what it covers beyond so many bytes.
+    /// Returns what it covers beyond this many bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         if let Some(held) = &mut self.0 {
             let surplus = held.num_permits().saturating_sub(bytes.div_ceil(UNIT));

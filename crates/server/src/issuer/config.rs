@@ -75,14 +75,15 @@ settings! {
 pub struct IssuerConfig {
     /// How it is reached.
     pub http: HttpConfig,
-    /// The operator's key, which devices and aggregators pin: it endorses token keys. Its name is the
-    /// issuer's.
+    /// The operator's key, which devices and aggregators pin. It endorses token keys. Its name is
+    /// the issuer's.
     pub operator: NoteKey,
-    /// The keys to which the inner parts of requests are sealed. They belong in the operator's logged
-    /// key set.
+    /// The keys to which the inner parts of requests are sealed. They belong in the operator's
+    /// logged key set.
     pub encapsulation_keys: Arc<EncapsulationKeys>,
-    /// Who may ask for tokens on behalf of devices. There is one, with one database: each attester
-    /// counts for itself, so a device known to two of them would have two votes in every recipe.
+    /// The attester that may request tokens on behalf of devices. There is one, with one database:
+    /// each attester counts separately, so a device known to two of them would have two votes in
+    /// every recipe.
     pub attester: IssuerAttester,
     /// Whom it serves, and how much.
     pub rules: IssuerRules,
@@ -104,8 +105,8 @@ impl IssuerConfig {
 /// The attester that an issuer answers.
 #[derive(Debug)]
 pub struct IssuerAttester {
-    /// For the operator's messages.
+    /// For messages to the operator.
     pub name: String,
-    /// What it shows.
+    /// The token that it sends.
     pub token: AuthToken,
 }

@@ -1,6 +1,6 @@
 //! `GET .well-known/private-token-issuer-directory` (rate-limited tokens, "Configuration").
 //!
-//! Token keys are not in it: each belongs to one recipe, which holds it with its endorsement.
+//! Token keys are not in it: each belongs to one recipe, which contains it with its endorsement.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::service::answer;
 
 const MEDIA_TYPE: &str = "application/private-token-issuer-directory";
 
-/// How long others may keep it. A new key must be here before the first device uses it, so not for long.
+/// How long others may cache it. It is short because a new key must be here before the first device
+/// uses it.
 const MAX_AGE: &str = "max-age=300";
 
 pub(super) async fn get(State(state): State<Arc<IssuerState>>) -> Response {

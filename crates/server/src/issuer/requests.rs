@@ -1,7 +1,8 @@
 //! `POST token-request` and `POST token-requests`: blinded messages in, sealed signatures out.
 //!
-//! A batch is cut into pieces that run on all threads at once, and its answers keep the order of its requests. A
-//! refusal inside a batch spoils no other request; like that of a single one it tells a status and nothing else.
+//! A batch is split into pieces that run on all threads at once, and its answers keep the order of
+//! its requests. A refusal inside a batch does not affect other requests. Like the refusal of a
+//! single request, it only contains a status.
 
 use std::sync::Arc;
 
@@ -30,10 +31,10 @@ use crate::pool::PoolError;
 use crate::problem::{Failure, RETRY_SOON};
 use crate::service::answer;
 
-/// Requests for which a hop through the pool pays.
+/// The fewest requests for which a hop through the pool pays off.
 const MIN_PIECE: usize = 8;
 
-/// `POST token-request`, as the specification has it.
+/// `POST token-request`, as in the specification.
 pub(super) async fn post_one(
     State(state): State<Arc<IssuerState>>,
     headers: HeaderMap,
@@ -72,7 +73,7 @@ pub(super) async fn post_batch(
         let (media_type, limit) = (REQUEST_BATCH_MEDIA_TYPE, MAX_TOKEN_REQUEST_BATCH_LEN);
         let body = state.receive(&headers, body, media_type, limit).await?;
         let batch = TokenRequestBatch::from_bytes(&body).map_err(|_| {
-            let detail = "This is no batch of token requests.".to_owned();
+            let detail = "This is not a batch of token requests.".to_owned();
             Failure::Refused(StatusCode::BAD_REQUEST, detail)
         })?;
         let requests = batch.requests().iter().map(|request| body.slice_ref(request)).collect();
@@ -84,7 +85,7 @@ pub(super) async fn post_batch(
 }
 
 impl IssuerState {
-    /// The body of a request of the attester.
+    /// The body of a request from the attester.
     async fn receive(
         &self,
         headers: &HeaderMap,

@@ -10,7 +10,8 @@ use sotto_wire::{EntryId, PublicKey};
 
 use crate::rotating::Rotating;
 
-/// All stored keys. Requests work on a [`snapshot`](Self::snapshot), so that they never wait for a change.
+/// All stored keys. Requests use a [`snapshot`](Self::snapshot), so that they never wait for a
+/// change.
 pub(super) struct KeyTable(Rotating<Keys>);
 
 /// The keys between two changes.
@@ -35,7 +36,8 @@ impl KeyTable {
         self.0.change(|keys| keys.insert(recipe));
     }
 
-    /// Forgets the keys of a request. They are wiped when the last request that uses them is answered.
+    /// Removes the keys of a request. They are wiped when the last token request that uses them is
+    /// answered.
     pub(super) fn remove(&self, id: &EntryId) {
         self.0.change(|keys| {
             let Some(recipe) = keys.by_request.remove(id) else { return };
@@ -62,7 +64,7 @@ impl Keys {
         self.by_request.values().filter(live).map(|recipe| recipe.origins().count()).sum()
     }
 
-    /// The requests whose keys expired before this moment.
+    /// The requests whose keys expired before this time.
     pub(super) fn expired_before(&self, moment: Moment) -> Vec<EntryId> {
         let expired = |recipe: &&Arc<RecipeKeys>| recipe.request.expires <= moment.0;
         self.by_request.values().filter(expired).map(|recipe| recipe.id()).collect()

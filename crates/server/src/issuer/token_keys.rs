@@ -1,8 +1,8 @@
 //! `POST token-keys`: an author's signed note in, the endorsed token keys of a recipe out.
 //!
-//! Keys are made one recipe at a time, on one thread of the pool, so that making them never keeps all threads
-//! from issuing. They are durable before the author learns of them, and the same note gets the same keys: an
-//! author whose connection broke asks again.
+//! Keys are made for one recipe at a time, on one thread of the pool, so that making them never
+//! keeps all threads from issuing tokens. They are durable before the author learns of them, and
+//! the same note gets the same keys: an author whose connection broke can retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,16 +32,16 @@ use crate::problem::{Failure, RETRY_SOON};
 use crate::service::answer;
 use crate::shutdown::Shutdown;
 
-/// The longest note. Names and a nonce take far less.
+/// The longest note, in bytes. Names and a nonce take far less.
 const MAX_BODY: usize = 16 * 1024;
 
 /// Authors who may wait for keys at once: a few seconds' work.
 const MAX_WAITING: usize = 16;
 
-/// How often the keys are looked through for those that have expired.
+/// How often to look for expired keys.
 const EXPIRY_PAUSE: Duration = Duration::from_secs(60);
 
-/// What it takes to make keys.
+/// What is needed to make keys.
 pub(super) struct KeyService {
     db: Arc<IssuerDb>,
     operator: NoteKey,
@@ -49,7 +49,7 @@ pub(super) struct KeyService {
     max_live_keys: usize,
     key_grace: Duration,
     waiting: Semaphore,
-    /// Held from the look whether there are keys to the moment at which there are.
+    /// Held from the check whether the keys exist until they do.
     making: Mutex<()>,
 }
 
@@ -84,21 +84,22 @@ pub(super) async fn post(State(state): State<Arc<IssuerState>>, body: Body) -> R
         let request =
             consume_token_key_request(body.bytes(), rules, operator, state.environment.now())
                 .map_err(|refusal| refused(&refusal))?;
-        // Those who ask again get their answer also while no keys can be made.
+        // A retry is answered even while no keys can be made.
         if let Some(known) = known(&state, &request)? {
             return Ok(known);
         }
         let _place = state.key_service.waiting.try_acquire().map_err(|_| {
             Failure::Unavailable("Too many authors wait for keys.".to_owned(), RETRY_SOON)
         })?;
-        // A task of its own: a connection that breaks must not end it between the disk and the table.
+        // A separate task: a connection that breaks must not cancel it between the disk and the
+        // table.
         let made = spawn(make(Arc::clone(&state), request));
         made.await.map_err(|error| Fault(error.to_string()))?
     })
     .await
 }
 
-/// Makes, stores and shows the keys that a request asks for.
+/// Makes, stores and returns the requested keys.
 async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Response, Failure> {
     let service = &state.key_service;
     let _one = service.making.lock().await;
@@ -123,7 +124,7 @@ async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Respo
     Ok(response)
 }
 
-/// The answer with keys that were made before.
+/// The answer, if the keys were made before.
 fn known(state: &IssuerState, request: &TokenKeyRequest) -> Result<Option<Response>, Failure> {
     let keys = state.table.snapshot();
     keys.of_request(&request_id(request)).map(|keys| show(state, keys)).transpose()
@@ -150,7 +151,7 @@ fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<Recip
     Ok(RecipeKeys { request, leader, helper })
 }
 
-/// The issuer's table for authors.
+/// The status of each refusal, for authors.
 fn refused(refusal: &AuthorRefusal) -> Failure {
     let status = match refusal {
         AuthorRefusal::UnknownAuthor | AuthorRefusal::Signature => StatusCode::FORBIDDEN,
@@ -172,7 +173,7 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
             let Ok(deleted) = spawn_blocking(move || db.remove(&id)).await else {
                 continue;
             };
-            // What stays on disk stays in the table, so that it is tried again.
+            // What is still on disk stays in the table, so that it is retried.
             if noted(&state, StoreWork::Forget, deleted).is_ok() {
                 let keys = state.table.snapshot();
                 let count = keys.of_request(&id).map_or(0, |keys| keys.origins().count());
@@ -191,7 +192,7 @@ fn measure(state: &IssuerState) {
     state.metrics.live_keys.set(state.table.snapshot().origins().len() as f64);
 }
 
-/// Tells the operator how the files do.
+/// Records for the operator whether the files work.
 fn noted(
     state: &IssuerState,
     work: StoreWork,
@@ -205,7 +206,7 @@ fn noted(
         Err(error) => {
             tracing::error!(%error, "the issuer's files failed");
             state.health.store_failed(work);
-            let detail = "The issuer has trouble of its own.".to_owned();
+            let detail = "The issuer had an internal error.".to_owned();
             Err(Failure::Unavailable(detail, RETRY_SOON))
         }
     }

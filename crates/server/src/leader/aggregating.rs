@@ -1,7 +1,7 @@
-//! Works off aggregation jobs: open and begin to verify, ask the helper, finish, commit.
+//! Processes aggregation jobs: open and start to verify, ask the helper, finish, commit.
 //!
-//! A retry recomputes the request from the fixed set and must arrive at the same digest. What
-//! becomes of a job without an answer: `sotto_protocol::leader::setback`.
+//! A retry recomputes the request from the fixed set and must get the same digest.
+//! `sotto_protocol::leader::setback` decides what happens to a job without an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +31,11 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
             () = shutdown.begun() => return,
             () = leader.pacing.any_open(|| leader.aggregator.tasks.all()) => {}
         }
-        // Not within the select: a lease that nobody heard of would keep the job from others.
+        // Not inside the select: a lease that got lost there would keep the job from others.
         match leader.store.lease_job(leader.config.lease).await {
             Ok(Some(job)) => {
                 leader.aggregator.health.store_worked(StoreWork::Lease);
-                // There may be more where this one came from.
+                // There may be more jobs where this one came from.
                 leader.jobs_ready.notify_one();
                 let lease = job.lease;
                 tokio::select! {
@@ -69,7 +69,7 @@ async fn attempt(leader: &Arc<LeaderState>, job: LeasedJob) -> Result<(), Setbac
     let lease = job.lease;
     let task =
         leader.aggregator.tasks.task(&job.task_id).ok_or_else(|| {
-            Setback::Stop(format!("task {} is not configured any more", job.task_id))
+            Setback::Stop(format!("task {} is no longer configured", job.task_id))
         })?;
     if let Err(pause) = leader.pacing.admit(&task) {
         return Err(Setback::Wait(leader.pacing.park(lease.job, pause)));
@@ -148,13 +148,10 @@ async fn give_up_or_wait(
     let fate = Unanswered::of(error, first_send);
     if fate == Unanswered::Retry {
         let pause = leader.pacing.failed(task, error);
-        tracing::warn!(
-            reason = error.reason(),
-            "the helper did not answer a job; it is tried again"
-        );
+        tracing::warn!(reason = error.reason(), "the helper did not answer a job; retrying");
         return Err(Setback::Wait(leader.pacing.park(lease.job, pause)));
     }
-    // It is there and speaks DAP.
+    // It is up and speaks DAP.
     leader.pacing.succeeded(task);
     if let Unanswered::Stop(reason) = fate {
         return Err(Setback::Stop(reason));

@@ -1,4 +1,4 @@
-//! Works off collection jobs: close the batch, wait until it has drained, ask the helper for its
+//! Processes collection jobs: close the batch, wait until it has drained, ask the helper for its
 //! share, seal our own, finish.
 
 use std::sync::Arc;
@@ -67,7 +67,7 @@ async fn attempt(
 ) -> Result<(), Setback> {
     let task =
         leader.aggregator.tasks.task(&job.task_id).ok_or_else(|| {
-            Setback::Stop(format!("task {} is not configured any more", job.task_id))
+            Setback::Stop(format!("task {} is no longer configured", job.task_id))
         })?;
     let min_batch_size = task.aggregator().task.configuration().min_batch_size();
     match leader.store.close_batch(job.lease, min_batch_size).await? {
@@ -125,7 +125,7 @@ async fn collect(
     Ok(())
 }
 
-/// The helper gave no share. What it says about the batch is final; everything else may pass.
+/// The helper gave no share. What it says about the batch is final; other errors may be temporary.
 async fn refused(
     leader: &LeaderState,
     task: &ServedTask,
@@ -134,7 +134,7 @@ async fn refused(
 ) -> Result<(), Setback> {
     leader.metrics.helper_failed(error);
     let Some(problem) = error.refuses_batch_for_good() else {
-        tracing::warn!(reason = error.reason(), "the helper gave no share; it is asked again");
+        tracing::warn!(reason = error.reason(), "the helper gave no share; retrying");
         return Err(Setback::Wait(leader.pacing.failed(task, error)));
     };
     leader.pacing.succeeded(task);
@@ -143,7 +143,7 @@ async fn refused(
 
 /// Ends a collection without a result.
 async fn fail(leader: &LeaderState, lease: Lease, abort: &Abort) -> Result<(), Setback> {
-    tracing::error!(reason = %abort, "a collection fails");
+    tracing::error!(reason = %abort, "a collection failed");
     leader.store.fail_collection(lease, abort.problem.urn(), abort.detail.clone()).await?;
     leader.metrics.collections.failed.increment(1);
     Ok(())

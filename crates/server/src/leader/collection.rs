@@ -20,7 +20,7 @@ use crate::http;
 use crate::problem::Failure;
 use crate::service::answer;
 
-/// After which pause a collector should poll again.
+/// How long a collector should wait before it polls again.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn post(
@@ -129,6 +129,6 @@ fn state_answer(
 }
 
 fn parse_id(text: &str) -> Result<CollectionJobId, Failure> {
-    // An id that we cannot have given out names nothing.
+    // An id that we cannot have issued names nothing.
     text.parse().map_err(|_| Failure::NotFound)
 }

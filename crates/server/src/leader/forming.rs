@@ -1,6 +1,6 @@
-//! Turns the backlog into jobs. What could make the leader refuse a report is decided here,
-//! durably, before the helper hears of it. When and how much: `sotto_protocol::leader::{intake,
-//! forming}`.
+//! Forms jobs from the backlog. Whatever could make the leader reject a report is decided here,
+//! durably, before the helper learns of the report. `sotto_protocol::leader::{intake, forming}`
+//! decides when to form jobs and how many.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
 
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
-    // What an earlier process accepted has waited long enough.
+    // Reports that an earlier process accepted have waited long enough.
     leader.intake.hurry();
     let mut last = Next::Done;
     loop {
@@ -43,7 +43,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     }
 }
 
-/// Resolves when there is something to form, and room among the open jobs.
+/// Resolves when there are reports to form into jobs, and room among the open jobs.
 async fn ready(leader: &LeaderState, last: Next) {
     let limits = leader.limits;
     leader.intake.ready(limits.delay(last, leader.pacing.is_any_failing())).await;
@@ -57,7 +57,7 @@ async fn ready(leader: &LeaderState, last: Next) {
     }
 }
 
-/// Looks at the backlog once.
+/// Reads the backlog once.
 async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
     let limits = leader.limits;
     let tasks = Arc::clone(&leader.aggregator.tasks);
@@ -75,7 +75,7 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
             let reports = backlog.records.len();
             let bytes = backlog.records.iter().map(|record| record.report.len()).sum();
             let Some(formed) = sort(leader, backlog.records).await else {
-                // Out of randomness, a panic, or a task that has just ended: no report is lost.
+                // Out of randomness, a panic, or a task that has just ended. No report is lost.
                 sleep(RETRY_PAUSE).await;
                 return Ok(Next::Hurry);
             };
@@ -86,7 +86,7 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
             Round::Taken { reports, bytes }
         }
         None => {
-            // Whatever was counted before the look has been formed by then.
+            // Whatever was counted before the read has been formed by now.
             leader.intake.take(counted);
             Round::Nothing
         }
@@ -95,8 +95,8 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
     Ok(limits.next(round, leader.store.load().await?.backlog_bytes))
 }
 
-/// Tells the operator about reports of tasks that are not configured. They were acknowledged: only
-/// the operator can have them deleted.
+/// Tells the operator about reports of tasks that are not configured. They were acknowledged, so
+/// only the operator may have them deleted.
 fn tell_unknown(leader: &LeaderState, unknown: &[TaskId]) {
     let Some(task_id) = unknown.first() else {
         leader.aggregator.health.clear(Concern::UnknownTask);
@@ -115,7 +115,7 @@ fn tell_unknown(leader: &LeaderState, unknown: &[TaskId]) {
     }
 }
 
-/// Fixes the sets of new jobs. False if somebody else took the stretch.
+/// Fixes the sets of new jobs. False if another worker took this part of the backlog.
 async fn fix(
     leader: &LeaderState,
     stretch: Stretch,
@@ -150,7 +150,7 @@ async fn sort(leader: &Arc<LeaderState>, records: Vec<Record>) -> Option<FormedJ
     sorted.inspect_err(|error| tracing::error!(%error, "jobs cannot be formed")).ok()
 }
 
-/// A task of the registry, as `form_jobs` wants to see it.
+/// A task of the registry, in the form that `form_jobs` needs.
 struct Found(Arc<ServedTask>);
 
 impl Borrow<AggregatorTask> for Found {

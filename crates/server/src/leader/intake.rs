@@ -17,7 +17,7 @@ pub(super) struct SharedIntake {
 }
 
 impl SharedIntake {
-    /// So many reports or bytes fill a job.
+    /// This many reports or bytes fill a job.
     pub(super) fn new(job_reports: usize, job_bytes: usize) -> Self {
         let intake = Mutex::new(Intake::new(job_reports, job_bytes));
         Self { started: instant(), intake, changed: Notify::new() }
@@ -48,7 +48,7 @@ impl SharedIntake {
         self.changed.notify_one();
     }
 
-    /// Resolves when a job is full, something has waited for `delay`, or there is a hurry.
+    /// Resolves when a job is full, a report has waited for `delay`, or forming is urgent.
     pub(super) async fn ready(&self, delay: Duration) {
         self.lock().start_waiting();
         loop {

@@ -1,4 +1,4 @@
-//! What a leader counts, and the loop that looks at how much waits.
+//! What a leader counts, and the loop that measures the load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::health::{Concern, StoreWork};
 use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
 use crate::shutdown::Shutdown;
 
-/// How often the load is looked at.
+/// How often the load is measured.
 const LOAD_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct LeaderMetrics {
@@ -60,13 +60,13 @@ impl LeaderMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         let [formed, committed, abandoned, stopped] = registry.counters(
             "sotto_aggregation_jobs_total",
-            "Aggregation jobs by what became of them.",
+            "Aggregation jobs by outcome.",
             "outcome",
             ["formed", "committed", "abandoned", "stopped"],
         );
         let [created, finished, failed, deleted, collections_stopped] = registry.counters(
             "sotto_collection_jobs_total",
-            "Collection jobs by what became of them.",
+            "Collection jobs by outcome.",
             "outcome",
             ["created", "finished", "failed", "deleted", "stopped"],
         );
@@ -83,7 +83,7 @@ impl LeaderMetrics {
             reports_rejected: registry
                 .rejections("sotto_reports_rejected_total", "Reports refused at upload."),
             uploads_throttled: registry
-                .counter("sotto_uploads_throttled_total", "Uploads turned away because of load."),
+                .counter("sotto_uploads_throttled_total", "Uploads rejected because of load."),
             reports_aggregated: registry
                 .counter("sotto_reports_aggregated_total", "Reports counted in a batch."),
             reports_dropped: registry
@@ -136,7 +136,7 @@ impl LeaderMetrics {
     }
 }
 
-/// Watches the load, and turns uploads away while the disk holds too much.
+/// Measures the load, and rejects uploads while too many bytes of reports are on disk.
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
         match leader.store.load().await {

@@ -11,7 +11,7 @@ use crate::environment::{Environment, Instant, instant, timeout};
 use crate::health::{Concern, Health, StoreWork};
 use crate::tasks::ServedTask;
 
-/// The store's part in a job.
+/// What the store does for this kind of job.
 pub(super) fn store_work(kind: JobKind) -> StoreWork {
     match kind {
         JobKind::Aggregation => StoreWork::Commit,
@@ -44,7 +44,7 @@ impl SharedPacing {
         self.lock().admit(&helper_of(task), self.now())
     }
 
-    /// Resolves when any helper of these tasks may be asked.
+    /// Resolves when at least one helper of these tasks may be asked.
     pub(super) async fn any_open(&self, tasks: impl Fn() -> Vec<Arc<ServedTask>>) {
         while let Some(pause) = self.pause_of_all(&tasks) {
             let _ = timeout(pause, self.opened.notified()).await;
@@ -66,7 +66,7 @@ impl SharedPacing {
     }
 
     pub(super) fn failed(&self, task: &ServedTask, error: &HelperError) -> Duration {
-        // Without randomness there is no jitter, which does no harm.
+        // Without randomness there is no jitter, which is harmless.
         let [jitter] = self.environment.random().unwrap_or_default();
         let mut pacing = self.lock();
         let pause = pacing.failed(&helper_of(task), error, self.now(), jitter);
@@ -103,7 +103,7 @@ impl SharedPacing {
         pacing.pause_of_all(tasks().iter().map(|task| helper_of(task)), self.now())
     }
 
-    /// Under the lock: a success in between must not be overtaken.
+    /// Called under the lock: a success in between must not be overwritten.
     fn tell(&self, pacing: &Pacing) {
         let Failing { unreachable, refused, stopped } = pacing.failing();
         let stopped = (stopped > 0).then(|| format!("{stopped} jobs; see the server's log output"));

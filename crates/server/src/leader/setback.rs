@@ -1,4 +1,4 @@
-//! What becomes of the lease of a job that could not be finished.
+//! What happens to the lease of a job that could not be finished.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl From<PoolError> for Setback {
 }
 
 impl LeaderState {
-    /// Gives the lease of an unfinished job back.
+    /// Releases the lease of an unfinished job.
     pub(super) async fn set_back(&self, kind: JobKind, lease: Lease, setback: Setback) {
         match &setback {
             Setback::Wait(_) => {}
@@ -42,7 +42,7 @@ impl LeaderState {
         }
     }
 
-    /// Gives a lease back. If that fails, the lease runs out by itself.
+    /// Releases a lease. If that fails, the lease expires by itself.
     pub(super) async fn give_back(&self, kind: JobKind, lease: Lease, pause: Duration) {
         match self.store.release(lease, pause).await {
             Ok(()) | Err(StoreError::Fenced) => {}

@@ -50,7 +50,7 @@ async fn upload(
     })
 }
 
-/// Stores what may be stored, and notes what the store refused.
+/// Stores the reports that may be stored, and records which ones the store refused.
 async fn accept(
     leader: &LeaderState,
     task_id: TaskId,
@@ -98,9 +98,9 @@ async fn accept(
     Ok(())
 }
 
-/// Notes that an upload is turned away.
+/// Records that an upload was rejected.
 fn throttled(leader: &LeaderState) -> StoreError {
     leader.metrics.uploads_throttled.increment(1);
-    leader.aggregator.health.raise(Concern::BacklogFull, "uploads are turned away");
+    leader.aggregator.health.raise(Concern::BacklogFull, "uploads are rejected");
     StoreError::Full
 }

@@ -1,5 +1,5 @@
-//! How many connections one source may hold, for the relay: there anybody may connect, and without this
-//! one address could take every place.
+//! How many connections one source may hold. Used by the relay: anybody may connect there, and
+//! without this limit one address could use up all connections.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,12 +16,13 @@ pub(crate) struct SourceGate {
 }
 
 impl SourceGate {
-    /// Lets a source have `max` connections at once. Those beyond that are counted in `refused`.
+    /// Lets a source have `max` connections at once. Those beyond the limit are counted in
+    /// `refused`.
     pub(crate) fn new(max: u32, rng: &mut ChaCha20Rng, refused: Counter) -> Self {
         Self { connections: Mutex::new(SourceConnections::new(max, rng)), refused }
     }
 
-    /// A place for one more connection of this source, if it may have one.
+    /// Admits one more connection of this source, if it may have one.
     pub(super) fn enter(self: &Arc<Self>, PeerIp(source): PeerIp) -> Option<Entry> {
         let entered = self.lock().open(source);
         if entered.is_none() {

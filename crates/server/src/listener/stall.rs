@@ -1,7 +1,7 @@
-//! Ends a connection whose peer does not take its answers.
+//! Ends a connection whose peer does not read its answers.
 //!
-//! Without this, a peer that sends requests and never reads would hold its place for ever. The timer
-//! exists only while a write is stuck: connections that flow pay nothing.
+//! Without this, a peer that sends requests and never reads would hold its connection forever. The
+//! timer exists only while a write is stuck, so connections that make progress pay nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::time::Sleep;
 
 use crate::environment::sleep;
 
-/// A stream whose writes fail once they made no progress for a while.
+/// A stream whose writes fail once they have made no progress for a while.
 pub(super) struct StallGuard<S> {
     stream: S,
     timeout: Duration,
@@ -25,7 +25,7 @@ impl<S> StallGuard<S> {
         Self { stream, timeout, stuck: None }
     }
 
-    /// Passes an outcome on, and watches how long it has been "not yet".
+    /// Passes a result on, and watches how long it has been pending.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! `POST add`: an entry in, the proof that it is public out.
+//! `POST add`: takes an entry, returns the proof that it is public.
 
 use std::sync::Arc;
 
@@ -22,18 +22,19 @@ use crate::environment::spawn_blocking;
 use crate::problem::{Failure, RETRY_SOON};
 use crate::service::answer;
 
-/// The longest body. An entry has one byte less.
+/// The longest body, in bytes. An entry has one byte less.
 const MAX_BODY: usize = 64 * 1024;
 
 pub(super) async fn post(State(state): State<Arc<LogState>>, body: Body) -> Response {
     let response = answer(&state.metrics.add, async {
-        // Counted against the memory for bodies until the answer: a waiting entry takes memory, too.
+        // Counted against the memory for bodies until the answer: a waiting entry takes memory,
+        // too.
         let body = state.bodies.read(body, MAX_BODY).await?;
         let entry = Entry::parse(body.bytes()).map_err(|error| {
-            Failure::Refused(StatusCode::BAD_REQUEST, format!("This is no entry: {error}."))
+            Failure::Refused(StatusCode::BAD_REQUEST, format!("This is not an entry: {error}."))
         })?;
         check_entry(&state.rules, &entry).map_err(|refused| refusal(&refused))?;
-        // Those who ask again get their answer also while nothing can be published.
+        // A retry is answered even while nothing can be published.
         if let Some(proof) = published(&state, entry.id()).await? {
             state.metrics.known.increment(1);
             return Ok(proof_response(proof));
@@ -41,8 +42,8 @@ pub(super) async fn post(State(state): State<Arc<LogState>>, body: Body) -> Resp
         let (sender, receiver) = oneshot::channel();
         state.inbox.try_send(Submission { entry, answer: sender }).map_err(|error| {
             let detail = match error {
-                TrySendError::Full(_) => "Too many entries wait already.",
-                TrySendError::Closed(_) => "The log is ending.",
+                TrySendError::Full(_) => "Too many entries are already waiting.",
+                TrySendError::Closed(_) => "The log is shutting down.",
             };
             Failure::Unavailable(detail.to_owned(), RETRY_SOON)
         })?;
@@ -56,7 +57,7 @@ pub(super) async fn post(State(state): State<Arc<LogState>>, body: Body) -> Resp
     response
 }
 
-/// The proof of an entry that is public already, from the public files alone.
+/// The proof of an entry that is already public, from the public files alone.
 async fn published(state: &LogState, id: EntryId) -> Result<Option<Vec<u8>>, Failure> {
     let public = state.public.clone();
     let found = spawn_blocking(move || {
@@ -74,7 +75,7 @@ fn refusal(refused: &Refused) -> Failure {
         Refused::ExtraSignature | Refused::OtherLog(_) => StatusCode::BAD_REQUEST,
         Refused::Outdated => StatusCode::CONFLICT,
     };
-    Failure::Refused(status, format!("The log does not take this entry: {refused}."))
+    Failure::Refused(status, format!("The log does not accept this entry: {refused}."))
 }
 
 fn failure(reason: NotPublished) -> Failure {
@@ -97,7 +98,7 @@ fn failure(reason: NotPublished) -> Failure {
             Failure::Unavailable(format!("The log has stopped for good: {reason}."), pause)
         }
         NotPublished::Failed => {
-            Failure::Unavailable("The log has trouble of its own.".to_owned(), RETRY_SOON)
+            Failure::Unavailable("The log had an internal error.".to_owned(), RETRY_SOON)
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The public files, exactly as they lie on disk.
+//! The public files, exactly as they are on disk.
 //!
-//! A path is taken only in the one form that its parser gives back, so nothing but the log's own files
-//! can be named. Tiles are served as far as the log is bound to them by a signature: what an append
-//! wrote and did not sign before a crash is dropped again, and must not stay in anybody's cache.
+//! A path is accepted only in the canonical form that its parser produces, so only the log's own
+//! files can be named. Tiles are served only as far as the log has committed to them by a
+//! signature: what an append wrote but did not sign before a crash is dropped again, and must not
+//! stay in anybody's cache.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,14 +31,14 @@ const SHORTLY: &str = "public, max-age=5";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PublicFile {
     Checkpoint,
-    /// A tile or bundle, by the smallest size of a tree that has it.
+    /// A tile or bundle, with the size of the smallest tree that has it.
     Tile(u128),
-    /// Rows, or first checkpoints.
+    /// An index file, or a first checkpoint.
     Derived,
 }
 
 impl PublicFile {
-    /// What a path below the log's address names; `None` if no log has such a file.
+    /// What a path below the log's URL names; `None` if no log has such a file.
     fn parse(path: &str) -> Option<Self> {
         if path == CHECKPOINT_PATH {
             return Some(Self::Checkpoint);
@@ -82,7 +83,7 @@ impl PublicFile {
 pub(super) async fn get(State(state): State<Arc<LogState>>, uri: Uri) -> Response {
     let mut response = answer(&state.metrics.file, serve(&state, uri.path())).await;
     if !response.status().is_success() {
-        // It may be there a moment later.
+        // The file may appear a moment later.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response

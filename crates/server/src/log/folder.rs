@@ -1,4 +1,4 @@
-//! The folder of the log, used from tasks that must not wait for the disk themselves.
+//! The folder of the log, for tasks that must not block on the disk.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use sotto_protocol::log::{Reader, ReaderError};
 use sotto_store::{FolderFetch, LogDir, LogDirError};
 use sotto_wire::{Note, TlogProof, TreeHash};
 
-/// The folder. One piece of work at a time, each on a thread that may wait.
+/// The folder. One operation at a time, each on a thread that may block.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(Arc<Mutex<LogDir>>);
 
@@ -18,21 +18,21 @@ impl Folder {
         Self(Arc::new(Mutex::new(dir)))
     }
 
-    /// Does some work.
+    /// Runs an operation.
     pub(super) async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut LogDir) -> Result<T, LogDirError> + Send + 'static,
     ) -> Result<T, LogDirError> {
         let dir = Arc::clone(&self.0);
         let done = spawn_blocking(move || {
-            // The folder knows by itself that a step was not finished and then reads its files again.
+            // The folder itself knows if a step was not finished, and then reads its files again.
             let mut dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
             work(&mut dir)
         });
         done.await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
     }
 
-    /// Resolves once no other task or thread has the folder.
+    /// Resolves once no other task or thread uses the folder.
     pub(super) async fn released(&self) {
         while Arc::strong_count(&self.0) > 1 {
             sleep(Duration::from_millis(1)).await;
@@ -48,7 +48,7 @@ impl Folder {
         self.with(move |dir| dir.consistency(old, new)).await
     }
 
-    /// The root that the signed tree has at a size.
+    /// The root of the signed tree at a size.
     pub(super) async fn root(&self, size: u64) -> Result<TreeHash, LogDirError> {
         self.with(move |dir| {
             let mut reader = Reader::new(FolderFetch::new(dir.public()));
@@ -57,8 +57,8 @@ impl Folder {
         .await
     }
 
-    /// Proof bundles, encoded, of published entries: of those from `new` on under `published`, of
-    /// others under the checkpoint that first covered them, which proves their age.
+    /// Encoded proof bundles of published entries. Entries from `new` on are proved under
+    /// `published`, others under the checkpoint that first covered them, which proves their age.
     pub(super) async fn proofs(
         &self,
         indices: Vec<u64>,

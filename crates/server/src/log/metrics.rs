@@ -9,9 +9,9 @@ pub(super) struct LogMetrics {
     pub(super) file: RouteMetrics,
     /// Submissions that were appended.
     pub(super) appended: Counter,
-    /// Submissions of what was there already.
+    /// Submissions of entries that were already there.
     pub(super) known: Counter,
-    /// Submissions that the log does not take.
+    /// Submissions that the log refused.
     pub(super) refused: Counter,
     pub(super) published: Counter,
     pub(super) size: Gauge,
@@ -24,13 +24,13 @@ impl LogMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         let [appended, known, refused] = registry.counters(
             "sotto_log_submissions_total",
-            "Submitted entries by what became of them.",
+            "Submitted entries by outcome.",
             "outcome",
             ["appended", "known", "refused"],
         );
         let [cosigned, without] = registry.counters(
             "sotto_log_witness_requests_total",
-            "Requests to witnesses by what became of them.",
+            "Requests to witnesses by outcome.",
             "outcome",
             ["cosigned", "failed"],
         );

@@ -1,15 +1,16 @@
 //! The one writer of a log: gathers entries, stages them, has the tree witnessed, publishes.
 //!
-//! Nothing new is staged while a signed tree waits for its witnesses: whoever submits then is asked to come
-//! again. Nothing is staged either before a quorum has confirmed, since the start, that it has seen
-//! nothing newer than this folder: a log that was set back to an old copy must learn of it
-//! before it signs another tree of a size that it signed already. If any witness ever shows a checkpoint
-//! that this log's key signed and this folder does not know of, the log stops for good. While one says
-//! that it has seen such a tree and does not show it, nothing new is staged either; what is signed
-//! already is still finished and renewed, because that cannot make a fork.
+//! Nothing new is staged while a signed tree waits for its witnesses: submitters are asked to retry
+//! later. Nor is anything staged before a quorum has confirmed, since the start, that it has seen
+//! nothing newer than this folder: a log that was set back to an old copy must learn of it before
+//! it signs a second tree of a size that it has already signed. If any witness ever shows a
+//! checkpoint that this log's key signed and that this folder does not know, the log stops for
+//! good. While a witness claims to have seen such a tree but does not show it, nothing new is
+//! staged either. What is already signed is still finished and renewed, because that cannot create
+//! a fork.
 //!
-//! At the start there is always a checkpoint to show, that of the empty tree if nothing else, so that a
-//! log whose folder was lost learns of it as well.
+//! At the start there is always a checkpoint to show, if only that of the empty tree, so that a log
+//! whose folder was lost also learns of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,41 +33,41 @@ use crate::health::{Concern, Health, StoreWork};
 use crate::service::Server;
 use crate::shutdown::Shutdown;
 
-/// When to ask a log again that has stopped for good.
+/// When to retry at a log that has stopped for good.
 const HALTED_PAUSE: Duration = Duration::from_secs(3600);
 
-/// An entry that is well-formed and signed, and who waits for its proof.
+/// An entry that is well-formed and signed, and the channel to whoever waits for its proof.
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) entry: Entry,
-    /// For the proof bundle, encoded.
+    /// Takes the encoded proof bundle.
     pub(super) answer: Answer,
 }
 
 type Answer = oneshot::Sender<Result<Vec<u8>, NotPublished>>;
 
-/// Why a submission has no proof.
+/// Why a submission gets no proof.
 #[derive(Clone, Debug)]
 pub(super) enum NotPublished {
-    /// The name is taken, or the sequence number not new.
+    /// The name is taken, or the sequence number is not new.
     Outdated,
-    /// Too few witnesses answer; when to ask again.
+    /// Too few witnesses answer; when to retry.
     NoQuorum(Duration),
-    /// A witness says that it has seen another tree; who and which, and when to ask again.
+    /// A witness says that it has seen another tree: which witness and tree, and when to retry.
     Disputed(String, Duration),
-    /// The log has stopped for good, and why.
+    /// The log has stopped for good: why, and when to retry.
     Halted(String, Duration),
     /// The disk failed.
     Failed,
 }
 
-/// A signed tree on its way to the public.
+/// A signed tree that is to be published.
 #[derive(Debug)]
 struct Round {
     shown: Shown,
-    /// Whether it is published already and only gets newer cosignatures.
+    /// Whether it is already published and only gets newer cosignatures.
     is_renewal: bool,
-    /// The cosignatures of this round, by the number of the witness.
+    /// The cosignatures of this round, by the index of the witness.
     fresh: BTreeMap<usize, NoteSignature>,
 }
 
@@ -77,7 +78,7 @@ impl Round {
     }
 }
 
-/// What came of a round.
+/// The outcome of a round.
 enum Outcome {
     /// Published under this note.
     Published(Note),
@@ -97,17 +98,17 @@ pub(super) struct Sequencer {
     max_batch: usize,
     refresh: Duration,
     backoff: Backoff,
-    /// The signed tree that is not published yet.
+    /// The signed tree that has not been published yet.
     open: Option<Round>,
     /// Whether a quorum has confirmed since the start that it knows of nothing newer.
     confirmed: bool,
     halted: Option<String>,
     published: Option<Note>,
-    /// Witnesses that had not answered when their cosignatures were no longer needed.
+    /// Witnesses that had not answered by the time their cosignatures were no longer needed.
     stragglers: JoinSet<Heard>,
     /// Their cosignatures under the published note, for when it is renewed.
     late: BTreeMap<usize, NoteSignature>,
-    /// When the open round is tried again, or the published checkpoint renewed.
+    /// When to retry the open round, or to renew the published checkpoint.
     due: Instant,
 }
 
@@ -144,14 +145,16 @@ impl Sequencer {
         }
     }
 
-    /// Works until nobody can submit any more. Once the shutdown has begun it only answers those who wait.
+    /// Works until nobody can submit any more. Once the shutdown has begun, it only answers those
+    /// who wait.
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
         self.look_for_halt().await;
         loop {
             let (due, may_act) = (self.due, self.halted.is_none() && !shutdown.has_begun());
-            // A timer alone would let submissions overtake what is due: it may ring a little late.
+            // With the timer alone, submissions could get ahead of work that is due: it may fire a
+            // little late.
             if may_act && due <= instant() {
-                // Nobody waits for it, so it may be dropped; the next start does the same.
+                // Nobody waits for it, so it may be dropped. The next start does the same.
                 tokio::select! {
                     biased;
                     () = shutdown.begun() => {}
@@ -173,7 +176,7 @@ impl Sequencer {
                 },
             }
         }
-        // Whoever comes next finds the folder free.
+        // Whoever opens the folder next finds it free.
         self.stragglers.shutdown().await;
         self.folder.released().await;
     }
@@ -185,7 +188,8 @@ impl Sequencer {
         }
     }
 
-    /// What is to be done without a submission: finish what is open, else renew what is published.
+    /// The work to do without a submission: finish the open round, or else renew the published
+    /// checkpoint.
     async fn act(&mut self) {
         let round = match self.open.take() {
             Some(round) => Ok(round),
@@ -202,7 +206,7 @@ impl Sequencer {
         }
     }
 
-    /// Takes a submission, together with those that come within the delay.
+    /// Handles a submission, together with those that arrive within the delay.
     async fn take(&mut self, first: Submission) {
         if let Some(obstacle) = self.obstacle() {
             let _ = first.answer.send(Err(obstacle));
@@ -245,7 +249,7 @@ impl Sequencer {
             batch.into_iter().map(|submission| (submission.entry, submission.answer)).unzip();
         let staged = match self.folder.with(move |dir| dir.stage(&entries)).await {
             Ok(staged) => staged,
-            // An earlier step failed after the tree was signed: that one comes first.
+            // An earlier step failed after the tree was signed: that tree comes first.
             Err(LogDirError::Unpublished) => {
                 self.confirmed = false;
                 self.due = instant();
@@ -285,7 +289,7 @@ impl Sequencer {
         match published {
             Outcome::Published(note) => {
                 self.metrics.appended.increment(new);
-                // Without anything new the whole tree is old.
+                // If nothing is new, the whole tree is old.
                 let first_new = if new == 0 { staged.size } else { staged.from };
                 self.answer(waiting, first_new, note).await;
                 self.write_index().await;
@@ -296,7 +300,7 @@ impl Sequencer {
         }
     }
 
-    /// Gives everybody the proof of their entry.
+    /// Sends all submitters the proof of their entry.
     async fn answer(&mut self, waiting: Vec<(u64, Answer)>, first_new: u64, published: Note) {
         let indices = waiting.iter().map(|(index, _)| *index).collect();
         match self.folder.proofs(indices, first_new, published).await {
@@ -315,12 +319,12 @@ impl Sequencer {
 
     /// Shows a tree to the witnesses and publishes it once a quorum has cosigned.
     async fn witness(&mut self, mut round: Round) -> Outcome {
-        // Those are asked again; what they say to an old question is of no use.
+        // They are asked again. Their answers to an old request are of no use.
         self.stragglers = JoinSet::new();
         let mut asked = self.witnesses.ask_all(&round.shown, &self.folder);
         loop {
-            // At the start all are heard, not just enough of them: the one that has seen more may be slow. So
-            // may be the one that takes back what it said.
+            // At the start, wait for all witnesses, not just for a quorum: the one that has seen
+            // more may be slow. So may be the one that withdraws its claim.
             let hear_all = !self.confirmed || self.witnesses.disputing().is_some();
             if !hear_all && self.has_quorum(&round) {
                 break;
@@ -349,14 +353,15 @@ impl Sequencer {
         self.policy.quorum_met(&signed)
     }
 
-    /// Notes what a witness said. A halt is returned only if it is one for the log as it is now.
+    /// Records what a witness said. A halt is returned only if it applies to the current state of
+    /// the log.
     fn hear(&mut self, heard: &Heard, size: u64) -> Option<Halt> {
         match heard.next {
             Next::Cosigned(_) => self.metrics.cosigned.increment(1),
             _ => self.metrics.without.increment(1),
         }
         match heard.next {
-            // An old question may be answered after a newer one was.
+            // An old request may be answered after a newer one.
             Next::Halt(Halt::SetBack { seen, .. })
             | Next::Disputed(Dispute { claim: Claim::Larger { seen, .. }, .. })
                 if seen <= self.signed_size.load(Ordering::Acquire) =>
@@ -391,7 +396,7 @@ impl Sequencer {
         self.show_witnesses();
     }
 
-    /// Keeps a tree that is not published yet for the next attempt.
+    /// Keeps a tree that has not been published for the next attempt.
     fn fall_short(&mut self, round: Round) -> Outcome {
         let pause = self.backoff.next();
         self.due = instant() + pause;
@@ -411,7 +416,7 @@ impl Sequencer {
         let cosigned = match Cosigned::new(note, &self.policy) {
             Ok(cosigned) => cosigned,
             Err(error) => {
-                tracing::error!(%error, "the cosigned checkpoint does not fit the policy");
+                tracing::error!(%error, "the cosigned checkpoint does not satisfy the policy");
                 return self.fall_short(round);
             }
         };
@@ -439,7 +444,8 @@ impl Sequencer {
         self.late.clear();
         self.open = None;
         self.confirmed = true;
-        // A witness that disputes the tree is asked again soon, by showing the same tree to all.
+        // A witness that disputes the tree is asked again soon, by showing the same tree to all
+        // witnesses.
         let pause = match self.witnesses.disputing() {
             Some(_) => self.backoff.next(),
             None => {
@@ -452,8 +458,8 @@ impl Sequencer {
         Outcome::Published(note)
     }
 
-    /// The tree's note with the cosignatures of the round and, from witnesses that have none in it, those
-    /// that they gave the same tree before.
+    /// The tree's note with the cosignatures of the round. Witnesses without one in this round
+    /// contribute the cosignature that they gave to the same tree before.
     fn cosigned_note(&self, round: &Round) -> Note {
         let bare = &round.shown.note;
         let before = self.published.as_ref().filter(|note| note.text() == bare.text());
@@ -470,7 +476,7 @@ impl Sequencer {
         note
     }
 
-    /// Rows that find the new entries, once those who wait are answered.
+    /// Writes the index of the new entries, after those who wait have been answered.
     async fn write_index(&mut self) {
         if let Err(error) = self.folder.with(LogDir::write_index).await {
             self.failed(&error);
@@ -516,7 +522,7 @@ impl Sequencer {
         }
     }
 
-    /// The disk failed; the log tries again.
+    /// The disk failed. The log will retry.
     fn failed(&mut self, error: &LogDirError) {
         tracing::error!(%error, "the log's files failed");
         self.health.store_failed(StoreWork::Commit);
@@ -524,8 +530,8 @@ impl Sequencer {
     }
 }
 
-/// The checkpoint to show: the one that waits, else the last one. The first of all is that of the empty
-/// tree.
+/// The checkpoint to show: the one that is waiting, or else the last one. The very first is that of
+/// the empty tree.
 fn prepare(dir: &mut LogDir) -> Result<Round, LogDirError> {
     if let Some(staged) = dir.pending() {
         return Ok(Round::new(staged, false));

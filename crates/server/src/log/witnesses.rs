@@ -1,8 +1,8 @@
-//! The witnesses of a log: asked all at once, each at its own pace.
+//! The witnesses of a log: all are asked at once, and none waits for another.
 //!
-//! What an answer means is `sotto_protocol::log::witnessing`'s part. Redirects are not followed and no proxy
-//! of the environment is used. An answer carries no signature unless it cosigns: a witness that says it
-//! has seen another tree is asked to show it, at the address that it has for monitors.
+//! `sotto_protocol::log::witnessing` decides what an answer means. Redirects are not followed and
+//! no proxy from the environment is used. An answer is signed only if it is a cosignature: a
+//! witness that claims to have seen another tree is asked to show it, at its URL for monitors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,31 +24,31 @@ use crate::error::BindError;
 use crate::outbound::{self, HttpClient, TransportError};
 use crate::witness::origin_name;
 
-/// How often one witness is asked in a row: it may know another size than we think, and another party
-/// may be telling it of a newer one at the same time.
+/// How many requests in a row one witness gets: it may have a different size than we think, and
+/// somebody else may be giving it a newer tree at the same time.
 const MAX_QUESTIONS: usize = 4;
-/// The longest answer of a witness.
+/// The longest answer of a witness, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// A signed checkpoint, as witnesses are shown it.
+/// A signed checkpoint, as it is shown to witnesses.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
-    /// Signed by the log alone.
+    /// Signed only by the log.
     pub(super) note: Note,
-    /// The size before it: what a witness of which nothing is known is taken to have.
+    /// The size before it. If nothing is known about a witness, it is assumed to have this size.
     pub(super) from: u64,
     /// Its size.
     pub(super) size: u64,
 }
 
-/// What came of asking a witness.
+/// The outcome of asking a witness.
 #[derive(Debug)]
 pub(super) struct Heard {
     /// Which witness.
     pub(super) witness: usize,
     /// The text that it was shown.
     pub(super) text: String,
-    /// Its last word; never [`Next::AskFrom`] or [`Next::Inspect`].
+    /// Its final answer; never [`Next::AskFrom`] or [`Next::Inspect`].
     pub(super) next: Next,
 }
 
@@ -58,12 +58,12 @@ pub(super) struct WitnessPool {
     http: HttpClient,
     timeout: Duration,
     witnesses: Vec<Arc<WitnessPeer>>,
-    /// The size that each has, as far as we know.
+    /// The size that each witness has, as far as we know.
     sizes: Vec<Option<u64>>,
     /// Why each did not cosign last time.
     failures: Vec<Option<String>>,
-    /// What each says to have seen and does not show. It stands until the witness cosigns: one that is silent
-    /// has taken nothing back.
+    /// What each claims to have seen but does not show. The claim stands until the witness cosigns:
+    /// silence does not withdraw it.
     disputes: Vec<Option<String>>,
 }
 
@@ -79,7 +79,7 @@ struct WitnessPeer {
 }
 
 impl WitnessPool {
-    /// The witnesses of the policy that have an address.
+    /// The witnesses of the policy that have a URL.
     pub(super) fn new(config: &LogConfig) -> Result<Self, BindError> {
         let log = config.policy.logs().first().map(|log| log.key.clone());
         let log = log.ok_or_else(|| BindError::Config("the policy has no log".to_owned()))?;
@@ -88,7 +88,10 @@ impl WitnessPool {
         for witness in config.policy.witnesses() {
             let name = &witness.name;
             let Some(url) = &witness.url else {
-                tracing::warn!(witness = name, "a witness has no URL in the policy: never asked");
+                tracing::warn!(
+                    witness = name,
+                    "a witness has no URL in the policy: it is never asked"
+                );
                 continue;
             };
             let wrong = |reason| BindError::Config(format!("the witness {name}: {reason}"));
@@ -115,7 +118,7 @@ impl WitnessPool {
         self.witnesses.get(number).map(|peer| (peer.name.as_str(), &peer.key))
     }
 
-    /// The keys of all, with their numbers.
+    /// The keys of all witnesses, with their indices.
     pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &VerifierKey)> {
         self.witnesses.iter().map(|peer| &peer.key).enumerate()
     }
@@ -131,14 +134,14 @@ impl WitnessPool {
                 shown: shown.clone(),
                 folder: folder.clone(),
             };
-            // What it had when it was asked last, unless the log has been set back since.
+            // The size that it had when it was last asked, unless the log has been set back since.
             let from = known.unwrap_or(shown.from).min(shown.size);
             asked.spawn(async move {
                 let text = conversation.shown.note.text().to_owned();
                 let next = timeout(conversation.timeout, conversation.hold(from)).await;
                 let next = next.unwrap_or_else(|_| Next::Without("timeout".to_owned()));
                 let next = match next {
-                    // In time of its own: a claim must not be lost because its proof is slow.
+                    // With a separate timeout: a claim must not be lost because its proof is slow.
                     Next::Inspect(claim) => conversation.inspect(claim).await,
                     next => next,
                 };
@@ -148,7 +151,7 @@ impl WitnessPool {
         asked
     }
 
-    /// Remembers what came of asking, and tells the operator when that changes.
+    /// Records the outcome of asking, and tells the operator when it changes.
     pub(super) fn note(&mut self, heard: &Heard, size: u64) {
         let name = self.witness(heard.witness).map(|(name, _)| name.to_owned());
         let name = name.unwrap_or_default();
@@ -203,7 +206,7 @@ impl WitnessPool {
     }
 }
 
-/// Questions to one witness about one checkpoint.
+/// Requests to one witness about one checkpoint.
 struct Conversation {
     http: HttpClient,
     timeout: Duration,
@@ -235,7 +238,7 @@ impl Conversation {
         Next::Without("the witness keeps changing its size".to_owned())
     }
 
-    /// Has the witness show what it says that it has seen.
+    /// Asks the witness to show what it claims to have seen.
     async fn inspect(&self, claim: Claim) -> Next {
         let question = Question { size: self.shown.size, from: self.shown.from };
         let judged = timeout(self.timeout, async {

@@ -1,7 +1,8 @@
-//! The files of a public log, for a reader that blocks, by a client that does not.
+//! The files of a public log, for a blocking reader, fetched by an async client.
 //!
-//! The reader runs on a thread of its own and asks; whoever waits for that thread answers. So the reader
-//! ends with an error as soon as nobody waits for it any more, and a shutdown never waits for the log.
+//! The reader runs on a separate thread and asks for files; whoever waits for that thread fetches
+//! them. So the reader fails as soon as nobody waits for it any more, and a shutdown never waits
+//! for the log.
 
 use std::time::Duration;
 
@@ -27,13 +28,13 @@ pub(super) struct Ask {
     answer: oneshot::Sender<Answer>,
 }
 
-/// The reader's end.
+/// The reader's side.
 #[derive(Debug)]
 pub(super) struct LogFiles {
     asks: mpsc::UnboundedSender<Ask>,
 }
 
-/// The reader's end, and the questions that come from it.
+/// The reader's side, and the receiver of its requests.
 pub(super) fn bridge() -> (LogFiles, mpsc::UnboundedReceiver<Ask>) {
     let (asks, asked) = mpsc::unbounded_channel();
     (LogFiles { asks }, asked)
@@ -41,15 +42,15 @@ pub(super) fn bridge() -> (LogFiles, mpsc::UnboundedReceiver<Ask>) {
 
 impl Fetch for LogFiles {
     fn fetch(&mut self, path: &str, limit: usize) -> Answer {
-        let ended = |_| FetchError::new("the reading was given up");
+        let ended = |_| FetchError::new("reading the log was aborted");
         let (answer, answered) = oneshot::channel();
         let ask = Ask { path: path.to_owned(), limit, answer };
-        self.asks.send(ask).map_err(|_| FetchError::new("the reading was given up"))?;
+        self.asks.send(ask).map_err(|_| FetchError::new("reading the log was aborted"))?;
         answered.blocking_recv().map_err(ended)?
     }
 }
 
-/// Fetches files from the log's address.
+/// Fetches files from the log's URL.
 #[derive(Debug)]
 pub(super) struct LogClient {
     http: HttpClient,
@@ -57,14 +58,14 @@ pub(super) struct LogClient {
 }
 
 impl LogClient {
-    /// `certificates` (PEM) may vouch for the log beside those of the operating system. What the log
-    /// serves is proved by its content, so plain HTTP does no harm.
+    /// `certificates` (PEM) are trusted as roots for the log, in addition to those of the operating
+    /// system. What the log serves is proved by its content, so plain HTTP is harmless.
     pub(super) fn new(url: &str, certificates: Option<&[u8]>) -> Result<Self, String> {
         let http = HttpClient::new(TIMEOUT, certificates).map_err(|fault| fault.to_string())?;
         Ok(Self { http, base: peer_url(url).map_err(|reason| format!("the log: {reason}"))? })
     }
 
-    /// Answers a question of the reader.
+    /// Answers a request of the reader.
     pub(super) async fn answer(&self, ask: Ask) {
         let answer = self.file(&ask.path, ask.limit).await;
         let _ = ask.answer.send(answer);

@@ -1,8 +1,8 @@
-//! Compares the server's keys, and those of its gateway, with those that devices seal to: the operator's
-//! newest key set in the log that is old enough to count.
+//! Compares the keys of the server and of its gateway with those that devices seal to: the
+//! operator's newest key set in the log that is old enough to count.
 //!
-//! Keys that the set does not name are fine. They are old ones, which stay until no stored report names
-//! them and no device uses them, or new ones whose set is not old enough yet.
+//! Keys that the set does not name are fine: they are either old keys, which stay until no stored
+//! report names them and no device uses them, or new keys whose set is not old enough yet.
 
 use sotto_protocol::admission::Silence;
 use sotto_wire::recipe::KeySet;
@@ -31,7 +31,7 @@ pub(super) fn check_gateway(
     const KIND: Kind = Kind {
         name: "gateway",
         named: KeySet::gateway_keys,
-        loss: "devices that use them are turned away",
+        loss: "devices that use them are refused",
         missing: Concern::GatewayKeyMissing,
         unlogged: Concern::GatewayKeysUnlogged,
     };
@@ -41,9 +41,9 @@ pub(super) fn check_gateway(
 /// Keys for one purpose.
 struct Kind {
     name: &'static str,
-    /// Those of a key set.
+    /// The keys of this kind in a key set.
     named: fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>,
-    /// What a missing one means.
+    /// The consequence if one is missing.
     loss: &'static str,
     missing: Concern,
     unlogged: Concern,
@@ -57,14 +57,15 @@ impl Kind {
                 None => health.clear(concern),
                 Some(reason) => {
                     if health.raise(concern, reason.as_str()) {
-                        tracing::error!(reason, "the keys are not those of the log");
+                        tracing::error!(reason, "the keys do not match those in the log");
                     }
                 }
             }
         }
     }
 
-    /// What is wrong: a key that devices may seal to is missing; none of our keys is among them.
+    /// What is wrong: a key that devices may seal to is missing, or none of our keys is among
+    /// those.
     fn judge(
         &self,
         held: &[HpkeConfig],
@@ -150,7 +151,7 @@ mod tests {
             (&[8], &[]),
             (&[8, 9], &["gateway_key_missing"]),
             (&[9], &["gateway_key_missing", "gateway_keys_unlogged"]),
-            // The set has none: devices cannot come this way.
+            // The set has none: devices cannot use the gateway.
             (&[], &["gateway_keys_unlogged"]),
             (&[7], &[]),
         ] {
@@ -160,7 +161,7 @@ mod tests {
         let silence = Silence { check: Check::KeySets, reason: "there is none".into() };
         check_gateway(&health, &held, &Err(silence));
         assert_eq!(raised(&health), ["gateway_keys_unlogged"]);
-        // The keys of reports are another matter.
+        // The keys for reports are checked separately.
         check(&health, &[config(1)], &set(&[]));
         check(&health, &[config(2)], &set(&[]));
         assert_eq!(

@@ -1,7 +1,8 @@
-//! Which recipes are this aggregator's to serve, and what their tasks are. DESIGN: one operator, one
+//! Which recipes this aggregator should serve, and what their tasks are. DESIGN: one operator, one
 //! URL, one role; authors by key, each with its collector's token.
 //!
-//! Left to others: whether the recipe is in the log and keeps a device's rules (`sotto_protocol::log`).
+//! Left to others: whether the recipe is in the log and passes a device's rules
+//! (`sotto_protocol::log`).
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::config::RecipesConfig;
 use crate::error::{BindError, TaskRefused};
 use crate::tasks::ServedTask;
 
-/// Who we are, and for whom we work.
+/// Who we are, and whose recipes we serve.
 pub(super) struct Membership {
     role: Role,
     operator: KeyName,
@@ -85,8 +86,8 @@ impl Membership {
         })
     }
 
-    /// The task of a recipe that a device would answer, if it is ours to serve. `served` are the recipes
-    /// that were joined before.
+    /// The task of a recipe that a device would answer, if we should serve it. `served` are the
+    /// recipes that were joined before.
     pub(super) fn judge(
         &self,
         assessment: &Assessment,
@@ -116,8 +117,8 @@ impl Membership {
         self.task(assessment.task().clone(), recipe)
     }
 
-    /// The task of a recipe that was joined before. Once joined, a task is not left: only the author must
-    /// still be listed.
+    /// The task of a recipe that was joined before. Once joined, a task stays joined, as long as
+    /// its author is still listed.
     pub(super) fn restore(&self, task_id: &TaskId, json: &[u8]) -> Result<ServedTask, String> {
         let failed = |reason: &dyn std::fmt::Display| {
             format!(

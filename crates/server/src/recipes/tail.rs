@@ -1,5 +1,5 @@
-//! Reads the public log: its newest view, proved to extend every view that was acted upon before, also
-//! by an earlier process.
+//! Reads the public log: its newest view, with a proof that it extends every view that was acted on
+//! before, even by an earlier process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +19,9 @@ use crate::environment::spawn_blocking;
 
 type Verdicts = BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>;
 
-/// What the log holds now.
+/// What the log contains now.
 pub(super) struct Reading {
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) size: u64,
     /// The witnessed time.
     pub(super) time: u64,
@@ -31,19 +31,19 @@ pub(super) struct Reading {
     pub(super) keys: Result<KeySet, Silence>,
 }
 
-/// Why there is no reading.
+/// Why reading failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    /// Files are missing, broken or out of reach: nothing is proved either way.
+    /// Files are missing, broken or unreachable: nothing is proved either way.
     #[error("{0}")]
     Unreachable(String),
-    /// The log shows something that is not believed, and may show something better later.
+    /// The log shows something that is not accepted. It may show something better later.
     #[error("{0}")]
     Refused(String),
-    /// The log has signed two trees that contradict each other, which is proved.
+    /// It is proved that the log has signed two trees that contradict each other.
     #[error("{0}")]
     Forked(String),
-    /// What was read could not be remembered.
+    /// What was read could not be stored.
     #[error("the store failed")]
     Store(StoreError),
 }
@@ -94,7 +94,7 @@ impl Tail {
         Ok(reading)
     }
 
-    /// Compares a view with the one that was acted upon last, and remembers it in its place.
+    /// Compares a view with the one that was last acted on, and stores it instead.
     async fn check_stored(&mut self, new: Checkpoint) -> Result<(), ReadError> {
         let newest = LogCheckpoint { origin: new.origin.clone(), size: new.size, root: new.root.0 };
         let stored = self.store.log_checkpoint(new.origin.clone()).await;
@@ -112,7 +112,7 @@ impl Tail {
         self.store.put_log_checkpoint(newest).await.map_err(ReadError::Store)
     }
 
-    /// Runs the blocking reader on a thread of its own, and fetches what it asks for.
+    /// Runs the blocking reader on a separate thread, and fetches what it asks for.
     async fn with_watch<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Watch<LogFiles>) -> Result<T, ReadError> + Send + 'static,
@@ -133,7 +133,8 @@ impl Tail {
     }
 }
 
-/// The recipes that name an operator. Those from which no task follows stay: whom they mean is not known.
+/// The recipes that name an operator. Those that do not define a task are included: it is not known
+/// whom they name.
 fn named(watch: &mut Watch<LogFiles>, operator: &KeyName) -> Verdicts {
     let mut verdicts = watch.recipes().clone();
     verdicts.retain(|id, _| match watch.assess(id) {
@@ -146,7 +147,7 @@ fn named(watch: &mut Watch<LogFiles>, operator: &KeyName) -> Verdicts {
     verdicts
 }
 
-/// The newest view, if it is believed and fresh.
+/// The newest view, if it is accepted and fresh.
 fn refresh(watch: &mut Watch<LogFiles>, trust: &Trust, now: Moment) -> Result<View, ReadError> {
     let view = match watch.refresh(trust, now) {
         Ok(view) => view.clone(),
@@ -167,8 +168,9 @@ fn refresh(watch: &mut Watch<LogFiles>, trust: &Trust, now: Moment) -> Result<Vi
     Ok(view)
 }
 
-/// What it means that a checkpoint does not seem to extend the one before. An older one may come from a cache between
-/// the log and us: it is not taken, but proves nothing. Nor do files that belong to neither.
+/// What it means if a checkpoint does not seem to extend the previous one. An older one may come
+/// from a cache between the log and us: it is not used, but proves nothing. Nor do files that
+/// belong to neither checkpoint.
 fn contradiction(watch: &mut Watch<LogFiles>, trust: &Trust, silence: &Silence) -> ReadError {
     let refused = || ReadError::Refused(silence.to_string());
     let Some(old) = watch.view().map(|view| view.checkpoint().clone()) else { return refused() };
@@ -185,8 +187,8 @@ fn contradiction(watch: &mut Watch<LogFiles>, trust: &Trust, silence: &Silence) 
     }
 }
 
-/// Whether a signed tree extends an older one. It is called a fork only if that is proved: the files are not signed, and
-/// one flipped bit on the way must not silence the log for good.
+/// Whether a signed tree extends an older one. Only a proved contradiction is called a fork: the
+/// files are not signed, and one bit flipped in transit must not end the use of the log for good.
 fn check_extends(
     watch: &mut Watch<LogFiles>,
     old: &Checkpoint,
@@ -204,7 +206,7 @@ fn check_extends(
 
 fn unproved() -> ReadError {
     ReadError::Refused(
-        "the log's files do not belong to its checkpoint; they are read again".to_owned(),
+        "the log's files do not belong to its checkpoint; they will be read again".to_owned(),
     )
 }
 

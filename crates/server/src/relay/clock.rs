@@ -1,4 +1,4 @@
-//! Milliseconds since the relay began, the time of `sotto_protocol::relay`.
+//! Milliseconds since the relay started: the time of `sotto_protocol::relay`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Clock {
         self.0.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
     }
 
-    /// A moment from which on [`Self::now_ms`] is at least `ms`.
+    /// An instant from which on [`Self::now_ms`] is at least `ms`.
     pub(super) fn at(self, ms: u64) -> Instant {
         self.0 + Duration::from_millis(ms)
     }

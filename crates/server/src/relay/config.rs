@@ -90,9 +90,10 @@ impl RelayConfig {
 
 fn relay_http(listen: SocketAddr) -> HttpConfig {
     HttpConfig {
-        // Requests are held for a while: this is one of 16 KiB on each connection.
+        // Requests are held for a while: this allows one of 16 KiB on each connection.
         max_body_memory: 64 * 1024 * 1024,
-        // The largest body over a slow uplink. One that trickles is still given up early.
+        // Enough for the largest body over a slow uplink. A body that trickles in is still given up
+        // early.
         body_timeout: Duration::from_secs(120),
         ..HttpConfig::new(listen)
     }
@@ -105,7 +106,7 @@ pub struct RelayGateway {
     pub operator: KeyName,
     /// The URL of the gateway itself.
     pub url: String,
-    /// When requests go on to it, if not as to the others.
+    /// When requests are forwarded to it, if that differs from the others.
     pub pool: Option<PoolRule>,
 }
 

@@ -1,9 +1,10 @@
-//! Forwards requests to a gateway and brings its answers back (RFC 9458 §6.2).
+//! Forwards requests to a gateway and returns its answers (RFC 9458 §6.2).
 //!
-//! To the gateway goes a request of the relay's own with the content in it; no part of the head that
-//! the device sent. Back come the status, the content and the few fields that a device needs. A request
-//! is sent once and its answer read to the end, at the gateway's speed, before the device gets any of it:
-//! a device that goes away or has a slow link does not show at the gateway.
+//! The gateway gets a new request by the relay with the content in it, and nothing from the head
+//! that the device sent. The device gets the status, the content and the few fields that it needs.
+//! A request is sent once, and its answer is read to the end, at the gateway's speed, before the
+//! device gets any of it: the gateway cannot notice that a device has disconnected or has a slow
+//! link.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,24 +41,24 @@ impl Destination {
     }
 }
 
-/// Sends requests on.
+/// Forwards requests.
 pub(super) struct Forwarder {
     pub(super) client: OutboundClient<HeldBody>,
     pub(super) destinations: Vec<Destination>,
     pub(super) answers: Intake,
-    /// For the head of an answer.
+    /// The limit on waiting for the head of an answer.
     pub(super) timeout: Duration,
     pub(super) metrics: Arc<RelayMetrics>,
     pub(super) health: Arc<Health>,
 }
 
 impl Forwarder {
-    /// Sends a request on and gives the answer to who waits for it.
+    /// Forwards a request and gives the answer to whoever waits for it.
     pub(super) async fn forward(self: Arc<Self>, waiting: Waiting) {
         let Waiting { gateway, body, answer, .. } = waiting;
         let Some(destination) = self.destinations.get(gateway) else { return };
         let outcome = self.exchange(destination, body).await;
-        // It fails if the device has gone away.
+        // This fails if the device has disconnected.
         let _ = answer.send(outcome);
     }
 
@@ -101,11 +102,11 @@ impl Forwarder {
         answer
     }
 
-    /// Waits for the whole answer, and keeps of it what a device needs.
+    /// Waits for the whole answer, and keeps the parts that a device needs.
     async fn take_in(&self, answer: hyper::Response<Incoming>) -> Result<Response, Failure> {
         let (head, content) = answer.into_parts();
         let content = match self.answers.receive(Body::new(content)).await {
-            // It is not the device that asked too much.
+            // It was not the device that asked for too much.
             Err(Failure::OutOfMemory) => {
                 let detail = "The relay has no room for the answer.";
                 return Err(Failure::Unavailable(detail.into(), RETRY_SOON));
@@ -125,7 +126,7 @@ impl Forwarder {
     fn note(&self, destination: &Destination, outcome: Exchange) {
         self.metrics.exchanged(outcome);
         let is_failing = outcome != Exchange::Answered;
-        // Read before it is written: every request comes by here.
+        // Read before it is written: every request takes this path.
         if destination.is_failing.load(Ordering::Relaxed) == is_failing
             || destination.is_failing.swap(is_failing, Ordering::Relaxed) == is_failing
         {
@@ -136,7 +137,7 @@ impl Forwarder {
             Exchange::Answered => tracing::info!(gateway = operator, "a gateway answers again"),
             Exchange::Foreign => tracing::warn!(
                 gateway = operator,
-                "what answers at a gateway's URL is no gateway: does the URL end in /gateway?"
+                "what answers at a gateway's URL is not a gateway: does the URL end in /gateway?"
             ),
             _ => tracing::warn!(
                 gateway = operator,
@@ -157,7 +158,8 @@ impl Forwarder {
     }
 }
 
-/// Whether an answer can be a gateway's: what is no gateway knows no such resource, or answers in the clear.
+/// Whether an answer can be a gateway's: any other server has no such resource, or answers in the
+/// clear.
 fn is_gateways(answer: &hyper::Response<Incoming>) -> bool {
     match answer.status() {
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => false,
@@ -165,7 +167,7 @@ fn is_gateways(answer: &hyper::Response<Incoming>) -> bool {
     }
 }
 
-/// The innermost reason, which says most: why a certificate is refused, or a connection.
+/// The innermost error, which says most: why a certificate or a connection was refused.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -174,8 +176,8 @@ fn cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// The fields of a gateway's answer that go back to the device, in one spelling each: anything else
-/// could be a mark.
+/// The fields of a gateway's answer that the device gets, each in one spelling: anything else could
+/// be used to mark the device.
 fn kept_fields(fields: &HeaderMap) -> HeaderMap {
     let mut kept = HeaderMap::new();
     for media_type in [RESPONSE_MEDIA_TYPE, PROBLEM_MEDIA_TYPE] {

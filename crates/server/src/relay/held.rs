@@ -1,9 +1,9 @@
-//! Bodies that wait in the relay, requests and answers: small ones in memory, larger ones in files without
-//! a name.
+//! Bodies that wait in the relay, both requests and answers: small ones in memory, larger ones in
+//! unnamed files.
 //!
-//! Both are counted as they arrive and bounded together, so what is held costs what was set aside for
-//! it and no more. The name of a file is gone before its first byte is written: nothing is left to
-//! find or to clean up, however the relay ends.
+//! Bodies are counted as they arrive and bounded together, so they never use more than what was set
+//! aside for them. The name of a file is removed before its first byte is written: nothing is left
+//! to find or to clean up, however the relay ends.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -24,10 +24,10 @@ use crate::file_body::FileBody;
 use crate::http::{BodyReader, Budget, ReadBody, Share};
 use crate::problem::{Failure, RETRY_SOON};
 
-/// Bytes that are gathered for one write to a file.
+/// The bytes collected for one write to a file.
 const WRITE_SIZE: usize = 64 * 1024;
 
-/// Takes bodies in.
+/// Receives bodies.
 pub(super) struct Intake {
     bodies: BodyReader,
     /// Longer bodies are refused.
@@ -39,7 +39,7 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// For bodies of up to `max`, each of which arrives within `timeout`.
+    /// For bodies of up to `max` bytes, which must arrive within `timeout`.
     pub(super) fn new(
         config: &RelayConfig,
         max: SizeClass,
@@ -48,7 +48,7 @@ impl Intake {
         let folder = &config.spool_dir;
         tempfile::tempfile_in(folder).map_err(|error| {
             BindError::Config(format!(
-                "no file can be made in spool_dir {}: {error}",
+                "cannot create a file in spool_dir {}: {error}",
                 folder.display()
             ))
         })?;
@@ -107,7 +107,7 @@ impl Intake {
         Ok(HeldBody::Spooled { file: FileBody::new(file, len as u64), _share: on_disk })
     }
 
-    /// Appends to a file, or to a new one. It can then be read from its beginning.
+    /// Appends to a file, or to a new one, and rewinds it to its beginning.
     async fn write(&self, file: Option<File>, bytes: Vec<u8>) -> Result<File, Failure> {
         let folder = file.is_none().then(|| self.folder.clone());
         let written = spawn_blocking(move || {
@@ -129,9 +129,9 @@ impl Intake {
     }
 }
 
-/// A body that has arrived and is to go on.
+/// A body that has arrived and will be forwarded.
 pub(super) enum HeldBody {
-    /// Until it is sent.
+    /// `None` once it has been sent.
     Memory(Option<ReadBody>),
     Spooled {
         file: FileBody,
@@ -144,12 +144,12 @@ impl HeldBody {
         matches!(self, Self::Spooled { .. })
     }
 
-    /// The size class that it fills, if it fills one.
+    /// The size class that it fills exactly, if there is one.
     pub(super) fn class(&self) -> Option<SizeClass> {
         usize::try_from(self.len()).ok().and_then(SizeClass::of_exact)
     }
 
-    /// The bytes that are to be sent.
+    /// The bytes left to send.
     fn len(&self) -> u64 {
         match self {
             Self::Memory(read) => read.as_ref().map_or(0, |read| read.bytes().len() as u64),
@@ -176,7 +176,8 @@ impl HttpBody for HeldBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            // An empty one is not at its end before it was sent, or its length would not be told.
+            // An empty one is not at its end until it has been sent, or its length would not be
+            // announced.
             Self::Memory(read) => read.is_none(),
             Self::Spooled { file, .. } => file.is_end_stream(),
         }

@@ -8,11 +8,11 @@ pub(super) struct RelayMetrics {
     pub(super) route: RouteMetrics,
     /// Requests in pools.
     pub(super) held: Gauge,
-    /// Bodies that went to a file.
+    /// Bodies that were written to a file.
     pub(super) spooled: Counter,
     /// Requests of sources that had sent too many.
     pub(super) limited: Counter,
-    /// Connections of sources that had as many as they may.
+    /// Connections of sources that already had the most they may have.
     pub(super) connections_limited: Counter,
     pools: [Counter; 3],
     exchanges: [Counter; 5],
@@ -26,15 +26,15 @@ pub(super) enum Emission {
     Drain,
 }
 
-/// What became of a request at the gateway.
+/// The outcome of a request at the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
     Answered,
     Unreachable,
     Late,
-    /// The answer began, and did not arrive whole.
+    /// The answer started but did not arrive completely.
     Broken,
-    /// What answered is no gateway.
+    /// What answered is not a gateway.
     Foreign,
 }
 
@@ -45,12 +45,12 @@ impl RelayMetrics {
             held: registry.gauge(
                 "sotto_relay_held_requests",
                 None,
-                "Requests that wait for others to go on with.",
+                "Requests that wait to be forwarded with others.",
             ),
             spooled: registry.counter("sotto_relay_spooled_total", "Bodies that waited in a file."),
             limited: registry.counter(
                 "sotto_relay_source_limited_total",
-                "Requests turned away because their source had sent too many.",
+                "Requests rejected because their source had sent too many.",
             ),
             connections_limited: registry.counter(
                 "sotto_relay_connections_limited_total",
@@ -64,7 +64,7 @@ impl RelayMetrics {
             ),
             exchanges: registry.counters(
                 "sotto_relay_exchanges_total",
-                "Requests that were sent on, by what became of them.",
+                "Forwarded requests by outcome.",
                 "outcome",
                 ["answered", "unreachable", "late", "broken", "foreign"],
             ),

@@ -1,7 +1,7 @@
-//! The pools: requests wait in them for each other and go on in a random order.
+//! The pools: requests wait in them for each other and are forwarded in a random order.
 //!
-//! One task owns them all, so there is no lock, and requests that leave together are sent in the order
-//! that was drawn. When and in which order is `sotto_protocol::relay`'s part.
+//! One task owns them all, so there is no lock, and requests that leave together are sent in the
+//! order that was drawn. `sotto_protocol::relay` decides when they leave and in which order.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::environment::sleep_until;
 use crate::problem::Failure;
 use crate::shutdown::Shutdown;
 
-/// A request that waits. Nothing here tells whose it is but the way back: tags change with every window.
+/// A waiting request. Only the way back tells where it comes from: tags change with every window.
 pub(super) struct Waiting {
-    /// Which of the gateways.
+    /// The index of the gateway.
     pub(super) gateway: usize,
-    /// The tag of its source, unless there is no limit of sources.
+    /// The tag of its source, unless sources are not limited.
     pub(super) source: Option<SourceTag>,
     pub(super) body: HeldBody,
     pub(super) answer: oneshot::Sender<Result<Response, Failure>>,
@@ -64,8 +64,9 @@ impl Pools {
         }
     }
 
-    /// Runs until the shutdown begins. Then what waits goes on, mixed, and nothing more is taken: a request
-    /// that came later would go on alone. What was sent on is finished, also for devices that have gone away.
+    /// Runs until the shutdown begins. Then the waiting requests are forwarded, mixed, and no more
+    /// are accepted: a request that came later would be forwarded alone. Forwarded requests are
+    /// finished, even if the device has disconnected.
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
         loop {
             let due = self.pools.iter().flatten().filter_map(Pool::due_at).min();
@@ -140,8 +141,8 @@ impl Pools {
     }
 }
 
-/// Which of a gateway's pools is for this size. Requests of no size class have the last one: their length
-/// tells them apart, so they are no company for those that have one.
+/// The index of the gateway's pool for this size. Requests of no size class share the last one:
+/// their length distinguishes them, so requests with a size class cannot hide among them.
 fn place_of(class: Option<SizeClass>) -> usize {
     class.map_or(SizeClass::COUNT, SizeClass::index).into()
 }

@@ -1,5 +1,5 @@
-//! How many requests each source may send, and which of them are of one source. Beside the listener's gate,
-//! no other part of the relay looks at an address.
+//! How many requests each source may send, and which of them come from one source. Apart from the
+//! listener's gate, no other part of the relay looks at an address.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::environment::{sleep, sleep_until};
 use crate::listener::PeerIp;
 use crate::shutdown::Shutdown;
 
-/// Sources that are counted at once. Each takes some 16 bytes.
+/// Sources that are counted at once. Each takes about 16 bytes.
 const MAX_SOURCES: usize = 1_000_000;
 
 /// Counts requests per source within a window.
@@ -36,22 +36,22 @@ impl Sources {
         Self { state, window: rule.window, clock }
     }
 
-    /// The tag of the source in this window, if one more request of it is within its limit.
+    /// The tag of the source in this window, if it may send one more request.
     pub(super) fn admit(&self, PeerIp(source): PeerIp) -> Option<SourceTag> {
         let mut state = self.lock();
         let State { limit, rng } = &mut *state;
         limit.admit(source, self.clock.now_ms(), rng)
     }
 
-    /// When a source that was turned away may come again at the latest.
+    /// How long it takes at most until a rejected source may send requests again.
     pub(super) fn window(&self) -> Duration {
         self.window
     }
 
-    /// Forgets the sources at the end of each window, also if no request follows.
+    /// Forgets the sources at the end of each window, even if no request follows.
     pub(super) async fn forget(self: Arc<Self>, mut shutdown: Shutdown) {
         loop {
-            // A window that begins while this sleeps does not end before it wakes.
+            // A window that begins during this sleep does not end before it wakes up.
             let due = self.lock().limit.due_at().map(|due_ms| self.clock.at(due_ms));
             let pause = async {
                 match due {

@@ -1,18 +1,18 @@
-//! What settings look like to people: the template of a file, and the page that lists them.
+//! How settings are shown to people: the template of a file, and the page that lists them.
 
 use std::fmt::Write;
 
 use super::{Entry, Settings, Table};
 
-/// A configuration file that shows every setting. A line `# key = value` has a default; a line
-/// `#   key = value`, further in, an example.
+/// A configuration file that shows every setting. A line `# key = value` shows a default; an
+/// indented line `#   key = value` shows an example.
 pub fn template<T: Settings>() -> String {
     let mut text = String::new();
     lines(&mut text, T::ABOUT);
     lines(
         &mut text,
         &[
-            " A line that begins with `# key =` shows a default, one that is further in an example.",
+            " A line that begins with `# key =` shows a default; an indented one shows an example.",
             " Paths are relative to this file.",
         ],
     );
@@ -45,17 +45,17 @@ pub fn reference<T: Settings>(title: &str) -> String {
     text
 }
 
-/// A part of a file. All keys at the top of a file come before its first table.
+/// A part of a file. All top-level keys come before the first table.
 enum Part<'a> {
-    /// A key at the top.
+    /// A top-level key.
     Value(&'a Entry),
     /// A table with settings that all have defaults.
     Table(&'a str, Vec<&'a Entry>),
-    /// A table that need not be there, or an array of tables.
+    /// An optional table, or an array of tables.
     Optional(&'a Entry, &'a Table),
 }
 
-/// The parts in the order in which a file has them.
+/// The parts in the order of the file.
 fn parts(entries: &[Entry]) -> Vec<Part<'_>> {
     let (mut values, mut optional) = (Vec::new(), Vec::new());
     let mut tables: Vec<(&str, Vec<&Entry>)> = Vec::new();
@@ -77,7 +77,7 @@ fn parts(entries: &[Entry]) -> Vec<Part<'_>> {
     values
 }
 
-/// The key without the table that it is in.
+/// The key without its table.
 fn last_name(entry: &Entry) -> &'static str {
     entry.key.split_once('.').map_or(entry.key, |(_, name)| name)
 }
@@ -98,14 +98,14 @@ fn value(text: &mut String, key: &str, entry: &Entry) {
     }
 }
 
-/// Lines that are examples: further in than defaults.
+/// Lines that show examples: indented further than defaults.
 fn shown(text: &mut String, shown: &str) {
     for line in shown.lines() {
         let _ = writeln!(text, "#   {line}");
     }
 }
 
-/// A table that need not be there, with what is in it.
+/// An optional table, with its settings.
 fn optional(text: &mut String, around: &str, entry: &Entry, table: &Table) {
     lines(text, entry.doc);
     let name = format!("{around}{}", entry.key);

@@ -13,7 +13,7 @@ use sotto_wire::{KeyName, TaskId, TlogPolicy, VerifierKey};
 
 use super::{Setting, Table, Value};
 
-/// Types that serde reads and that look the same in TOML and in Rust.
+/// Types that serde reads and that are written the same in TOML and in Rust.
 macro_rules! plain {
     ($($type:ty),*) => {$(
         impl Setting for $type {
@@ -30,7 +30,7 @@ macro_rules! plain {
 
 plain!(bool, u32, u64, usize);
 
-/// Types that are texts in TOML.
+/// Types that are strings in TOML.
 macro_rules! text {
     ($($type:ty: $what:literal),*) => {$(
         impl Setting for $type {
@@ -92,7 +92,7 @@ impl Setting for Duration {
     }
 }
 
-/// Neither shown nor quoted.
+/// Secrets are neither shown nor quoted.
 impl Setting for Secret<String> {
     fn read<'de, D: Deserializer<'de>>(_key: &str, value: D) -> Result<Self, D::Error> {
         String::deserialize(value).map(Self::new)

@@ -28,7 +28,7 @@ settings! {
 pub struct WitnessConfig {
     /// How it is reached.
     pub http: HttpConfig,
-    /// The logs that it serves, by their keys.
+    /// The keys of the logs that it serves.
     pub logs: Vec<VerifierKey>,
 }
 

@@ -17,7 +17,7 @@ impl WitnessMetrics {
             checkpoint: registry.route("witness_checkpoint"),
             answers: registry.counters(
                 "sotto_witness_requests_total",
-                "Requests for a cosignature by what became of them.",
+                "Requests for a cosignature by outcome.",
                 "outcome",
                 ["cosigned", "conflict", "refused"],
             ),

@@ -1,12 +1,14 @@
-//! Which revocation lists speak about the certificates of a path.
+//! Which revocation lists apply to the certificates of a path.
 //!
-//! A list is one of an authority if it bears the authority's name and its key signed it. `webpki` takes the first list of a name
-//! that it is given: an older list before a newer one would hide revocations, and a list of a namesake, or of the same
-//! authority before it changed its key, would lock devices out. So for each authority of a path the lists are chosen here: those
-//! that its key signed, and of each scope (issuing distribution point) the newest alone. What they say is left to `webpki`.
+//! A list belongs to an authority if it has the authority's name and is signed with its key.
+//! `webpki` uses the first list with a matching name: an older list before a newer one would hide
+//! revocations, and a list of another authority with the same name, or of the same authority before
+//! it changed its key, would lock devices out. So this module chooses the lists for each authority
+//! of a path: those that its key signed, and for each scope (issuing distribution point) only the
+//! newest. `webpki` interprets them.
 //!
-//! A path with two authorities of one name and different keys, both with lists, is not accepted: `webpki` cannot be
-//! told which list is whose.
+//! A path with two authorities that have the same name and different keys, both with lists, is
+//! rejected: `webpki` cannot be told which list belongs to which.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,14 +24,15 @@ use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::CERTIFICATE_ALGORITHMS;
 
-/// Authorities whose lists are remembered. Manufacturers have few.
+/// Authorities whose lists are cached. Manufacturers have few.
 const MAX_REMEMBERED: usize = 1024;
 
 /// The lists that an operator provides.
 #[derive(Default)]
 pub(super) struct RevocationLists {
     lists: Vec<List>,
-    /// The lists of an authority, by the hash of its certificate: signatures of lists are checked once.
+    /// The lists of an authority, by the hash of its certificate, so that signatures of lists are
+    /// checked once.
     chosen: Mutex<HashMap<[u8; 32], Arc<[usize]>>>,
 }
 
@@ -40,7 +43,7 @@ struct List {
     age: Age,
 }
 
-/// What tells a newer list from an older one (RFC 5280 §5.2.3).
+/// What distinguishes a newer list from an older one (RFC 5280 §5.2.3).
 struct Age {
     /// Big endian, without leading zeros.
     number: Option<Vec<u8>>,
@@ -62,7 +65,7 @@ impl RevocationLists {
         Ok(Self { lists, chosen: Mutex::default() })
     }
 
-    /// The lists of these authorities, of which certificates are given: one for each scope.
+    /// The lists of the authorities that have these certificates: one for each scope.
     pub(super) fn of<'a>(
         &self,
         authorities: impl Iterator<Item = &'a [u8]>,
@@ -125,7 +128,8 @@ impl List {
         self.list.issuing_distribution_point()
     }
 
-    /// Whether the authority signed it. `webpki` holds the algorithm against the list and the key once more.
+    /// Whether the authority signed it. `webpki` checks again that the algorithm fits the list and
+    /// the key.
     fn is_by(&self, authority: &X509Certificate<'_>) -> bool {
         let key = &authority.public_key().subject_public_key.data;
         is_content_of(authority.subject().as_raw(), self.list.issuer())
@@ -145,16 +149,17 @@ impl Age {
     }
 }
 
-/// Whether `content` is what is in the sequence `name`: `webpki` keeps names without their header.
+/// Whether `content` is the content of the sequence `name`: `webpki` keeps names without their
+/// header.
 fn is_content_of(name: &[u8], content: &[u8]) -> bool {
-    // A header has two bytes at least, so that an empty name has nothing else.
+    // A header has at least two bytes, so that an empty name has nothing else.
     name.len() >= content.len() + 2 && name.ends_with(content) && {
         let header_len = name.len() - content.len();
         header_len == if content.len() < 0x80 { 2 } else { 2 + len_bytes(content.len()) }
     }
 }
 
-/// Bytes that a long length takes in DER.
+/// The bytes of a long-form length in DER.
 fn len_bytes(len: usize) -> usize {
     (usize::BITS - len.leading_zeros()).div_ceil(8) as usize
 }
