@@ -1,4 +1,4 @@
-//! Everything that a process logs, for tests that look through it.
+//! Everything that a process logs, for tests that search it.
 
 use std::io::Write;
 use std::process::Command;
@@ -12,14 +12,14 @@ use tracing_subscriber::{Layer, fmt};
 /// Set in a process that runs one test.
 const ALONE: &str = "SOTTO_TEST_ALONE";
 
-/// What the process has logged since [`Captured::alone`].
+/// The log output of the process since [`Captured::alone`].
 #[derive(Clone, Default)]
 pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
 
 impl Captured {
-    /// Log output can only be captured once per process, and for all its threads. So this starts
-    /// the named test again in a process of its own: `None` once that has passed, a capture in
-    /// there.
+    /// Log output can only be captured once per process, and for all its threads. So this runs the
+    /// named test again in a separate process. Returns `None` in the parent once that has passed,
+    /// and a capture in the child.
     pub(crate) fn alone(test: &str, filter: &str) -> Option<Self> {
         if std::env::var_os(ALONE).is_none() {
             let mut again = Command::new(std::env::current_exe().unwrap());
@@ -31,7 +31,7 @@ impl Captured {
         let captured = Self::default();
         let writer = captured.clone();
         let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
-        // Also what goes through the crate `log`.
+        // Also captures what goes through the crate `log`.
         let layer = layer.with_filter(filter.parse::<Targets>().unwrap());
         tracing_subscriber::registry().with(layer).init();
         Some(captured)

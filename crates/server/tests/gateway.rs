@@ -1,4 +1,4 @@
-//! The gateway over real HTTP on loopback: of a leader, of a log, and by itself.
+//! The gateway over real HTTP on loopback: in a leader, in a log, and standalone.
 
 mod device;
 mod inner_refusals;

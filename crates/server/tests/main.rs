@@ -1,8 +1,8 @@
 //! One test program: every role over real HTTP on loopback.
 
-// A panic is how a test fails, in its helpers too.
+// A panic is how a test fails, also in its helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-// Tests have clocks and tasks of their own.
+// Tests use their own clocks and tasks.
 #![allow(clippy::disallowed_methods)]
 
 mod attester;

@@ -1,6 +1,6 @@
-//! The relay over real sockets on loopback, with a gateway behind it that records what it gets.
+//! The relay over real sockets on loopback, in front of a gateway that records what it gets.
 #![allow(clippy::disallowed_methods)]
-// tests have clocks and tasks of their own
+// tests use their own clocks and tasks
 
 mod answers;
 mod forwarding;

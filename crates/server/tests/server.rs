@@ -1,6 +1,6 @@
 //! Leader and helper over real HTTP on loopback.
 #![allow(clippy::disallowed_methods)]
-// tests have clocks and tasks of their own
+// tests use their own clocks and tasks
 
 mod backlog;
 mod collection;

@@ -18,7 +18,7 @@ use sotto_wire::token::evidence::{AttestationEvidence, X509Evidence};
 
 use crate::attester::harness::{AttesterAndIssuer, Device};
 
-/// In 2030.
+/// A time in 2030.
 const NOW: Moment = Moment(1_900_000_000);
 const MESSAGE: &[u8] = b"the message";
 
@@ -55,19 +55,19 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem, der }
     }
 
-    /// The certificate that another authority gives this one's key.
+    /// The certificate that another authority issues for this one's key.
     fn again_under(&self, other: &Authority) -> Vec<u8> {
         let mut params = authority_params("factory");
         params.serial_number = Some(SerialNumber::from(4242));
         params.signed_by(self.issuer.key(), &other.issuer).unwrap().der().to_vec()
     }
 
-    /// A revocation list with these certificates, good until a year.
+    /// A revocation list with these certificates, valid until this year.
     fn crl(&self, revoked: &[u64], until: i32) -> String {
         self.crl_numbered(revoked, until, 1, 2021)
     }
 
-    /// A revocation list with this number, made in a year.
+    /// A revocation list with this number, issued in the year `made`.
     fn crl_numbered(&self, revoked: &[u64], until: i32, number: u64, made: i32) -> String {
         let revoked: Vec<_> =
             revoked.iter().map(|serial| SerialNumber::from(*serial).to_bytes()).collect();
@@ -143,7 +143,7 @@ impl Badge {
     }
 }
 
-/// All roots are one manufacturer's.
+/// All roots belong to one manufacturer.
 fn attestation(roots: &[&Authority], crls: &str, require_crl: bool) -> X509Attestation {
     let manufacturers = vec![manufacturer("maker", roots)];
     let config = X509Config { manufacturers, crls: crls.into(), require_crl };
@@ -174,7 +174,8 @@ fn a_device_is_known_by_its_number_at_its_manufacturer() {
         vec![manufacturer("one", &[&root]), manufacturer("another", &[&other_root])];
     let attestation = of_manufacturers(manufacturers).unwrap();
     let first = identify(&attestation, &root.badge("device 1", 1)).unwrap();
-    // A renewed certificate has another key and another serial, and may come from elsewhere.
+    // A renewed certificate has another key and another serial, and may come from another
+    // authority.
     for algorithm in [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384] {
         let mut renewed = factory.certify(&device_params("device 1", 77), algorithm);
         renewed.chain.push(factory.der.clone());
@@ -182,11 +183,11 @@ fn a_device_is_known_by_its_number_at_its_manufacturer() {
     }
     let second = identify(&attestation, &root.badge("device 2", 2)).unwrap();
     assert_ne!(second, first);
-    // Makers number their devices independently.
+    // Manufacturers number their devices independently.
     assert_ne!(identify(&attestation, &other_root.badge("device 1", 1)).unwrap(), first);
 }
 
-/// A device chooses the way up. It must be the same device on each.
+/// A device chooses the path to a root. It must be the same device on every path.
 #[test]
 fn cross_signed_authorities_make_no_second_device() {
     let (old, new) = (authority("maker"), authority("maker 2"));
@@ -204,7 +205,7 @@ fn cross_signed_authorities_make_no_second_device() {
     let by_the_old = under(&[&factory.der]);
     assert_eq!(under(&[&crossed]), by_the_old);
     assert_eq!(under(&[&crossed, &factory.der]), by_the_old);
-    // One root alone believes one way only: there are two.
+    // One root alone accepts only one of the paths, so there really are two.
     let one = of_manufacturers(vec![manufacturer("maker", &[&old])]).unwrap();
     badge.chain = vec![leaf.clone(), crossed];
     assert_eq!(identify(&one, &badge), Err(AttestationRefusal::Untrusted));
@@ -218,10 +219,10 @@ fn a_root_has_one_manufacturer() {
     let manufacturers = vec![manufacturer("one", &[&root]), manufacturer("two", &[&other, &root])];
     let error = of_manufacturers(manufacturers).unwrap_err();
     assert!(error.to_string().contains("have a root in common"), "{error}");
-    // Twice under one name is once.
+    // Twice under one name counts once.
     let twice = vec![manufacturer("one", &[&root, &root]), manufacturer("one", &[&root])];
     assert!(of_manufacturers(twice).is_ok());
-    // Names do not run into numbers.
+    // The boundary between name and number is unambiguous.
     let apart = |name: &str, number: &str| {
         let attestation = of_manufacturers(vec![manufacturer(name, &[&root])]).unwrap();
         identify(&attestation, &root.badge(number, 1)).unwrap()
@@ -235,7 +236,7 @@ fn strangers_are_refused() {
     let attestation = attestation(&[&root], "", false);
     let refused = |badge: &Badge| identify(&attestation, badge).unwrap_err();
     assert_eq!(refused(&stranger.badge("device 1", 1)), AttestationRefusal::Untrusted);
-    // A factory without its certificate, and a device that plays factory.
+    // A factory without its certificate, and a device that acts as a factory.
     let factory = root.intermediate("factory");
     assert_eq!(refused(&factory.badge("device 1", 1)), AttestationRefusal::Untrusted);
     let (params, key) = (device_params("device 1", 1), KeyPair::generate().unwrap());
@@ -305,7 +306,7 @@ fn the_signature_must_be_over_this_message() {
         let evidence = badge.evidence_with(scheme, signature.clone());
         assert_eq!(refused(&evidence), AttestationRefusal::Signature, "{scheme:#x}");
     }
-    // Somebody else's certificate with an own key.
+    // Somebody else's certificate with another key.
     let thief = Badge { chain: badge.chain.clone(), key: root.badge("device 2", 2).key };
     assert_eq!(refused(&thief.evidence(MESSAGE)), AttestationRefusal::Signature);
     assert_eq!(refused(&[]), AttestationRefusal::Malformed);
@@ -327,12 +328,12 @@ fn revoked_devices_are_refused() {
     let lax = attestation(&[&root], &root.crl(&[2], 2090), false);
     assert!(identify(&lax, &one).is_ok());
     assert_eq!(identify(&lax, &two), Err(AttestationRefusal::Revoked));
-    // The factory has no list, and none is asked for.
+    // The factory has no list, and none is required.
     assert!(identify(&lax, &made).is_ok());
     lax.reload_crls((root.crl(&[], 2090) + &factory.crl(&[3], 2090)).as_bytes()).unwrap();
     assert!(identify(&lax, &two).is_ok());
     assert_eq!(identify(&lax, &made), Err(AttestationRefusal::Revoked));
-    // What cannot be read changes nothing.
+    // Lists that cannot be read change nothing.
     assert!(lax.reload_crls(b"not a list").is_err());
     assert_eq!(identify(&lax, &made), Err(AttestationRefusal::Revoked));
     // An expired list still revokes.
@@ -346,7 +347,7 @@ fn revoked_devices_are_refused() {
     assert!(identify(&lax, &two).is_ok());
 }
 
-/// As after a change of keys: one name, two keys, and a list of each.
+/// As after a change of keys: one name, two keys, and a list signed by each.
 #[test]
 fn lists_of_one_name_go_by_their_keys() {
     let (old, new) = (authority("maker"), authority("maker"));
@@ -367,15 +368,15 @@ fn lists_of_one_name_go_by_their_keys() {
     assert_eq!(identify(&strict, &four), Err(AttestationRefusal::UnknownRevocation));
 }
 
-/// Lists are kept, and one is appended: in whatever order, the newest says who is revoked.
+/// Lists are kept, and one is appended: whatever their order, the newest says who is revoked.
 #[test]
 fn of_two_lists_the_newer_counts() {
     let root = authority("maker");
     let (one, two) = (root.badge("device 1", 1), root.badge("device 2", 2));
     let older = root.crl_numbered(&[1], 2090, 9, 2022);
-    // By its number, even if it was made at the same time; numbers are no strings.
+    // By its number, even if it was issued at the same time. Numbers do not compare as strings.
     let newer = root.crl_numbered(&[2], 2090, 300, 2022);
-    // And by its time, if the number says nothing.
+    // And by its time, if the numbers are equal.
     let newest = root.crl_numbered(&[1, 2], 2090, 300, 2023);
     for lists in [[&older, &newer], [&newer, &older]] {
         let lists: String = lists.into_iter().map(String::as_str).collect();
@@ -388,14 +389,15 @@ fn of_two_lists_the_newer_counts() {
         let attestation = attestation(&[&root], &lists, true);
         assert_eq!(identify(&attestation, &one), Err(AttestationRefusal::Revoked));
     }
-    // An expired list in front of a good one does no harm.
+    // An expired list before a good one does no harm.
     let lists = root.crl_numbered(&[], 2025, 1, 2021) + &older;
     let strict = attestation(&[&root], &lists, true);
     assert!(identify(&strict, &two).is_ok());
     assert_eq!(identify(&strict, &one), Err(AttestationRefusal::Revoked));
 }
 
-/// A device may send several ways up: a revoked factory does not spoil the other, and hides behind none.
+/// A device may send several paths: a revoked factory does not affect the other path, and cannot
+/// hide behind it.
 #[test]
 fn a_way_that_is_revoked_is_not_taken() {
     let (old, new) = (authority("maker"), authority("maker 2"));
@@ -448,7 +450,8 @@ fn roots_must_be_roots() {
     assert!(of_manufacturers(vec![]).is_err());
 }
 
-/// Over HTTP: who has no certificate gets nothing, and a device counts under all its certificates.
+/// Over HTTP: without a certificate there is no token, and a device counts under all its
+/// certificates.
 #[tokio::test]
 async fn certified_devices_get_tokens() {
     let root = authority("maker");
@@ -463,7 +466,7 @@ async fn certified_devices_get_tokens() {
         world.server.ask(&request).await
     };
     ask(&old, 1).await.token();
-    assert_eq!(ask(&new, 1).await.status, 429, "a new certificate is no new device");
+    assert_eq!(ask(&new, 1).await.status, 429, "a new certificate is not a new device");
     ask(&new, 2).await.token();
     let refused = ask(&revoked, 3).await;
     assert_eq!(
@@ -475,16 +478,16 @@ async fn certified_devices_get_tokens() {
     assert_eq!((unknown.status, unknown.detail()), (403, refused.detail()));
     assert_eq!(world.server.refused("attestation_revoked").await, 1);
     assert_eq!(world.server.refused("attestation_untrusted").await, 1);
-    // A name is no evidence here.
+    // A name is not evidence here.
     let named = world.server.ask(&Device::new("two").request(1)).await;
     assert_eq!(named.status, 403);
     assert_eq!(world.issuer.requests(), 2);
-    // Another device with the first one's request: the signature is not its own.
+    // The certificate is revoked while the attester runs.
     attestation.reload_crls(root.crl(&[2], 2090).as_bytes()).unwrap();
     assert_eq!(ask(&new, 3).await.status, 403, "revoked while the attester runs");
 }
 
-/// Evidence is bound to the request: what was seen on the way is good for nothing else.
+/// Evidence is bound to the request: whoever intercepts it cannot use it for anything else.
 #[tokio::test]
 async fn evidence_serves_one_request() {
     let root = authority("maker");

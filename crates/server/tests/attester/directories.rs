@@ -1,4 +1,4 @@
-//! What issuers say of themselves.
+//! What issuers publish about themselves.
 
 use sotto_wire::token::{ENCAPSULATION_KEY_PROBLEM, WITHHELD_PROBLEM};
 
@@ -37,7 +37,8 @@ async fn an_unknown_key_has_the_directory_read_again_but_not_all_the_time() {
     assert_eq!(world.issuer.requests(), 1);
 }
 
-/// A device makes its request anew when it hears that the key is gone: it must not hear it of a request that was granted.
+/// A device makes a new request when it is told that the key is gone. It must not be told so about
+/// a request that was granted.
 #[tokio::test]
 async fn of_an_answered_request_nothing_is_said_about_its_key() {
     let world = AttesterAndIssuer::new().await;
@@ -52,7 +53,7 @@ async fn of_an_answered_request_nothing_is_said_about_its_key() {
     world.server.stop().await;
     let server = Server::start(config(&world.issuer), &world.folder).await;
     assert_eq!(server.ask(&request).await.token(), token);
-    // Nor of one whose alias has had a token.
+    // Nor about a request whose alias has had a token.
     let other = server.ask(&device.request(1)).await;
     assert_eq!((other.status, other.problem().as_str()), (429, WITHHELD_PROBLEM));
 }

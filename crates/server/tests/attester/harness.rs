@@ -1,4 +1,4 @@
-//! An attester on loopback, and devices that ask it.
+//! An attester on loopback, and devices that send it requests.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub(crate) fn config(issuer: &Issuer) -> AttesterConfig {
     config
 }
 
-/// A database whose windows are longer than any test.
+/// A database with windows that are longer than any test.
 pub(crate) fn database(dir: &Path) -> AttesterDb {
     let options = AttesterDbOptions { window_s: 1 << 40, ..AttesterDbOptions::default() };
     AttesterDb::open(dir, &options, &mut ChaCha20Rng::seed_from_u64(3)).unwrap()
@@ -71,7 +71,7 @@ impl Server {
         Self { addr, admin, stop: Some(stop), running }
     }
 
-    /// Begins to end in good order.
+    /// Starts an orderly shutdown.
     pub(crate) fn begin_stop(&mut self) {
         drop(self.stop.take());
     }
@@ -81,7 +81,7 @@ impl Server {
         tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
     }
 
-    /// Ends on the spot.
+    /// Stops it immediately.
     pub(crate) async fn kill(self) {
         self.running.abort();
         assert!(self.running.await.unwrap_err().is_cancelled());
@@ -147,7 +147,7 @@ pub(crate) struct Device {
     rng: ChaCha20Rng,
 }
 
-/// What a device sends. Tests change what they like.
+/// What a device sends. Tests change it as they like.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) issuer: String,
@@ -164,7 +164,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The text of a problem document.
+    /// The detail of a problem document.
     pub(crate) fn detail(&self) -> String {
         assert_eq!(self.media_type, "application/problem+json");
         let document: Value = serde_json::from_slice(&self.body).unwrap();
@@ -260,7 +260,7 @@ impl Request {
         }
     }
 
-    /// The same with another value of a header.
+    /// The same request with another value of a header.
     pub(crate) fn with(mut self, name: &str, value: &[u8]) -> Self {
         for (known, text) in &mut self.headers {
             if *known == name {

@@ -1,6 +1,7 @@
 //! An issuer that follows a script.
 //!
-//! What devices seal to it is its own secret here: the first byte of `encrypted_token_request` names the origin.
+//! The format of what devices seal is the issuer's own choice here: the first byte of
+//! `encrypted_token_request` names the origin.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -33,7 +34,7 @@ pub(crate) enum Mood {
     Honest,
     /// Answers 503.
     Down,
-    /// Answers without one of the answers.
+    /// Leaves out one of the answers.
     Short,
     /// Answers with something else.
     Foreign,
@@ -54,7 +55,7 @@ pub(crate) struct Script {
     /// Bodies of every batch, in the order of the batch.
     pub(crate) batches: Vec<Vec<Vec<u8>>>,
     pub(crate) directories: usize,
-    /// Responses made so far: no two are the same.
+    /// Responses made so far. No two are the same.
     responses: u64,
 }
 
@@ -62,7 +63,7 @@ pub(crate) struct Script {
 pub(crate) struct Issuer {
     pub(crate) addr: SocketAddr,
     script: Arc<Mutex<Script>>,
-    /// A batch is answered when it gets one.
+    /// A batch is answered when a permit is added.
     pub(crate) answers: Arc<Semaphore>,
 }
 

@@ -1,4 +1,4 @@
-//! Requests that are refused before an issuer hears of them.
+//! Requests that are refused before an issuer sees them.
 
 use sotto_wire::token::header;
 

@@ -1,4 +1,4 @@
-//! Nothing of a device in what the attester logs, counts and answers.
+//! Nothing about a device appears in what the attester logs, counts and answers.
 
 use sotto_wire::token::{byte_sequence, header};
 
@@ -8,7 +8,8 @@ use crate::captured::Captured;
 
 #[tokio::test]
 async fn the_attester_keeps_quiet() {
-    // Of our own crates everything; the HTTP client that the test itself uses logs what it sends.
+    // Everything from our own crates, but not from the HTTP client of the test, which logs what it
+    // sends.
     let Some(captured) = Captured::alone(
         "attester::secrecy::the_attester_keeps_quiet",
         "off,sotto_server=trace,sotto_store=trace,sotto_protocol=trace",
@@ -35,7 +36,7 @@ async fn the_attester_keeps_quiet() {
         assert!(answer.status >= 400);
         shown.push_str(&String::from_utf8(answer.body.clone()).unwrap());
     }
-    assert!(shown.contains("issuer.example"), "the log was captured");
+    assert!(shown.contains("issuer.example"), "the log output was captured");
     let client_key = *device.secret.public_key().as_bytes();
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     for secret in [

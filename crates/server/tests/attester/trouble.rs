@@ -1,4 +1,4 @@
-//! Issuers that are away or lie, an attester that ends between two steps, and too much at once.
+//! Issuers that are down or lie, an attester that is killed between two steps, and overload.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn an_attester_that_ends_after_the_issuers_answer_burns_no_token() {
     let (copy, addr) = (request.clone(), world.server.addr);
     let asked = tokio::spawn(async move { copy.send(addr).await });
     eventually("the issuer has the request", || async { world.issuer.requests() == 1 }).await;
-    // The issuer signs, and nobody is there to hear it.
+    // The issuer signs, but nobody receives the answer.
     world.server.kill().await;
     world.issuer.answers.add_permits(1 << 10);
     assert!(asked.await.is_err());

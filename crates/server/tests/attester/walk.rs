@@ -1,4 +1,4 @@
-//! Tokens that are granted, given again and withheld.
+//! Tokens that are granted, sent again and withheld.
 
 use sotto_wire::Encode;
 use sotto_wire::token::evidence::{AttestationEvidence, InsecureName};
@@ -20,7 +20,7 @@ async fn a_device_gets_one_token_for_each_origin() {
     assert_eq!(second.status, 429);
     assert_eq!(second.detail(), "The token for this origin was granted before.");
     assert_eq!(second.problem(), WITHHELD_PROBLEM);
-    // That was certain before the issuer was asked.
+    // That was decided without asking the issuer.
     assert_eq!(world.issuer.requests(), 1);
     assert_ne!(world.server.ask(&device.request(2)).await.token(), token);
     let metrics = world.server.admin_get("metrics").await;
@@ -42,7 +42,8 @@ async fn devices_do_not_share_tokens() {
     for name in ["one", "two"] {
         assert_eq!(world.server.ask(&Device::new(name).request(1)).await.token().len(), 288);
     }
-    // Another's client key under an own name: the alias is the other's, the counting is by device.
+    // Another device's client key under the thief's own name: the alias is the other's, but
+    // counting is by device.
     let mut thief = Device::new("one");
     thief.name = "three".to_owned();
     assert_eq!(world.server.ask(&thief.request(2)).await.status, 200);
@@ -98,7 +99,7 @@ async fn requests_that_come_while_a_batch_is_away_go_together() {
         let (request, addr) = (device.request(1), world.server.addr);
         arrived.push(request.body.clone());
         asked.spawn(async move { request.send(addr).await.token().to_vec() });
-        // One after the other, so that the order of arrival is known.
+        // Sent one after the other, so that the order of arrival is known.
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let occupied = || async { world.issuer.requests() >= 1 };
@@ -109,12 +110,12 @@ async fn requests_that_come_while_a_batch_is_away_go_together() {
     let mut tokens = asked.join_all().await;
     tokens.sort_unstable();
     tokens.dedup();
-    assert_eq!(tokens.len(), 60, "everybody has a token of his own");
+    assert_eq!(tokens.len(), 60, "everybody has a different token");
     let batches = world.issuer.script().batches.clone();
     let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
     assert_eq!(sizes[0], 1);
     assert!(sizes.len() <= 4, "{sizes:?}");
-    // The issuer sees no order of arrival.
+    // The issuer cannot see the order of arrival.
     let place = |body| arrived.iter().position(|other| other == body).unwrap();
     assert!(!batches[1].iter().map(place).is_sorted());
 }
@@ -129,11 +130,11 @@ async fn the_same_request_twice_at_once_is_worked_on_once() {
     eventually("the issuer has the request", || async { world.issuer.requests() == 1 }).await;
     let second = world.server.ask(&request).await;
     assert_eq!((second.status, second.retry_after.as_deref()), (503, Some("1")));
-    // Not even that its key is gone is said of it: the first one may be granted.
+    // It is not even told that its key is gone: the first copy may be granted.
     world.issuer.script().keys = vec![crate::attester::issuer::encapsulation_key(2)];
     assert_eq!(world.server.ask(&request).await.status, 503);
     assert_eq!(world.server.refused("in_flight").await, 2);
-    // The same bytes of somebody else are not concerned.
+    // The same bytes from another device are not affected.
     let stranger = InsecureName::new(b"two".to_vec()).unwrap();
     let stranger = AttestationEvidence::Insecure(stranger).to_bytes();
     let stranger = request.clone().with(header::ATTESTATION, &stranger);
@@ -161,7 +162,7 @@ async fn one_device_occupies_few_places() {
     let busy = world.server.ask(&ninth).await;
     assert_eq!((busy.status, busy.retry_after.as_deref()), (503, Some("1")));
     assert_eq!(world.server.refused("device_busy").await, 1);
-    // Others are served, and so is the device afterwards.
+    // Others are served, and so is this device afterwards.
     let (other, addr) = (Device::new("two").request(1), world.server.addr);
     let other = tokio::spawn(async move { other.send(addr).await.status });
     eventually("the other is at the issuer", || async { world.issuer.requests() == 9 }).await;

@@ -1,4 +1,4 @@
-//! A device that talks to a gateway as a relay would for it, and leaders with a gateway.
+//! A device that talks to a gateway directly, in place of a relay, and leaders with a gateway.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use sotto_wire::{BatchMode, HpkeConfig, MediaType, TaskId};
 
 use crate::server::harness::{Pair, Setup, client, keypair, moment};
 
-/// The origin under which devices know the leader.
+/// The origin by which devices know the leader.
 pub(crate) const LEADER: &str = "https://leader.example";
 /// The length of every refusal and acknowledgement.
 pub(crate) const SMALLEST: usize = 4096;
@@ -43,7 +43,7 @@ pub(crate) fn setup() -> Setup {
     setup
 }
 
-/// The way to one gateway.
+/// A connection to one gateway.
 pub(crate) struct Channel {
     pub(crate) http: Client,
     pub(crate) url: String,
@@ -71,9 +71,9 @@ impl Outer {
 }
 
 impl Channel {
-    /// To the gateway at `url`, which ends without a slash.
+    /// A connection to the gateway at `url`, which has no trailing slash.
     pub(crate) fn new(url: impl Into<String>, key: &HpkeKeypair) -> Self {
-        // Devices share no randomness: the gateway would take their requests for the same.
+        // Devices must not share randomness: the gateway would take their requests for replays.
         let seed = SEED.fetch_add(1, Ordering::Relaxed);
         let rng = Mutex::new(ChaCha20Rng::seed_from_u64(seed));
         Self { http: client(None), url: url.into(), key: key.config().clone(), rng }
@@ -111,13 +111,13 @@ impl Channel {
         produce_request(request, &self.key, now, &mut *rng).unwrap()
     }
 
-    /// One exchange, which must look like all others from outside.
+    /// One exchange, which must look like all others from the outside.
     pub(crate) async fn ask(&self, request: &InnerRequest<'_>) -> InnerResponse {
         let (body, awaited) = self.seal(request);
         open(self.post(body).await, awaited)
     }
 
-    /// Seals what no device makes.
+    /// Seals a message that no device sends.
     pub(crate) async fn ask_raw(&self, message: &[u8]) -> RawAnswer {
         let (body, opener) = {
             let mut rng = self.rng.lock().unwrap();
@@ -136,7 +136,7 @@ impl Channel {
     }
 }
 
-/// What came of a request that no device makes.
+/// The answer to a request that no device sends.
 pub(crate) struct RawAnswer {
     pub(crate) outer_len: usize,
     pub(crate) status: u16,
@@ -174,7 +174,7 @@ pub(crate) fn field<'a>(response: &'a InnerResponse, name: &str) -> Option<&'a s
     response.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// The URL to which reports of a task go.
+/// The URL for reports of a task.
 pub(crate) fn reports_url(task_id: &TaskId) -> String {
     format!("{LEADER}/tasks/{task_id}/reports")
 }

@@ -1,4 +1,4 @@
-//! What fails once a request is open: sealed answers that look like an acknowledgement.
+//! What fails after a request has been opened: sealed answers that look like an acknowledgement.
 
 use sotto_protocol::Moment;
 use sotto_protocol::http_date::{parse_imf_fixdate, rounded_date};
@@ -82,7 +82,7 @@ async fn a_request_is_taken_once() {
     let replayed = r#"sotto_gateway_requests_total{outcome="replayed"}"#;
     assert_eq!(pair.leader.metric(replayed).await, 1.0);
 
-    // What the second answer says: the same exchange, sealed by hand.
+    // To see what the second answer says: the same exchange, sealed by hand.
     let date = rounded_date(moment());
     let message = encoded(&inner(&[("date", &date)]));
     let mut rng = <rand_chacha::ChaCha20Rng as rand_core::SeedableRng>::seed_from_u64(3);
@@ -164,7 +164,7 @@ async fn what_is_no_request_is_refused() {
         encoded(&Request { path: "no slash", ..good() }),
         encoded(&Request { path: "*", ..good() }),
         encoded(&inner(&[("date", &date), ("content-type", "a\r\nb")])),
-        // Each could be read as either of two.
+        // Each of these is ambiguous.
         encoded(&inner(&[("date", &date), ("date", &date)])),
         encoded(&inner(&[("date", &date), ("host", "a.example"), ("host", "b.example")])),
         encoded(&inner(&[("accept", "a/b"), ("date", &date), ("accept", "a/b")])),
@@ -175,7 +175,7 @@ async fn what_is_no_request_is_refused() {
         assert_eq!((answer.outer_len, answer.status), (SMALLEST, 400));
         assert_eq!(problem(&answer.content, 400).0, BLANK);
     }
-    // Nobody reads these, so they may be there twice.
+    // Nobody reads these fields, so they may be repeated.
     let twice = encoded(&inner(&[("x-a", "1"), ("date", &date), ("x-a", "2")]));
     assert_eq!(channel.ask_raw(&twice).await.status, 404);
     pair.stop().await;

@@ -39,7 +39,7 @@ async fn files_come_as_they_are() {
         let direct = direct.bytes().await.unwrap();
         let url = format!("{LOG}/{path}");
         let (body, awaited) = channel.seal(&read(&url));
-        // All requests for files have one length, whatever they ask for.
+        // All requests for files have the same length, whatever they ask for.
         assert_eq!(body.len(), SMALLEST);
         let outer = channel.post(body).await;
         largest = largest.max(outer.body.len());
@@ -48,7 +48,7 @@ async fn files_come_as_they_are() {
         assert_eq!(response.fields.len(), 1, "{:?}", response.fields);
     }
     assert!(largest > SMALLEST);
-    // The head of a file alone.
+    // Only the head of a file.
     let url = format!("{LOG}/checkpoint");
     let head = InnerRequest { method: "HEAD", ..read(&url) };
     let response = channel.ask(&head).await;
@@ -82,13 +82,13 @@ async fn nothing_else_is_within_reach() {
     assert_eq!(response.status, 421);
     // Nothing was submitted.
     assert_eq!(channel.ask(&read("https://log.example/tile/entries/000.p/1")).await.status, 404);
-    // Nobody needs a long request to read.
+    // Nobody needs a long request to read a file.
     let long = vec![0; 64 * 1024 + 1];
     assert_eq!(channel.post(long).await.status, StatusCode::PAYLOAD_TOO_LARGE);
     world.stop().await;
 }
 
-/// An answer for which there is no memory is refused inside, and others go on.
+/// An answer for which there is no memory is refused inside, and others are still served.
 #[tokio::test]
 async fn answers_share_the_memory() {
     let (mut world, channel) = world(13, Some(64 * 1024)).await;
@@ -98,7 +98,7 @@ async fn answers_share_the_memory() {
     }
     let bundle = format!("{LOG}/tile/entries/000.p/12");
     let size = world.http.get(world.url("tile/entries/000.p/12")).send().await.unwrap();
-    // It fits by itself, and not beside its padded and its sealed form.
+    // It fits by itself, but not together with its padded and its sealed form.
     let size = size.bytes().await.unwrap().len();
     assert!((16 * 1024..48 * 1024).contains(&size), "{size}");
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Other people's implementation as client of our gateway.
+//! Another implementation as a client of our gateway.
 
 use std::io::Cursor;
 
@@ -51,7 +51,7 @@ async fn the_ohttp_crate_uploads_through_our_gateway() {
     pair.stop().await;
 }
 
-/// A refusal, with a content and fields.
+/// A refusal, with content and fields.
 #[tokio::test]
 async fn the_ohttp_crate_reads_our_refusals() {
     ohttp::init();

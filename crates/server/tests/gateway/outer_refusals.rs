@@ -1,4 +1,4 @@
-//! What fails before a request is open: plain answers, which the relay reads.
+//! What fails before a request has been opened: plain answers, which the relay can read.
 
 use reqwest::{Method, StatusCode};
 use sotto_wire::ohttp::KEY_PROBLEM;
@@ -23,17 +23,17 @@ async fn each_has_its_status_and_type() {
     for media_type in ["application/octet-stream", "message/bhttp", "message/ohttp-req2", "x"] {
         expect(&channel.post_as(media_type, body.clone()).await, 415, BLANK);
     }
-    // A key id that is not there; other algorithms under one that is.
+    // An unknown key id; other algorithms under a known one.
     for (place, value) in [(0, GATEWAY_KEY + 1), (2, 0x10), (4, 0x02), (6, 0x03)] {
         let mut other = body.clone();
         other[place] = value;
         expect(&channel.post(other).await, 400, KEY_PROBLEM);
     }
-    // Cut short: within the header, behind it, within the encapsulated key, within the tag.
+    // Truncated: within the header, after it, within the encapsulated key, within the tag.
     for len in [0, 1, 6, 7, 8, 38, 39, 54, 55, body.len() - 1] {
         expect(&channel.post(body[..len].to_vec()).await, 400, BLANK);
     }
-    // Sealed to another key of the same id.
+    // Sealed to another key with the same id.
     let mut stranger = Channel::to_leader(&pair);
     let mut rng = <rand_chacha::ChaCha20Rng as rand_core::SeedableRng>::seed_from_u64(999);
     let other = sotto_crypto::HpkeKeypair::generate(keypair(GATEWAY_KEY).config().id(), &mut rng);

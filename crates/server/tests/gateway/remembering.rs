@@ -1,4 +1,4 @@
-//! What a gateway remembers, and what it does when it can remember no more.
+//! What a gateway remembers, and what it does when it cannot remember any more.
 
 use sotto_protocol::oblivious::InnerRequest;
 use sotto_server::{GatewayConfig, GatewayLimits};
@@ -19,7 +19,8 @@ async fn outcomes<const N: usize>(server: &Server, names: [&str; N]) -> [f64; N]
     counts
 }
 
-/// Anybody can fill the memory. Uploads go on: what is replayed meanwhile is counted once all the same.
+/// Anybody can fill the memory. Uploads are still accepted, and a replay is still counted only
+/// once.
 #[tokio::test]
 async fn a_full_memory_keeps_no_upload_out() {
     let mut setup = setup();
@@ -35,7 +36,7 @@ async fn a_full_memory_keeps_no_upload_out() {
     }
     let names = ["answered", "unremembered", "replayed", "full"];
     assert_eq!(outcomes(&pair.leader, names).await, [2.0, 3.0, 0.0, 0.0]);
-    // What was remembered still is, and the window of dates is as it was.
+    // What was remembered still is, and the window of dates has not changed.
     for body in bodies {
         channel.post(body).await;
     }
@@ -75,7 +76,7 @@ async fn what_cannot_be_delivered_is_not_remembered() {
     pair.stop().await;
 }
 
-/// What a replay does to a server over HTTP is not known.
+/// The effect of a replay on a server over HTTP is not known.
 #[tokio::test]
 async fn a_gateway_of_its_own_takes_only_what_it_can_remember() {
     // Nobody listens there any more.

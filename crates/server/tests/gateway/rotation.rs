@@ -1,4 +1,4 @@
-//! Keys that are replaced while requests come.
+//! Keys that are replaced while requests arrive.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,8 @@ use crate::server::harness::keypair;
 const UPLOADS: usize = 400;
 const DEVICES: usize = 4;
 
-/// Two keys overlap, and the older one stays until the requests that were sealed to it are answered: then
-/// none is ever turned away.
+/// Two keys overlap, and the older one stays until the requests that were sealed to it are
+/// answered. Then no request is ever refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_upload_fails_while_keys_rotate() {
     let keys = gateway_keys();
@@ -38,7 +38,7 @@ async fn no_upload_fails_while_keys_rotate() {
             let mut previous: Option<Arc<HpkeConfig>> = None;
             while !ended.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                // Nobody waits for an answer with the key that goes now.
+                // Nobody waits for an answer under the key that is removed now.
                 while previous.as_ref().is_some_and(|key| Arc::strong_count(key) > 1) {
                     tokio::task::yield_now().await;
                 }
@@ -77,7 +77,7 @@ async fn no_upload_fails_while_keys_rotate() {
     ended.store(true, Ordering::Relaxed);
     let rotations = rotating.await.unwrap();
     assert_eq!(failures, 0);
-    assert!(rotations >= 5, "{rotations} rotations: nothing was shown");
+    assert!(rotations >= 5, "{rotations} rotations: too few to prove anything");
     assert_eq!(pair.leader.metric("sotto_reports_accepted_total").await, UPLOADS as f64);
 
     // The first key is gone.
@@ -85,7 +85,7 @@ async fn no_upload_fails_while_keys_rotate() {
     let (body, _) = channel.seal(&upload(&url, &reports[0]));
     let outer = channel.post(body).await;
     assert_eq!((outer.status, outer.problem().0.as_str()), (StatusCode::BAD_REQUEST, KEY_PROBLEM));
-    // Those that are there are shown, the preferred one first.
+    // The current keys are shown, the preferred one first.
     let shown = channel.http.get(&channel.url).send().await.unwrap().bytes().await.unwrap();
     let shown: Vec<_> = decode_key_list(&shown).unwrap();
     assert_eq!(shown.len(), 2);

@@ -1,4 +1,4 @@
-//! Nothing about a request reaches logs or metrics, at any level.
+//! Nothing about a request reaches log output or metrics, at any level.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,7 +15,7 @@ async fn logs_and_metrics_keep_quiet() {
     let mut pair = setup().start().await;
     let channel = Channel::to_leader(&pair);
     let leader = channel.url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
-    // Words that only these requests have.
+    // Words that occur only in these requests.
     let urls = [
         reports_url(pair.task.id()),
         format!("{}?query-of-a-device", reports_url(pair.task.id())),
@@ -28,7 +28,7 @@ async fn logs_and_metrics_keep_quiet() {
         ids.push(report[..16].to_vec());
         let (body, _) = channel.seal(&upload(url, &report));
         sealed.push(body[7..23].to_vec());
-        // Once as it is, once again, once damaged.
+        // Unchanged, replayed, and damaged.
         let mut damaged = body.clone();
         damaged[100] ^= 1;
         for body in [&body, &body, &damaged] {
@@ -44,7 +44,7 @@ async fn logs_and_metrics_keep_quiet() {
         }
     }
     let (_, metrics) = pair.leader.admin_get("/metrics").await;
-    // That to another authority is not remembered.
+    // The one for another authority is not remembered.
     for (outcome, count) in [("replayed", 3), ("misdirected", 2)] {
         let line = format!("sotto_gateway_requests_total{{outcome=\"{outcome}\"}} {count}");
         assert!(metrics.contains(&line), "{metrics}");

@@ -1,4 +1,4 @@
-//! The gateway as a server of its own, in front of a leader and a log that have none.
+//! The standalone gateway, in front of a leader and a log that have none.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn to_a_leader_and_a_log() {
     let everything = pair.everything();
     assert_eq!(pair.collect(&everything).await.result, histogram(&[1, 1, 1, 2]));
 
-    // Credentials do not pass, and methods that nobody needs do not either.
+    // Credentials do not pass, nor do methods that nobody needs.
     let bearer = format!("Bearer {COLLECTOR_TOKEN}");
     let fields = [
         ("content-type", MediaType::CollectionJobReq.as_str()),
@@ -75,12 +75,12 @@ async fn to_a_leader_and_a_log() {
     pair.stop().await;
 }
 
-/// All in the smallest class, inside.
+/// All are inside, in the smallest class.
 #[tokio::test]
 async fn targets_that_are_unknown_or_away() {
     // Nobody listens there any more.
     let gone = TcpListener::bind(LOOPBACK).await.unwrap().local_addr().unwrap();
-    // Takes connections, and never answers.
+    // Accepts connections and never answers.
     let silent = TcpListener::bind(LOOPBACK).await.unwrap();
     let (gateway, channel) = start(vec![
         target("https://gone.example", &format!("http://{gone}")),
@@ -109,7 +109,7 @@ async fn targets_that_are_unknown_or_away() {
     gateway.stopped().await;
 }
 
-/// A target that gives each connection one of these answers; what it was asked comes back.
+/// A target that gives each connection one of these answers. Returns the requests that it got.
 async fn stub(answers: &'static [&'static str]) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -170,7 +170,7 @@ async fn few_fields_pass() {
         let (head, _) = asked.split_once("\r\n\r\n").unwrap();
         let mut lines = head.lines();
         assert_eq!(lines.next(), Some("POST /a/b?c=d HTTP/1.1"));
-        // The server as the request names it, not where it is.
+        // The host that the request names, not the address of the server.
         assert!(head.lines().any(|line| line == "host: stub.example"), "{head}");
         let mut names: Vec<_> = lines.map(|line| line.split(':').next().unwrap()).collect();
         names.sort_unstable();
@@ -192,7 +192,7 @@ async fn what_cannot_be_is_refused_at_the_start() {
         (fine(), with_origin),
         (vec![target("https://leader.example/x", "http://127.0.0.1:1")], gateway_config()),
         (vec![target("https://leader.example", "http://127.0.0.1:1/path")], gateway_config()),
-        // In the clear, away from this machine.
+        // In the clear, to another machine.
         (vec![target("https://leader.example", "http://leader.example")], gateway_config()),
         (vec![target("https://leader.example", "leader.example")], gateway_config()),
     ] {

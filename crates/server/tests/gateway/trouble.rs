@@ -1,4 +1,4 @@
-//! Hostile bodies, while others go on.
+//! Hostile bodies, while others are served.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use crate::gateway::device::{Channel, SMALLEST, reports_url, setup, upload};
 use crate::server::harness::PATIENCE;
 
-/// A request whose body is announced and not sent, or only its beginning.
+/// A request whose body is announced but not sent, or only in part.
 async fn begin(channel: &Channel, announced: usize, beginning: &[u8]) -> TcpStream {
     let address = channel.url.trim_start_matches("http://").split('/').next().unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -53,7 +53,7 @@ async fn slow_bodies_are_given_up() {
     pair.stop().await;
 }
 
-/// Whatever arrives: a refusal, and the next upload is taken.
+/// Whatever arrives is refused, and the next upload is accepted.
 #[tokio::test]
 async fn garbage_is_refused() {
     let mut pair = setup().start().await;
@@ -69,9 +69,9 @@ async fn garbage_is_refused() {
                 let place = rng.next_u64() as usize % bad.len();
                 bad[place] ^= 1 << (rng.next_u32() % 8);
             }
-            // The beginning of one.
+            // A truncated request.
             1 => bad.truncate(rng.next_u64() as usize % bad.len()),
-            // Noise behind a header that is right.
+            // Noise after a correct header.
             2 => rng.fill_bytes(&mut bad[7..]),
             // Noise.
             _ => {
@@ -82,7 +82,7 @@ async fn garbage_is_refused() {
         let outer = channel.post(bad).await;
         assert_eq!(outer.status, StatusCode::BAD_REQUEST);
         outer.problem();
-        // What was garbled on the way was not remembered.
+        // The request that was garbled on the way was not remembered.
         let outer = channel.post(good).await;
         assert_eq!(crate::gateway::device::open(outer, awaited).status, 200);
     }
@@ -90,7 +90,7 @@ async fn garbage_is_refused() {
     pair.stop().await;
 }
 
-/// Bodies take memory as they arrive. What there is no memory for is refused, and nothing is lost.
+/// Bodies take memory as they arrive. What does not fit is refused, and nothing is lost.
 #[tokio::test]
 async fn memory_is_bounded_and_given_back() {
     let mut setup = setup();
@@ -106,7 +106,7 @@ async fn memory_is_bounded_and_given_back() {
         let too_much = channel.post(vec![1; 256 * 1024]).await;
         assert_eq!(too_much.status, StatusCode::TOO_MANY_REQUESTS);
         assert!(too_much.retry_after);
-        // Fits as it comes, and not beside its opened form.
+        // Fits as it arrives, but not together with its opened form.
         let too_much = channel.post(vec![1; 64 * 1024]).await;
         assert_eq!(too_much.status, StatusCode::TOO_MANY_REQUESTS);
         let report = pair.report(1);
@@ -120,7 +120,7 @@ async fn memory_is_bounded_and_given_back() {
     pair.stop().await;
 }
 
-/// An answer that nobody takes keeps its memory for as long as a peer may dawdle, and no longer.
+/// An answer that nobody reads holds its memory for as long as a peer may be slow, and no longer.
 #[tokio::test]
 async fn peers_that_leave_give_their_memory_back() {
     let mut setup = setup();
@@ -130,7 +130,7 @@ async fn peers_that_leave_give_their_memory_back() {
     for _ in 0..40 {
         let report = pair.report(1);
         let (body, _) = channel.seal(&upload(&url, &report));
-        // Gone before the answer.
+        // The client disconnects before the answer.
         drop(begin(&channel, body.len(), &body).await);
     }
     crate::server::harness::eventually("an upload is taken", || async {

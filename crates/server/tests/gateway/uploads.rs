@@ -19,7 +19,7 @@ async fn reports_end_in_a_batch() {
         let report = pair.report(index);
         let response = channel.ask(&upload(&url, &report)).await;
         assert_eq!((response.status, response.content.as_slice()), (200, &b""[..]));
-        // At the place where others look for a gateway, too.
+        // Also at the well-known URL of a gateway.
         channel.url = format!("{}.well-known/ohttp-gateway", pair.leader.url);
     }
     let everything = pair.everything();
@@ -29,20 +29,20 @@ async fn reports_end_in_a_batch() {
     pair.stop().await;
 }
 
-/// The leader's answers come through with their media type, in the smallest class.
+/// The leader's answers pass with their media type, in the smallest class.
 #[tokio::test]
 async fn refused_reports_are_told() {
     let mut pair = setup().start().await;
     let (url, channel) = (reports_url(pair.task.id()), Channel::to_leader(&pair));
     let report = pair.report(1);
     assert_eq!(channel.ask(&upload(&url, &report)).await.status, 200);
-    // A task that nobody knows.
+    // An unknown task.
     let unknown = reports_url(&sotto_wire::TaskId::new([1; 32]));
     let response = channel.ask(&upload(&unknown, &report)).await;
     assert_eq!(response.status, 404);
     assert_eq!(field(&response, "content-type"), Some("application/problem+json"));
     assert!(String::from_utf8(response.content).unwrap().contains("unrecognizedTask"));
-    // A report of tomorrow, which is told by its id.
+    // A report from tomorrow: the answer names its id.
     let tomorrow = Time::new(pair.now().as_units() + 24);
     let early = pair.report_at(1, tomorrow);
     let response = channel.ask(&upload(&url, &early)).await;
@@ -52,7 +52,7 @@ async fn refused_reports_are_told() {
     pair.stop().await;
 }
 
-/// The public path of the leader is that of the gateway and of the requests inside.
+/// The public path of the leader applies to the gateway and to the requests inside.
 #[tokio::test]
 async fn below_a_path() {
     let mut config = setup();
@@ -68,7 +68,7 @@ async fn below_a_path() {
     pair.stop().await;
 }
 
-/// Requests of others need not be padded; answers always are.
+/// Requests of other clients need not be padded; answers always are.
 #[tokio::test]
 async fn without_padding() {
     let mut pair = setup().start().await;

@@ -36,7 +36,7 @@ async fn an_author_gets_endorsed_keys_and_the_same_ones_again() {
     assert_ne!(keys.leader.public_key, helper.public_key);
     assert_eq!(server.keys(&request).await, keys);
     assert_eq!(server.metric("sotto_issuer_keys_made_total").await, Some(2));
-    // Another nonce is another recipe; and a helper that cannot check needs no key.
+    // Another nonce means another recipe; and a helper that cannot check needs no key.
     let alone =
         TokenKeyRequest { helper: None, nonce: "nonce-of-a-request-alone".into(), ..request };
     let other = server.keys(&alone).await;
@@ -117,7 +117,7 @@ async fn an_author_has_so_many_live_keys() {
     assert_eq!(full.status(), StatusCode::TOO_MANY_REQUESTS);
     let alone = TokenKeyRequest { helper: None, ..request("third") };
     let third = server.keys(&alone).await;
-    // Full, and still the same for what there is.
+    // Full, but existing keys are still returned.
     assert_eq!(server.keys(&alone).await, third);
     assert_ne!(first.leader.public_key, third.leader.public_key);
     server.stopped().await;

@@ -1,4 +1,4 @@
-//! An issuer on loopback that can end and come back, with an author and an attester.
+//! An issuer on loopback that can be stopped and restarted, with an author and an attester.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 pub(crate) const ATTESTER_TOKEN: &str = "token-of-the-attester";
 const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-/// How long anything may take before a test fails. Only a bound: nothing is measured.
+/// How long anything may take before a test fails. Only a limit: nothing is measured.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn author() -> NoteKey {
@@ -82,7 +82,7 @@ impl Server {
         tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
     }
 
-    /// Ends as a crash would: on the spot.
+    /// Stops immediately, as in a crash.
     pub(crate) async fn crashed(self) {
         self.running.abort();
         let _ = self.running.await;
@@ -155,7 +155,7 @@ pub(crate) fn token_key(key: &EndorsedKey) -> TokenKey {
     TokenKey::parse_spki(&key.spki().unwrap()).unwrap()
 }
 
-/// A device that asks with these random numbers.
+/// A device that sends requests with this randomness.
 pub(crate) struct Device {
     client: ClientSecret,
     config: HpkeConfig,
@@ -171,7 +171,8 @@ impl Device {
         ask(&self.client, &token_key(key), &self.config, &mut rng(seed))
     }
 
-    /// Checks an answer as the device and its attester do. The alias that the attester counts by.
+    /// Checks an answer as the device and its attester do. Returns the alias that the attester
+    /// counts by.
     pub(crate) fn finish(
         &self,
         key: &EndorsedKey,

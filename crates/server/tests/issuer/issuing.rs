@@ -1,4 +1,4 @@
-//! Token requests of attesters: one by one, in batches, and across restarts.
+//! Token requests of attesters: single, in batches, and across restarts.
 
 use std::time::Duration;
 
@@ -41,7 +41,8 @@ async fn one_request_as_the_specification_has_it() {
     let sealed = response.bytes().await.unwrap();
     let alias = device.finish(&keys.leader, &asked, &index_key.try_into().unwrap(), &sealed);
 
-    // A second token of the same device has the same alias; another origin or another device has not.
+    // A second token of the same device has the same alias; another origin or another device does
+    // not.
     let helper = keys.helper.as_ref().unwrap();
     let other = Device::new(9);
     let asks = [
@@ -69,7 +70,7 @@ async fn a_batch_is_answered_in_order_and_bad_requests_spoil_no_others() {
     let asked: Vec<_> =
         (0..MAX_TOKEN_BATCH as u64).map(|seed| device.ask(&keys.leader, seed)).collect();
     let mut bodies: Vec<_> = asked.iter().map(|asked| asked.body.clone()).collect();
-    // Damaged, cut short, and of another type.
+    // Damaged, truncated, and of another type.
     bodies[3][200] ^= 1;
     bodies[100].truncate(40);
     bodies[255][1] = 2;
@@ -118,7 +119,7 @@ async fn only_the_attester_is_answered() {
     server.stopped().await;
 }
 
-/// The remedy for an attester that counts over a shorter time: keys from before live too long for it.
+/// The remedy for an attester that counts over a shorter time: earlier keys live too long for it.
 #[tokio::test]
 async fn a_shorter_window_binds_the_keys_of_a_longer_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -193,7 +194,8 @@ async fn restarts_and_crashes_keep_keys_and_burn_nothing() {
 async fn nothing_is_issued_after_expiry_and_the_keys_go() {
     let folder = tempfile::tempdir().unwrap();
     let (key, other) = (IssuerKey::generate().unwrap(), IssuerKey::generate().unwrap());
-    // From here on the clock counts: the keys are made, and one lives for a few seconds only.
+    // From here on the clock matters: the keys have been made, and one lives only for a few
+    // seconds.
     let short = TokenKeyRequest { helper: None, expires: now() + 4, ..request("short") };
     let long = TokenKeyRequest { helper: None, ..request("long") };
     let db = IssuerDb::open(folder.path()).unwrap();
@@ -226,7 +228,7 @@ async fn nothing_is_issued_after_expiry_and_the_keys_go() {
     }
     assert_eq!(key_files(folder.path()).len(), 1);
     assert_eq!(server.metric("sotto_issuer_keys_deleted_total").await, Some(1));
-    // The note whose keys are gone makes no others.
+    // A note whose keys have been deleted does not create new ones.
     let again = server.ask_for_keys(signed(&short, &author())).await;
     assert_eq!(again.status(), StatusCode::BAD_REQUEST);
     assert_eq!(server.keys(&long).await.leader.public_key, long_key.public_key);

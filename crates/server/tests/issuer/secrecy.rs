@@ -1,4 +1,5 @@
-//! No origin's name, key, request or token in logs, metrics or what attesters are told, at any level.
+//! No origin's name, key, request or token appears in log output, metrics or what attesters are
+//! told, at any level.
 
 use sotto_store::IssuerDb;
 use sotto_wire::token::IssuerAnswer;

@@ -1,4 +1,5 @@
-//! A witness that says it has seen another tree: it is believed for good only if it shows what the log signed.
+//! A witness that claims to have seen another tree: the log stops for good only if the witness
+//! shows what the log signed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +24,7 @@ enum Show {
     Silence,
 }
 
-/// What a witness says, without having seen anything.
+/// What a witness claims without having seen anything.
 #[derive(Clone)]
 struct Script {
     status: u16,
@@ -40,7 +41,7 @@ struct Liar {
 const LARGER: &str = "1000000\n";
 
 impl Liar {
-    /// Takes the place of a witness that was stopped.
+    /// Replaces a witness that was stopped.
     async fn start(place: &mut WitnessPlace, script: Script) -> Self {
         place.stop().await;
         let script = Arc::new(Mutex::new(script));
@@ -73,13 +74,13 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, method: Method) -> Res
     }
 }
 
-/// A checkpoint of a tree that nobody has, signed by somebody.
+/// A checkpoint of a tree that does not exist, signed by this signer.
 fn invented(size: u64, signer: &str) -> Vec<u8> {
     let text = Checkpoint::new(ORIGIN, size, leaf_hash(b"invented")).to_text();
     Note::new(text.clone()).unwrap().with_signature(key(signer).sign(&text)).to_bytes()
 }
 
-/// A world whose log has two entries, and the second of them.
+/// A world whose log has two entries. Also returns the second entry.
 async fn world_of_two(seed: u64) -> (WitnessedLog, Vec<u8>) {
     let mut world = WitnessedLog::new(seed).await;
     let (first, second) = (world.entry(), world.entry());
@@ -142,7 +143,7 @@ async fn a_number_without_our_signature_halts_nothing_for_good() {
         (Show::Body(vec![b'a'; 1 << 20]), "its checkpoint"),
         (Show::Silence, "timeout"),
     ];
-    // Disputed from the first question on: otherwise the next one comes much later.
+    // Disputed from the first request on: otherwise the next one comes much later.
     let script = Script { status: 409, body: LARGER, show: Show::Status(404) };
     let liar = Liar::start(&mut world.witnesses[2], script).await;
     for (status, body, claim) in claims {
@@ -154,11 +155,11 @@ async fn a_number_without_our_signature_halts_nothing_for_good() {
             disputed(&world, words).await;
             refuses_for_now(&mut world).await;
         }
-        // What is public stays so, with cosignatures of the others.
+        // What is public stays public, with the cosignatures of the others.
         assert_eq!(world.publish(&entry).await, published);
         world.stop_log().await;
     }
-    // It shows a tree of ours and says that it has seen a larger one.
+    // It shows one of our trees and claims to have seen a larger one.
     liar.says(Script { status: 409, body: LARGER, show: Show::Body(ours) });
     let config = quick(&world);
     world.start_log_with(config).await;
@@ -187,7 +188,7 @@ async fn a_witness_that_disputes_later_stops_the_next_entry_until_it_is_removed(
     world.publish(&second).await;
     disputed(&world, "size 1000000").await;
     refuses_for_now(&mut world).await;
-    // Silence takes nothing back.
+    // Silence does not withdraw the claim.
     liar.says(Script { status: 500, body: "", show: Show::Status(404) });
     eventually("it was asked again", || async {
         let (_, document) = world.log().readyz().await;
@@ -242,7 +243,7 @@ async fn a_second_history_halts_at_the_witness_of_the_first() {
     })
     .await;
     world.stop_log().await;
-    // Everything but that witness begins again, and another history grows larger.
+    // Everything except that witness starts over, and another history grows larger.
     std::fs::remove_dir_all(world.log_folder()).unwrap();
     for number in 0..2 {
         let place = &mut world.witnesses[number];

@@ -28,7 +28,7 @@ async fn every_public_file_is_served_as_it_is() {
         let entry = world.entry();
         world.publish(&entry).await;
     }
-    // The rows are written after the answer.
+    // The index is written after the answer.
     world.stop_log().await;
     world.start_log().await;
     let entry = world.entry();
@@ -59,7 +59,7 @@ async fn every_public_file_is_served_as_it_is() {
     world.stop().await;
 }
 
-/// The status of a request whose path goes out as it is: clients tidy up dots.
+/// The status of a request whose path is sent unchanged: clients normalize dots.
 async fn raw(world: &WitnessedLog, path: &str) -> String {
     let mut stream = TcpStream::connect(world.log().addr).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: log\r\nconnection: close\r\n\r\n");

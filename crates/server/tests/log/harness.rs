@@ -1,4 +1,4 @@
-//! A log with three witnesses on loopback, each of which can go and come back.
+//! A log with three witnesses on loopback, each of which can be stopped and restarted.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-/// How long anything may take before a test fails. Only a bound: nothing is measured.
+/// How long anything may take before a test fails. Only a limit: nothing is measured.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that runs in the background.
@@ -68,7 +68,7 @@ impl Server {
 /// The names of the witnesses, also in the policy.
 pub(crate) const WITNESSES: [&str; 3] = ["w0.example", "w1.example", "w2.example"];
 
-/// A witness that may be away.
+/// A witness that may be stopped.
 pub(crate) struct WitnessPlace {
     name: &'static str,
     pub(crate) folder: PathBuf,
@@ -102,7 +102,7 @@ impl WitnessPlace {
     }
 }
 
-/// A log, its witnesses, and somebody who may submit.
+/// A log, its witnesses, and an author who may submit.
 pub(crate) struct WitnessedLog {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) witnesses: Vec<WitnessPlace>,
@@ -193,7 +193,7 @@ impl WitnessedLog {
         request.body(entry.to_vec()).send().await
     }
 
-    /// Submits an entry that must be taken, and checks its proof.
+    /// Submits an entry that must be accepted, and checks its proof.
     pub(crate) async fn publish(&self, entry: &[u8]) -> TlogProof {
         let response = self.submit(entry).await;
         let status = response.status();
@@ -208,7 +208,7 @@ impl WitnessedLog {
         proof
     }
 
-    /// Submits until the entry is taken.
+    /// Submits until the entry is accepted.
     pub(crate) async fn publish_eventually(&self, entry: &[u8]) -> TlogProof {
         eventually("the entry is published", || async {
             self.submit(entry).await.status() == StatusCode::OK
@@ -222,7 +222,7 @@ impl WitnessedLog {
         Note::parse(&response.bytes().await.unwrap()).unwrap()
     }
 
-    /// Waits until the log has told that it stopped for good.
+    /// Waits until the log reports that it has stopped for good.
     pub(crate) async fn halted(&self) {
         eventually("the log halts", || async {
             let (status, document) = self.log().readyz().await;

@@ -19,7 +19,7 @@ async fn entries_become_public_with_a_quorum() {
         assert_eq!(proof.index, index);
         let checkpoint = Checkpoint::parse(proof.checkpoint.text()).unwrap();
         assert_eq!((checkpoint.origin.as_str(), checkpoint.size), (ORIGIN, index + 1));
-        // What is on disk says the same.
+        // The files on disk say the same.
         let public = world.log_folder().join("public");
         let mut reader = Reader::new(FolderFetch::new(&public));
         assert_eq!(reader.checkpoint().unwrap().unwrap().text(), proof.checkpoint.text());
@@ -86,7 +86,7 @@ async fn without_a_quorum_an_entry_waits_and_keeps_its_place() {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(detail.contains("witnesses"), "{detail}");
     }
-    // Those who ask again for what is public are answered all the same.
+    // A retry for what is already public is still answered.
     assert_eq!(world.publish(&before).await.index, 0);
     assert_eq!(Checkpoint::parse(world.checkpoint().await.text()).unwrap().size, 1);
     let (status, document) = world.log().readyz().await;
@@ -141,7 +141,7 @@ async fn the_witnessed_time_moves_on() {
         time(note).proven > start.newest
     })
     .await;
-    // The oldest proof of an entry is the one that proves most, and stays.
+    // The oldest proof of an entry proves most, and stays.
     assert_eq!(world.publish(&entry).await, proof);
     world.stop().await;
 }
@@ -158,7 +158,7 @@ async fn an_end_answers_those_who_wait() {
     let entry = world.entry();
     let submit = world.http.post(world.url("add")).body(entry.clone());
     let waiting = tokio::spawn(submit.send());
-    // It has begun to wait when the sequencer has taken it; that it is taken at all is the point.
+    // It waits once the sequencer has accepted it; the point is that it is accepted at all.
     tokio::time::sleep(Duration::from_millis(300)).await;
     world.log.as_mut().unwrap().begin_stop();
     let response = waiting.await.unwrap().unwrap();

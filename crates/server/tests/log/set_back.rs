@@ -1,4 +1,4 @@
-//! A log whose folder is older than what its witnesses have seen must not go on.
+//! A log whose folder is older than what its witnesses have seen must stop.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,8 @@ use sotto_wire::{Checkpoint, Note};
 
 use crate::log::harness::{ORIGIN, WitnessedLog, copy_folder, key, problem};
 
-/// A world whose log was at size 1 when its folder was copied and is at size 3 now, stopped, and the
-/// texts of all checkpoints that it published.
+/// A world whose log was at size 1 when its folder was copied and is now at size 3, and stopped.
+/// Also returns the texts of all checkpoints that it published.
 async fn world_with_copy(seed: u64) -> (WitnessedLog, BTreeSet<String>) {
     let mut world = WitnessedLog::new(seed).await;
     let mut texts = BTreeSet::new();
@@ -60,7 +60,7 @@ async fn a_log_from_an_old_copy_halts() {
     restore(&world);
     world.start_log().await;
     refuses_for_good(&mut world).await;
-    // Reading goes on.
+    // Reading still works.
     let note = world.checkpoint().await;
     assert_eq!(Checkpoint::parse(note.text()).unwrap().size, 1);
     // A restart does not help, not even without witnesses.
@@ -70,7 +70,7 @@ async fn a_log_from_an_old_copy_halts() {
     }
     world.start_log().await;
     refuses_for_good(&mut world).await;
-    // No witness has cosigned anything but the one history.
+    // No witness has cosigned anything outside of the one history.
     let witnessed = witnessed(&world);
     assert_eq!(witnessed.len(), 3);
     assert!(witnessed.iter().all(|note| texts.contains(note.text())), "{witnessed:?}");
@@ -96,7 +96,7 @@ async fn a_log_that_was_set_back_signs_nothing_before_it_has_heard_its_witnesses
     world.start_log().await;
     let entry = world.entry();
     assert_eq!(world.submit(&entry).await.status(), StatusCode::SERVICE_UNAVAILABLE);
-    // One that knows is enough.
+    // One witness that knows is enough.
     world.witnesses[2].start().await;
     refuses_for_good(&mut world).await;
     world.stop_log().await;

@@ -1,4 +1,4 @@
-//! What the log takes, and from whom.
+//! What the log accepts, and from whom.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,8 @@ async fn what_is_no_signed_entry_is_refused() {
     for garbage in [&b""[..], b"garbage", &[0xff; 1000], &torn, &unsigned] {
         assert_eq!(world.submit(garbage).await.status(), StatusCode::BAD_REQUEST);
     }
-    // The log answers without reading it all and closes: the answer may be lost to a client that still writes.
+    // The log answers without reading all of it and closes: the answer may be lost if the client is
+    // still writing.
     let oversized = vec![b'a'; 64 * 1024 + 1];
     let mut refused = world.try_submit(&oversized).await;
     for _ in 0..50 {
@@ -57,7 +58,7 @@ async fn what_is_no_signed_entry_is_refused() {
     }
     assert_eq!(refused.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
 
-    // Signed by somebody else under the author's name, and by somebody beside the author.
+    // Signed by somebody else under the author's name, and by somebody in addition to the author.
     let recipe = world.recipe();
     let forger = key("forger.example");
     let forged = entry(&recipe, &forger);
@@ -77,7 +78,7 @@ async fn what_is_no_signed_entry_is_refused() {
     let (status, _) = problem(world.submit(&entry(&elsewhere, &world.author)).await).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
 
-    // Nothing of this took a place.
+    // None of this took an index.
     assert_eq!(world.publish(&good).await.index, 0);
     world.stop().await;
 }
@@ -89,7 +90,7 @@ async fn a_name_is_given_once() {
     let mut second = world.recipe();
     second.name.clone_from(&recipe.name);
     let (recipe, second) = (entry(&recipe, &world.author), entry(&second, &world.author));
-    // In one batch, and later.
+    // In the same batch, and later.
     let both = join_all([&recipe, &second].map(|entry| world.submit(entry))).await;
     let mut statuses: Vec<StatusCode> = both.iter().map(reqwest::Response::status).collect();
     statuses.sort();
@@ -101,7 +102,7 @@ async fn a_name_is_given_once() {
     world.stop().await;
 }
 
-/// Runs futures at once on this task; the servers have threads of their own.
+/// Runs futures at once on this task; the servers have their own threads.
 mod futures_join {
     pub(super) async fn join_all<F: Future>(
         futures: impl IntoIterator<Item = F>,

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::log::harness::{LOOPBACK, ORIGIN, client, key};
 
-/// A witness of its own.
+/// A witness without a log.
 struct Running {
     url: String,
     stop: oneshot::Sender<()>,
@@ -80,7 +80,7 @@ impl History {
         AddCheckpoint { old_size: old, proof: self.proof(old, new), checkpoint: note }.to_bytes()
     }
 
-    /// RFC 9162 §2.1.4.1, from the definition.
+    /// RFC 9162 §2.1.4.1, directly from the definition.
     fn proof(&self, old: u64, new: u64) -> Vec<TreeHash> {
         fn subproof(leaves: &[TreeHash], old: usize, whole: bool) -> Vec<TreeHash> {
             if old == leaves.len() {
@@ -107,7 +107,7 @@ impl History {
         }
         match old {
             0 => vec![],
-            // There is none; the request is wrong in itself.
+            // There is none; the request itself is wrong.
             old if old > new => vec![],
             old => subproof(&self.leaves[..new as usize], old as usize, true),
         }
@@ -145,7 +145,7 @@ async fn answers_are_those_of_the_specification() {
     assert_eq!(conflict.status(), StatusCode::CONFLICT);
     assert_eq!(conflict.headers()["content-type"], "text/x.tlog.size");
     assert_eq!(conflict.bytes().await.unwrap(), &b"3\n"[..]);
-    // Another root of the same size, another history of a larger one, and back.
+    // Another root of the same size, a larger tree of another history, and a smaller tree.
     assert_eq!(witness.ask(two.request(3, 3, &log)).await.status(), StatusCode::CONFLICT);
     let fork = witness.ask(two.request(3, 5, &log)).await;
     assert_eq!(fork.status(), StatusCode::UNPROCESSABLE_ENTITY);
@@ -155,7 +155,7 @@ async fn answers_are_those_of_the_specification() {
     }
     let too_long = vec![b'a'; 1 << 20];
     let request = witness.http.post(format!("{}/add-checkpoint", witness.url)).body(too_long);
-    // The connection may be cut before all of it is sent.
+    // The connection may be closed before all of it is sent.
     if let Ok(response) = request.send().await {
         assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
@@ -174,7 +174,7 @@ async fn monitors_see_what_was_cosigned() {
     let folder = tempfile::tempdir().unwrap();
     let witness = Running::start(folder.path()).await;
     let get = async |origin: &str| {
-        // An id is shown as the hexadecimal SHA-256 as well.
+        // An entry id is printed as a hexadecimal SHA-256, too.
         let name = EntryId::of(origin.as_bytes());
         let url = format!("{}/{name}/checkpoint", witness.url);
         witness.http.get(url).send().await.unwrap()
@@ -194,7 +194,7 @@ async fn monitors_see_what_was_cosigned() {
     witness.stop().await;
 }
 
-/// Pushes one size of a history as hard as it can: asks again from whatever size the witness has.
+/// Pushes one size of a history as hard as it can: retries from whatever size the witness has.
 async fn push(http: Client, url: String, history: &'static str, size: u64) -> Option<u64> {
     let (log, history) = (key(ORIGIN), History::new(history, size));
     let mut old = 0;
@@ -237,7 +237,7 @@ async fn of_two_histories_at_most_one_is_ever_cosigned() {
         let largest = pushed.iter().filter_map(|(_, size)| *size).max().unwrap();
         witness.stop().await;
 
-        // After a restart the other one has no better luck, and nothing was rolled back.
+        // After a restart the other history still fails, and nothing was rolled back.
         let witness = Running::start(folder.path()).await;
         let (won, lost) = if cosigned.contains("one") { ("one", "two") } else { ("two", "one") };
         let push = |name, size| push(witness.http.clone(), witness.url.clone(), name, size);

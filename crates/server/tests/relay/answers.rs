@@ -11,10 +11,10 @@ use crate::relay::gateway::{Gateway, Reply};
 use crate::relay::harness::{AT_ONCE, Server, config, eventually, noise, rest};
 
 const KIB: usize = 1024;
-/// Far more than all sockets on the way hold together.
+/// Far more than all sockets on the path hold together.
 const LARGE: usize = 64 * KIB * KIB;
 
-/// A relay that can hold one large answer and a half, and little in memory.
+/// A relay that can hold one and a half large answers on disk, and little in memory.
 async fn relay(gateway: &Gateway, folder: &Path) -> Server {
     let mut settings = config(gateway, AT_ONCE);
     settings.spool_dir = folder.to_owned();
@@ -23,14 +23,14 @@ async fn relay(gateway: &Gateway, folder: &Path) -> Server {
     Server::start(settings).await
 }
 
-/// Waits until a large answer has room and comes back. How many had none so far.
+/// Waits until there is room for a large answer. Returns how many had no room so far.
 async fn has_room(relay: &Server, gateway: &Gateway) -> usize {
     eventually("there is room", || async { relay.post(b"request").await.body.len() == LARGE })
         .await;
     gateway.broken_answers().await
 }
 
-/// Reads the first bytes of an answer and no more.
+/// Reads only the first bytes of an answer.
 async fn begin_to_read(stream: &mut TcpStream) {
     let mut begun = [0; 100];
     stream.read_exact(&mut begun).await.unwrap();
@@ -55,7 +55,7 @@ async fn answers_of_every_length_come_back_whole() {
     relay.stop().await;
 }
 
-/// The gateway could otherwise tell when the device got the beginning.
+/// Otherwise the gateway could tell when the device got the first bytes.
 #[tokio::test]
 async fn a_device_gets_nothing_before_the_answer_is_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ async fn a_device_that_leaves_or_does_not_read_does_not_show_at_the_gateway() {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE}\r\n\r\n");
     let (first, second) = content.split_at(LARGE / 2);
     let begun = [head.as_bytes(), first].concat();
-    // One leaves while the answer is on its way to the relay.
+    // One disconnects while the answer is on its way to the relay.
     let go_on = Arc::new(Notify::new());
     gateway.answer_with(Reply::InTwo(begun, Arc::clone(&go_on), second.to_vec()));
     let gone = relay.begin(b"request").await;
@@ -96,7 +96,7 @@ async fn a_device_that_leaves_or_does_not_read_does_not_show_at_the_gateway() {
     drop(gone);
     go_on.notify_one();
     assert_eq!(gateway.broken_answers().await, 0);
-    // One leaves in the middle of its answer, which the gateway is long rid of.
+    // One disconnects in the middle of its answer, which the gateway finished long ago.
     gateway.answer_with(Reply::ok(&content));
     let broken = has_room(&relay, &gateway).await;
     let mut gone = relay.begin(b"request").await;
@@ -111,12 +111,12 @@ async fn a_device_that_leaves_or_does_not_read_does_not_show_at_the_gateway() {
     let refused = relay.post(b"request").await;
     refused.is_problem(503);
     assert_eq!(refused.field("retry-after"), Some("1"));
-    // Others go on, in memory and, as far as there is room, on disk.
+    // Others are served, in memory and, as far as there is room, on disk.
     for len in [4 * KIB, 16 * KIB * KIB] {
         gateway.answer_with(Reply::ok(&noise(2, len)));
         assert_eq!(relay.post(b"request").await.body.len(), len);
     }
-    // It still gets its answer, and all room is given back.
+    // It still gets its answer, and all room is released.
     assert!(rest(&mut idle).await.ends_with(&content[LARGE / 2..]));
     gateway.answer_with(Reply::ok(&content));
     has_room(&relay, &gateway).await;

@@ -1,4 +1,4 @@
-//! What passes the relay in either direction, and what does not.
+//! What passes through the relay in either direction, and what does not.
 
 use tokio::io::AsyncWriteExt;
 
@@ -18,7 +18,7 @@ fn forwarded_head(gateway: &Gateway, len: usize) -> String {
 async fn only_the_content_goes_on() {
     let gateway = Gateway::start().await;
     let relay = Server::start(config(&gateway, AT_ONCE)).await;
-    // Garbage is none of the relay's business either.
+    // The relay does not care if it is garbage.
     for (index, len) in [0, 1, 7, 55, 4096, 6_000, 65_536].into_iter().enumerate() {
         let body = noise(index as u64, len);
         let mut stream = relay.connect().await;
@@ -79,7 +79,7 @@ async fn of_an_answer_only_the_needed_comes_back() {
         ("content-type: message/ohttp-res\r\n", vec!["content-type"]),
         ("content-type: application/problem+json\r\n", vec!["content-type"]),
         ("content-type: text/html; mark=7\r\n", vec![]),
-        // A parameter could be a mark, and does not make it another type.
+        // A parameter could be a mark. It does not change the type.
         ("content-type: message/ohttp-res; mark=7\r\n", vec!["content-type"]),
         ("content-type: Application/Problem+JSON ;charset=utf-8\r\n", vec!["content-type"]),
         (
@@ -105,7 +105,7 @@ async fn of_an_answer_only_the_needed_comes_back() {
             }
         }
     }
-    // Trailers go nowhere.
+    // Trailers are dropped.
     let reply = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-mark\r\n\r\n\
                  4\r\nbody\r\n0\r\nx-mark: 7\r\n\r\n";
     gateway.answer_with(Reply::Bytes(reply.into()));
@@ -147,7 +147,7 @@ async fn requests_that_are_not_for_a_gateway() {
         send("POST /relay/leader.example", media_type).await.is_problem(415);
     }
     assert!(gateway.recorded().is_empty());
-    // A name is one segment of the path, percent-encoded where need be. A query is ignored.
+    // A name is one segment of the path, percent-encoded where necessary. A query is ignored.
     for path in ["leader.example", "%6Ceader.example", "a%2Fb%C3%A9", "leader.example?mark=7"] {
         assert_eq!(send(&format!("POST /relay/{path}"), right).await.status, 200, "{path}");
     }

@@ -26,9 +26,9 @@ pub(crate) struct Recorded {
 pub(crate) enum Reply {
     /// Sends these bytes.
     Bytes(Vec<u8>),
-    /// Sends the first bytes, waits to be told, and sends the others.
+    /// Sends the first bytes, waits for the signal, and sends the others.
     InTwo(Vec<u8>, Arc<Notify>, Vec<u8>),
-    /// Sends the first bytes, and then one after the other, with pauses.
+    /// Sends the first bytes, and then one byte at a time, with pauses.
     Trickle(Vec<u8>),
     /// Sends these bytes and then nothing, with the connection open.
     Stall(Vec<u8>),
@@ -53,7 +53,7 @@ pub(crate) struct Gateway {
     pub(crate) addr: SocketAddr,
     recorded: Arc<Mutex<Vec<Recorded>>>,
     reply: Arc<Mutex<Reply>>,
-    /// Whether each answer was taken off its hands to the last byte, in the order of their ends.
+    /// For each answer, in the order in which they ended: whether it was read to the last byte.
     taken: Arc<Mutex<Vec<bool>>>,
     serving: JoinHandle<()>,
 }
@@ -113,7 +113,7 @@ impl Gateway {
             .await;
     }
 
-    /// Waits until it is done with all answers, and tells how many were not taken to the last byte.
+    /// Waits until it is done with all answers. Returns how many were not read to the last byte.
     pub(crate) async fn broken_answers(&self) -> usize {
         eventually("the gateway is done", || async {
             self.taken.lock().unwrap().len() == self.recorded().len()
@@ -122,7 +122,7 @@ impl Gateway {
         self.taken.lock().unwrap().iter().filter(|taken| !**taken).count()
     }
 
-    /// Ends it: connections are closed and refused.
+    /// Stops it: connections are closed and refused.
     pub(crate) async fn stop(self) -> SocketAddr {
         self.serving.abort();
         assert!(self.serving.await.unwrap_err().is_cancelled());
@@ -190,7 +190,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Recorded>
     let len: usize = head
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "))
-        .expect("the relay tells the length")
+        .expect("the relay announces the length")
         .parse()
         .unwrap();
     while body.len() < len {

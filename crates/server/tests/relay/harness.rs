@@ -1,4 +1,4 @@
-//! A relay on loopback, and devices that speak to it byte by byte, each from an address of its own.
+//! A relay on loopback, and devices that talk to it byte by byte, each from its own address.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -13,26 +13,26 @@ use tokio::task::JoinHandle;
 use crate::relay::gateway::Gateway;
 
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// How long anything may take before a test fails. Only a bound: nothing is measured.
+/// How long anything may take before a test fails. Only a limit: nothing is measured.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The operator of the gateway.
 pub(crate) const OPERATOR: &str = "leader.example";
 /// No request waits for another.
 pub(crate) const AT_ONCE: PoolRule = PoolRule { min: 1, wait_ms: 0 };
 
-/// Requests wait until there are so many.
+/// Requests wait until there are this many.
 pub(crate) fn pool_of(min: usize) -> PoolRule {
     PoolRule { min, wait_ms: PoolRule::MAX_WAIT_MS }
 }
 
-/// A relay before one gateway, to be changed before it starts.
+/// A relay in front of one gateway, to be changed before it starts.
 pub(crate) fn config(gateway: &Gateway, pool: PoolRule) -> RelayConfig {
     let gateway =
         RelayGateway { operator: OPERATOR.parse().unwrap(), url: gateway.url(), pool: None };
     let mut config = RelayConfig::new(LOOPBACK, vec![gateway]);
     config.pool = pool;
     config.http.admin_listen = Some(LOOPBACK);
-    // Most tests have one address, and their requests are to be company for each other.
+    // Most tests use one address, and their requests should mix with each other.
     config.source_limit = None;
     config
 }
@@ -72,14 +72,14 @@ impl Server {
         String::from_utf8(rest(&mut stream).await).unwrap()
     }
 
-    /// A number that the relay shows its operator; 0 if it has not been counted yet.
+    /// A metric of the relay; 0 if it has not been counted yet.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.admin_get("/metrics").await;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().unwrap())
     }
 
-    /// Waits until so many requests are held.
+    /// Waits until this many requests are held.
     pub(crate) async fn holds(&self, count: u64) {
         eventually("requests are held", || async {
             self.metric("sotto_relay_held_requests").await == count
@@ -109,14 +109,14 @@ impl Server {
         answer(&mut self.begin_from(source, body).await).await
     }
 
-    /// Posts a body; the answer is still to come.
+    /// Posts a body, without waiting for the answer.
     pub(crate) async fn begin(&self, body: &[u8]) -> TcpStream {
         let mut stream = self.connect().await;
         stream.write_all(&request(body)).await.unwrap();
         stream
     }
 
-    /// The same from an address.
+    /// The same from this address.
     pub(crate) async fn begin_from(&self, source: Ipv4Addr, body: &[u8]) -> TcpStream {
         let mut stream = self.connect_from(source).await;
         stream.write_all(&request(body)).await.unwrap();
@@ -186,7 +186,7 @@ pub(crate) async fn answer(stream: &mut TcpStream) -> Answer {
 /// Reads until the peer closes.
 pub(crate) async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // A reset is an end as well.
+    // A reset also ends the stream.
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.unwrap();
     bytes
 }
@@ -200,7 +200,7 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: 
     assert!(waited.await.is_ok(), "never happened: {what}");
 }
 
-/// Bytes that look like nothing, the same in every run.
+/// Random bytes, the same in every run.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     use rand_core::{Rng, SeedableRng};
     let mut bytes = vec![0; len];

@@ -1,4 +1,4 @@
-//! What is held costs what was set aside for it: in memory, on disk, in time.
+//! Held bodies never use more than what was set aside for them: memory, disk, time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().next().is_none()
 }
 
-/// How many files without a name this process has open in a folder.
+/// How many unnamed files this process has open in a folder.
 #[cfg(target_os = "linux")]
 fn unnamed_files(folder: &Path) -> usize {
     let open = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -70,13 +70,13 @@ async fn a_full_disk_budget_turns_large_requests_away_and_no_others() {
         refused.is_problem(429);
         assert_eq!(refused.field("retry-after"), Some("1"));
     }
-    // Others go on, in memory and, as far as there is room, on disk.
+    // Others are served, in memory and, as far as there is room, on disk.
     let (one, other) = (noise(3, 4096), noise(4, 4096));
     let (one, other) = tokio::join!(relay.post(&one), relay.post(&other));
     assert_eq!((one.status, other.status), (200, 200));
     assert_eq!(relay.post(&noise(5, 70 * KIB)).await.status, 200);
     assert_eq!(answer(&mut held).await.status, 200);
-    // All that was taken is given back.
+    // Everything that was taken is released.
     eventually("the disk is free again", || async {
         let large = noise(6, 140 * KIB);
         let (one, other) = tokio::join!(relay.post(&large), relay.post(&large));
@@ -119,7 +119,7 @@ async fn too_long_is_too_long() {
     let mut stream = relay.connect().await;
     stream.write_all(head(16 * KIB * KIB + 1).as_bytes()).await.unwrap();
     answer(&mut stream).await.is_problem(413);
-    // One that does not tell, and is cut off somewhere beyond the limit.
+    // A body without an announced length, which is cut off somewhere beyond the limit.
     let mut stream = relay.connect().await;
     let head = format!(
         "POST /{OPERATOR} HTTP/1.1\r\nhost: x\r\ncontent-type: message/ohttp-req\r\n\
@@ -175,14 +175,14 @@ async fn dawdlers_are_cut_off_and_hold_nobody_up() {
     settings.http.body_timeout = Duration::from_millis(300);
     settings.http.max_body_memory = 128 * KIB;
     let relay = Server::start(settings).await;
-    // They hold all the places there are.
+    // They hold all the connections there are.
     let mut silent = relay.connect().await;
     let mut slow_head = relay.connect().await;
     slow_head.write_all(b"POST /leader.example HTTP/1.1\r\nhost:").await.unwrap();
     let mut slow_body = relay.connect().await;
     slow_body.write_all(head(10_000).as_bytes()).await.unwrap();
     slow_body.write_all(b"x").await.unwrap();
-    // This one waits for a place and gets one.
+    // This one waits for a connection and gets one.
     assert_eq!(relay.post(b"request").await.status, 200);
     assert!(rest(&mut silent).await.is_empty());
     let refused = rest(&mut slow_head).await;
@@ -197,7 +197,7 @@ async fn dawdlers_are_cut_off_and_hold_nobody_up() {
     relay.stop().await;
 }
 
-/// Each announces as much as a request may have, and sends next to nothing.
+/// Each announces the longest request that is allowed, and sends next to nothing.
 #[tokio::test]
 async fn slow_large_bodies_do_not_shut_out_small_ones() {
     let gateway = Gateway::start().await;

@@ -56,7 +56,7 @@ async fn a_pool_that_does_not_fill_leaves_after_its_wait() {
     relay.stop().await;
 }
 
-/// A size or a gateway of its own is no company.
+/// Requests of another size or for another gateway do not mix.
 #[tokio::test]
 async fn sizes_and_gateways_have_pools_of_their_own() {
     let gateway = Gateway::start().await;
@@ -67,7 +67,7 @@ async fn sizes_and_gateways_have_pools_of_their_own() {
     let relay = Server::start(settings).await;
     let mut small = relay.begin(&noise(1, 4096)).await;
     let mut large = relay.begin(&noise(2, 16 * 1024)).await;
-    // What fills no class is no company for what fills one.
+    // A request that fills no size class does not mix with those that fill one.
     let mut odd = relay.begin(&noise(3, 4095)).await;
     let mut elsewhere = relay.connect().await;
     let bytes = String::from_utf8(crate::relay::harness::request(b"x")).unwrap();
@@ -86,7 +86,8 @@ async fn sizes_and_gateways_have_pools_of_their_own() {
     relay.stop().await;
 }
 
-/// Who sends many requests is no company for another: he knows which of them are his own.
+/// Many requests of one sender do not hide those of others: the sender knows which ones are its
+/// own.
 #[tokio::test]
 async fn company_is_counted_by_source() {
     let gateway = Gateway::start().await;
@@ -114,8 +115,8 @@ async fn company_is_counted_by_source() {
     relay.stop().await;
 }
 
-/// Who goes away does not take his request with him: the others would have less company than they
-/// were promised, and the gateway would see when he went.
+/// A device that disconnects does not take its request with it: the others would hide among fewer
+/// requests than promised, and the gateway would see when the device left.
 #[tokio::test]
 async fn a_device_that_goes_away_leaves_its_request() {
     let gateway = Gateway::start().await;
@@ -134,7 +135,7 @@ async fn draining_sends_on_what_waits_and_takes_no_more() {
     let mut relay = Server::start(config(&gateway, pool_of(100))).await;
     let mut small = relay.begin(b"held").await;
     let mut large = relay.begin(&noise(1, 200_000)).await;
-    // These are still arriving when the end begins. Each of them would go on alone.
+    // These are still arriving when the shutdown begins. Each of them would be forwarded alone.
     let bytes = crate::relay::harness::request(b"late");
     let mut late = [relay.connect().await, relay.connect().await];
     for stream in &mut late {

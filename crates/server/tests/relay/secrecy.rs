@@ -1,4 +1,5 @@
-//! Nothing of a device in what the relay logs, counts, tells its operator or sends to a gateway.
+//! Nothing about a device appears in what the relay logs, counts, tells its operator or sends to a
+//! gateway.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::captured::Captured;
 use crate::relay::gateway::{Gateway, Reply};
 use crate::relay::harness::{Server, answer, config, noise, pool_of};
 
-/// A word that a device's head holds, and a port has not by chance.
+/// A word in the head of a device's request. Unlike a port, it cannot be printed by chance.
 const MARK: &str = "qzmarkqz";
 
 fn marked_request(body: &[u8]) -> Vec<u8> {
@@ -27,7 +28,7 @@ fn marked_request(body: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_relay_keeps_quiet() {
-    // Everything, of every crate.
+    // Everything, from every crate.
     let Some(captured) = Captured::alone("relay::secrecy::the_relay_keeps_quiet", "trace") else {
         return;
     };
@@ -58,7 +59,7 @@ async fn the_relay_keeps_quiet() {
         }
         gateway.answer_with(Reply::Stall(Vec::new()));
     }
-    // Refusals: too many, a wrong path, a wrong method, a broken body, no HTTP at all.
+    // Refusals: too many, a wrong path, a wrong method, a broken body, not HTTP at all.
     let marked = String::from_utf8(marked_request(b"body")).unwrap();
     for (bytes, status) in [
         (marked.clone(), Some(429)),

@@ -33,7 +33,8 @@ async fn a_source_is_limited_for_a_window_and_then_forgotten() {
     relay.stop().await;
 }
 
-/// A request counts before it is read: else one source could hold all places with slow bodies.
+/// A request is counted before it is read: otherwise one source could occupy everything with slow
+/// bodies.
 #[tokio::test]
 async fn requests_count_from_their_head_on() {
     let gateway = Gateway::start().await;
@@ -53,13 +54,13 @@ async fn requests_count_from_their_head_on() {
     relay.stop().await;
 }
 
-/// One address cannot take the places of others, however idle its connections are.
+/// One address cannot take the connections of others, however idle its own are.
 #[tokio::test]
 async fn a_source_has_so_many_connections_and_no_more() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
     settings.source_limit = Some(SourceRule { max_connections: 8, ..SourceRule::default() });
-    // As many again are left for others.
+    // The same number is left for others.
     settings.http.connections.max_connections = 16;
     settings.http.connections.header_timeout = PATIENCE;
     let relay = Server::start(settings).await;
@@ -74,11 +75,11 @@ async fn a_source_has_so_many_connections_and_no_more() {
     }
     assert_eq!(relay.metric("sotto_relay_connections_limited_total").await, 50);
     assert_eq!(relay.post_from(other, b"request").await.status, 200);
-    // Those that it has are of use still.
+    // Those that it has still work.
     let mut kept = idle.pop().unwrap();
     kept.write_all(&request(b"request")).await.unwrap();
     assert!(rest(&mut kept).await.starts_with(b"HTTP/1.1 200"));
-    // With each that ends, one more may come.
+    // For each that ends, one more is allowed.
     eventually("the source may connect again", || async {
         let mut stream = relay.connect_from(one).await;
         stream.write_all(&request(b"request")).await.is_ok()

@@ -70,7 +70,7 @@ async fn tls_on_both_sides() {
     let url = format!("http://{}/{OPERATOR}", relay.addr);
     assert!(device.post(url).body("body").send().await.is_err());
     relay.stop().await;
-    // A gateway that somebody else vouches for gets nothing.
+    // A gateway with a certificate of another authority gets nothing.
     let relay = Server::start(settings(&front)).await;
     assert_eq!(post(&relay).await.status(), 502);
     assert_eq!(gateway.recorded().len(), 2);

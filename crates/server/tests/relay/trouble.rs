@@ -1,4 +1,4 @@
-//! Gateways that are away, slow or broken, and settings that cannot be.
+//! Gateways that are down, slow or broken, and invalid settings.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::relay::harness::{AT_ONCE, Server, answer, config, eventually, noise, 
 async fn a_gateway_that_is_away_and_comes_back() {
     let gateway = Gateway::start().await;
     let relay = Server::start(config(&gateway, AT_ONCE)).await;
-    // A connection is kept, and found closed later.
+    // A connection is kept, and later found to be closed.
     assert_eq!(relay.post(b"request").await.status, 200);
     let addr = gateway.stop().await;
     for _ in 0..2 {
@@ -50,7 +50,7 @@ async fn a_gateway_that_does_not_answer() {
     relay.stop().await;
 }
 
-/// A device gets a whole answer or none.
+/// A device gets a complete answer or none.
 #[tokio::test]
 async fn an_answer_that_does_not_end() {
     let gateway = Gateway::start().await;
@@ -80,7 +80,7 @@ async fn an_answer_that_does_not_end() {
     relay.stop().await;
 }
 
-/// Requests for one gateway that is stuck do not hold up those for another.
+/// Requests for a gateway that is stuck do not hold up those for another.
 #[tokio::test]
 async fn a_stuck_gateway_holds_up_no_other() {
     let (stuck, other) = (Gateway::start().await, Gateway::start().await);
@@ -105,7 +105,7 @@ async fn a_stuck_gateway_holds_up_no_other() {
     relay.stop().await;
 }
 
-/// A wrong URL in the configuration shows to the relay's operator, not only to devices.
+/// A wrong URL in the configuration is visible to the relay's operator, not only to devices.
 #[tokio::test]
 async fn what_is_no_gateway_is_told_the_operator() {
     let gateway = Gateway::start().await;
@@ -161,7 +161,7 @@ async fn settings_that_cannot_be() {
     let wait = |settings: &mut RelayConfig| {
         settings.pool = PoolRule { min: 2, wait_ms: PoolRule::MAX_WAIT_MS + 1 };
     };
-    refused(&wait, "and at most 60000 are allowed").await;
+    refused(&wait, "but at most 60000 is allowed").await;
     let folder = |settings: &mut RelayConfig| settings.spool_dir = "/nowhere/at/all".into();
     refused(&folder, "/nowhere/at/all").await;
     let none = |settings: &mut RelayConfig| {

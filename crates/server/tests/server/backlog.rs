@@ -16,7 +16,7 @@ use crate::server::harness::{LOOPBACK, Pair, Server, Setup, eventually, keypair,
 
 const AGGREGATED: &str = "sotto_reports_aggregated_total";
 
-/// Ends the leader and returns reports of the task that it served.
+/// Stops the leader and returns reports of the task that it served.
 pub(crate) async fn end_leader(pair: &mut Pair, reports: u32) -> Vec<Vec<u8>> {
     let reports = (0..reports).map(|index| pair.report(index % 4)).collect();
     let unused = Server::new(String::new(), None, async |_| Ok(()));
@@ -55,13 +55,11 @@ fn serve_task(pair: &Pair) {
 }
 
 async fn all_are_counted(leader: &Server, reports: f64) {
-    eventually("the backlog is worked off", || async {
-        leader.metric(AGGREGATED).await == reports
-    })
-    .await;
+    eventually("the backlog is processed", || async { leader.metric(AGGREGATED).await == reports })
+        .await;
 }
 
-/// It is more than one round of forming takes.
+/// This is more than one round of forming takes.
 #[tokio::test]
 async fn the_backlog_of_an_earlier_process_is_worked_off() {
     let mut pair = Setup::new(BatchMode::TimeInterval).on_disk().start().await;
@@ -76,7 +74,7 @@ async fn the_backlog_of_an_earlier_process_is_worked_off() {
     pair.stop().await;
 }
 
-/// The store offers reports that are to be tried again by themselves, before the others.
+/// The store returns reports that are to be retried separately, before the others.
 #[tokio::test]
 async fn a_requeued_report_does_not_hide_the_backlog() {
     let mut pair = Setup::new(BatchMode::TimeInterval).on_disk().start().await;
@@ -116,7 +114,7 @@ async fn waits_for_the_task(leader: &Server) {
     .await;
 }
 
-/// A leader that is started without one of its tasks must not throw that task's reports away.
+/// A leader that is started without one of its tasks must not discard that task's reports.
 #[tokio::test]
 async fn reports_of_a_task_that_is_not_configured_wait_for_it() {
     for on_disk in [false, true] {
@@ -128,7 +126,7 @@ async fn reports_of_a_task_that_is_not_configured_wait_for_it() {
         start_leader(&mut pair, leader_config()).await;
         waits_for_the_task(&pair.leader).await;
         let (status, ready) = pair.leader.readyz().await;
-        assert_eq!(status, StatusCode::OK, "uploads of other tasks go on");
+        assert_eq!(status, StatusCode::OK, "uploads of other tasks are still accepted");
         let detail = ready["reasons"][0]["detail"].as_str().unwrap();
         assert!(detail.contains(&pair.task.id().to_string()), "{detail}");
         assert!(detail.contains("forget_tasks"), "{detail}");

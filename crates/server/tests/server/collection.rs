@@ -1,4 +1,4 @@
-//! What a collector is told, and when.
+//! What a collector learns, and when.
 
 use reqwest::{Method, StatusCode};
 use sotto_wire::{BatchMode, Duration as Units, Interval, MediaType, Query, Time};
@@ -28,7 +28,7 @@ async fn too_early_a_question_waits_and_reveals_nothing() {
     assert!(answers.iter().all(|answer| answer == &answers[0]), "{answers:?}");
     assert_eq!(answers[0].0["retry-after"], "1");
     assert!(answers[0].1.is_empty());
-    // Time alone does not make a batch.
+    // Waiting alone does not complete a batch.
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     let response = pair.collector_request(Method::GET, &location).await;
     assert_eq!(response.status(), StatusCode::ACCEPTED);
@@ -46,7 +46,7 @@ async fn a_batch_is_collected_once() {
     let everything = pair.everything();
     let (_, location) = pair.ask(&everything).await;
     let collection = pair.wait(location.as_ref().unwrap(), &everything).await;
-    // The same question has the same answer.
+    // The same request gets the same answer.
     let (status, again) = pair.ask(&everything).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(again, location);
@@ -100,7 +100,7 @@ async fn questions_of_the_wrong_kind_are_refused() {
         ),
         // An aggregation parameter, which Prio3 does not have.
         (vec![2, 0, 0, 0, 0, 0, 1, 7, 0, 0], "invalidAggregationParameter"),
-        // An extension that nobody knows.
+        // An unknown extension.
         (vec![2, 0, 0, 0, 0, 0, 0, 0, 4, 0xff, 0x20, 0, 0], "unsupportedExtension"),
     ] {
         let response = pair

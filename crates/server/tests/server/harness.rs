@@ -1,4 +1,4 @@
-//! A leader and a helper on loopback, with a device and a collector in hand.
+//! A leader and a helper on loopback, with a device and a collector.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 /// Seconds in a unit of time.
 pub(crate) const PRECISION: u64 = 3600;
-/// How long anything may take before a test fails. Only a bound: nothing is measured.
+/// How long anything may take before a test fails. Only a limit: nothing is measured.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 static SEED: AtomicU64 = AtomicU64::new(1);
@@ -49,7 +49,7 @@ pub(crate) struct Setup {
     pub(crate) helper: HelperConfig,
     pub(crate) leader_store: Arc<dyn LeaderStore>,
     pub(crate) helper_store: Arc<dyn HelperStore>,
-    /// Where the leader finds the helper, given where it is.
+    /// The helper's URL for the leader, given the helper's address.
     pub(crate) helper_url: Box<dyn FnOnce(SocketAddr) -> String>,
     pub(crate) scheme: &'static str,
     pub(crate) folder: Option<tempfile::TempDir>,
@@ -255,7 +255,7 @@ impl Pair {
         format!("{}/tasks/{}/{name}", self.helper.url, self.task.id())
     }
 
-    /// All times that tests use.
+    /// An interval that covers all times that tests use.
     pub(crate) fn everything(&self) -> Query {
         let start = Time::new(self.now().as_units() - 2);
         Query::TimeInterval(Interval::new(start, Units::new(4)).unwrap())
@@ -265,7 +265,7 @@ impl Pair {
         produce_collection_job_req(&self.task, query).unwrap()
     }
 
-    /// Asks for a batch. Returns the job's URL.
+    /// Requests a batch. Returns the job's URL.
     pub(crate) async fn ask(&self, query: &Query) -> (StatusCode, Option<String>) {
         let response = self
             .http

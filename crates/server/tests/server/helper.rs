@@ -50,7 +50,7 @@ async fn replays_get_identical_bytes(setup: Setup) {
         assert_eq!(again.headers()["location"], location);
         assert_eq!(again.bytes().await.unwrap(), answer);
     }
-    // Many at once, of a request not seen before.
+    // Many copies at once of a request that is new.
     let request = job(&mut pair, &[3, 3, 3, 3]).request;
     let attempts: Vec<_> = (0..8)
         .map(|_| {
@@ -69,11 +69,11 @@ async fn replays_get_identical_bytes(setup: Setup) {
         answers.push(attempt.await.unwrap());
     }
     assert!(answers.iter().all(|answer| *answer == answers[0]));
-    // Every verdict is "continue": nothing was taken for a replay of itself.
+    // Every verdict is "continue": no copy was taken for a replay of another.
     assert_eq!(answers[0][16], 0);
     assert_eq!(pair.helper.metric("sotto_reports_aggregated_total").await, 7.0);
 
-    // The stored answer can be asked for, and deleted; the reports stay counted.
+    // The stored answer can be requested and deleted; the reports stay counted.
     let get = |url: String| pair.http.get(url).bearer_auth(LEADER_TOKEN).send();
     let polled = get(job_url.to_string()).await.unwrap();
     assert_eq!(polled.status(), StatusCode::OK);
@@ -121,7 +121,7 @@ async fn a_report_in_two_jobs_counts_once() {
     pair.stop().await;
 }
 
-/// What the helper says of each report of a job: nothing, if it counts it.
+/// The helper's error for each report of a job; none if the report is counted.
 async fn verdicts(pair: &Pair, reports: &[&Vec<u8>]) -> Vec<Option<ReportError>> {
     let reports: Vec<Vec<u8>> = reports.iter().copied().cloned().collect();
     let response = post(pair, job_of(pair, &reports).request).await;
@@ -135,7 +135,7 @@ async fn verdicts(pair: &Pair, reports: &[&Vec<u8>]) -> Vec<Option<ReportError>>
     answers.iter().map(|answer| verdict(&answer.kind)).collect()
 }
 
-/// The store is asked what is spent only once it has refused a commit: the answer is the same.
+/// The store is asked what is spent only after it has refused a commit: the answer is the same.
 async fn spent_reports_are_refused_alone(setup: Setup) {
     let mut pair = setup.start().await;
     let jobs = async |pair: &Pair| {
@@ -159,7 +159,7 @@ async fn spent_reports_are_refused_alone(setup: Setup) {
     assert_eq!(jobs(&pair).await, [2.0, 1.0, 0.0]);
     assert_eq!(verdicts(&pair, &[&old[0]]).await, [replayed], "and nothing is left");
 
-    // The older bucket is collected: its reports are refused, new ones or not.
+    // The older bucket is collected: its reports are refused, whether they are new or not.
     let selector = BatchSelector::TimeInterval(Interval::bucket(before).unwrap());
     let (id, store) = (*pair.task.id(), &pair.helper_store);
     let held = store.batch(id, selector).await.unwrap().aggregate.unwrap();
@@ -238,7 +238,7 @@ async fn wrong_requests_are_refused_before_anything_is_counted() {
     let cut = request[..request.len() - 1].to_vec();
     let document = problem(post(&pair, cut).await).await;
     assert_eq!(document["type"], "urn:ietf:params:ppm:dap:error:invalidMessage");
-    // An extension that nobody knows, in place of none.
+    // An unknown extension instead of none.
     let mut extended = request[..5].to_vec();
     extended.extend([0, 4, 0xff, 0, 0, 0]);
     extended.extend(&request[7..]);

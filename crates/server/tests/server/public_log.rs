@@ -1,4 +1,4 @@
-//! A public log that is served as plain files, with everybody who signs.
+//! A public log that is served as plain files, with the keys of everybody who signs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub(crate) struct PublicLog {
     pub(crate) stranger: NoteKey,
     pub(crate) leader: NoteKey,
     pub(crate) helper: NoteKey,
-    /// Of the issuer of tokens.
+    /// The key of the issuer of tokens.
     pub(crate) issuer: NoteKey,
     pub(crate) files: Files,
     /// How often the checkpoint was fetched.
@@ -98,14 +98,14 @@ impl PublicLog {
         self.files.replace(files);
     }
 
-    /// The same, but only returns the files: those that are served stay.
+    /// Like `publish`, but only returns the files: those that are served do not change.
     pub(crate) fn publish_aside(&mut self, entries: &[Entry]) -> BTreeMap<String, Vec<u8>> {
         let entries: Vec<_> = entries.iter().map(Entry::to_bytes).collect();
         self.state.publish(&entries, at(moment().0), &self.log);
         self.state.files.clone()
     }
 
-    /// Forgets everything: what is published next is another log under the same name.
+    /// Starts over: what is published next is another log under the same name.
     pub(crate) fn fork(&mut self) {
         self.state = Log::empty();
         self.files.replace(BTreeMap::new());
@@ -116,7 +116,7 @@ impl PublicLog {
         vec![key_set(&self.leader, 1, &[keypair(1)]), key_set(&self.helper, 1, &[keypair(2)])]
     }
 
-    /// The key set of the issuer: a key to which requests for tokens are sealed.
+    /// The key set of the issuer: a key to which token requests are sealed.
     pub(crate) fn issuer_key_set(&self) -> Entry {
         let set = KeySet {
             encapsulation_configs: Some(vec![KeySet::config_text(keypair(4).config())]),

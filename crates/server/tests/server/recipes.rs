@@ -1,4 +1,5 @@
-//! Recipes: learned from a log, checked as a device would, served for listed authors, kept over a restart.
+//! Recipes: learned from a log, checked as a device would, served for listed authors, kept over a
+//! restart.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,13 +36,13 @@ use crate::server::public_log::{PublicLog, key_set};
 use crate::server::requests::problem;
 use crate::server::taskprov::free_address;
 
-/// Long enough that a test never sees the loop's own second reading.
+/// Long enough that the loop does not read a second time by itself during a test.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_millis(50);
 const UNRECOGNIZED: &str = "urn:ietf:params:ppm:dap:error:unrecognizedTask";
 const BATCH_INVALID: &str = "urn:ietf:params:ppm:dap:error:batchInvalid";
 
-/// Each device draws on its own.
+/// Each device has its own randomness.
 static DEVICES: AtomicU64 = AtomicU64::new(1000);
 
 /// Where leader and helper will be.
@@ -141,7 +142,7 @@ pub(crate) async fn start(
     }
 }
 
-/// What a device with this attribute has decided to send.
+/// The reports that a device with this attribute has decided to send.
 fn answer(world: &PublicLog, bucket: i64) -> Vec<Pending> {
     let mut watch = Watch::new(world.files.copy());
     watch.refresh(&world.trust(), moment()).unwrap();
@@ -153,7 +154,7 @@ fn answer(world: &PublicLog, bucket: i64) -> Vec<Pending> {
     state.state().pending().map(|(_, pending)| pending.clone()).collect()
 }
 
-/// Sends what a device stored, as it stored it.
+/// Sends a stored report as the device stored it.
 async fn deliver(pair: &Pair, pending: &Pending) -> Response {
     let encoded = &pending.task_configuration;
     let url = format!("{}tasks/{}/reports", pair.leader.url, taskprov::task_id(encoded));
@@ -214,7 +215,7 @@ async fn a_recipe_is_learned_answered_and_collected() {
     assert_eq!(pair.leader.metric("sotto_recipes_served").await, 1.0);
     assert_eq!(pair.leader.metric("sotto_log_entries").await, 3.0);
 
-    // The recipe bounds what is ever released, at both aggregators.
+    // Both aggregators limit what is ever released to what the recipe allows.
     let too_long = Query::TimeInterval(interval(&pair, 5));
     let response = pair
         .http
@@ -248,7 +249,7 @@ async fn a_recipe_is_learned_answered_and_collected() {
 
     let fine = Query::TimeInterval(interval(&pair, 4));
     let collection = pair.collect(&fine).await;
-    // The device beyond the last bucket gave the fallback.
+    // The device beyond the last bucket sent the fallback.
     assert_eq!(collection.result, histogram(&[2, 2, 1, 2]));
     pair.stop().await;
 }
@@ -265,7 +266,7 @@ async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
 
     world.publish(&[world.sign(&recipe)]);
     let pending = answer(&world, 1);
-    // Without the header nobody looks.
+    // Without the header, the log is not read.
     let plain = pair.upload(pending[0].report.clone()).await;
     assert_eq!(problem(plain).await["type"], UNRECOGNIZED);
     assert_eq!(world.fetched.load(Ordering::Relaxed), 2);
@@ -279,7 +280,7 @@ async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
     assert_eq!(pair.collect(&query).await.report_count, 5);
     assert_eq!(world.fetched.load(Ordering::Relaxed), 4, "and the helper");
 
-    // Another recipe, too soon after the last question.
+    // Another recipe, too soon after the last request.
     let next = places.recipe(&world, "later");
     world.publish(&[world.sign(&next)]);
     let pending = answer(&world, 2);
@@ -302,7 +303,7 @@ async fn a_foreign_configuration_under_the_id_of_a_recipe_is_refused() {
     let task = derive_task(&recipe).unwrap();
     let pair = places.start(&world, task.clone(), NEVER).await;
     until_served(&pair, &recipe).await;
-    // The same in all but the smallest batch.
+    // The same except for the minimum batch size.
     let like = task.configuration();
     let foreign = TaskConfiguration::new(TaskParameters {
         task_info: like.task_info().to_vec(),
@@ -321,7 +322,7 @@ async fn a_foreign_configuration_under_the_id_of_a_recipe_is_refused() {
         task_configuration: foreign.to_bytes(),
     };
     assert_eq!(problem(deliver(&pair, &pending).await).await["type"], UNRECOGNIZED);
-    // A configuration that is not the one of the task's id does not even make the log be read.
+    // A configuration that does not match the task id does not even cause a read of the log.
     let before = world.fetched.load(Ordering::Relaxed);
     let response = pair
         .http
@@ -362,7 +363,7 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
     world.publish(&entries);
     let pair = places.start(&world, derive_task(&good).unwrap(), SOON).await;
     until_served(&pair, &good).await;
-    // A second recipe under the name of one that is served.
+    // A second recipe under the name of a served one.
     world.publish(&[world.sign(&again)]);
     eventually("the log is read", || async {
         pair.leader.metric("sotto_log_entries").await == 9.0
@@ -423,7 +424,7 @@ async fn each_author_has_its_own_collector() {
     pair.task = derive_task(&other).unwrap();
     assert_eq!(ask(&pair, COLLECTOR_TOKEN).await, StatusCode::FORBIDDEN);
     assert_eq!(ask(&pair, "token-of-the-other").await, StatusCode::CREATED);
-    // Strangers do not make an aggregator read its log.
+    // Strangers cannot make an aggregator read its log.
     let before = world.fetched.load(Ordering::Relaxed);
     pair.task = derive_task(&places.recipe(&world, "unknown")).unwrap();
     assert_eq!(ask(&pair, "guess").await, StatusCode::FORBIDDEN);
@@ -448,7 +449,7 @@ async fn a_recipe_outlives_the_process_and_the_log() {
     let stored = store.tasks().await.unwrap();
     assert_eq!(stored, [(*task.id(), StoredTask::Recipe(recipe.to_json()))]);
 
-    // Not without what it takes to serve it.
+    // Not without the configuration that is needed to serve it.
     let bind = async |config: LeaderConfig| Leader::bind(config, store.clone()).await;
     let mut bare = places.leader_config(&world, NEVER);
     bare.server.recipes = None;
@@ -458,7 +459,7 @@ async fn a_recipe_outlives_the_process_and_the_log() {
     let refused = bind(unlisted).await.unwrap_err().to_string();
     assert!(refused.contains("author.example is not listed"), "{refused}");
 
-    // The log is gone: the task is served all the same, and the operator is told.
+    // The log is gone: the task is still served, and the operator is told.
     let mut leader = places.leader_config(&world, SOON);
     leader.server.recipes.as_mut().unwrap().log_url = format!("http://{}/", free_address());
     let helper = places.helper_config(&world, NEVER);
@@ -473,7 +474,7 @@ async fn a_recipe_outlives_the_process_and_the_log() {
     assert_eq!(deliver(&pair, &answer(&world, 1)[0]).await.status(), StatusCode::OK);
     pair.stop().await;
 
-    // A task that the operator gave up is not learned again while its recipe is open.
+    // A task that the operator has forgotten is not learned again while its recipe is open.
     let mut leader = places.leader_config(&world, SOON);
     leader.server.forget_tasks = vec![*task.id()];
     let helper = places.helper_config(&world, NEVER);
@@ -537,7 +538,7 @@ async fn a_forked_log_is_not_learned_from() {
     assert_eq!(pair.leader.metric(r#"sotto_log_readings_total{outcome="forked"}"#).await, 1.0);
     let second = *derive_task(&second).unwrap().id();
     assert!(pair.leader_tasks.task(&second).is_none());
-    // Known tasks are served; nothing is learned any more, and nobody waits for it.
+    // Known tasks are served; nothing more is learned, and nobody waits for it.
     assert_eq!(deliver(&pair, &pending).await.status(), StatusCode::OK);
     let unknown = answer(&world, 1).remove(0);
     assert_eq!(problem(deliver(&pair, &unknown).await).await["type"], UNRECOGNIZED);
@@ -546,7 +547,7 @@ async fn a_forked_log_is_not_learned_from() {
     // A process that starts with the fork compares it with what the earlier one saw.
     let (leader, helper) = config(&world);
     let pair = start(task.clone(), leader, helper, Arc::clone(&store) as _).await;
-    // Its new helper may refuse what the first process left to do: that is another reason.
+    // Its new helper may refuse what the first process left unfinished: that is a different reason.
     eventually("the fork is found again", || async {
         reasons(&pair.leader).await.contains(&"log_forked".to_owned())
     })
@@ -576,7 +577,7 @@ async fn a_flipped_bit_is_no_fork() {
     let mut entries = world.key_sets();
     entries.push(world.sign(&first));
     world.publish(&entries);
-    // What comes next, before anybody sees it.
+    // What comes next, not served yet.
     let grown = world.publish_aside(&[world.sign(&second)]);
     let (task, store) = (derive_task(&first).unwrap(), Arc::new(MemoryStore::new()));
     let start = async || {
@@ -606,7 +607,7 @@ async fn a_flipped_bit_is_no_fork() {
         }
     }
     pair.stop().await;
-    // A process that starts compares with what the earlier one saw.
+    // A new process compares with what the earlier one saw.
     let pair = start().await;
     eventually("the log is refused", || async {
         reasons(&pair.leader).await.contains(&"log_refused".to_owned())
@@ -615,7 +616,7 @@ async fn a_flipped_bit_is_no_fork() {
     assert_eq!(pair.leader.metric(r#"sotto_log_readings_total{outcome="forked"}"#).await, 0.0);
     let refused = derive_task(&second).unwrap();
     assert!(pair.leader_tasks.task(refused.id()).is_none());
-    // It goes on by itself.
+    // It recovers by itself.
     world.files.replace(grown);
     until_served(&pair, &second).await;
     until_reasons(&pair.leader, &[]).await;

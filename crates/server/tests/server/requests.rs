@@ -181,7 +181,7 @@ async fn strangers_learn_and_change_nothing() {
         assert!(!document.to_string().contains("token-"), "{document}");
     }
     assert_eq!(pair.leader_store.load().await.unwrap().collections, 0);
-    // The older header is as good as a bearer token.
+    // The older header works like a bearer token.
     let response = attempt("dap-auth-token", COLLECTOR_TOKEN.to_owned()).await.unwrap();
     assert_eq!(response.status(), StatusCode::CREATED);
     let location = response.headers()["location"].to_str().unwrap().to_owned();
@@ -196,7 +196,7 @@ async fn strangers_learn_and_change_nothing() {
 #[tokio::test]
 async fn a_full_backlog_turns_uploads_away() {
     let mut setup = Setup::new(BatchMode::TimeInterval);
-    // Room for a handful of reports; nothing is formed for an hour.
+    // Room for a handful of reports; no jobs are formed for an hour.
     let store = sotto_store::MemoryStore::new().with_max_backlog_bytes(4_000);
     setup.leader_store = std::sync::Arc::new(store);
     setup.leader.aggregation.job_delay = std::time::Duration::from_secs(3600);

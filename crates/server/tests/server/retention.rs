@@ -47,7 +47,7 @@ async fn the_data_of_a_task_that_is_over_is_deleted() {
             && is_spent().await.unwrap() == [None]
     })
     .await;
-    // A report from its time is not taken any more: it may have been counted before.
+    // A report from its time is no longer accepted: it may have been counted before.
     let late = pair.report_at(1, Time::new(now - 8));
     let response = pair.upload(late).await;
     assert_eq!(response.status(), StatusCode::NOT_FOUND);

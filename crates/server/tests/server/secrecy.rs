@@ -1,4 +1,4 @@
-//! Nothing that could identify a device or let somebody in reaches logs or metrics.
+//! Nothing that could identify a device or give somebody access reaches log output or metrics.
 
 use reqwest::StatusCode;
 use sotto_wire::BatchMode;
@@ -16,7 +16,7 @@ async fn logs_and_metrics_keep_quiet() {
         return;
     };
 
-    // Some trouble, so that there is something to log.
+    // Some failures, so that there is something to log.
     let (mut pair, _proxy) =
         start(BatchMode::TimeInterval, &[Fate::BadGateway, Fate::LoseAnswer]).await;
     let mut ids = Vec::new();

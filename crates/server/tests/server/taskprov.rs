@@ -172,8 +172,9 @@ async fn a_stranger_cannot_announce_to_a_guarded_resource() {
     pair.stop().await;
 }
 
-/// A task that was joined in band before this aggregator served recipes, and is a recipe's: joined now it would be
-/// refused, and so it is when it is found in the store.
+/// A task that was joined in band before this aggregator served recipes, and that belongs to a
+/// recipe. If it were announced now it would be refused, so it is also refused when it is found in
+/// the store.
 #[tokio::test]
 async fn a_stored_task_of_a_recipe_is_not_served_in_band() {
     let (world, places) = (PublicLog::new().await, Places::new());
@@ -200,7 +201,7 @@ async fn a_stored_task_of_a_recipe_is_not_served_in_band() {
     };
     let bind_leader = async |config: LeaderConfig| Leader::bind(config, store.clone()).await;
     let bind_helper = async |config: HelperConfig| Helper::bind(config, store.clone()).await;
-    // Where no recipes are served it is a task like any other.
+    // Where no recipes are served, it is a task like any other.
     assert!(bind_leader(leader(false)).await.unwrap().tasks().unwrap().task(task.id()).is_some());
     assert!(bind_helper(helper(false)).await.unwrap().tasks().unwrap().task(task.id()).is_some());
     for refused in
@@ -212,7 +213,7 @@ async fn a_stored_task_of_a_recipe_is_not_served_in_band() {
         );
         assert!(text.contains("forget_tasks") && text.contains(&task.id().to_string()), "{text}");
     }
-    // What the message says helps.
+    // The advice in the message helps.
     let mut forgetting = helper(true);
     forgetting.server.forget_tasks = vec![*task.id()];
     let bound = bind_helper(forgetting).await.unwrap();

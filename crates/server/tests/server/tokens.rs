@@ -1,5 +1,5 @@
-//! Recipes that ask for tokens: the task is served with their check, also after a restart, and the operator sees why a
-//! report was refused.
+//! Recipes that require tokens: their tasks are served with the check of tokens, even after a
+//! restart, and the operator sees why a report was refused.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::server::recipes::{NEVER, Places, start, until_served};
 use crate::server::requests::problem;
 use crate::server::taskprov;
 
-/// The issuer's keys of one recipe.
+/// The issuer's keys for one recipe.
 struct Issuer {
     leader: IssuerKey,
     helper: IssuerKey,
@@ -35,7 +35,7 @@ impl Issuer {
         Self { leader: IssuerKey::generate().unwrap(), helper: IssuerKey::generate().unwrap() }
     }
 
-    /// A recipe that asks for tokens of these keys.
+    /// A recipe that requires tokens of these keys.
     fn recipe(&self, world: &PublicLog, places: &Places, name: &str) -> Recipe {
         let mut recipe = places.recipe(world, name);
         let text = |key: &IssuerKey| EndorsedKey::key_text(key.token_key().spki());
@@ -46,7 +46,7 @@ impl Issuer {
         recipe
     }
 
-    /// The same, in the log.
+    /// The same recipe, published in the log.
     fn publish(&self, world: &mut PublicLog, places: &Places, name: &str) -> Recipe {
         let recipe = self.recipe(world, places, name);
         let mut entries = world.key_sets();
@@ -55,7 +55,7 @@ impl Issuer {
         recipe
     }
 
-    /// Both tokens of a new nonce.
+    /// Both tokens for a new nonce.
     fn tokens(&self, recipe: &Recipe, pair: &mut Pair) -> ReportTokens {
         let mut nonce = [0; 32];
         pair.rng.fill_bytes(&mut nonce);
@@ -75,7 +75,7 @@ impl Issuer {
     }
 }
 
-/// Uploads a report, which the leader acknowledges: it opens nothing yet.
+/// Uploads a report. The leader acknowledges it, because it does not open it yet.
 async fn upload(pair: &mut Pair, index: u32, time: Time, tokens: Option<&ReportTokens>) {
     let (leader, helper) = (&pair.leader_keys.configs()[0], &pair.helper_keys.configs()[0]);
     let measurement = Measurement::Histogram(index);
@@ -110,7 +110,7 @@ async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
         upload(&mut pair, index, before, Some(&tokens)).await;
         spent.push(tokens);
     }
-    // No token; the leader's in the helper's share; one that was spent, in another bucket.
+    // No token; the leader's token in the helper's share; a token that was spent in another bucket.
     upload(&mut pair, 0, before, None).await;
     let mut swapped = issuer.tokens(&recipe, &mut pair);
     swapped.helper = Some(swapped.leader.clone());
@@ -125,7 +125,8 @@ async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
     assert_eq!(pair.collect(&query).await.result, histogram(&[1, 2, 1, 2]));
     pair.stop().await;
 
-    // The same in the next process, from the store alone: the bucket is collected, the tokens are still spent.
+    // The same in the next process, from the store alone: the bucket is collected, and the tokens
+    // are still spent.
     let (leader, helper) = configs();
     let mut pair = start(task, leader, helper, store).await;
     upload(&mut pair, 0, now, None).await;
@@ -135,7 +136,8 @@ async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
     pair.stop().await;
 }
 
-/// Joined as it is announced, before the log shows the recipe, its task would be served without the check of tokens.
+/// If its task were joined when it is announced, before the log shows the recipe, it would be
+/// served without the check of tokens.
 #[tokio::test]
 async fn the_task_of_a_recipe_is_not_joined_in_band() {
     let (mut world, places, issuer) = (PublicLog::new().await, Places::new(), Issuer::new());
@@ -167,7 +169,7 @@ async fn the_task_of_a_recipe_is_not_joined_in_band() {
     assert!(pair.helper_tasks.task(task.id()).is_none());
     assert!(store.tasks().await.unwrap().is_empty());
 
-    // It is the recipe that is in the way: the same task without one is joined.
+    // The recipe is the reason: the same task without one is joined.
     let like = task.configuration();
     let plain = TaskConfiguration::new(TaskParameters {
         task_info: b"in band".to_vec(),

@@ -1,4 +1,4 @@
-//! Sockets: TLS, dawdling peers, the end of a server.
+//! Sockets: TLS, slow peers, shutdown.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn everything_over_tls() {
     setup.leader.helper_certificates = Some(pem.clone().into_bytes());
     setup.helper_url = Box::new(|address| format!("https://{address}/"));
     let mut pair = setup.start().await;
-    // A client that does not know the certificate does not talk.
+    // A client that does not trust the certificate does not send anything.
     let config = format!("{}hpke_config", pair.leader.url);
     assert!(client(None).get(&config).send().await.is_err());
     // Plain HTTP at the TLS port is not answered.
@@ -58,7 +58,7 @@ async fn plain_http_and_plain_tasks_need_to_be_asked_for() {
     let mut config = LeaderConfig::new(everywhere, vec![keypair(1)]);
     config.server.http.insecure_http = true;
     assert!(bind(config).await.is_ok());
-    // The operator's listener as well.
+    // Also the operator's listener.
     let mut config = LeaderConfig::new(LOOPBACK, vec![keypair(1)]);
     config.server.http.admin_listen = Some(everywhere);
     let error = bind(config).await.unwrap_err();
@@ -74,7 +74,7 @@ async fn plain_http_and_plain_tasks_need_to_be_asked_for() {
     let error = bind(config).await.unwrap_err();
     assert!(matches!(error, BindError::Task(TaskRefused::Plain(_))), "{error}");
     assert!(error.to_string().contains("insecure_plain_tasks"));
-    // A task of the other role, and one that is there already.
+    // A task of the other role, and one that is already served.
     let other = served(&pair.task, Role::Helper, &pair.collector);
     assert!(matches!(pair.leader_tasks.add(other), Err(TaskRefused::OtherRole(_))));
     let again = served(&pair.task, Role::Leader, &pair.collector);
@@ -121,7 +121,7 @@ async fn connect(server: &Server) -> TcpStream {
 /// Reads until the peer closes.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // A reset is an end as well.
+    // A reset also ends the stream.
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.unwrap();
     bytes
 }
@@ -133,17 +133,17 @@ async fn dawdling_peers_are_cut_off() {
     setup.leader.server.http.connections.max_connections = 2;
     setup.leader.server.http.body_timeout = Duration::from_millis(300);
     let mut pair = setup.start().await;
-    // One says nothing, one never ends its head: they hold all the places there are.
+    // One says nothing, one never ends its head: together they hold all the connections there are.
     let mut silent = connect(&pair.leader).await;
     let mut slow = connect(&pair.leader).await;
     slow.write_all(b"POST / HTTP/1.1\r\nhost:").await.unwrap();
-    // This upload waits for a place and gets one.
+    // This upload waits for a connection and gets one.
     pair.upload_all([1]).await;
     assert!(rest(&mut silent).await.is_empty());
     let refused = rest(&mut slow).await;
     assert!(refused.is_empty() || refused.starts_with(b"HTTP/1.1 4"), "{refused:?}");
 
-    // A body that never ends is answered.
+    // A body that never ends gets an answer.
     let mut stuck = connect(&pair.leader).await;
     let head = format!(
         "POST /tasks/{}/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {}\r\ncontent-length: 100\r\n\r\nabc",
@@ -156,7 +156,7 @@ async fn dawdling_peers_are_cut_off() {
     pair.stop().await;
 }
 
-/// Each announces as much as an upload may have, and sends next to nothing.
+/// Each announces the longest upload that is allowed, and sends next to nothing.
 #[tokio::test]
 async fn a_few_slow_bodies_do_not_shut_out_uploads() {
     let mut setup = Setup::new(BatchMode::TimeInterval);

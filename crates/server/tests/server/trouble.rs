@@ -1,4 +1,4 @@
-//! Helpers that are away, lose answers, refuse, or take their time.
+//! Helpers that are down, lose answers, refuse, or are slow.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,13 +28,13 @@ use crate::server::harness::{
 /// What the proxy does with a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fate {
-    /// Forwards it and passes the answer on.
+    /// Forwards it and returns the answer.
     Pass,
     /// Forwards it and breaks off in the middle of the answer.
     LoseAnswer,
-    /// Forwards it and says that something went wrong.
+    /// Forwards it and answers with an error.
     BadGateway,
-    /// Forwards it, says "not ready" and lets the answer be asked for.
+    /// Forwards it, says "not ready" and serves the answer to polls.
     Later,
     /// Does not forward it: the helper's clock is behind.
     TooEarly,
@@ -44,7 +44,7 @@ pub(crate) enum Fate {
     Hang,
 }
 
-/// Stands between leader and helper. Fates are used up by POSTs, in order; then all pass.
+/// A proxy between leader and helper. Each POST uses up one fate, in order; after that, all pass.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     helper: Arc<Mutex<Option<SocketAddr>>>,
@@ -134,7 +134,7 @@ async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
     }
 }
 
-/// The answer of a helper to which every report is from the future.
+/// The answer of a helper for which every report is from the future.
 fn too_early(request: &[u8]) -> Response {
     let request = AggregationJobInitReq::from_bytes(request).unwrap();
     let reports =
@@ -187,7 +187,7 @@ async fn lost_answers_count_once() {
     for mode in [BatchMode::TimeInterval, BatchMode::LeaderSelected] {
         let (mut pair, proxy) = start(mode, &fates).await;
         pair.upload_all([0, 1, 2, 3, 3]).await;
-        // The same bytes went out each time, whatever became of the answer.
+        // The same bytes were sent each time, whatever happened to the answer.
         eventually("the job is committed", || async {
             pair.leader.metric("sotto_reports_aggregated_total").await == 5.0
         })
@@ -198,7 +198,7 @@ async fn lost_answers_count_once() {
         assert!(seen[..4].iter().filter(|body| **body == seen[0]).count() >= 2);
         assert_eq!(pair.helper.metric("sotto_reports_aggregated_total").await, 5.0);
 
-        // The answer to the collection is lost as well.
+        // The answer to the collection is also lost.
         proxy.fates.lock().unwrap().extend(fates);
         let query = match mode {
             BatchMode::TimeInterval => pair.everything(),
@@ -224,7 +224,7 @@ async fn an_asynchronous_helper_is_polled() {
     pair.stop().await;
 }
 
-/// The helper took the job, or the batch: what a poll says does not undo that.
+/// The helper accepted the job, or the batch: an answer to a poll cannot undo that.
 #[tokio::test]
 async fn a_refused_poll_ends_nothing() {
     let (mut pair, proxy) = start(BatchMode::TimeInterval, &[Fate::Later, Fate::Later]).await;
@@ -242,7 +242,7 @@ async fn a_refused_poll_ends_nothing() {
     let abandoned = r#"sotto_aggregation_jobs_total{outcome="abandoned"}"#;
     assert_eq!(leader.metric(abandoned).await, 0.0);
 
-    // The same of a collection.
+    // The same for a collection.
     let before = leader.metric(refused).await;
     proxy.fates.lock().unwrap().extend([Fate::Later]);
     proxy.refuse_polls.store(true, Ordering::SeqCst);
@@ -255,7 +255,7 @@ async fn a_refused_poll_ends_nothing() {
     pair.stop().await;
 }
 
-/// Nothing else arrives that would bring the leader to look again.
+/// Nothing else arrives that would make the leader look again.
 #[tokio::test]
 async fn reports_that_came_too_early_are_tried_again() {
     for on_disk in [false, true] {
@@ -291,7 +291,7 @@ async fn a_committed_job_is_deleted_at_the_helper() {
         })
         .await;
     }
-    // It was there under this name: asked once more, the helper stores an answer again.
+    // It was there under this name: when it is asked again, the helper stores an answer again.
     let again = pair
         .http
         .post(pair.helper_resource("aggregation_jobs"))
@@ -331,7 +331,7 @@ async fn a_refusal_after_a_lost_answer_stops_the_job_and_keeps_it() {
     let stopped = r#"sotto_aggregation_jobs_total{outcome="stopped"}"#;
     eventually("the job is stopped", || async { leader.metric(stopped).await == 1.0 }).await;
     let (status, ready) = leader.readyz().await;
-    assert_eq!(status, StatusCode::OK, "uploads go on");
+    assert_eq!(status, StatusCode::OK, "uploads are still accepted");
     assert_eq!(ready["status"], "degraded");
     assert_eq!(ready["reasons"][0]["name"], "jobs_stopped");
     assert_eq!(pair.leader_store.load().await.unwrap().jobs, 1);
@@ -399,14 +399,14 @@ async fn a_leader_that_ends_gives_its_leases_back() {
     assert!(store.lease_job(Duration::from_secs(60)).await.unwrap().is_none());
     pair.stop().await;
     let job = store.lease_job(Duration::from_secs(60)).await.unwrap().unwrap();
-    // It may have been sent: whoever takes it up must send the same bytes.
+    // It may have been sent: whoever takes it over must send the same bytes.
     assert!(job.request_digest.is_some());
 }
 
 #[tokio::test]
 async fn a_wrong_token_is_trouble_of_one_task() {
     let mut pair = Setup::new(BatchMode::TimeInterval).start().await;
-    // A second task whose leader shows a token that the helper does not know.
+    // A second task whose leader sends a token that the helper does not know.
     let other = sotto_protocol::Task::new(
         sotto_wire::TaskId::new([8; 32]),
         pair.task.configuration().clone(),
@@ -426,7 +426,7 @@ async fn a_wrong_token_is_trouble_of_one_task() {
     .await;
     let (_, ready) = leader.readyz().await;
     assert!(ready["reasons"][0]["detail"].as_str().unwrap().contains("unauthorized"), "{ready}");
-    // The first task goes on.
+    // The first task continues.
     pair.upload_all([0, 1, 2, 3, 3]).await;
     let everything = pair.everything();
     assert_eq!(pair.collect(&everything).await.result, histogram(&[1, 1, 1, 2]));

@@ -19,7 +19,7 @@ async fn time_interval(pair: &mut Pair) {
     assert_eq!(collection.result, histogram(&[1, 2, 2, 3]));
     assert_eq!(collection.interval.start(), earlier);
 
-    // What is collected is closed.
+    // A collected batch is closed.
     let late = pair.report(0);
     let id: [u8; 16] = late[..16].try_into().unwrap();
     let response = pair.upload(late).await;
@@ -43,7 +43,7 @@ async fn leader_selected(pair: &mut Pair) {
     let collection = pair.wait(&first, &next).await;
     assert_eq!(collection.result, histogram(&[1, 1, 1, 2]));
 
-    // Without a deletion the same request is the same job: what a retry wants.
+    // Without a deletion, the same request is the same job, as a retry needs.
     pair.upload_all([0, 0, 0, 0, 0, 1]).await;
     assert_eq!(pair.ask(&next).await.1.unwrap(), first);
 
@@ -51,7 +51,7 @@ async fn leader_selected(pair: &mut Pair) {
     assert_eq!(deleted.status(), StatusCode::NO_CONTENT);
     let second = pair.ask(&next).await.1.unwrap();
     assert_ne!(first, second);
-    // A deletion that was retried late must not touch the next job.
+    // A late retry of a deletion must not affect the next job.
     let deleted = pair.collector_request(Method::DELETE, &first).await;
     assert_eq!(deleted.status(), StatusCode::NO_CONTENT);
     let collection = pair.wait(&second, &next).await;

@@ -10,7 +10,7 @@ use crate::server::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, PRECISION, Setup, aggregator_task, eventually, histogram, token,
 };
 
-/// The collection fails for good, and the next batch is not spoiled by it.
+/// The collection fails permanently, and does not affect the next batch.
 #[tokio::test]
 async fn a_batch_that_covers_too_much_time_is_not_released() {
     let mut pair = Setup::new(BatchMode::LeaderSelected).start().await;
