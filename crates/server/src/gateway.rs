@@ -1,4 +1,4 @@
-//! The gateway: opens Oblivious HTTP requests (RFC 9458) and hands what is inside to a server.
+//! The gateway: opens Oblivious HTTP requests (RFC 9458) and passes what is inside to a server.
 //!
 //! It is a module of the leader and of the log. It hands them requests in the same process, and
 //! only those that devices need: uploads, and reads of log files. [`Gateway`] is the same resource

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::environment::{Instant, instant};
 use serde_json::{Value, json};
 
-/// What is wrong. Each concern has at most one sentence at a time.
+/// What is wrong. Each concern has at most one detail at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Concern {
     /// The server is shutting down.

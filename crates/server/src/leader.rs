@@ -1,4 +1,4 @@
-//! The leader as a server: takes uploads, drives aggregation, answers collectors.
+//! The leader as a server: accepts uploads, drives aggregation, answers collectors.
 //!
 //! [`upload`] and [`collection`] are its resources; [`forming`], [`aggregating`] and [`collecting`]
 //! are the loops that drive jobs. Every step loads, calls one function of `sotto_protocol::leader`

@@ -87,7 +87,7 @@ impl Listener {
     /// Serves until the shutdown begins, then finishes the requests in flight within `drain`.
     pub(crate) async fn serve(self, router: Router, mut shutdown: Shutdown, drain: Duration) {
         let connection = Arc::new(ConnectionBuilder::new(&self.limits, self.tls, router));
-        let places = Arc::new(Semaphore::new(self.limits.max_connections.max(1)));
+        let permits = Arc::new(Semaphore::new(self.limits.max_connections.max(1)));
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
         loop {
@@ -95,9 +95,9 @@ impl Listener {
                 biased;
                 () = shutdown.begun() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = accept(&self.tcp, &places) => accepted,
+                accepted = accept(&self.tcp, &permits) => accepted,
             };
-            let (stream, peer, place) = match accepted {
+            let (stream, peer, permit) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(error = %error.kind(), "a connection could not be accepted");
@@ -116,7 +116,7 @@ impl Listener {
             let (connection, watcher) = (Arc::clone(&connection), graceful.watcher());
             connections.spawn(async move {
                 connection.serve(stream, peer, watcher).await;
-                drop((entry, place));
+                drop((entry, permit));
             });
         }
         drop(self.tcp);
@@ -129,14 +129,14 @@ impl Listener {
 
 async fn accept(
     tcp: &TcpListener,
-    places: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, PeerIp, OwnedSemaphorePermit)> {
     // Without a permit, connections wait in the operating system's queue.
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = tcp.accept().await?;
     // Answers are single small writes: waiting to fill a packet would only delay them.
     stream.set_nodelay(true)?;
-    Ok((stream, PeerIp(peer.ip()), place))
+    Ok((stream, PeerIp(peer.ip()), permit))
 }
 
 /// What all connections of a listener share.

@@ -1,4 +1,4 @@
-//! The log as a server: takes entries, has them witnessed, and serves the tree as plain files.
+//! The log as a server: accepts entries, has them witnessed, and serves the tree as plain files.
 //!
 //! Writing: [`add`] checks a submission by itself and hands it to the one [`sequencer`], which
 //! appends batches, asks the [`witnesses`] and publishes. Reading: [`files`] serves the public

@@ -93,7 +93,7 @@ impl MetricsRegistry {
         RejectionCounters(self.counters(name, help, "reason", Rejection::ALL.map(Rejection::name)))
     }
 
-    /// What is measured of the requests to one resource.
+    /// The metrics of the requests to one resource.
     pub(crate) fn route(&self, route: &'static str) -> RouteMetrics {
         const REQUESTS: &str = "sotto_http_requests_total";
         const DURATION: &str = "sotto_http_request_duration_seconds";
@@ -149,7 +149,7 @@ impl RejectionCounters {
     }
 }
 
-/// What is measured of the requests to one resource.
+/// The metrics of the requests to one resource.
 #[derive(Debug)]
 pub(crate) struct RouteMetrics {
     classes: [Counter; 3],

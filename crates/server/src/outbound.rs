@@ -113,7 +113,7 @@ pub(crate) fn request(method: Method, url: &HttpUrl) -> Builder {
     Request::builder().method(method).uri(url.as_str()).header(ACCEPT, any)
 }
 
-/// An answer whose body is yet to be read.
+/// An answer whose body has not been read yet.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,

@@ -23,7 +23,7 @@ use crate::tasks::{ServedTask, TaskRegistry};
 pub(crate) struct Provisioner {
     role: Role,
     config: TaskprovConfig,
-    /// Whether this aggregator serves recipes as well.
+    /// Whether this aggregator also serves recipes.
     serves_recipes: bool,
     store: Arc<dyn TaskStore>,
     /// One at a time, so that the bound holds.

@@ -61,7 +61,7 @@ pub(crate) struct Surroundings {
 
 /// The recipes of a server.
 pub(crate) struct Recipes {
-    around: Surroundings,
+    context: Surroundings,
     config: RecipesConfig,
     membership: Membership,
     client: Arc<LogClient>,
@@ -104,21 +104,21 @@ impl Recipes {
     /// Serves the recipes that were joined before, in this process or an earlier one.
     pub(crate) async fn load(
         config: RecipesConfig,
-        around: Surroundings,
+        context: Surroundings,
         metrics: &MetricsRegistry,
     ) -> Result<Self, BindError> {
-        let membership = Membership::new(around.role, &config)?;
+        let membership = Membership::new(context.role, &config)?;
         let client = LogClient::new(&config.log_url, config.log_certificates.as_deref())
             .map_err(|reason| BindError::Config(format!("recipes: {reason}")))?;
-        for (task_id, stored) in around.store.tasks().await? {
+        for (task_id, stored) in context.store.tasks().await? {
             let StoredTask::Recipe(json) = stored else { continue };
             let task = membership.restore(&task_id, &json).map_err(BindError::Config)?;
-            around.tasks.add(task)?;
+            context.tasks.add(task)?;
         }
-        around.health.raise(Concern::LogUnreachable, "the log has not been read yet");
+        context.health.raise(Concern::LogUnreachable, "the log has not been read yet");
         let metrics = RecipeMetrics::new(metrics);
         let recipes = Self {
-            around,
+            context,
             config,
             membership,
             client: Arc::new(client),
@@ -152,7 +152,7 @@ impl Recipes {
             return Announced::Unknown;
         };
         self.read_again().await;
-        if let Some(task) = self.around.tasks.task(&task_id) {
+        if let Some(task) = self.context.tasks.task(&task_id) {
             return Announced::Joined(task);
         }
         let is_known = |recipe: Arc<Recipe>| recipe.id() == recipe_id;
@@ -193,24 +193,24 @@ impl Recipes {
 
     /// The recipes that are served.
     fn served(&self) -> Vec<Arc<Recipe>> {
-        self.around.tasks.all().iter().filter_map(|task| task.recipe().cloned()).collect()
+        self.context.tasks.all().iter().filter_map(|task| task.recipe().cloned()).collect()
     }
 
     fn count_served(&self) {
         self.metrics.served.set(self.served().len() as f64);
     }
 
-    /// Joins what is new in a read of the log.
-    async fn learn(&self, reading: &Reading, told: &mut Told) -> Result<(), StoreError> {
+    /// Joins the recipes that are new in a read of the log.
+    async fn learn(&self, reading: &Reading, logged: &mut LoggedReasons) -> Result<(), StoreError> {
         self.metrics.entries.set(reading.size as f64);
         self.metrics.witnessed.set(reading.time as f64);
         self.metrics.open.set(reading.recipes.len() as f64);
-        let (health, newest) = (&self.around.health, &reading.keys);
-        keys::check(health, &self.around.hpke_configs, newest);
-        if let Some(keys) = &self.around.gateway_keys {
+        let (health, newest) = (&self.context.health, &reading.keys);
+        keys::check(health, &self.context.hpke_configs, newest);
+        if let Some(keys) = &self.context.gateway_keys {
             keys::check_gateway(health, &keys.configs(), newest);
         }
-        told.retain(|id, _| reading.recipes.contains_key(id));
+        logged.retain(|id, _| reading.recipes.contains_key(id));
         for (id, verdict) in &reading.recipes {
             let joined = match verdict {
                 Ok(admitted) => self.join(&admitted.assessment).await?,
@@ -219,7 +219,7 @@ impl Recipes {
             match joined {
                 // The log also has recipes for other operators.
                 Ok(()) | Err(NotJoined::OtherOperator) => {}
-                Err(reason) => tell(told, *id, reason.to_string()),
+                Err(reason) => log_once(logged, *id, reason.to_string()),
             }
         }
         self.count_served();
@@ -231,14 +231,14 @@ impl Recipes {
         &self,
         assessment: &sotto_protocol::recipe::Assessment,
     ) -> Result<Result<(), NotJoined>, StoreError> {
-        let (tasks, task_id) = (&self.around.tasks, *assessment.task().id());
+        let (tasks, task_id) = (&self.context.tasks, *assessment.task().id());
         if tasks.task(&task_id).is_some_and(|task| task.recipe().is_some()) {
             return Ok(Ok(()));
         }
-        if self.around.forgotten.contains(&task_id) || tasks.is_forgotten(&task_id) {
+        if self.context.forgotten.contains(&task_id) || tasks.is_forgotten(&task_id) {
             return Ok(Err(NotJoined::Forgotten));
         }
-        let now = self.around.environment.now();
+        let now = self.context.environment.now();
         let task = match self.membership.judge(assessment, &self.served(), now) {
             Ok(task) => task,
             Err(reason) => return Ok(Err(reason)),
@@ -247,7 +247,7 @@ impl Recipes {
             return Ok(Err(NotJoined::Task(refused)));
         }
         let recipe = assessment.recipe();
-        self.around.store.put_task(task_id, StoredTask::Recipe(recipe.to_json())).await?;
+        self.context.store.put_task(task_id, StoredTask::Recipe(recipe.to_json())).await?;
         if let Err(refused) = tasks.add(task) {
             return Ok(Err(NotJoined::Task(refused)));
         }
@@ -258,7 +258,7 @@ impl Recipes {
 
     /// Records the outcome of a read.
     fn note(&self, outcome: &Result<(), ReadError>) {
-        let health = &self.around.health;
+        let health = &self.context.health;
         let [read, unreachable, refused, forked, store] = &self.metrics.readings;
         let (counter, concern) = match outcome {
             Ok(()) => (read, None),
@@ -299,14 +299,14 @@ impl Recipes {
 /// Reads the log until the server ends.
 pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
     let Some(recipes) = &aggregator.recipes else { return shutdown.begun().await };
-    let mut told = Told::new();
+    let mut logged = LoggedReasons::new();
     let client = Arc::clone(&recipes.client);
-    let mut tail = Tail::new(&recipes.config, client, Arc::clone(&recipes.around.store));
+    let mut tail = Tail::new(&recipes.config, client, Arc::clone(&recipes.context.store));
     loop {
         let number = recipes.begin();
         let outcome = async {
-            let reading = tail.read(recipes.around.environment.now()).await?;
-            recipes.learn(&reading, &mut told).await.map_err(ReadError::Store)
+            let reading = tail.read(recipes.context.environment.now()).await?;
+            recipes.learn(&reading, &mut logged).await.map_err(ReadError::Store)
         };
         let outcome = tokio::select! {
             biased;
@@ -331,12 +331,12 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
 }
 
 /// The reason that was logged for each recipe that was not joined, so that it is logged once.
-type Told = BTreeMap<EntryId, String>;
+type LoggedReasons = BTreeMap<EntryId, String>;
 
-fn tell(told: &mut Told, id: EntryId, reason: String) {
-    if told.get(&id) != Some(&reason) {
+fn log_once(logged: &mut LoggedReasons, id: EntryId, reason: String) {
+    if logged.get(&id) != Some(&reason) {
         tracing::info!(recipe = %id, reason, "a recipe is not served");
-        told.insert(id, reason);
+        logged.insert(id, reason);
     }
 }
 

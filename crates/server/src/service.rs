@@ -112,7 +112,7 @@ impl Server {
         self.tasks.clone()
     }
 
-    /// Adds a loop that runs beside the listeners and ends when the shutdown begins.
+    /// Adds a loop that runs along with the listeners and ends when the shutdown begins.
     pub(crate) fn add_loop<F>(
         &mut self,
         name: &'static str,

@@ -89,14 +89,14 @@ struct Exchange {
 }
 
 /// The caller that waits for the outcome of a request.
-struct Asker {
+struct Caller {
     forwarded: Forwarded,
     device: DeviceIdentity,
     answer: oneshot::Sender<Result<Vec<u8>, Refusal>>,
     place: Place,
 }
 
-impl Asker {
+impl Caller {
     fn tell(self, outcome: Result<Vec<u8>, Refusal>) {
         // The place is freed first: whoever has the answer may send another request.
         drop(self.place);
@@ -109,23 +109,23 @@ impl Exchange {
     async fn answer(&self, batch: Vec<Waiting>) {
         self.shared.metrics.batches.increment(1);
         self.shared.metrics.batched.increment(batch.len() as u64);
-        let (bodies, askers): (Vec<_>, Vec<_>) = batch.into_iter().map(split).unzip();
+        let (bodies, callers): (Vec<_>, Vec<_>) = batch.into_iter().map(split).unzip();
         let Ok(answers) = self.client.ask(&bodies).await else {
-            return all(askers, &Refusal::Protocol(AttesterRefusal::IssuerTrouble));
+            return all(callers, &Refusal::Protocol(AttesterRefusal::IssuerTrouble));
         };
-        let (askers, issued) = match self.consume(askers, answers).await {
+        let (callers, issued) = match self.consume(callers, answers).await {
             Ok(consumed) => consumed,
-            Err(askers) => return all(askers, &Refusal::Inside),
+            Err(callers) => return all(callers, &Refusal::Inside),
         };
         let mut grants = Vec::new();
         let mut granted = Vec::new();
-        for (asker, issued) in askers.into_iter().zip(issued) {
+        for (caller, issued) in callers.into_iter().zip(issued) {
             match issued {
                 Ok(issued) => {
-                    grants.push(self.grant(&asker, &issued));
-                    granted.push((asker, issued.response));
+                    grants.push(self.grant(&caller, &issued));
+                    granted.push((caller, issued.response));
                 }
-                Err(refusal) => asker.tell(Err(Refusal::Protocol(refusal))),
+                Err(refusal) => caller.tell(Err(Refusal::Protocol(refusal))),
             }
         }
         self.record(grants, granted).await;
@@ -134,48 +134,48 @@ impl Exchange {
     /// Computes the aliases, on the pool.
     async fn consume(
         &self,
-        askers: Vec<Asker>,
+        callers: Vec<Caller>,
         answers: Vec<IssuerAnswer>,
-    ) -> Result<(Vec<Asker>, Vec<Result<Issued, AttesterRefusal>>), Vec<Asker>> {
-        let forwarded: Vec<_> = askers.iter().map(|asker| asker.forwarded.clone()).collect();
+    ) -> Result<(Vec<Caller>, Vec<Result<Issued, AttesterRefusal>>), Vec<Caller>> {
+        let forwarded: Vec<_> = callers.iter().map(|caller| caller.forwarded.clone()).collect();
         let issued = self.shared.pool.run(move || {
             let pairs = forwarded.iter().zip(&answers);
             pairs.map(|(forwarded, answer)| consume_issuer_answer(forwarded, answer)).collect()
         });
         match issued.await {
-            Ok(issued) => Ok((askers, issued)),
-            Err(_) => Err(askers),
+            Ok(issued) => Ok((callers, issued)),
+            Err(_) => Err(callers),
         }
     }
 
-    fn grant(&self, asker: &Asker, issued: &Issued) -> Grant {
+    fn grant(&self, caller: &Caller, issued: &Issued) -> Grant {
         Grant {
-            device: asker.device,
+            device: caller.device,
             issuer: self.issuer.clone(),
-            client_key: *asker.forwarded.client_key.as_bytes(),
-            client_alias: asker.forwarded.client_alias,
+            client_key: *caller.forwarded.client_key.as_bytes(),
+            client_alias: caller.forwarded.client_alias,
             issuer_alias: issued.alias,
-            request_digest: asker.forwarded.body_digest,
+            request_digest: caller.forwarded.body_digest,
             response: issued.response.clone(),
         }
     }
 
     /// Makes the grants durable. Only then are the responses passed on.
-    async fn record(&self, grants: Vec<Grant>, granted: Vec<(Asker, Vec<u8>)>) {
+    async fn record(&self, grants: Vec<Grant>, granted: Vec<(Caller, Vec<u8>)>) {
         if grants.is_empty() {
             return;
         }
         match self.shared.db.record(grants, self.shared.environment.now()).await {
             Ok(recorded) => {
                 self.shared.health.store_worked(StoreWork::Commit);
-                for ((asker, response), recorded) in granted.into_iter().zip(recorded) {
-                    asker.tell(self.outcome(response, recorded));
+                for ((caller, response), recorded) in granted.into_iter().zip(recorded) {
+                    caller.tell(self.outcome(response, recorded));
                 }
             }
             Err(error) => {
                 tracing::error!(%error, "grants could not be recorded");
                 self.shared.health.store_failed(StoreWork::Commit);
-                all(granted.into_iter().map(|(asker, _)| asker), &Refusal::Inside);
+                all(granted.into_iter().map(|(caller, _)| caller), &Refusal::Inside);
             }
         }
     }
@@ -199,14 +199,14 @@ impl Exchange {
     }
 }
 
-fn split(waiting: Waiting) -> (Bytes, Asker) {
+fn split(waiting: Waiting) -> (Bytes, Caller) {
     let Waiting { body, forwarded, device, answer, place } = waiting;
-    (body, Asker { forwarded, device, answer, place })
+    (body, Caller { forwarded, device, answer, place })
 }
 
 /// Sends everybody the same refusal.
-fn all(askers: impl IntoIterator<Item = Asker>, refusal: &Refusal) {
-    for asker in askers {
-        asker.tell(Err(refusal.clone()));
+fn all(callers: impl IntoIterator<Item = Caller>, refusal: &Refusal) {
+    for caller in callers {
+        caller.tell(Err(refusal.clone()));
     }
 }

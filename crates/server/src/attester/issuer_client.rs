@@ -145,12 +145,12 @@ impl Failures {
             Some(reason) => tracing::warn!(issuer, reason, "an issuer does not work"),
             None => tracing::info!(issuer, "an issuer works again"),
         }
-        let words: Vec<_> =
+        let reasons: Vec<_> =
             failures.iter().map(|(issuer, reason)| format!("{issuer}: {reason}")).collect();
-        if words.is_empty() {
+        if reasons.is_empty() {
             self.health.clear(self.concern);
         } else {
-            self.health.raise(self.concern, words.join("; "));
+            self.health.raise(self.concern, reasons.join("; "));
         }
     }
 }

@@ -118,10 +118,10 @@ impl Refusal {
 
     fn into_failure(self) -> Failure {
         match self.answer() {
-            (StatusCode::SERVICE_UNAVAILABLE, _, words) => {
-                Failure::Unavailable(words.to_owned(), RETRY_SOON)
+            (StatusCode::SERVICE_UNAVAILABLE, _, detail) => {
+                Failure::Unavailable(detail.to_owned(), RETRY_SOON)
             }
-            (status, kind, words) => Failure::Typed(status, kind, words),
+            (status, kind, detail) => Failure::Typed(status, kind, detail),
         }
     }
 }

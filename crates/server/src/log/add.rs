@@ -1,4 +1,4 @@
-//! `POST add`: takes an entry, returns the proof that it is public.
+//! `POST add`: accepts an entry, returns the proof that it is public.
 
 use std::sync::Arc;
 

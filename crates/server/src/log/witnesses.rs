@@ -163,46 +163,46 @@ impl WitnessPool {
             Next::Inspect(claim) => (None, Some(claim.to_string())),
             Next::AskFrom(seen) => (Some(*seen), None),
         };
-        if let Some(place) = self.disputes.get_mut(heard.witness) {
+        if let Some(slot) = self.disputes.get_mut(heard.witness) {
             match &heard.next {
-                Next::Cosigned(_) => *place = None,
-                Next::Disputed(dispute) => *place = Some(dispute.to_string()),
+                Next::Cosigned(_) => *slot = None,
+                Next::Disputed(dispute) => *slot = Some(dispute.to_string()),
                 _ => {}
             }
         }
-        if let Some(place) = self.sizes.get_mut(heard.witness) {
-            *place = known;
+        if let Some(slot) = self.sizes.get_mut(heard.witness) {
+            *slot = known;
         }
-        let Some(place) = self.failures.get_mut(heard.witness) else { return };
-        if *place != failure {
+        let Some(slot) = self.failures.get_mut(heard.witness) else { return };
+        if *slot != failure {
             match &failure {
                 Some(reason) => {
                     tracing::warn!(witness = name, reason, "a witness does not cosign");
                 }
                 None => tracing::info!(witness = name, "a witness cosigns again"),
             }
-            *place = failure;
+            *slot = failure;
         }
     }
 
-    /// Which witnesses did not cosign last time, in words; `None` if there are none.
+    /// Which witnesses did not cosign last time, and why; `None` if there are none.
     pub(super) fn failing(&self) -> Option<String> {
-        self.in_words(&self.failures)
+        self.summary(&self.failures)
     }
 
-    /// Which witnesses say that they have seen another tree, in words; `None` if there are none.
+    /// Which witnesses say that they have seen another tree, and which; `None` if there are none.
     pub(super) fn disputing(&self) -> Option<String> {
-        self.in_words(&self.disputes)
+        self.summary(&self.disputes)
     }
 
-    fn in_words(&self, reasons: &[Option<String>]) -> Option<String> {
-        let words: Vec<String> = self
+    fn summary(&self, reasons: &[Option<String>]) -> Option<String> {
+        let named: Vec<String> = self
             .witnesses
             .iter()
             .zip(reasons)
             .filter_map(|(peer, reason)| Some(format!("{}: {}", peer.name, reason.as_ref()?)))
             .collect();
-        (!words.is_empty()).then(|| words.join("; "))
+        (!named.is_empty()).then(|| named.join("; "))
     }
 }
 

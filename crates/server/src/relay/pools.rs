@@ -97,7 +97,7 @@ impl Pools {
 
     fn take_in(&mut self, waiting: Waiting) {
         let now_ms = self.clock.now_ms();
-        let (source, size) = (waiting.source, place_of(waiting.body.class()));
+        let (source, size) = (waiting.source, pool_index(waiting.body.class()));
         let pools = self.pools.get_mut(waiting.gateway);
         let Some(pool) = pools.and_then(|pools| pools.get_mut(size)) else { return };
         pool.push(waiting, source, now_ms);
@@ -143,6 +143,6 @@ impl Pools {
 
 /// The index of the gateway's pool for this size. Requests of no size class share the last one:
 /// their length distinguishes them, so requests with a size class cannot hide among them.
-fn place_of(class: Option<SizeClass>) -> usize {
+fn pool_index(class: Option<SizeClass>) -> usize {
     class.map_or(SizeClass::COUNT, SizeClass::index).into()
 }

@@ -106,9 +106,9 @@ fn shown(text: &mut String, shown: &str) {
 }
 
 /// An optional table, with its settings.
-fn optional(text: &mut String, around: &str, entry: &Entry, table: &Table) {
+fn optional(text: &mut String, prefix: &str, entry: &Entry, table: &Table) {
     lines(text, entry.doc);
-    let name = format!("{around}{}", entry.key);
+    let name = format!("{prefix}{}", entry.key);
     shown(text, &if table.is_array { format!("[[{name}]]") } else { format!("[{name}]") });
     for part in parts(&table.entries) {
         match part {
@@ -123,17 +123,17 @@ fn optional(text: &mut String, around: &str, entry: &Entry, table: &Table) {
     }
 }
 
-fn rows(text: &mut String, entries: &[Entry], around: &str) {
+fn rows(text: &mut String, entries: &[Entry], prefix: &str) {
     for part in parts(entries) {
         match part {
-            Part::Value(entry) => row(text, &format!("{around}{}", entry.key), entry),
+            Part::Value(entry) => row(text, &format!("{prefix}{}", entry.key), entry),
             Part::Table(_, entries) => {
                 entries
                     .iter()
-                    .for_each(|entry| row(text, &format!("{around}{}", entry.key), entry));
+                    .for_each(|entry| row(text, &format!("{prefix}{}", entry.key), entry));
             }
             Part::Optional(entry, table) => {
-                let key = format!("{around}{}", entry.key);
+                let key = format!("{prefix}{}", entry.key);
                 let (shown, inside) = match table.is_array {
                     true => (format!("[[{key}]]"), format!("{key}[].")),
                     false => (format!("[{key}]"), format!("{key}.")),

@@ -70,11 +70,11 @@ impl RevocationLists {
         &self,
         authorities: impl Iterator<Item = &'a [u8]>,
     ) -> Vec<&CertRevocationList<'static>> {
-        let mut places: Vec<_> =
+        let mut indices: Vec<_> =
             authorities.flat_map(|authority| self.of_one(authority).to_vec()).collect();
-        places.sort_unstable();
-        places.dedup();
-        places.into_iter().filter_map(|place| Some(&self.lists.get(place)?.list)).collect()
+        indices.sort_unstable();
+        indices.dedup();
+        indices.into_iter().filter_map(|index| Some(&self.lists.get(index)?.list)).collect()
     }
 
     fn of_one(&self, authority: &[u8]) -> Arc<[usize]> {
@@ -95,17 +95,17 @@ impl RevocationLists {
     fn choose(&self, authority: &[u8]) -> Vec<usize> {
         let Ok((_, authority)) = X509Certificate::from_der(authority) else { return Vec::new() };
         let mut chosen: Vec<(usize, &List)> = Vec::new();
-        for (place, list) in self.lists.iter().enumerate() {
+        for (index, list) in self.lists.iter().enumerate() {
             if !list.is_by(&authority) {
                 continue;
             }
             match chosen.iter_mut().find(|(_, other)| other.scope() == list.scope()) {
-                Some(other) if list.age.is_newer_than(&other.1.age) => *other = (place, list),
+                Some(other) if list.age.is_newer_than(&other.1.age) => *other = (index, list),
                 Some(_) => {}
-                None => chosen.push((place, list)),
+                None => chosen.push((index, list)),
             }
         }
-        chosen.into_iter().map(|(place, _)| place).collect()
+        chosen.into_iter().map(|(index, _)| index).collect()
     }
 }
 
