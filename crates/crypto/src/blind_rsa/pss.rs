@@ -7,15 +7,15 @@ use super::{MODULUS_LEN, SALT_LEN};
 
 const HASH_LEN: usize = 48;
 
-/// The masked block: padding, a one, the salt. Then come the hash and the trailer.
+/// The masked block: padding, a one bit, the salt. The hash and the trailer follow.
 const BLOCK_LEN: usize = MODULUS_LEN - HASH_LEN - 1;
 const SALT_AT: usize = BLOCK_LEN - SALT_LEN;
 const TRAILER: u8 = 0xbc;
 
-/// The encoding has one bit less than the modulus, so its top bit is zero.
+/// The encoding has one bit fewer than the modulus, so its top bit is zero.
 const TOP_MASK: u8 = 0x7f;
 
-/// `EMSA-PSS-ENCODE`. The result is secret: whoever sees it in the issuance knows the token.
+/// `EMSA-PSS-ENCODE`. The result is secret: whoever sees it at issuance can recognize the token.
 pub(super) fn encode(message: &[u8], salt: &[u8; SALT_LEN]) -> Zeroizing<[u8; MODULUS_LEN]> {
     let mut encoded = Zeroizing::new([0; MODULUS_LEN]);
     let hash = salted_hash(message, salt);
