@@ -7,7 +7,7 @@ use super::{RecipeDraft, randomizer, tokens};
 use crate::recipe::{Accountant, Adjacency, Aggregator, AttributeType, Privacy, Query, RecipeVdaf};
 use crate::{BatchMode, utc};
 
-/// Above this a float no longer gives back every decimal of millionths, so that text is written.
+/// Above this, a float cannot represent every decimal in millionths, so text is written instead.
 const FLOAT_EXACT_MICRO: u64 = 1_000_000_000_000_000;
 
 /// The draft as TOML.
@@ -70,7 +70,7 @@ fn when(out: &mut Writer, draft: &RecipeDraft) {
     out.text("max_window", &utc::format_length(draft.when.max_window_s));
 }
 
-/// A date, or plain seconds beyond the years that dates have.
+/// A date, or plain seconds beyond the years that dates support.
 pub(super) fn moment(posix_seconds: u64) -> String {
     let date = utc::format(posix_seconds);
     if utc::parse(&date).is_some() { date } else { posix_seconds.to_string() }

@@ -1,4 +1,4 @@
-//! Reading a policy, line by line. A line refers only to names of lines before it.
+//! Parses a policy line by line. A line refers only to names defined on earlier lines.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ struct Lines {
     logs: Vec<PolicyLog>,
     witnesses: Vec<PolicyWitness>,
     groups: Vec<Group>,
-    /// The names that are members of a group already.
+    /// The names that are already members of a group.
     used: BTreeSet<String>,
-    /// The quorum line; within it, nothing for `none`.
+    /// The quorum line; the inner value is `None` for `quorum none`.
     quorum: Option<Option<Member>>,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<TlogPolicy, FormatError> {
     if text.len() > MAX_TLOG_POLICY_LEN {
         return Err(FormatError::new("the policy is too long"));
     }
-    // A file cut off within its last line could name another quorum.
+    // A file truncated within its last line could name another quorum.
     let text = text
         .strip_suffix('\n')
         .ok_or(FormatError::new("the policy does not end in a newline: it may be cut off"))?;
@@ -45,7 +45,7 @@ impl Lines {
         if line.bytes().any(|byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
             return Err(FormatError::new("there is a control character"));
         }
-        // Other white space is part of names: the meaning must not depend on the version of Unicode.
+        // Other white space is part of names: the meaning must not depend on the Unicode version.
         let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
         match words.next() {
             None => Ok(()),
@@ -119,7 +119,7 @@ impl Lines {
         }
     }
 
-    /// The witness or group of this name.
+    /// The witness or group with this name.
     fn member(&self, name: &str) -> Result<Member, FormatError> {
         let witness = self.witnesses.iter().position(|witness| witness.name == name);
         let group = || self.groups.iter().position(|group| group.name == name);
@@ -129,7 +129,7 @@ impl Lines {
             .ok_or(FormatError::new("no line before defines this name"))
     }
 
-    /// A name that is not taken yet.
+    /// A name that is not yet taken.
     fn new_name(&self, name: Option<&str>) -> Result<String, FormatError> {
         let name = name.ok_or(FormatError::new("the name is missing"))?;
         match name == NONE || self.member(name).is_ok() {
