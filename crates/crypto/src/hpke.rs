@@ -25,7 +25,8 @@ pub const MAX_INFO_LEN: usize = 1024;
 /// The length of an X25519 public key, and therefore of `enc` (RFC 9180 §7.1, Npk and Nenc).
 pub(crate) const PUBLIC_KEY_LEN: usize = 32;
 
-/// Whether reports can be sealed to `config`: the mandatory suite, and a public key of the right length.
+/// Whether reports can be sealed to `config`: the mandatory suite, and a public key of the right
+/// length.
 pub fn is_supported(config: &HpkeConfig) -> bool {
     config.kem_id() == HpkeKemId::X25519_HKDF_SHA256
         && config.kdf_id() == HpkeKdfId::HKDF_SHA256

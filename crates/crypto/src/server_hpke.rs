@@ -86,7 +86,8 @@ impl Opener {
     }
 }
 
-/// A receiver's context (RFC 9180 §5.2): messages are opened in the order in which they were sealed.
+/// A receiver's context (RFC 9180 §5.2): messages are opened in the order in which they were
+/// sealed.
 pub struct Receiver {
     key: aead::LessSafeKey,
     base_nonce: [u8; aead::NONCE_LEN],

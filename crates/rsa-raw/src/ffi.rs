@@ -34,7 +34,8 @@ impl Rsa {
         // SAFETY: `cbs` is a live local, and `der` is readable for its length and outlives the
         // parsing.
         unsafe { sys::CBS_init(&mut cbs, der.as_ptr(), der.len()) };
-        // SAFETY: `cbs` was initialized over `der`, which is still borrowed. The result is null or owned.
+        // SAFETY: `cbs` was initialized over `der`, which is still borrowed. The result is null or
+        // owned.
         let Some(pkey) = NonNull::new(unsafe { sys::EVP_parse_private_key(&mut cbs) }) else {
             clear_errors();
             return None;

@@ -1,5 +1,5 @@
-//! Extension lists of the four registries (DAP "Task Extensions", "Report Extensions", "Aggregation Job
-//! Extensions", "Collection Job Extensions").
+//! Extension lists of the four registries (DAP "Task Extensions", "Report Extensions", "Aggregation
+//! Job Extensions", "Collection Job Extensions").
 //!
 //! Every list is ordered by strictly increasing type. There are two forms. [`ExtensionList`]
 //! belongs to messages that are accepted or rejected as a whole: a list out of order does not

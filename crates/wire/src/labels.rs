@@ -1,4 +1,5 @@
-//! Domain-separation strings (DAP "HPKE", "Encrypting Input Shares", "Encrypting Aggregate Shares").
+//! Domain-separation strings (DAP "HPKE", "Encrypting Input Shares", "Encrypting Aggregate
+//! Shares").
 //!
 //! All of them begin with the tag of the protocol version, so parties with different versions
 //! cannot open each other's messages.

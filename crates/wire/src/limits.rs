@@ -53,7 +53,8 @@ pub const MAX_AGGREGATION_JOB_LEN: usize = 16 * 1024 * 1024;
 /// The longest collection job request. The aggregation parameter of all Prio3 variants is empty.
 pub const MAX_COLLECTION_JOB_REQ_LEN: usize = 64 * 1024;
 
-/// The longest aggregate share request: a collection job request with a selector, count and checksum.
+/// The longest aggregate share request: a collection job request with a selector, count and
+/// checksum.
 pub const MAX_AGGREGATE_SHARE_REQ_LEN: usize = MAX_COLLECTION_JOB_REQ_LEN + 128;
 
 /// The longest sealed aggregate share: as many elements as the largest report has.

@@ -37,7 +37,8 @@ pub enum ReportError {
     TaskNotStarted = 10,
     /// Upload: unknown HPKE configuration; the client fetches a fresh list.
     OutdatedConfig = 11,
-    /// Aggregation: the helper does not have the job's verification key; the leader may try another.
+    /// Aggregation: the helper does not have the job's verification key; the leader may try
+    /// another.
     UnknownVerificationKeyId = 12,
 }
 

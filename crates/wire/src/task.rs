@@ -330,8 +330,8 @@ impl Encode for TaskConfiguration {
     }
 
     fn encoded_len(&self) -> usize {
-        // Lengths of task_info (1), batch_config (2) and vdaf_configuration (2); precision, batch size (16);
-        // batch mode (1); VDAF type (4).
+        // Lengths of task_info (1), batch_config (2) and vdaf_configuration (2); precision, batch
+        // size (16); batch mode (1); VDAF type (4).
         26 + self.task_info.len()
             + self.leader_aggregator_endpoint.encoded_len()
             + self.helper_aggregator_endpoint.encoded_len()

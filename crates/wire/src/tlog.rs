@@ -1,4 +1,5 @@
-//! Formats of transparency logs (C2SP tlog-checkpoint, tlog-tiles, tlog-proof, tlog-policy, tlog-witness).
+//! Formats of transparency logs (C2SP tlog-checkpoint, tlog-tiles, tlog-proof, tlog-policy,
+//! tlog-witness).
 //!
 //! Only the formats: hashing, proofs and signatures are in `sotto-crypto`, and reading a log is in
 //! `sotto-protocol`. Text formats have one encoding per value, except that a policy may have

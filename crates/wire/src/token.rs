@@ -1,4 +1,5 @@
-//! Rate-limited tokens: the messages of Privacy Pass (RFC 9577, RFC 9578) and of rate-limited issuance.
+//! Rate-limited tokens: the messages of Privacy Pass (RFC 9577, RFC 9578) and of rate-limited
+//! issuance.
 //!
 //! Tokens are blind RSA signatures. The client requests one through an attester, which knows the
 //! client but not the origin, from an issuer, which learns the origin but not the client. Only the

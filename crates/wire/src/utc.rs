@@ -77,7 +77,7 @@ pub enum LengthError {
     #[error("unknown unit of time: use s, m, h, d or w")]
     Unit,
     /// It does not begin with a number.
-    #[error("no length of time: give 3600 or 1h")]
+    #[error("not a length of time: give 3600 or 1h")]
     Number,
     /// It is too long to be represented.
     #[error("too long")]

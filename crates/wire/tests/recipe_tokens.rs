@@ -168,12 +168,12 @@ fn errors_in_tokens_name_the_key() {
         (
             "kind = \"rate_limited\"",
             "kind = \"insecure_none\"",
-            "parties.tokens.helper: is no key here",
+            "parties.tokens.helper: is unknown",
         ),
         (
             "kind = \"rate_limited\"",
             "kind = \"insecure_leader_only\"",
-            "parties.tokens.helper: is no key here",
+            "parties.tokens.helper: is unknown",
         ),
         ("[parties.tokens.leader]\npublic_key", "[parties.tokens.leader]\nkey", "public_key"),
     ] {

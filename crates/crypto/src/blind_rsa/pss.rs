@@ -1,4 +1,5 @@
-//! EMSA-PSS (RFC 8017 §9.1) with SHA-384, MGF1 with SHA-384 and a salt of 48 bytes, for a modulus of 2048 bits.
+//! EMSA-PSS (RFC 8017 §9.1) with SHA-384, MGF1 with SHA-384 and a salt of 48 bytes, for a modulus
+//! of 2048 bits.
 
 use sha2::{Digest, Sha384};
 use zeroize::Zeroizing;
@@ -29,7 +30,8 @@ pub(super) fn encode(message: &[u8], salt: &[u8; SALT_LEN]) -> Zeroizing<[u8; MO
     encoded
 }
 
-/// `EMSA-PSS-VERIFY`: whether `encoded` is an encoding of `message`, with any salt of the right length.
+/// `EMSA-PSS-VERIFY`: whether `encoded` is an encoding of `message`, with any salt of the right
+/// length.
 pub(super) fn verify(message: &[u8], encoded: &[u8; MODULUS_LEN]) -> bool {
     let (masked, rest) = encoded.split_at(BLOCK_LEN);
     let (hash, trailer) = rest.split_at(HASH_LEN);

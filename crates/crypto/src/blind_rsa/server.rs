@@ -23,8 +23,8 @@ impl TokenVerifier {
         Ok(Self { key: key.map_err(|_| BlindRsaError::InvalidKey)? })
     }
 
-    /// Whether `authenticator` is a signature over `token_input` (RSASSA-PSS with SHA-384 and a salt of 48
-    /// bytes; RFC 9578 §6.4).
+    /// Whether `authenticator` is a signature over `token_input` (RSASSA-PSS with SHA-384 and a
+    /// salt of 48 bytes; RFC 9578 §6.4).
     pub fn verify(
         &self,
         token_input: &[u8],

@@ -22,7 +22,8 @@ pub fn root<H: Hashes>(size: u64, hashes: &mut H) -> Result<TreeHash, H::Error> 
     range_root(0, size, hashes)
 }
 
-/// The proof that leaf `index` is in the tree of `size` leaves: the siblings from the leaf to the root.
+/// The proof that leaf `index` is in the tree of `size` leaves: the siblings from the leaf to the
+/// root.
 pub fn prove_inclusion<H: Hashes>(
     index: u64,
     size: u64,

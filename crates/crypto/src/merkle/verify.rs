@@ -1,4 +1,5 @@
-//! Verifying proofs (RFC 9162 "Verifying an Inclusion Proof" and "Verifying Consistency between Two Tree Heads").
+//! Verifying proofs (RFC 9162 "Verifying an Inclusion Proof" and "Verifying Consistency between Two
+//! Tree Heads").
 
 use sotto_wire::TreeHash;
 use thiserror::Error;

@@ -144,11 +144,11 @@ mod tests {
             }),
             ("a longer life", |recipe| keys(recipe).1.expires += 1),
             ("a shorter life", |recipe| keys(recipe).2.expires -= 1),
-            ("the roles changed round", |recipe| {
+            ("the roles swapped", |recipe| {
                 let (_, leader, helper) = keys(recipe);
                 std::mem::swap(leader, helper);
             }),
-            ("the operators changed round", |recipe| {
+            ("the operators swapped", |recipe| {
                 let parties = &mut recipe.parties;
                 std::mem::swap(&mut parties.leader.operator, &mut parties.helper.operator);
             }),

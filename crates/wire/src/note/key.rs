@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use crate::format::FormatError;
 use crate::limits::MAX_KEY_NAME_LEN;
 
-/// The name of a key: not empty, no Unicode white space, no plus sign, no control characters and at most
-/// [`MAX_KEY_NAME_LEN`] bytes.
+/// The name of a key: not empty, no Unicode white space, no plus sign, no control characters and at
+/// most [`MAX_KEY_NAME_LEN`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyName(String);
 

@@ -230,7 +230,7 @@ fn parties(parties: &Parties) -> Result<(), FormatError> {
     parties.collector_config()?;
     match parties.log.parse::<KeyName>() {
         Ok(_) => Ok(()),
-        Err(error) => refuse(format!("parties.log is no origin of a log: {error}")),
+        Err(error) => refuse(format!("parties.log is not the origin of a log: {error}")),
     }
 }
 

@@ -217,7 +217,7 @@ impl FromStr for AttributeName {
         }
         if RESERVED_WORDS.contains(&text) {
             return Err(FormatError::new(format!(
-                "{text:?} is a reserved word of the expression language, so no attribute"
+                "{text:?} is a reserved word of the expression language, so not an attribute name"
             )));
         }
         Ok(Self(text.to_owned()))
@@ -287,7 +287,7 @@ pub(super) fn hpke_config(field: &str, text: &str) -> Result<HpkeConfig, FormatE
         .decode(text)
         .map_err(|_| FormatError::new(format!("{field} is not base64url without padding")))?;
     HpkeConfig::from_bytes(&bytes)
-        .map_err(|_| FormatError::new(format!("{field} is no HPKE configuration")))
+        .map_err(|_| FormatError::new(format!("{field} is not an HPKE configuration")))
 }
 
 /// The text of an HPKE configuration.

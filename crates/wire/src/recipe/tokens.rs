@@ -215,7 +215,7 @@ impl TokenKeyRequest {
             .strip_prefix(TOKEN_KEY_REQUEST_HEADER)
             .and_then(|rest| rest.strip_prefix('\n'))
             .and_then(|rest| rest.strip_suffix('\n'))
-            .ok_or_else(|| FormatError::new("the note is no request for token keys"))?;
+            .ok_or_else(|| FormatError::new("the note is not a request for token keys"))?;
         Self::parse(json.as_bytes())
     }
 
@@ -275,7 +275,7 @@ pub(super) fn check(parties: &Parties, closes: u64) -> Result<(), FormatError> {
     visible("parties.tokens.issuer", issuer.as_str())?;
     if *issuer == parties.leader.operator || *issuer == parties.helper.operator {
         return Err(FormatError::new(
-            "parties.tokens.issuer must be another operator than those of leader and helper",
+            "parties.tokens.issuer must be another operator than the leader's and the helper's",
         ));
     }
     let keys = [Role::Leader, Role::Helper].map(|role| (role, parties.tokens.key(role)));

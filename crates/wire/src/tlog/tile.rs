@@ -161,8 +161,8 @@ impl EntryBundle {
         }
     }
 
-    /// Joins entries into a bundle. Fails if one is longer than 65,535 bytes, or if there are none or more than
-    /// [`TILE_WIDTH`].
+    /// Joins entries into a bundle. Fails if one is longer than 65,535 bytes, or if there are none
+    /// or more than [`TILE_WIDTH`].
     pub fn encode<E: AsRef<[u8]>>(entries: &[E]) -> Result<Vec<u8>, FormatError> {
         if entries.is_empty() || entries.len() > usize::from(TILE_WIDTH) {
             return Err(FormatError::new("a bundle has 1 to 256 entries"));

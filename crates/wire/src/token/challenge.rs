@@ -95,7 +95,8 @@ fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, DecodeError
     std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed(field))
 }
 
-/// The message that an issuer signs blindly (RFC 9578, "Issuance Protocol for Publicly Verifiable Tokens").
+/// The message that an issuer signs blindly (RFC 9578, "Issuance Protocol for Publicly Verifiable
+/// Tokens").
 pub fn token_input(
     token_type: u16,
     nonce: &[u8; 32],

@@ -52,7 +52,7 @@ impl Fields {
             None => Ok(()),
             Some(key) => Err(error(
                 joined(&self.path, key),
-                format!("is no key here; these are: {}", self.asked.join(", ")),
+                format!("is unknown; use one of: {}", self.asked.join(", ")),
             )),
         }
     }

@@ -51,13 +51,13 @@ fn whole(digits: &str, text: &str) -> Result<u64, String> {
     plain
         .then(|| digits.parse().ok())
         .flatten()
-        .ok_or_else(|| format!("{text:?} is no fraction of two whole numbers"))
+        .ok_or_else(|| format!("{text:?} is not a fraction of two whole numbers"))
 }
 
 /// `12.5e-3` as 125 and -4: digits and a power of ten.
 fn decimal(text: &str) -> Result<(u128, i32), String> {
     parse_decimal(text).ok_or_else(|| {
-        format!("{text:?} is no number: give digits, perhaps with a point, like 0.02")
+        format!("{text:?} is not a number: give digits, optionally with a point, like 0.02")
     })
 }
 

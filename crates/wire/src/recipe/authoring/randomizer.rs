@@ -24,7 +24,7 @@ pub(super) fn read(field: Field) -> Result<Randomizer, AuthoringError> {
 
 /// Writes the table `[randomizer]`.
 pub(super) fn write(out: &mut Writer, randomizer: &Randomizer) {
-    out.group("randomizer", "What the device does to its measurement before it leaves.");
+    out.group("randomizer", "What the device does to its measurement before sending it.");
     out.text("kind", randomizer.kind());
     match *randomizer {
         Randomizer::None => {}

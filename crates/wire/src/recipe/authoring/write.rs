@@ -34,7 +34,7 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     }
     who(&mut out, draft);
     when(&mut out, draft);
-    out.group("sampling", "With which probability each device answers.");
+    out.group("sampling", "The probability with which each device answers.");
     out.text("rate", &draft.sampling.rate.to_string());
     query(&mut out, &draft.query);
     randomizer::write(&mut out, &draft.randomizer);
@@ -50,7 +50,7 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
 }
 
 fn who(out: &mut Writer, draft: &RecipeDraft) {
-    out.group("who", "How many devices there are, about. This never lowers an epsilon.");
+    out.group("who", "The approximate number of devices. This never lowers an epsilon.");
     out.raw("population", draft.who.population);
     if let Some(targeting) = &draft.who.targeting {
         out.group(
