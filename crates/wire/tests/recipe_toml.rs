@@ -1,4 +1,4 @@
-//! Recipes as TOML: what people may write, and what they are told if it is wrong.
+//! Recipes as TOML: what people may write, and the errors for what they may not.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
