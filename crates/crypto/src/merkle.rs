@@ -31,8 +31,8 @@ pub trait Hashes {
     /// The error of a failed read.
     type Error;
 
-    /// The hash of the complete subtree `index` of 2^`level` leaves, which starts at leaf `index *
-    /// 2^level`. Called only where the tree has all of these leaves.
+    /// The hash of the complete subtree `index` of 2^`level` leaves, which starts at leaf
+    /// `index * 2^level`. Called only where the tree has all of these leaves.
     fn hash(&mut self, level: u8, index: u64) -> Result<TreeHash, Self::Error>;
 }
 

@@ -38,7 +38,7 @@ pub enum NoteError {
     #[error("not a checkpoint: {0}")]
     NotACheckpoint(FormatError),
     /// The policy knows no log with the origin of the checkpoint.
-    #[error("the checkpoint is of an unknown log")]
+    #[error("the checkpoint belongs to an unknown log")]
     UnknownLog,
     /// The witnesses that cosigned do not meet the quorum.
     #[error("the witnesses that cosigned do not meet the quorum")]

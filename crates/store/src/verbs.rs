@@ -94,7 +94,7 @@ impl Stretch {
 
     /// The store's own form. Returns an error if the stretch comes from another kind of store.
     pub(crate) fn get<T: Any>(&self) -> Result<&T> {
-        let foreign = || StoreError::Backend("a stretch of another store".into());
+        let foreign = || StoreError::Backend("the stretch belongs to another store".into());
         self.0.downcast_ref().ok_or_else(foreign)
     }
 }

@@ -64,7 +64,7 @@ pub enum DecodeError {
     #[error("extensions out of order")]
     ExtensionsOutOfOrder,
     /// A part of a message breaks the rules of its format.
-    #[error("{0}: not what the format allows")]
+    #[error("{0}: not allowed by the format")]
     Malformed(&'static str),
     /// A value is readable, but not one that the type allows.
     #[error(transparent)]

@@ -128,7 +128,7 @@ impl NoteSignature {
             .strip_prefix(SIGNATURE_START)
             .ok_or(FormatError::new("a signature line must start with an em dash and a space"))?;
         let (name, encoded) =
-            line.split_once(' ').ok_or(FormatError::new("a signature line has a part missing"))?;
+            line.split_once(' ').ok_or(FormatError::new("the signature line is incomplete"))?;
         let name = name.parse()?;
         let bytes = STANDARD
             .decode(encoded)

@@ -114,7 +114,7 @@ pub(super) fn open(
         && stored.window_s != window_s
     {
         let length = stored.window_s;
-        return Err(refused(dir, format!("it counts windows of {length} seconds")));
+        return Err(refused(dir, format!("it was created with windows of {length} seconds")));
     }
     // A copy without its WAL may even have lost its row.
     let commits = stored.as_ref().map_or(0, |stored| stored.commits);

@@ -94,7 +94,7 @@ impl LeaderStore for MemoryStore {
         let positions = part.positions();
         let reports = || formed.jobs.iter().flat_map(|job| &job.reports);
         if reports().any(|report| report.record >= positions.len()) {
-            return Err(StoreError::Backend("a record outside the stretch".into()));
+            return Err(StoreError::Backend("a record is outside the stretch".into()));
         }
         if formed.jobs.iter().any(|job| !state.is_fresh(job)) {
             return Err(StoreError::Backend("the id of the new batch is not fresh".into()));

@@ -86,7 +86,7 @@ impl Part {
             Self::Log { records, .. } => records.get(record).copied(),
             Self::Requeued(rows) => rows.get(record).map(|(_, waiting)| waiting.position),
         };
-        position.ok_or_else(|| StoreError::Backend("a record outside the stretch".into()))
+        position.ok_or_else(|| StoreError::Backend("a record is outside the stretch".into()))
     }
 
     fn left(&self) -> &[Waiting] {

@@ -247,7 +247,7 @@ mod tests {
         conn.pragma_update(None, "user_version", VERSION + 1).unwrap();
         drop(conn);
         let Err(StoreError::Backend(why)) = open_writer(&path, 1 << 20) else {
-            panic!("a database of the future was opened");
+            panic!("a database of a later version was opened");
         };
         let versions = (format!("schema version {}", VERSION + 1), format!("knows {VERSION}"));
         assert!(why.contains(&versions.0) && why.contains(&versions.1), "{why}");

@@ -207,7 +207,7 @@ impl Appender {
             return Err(StoreError::Backend(why.clone()));
         }
         if reports.iter().any(|report| report.report.len() > MAX_REPORT_LEN) {
-            return Err(StoreError::Backend("a report is too long to be stored".into()));
+            return Err(StoreError::Backend("a report is too long to store".into()));
         }
         let verdicts: Verdicts = reports.iter().map(|report| self.judge(report)).collect();
         let accepted =
@@ -280,7 +280,7 @@ impl Appender {
     fn begin(&mut self, group: &mut Group) -> Result<()> {
         let number = self.state.next_number;
         if number > MAX_SEGMENT {
-            return Err(StoreError::Backend("segment numbers are used up".into()));
+            return Err(StoreError::Backend("segment numbers are exhausted".into()));
         }
         let name = segment_name(number);
         let failed = |error: &io::Error| StoreError::Backend(format!("segment {name}: {error}"));

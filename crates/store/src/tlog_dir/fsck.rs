@@ -80,7 +80,7 @@ pub fn fsck(
         if !check.bundle(bundle, checkpoint.size)? {
             check
                 .found
-                .report(format!("nothing from entry {} on could be checked", check.tree.size()));
+                .report(format!("the entries from {} on could not be checked", check.tree.size()));
             return Ok(check.found);
         }
     }
@@ -206,7 +206,7 @@ impl<'a> Check<'a> {
                 && root != self.tree.root()
             {
                 let size = self.tree.size();
-                self.found.report(format!("{path}: the root of size {size} is another one"));
+                self.found.report(format!("{path}: the root of size {size} is wrong"));
             }
         }
         for write in writes {

@@ -159,7 +159,7 @@ impl Index {
         self.rebuild(tree, below, reader, disk)?;
         match self.fingerprints() == wanted {
             true => Ok(()),
-            false => Err(LogDirError::Damaged("the entries are not those of its state".to_owned())),
+            false => Err(LogDirError::Damaged("the entries do not match its state".to_owned())),
         }
     }
 

@@ -76,7 +76,7 @@ impl LogDir {
         match &self.pending {
             Some(pending) if published.size < pending.checkpoint.size => Ok(()),
             Some(pending) if published == pending.checkpoint => Ok(()),
-            _ => Err(damaged(&path, "the log's state does not know of this checkpoint")),
+            _ => Err(damaged(&path, "the log's state does not contain this checkpoint")),
         }
     }
 
@@ -102,7 +102,7 @@ impl LogDir {
         let tree = LogState::load(pending.checkpoint.size, load);
         let tree = tree.map_err(|error| LogDirError::Damaged(error.to_string()))?;
         if tree.root() != pending.checkpoint.root {
-            return Err(LogDirError::Damaged("the tiles are not those of its state".to_owned()));
+            return Err(LogDirError::Damaged("the tiles do not match its state".to_owned()));
         }
         self.tree = tree;
         Ok(())

@@ -121,7 +121,7 @@ impl FromStr for VerifierKey {
         let mut parts = text.splitn(3, '+');
         let (Some(name), Some(key_id), Some(key)) = (parts.next(), parts.next(), parts.next())
         else {
-            return Err(FormatError::new("a verifier key has a part missing"));
+            return Err(FormatError::new("the verifier key is incomplete"));
         };
         let bytes = STANDARD
             .decode(key)

@@ -142,7 +142,7 @@ impl Walk {
 
     fn facts_index(&self, task_id: TaskId, id: CollectionJobId) -> usize {
         let is_it = |facts: &CollectionFacts| facts.task_id == task_id && facts.id == id;
-        self.oracle.collections.iter().position(is_it).expect("a collection that nobody made")
+        self.oracle.collections.iter().position(is_it).expect("an unknown collection")
     }
 
     fn check_too_few(&self, index: usize, min_batch_size: u64) {

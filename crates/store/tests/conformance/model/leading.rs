@@ -147,7 +147,7 @@ impl Walk {
         let is_it = |job: &&mut JobFacts| {
             !job.is_held && job.task_id == leased.task_id && job.reports == reports
         };
-        let job = self.oracle.jobs.iter_mut().find(is_it).expect("a job that nobody fixed");
+        let job = self.oracle.jobs.iter_mut().find(is_it).expect("an unknown job");
         assert_eq!(leased.request_digest, job.digest);
         assert!(job.batch_id.is_none() || job.batch_id == leased.batch_id, "the batch changed");
         job.batch_id = leased.batch_id;

@@ -62,7 +62,7 @@ impl Oracle {
     }
 
     pub(super) fn task(&mut self, task_id: TaskId) -> &mut TaskFacts {
-        self.tasks.get_mut(&task_id).expect("a report of a task that nobody uploads to")
+        self.tasks.get_mut(&task_id).expect("a report of an unknown task")
     }
 
     /// Records that were read must be waiting copies, each as often as it was accepted.

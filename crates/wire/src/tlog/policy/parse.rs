@@ -92,7 +92,7 @@ impl Lines {
         for word in words {
             members.push(self.member(word)?);
             if !self.used.insert(word.to_owned()) {
-                return Err(FormatError::new("a name is a member twice"));
+                return Err(FormatError::new("a name is a member more than once"));
             }
         }
         let threshold = match threshold {
@@ -101,7 +101,7 @@ impl Lines {
             number => usize::try_from(parse_decimal(number)?).unwrap_or(usize::MAX),
         };
         if !(1..=members.len()).contains(&threshold) {
-            return Err(FormatError::new("the threshold is not between 1 and the members"));
+            return Err(FormatError::new("the threshold is not from 1 to the number of members"));
         }
         push(&mut self.groups, Group { name, threshold, members })
     }
@@ -115,7 +115,7 @@ impl Lines {
         let quorum = if name == NONE { None } else { Some(self.member(name)?) };
         match self.quorum.replace(quorum) {
             None => Ok(()),
-            Some(_) => Err(FormatError::new("there is another quorum line")),
+            Some(_) => Err(FormatError::new("there is a second quorum line")),
         }
     }
 
@@ -126,7 +126,7 @@ impl Lines {
         witness
             .map(Member::Witness)
             .or_else(|| group().map(Member::Group))
-            .ok_or(FormatError::new("no line before defines this name"))
+            .ok_or(FormatError::new("no earlier line defines this name"))
     }
 
     /// A name that is not yet taken.
@@ -158,6 +158,6 @@ fn push<T>(items: &mut Vec<T>, item: T) -> Result<(), FormatError> {
 fn end<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<(), FormatError> {
     match words.next() {
         None => Ok(()),
-        Some(_) => Err(FormatError::new("there is more on the line than belongs there")),
+        Some(_) => Err(FormatError::new("unexpected text at the end of the line")),
     }
 }
