@@ -10,8 +10,8 @@
 //! database is opened, within seconds of a commit, and when the database is closed. A database with
 //! fewer commits is rejected. This catches an old copy of the database, made before or during a
 //! run, with or without its `-wal`, that is restored beside the newer secret. It does not catch a
-//! copy of the whole folder that is restored as a whole, nor, after a crash, a copy that only
-//! commits of the last seconds before the crash came after.
+//! copy of the whole folder that is restored as a whole. Nor, after a crash, does it catch a copy
+//! that lacks only commits from the last seconds before the crash.
 //!
 //! A grant is durable before [`AttesterDb::record`] resolves, and only then may its response go to
 //! the device. From then on the same request gets the same response, so a crash wastes no token,

@@ -6,7 +6,7 @@ use super::secret::Tag;
 use super::{Known, Recorded, Row};
 use crate::Result;
 
-/// For this many windows a device must not have asked before another client key is accepted. A
+/// A device must have been idle for this many windows before another client key is accepted. A
 /// grant counts in its own window and the next, so nothing that the old key got still counts.
 const IDLE_WINDOWS: u64 = 2;
 
