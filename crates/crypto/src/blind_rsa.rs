@@ -1,14 +1,15 @@
-//! Blind RSA signatures: RSABSSA-SHA384-PSS-Deterministic (RFC 9474) over keys of 2048 bits, as in the
+//! Blind RSA signatures: RSABSSA-SHA384-PSS-Deterministic (RFC 9474) with 2048-bit keys, as in the
 //! publicly verifiable tokens of RFC 9578 §6.
 //!
-//! A device calls [`blind`], sends the blinded message, keeps the [`Unblinder`], and turns the answer into the
-//! token's authenticator with [`Unblinder::finalize`], which also verifies it. With the feature `server`,
-//! `IssuerKey` answers and `TokenVerifier` checks authenticators, both in AWS-LC.
+//! A device calls [`blind`], sends the blinded message, keeps the [`Unblinder`], and turns the
+//! response into the token's authenticator with [`Unblinder::finalize`], which also verifies it.
+//! With the feature `server`, `IssuerKey` signs and `TokenVerifier` checks authenticators, both in
+//! AWS-LC.
 //!
-//! The device's half is written on constant-time integers of a fixed size. The blinding factor is secret for
-//! ever: who learns it can link the issuance to the token, also years later.
+//! The device's half uses constant-time integers of a fixed size. The blinding factor stays secret
+//! permanently: whoever learns it, even years later, can link the issuance to the token.
 //!
-//! What is signed (the token input) belongs to `sotto-wire`; who asks whom, to `sotto-protocol`.
+//! `sotto-wire` defines what is signed (the token input), and `sotto-protocol` the exchange.
 
 mod key;
 mod pss;
@@ -42,16 +43,16 @@ const MAX_DRAWS: usize = 256;
 /// Why a step of a blind signature failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlindRsaError {
-    /// Not a token key in the one encoding that RFC 9578 allows, or not a usable private key.
+    /// Not a token key in the only encoding that RFC 9578 allows, or not a usable private key.
     #[error("not a usable token key")]
     InvalidKey,
     /// A number is not below the modulus, or has no inverse.
     #[error("a number is out of range")]
     OutOfRange,
-    /// The signature is not one of this key over this input.
+    /// The signature is not by this key over this input.
     #[error("the signature is not valid")]
     InvalidSignature,
-    /// The random numbers given are not random.
+    /// The given randomness is not random.
     #[error("no blinding factor could be drawn")]
     Randomness,
     /// The private operation gave a wrong result, or a key could not be generated.
@@ -59,8 +60,8 @@ pub enum BlindRsaError {
     Fault,
 }
 
-/// `Blind` (RFC 9474 §4.2) with a salt and a blinding factor from `rng`: the blinded message to send, and
-/// what turns the answer into a signature.
+/// `Blind` (RFC 9474 §4.2) with a salt and a blinding factor from `rng`. Returns the blinded
+/// message to send, and what turns the response into a signature.
 pub fn blind(
     key: &TokenKey,
     token_input: &[u8],
@@ -70,7 +71,7 @@ pub fn blind(
     rng.fill_bytes(salt.as_mut_slice());
     let mut r = Zeroizing::new([0; MODULUS_LEN]);
     for _ in 0..MAX_DRAWS {
-        // Uniform below n by rejection. What is rejected tells nothing about what is accepted.
+        // Uniform below n by rejection. Rejected values reveal nothing about the accepted one.
         rng.fill_bytes(r.as_mut_slice());
         if below(&r, key.modulus()).is_some_and(|number| number != U2048::ZERO) {
             return blind_with(key, token_input, &salt, &r);
@@ -79,8 +80,8 @@ pub fn blind(
     Err(BlindRsaError::Randomness)
 }
 
-/// [`blind`] with the salt and the blinding factor `r` given. They must be random, secret and never used twice:
-/// this is for test vectors.
+/// [`blind`] with a given salt and blinding factor `r`, for test vectors. Both must be random,
+/// secret and never reused.
 pub fn blind_with(
     key: &TokenKey,
     token_input: &[u8],
@@ -91,8 +92,9 @@ pub fn blind_with(
     let encoded = pss::encode(token_input, salt);
     let m = residue(&encoded, key, &params)?;
     let r = residue(r, key, &params)?;
-    // One inversion for both checks: the product has an inverse if, and only if, both factors have one. A
-    // message without would hand a factor of n to the issuer, and a blind without could not be undone.
+    // One inversion for both checks: the product is invertible if and only if both factors are. A
+    // message without an inverse would reveal a factor of n to the issuer, and a blinding factor
+    // without one could not be undone.
     let product = Zeroizing::new(m.mul(&r));
     let inverse = Option::from(product.invert()).map(Zeroizing::new);
     let inverse: Zeroizing<FixedMontyForm<_>> = inverse.ok_or(BlindRsaError::OutOfRange)?;
@@ -101,8 +103,8 @@ pub fn blind_with(
     Ok((to_bytes(&blinded), Unblinder(Secret::new(to_bytes(&unblinder)))))
 }
 
-/// The inverse of a blinding factor: what turns the issuer's answer into a signature. It is as secret as the
-/// factor, and good for one answer.
+/// The inverse of a blinding factor: turns the issuer's response into a signature. It is as secret
+/// as the factor, and works for one response.
 #[derive(PartialEq, Eq)]
 pub struct Unblinder(Secret<[u8; MODULUS_LEN]>);
 
@@ -112,7 +114,8 @@ impl Unblinder {
         Zeroizing::new(*self.0.expose())
     }
 
-    /// From the bytes of [`to_bytes`](Self::to_bytes). Others make [`finalize`](Self::finalize) fail.
+    /// From the bytes of [`to_bytes`](Self::to_bytes). Any other bytes make
+    /// [`finalize`](Self::finalize) fail.
     pub fn from_bytes(bytes: &[u8; MODULUS_LEN]) -> Self {
         Self(Secret::new(*bytes))
     }
@@ -144,20 +147,20 @@ impl fmt::Debug for Unblinder {
 
 const LIMBS: usize = U2048::LIMBS;
 
-/// What Montgomery multiplication needs to know of the modulus, which is public.
+/// The Montgomery parameters of the modulus, which is public.
 fn params(key: &TokenKey) -> Result<FixedMontyParams<LIMBS>, BlindRsaError> {
     let modulus = Option::from(Odd::new(U2048::from_be_slice(key.modulus())));
     Ok(FixedMontyParams::new_vartime(modulus.ok_or(BlindRsaError::InvalidKey)?))
 }
 
-/// `bytes` as a number below `bound`, if it is one. Both are big endian. The comparison is in constant time; its outcome
-/// is no secret.
+/// `bytes` as a number, if it is below `bound`. Both are big-endian. The comparison takes constant
+/// time; its outcome is not secret.
 fn below(bytes: &[u8; MODULUS_LEN], bound: &[u8; MODULUS_LEN]) -> Option<U2048> {
     let number = U2048::from_be_slice(bytes);
     (number < U2048::from_be_slice(bound)).then_some(number)
 }
 
-/// `bytes` modulo n, refused if it is not reduced.
+/// `bytes` modulo n. Rejected if it is not reduced.
 fn residue(
     bytes: &[u8; MODULUS_LEN],
     key: &TokenKey,
@@ -170,7 +173,7 @@ fn residue(
 
 /// `base^65537`.
 fn public_power(base: &FixedMontyForm<LIMBS>) -> FixedMontyForm<LIMBS> {
-    // The time depends on the count of squarings alone.
+    // The time depends only on the number of squarings.
     base.square_repeat_vartime(16).mul(base)
 }
 

@@ -1,5 +1,6 @@
-//! A request that is sealed with HPKE, and the one answer to it under a key that is exported from the same context (RFC 9458
-//! §4.3 and §4.4). Oblivious HTTP and rate-limited tokens share the construction and differ in their labels.
+//! A request sealed with HPKE, and its one response, sealed with a key exported from the same
+//! context (RFC 9458 §4.3 and §4.4). Oblivious HTTP and rate-limited tokens share this construction
+//! and differ in their labels.
 
 use std::fmt;
 
@@ -21,8 +22,8 @@ use crate::hpke::{PUBLIC_KEY_LEN, check};
 #[cfg(feature = "server")]
 use crate::server_hpke::Opener;
 
-/// The length of AES-128's key. The secret and the nonce of a response are as long, for it is longer than the nonce of
-/// AES-GCM.
+/// The length of an AES-128 key. The secret and the nonce of a response have the same length,
+/// because it is longer than the nonce of AES-GCM.
 pub(crate) const KEY_LEN: usize = 16;
 
 /// The length of AES-GCM's nonce.
@@ -31,7 +32,7 @@ const NONCE_LEN: usize = 12;
 /// The length of AES-GCM's tag.
 const TAG_LEN: usize = 16;
 
-/// What a request is sealed under, besides the key.
+/// What a request is sealed with, besides the key.
 #[derive(Clone, Copy)]
 pub(crate) struct Labels<'a> {
     pub(crate) info: &'a [u8],
@@ -39,9 +40,11 @@ pub(crate) struct Labels<'a> {
     pub(crate) export: &'a [u8],
 }
 
-/// Seals `plaintext` to `config`: gives `prefix`, the encapsulated key and the ciphertext, and what opens the answer.
+/// Seals `plaintext` to `config`. Returns `prefix`, the encapsulated key and the ciphertext, and
+/// what opens the response.
 ///
-/// Takes 32 bytes of `rng` for the ephemeral key, which must never be used twice: two requests with one key are linked.
+/// Takes 32 bytes of `rng` for the ephemeral key, which must never be reused: two requests with the
+/// same key can be linked.
 pub(crate) fn seal(
     config: &HpkeConfig,
     labels: Labels<'_>,
@@ -59,7 +62,7 @@ pub(crate) fn seal(
         labels.info,
         &mut rng,
     )
-    // The one way to get here is an all-zero shared secret: a public key of low order.
+    // The only cause is an all-zero shared secret: a public key of low order.
     .map_err(|_| HpkeError::InvalidKey)?;
     let enc: [u8; PUBLIC_KEY_LEN] = enc.to_bytes().into();
     let mut secret = Zeroizing::new([0; KEY_LEN]);
@@ -77,7 +80,7 @@ pub(crate) fn seal(
     Ok((body, ResponseSecret { enc, secret }))
 }
 
-/// Opens what [`seal`] put behind the prefix.
+/// Opens what [`seal`] put after the prefix.
 #[cfg(feature = "server")]
 pub(crate) fn open(
     opener: &Opener,
@@ -92,14 +95,14 @@ pub(crate) fn open(
     Ok((plaintext, ResponseSecret { enc: *enc, secret }))
 }
 
-/// What only the two ends of one exchange know.
+/// A secret that only the two ends of one exchange know.
 pub(crate) struct ResponseSecret {
     pub(crate) enc: [u8; PUBLIC_KEY_LEN],
     pub(crate) secret: Zeroizing<[u8; KEY_LEN]>,
 }
 
 impl ResponseSecret {
-    /// The key and the nonce of the answer with this `response_nonce`.
+    /// The key and the nonce of the response with this `response_nonce`.
     pub(crate) fn keys(&self, response_nonce: &[u8; KEY_LEN]) -> Result<ResponseKeys, HpkeError> {
         let mut salt = [0; PUBLIC_KEY_LEN + KEY_LEN];
         salt[..PUBLIC_KEY_LEN].copy_from_slice(&self.enc);
@@ -111,7 +114,7 @@ impl ResponseSecret {
         Ok(keys)
     }
 
-    /// Opens the answer.
+    /// Opens the response.
     pub(crate) fn open(&self, body: &[u8]) -> Result<Zeroizing<Vec<u8>>, HpkeError> {
         let (response_nonce, sealed) =
             body.split_first_chunk::<KEY_LEN>().ok_or(HpkeError::Decrypt)?;
@@ -125,7 +128,7 @@ impl ResponseSecret {
         Ok(plaintext)
     }
 
-    /// Seals the answer. The `response_nonce` must never be used twice for one request.
+    /// Seals the response. The `response_nonce` must never be reused for one request.
     #[cfg(feature = "server")]
     pub(crate) fn seal(
         &self,
@@ -161,7 +164,7 @@ impl fmt::Debug for ResponseSecret {
     }
 }
 
-/// The key and the nonce of one answer.
+/// The key and the nonce of one response.
 pub(crate) struct ResponseKeys {
     pub(crate) key: Zeroizing<[u8; KEY_LEN]>,
     pub(crate) nonce: [u8; NONCE_LEN],

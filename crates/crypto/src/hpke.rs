@@ -1,7 +1,7 @@
 //! HPKE on every platform: RFC 9180 base mode, single shot, through the crate `hpke`.
 //!
-//! For the one suite that DAP makes mandatory. Servers open with `server_hpke`, which agrees with this
-//! module to the byte.
+//! Supports only the suite that DAP makes mandatory. Servers open with `server_hpke`, which agrees
+//! with this module byte for byte.
 
 use std::borrow::Cow;
 
@@ -18,13 +18,15 @@ use zeroize::Zeroizing;
 
 use crate::{HpkeError, HpkeKeypair};
 
-/// The longest `info` that is accepted. RFC 9180 §7.2.1 allows far more; DAP needs some twenty bytes.
+/// The longest `info` that is accepted. RFC 9180 §7.2.1 allows far more; DAP needs about twenty
+/// bytes.
 pub const MAX_INFO_LEN: usize = 1024;
 
-/// The length of an X25519 public key, and so of `enc` (RFC 9180 §7.1, Npk and Nenc).
+/// The length of an X25519 public key, and therefore of `enc` (RFC 9180 §7.1, Npk and Nenc).
 pub(crate) const PUBLIC_KEY_LEN: usize = 32;
 
-/// Whether reports can be sealed to `config`: the mandatory suite, and a public key of the right length.
+/// Whether reports can be sealed to `config`: the mandatory suite, and a public key of the right
+/// length.
 pub fn is_supported(config: &HpkeConfig) -> bool {
     config.kem_id() == HpkeKemId::X25519_HKDF_SHA256
         && config.kdf_id() == HpkeKdfId::HKDF_SHA256
@@ -34,7 +36,7 @@ pub fn is_supported(config: &HpkeConfig) -> bool {
 
 /// `SealBase` (RFC 9180 §6.1): seals `plaintext` to the holder of `config`'s private key.
 ///
-/// Takes 32 bytes of `rng` for the ephemeral key, which must never be used twice.
+/// Takes 32 bytes of `rng` for the ephemeral key, which must never be reused.
 pub fn seal(
     config: &HpkeConfig,
     info: &[u8],
@@ -55,7 +57,7 @@ pub fn seal(
         &mut rng,
     )
     .map_err(|error| match error {
-        // The one way to get here is an all-zero shared secret: a public key of low order.
+        // The only cause is an all-zero shared secret: a public key of low order.
         ::hpke::HpkeError::EncapError => HpkeError::InvalidKey,
         _ => HpkeError::Encrypt,
     })?;
@@ -89,7 +91,7 @@ pub fn open(
     .map_err(|_| HpkeError::Decrypt)
 }
 
-/// What both implementations refuse before they touch a key.
+/// Checks that both implementations make before they touch a key.
 pub(crate) fn check(config: &HpkeConfig, info: &[u8]) -> Result<(), HpkeError> {
     if !is_supported(config) {
         return Err(HpkeError::UnsupportedSuite);
@@ -100,7 +102,7 @@ pub(crate) fn check(config: &HpkeConfig, info: &[u8]) -> Result<(), HpkeError> {
     Ok(())
 }
 
-/// Wraps what was sealed to `config` as it travels.
+/// Wraps what was sealed to `config` in its wire form.
 pub(crate) fn ciphertext(
     config: &HpkeConfig,
     enc: &[u8],

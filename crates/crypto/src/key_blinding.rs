@@ -1,11 +1,12 @@
 //! Ed25519 with blinded keys (signature key blinding, "Ed25519ph, Ed25519ctx, and Ed25519").
 //!
-//! A client signs under a key that is its own times a blind. Who knows the blind gets the one from the other, who does not
-//! cannot tell whose key it is. Blinds are seeds: a hash turns them into scalars, under a context that keeps the uses of one
-//! seed apart.
+//! A client signs with its own key multiplied by a blind. Whoever knows the blind can compute
+//! either public key from the other; to anyone else they look unrelated. Blinds are seeds: a hash
+//! turns them into scalars, under a context that separates the uses of one seed.
 //!
-//! A [`PublicKey`] is in the subgroup of prime order. Unblinding inverts modulo that order alone, so a key with a component of
-//! small order would come out as one of eight keys, and a limit per key would be eight times as high.
+//! A [`PublicKey`] is in the subgroup of prime order. Unblinding inverts only modulo that order, so
+//! a key with a component of small order would yield one of eight keys, and a limit per key would
+//! be eight times as high.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::Secret;
 
-/// Bytes are not a key: no canonical encoding of a point, the identity, or a point outside the prime-order subgroup.
+/// The bytes are not a key: not the canonical encoding of a point, or the identity, or a point
+/// outside the prime-order subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a valid public key")]
 pub struct InvalidKey;
@@ -31,7 +33,7 @@ pub struct InvalidKey;
 #[error("the signature does not verify")]
 pub struct InvalidSignature;
 
-/// A point of prime order, blinded or not. It may name a client: `Debug` does not show it.
+/// A point of prime order, blinded or not. It may identify a client: `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey {
     point: EdwardsPoint,
@@ -60,21 +62,22 @@ impl PublicKey {
         Self::from_point(self.point * Blind::new(blind, ctx).scalar)
     }
 
-    /// `UnblindPublicKey`: what [`blind`](Self::blind) was given.
+    /// `UnblindPublicKey`: recovers the key that [`blind`](Self::blind) was called on.
     #[must_use]
     pub fn unblind(&self, blind: &[u8; 32], ctx: &[u8]) -> Self {
         let inverse = Zeroizing::new(Blind::new(blind, ctx).scalar.invert());
         Self::from_point(self.point * *inverse)
     }
 
-    /// Checks a signature: RFC 8032 without the cofactor, with canonical `R` and `S`.
+    /// Verifies a signature: RFC 8032 without the cofactor, with canonical `R` and `S`.
     pub fn verify(&self, message: &[u8], signature: &[u8; 64]) -> Result<(), InvalidSignature> {
         VerifyingKey::from(self.point)
             .verify(message, &Signature::from_bytes(signature))
             .map_err(|_| InvalidSignature)
     }
 
-    /// `point` is of prime order: a multiple of one that is, by a scalar that is zero for no known blind.
+    /// `point` must be of prime order: a multiple of such a point, by a scalar that is not zero for
+    /// any known blind.
     fn from_point(point: EdwardsPoint) -> Self {
         Self { point, bytes: point.compress().to_bytes() }
     }
@@ -91,7 +94,7 @@ impl fmt::Debug for PublicKey {
 pub struct ClientSecret(Secret<[u8; 32]>);
 
 impl ClientSecret {
-    /// Takes charge of a seed.
+    /// Takes ownership of a seed.
     pub fn new(seed: [u8; 32]) -> Self {
         Self(Secret::new(seed))
     }
@@ -103,7 +106,7 @@ impl ClientSecret {
         Self::new(*seed)
     }
 
-    /// The seed, to keep it.
+    /// The seed, for storage.
     pub fn expose(&self) -> &[u8; 32] {
         self.0.expose()
     }
@@ -113,12 +116,14 @@ impl ClientSecret {
         PublicKey::from_point(EdwardsPoint::mul_base(&self.expand().scalar))
     }
 
-    /// `BlindKeySign`: a signature that verifies under the public key, blinded with `blind` and `ctx`.
+    /// `BlindKeySign`: a signature that verifies with the public key blinded with `blind` and
+    /// `ctx`.
     pub fn sign_blinded(&self, blind: &[u8; 32], ctx: &[u8], message: &[u8]) -> [u8; 64] {
         let (own, blind) = (self.expand(), Blind::new(blind, ctx));
         let scalar = Zeroizing::new(own.scalar * blind.scalar);
         let public_key = EdwardsPoint::mul_base(&scalar).compress();
-        // The nonce depends on both prefixes, so that one message under two blinds never shares it.
+        // The nonce depends on both prefixes, so that one message under two blinds never has the
+        // same nonce.
         let nonce = Zeroizing::new(hash_to_scalar(&[&own.prefix, &blind.prefix, message]));
         let commitment = EdwardsPoint::mul_base(&nonce).compress();
         let challenge = hash_to_scalar(&[commitment.as_bytes(), public_key.as_bytes(), message]);
@@ -135,14 +140,15 @@ impl ClientSecret {
     }
 }
 
-/// A scalar, and what makes nonces unpredictable: half of a hash each.
+/// A scalar, and the prefix that makes nonces unpredictable: one half of a hash each.
 struct Blind {
     scalar: Scalar,
     prefix: [u8; 32],
 }
 
 impl Blind {
-    /// The scalar of a blind is not clamped: all residues are alike in a subgroup of prime order.
+    /// The scalar of a blind is not clamped: in a subgroup of prime order all residues are
+    /// equivalent.
     fn new(blind: &[u8; 32], ctx: &[u8]) -> Self {
         let hash = Sha512::new().chain_update(blind).chain_update([0]).chain_update(ctx);
         let hash = Zeroizing::new(<[u8; 64]>::from(hash.finalize()));

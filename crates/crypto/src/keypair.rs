@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use crate::hpke::is_supported;
 use crate::{HpkeError, Secret};
 
-/// An HPKE configuration and the private key that belongs to it.
+/// An HPKE configuration and its private key.
 #[derive(Debug)]
 pub struct HpkeKeypair {
     config: HpkeConfig,
@@ -34,7 +34,7 @@ impl HpkeKeypair {
         Self { config, private_key: Secret::new(private_key.to_bytes().into()) }
     }
 
-    /// Joins a configuration with its private key, after a check that they belong together.
+    /// Combines a configuration with its private key, after checking that they belong together.
     pub fn from_parts(
         config: HpkeConfig,
         private_key: Secret<[u8; 32]>,
@@ -51,7 +51,7 @@ impl HpkeKeypair {
         Ok(Self { config, private_key })
     }
 
-    /// The public half, as it is published.
+    /// The public half, in its published form.
     pub fn config(&self) -> &HpkeConfig {
         &self.config
     }
@@ -78,7 +78,7 @@ pub(crate) mod tests {
         let keypair =
             HpkeKeypair::generate(HpkeConfigId::new(7), &mut Fixed(array(rfc9180::IKM_R)));
         assert_eq!(keypair.config().public_key(), bytes(rfc9180::PK_R));
-        // The RFC prints the key before X25519 clamps it; the clamped one is the same scalar.
+        // The RFC prints the key before X25519 clamps it; the clamped key is the same scalar.
         let mut clamped = array(rfc9180::SK_R);
         clamped[0] &= 0xf8;
         clamped[31] = clamped[31] & 0x7f | 0x40;

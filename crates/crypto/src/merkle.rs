@@ -1,11 +1,11 @@
 //! Merkle trees of logs (RFC 9162 "Merkle Trees", with the hashes of RFC 6962).
 //!
-//! [`verify_inclusion`] and [`verify_consistency`] are for those who trust a root; [`prove_inclusion`],
-//! [`prove_consistency`] and [`root`] for those who have the tree, through [`Hashes`]: [`TileHashes`] reads it
-//! from the tiles of a log. [`TileBuilder`] builds tiles while leaves come in, and [`Frontier`] keeps no more
-//! of a growing tree than its root needs.
+//! [`verify_inclusion`] and [`verify_consistency`] are for verifiers, which trust a root.
+//! [`prove_inclusion`], [`prove_consistency`] and [`root`] are for provers, which have the tree,
+//! through [`Hashes`]: [`TileHashes`] reads it from the tiles of a log. [`TileBuilder`] builds
+//! tiles as leaves arrive, and [`Frontier`] keeps only what the root of a growing tree needs.
 //!
-//! Where the tiles are stored, and which root to trust, is left to others.
+//! Callers decide where the tiles are stored and which root to trust.
 
 mod builder;
 mod frontier;
@@ -22,17 +22,17 @@ pub use prove::{ProveError, prove_consistency, prove_inclusion, root};
 pub use tiles::{TileError, TileHashes, tile_path};
 pub use verify::{ProofError, verify_consistency, verify_inclusion};
 
-/// The most leaves in a tree: the sizes that fit a signed number of 64 bits too, as other implementations have
-/// them.
+/// The most leaves in a tree: the size must also fit a signed 64-bit integer, as other
+/// implementations use.
 pub const MAX_TREE_SIZE: u64 = i64::MAX as u64;
 
 /// Access to the hashes of a tree.
 pub trait Hashes {
-    /// What can go wrong.
+    /// The error of a failed read.
     type Error;
 
-    /// The hash of the complete subtree `index` of 2^`level` leaves: that of the leaves from
-    /// `index * 2^level` on. It is only asked for where the tree has all of these leaves.
+    /// The hash of the complete subtree `index` of 2^`level` leaves, which starts at leaf
+    /// `index * 2^level`. Called only where the tree has all of these leaves.
     fn hash(&mut self, level: u8, index: u64) -> Result<TreeHash, Self::Error>;
 }
 
@@ -44,7 +44,7 @@ pub fn leaf_hash(entry: &[u8]) -> TreeHash {
     TreeHash(digest.finalize().into())
 }
 
-/// The hash of a node above these two.
+/// The hash of the node above these two.
 pub fn node_hash(left: &TreeHash, right: &TreeHash) -> TreeHash {
     let mut node = [1; 1 + 2 * TreeHash::LEN];
     node[1..1 + TreeHash::LEN].copy_from_slice(&left.0);
@@ -66,7 +66,7 @@ fn subtree_root(hashes: &[TreeHash]) -> TreeHash {
     row.first().copied().unwrap_or_else(empty_root)
 }
 
-/// Puts the subtree `left` beside what is right of it.
+/// Joins the subtree `left` with what is to the right of it.
 fn join(left: TreeHash, right: Option<TreeHash>) -> Option<TreeHash> {
     Some(right.map_or(left, |right| node_hash(&left, &right)))
 }

@@ -1,9 +1,10 @@
 //! Signing and verifying notes and checkpoints (C2SP signed-note, tlog-cosignature).
 //!
-//! The rules are the same everywhere: signatures by unknown keys are ignored; a signature by a known key that does
-//! not verify spoils the whole note; if a key signed several times, all its signatures must verify.
+//! The rules are the same everywhere. Signatures by unknown keys are ignored. A signature by a
+//! known key that does not verify invalidates the whole note. If a key signed several times, all
+//! its signatures must verify.
 //!
-//! Whether a time is recent or old enough is left to the caller: nothing here knows the time.
+//! The caller decides whether a time is recent or old enough: nothing here reads a clock.
 
 mod checkpoint;
 mod endorsement;
@@ -30,19 +31,19 @@ pub enum NoteError {
     /// A known key has a signature that does not verify.
     #[error("a signature by a known key does not verify")]
     Bad,
-    /// The key is of another type than asked for.
+    /// The key is not of the required type.
     #[error("the key is of the wrong type")]
     WrongKeyType,
     /// The text of the note is not that of a checkpoint.
     #[error("not a checkpoint: {0}")]
     NotACheckpoint(FormatError),
     /// The policy knows no log with the origin of the checkpoint.
-    #[error("the checkpoint is of an unknown log")]
+    #[error("the checkpoint belongs to an unknown log")]
     UnknownLog,
     /// The witnesses that cosigned do not meet the quorum.
     #[error("the witnesses that cosigned do not meet the quorum")]
     NoQuorum,
-    /// The policy asks for no witness, so nothing proves a time.
+    /// The policy requires no witness, so nothing proves a time.
     #[error("the policy asks for no witness, so no time is proven")]
     NoTime,
     /// The inclusion proof does not lead to the root of the checkpoint.
@@ -63,23 +64,24 @@ pub fn verify(note: &Note, key: &VerifierKey) -> Result<(), NoteError> {
     result
 }
 
-/// When this key, of the type [`KeyType::CosignatureV1`], cosigned the note: the newest time, if it did so
-/// several times.
+/// When this key, of the type [`KeyType::CosignatureV1`], cosigned the note: the newest time, if it
+/// cosigned several times.
 pub fn cosignature_time(note: &Note, key: &VerifierKey) -> Result<u64, NoteError> {
     cosignature_times(note, key).map(|times| times.newest)
 }
 
-/// The times at which a witness cosigned a note. A log may ask again to show that it is still current, so there
-/// may be more than one.
+/// The times at which a witness cosigned a note. A log may ask again to show that the checkpoint is
+/// still current, so there may be more than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CosignatureTimes {
-    /// The oldest: the witness had seen the checkpoint by then.
+    /// The oldest time: the witness had seen the checkpoint by then.
     pub oldest: u64,
-    /// The newest: the checkpoint was still the largest the witness had seen.
+    /// The newest time: the checkpoint was still the largest that the witness had seen.
     pub newest: u64,
 }
 
-/// The oldest and newest time at which this key, of the type [`KeyType::CosignatureV1`], cosigned the note.
+/// The oldest and newest times at which this key, of the type [`KeyType::CosignatureV1`], cosigned
+/// the note.
 pub fn cosignature_times(note: &Note, key: &VerifierKey) -> Result<CosignatureTimes, NoteError> {
     if key.key_type() != KeyType::CosignatureV1 {
         return Err(NoteError::WrongKeyType);
@@ -114,7 +116,8 @@ fn signatures_by<'a>(
     note.signatures().iter().filter(move |signature| signature.is_by(key))
 }
 
-/// Strict verification: no keys of small order and no second form of a signature, so that all verifiers agree.
+/// Strict verification: no keys of small order and no alternative form of a signature, so that all
+/// verifiers agree.
 fn verify_bytes(key: &VerifierKey, message: &[u8], signature: &[u8]) -> Result<(), NoteError> {
     let key = VerifyingKey::from_bytes(key.public_key()).map_err(|_| NoteError::Bad)?;
     let signature = Signature::from_slice(signature).map_err(|_| NoteError::Bad)?;

@@ -1,8 +1,9 @@
-//! Oblivious HTTP (RFC 9458 §4): requests sealed to a gateway, and the answers sealed to their senders.
+//! Oblivious HTTP (RFC 9458 §4): requests sealed to a gateway, and responses sealed to their
+//! senders.
 //!
-//! The device's half runs on every platform; the gateway's, with the feature `server`, on AWS-LC. Both are for the one
-//! suite that DAP makes mandatory. The messages inside, their padding and what to do about replays are left to
-//! `sotto-protocol`.
+//! The device's half runs on every platform; the gateway's half, with the feature `server`, on
+//! AWS-LC. Both support only the suite that DAP makes mandatory. `sotto-protocol` handles the
+//! messages inside, their padding and replays.
 
 #[cfg(feature = "server")]
 mod gateway;
@@ -23,8 +24,9 @@ use crate::encapsulated::{self, Labels, ResponseSecret};
 
 /// Seals a request to the gateway that has `config`'s private key (RFC 9458 §4.3).
 ///
-/// Gives the body of the request to the relay, and what opens the answer to it. Takes 32 bytes of `rng` for the
-/// ephemeral key, which must never be used twice: two requests with one key are linked.
+/// Returns the body of the request to the relay, and what opens the response. Takes 32 bytes of
+/// `rng` for the ephemeral key, which must never be reused: two requests with the same key can be
+/// linked.
 pub fn seal_request(
     config: &HpkeConfig,
     bhttp: &[u8],
@@ -36,14 +38,14 @@ pub fn seal_request(
     Ok((body, ResponseOpener { secret }))
 }
 
-/// Opens the one answer to a request.
+/// Opens the one response to a request.
 #[derive(Debug)]
 pub struct ResponseOpener {
     secret: ResponseSecret,
 }
 
 impl ResponseOpener {
-    /// Opens the body that came back (RFC 9458 §4.4).
+    /// Opens the body of the response (RFC 9458 §4.4).
     pub fn open(self, body: &[u8]) -> Result<Zeroizing<Vec<u8>>, HpkeError> {
         self.secret.open(body)
     }

@@ -1,8 +1,8 @@
-//! The cryptography of rate-limited token issuance, besides blind RSA and key blinding: the sealed inner request, the
-//! sealed response and the aliases of an origin.
+//! The cryptography of rate-limited token issuance, except blind RSA and key blinding: the sealed
+//! inner request, the sealed response and the aliases of an origin.
 //!
-//! The functions without a suffix are what Sotto speaks. Older texts of the protocol have other labels and layouts, and their
-//! published examples are reproduced with [`seal_labelled`] and `open_labelled`.
+//! Sotto uses the functions without a suffix. Older drafts of the protocol have other labels and
+//! layouts; their published examples are reproduced with [`seal_labelled`] and `open_labelled`.
 
 #[cfg(feature = "server")]
 mod issuer;
@@ -43,7 +43,7 @@ pub const ALIAS_INFO: &[u8] = b"IssuerOriginAlias";
 /// The length of a [`ResponseSecret`] in bytes.
 pub const RESPONSE_SECRET_LEN: usize = PUBLIC_KEY_LEN + KEY_LEN;
 
-/// What a request is sealed under, besides the key.
+/// What a request is sealed with, besides the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
     /// The HPKE info string.
@@ -54,7 +54,7 @@ pub struct Labels<'a> {
     pub export: &'a [u8],
 }
 
-/// The associated data of an inner request: the rest of what the issuer acts on.
+/// The associated data of an inner request: everything else that the issuer acts on.
 pub fn request_aad(key: &HpkeConfig, token_type: u16, request_key: &[u8; 32]) -> Vec<u8> {
     let mut aad = Vec::with_capacity(73);
     aad.push(key.id().value());
@@ -68,8 +68,8 @@ pub fn request_aad(key: &HpkeConfig, token_type: u16, request_key: &[u8; 32]) ->
 
 /// Seals the inner request to the issuer that has `key`'s private half.
 ///
-/// Gives the `encrypted_token_request`, and what opens the response. Takes 32 bytes of `rng` for the ephemeral key, which
-/// must never be used twice.
+/// Returns the `encrypted_token_request`, and what opens the response. Takes 32 bytes of `rng` for
+/// the ephemeral key, which must never be reused.
 pub fn seal_inner_request(
     key: &HpkeConfig,
     request_key: &[u8; 32],
@@ -96,18 +96,18 @@ pub fn seal_labelled(
     Ok((sealed, ResponseSecret(secret)))
 }
 
-/// What opens the response to a request.
+/// Opens the response to a request.
 #[derive(Debug)]
 pub struct ResponseSecret(encapsulated::ResponseSecret);
 
 impl ResponseSecret {
-    /// Opens an `encrypted_token_response`: the blind signature.
+    /// Opens an `encrypted_token_response` and returns the blind signature.
     pub fn open(&self, encrypted_token_response: &[u8]) -> Result<[u8; NK], HpkeError> {
         let blind_sig = self.0.open(encrypted_token_response)?;
         blind_sig.as_slice().try_into().map_err(|_| HpkeError::Decrypt)
     }
 
-    /// The encapsulated key and the secret, to keep until the response comes.
+    /// The encapsulated key and the secret, to store until the response arrives.
     pub fn to_bytes(&self) -> Zeroizing<[u8; RESPONSE_SECRET_LEN]> {
         let mut bytes = Zeroizing::new([0; RESPONSE_SECRET_LEN]);
         bytes[..PUBLIC_KEY_LEN].copy_from_slice(&self.0.enc);
@@ -115,7 +115,7 @@ impl ResponseSecret {
         bytes
     }
 
-    /// What [`to_bytes`](Self::to_bytes) gave.
+    /// Reads the bytes of [`to_bytes`](Self::to_bytes).
     pub fn from_bytes(bytes: &[u8; RESPONSE_SECRET_LEN]) -> Self {
         let (mut enc, mut secret) = ([0; PUBLIC_KEY_LEN], Zeroizing::new([0; KEY_LEN]));
         enc.copy_from_slice(&bytes[..PUBLIC_KEY_LEN]);
@@ -130,8 +130,9 @@ impl<'a> From<Labels<'a>> for encapsulated::Labels<'a> {
     }
 }
 
-/// The attester's name for an origin: equal for all requests of one client to one origin, and unlike that of any other
-/// client. `index_result` is the index key without the request blind.
+/// The attester's alias for an origin: equal for all requests of one client to one origin, and
+/// different from that of any other client. `index_result` is the index key without the request
+/// blind.
 pub fn issuer_origin_alias(index_result: &PublicKey, client_key: &PublicKey) -> [u8; 64] {
     let mut alias = [0; 64];
     #[allow(clippy::expect_used)] // HKDF-SHA512 refuses only outputs above 255 * 64 bytes.
@@ -141,7 +142,8 @@ pub fn issuer_origin_alias(index_result: &PublicKey, client_key: &PublicKey) -> 
     alias
 }
 
-/// The client's own name for an origin of an issuer, which tells the attester neither. Names have at most 2^16-1 bytes.
+/// The client's own alias for an origin of an issuer. It reveals neither to the attester. Names
+/// have at most 2^16-1 bytes.
 pub fn client_origin_alias(secret: &ClientSecret, origin: &str, issuer: &str) -> [u8; 32] {
     let mut info = Vec::with_capacity(4 + origin.len() + issuer.len());
     for name in [origin, issuer] {

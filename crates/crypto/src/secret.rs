@@ -1,15 +1,15 @@
 //! A value that must not leak.
 //!
-//! [`Secret`] zeroizes on drop, prints as `[redacted]`, compares in constant time, and can be neither
-//! cloned nor serialised. It cannot wipe the copies that a move leaves on the stack: build it where it
-//! stays, and pass it by reference.
+//! [`Secret`] zeroizes on drop, prints as `[redacted]`, compares in constant time, and can be
+//! neither cloned nor serialised. It cannot wipe the copies that a move leaves on the stack:
+//! construct it where it will stay, and pass it by reference.
 
 use std::fmt;
 
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
-/// A secret value of type `T`. See the module's description.
+/// A secret value of type `T`. See the module documentation.
 ///
 /// ```
 /// use sotto_crypto::Secret;
@@ -22,25 +22,25 @@ use zeroize::Zeroize;
 pub struct Secret<T: Zeroize>(T);
 
 impl<T: Zeroize> Secret<T> {
-    /// Takes charge of `value`.
+    /// Takes ownership of `value`.
     pub fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The value itself. Every call is a place where it can leak; copies are the caller's to wipe.
+    /// The value itself. It can leak wherever this is called; the caller must wipe any copies.
     pub fn expose(&self) -> &T {
         &self.0
     }
 }
 
 impl<T: Zeroize + AsRef<[u8]>> Secret<T> {
-    /// Whether `other` holds the same bytes, in a time that depends on its length alone.
+    /// Whether `other` holds the same bytes, in time that depends only on its length.
     pub fn ct_eq(&self, other: &[u8]) -> bool {
         self.0.as_ref().ct_eq(other).into()
     }
 }
 
-/// Equality in constant time, but for the length.
+/// Equality in constant time, except for the length.
 impl<T: Zeroize + AsRef<[u8]>> PartialEq for Secret<T> {
     fn eq(&self, other: &Self) -> bool {
         self.ct_eq(other.0.as_ref())

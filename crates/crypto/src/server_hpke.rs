@@ -1,11 +1,12 @@
 //! HPKE for servers: RFC 9180 base mode over the primitives of AWS-LC.
 //!
-//! An [`Opener`] keeps the parsed private key and the public key, so that opening one share costs one
-//! X25519 operation, a few HMACs and one pass of AES-GCM from the received buffer into the plaintext.
-//! [`Opener::setup_receiver`] gives the multi-message context, with `export` (RFC 9180 §5.3).
+//! An [`Opener`] keeps the parsed private key and the public key, so that opening one share costs
+//! one X25519 operation, a few HMACs and one AES-GCM pass from the received buffer into the
+//! plaintext. [`Opener::setup_receiver`] returns the multi-message context, with `export` (RFC 9180
+//! §5.3).
 //!
-//! Agrees to the byte with [`crate::hpke`]: the same ciphertext for the same randomness, and the same
-//! messages rejected.
+//! Agrees byte for byte with [`crate::hpke`]: the same ciphertext for the same randomness, and the
+//! same messages rejected.
 
 mod key_schedule;
 #[cfg(test)]
@@ -44,7 +45,7 @@ impl Opener {
         Ok(Self { config: keypair.config().clone(), private_key, public_key })
     }
 
-    /// The public half, as it is published.
+    /// The public half, in its published form.
     pub fn config(&self) -> &HpkeConfig {
         &self.config
     }
@@ -85,7 +86,8 @@ impl Opener {
     }
 }
 
-/// A receiver's context (RFC 9180 §5.2): messages are opened in the order in which they were sealed.
+/// A receiver's context (RFC 9180 §5.2): messages are opened in the order in which they were
+/// sealed.
 pub struct Receiver {
     key: aead::LessSafeKey,
     base_nonce: [u8; aead::NONCE_LEN],
@@ -94,7 +96,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// `Context.Open`: opens the next message. After a failure the same message may be tried again.
+    /// `Context.Open`: opens the next message. After a failure, the message may be retried.
     pub fn open(&mut self, aad: &[u8], payload: &[u8]) -> Result<Zeroizing<Vec<u8>>, HpkeError> {
         let next = self.sequence.checked_add(1).ok_or(HpkeError::Decrypt)?;
         let nonce = nonce_at(self.base_nonce, self.sequence);
@@ -129,7 +131,7 @@ pub const MAX_EXPORT_LEN: usize = 255 * 32;
 
 /// `SealBase` (RFC 9180 §6.1): seals `plaintext` to the holder of `config`'s private key.
 ///
-/// Takes 32 bytes of `rng` for the ephemeral key, which must never be used twice.
+/// Takes 32 bytes of `rng` for the ephemeral key, which must never be reused.
 pub fn seal(
     config: &HpkeConfig,
     info: &[u8],
@@ -176,10 +178,10 @@ fn parse_private_key(
     Ok((private_key, public_key))
 }
 
-/// X25519, and then `derive` over the shared value.
+/// X25519, followed by `derive` over the shared value.
 ///
-/// A peer who sends a point of low order forces the all-zero value, whatever our key is: RFC 9180 §7.1.4
-/// demands the check. AWS-LC makes it too; here it does not depend on that.
+/// A peer that sends a point of low order forces the all-zero value, whatever our key is: RFC 9180
+/// §7.1.4 requires this check. AWS-LC makes it too, but we do not rely on that.
 fn agree<T>(
     private_key: &agreement::PrivateKey,
     peer: &[u8; PUBLIC_KEY_LEN],
@@ -195,7 +197,7 @@ fn agree<T>(
     })
 }
 
-/// Decrypts straight from the received buffer into the plaintext.
+/// Decrypts directly from the received buffer into the plaintext.
 fn open_payload(
     key: &aead::LessSafeKey,
     nonce: [u8; aead::NONCE_LEN],

@@ -1,5 +1,5 @@
-//! The two implementations agree: the same ciphertext for the same randomness, each opens what the other
-//! sealed, and both refuse whatever was changed on the way.
+//! The two implementations agree: they give the same ciphertext for the same randomness, each opens
+//! what the other sealed, and both reject any change.
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{CryptoRng, Rng, SeedableRng};
@@ -50,7 +50,8 @@ fn every_changed_byte_is_refused_by_both() {
         for changed in changes(&aad, mask) {
             refused(&info, &changed, sealed.enc(), sealed.payload());
         }
-        // The top bit of an X25519 point is ignored (RFC 7748 §5), but it is part of the KEM context.
+        // The top bit of an X25519 point is ignored (RFC 7748 §5), but it is part of the KEM
+        // context.
         for changed in changes(sealed.enc(), mask) {
             refused(&info, &aad, &changed, sealed.payload());
         }

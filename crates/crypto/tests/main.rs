@@ -1,6 +1,6 @@
-//! One test program: keys, seals, trees and tokens against other implementations.
+//! A single test program: keys, sealing, trees and tokens against other implementations.
 
-// A panic is how a test fails, in its helpers too.
+// Tests fail by panicking, including in their helpers.
 #![allow(clippy::unwrap_used)]
 
 mod agreement;

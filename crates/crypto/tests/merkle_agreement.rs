@@ -1,4 +1,5 @@
-//! Our trees and those of two other implementations: equal hashes, and each verifies the proofs of the others.
+//! Our trees and those of two other implementations: equal hashes, and each verifies the proofs of
+//! the others.
 
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use ct_merkle::{ConsistencyProof, InclusionProof, RootHash};

@@ -1,5 +1,5 @@
-//! Oblivious HTTP with another implementation at the other end: their client with our gateway, our client with their
-//! gateway, and ours with ours.
+//! Oblivious HTTP against another implementation: their client with our gateway, our client with
+//! their gateway, and ours with ours.
 
 use ohttp::hpke::{Aead, Kdf, Kem};
 use ohttp::{ClientRequest, Server, SymmetricSuite};
@@ -109,7 +109,7 @@ fn gateway(id: u8, rng: &mut ChaCha20Rng) -> Opener {
     Opener::new(&HpkeKeypair::generate(HpkeConfigId::new(id), rng)).unwrap()
 }
 
-/// A gateway of theirs, which offers one suite more than ours.
+/// Their gateway, which offers one more suite than ours.
 fn their_gateway(id: u8, rng: &mut ChaCha20Rng) -> Server {
     let mut ikm = [0; 32];
     rng.fill_bytes(&mut ikm);
@@ -119,7 +119,7 @@ fn their_gateway(id: u8, rng: &mut ChaCha20Rng) -> Server {
     Server::new(config).unwrap()
 }
 
-/// Our suite among those that they offer.
+/// Our suite, among those that they offer.
 fn offered(server: &Server) -> HpkeConfig {
     let config = KeyConfig::from_bytes(&server.config().encode().unwrap()).unwrap();
     config.hpke_config(HpkeKdfId::HKDF_SHA256, HpkeAeadId::AES_128_GCM).unwrap()

@@ -1,5 +1,5 @@
-//! Publicly verifiable tokens (RFC 9578, type 0x0002) exchanged with the crate `privacypass`, both ways, and
-//! blinding compared with `blind-rsa-signatures`, on which it stands.
+//! Publicly verifiable tokens (RFC 9578, type 0x0002) exchanged with the crate `privacypass` in
+//! both directions, and blinding compared with `blind-rsa-signatures`, which it builds on.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -83,7 +83,7 @@ fn rng(seed: u8) -> ChaCha20Rng {
     ChaCha20Rng::from_seed([seed; 32])
 }
 
-/// One challenge in the types of both, which encode it alike.
+/// One challenge in both sets of types, which encode it identically.
 fn challenges(context: Option<[u8; 32]>) -> (TokenChallenge, TheirChallenge) {
     let ours = TokenChallenge::new(TYPE, ISSUER, context, ORIGIN).unwrap();
     let theirs = TheirChallenge::new(TokenType::Public, ISSUER, context, &[ORIGIN.to_owned()]);
@@ -98,7 +98,7 @@ fn the_keys_are_encoded_alike() {
     let theirs = Theirs::with_key(&issuer);
     assert_eq!(theirs.pair.pk.to_spki().unwrap(), issuer.token_key().spki());
     assert_eq!(Public::from_spki(issuer.token_key().spki()).unwrap(), theirs.pair.pk);
-    // Their generator's keys pass our strict parsers too.
+    // Keys from their generator pass our strict parsers, too.
     let generated = Pair::generate(&mut rng(1), 2048).unwrap();
     let parsed = IssuerKey::from_pkcs8(&generated.sk.to_der().unwrap()).unwrap();
     assert_eq!(parsed.token_key().spki(), generated.pk.to_spki().unwrap());
@@ -151,7 +151,7 @@ fn our_client_with_their_issuer_and_origin() {
         let response = block_on(IssuerServer::new().issue_token_response(&theirs, request));
         let blind_sig = response.unwrap().tls_serialize_detached().unwrap();
         let blind_sig = blind_sig.try_into().unwrap();
-        // Blind signatures are deterministic: theirs is the one that our issuer gives.
+        // Blind signatures are deterministic: theirs is equal to our issuer's.
         assert_eq!(issuer.blind_sign(&blinded).unwrap(), blind_sig);
         token.authenticator = unblinder.finalize(&key, &token.input(), &blind_sig).unwrap();
 

@@ -1,6 +1,6 @@
-//! Why an issuer that keeps everything cannot link: for any recorded issuance and any token of the same key there
-//! is exactly one blinding factor that maps one to the other. So the records of an issuance fit every token, and
-//! since factors are drawn uniformly, they fit all equally well.
+//! Why an issuer that keeps all records cannot link: for any recorded issuance and any token of the
+//! same key there is exactly one blinding factor that maps one to the other. So the record of an
+//! issuance fits every token, and since factors are drawn uniformly, it fits all equally well.
 
 use crypto_bigint::modular::{FixedMontyForm, FixedMontyParams};
 use crypto_bigint::{Odd, U2048};
@@ -10,13 +10,13 @@ use sotto_crypto::blind_rsa::{IssuerKey, TokenKey, TokenVerifier, blind, blind_w
 
 const COUNT: usize = 8;
 
-/// What an issuer sees of an issuance.
+/// What an issuer sees at issuance.
 struct Issuance {
     blinded_msg: [u8; 256],
     blind_sig: [u8; 256],
 }
 
-/// What is seen of a token when it is spent.
+/// What can be seen of a token when it is spent.
 struct Spent {
     input: Vec<u8>,
     authenticator: [u8; 256],
@@ -28,7 +28,7 @@ type Number = FixedMontyForm<{ U2048::LIMBS }>;
 
 impl Ring {
     fn of(key: &TokenKey) -> Self {
-        // The modulus lies before the exponent, the last five bytes.
+        // The modulus comes before the exponent, which is the last five bytes.
         let spki = key.spki();
         let modulus = U2048::from_be_slice(&spki[spki.len() - 261..spki.len() - 5]);
         Self(FixedMontyParams::new_vartime(Odd::new(modulus).unwrap()))
@@ -47,7 +47,7 @@ fn bytes(number: &Number) -> [u8; 256] {
     number.retrieve().to_be_bytes().as_ref().try_into().unwrap()
 }
 
-/// Issues tokens, and gives the records of the two sides in the same order.
+/// Issues tokens, and returns the records of both sides in the same order.
 fn issue(issuer: &IssuerKey, rng: &mut ChaCha20Rng) -> (Vec<Issuance>, Vec<Spent>) {
     let key = issuer.token_key();
     let round = |index: usize| {
@@ -81,8 +81,9 @@ fn every_issuance_fits_every_token() {
     }
 }
 
-/// The same through the real code: a device that had drawn that factor, and the token's own salt, would have sent
-/// exactly the bytes of any recorded issuance, and made exactly that token of the answer.
+/// The same through the real code: a device that had drawn that factor, and the token's own salt,
+/// would have sent exactly the bytes of any recorded issuance, and turned the response into exactly
+/// that token.
 #[test]
 fn a_device_could_have_sent_any_issuance_for_any_token() {
     let issuer = IssuerKey::generate().unwrap();
@@ -94,7 +95,8 @@ fn a_device_could_have_sent_any_issuance_for_any_token() {
         let (input, salt) = (format!("another input {index}").into_bytes(), [index as u8; 48]);
         let mut one = [0; 256];
         one[255] = 1;
-        // With the factor one the blinded message is the encoded message itself, and its signature the token.
+        // With the factor one, the blinded message is the encoded message itself, and its signature
+        // is the token.
         let (encoded, _) = blind_with(key, &input, &salt, &one).unwrap();
         let authenticator = issuer.blind_sign(&encoded).unwrap();
         for issuance in &issuances {
@@ -108,7 +110,7 @@ fn a_device_could_have_sent_any_issuance_for_any_token() {
     }
 }
 
-/// The relation is not empty: it fails for the records of another key.
+/// The relation is not vacuous: it fails for the records of another key.
 #[test]
 fn an_issuance_of_another_key_does_not_fit() {
     let (issuer, other) = (IssuerKey::generate().unwrap(), IssuerKey::generate().unwrap());

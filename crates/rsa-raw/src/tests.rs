@@ -25,7 +25,7 @@ fn the_two_operations_are_inverse() {
         let signed = key.private_operation(&number(seed)).unwrap();
         assert_ne!(signed, number(seed));
         assert_eq!(key.public_operation(&signed).unwrap(), number(seed));
-        // Blinding is random, the result is not.
+        // Blinding is random; the result is not.
         assert_eq!(key.private_operation(&number(seed)).unwrap(), signed);
     }
 }
@@ -44,7 +44,7 @@ fn numbers_out_of_range_are_refused() {
         assert_eq!(key.private_operation(&input), Err(RsaError::OutOfRange));
     }
     assert_eq!(key.public_operation(&n), Err(RsaError::OutOfRange));
-    // A refusal leaves the key usable.
+    // The key stays usable after a rejection.
     assert!(key.private_operation(&number(1)).is_ok());
 }
 
@@ -73,7 +73,8 @@ fn a_faulty_result_is_not_given_out() {
 fn damaged_keys_are_refused() {
     let der = pkcs8(KeySize::Rsa2048);
     assert!(PrivateKey::from_pkcs8(&der).is_ok());
-    // The last bytes are those of qinv, before them dq and dp: a key with a wrong one would sign wrongly.
+    // The last bytes are those of qinv, preceded by dq and dp: a key with a wrong one would sign
+    // wrongly.
     for from_the_end in [1, 60, 140, 200, 270, 330] {
         let mut damaged = der.clone();
         let place = damaged.len() - from_the_end;
@@ -109,7 +110,7 @@ fn debug_shows_nothing() {
     assert_eq!(format!("{:?}", key()), "PrivateKey([redacted])");
 }
 
-/// An entry in the queue would be read by another user of AWS-LC on this thread as its own.
+/// Another user of AWS-LC on this thread would take an entry in the queue for its own.
 #[test]
 fn keys_of_other_kinds_leave_no_errors_behind() {
     use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
@@ -119,7 +120,7 @@ fn keys_of_other_kinds_leave_no_errors_behind() {
     longer.push(0);
     for der in [curve.as_ref(), &pkcs8(KeySize::Rsa3072), &longer, b"no key"] {
         assert!(PrivateKey::from_pkcs8(der).is_err());
-        // SAFETY: takes nothing, and reads the calling thread's queue alone.
+        // SAFETY: takes no arguments, and reads only the calling thread's queue.
         assert_eq!(unsafe { aws_lc_sys::ERR_peek_error() }, 0);
     }
 }

@@ -1,24 +1,25 @@
 //! What an attester counts: which device has had which token, over two windows.
 //!
 //! ```text
-//! DIR/sotto.lock         held while the database is open DIR/attester.sqlite    devices and grants
-//! (WAL, synchronous=FULL) DIR/attester.secret    the key of every hash in it; whoever has both can
-//! test guesses at a device
+//! DIR/sotto.lock         held while the database is open
+//! DIR/attester.sqlite    devices and grants (WAL, synchronous=FULL)
+//! DIR/attester.secret    the key of every hash in it; whoever has both files can test guesses
+//!                        at a device
 //! ```
-//! The secret's file also holds how many commits the database has: it is written when the database
-//! is opened, within seconds of a commit, and when the database is closed. A database with fewer
-//! commits is refused, so an old copy of it is, made before or during a run, with or without its
-//! `-wal`, if it is put back beside the secret that went on. Not known is a copy of the whole
-//! folder that is put back whole; and after a crash, a copy whose successors were all made in the
-//! last seconds before the crash.
+//! The secret's file also records how many commits the database has. It is written when the
+//! database is opened, within seconds of a commit, and when the database is closed. A database with
+//! fewer commits is rejected. This catches an old copy of the database, made before or during a
+//! run, with or without its `-wal`, that is restored beside the newer secret. It does not catch a
+//! copy of the whole folder that is restored as a whole. Nor, after a crash, does it catch a copy
+//! that lacks only commits from the last seconds before the crash.
 //!
 //! A grant is durable before [`AttesterDb::record`] resolves, and only then may its response go to
-//! the device. From then on the same request gets the same response, so a crash burns no token, and
-//! any other request for the origin gets none, so it grants no second.
+//! the device. From then on the same request gets the same response, so a crash wastes no token,
+//! and any other request for the origin gets none, so no second token is granted.
 //!
 //! Time is counted in windows of a fixed length. A grant counts in its own window and in the next:
 //! no token key lives longer than a window, so a row outlives every key that it counts for. The
-//! number of the window never goes back, whatever the clock does.
+//! window number never decreases, whatever the clock does.
 //!
 //! Two threads: `sotto-attester` writes and commits calls in groups ([`writer`]), `sotto-reads`
 //! looks up. Devices, keys, aliases and requests are stored as keyed hashes only. Responses are
@@ -52,9 +53,9 @@ use crate::{Result, StoreError};
 /// How an attester counts.
 #[derive(Clone, Debug)]
 pub struct AttesterDbOptions {
-    /// The length of a window. It is fixed when the database is made.
+    /// The length of a window. It is fixed when the database is created.
     pub window_s: u64,
-    /// Origins that one device may have tokens for in two windows.
+    /// The number of origins that one device may have tokens for in two windows.
     pub max_aliases_per_device: u64,
     /// Memory for database pages.
     pub cache_bytes: u64,
@@ -66,18 +67,18 @@ impl Default for AttesterDbOptions {
     }
 }
 
-/// A token that an issuer gave, before the device has it.
+/// A token that an issuer has granted, before it reaches the device.
 #[derive(Clone)]
 pub struct Grant {
-    /// For whom.
+    /// The device that it is for.
     pub device: DeviceIdentity,
-    /// By whom.
+    /// The issuer that granted it.
     pub issuer: KeyName,
     /// The device's key.
     pub client_key: [u8; 32],
     /// What the device calls the origin.
     pub client_alias: [u8; 32],
-    /// What the issuer's answer calls the origin.
+    /// What the issuer's response calls the origin.
     pub issuer_alias: [u8; 64],
     /// The digest of the request.
     pub request_digest: [u8; 32],
@@ -85,28 +86,28 @@ pub struct Grant {
     pub response: Vec<u8>,
 }
 
-/// What is known of a request before it goes to the issuer.
+/// What is known about a request before it goes to the issuer.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Known {
     /// Nothing: the issuer may be asked.
     Unknown,
-    /// It was answered with this response, which may be given again.
+    /// The request was answered with this response, which may be sent again.
     Again(Vec<u8>),
-    /// The client alias has had a token, of another request: no answer of the issuer could be
+    /// The client alias has had a token for another request, so no response of the issuer could be
     /// granted.
     Withheld,
     /// The device has another client key.
     OtherKey,
 }
 
-/// What became of a grant.
+/// What happened to a grant.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Recorded {
-    /// It counts from now on. The response may go to the device.
+    /// The grant is new and counts. The response may go to the device.
     New,
     /// The same request was granted before, with this response.
     Again(Vec<u8>),
-    /// The device has had its token for this origin.
+    /// The device has already had its token for this origin.
     Withheld,
     /// One origin under two client aliases, or one client alias for two origins.
     OtherAlias,
@@ -116,7 +117,7 @@ pub enum Recorded {
     Full,
 }
 
-/// The database of an attester. Dropping it finishes the calls under way and closes the files.
+/// The database of an attester. Dropping it finishes the calls in progress and closes the files.
 pub struct AttesterDb {
     reads: Worker<Reads>,
     writer: Writer,
@@ -126,11 +127,11 @@ pub struct AttesterDb {
 }
 
 impl AttesterDb {
-    /// Opens the database in `dir`, which is made if it is missing.
+    /// Opens the database in `dir`, and creates the folder if it is missing.
     ///
-    /// A folder that is in use, that lacks one of its two files, that counts other windows, or
-    /// whose database has fewer commits than its secret's file says (an old copy: it would grant
-    /// second tokens) is an error that says so.
+    /// Returns an error if the folder is in use, lacks one of its two files, was created with
+    /// another window length, or if the database has fewer commits than the secret's file records
+    /// (an old copy would grant second tokens).
     pub fn open(dir: &Path, options: &AttesterDbOptions, rng: &mut dyn CryptoRng) -> Result<Self> {
         let lock = schema::take_folder(dir)?;
         let opened = schema::open(dir, options, rng)?;
@@ -159,7 +160,7 @@ impl AttesterDb {
         self.windows.length_s
     }
 
-    /// What is known of a device's request. Changes nothing.
+    /// What is known about a device's request. Changes nothing.
     pub async fn stored_answer(
         &self,
         device: &DeviceIdentity,
@@ -184,15 +185,15 @@ impl AttesterDb {
             .await
     }
 
-    /// Counts grants, in their order, and says what became of each. All are durable when it
-    /// resolves, or none is. Recording a grant again changes nothing.
+    /// Counts grants in order and returns the outcome of each. When it resolves, either all are
+    /// durable or none is. Recording a grant again changes nothing.
     pub async fn record(&self, grants: Vec<Grant>, now: Moment) -> Result<Vec<Recorded>> {
         let rows = grants.into_iter().map(|grant| self.row(grant)).collect();
         self.writer.record(rows, now).await
     }
 
-    /// Devices and grants in the database, those that are still to be deleted included. Reads them
-    /// all: for tests.
+    /// The number of devices and grants in the database, including those that are still to be
+    /// deleted. Reads every row: for tests.
     pub async fn counts(&self) -> Result<(u64, u64)> {
         self.reads
             .run(|reads| {
@@ -222,29 +223,29 @@ impl AttesterDb {
 
 impl Drop for AttesterDb {
     fn drop(&mut self) {
-        // The connection that writes closes last and puts its WAL away.
+        // The writing connection closes last and cleans up its WAL.
         self.reads.stop();
         self.writer.stop();
     }
 }
 
-/// A grant as it is stored.
+/// A grant in its stored form.
 struct Row {
     asked: Asked,
     issuer_alias: Tag,
     response: Vec<u8>,
 }
 
-/// The number of the window.
+/// The current window number.
 struct Windows {
     length_s: u64,
-    /// The largest under which something was committed.
+    /// The largest window in which something was committed.
     newest: AtomicU64,
 }
 
 impl Windows {
-    /// The window of a moment, or a later one that was seen before: a clock that is set back must
-    /// not make grants of the future count for nothing, nor bring deleted windows back.
+    /// The window of a moment, or a later one that was seen before. A clock that is set back must
+    /// neither make later grants stop counting nor bring deleted windows back.
     fn at(&self, now: Moment) -> u64 {
         let window = now.0.checked_div(self.length_s).unwrap_or(0);
         window.max(self.newest.load(Ordering::Acquire))

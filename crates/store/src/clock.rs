@@ -1,15 +1,15 @@
-//! The clock by which leases run out and pauses end.
+//! The clock by which leases expire and pauses end.
 //!
-//! Only differences matter: leases and pauses of the embedded stores end with the process, so the
-//! clock may start anywhere, and a monotonic one is immune to a system clock that is set back.
+//! Only differences matter. Leases and pauses of the embedded stores end with the process, so the
+//! clock may start anywhere, and a monotonic clock is immune to the system clock being set back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A store's clock, in milliseconds since any moment; it never goes back.
+/// A store's clock, in milliseconds since an arbitrary moment. It never goes back.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Milliseconds since now.
+/// Milliseconds since this call.
 pub(crate) fn monotonic() -> Clock {
     let start = Instant::now();
     Arc::new(move || milliseconds(start.elapsed()))

@@ -1,11 +1,11 @@
-//! The names of collection jobs.
+//! The ids of collection jobs.
 
 use sha2::{Digest as _, Sha256};
 use sotto_wire::{CollectionJobId, TaskId};
 
-/// SHA-256(task, request, ordinal). In leader-selected mode successive requests are the same bytes,
-/// so the ordinal (how many jobs of this request were deleted before) tells retry from next batch,
-/// and a retried deletion names the old job only.
+/// SHA-256(task, request, ordinal). In leader-selected mode successive requests are identical, so
+/// the ordinal (how many jobs of this request were deleted before) distinguishes a retry from a
+/// request for the next batch. A retried deletion names only the old job.
 pub(crate) fn collection_job_id(task_id: &TaskId, request: &[u8], ordinal: u64) -> CollectionJobId {
     let mut hash = Sha256::new();
     hash.update(task_id.as_bytes());

@@ -1,15 +1,15 @@
-//! The keys of an issuer in a folder: one file for the keys of each recipe.
+//! The keys of an issuer in a folder: one file per recipe.
 //!
 //! ```text
 //! DIR/keys/<hex id of the request>   private keys and origin secrets, mode 0600
 //! DIR/issuer.lock                    held while the issuer runs
 //! ```
-//! Plain files and no database: keys are written once, read at the start, and must be gone when
-//! they have expired. Unlinking a file does that, while a database keeps deleted rows in free pages
-//! and in its journal. Issuing itself changes nothing on disk.
+//! These are plain files and not a database. Keys are written once, read at startup, and must be
+//! gone when they have expired. Unlinking a file does that, while a database keeps deleted rows in
+//! free pages and in its journal. Issuing itself changes nothing on disk.
 //!
-//! A file has its name only when it is complete and on disk, and the author gets the keys after
-//! that.
+//! A file gets its name only when it is complete and durable, and the author gets the keys only
+//! after that.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -33,17 +33,17 @@ const MAGIC: &[u8] = b"sotto issuer keys v1\n";
 /// The length of the hash at the end of a file.
 const CHECKSUM_LEN: usize = 32;
 
-/// Why an issuer's keys could not be read, kept or deleted.
+/// Why an issuer's keys could not be read, stored or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerDbError {
-    /// The disk failed. Keys that were to be kept must not be given out.
+    /// The disk failed. Keys that were to be stored must not be given out.
     #[error("the issuer's files: {0}")]
     Io(#[from] io::Error),
     /// Another process has the folder open.
     #[error("another process has this issuer open")]
     Locked,
-    /// Stored keys cannot be read. Recipes with them would get no tokens, so this must not be
-    /// passed over.
+    /// Stored keys cannot be read. Recipes that use them would get no tokens, so this must not be
+    /// ignored.
     #[error("the stored keys in {0} are damaged")]
     Damaged(PathBuf),
     /// The keys do not fit into the format.
@@ -55,12 +55,12 @@ pub enum IssuerDbError {
 #[derive(Debug)]
 pub struct IssuerDb {
     folder: PathBuf,
-    /// Held while a file is written, and for the lock on the folder.
+    /// Held while a file is written; its file holds the lock on the folder.
     lock: Mutex<File>,
 }
 
 impl IssuerDb {
-    /// Opens the folder, which is made if it is missing.
+    /// Opens the folder, and creates it if it is missing.
     pub fn open(folder: &Path) -> Result<Self, IssuerDbError> {
         let keys = folder.join("keys");
         DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
@@ -80,12 +80,12 @@ impl IssuerDb {
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         let db = Self { folder: folder.to_owned(), lock: Mutex::new(lock) };
-        // Left by a process that died while it wrote: nobody was given these keys.
+        // Left by a process that died while writing: these keys were never given out.
         remove(&db.temporary())?;
         Ok(db)
     }
 
-    /// All keys that are stored, in no particular order.
+    /// All stored keys, in no particular order.
     pub fn load(&self) -> Result<Vec<RecipeKeys>, IssuerDbError> {
         let mut all = Vec::new();
         for entry in fs::read_dir(self.folder.join("keys"))? {
@@ -102,8 +102,8 @@ impl IssuerDb {
     /// Stores the keys of a recipe. They are durable when this returns.
     pub fn insert(&self, keys: &RecipeKeys) -> Result<(), IssuerDbError> {
         let bytes = encode(keys)?;
-        // One at a time: all use the same temporary name. The lock guards no data that a panic
-        // could leave half-changed.
+        // One at a time: all calls use the same temporary name. The mutex guards no data that a
+        // panic could leave half-changed.
         let _one = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let temporary = self.temporary();
         remove(&temporary)?;
@@ -116,7 +116,7 @@ impl IssuerDb {
         Ok(())
     }
 
-    /// Deletes the keys of a request. Nothing happens if there are none.
+    /// Deletes the keys of a request. Does nothing if there are none.
     pub fn remove(&self, id: &EntryId) -> Result<(), IssuerDbError> {
         remove(&self.path(id))?;
         sync_folder(&self.folder.join("keys"))?;
@@ -143,12 +143,12 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The magic, the request's JSON, then for each key its secret and its PKCS#8, and a hash over all.
+/// The magic, the request's JSON, then each key's secret and PKCS#8, and a hash over everything.
 fn encode(keys: &RecipeKeys) -> Result<Zeroizing<Vec<u8>>, IssuerDbError> {
     let json = keys.request.to_json();
     let private: Vec<_> =
         keys.origins().map(|origin| (origin.secret(), origin.key().to_pkcs8())).collect();
-    // Exact, so that no growing buffer leaves copies of keys behind.
+    // The exact capacity, so that no growing buffer leaves copies of keys behind.
     let keys_len: usize = private.iter().map(|(_, pkcs8)| 32 + 2 + pkcs8.len()).sum();
     let len = MAGIC.len() + 2 + json.len() + keys_len + CHECKSUM_LEN;
     let mut out = Zeroizing::new(Vec::with_capacity(len));

@@ -1,10 +1,10 @@
 //! What the aggregators commit.
 //!
-//! A store offers domain facts, not rows: each verb of [`LeaderStore`] and [`HelperStore`] is one
-//! atomic step of the protocol and says what is durable when its future resolves and what happens
-//! if it is called again. Verbs take and return the types of `sotto_protocol`. Where records lie is
-//! the store's own affair: [`Stretch`] is opaque. Back-ends ([`MemoryStore`], [`SqliteStore`])
-//! share the conformance suite in `tests/conformance.rs`.
+//! A store offers domain facts, not rows. Each verb of [`LeaderStore`] and [`HelperStore`] is one
+//! atomic step of the protocol. It documents what is durable when its future resolves and what
+//! happens if it is called again. Verbs take and return the types of `sotto_protocol`. Where
+//! records are stored is the store's own affair: [`Stretch`] is opaque. The back-ends
+//! ([`MemoryStore`], [`SqliteStore`]) share the conformance suite in `tests/conformance.rs`.
 //!
 //! The futures need no particular runtime: work happens on the store's own threads.
 

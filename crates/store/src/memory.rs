@@ -1,4 +1,4 @@
-//! The store in memory: every verb in its plainest form, as the reference for the others.
+//! The in-memory store: every verb in its plainest form, as the reference for the other stores.
 //!
 //! One lock around everything; nothing outlives the process. For tests and simulations.
 
@@ -41,12 +41,12 @@ impl MemoryStore {
         Self::with_clock(monotonic())
     }
 
-    /// An empty store whose leases run out by this clock.
+    /// An empty store whose leases expire by this clock.
     pub fn with_clock(clock: Clock) -> Self {
         Self { state: Mutex::default(), clock, max_backlog_bytes: u64::MAX }
     }
 
-    /// The same with a bound on what may wait for a job.
+    /// Bounds the backlog that may wait for jobs.
     #[must_use]
     pub fn with_max_backlog_bytes(mut self, max_backlog_bytes: u64) -> Self {
         self.max_backlog_bytes = max_backlog_bytes;
@@ -79,13 +79,13 @@ struct State {
     provisioned: BTreeMap<TaskId, StoredTask>,
     logs: BTreeMap<String, LogCheckpoint>,
     tasks: BTreeMap<TaskId, TaskState>,
-    /// Live records by their position.
+    /// Live records by position.
     records: BTreeMap<u64, StoredReport>,
     /// The position of the next record.
     end: u64,
-    /// Everything before it was taken by a job, refused, or set aside in `requeued`.
+    /// Every record before it was taken by a job, rejected, or set aside in `requeued`.
     cursor: u64,
-    /// In the order of their numbers.
+    /// In numerical order.
     requeued: BTreeMap<u64, Requeued>,
     next_requeued: u64,
     jobs: BTreeMap<u64, Job>,
@@ -97,7 +97,7 @@ struct State {
 #[derive(Default)]
 struct TaskState {
     counters: Counters,
-    /// By timestamp, or by nothing where the scope is the task.
+    /// Keyed by timestamp, or by `None` where the scope is the task.
     report_ids: HashSet<(Option<Time>, ReportId)>,
     buckets: BucketAggregates,
     ranges: Vec<Range>,
@@ -113,17 +113,18 @@ struct StoredReport {
     report: Bytes,
 }
 
-/// A report that was set aside: to be tried again, or of a task that was not served.
+/// A report that was set aside: to be retried, or because its task was not served.
 #[derive(Clone, Copy)]
 struct Requeued {
     position: u64,
     task_id: TaskId,
-    /// `None` if it may be of any bucket.
+    /// `None` if it may belong to any bucket.
     time: Option<Time>,
     due_ms: u64,
 }
 
-/// Closed times; reports that arrived before `position` still enter until they are collected.
+/// Closed times. Reports that arrived before `position` are still added until the batch is
+/// collected.
 #[derive(Clone, Copy)]
 struct Range {
     interval: Interval,
@@ -166,7 +167,7 @@ struct Collection {
     id: CollectionJobId,
     request: Vec<u8>,
     query: Query,
-    /// Once it is closed.
+    /// Set once it is closed.
     batch: Option<BatchSelector>,
     digest: Option<Digest>,
     state: CollectionState,
@@ -193,7 +194,7 @@ impl State {
         collection.filter(|collection| collection.hold.is_held_by(lease)).ok_or(StoreError::Fenced)
     }
 
-    /// What waits for a job: untaken records and requeued ones.
+    /// What waits for a job: untaken and requeued records.
     fn backlog_bytes(&self) -> u64 {
         let untaken = self.records.range(self.cursor..).map(|(_, record)| record);
         let requeued = self.requeued.values().filter_map(|r| self.records.get(&r.position));
@@ -211,7 +212,7 @@ impl TaskState {
         self.ranges.iter().any(|range| range.interval.contains(time))
     }
 
-    /// Whether a report that arrived at this position may enter a bucket.
+    /// Whether a report that arrived at this position may be added to a bucket.
     fn admits(&self, time: Time, position: u64) -> bool {
         let mut ranges = self.ranges.iter().filter(|range| range.interval.contains(time));
         ranges.all(|range| !range.is_collected && position < range.position)
@@ -236,7 +237,7 @@ impl TaskState {
         }
     }
 
-    /// Adds to buckets and counts: all of it, or nothing if a share does not fit.
+    /// Adds to buckets and counts: everything, or nothing if a share does not fit.
     fn add(&mut self, added: &BucketAggregates) -> Result<()> {
         let mut sums = BucketAggregates::new();
         for (bucket, aggregate) in added {
@@ -270,7 +271,7 @@ impl TaskState {
         Ok(merged)
     }
 
-    /// Marks a batch collected; its shares and the ids in its timestamps go.
+    /// Marks a batch collected, and deletes its shares and the ids in its timestamps.
     fn collect(&mut self, selector: &BatchSelector) {
         match *selector {
             BatchSelector::TimeInterval(interval) => {
@@ -285,7 +286,7 @@ impl TaskState {
     }
 }
 
-/// Where a report's id must be new: in a timestamp, or in the whole task.
+/// Where a report's id must be unique: within a timestamp, or in the whole task.
 fn id_key(scope: ReplayScope, bucket: &Bucket, report_id: ReportId) -> (Option<Time>, ReportId) {
     match (scope, bucket) {
         (ReplayScope::Bucket, Bucket::Time(time)) => (Some(*time), report_id),
@@ -348,5 +349,5 @@ impl TaskStore for MemoryStore {
     }
 }
 
-/// The verdicts of `accept_reports`.
+/// The verdicts returned by `accept_reports`.
 type Verdicts = Vec<std::result::Result<(), Rejection>>;

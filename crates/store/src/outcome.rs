@@ -9,14 +9,14 @@ use sotto_protocol::{Bucket, BucketAggregates};
 use crate::{Result, StoreError};
 
 /// Each report of the job must be accounted for, in a bucket of the job. No index may occur twice:
-/// an id that is released must not be that of a report which counts.
+/// a report that counts must not have its id released.
 pub(crate) fn check_leader(
     outcome: &LeaderOutcome,
     report_count: u64,
     is_of_job: impl Fn(&Bucket) -> bool,
 ) -> Result<()> {
     if !outcome.buckets.keys().all(is_of_job) {
-        return Err(StoreError::Backend("the commit has a bucket that its job has not".into()));
+        return Err(StoreError::Backend("the commit has a bucket outside its job".into()));
     }
     let mut seen = HashSet::new();
     let mut released = outcome.requeue.iter().chain(&outcome.unspent);
@@ -32,7 +32,7 @@ pub(crate) fn check_leader(
     Err(unaccounted())
 }
 
-/// Each report that takes its id must be in a bucket.
+/// Each report whose id is taken must be in a bucket.
 pub(crate) fn check_helper(outcome: &HelperOutcome) -> Result<()> {
     if aggregated(&outcome.buckets) == outcome.reports.len() as u64 {
         return Ok(());

@@ -5,16 +5,16 @@
 //! DIR/sotto.sqlite      ids, jobs, buckets, responses (WAL, synchronous=FULL)
 //! DIR/segments/*.seg    accepted reports, append-only
 //! ```
-//! Report bodies go to segments because a B-tree would cost as much as opening a report: a report
-//! is written once, read twice and dies with its segment. The database holds what must change
-//! together.
+//! Report bodies go to segments because a B-tree would cost as much as opening a report. A report
+//! is written once, read twice and deleted with its segment. The database holds what must change
+//! atomically.
 //!
-//! Three threads: `sotto-segments` appends ([`writer`]), `sotto-database` owns the one connection
-//! that writes ([`db`]), `sotto-reads` reads records and answers questions. The database thread may
+//! Three threads: `sotto-segments` appends ([`writer`]), `sotto-database` owns the only connection
+//! that writes ([`db`]), `sotto-reads` reads records and answers queries. The database thread may
 //! wait for the segment thread, never the other way round.
 //!
-//! Left to SQLite: that a committed transaction survives a crash. Left to the file system: that
-//! synced bytes and names do. The conformance suite replaces the segments' file layer by one that
+//! SQLite is trusted to make committed transactions survive a crash, and the file system to keep
+//! synced bytes and names. The conformance suite replaces the segments' file layer with one that
 //! forgets everything else.
 
 mod buckets;
@@ -60,13 +60,13 @@ pub use self::files::{DiskFiles, SegmentFile, SegmentFiles};
 /// Bounds of a [`SqliteStore`].
 #[derive(Clone)]
 pub struct SqliteOptions {
-    /// Uploads are refused as [`StoreError::Full`] while more than this waits for a job.
+    /// Uploads are rejected with [`StoreError::Full`] while more than this waits for jobs.
     pub max_backlog_bytes: u64,
-    /// About how long a segment gets. Longer ones hold dead reports longer.
+    /// The approximate length of a segment. Longer segments keep dead reports longer.
     pub segment_bytes: u64,
     /// Memory for database pages.
     pub cache_bytes: u64,
-    /// By which leases run out; `None` is the machine's monotonic clock.
+    /// The clock by which leases expire; `None` is the machine's monotonic clock.
     pub clock: Option<Clock>,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Debug for SqliteOptions {
     }
 }
 
-/// The embedded store. Dropping it finishes the calls under way and closes the files.
+/// The embedded store. Dropping it finishes the calls in progress and closes the files.
 pub struct SqliteStore {
     db: Worker<Db>,
     reads: Worker<Reads>,
@@ -111,12 +111,12 @@ pub(crate) struct Reads {
 
 impl worker::State for Reads {}
 
-/// The reading connection's part of the memory for pages. Each commit of the writer empties its
-/// cache, so it needs little.
+/// The reading connection gets this fraction of the page memory. Each commit of the writer empties
+/// its cache, so it needs little.
 const READER_CACHE_SHARE: u64 = 8;
 
 impl SqliteStore {
-    /// Opens the store in `dir`, which is made if it is missing.
+    /// Opens the store in `dir`, and creates the directory if it is missing.
     ///
     /// Before it returns, all leases of earlier processes are void, torn tails are cut and dead
     /// segments removed. A directory that is in use, damaged, or of another version is an error
@@ -132,7 +132,7 @@ impl SqliteStore {
         Self::open_with_files(dir, options, Arc::new(files))
     }
 
-    /// The same with segments elsewhere: for tests of what a crash does.
+    /// As [`Self::open`], with the segments elsewhere: for tests of crashes.
     pub fn open_with_files(
         dir: &Path,
         options: SqliteOptions,
@@ -172,7 +172,7 @@ impl SqliteStore {
         })
     }
 
-    /// How many report ids are held against replays. Reads them all: for benchmarks and tests.
+    /// How many report ids are held against replays. Counts every row: for benchmarks and tests.
     pub async fn report_ids(&self) -> Result<u64> {
         self.reads
             .run(|reads| {
@@ -191,18 +191,19 @@ impl fmt::Debug for SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The connection that writes closes last and puts its WAL away; then whom it sends to.
+        // The writing connection closes last and cleans up its WAL; then the thread that it sends
+        // to.
         self.reads.stop();
         self.db.stop();
         self.writer = None;
         if let Some(thread) = self.writer_thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has already reported it.
             let _ = thread.join();
         }
     }
 }
 
-/// Takes the directory for this process.
+/// Locks the directory for this process.
 pub(crate) fn lock(dir: &Path) -> Result<File> {
     let path = dir.join("sotto.lock");
     let failed =

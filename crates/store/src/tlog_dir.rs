@@ -5,16 +5,15 @@
 //! DIR/state/pending, staging, names/, halted     the log's own
 //! DIR/log.lock                                   held while the log is open
 //! ```
-//! An append is: load, one pure function ([`mod@sotto_protocol::log::sequence`]), then the steps of
-//! [`Step`], each durable before the next. [`LogDir::stage`] goes as far as the signed checkpoint
-//! in
-//! `state/pending`: from then on this log signs no other tree of that size. The host shows it to the
-//! witnesses and hands the cosigned checkpoint to [`LogDir::publish`], after which the entries are
-//! acknowledged. Whatever lies beyond the pending size after a crash was never signed, and is
-//! dropped.
+//! An append loads the state, calls one pure function ([`mod@sotto_protocol::log::sequence`]), then
+//! takes the steps of [`Step`], each durable before the next. [`LogDir::stage`] goes as far as the
+//! signed checkpoint in `state/pending`: from then on this log signs no other tree of that size.
+//! The host shows it to the witnesses and passes the cosigned checkpoint to [`LogDir::publish`],
+//! which acknowledges the entries. Whatever lies beyond the pending size after a crash was never
+//! signed, and is dropped.
 //!
-//! What a running log keeps in memory does not grow with it. Start reads each derived row once and
-//! the right edge of the tree, not the entries, unless rows are missing.
+//! The memory that a running log needs does not grow with the log. Startup reads each derived row
+//! once and the right edge of the tree, but not the entries, unless rows are missing.
 
 mod disk;
 mod fetch;
@@ -44,10 +43,10 @@ use disk::Disk;
 use index::Index;
 use state::Pending;
 
-/// The most entries in one append. Their bytes are in memory at once.
+/// The most entries in one append. All their bytes are in memory at the same time.
 pub const MAX_BATCH: usize = 1 << 16;
 
-/// Why a log did not do something.
+/// Why a log operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogDirError {
     /// The disk failed.
@@ -62,10 +61,10 @@ pub enum LogDirError {
     /// The folder belongs to another key or origin.
     #[error("the folder holds the log of another key")]
     OtherKey,
-    /// The log stopped for good.
+    /// The log has stopped permanently.
     #[error("the log has stopped for good: {0}")]
     Halted(String),
-    /// The checkpoint before is not published yet.
+    /// The previous checkpoint is not published yet.
     #[error("the last checkpoint is not published yet")]
     Unpublished,
     /// The checkpoint is not the one that was staged.
@@ -74,26 +73,26 @@ pub enum LogDirError {
     /// Too many entries at once.
     #[error("an append has at most {MAX_BATCH} entries")]
     BatchTooLarge,
-    /// A step failed, and so did reading the files again.
+    /// A step failed, and so did rereading the files.
     #[error("the log's files could not be read after a failure")]
     Unsure,
     /// An entry cannot be in a log.
     #[error(transparent)]
     Entry(#[from] FormatError),
-    /// The tiles do not give what they should.
+    /// The tiles do not yield the expected hashes.
     #[error(transparent)]
     Reader(#[from] ReaderError),
 }
 
-/// Where an entry of an append ended up.
+/// What happened to an entry of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// Appended, at this index.
     New(u64),
-    /// It was there already, at this index.
+    /// Already in the log, at this index.
     Known(u64),
-    /// Not taken: its author has another recipe of this name, or its operator a key set with this
-    /// or a higher sequence number.
+    /// Not appended: its author has another recipe with this name, or its operator has a key set
+    /// with this or a higher sequence number.
     Outdated,
 }
 
@@ -102,11 +101,11 @@ pub enum Placed {
 pub struct Staged {
     /// Signed by the log alone.
     pub note: Note,
-    /// The size before.
+    /// The size before the append.
     pub from: u64,
-    /// The size that the note speaks of.
+    /// The size that the note states.
     pub size: u64,
-    /// Where each entry of the call ended up, in its order.
+    /// What happened to each entry of the call, in order.
     pub placed: Vec<Placed>,
 }
 
@@ -123,19 +122,20 @@ pub struct LogDir {
     index: Index,
     reader: Reader<FolderFetch>,
     halted: Option<String>,
-    /// A step failed half-way: the files say where, so they are read again before the next one.
+    /// A step failed half-way. The files say how far it came, so they are reread before the next
+    /// step.
     unsure: bool,
     _lock: File,
 }
 
 impl LogDir {
-    /// Opens the log in `folder`, which is made if it is missing. The name of the key is the log's
-    /// origin.
+    /// Opens the log in `folder`, which is created if it is missing. The name of the key is the
+    /// log's origin.
     pub fn open(folder: &Path, key: NoteKey) -> Result<Self, LogDirError> {
         Self::open_watched(folder, key, None)
     }
 
-    /// As [`Self::open`], with somebody who sees every change of the disk before it happens.
+    /// As [`Self::open`], with a watcher that sees every change to the disk before it happens.
     pub fn open_watched(
         folder: &Path,
         key: NoteKey,
@@ -183,47 +183,47 @@ impl LogDir {
         self.published.as_ref()
     }
 
-    /// The size of the last checkpoint that was signed, published or not; 0 before the first.
+    /// The size of the last signed checkpoint, published or not; 0 before the first.
     pub fn signed_size(&self) -> u64 {
         self.pending.as_ref().map_or(0, |pending| pending.checkpoint.size)
     }
 
     /// The signed checkpoint that waits for its witnesses, if there is one. After a restart it is
-    /// what was staged before.
+    /// the one that was staged before.
     pub fn pending(&self) -> Option<Staged> {
         let pending = self.pending.as_ref().filter(|_| self.is_unpublished())?;
         Some(staged(pending, Vec::new()))
     }
 
-    /// Why the log has stopped for good, if it has.
+    /// Why the log has stopped permanently, if it has.
     pub fn halted(&self) -> Option<&str> {
         self.halted.as_deref()
     }
 
-    /// Appends entries as far as a signed, durable checkpoint. Whether the log wants them
-    /// ([`sotto_protocol::log::admit`]) is already decided; an id or a name that is there already
-    /// is not appended again. Without any new entry the checkpoint is the last one, for fresh
-    /// cosignatures.
+    /// Appends entries as far as a signed, durable checkpoint. The caller has already decided that
+    /// the log wants them ([`sotto_protocol::log::admit`]). An id or a name that is already in the
+    /// log is not appended again. Without any new entry the checkpoint is the last one again, for
+    /// fresh cosignatures.
     pub fn stage(&mut self, entries: &[Entry]) -> Result<Staged, LogDirError> {
         self.attempt(|log| log.take_stage(entries))
     }
 
-    /// Publishes the staged checkpoint, now cosigned. When this returns the entries are
+    /// Publishes the staged checkpoint, now cosigned. When this returns, the entries are
     /// acknowledged. A published checkpoint may be published again with newer cosignatures.
     pub fn publish(&mut self, cosigned: &Cosigned) -> Result<(), LogDirError> {
         self.attempt(|log| log.take_publish(cosigned))?;
         if self.index.is_full() { self.write_index() } else { Ok(()) }
     }
 
-    /// Writes the rows that find what was published since the last call, and drops incomplete tiles
+    /// Writes the index rows of what was published since the last call, and drops incomplete tiles
     /// that have become complete. Hosts call this after each [`Self::publish`], once submitters are
-    /// answered; a bulk import may do so less often.
+    /// answered; a bulk import may call it less often.
     pub fn write_index(&mut self) -> Result<(), LogDirError> {
         self.attempt(Self::take_write_index)
     }
 
-    /// Stops the log for good: nothing is signed or published any more, not after a restart either.
-    /// An operator who has understood the reason may remove `state/halted`.
+    /// Stops the log permanently: nothing more is signed or published, even after a restart. An
+    /// operator who has understood the reason may remove `state/halted`.
     pub fn halt(&mut self, halt: &Halt) -> Result<(), LogDirError> {
         self.disk.enter(Step::Halt);
         let reason = halt.to_string();
@@ -232,13 +232,13 @@ impl LogDir {
         Ok(self.disk.replace_all(&[(path, format!("{reason}\n").into_bytes())])?)
     }
 
-    /// The consistency proof between two sizes up to the signed one.
+    /// The consistency proof between two sizes, at most the signed one.
     pub fn consistency(&mut self, old: u64, new: u64) -> Result<Vec<TreeHash>, LogDirError> {
         self.check_size(new)?;
         Ok(self.reader.consistency(old, new)?)
     }
 
-    /// The inclusion proof of an entry in the tree of a size up to the signed one.
+    /// The inclusion proof of an entry in the tree of a size, at most the signed one.
     pub fn inclusion(&mut self, index: u64, size: u64) -> Result<Vec<TreeHash>, LogDirError> {
         self.check_size(size)?;
         Ok(self.reader.inclusion(index, size)?)
@@ -255,7 +255,7 @@ impl LogDir {
         for entry in entries {
             candidates.push(NewEntry::try_from(entry)?);
         }
-        // Until the end the index in memory is ahead of the files.
+        // From here to the end of the step, the index in memory is ahead of the files.
         self.unsure = true;
         let tree = self.pending.as_ref().map(|pending| &pending.checkpoint);
         let (placed, new) = self.index.place(tree, candidates, &mut self.reader)?;
@@ -303,7 +303,7 @@ impl LogDir {
             return Err(LogDirError::Unpublished);
         }
         self.unsure = true;
-        // In this order, because a start takes a written index as a sign that this is done.
+        // In this order, because startup takes a written index as proof that pruning is done.
         self.prune()?;
         self.disk.enter(Step::Index);
         self.index.write(&mut self.disk, self.tree.size())?;
@@ -324,8 +324,8 @@ impl LogDir {
         pending != self.published.as_ref().map(text)
     }
 
-    /// Takes a step unless the log has stopped. If it fails half-way, the files are read again:
-    /// they say how far it came.
+    /// Takes a step unless the log has stopped. If it fails half-way, the files are reread: they
+    /// say how far it came.
     fn attempt<T>(
         &mut self,
         step: impl FnOnce(&mut Self) -> Result<T, LogDirError>,
@@ -340,7 +340,7 @@ impl LogDir {
         if self.unsure
             && let Err(error) = self.recover()
         {
-            tracing::warn!(%error, "after a failed step the log's files cannot be read again");
+            tracing::warn!(%error, "the log's files cannot be reread after a failed step");
         }
         result
     }
@@ -360,7 +360,7 @@ impl LogDir {
         Ok(self.disk.replace_all(&files)?)
     }
 
-    /// Adds the checkpoint to the files of the bundles that it is the first to cover.
+    /// Adds the checkpoint to the files of those bundles that it is the first to cover.
     fn write_first(&mut self, from: u64, size: u64, note: &Note) -> Result<(), LogDirError> {
         let width = u64::from(TILE_WIDTH);
         let mut files = Vec::new();
@@ -369,7 +369,8 @@ impl LogDir {
             let mut bytes = recover::read(&path)?.unwrap_or_default();
             let known = first::parse(&bytes);
             let known = known.map_err(|error| recover::damaged(&path, error))?;
-            // A crash may have come between this step and the next; the older one proves more.
+            // A crash may have occurred between this step and the next. The older checkpoint proves
+            // more.
             if known.last().is_some_and(|(checkpoint, _)| checkpoint.size >= size) {
                 continue;
             }
@@ -380,8 +381,8 @@ impl LogDir {
         Ok(self.disk.replace_all(&files)?)
     }
 
-    /// Drops the incomplete forms of tiles that became complete. Readers fall back to the full
-    /// ones.
+    /// Drops the incomplete versions of tiles that have become complete. Readers fall back to the
+    /// full ones.
     fn prune(&mut self) -> Result<(), LogDirError> {
         let (from, size) = self.index.take_pruned(self.signed_size());
         self.disk.enter(Step::Prune);

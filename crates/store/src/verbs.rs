@@ -1,4 +1,4 @@
-//! The verbs and the facts that they take and return.
+//! The verbs, and the facts that they take and return.
 
 use std::any::Any;
 use std::fmt;
@@ -18,14 +18,14 @@ use sotto_wire::{
 /// Why a verb did nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The lease has run out and somebody else may hold the work now: drop what you computed.
+    /// The lease has expired and another worker may hold the job now. Discard what you computed.
     #[error("the lease is no longer ours")]
     Fenced,
-    /// A retry computed other bytes than those already sent. Nothing is sent; an operator must
-    /// look.
+    /// A retry computed different bytes from those already sent. Nothing is sent; an operator must
+    /// investigate.
     #[error("the request differs from the one already sent")]
     RequestDiffers,
-    /// The backlog is full; try again later.
+    /// The backlog is full; retry later.
     #[error("the backlog is full")]
     Full,
     /// The back-end failed. Nothing of the verb is visible, or the verb may be repeated.
@@ -47,31 +47,31 @@ impl From<StoreError> for Setback {
 /// The result of a verb.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// The right to work on one job for a while. Verbs that change the job carry it; once another lease
-/// on the same job was given out, they answer [`StoreError::Fenced`] and change nothing.
+/// The right to work on one job for a while. Verbs that change the job take it. Once another lease
+/// on the same job has been granted, they return [`StoreError::Fenced`] and change nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// The aggregation or collection job, by the store's own number.
+    /// The aggregation or collection job, by the store's internal number.
     pub job: u64,
-    /// Grows with every lease given out.
+    /// Increases with every lease granted.
     pub fence: u64,
 }
 
-/// A report to be stored. The leader has judged it (`leader::upload`).
+/// A report to be stored. The leader has already checked it (`leader::upload`).
 #[derive(Clone, Debug)]
 pub struct NewReport {
     /// Its task.
     pub task_id: TaskId,
-    /// Its timestamp, by which a closing bucket refuses it; `None` in leader-selected tasks.
+    /// Its timestamp: a closing bucket rejects the report by it. `None` in leader-selected tasks.
     pub bucket: Option<Time>,
-    /// The leader's HPKE key that the report names: the key must live until the record is dead.
+    /// The leader's HPKE key that the report names. The key must be kept until the record is dead.
     pub hpke_config_id: HpkeConfigId,
     /// The encoded `Report`.
     pub report: Vec<u8>,
 }
 
 /// How long a report that the helper found too early waits, by the store's clock, before
-/// [`LeaderStore::backlog`] offers it again: the helper's clock has to move on first.
+/// [`LeaderStore::backlog`] offers it again: the helper's clock has to advance first.
 pub const REQUEUE_PAUSE: Duration = Duration::from_secs(1);
 
 /// An accepted report, read back.
@@ -83,7 +83,7 @@ pub struct Record {
     pub report: Bytes,
 }
 
-/// A part of the backlog, in whatever form its store needs to find the records again.
+/// A part of the backlog, in the form that its store needs to find the records again.
 #[derive(Clone)]
 pub struct Stretch(Arc<dyn Any + Send + Sync>);
 
@@ -92,9 +92,9 @@ impl Stretch {
         Self(Arc::new(place))
     }
 
-    /// The store's own form. An error if another kind of store gave the stretch out.
+    /// The store's own form. Returns an error if the stretch comes from another kind of store.
     pub(crate) fn get<T: Any>(&self) -> Result<&T> {
-        let foreign = || StoreError::Backend("a stretch of another store".into());
+        let foreign = || StoreError::Backend("the stretch belongs to another store".into());
         self.0.downcast_ref().ok_or_else(foreign)
     }
 }
@@ -112,7 +112,7 @@ pub type IsServed = Arc<dyn Fn(&TaskId) -> bool + Send + Sync>;
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {
     /// For [`LeaderStore::fix_jobs`]; `None` if there is nothing to take. A stretch may hold no
-    /// record and still have to be taken: all its reports may be of tasks that are not served.
+    /// records and still have to be taken: all its reports may belong to tasks that are not served.
     pub stretch: Option<Stretch>,
     /// Its records, in order of arrival.
     pub records: Vec<Record>,
@@ -131,7 +131,7 @@ pub enum Fixed {
         /// Refused inside the transaction: replayed, or the bucket is closed.
         rejections: Rejections,
     },
-    /// Somebody else took the stretch first. Read the backlog again.
+    /// Another caller took the stretch first. Read the backlog again.
     Moved,
 }
 
@@ -142,7 +142,7 @@ pub struct LeasedJob {
     pub lease: Lease,
     /// The task.
     pub task_id: TaskId,
-    /// The clock fixed with the set.
+    /// The time that was fixed together with the set.
     pub now: Moment,
     /// The batch, in leader-selected tasks.
     pub batch_id: Option<BatchId>,
@@ -152,29 +152,29 @@ pub struct LeasedJob {
     pub request_digest: Option<Digest>,
 }
 
-/// The answer to a collector that asks for a collection job.
+/// The answer to a collector's request for a collection job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionCreated {
     /// A new job.
     Created(CollectionJobId),
-    /// The same request made this job before, and it was not deleted.
+    /// The same request created this job before, and it was not deleted.
     Existing(CollectionJobId),
     /// Part of the interval is collected, or another unfinished job covers part of it.
     Overlap,
 }
 
-/// How far a collection job is.
+/// The state of a collection job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CollectionState {
     /// Not finished; the collector learns nothing more.
     Pending,
     /// The encoded `CollectionJobResp`.
     Finished(Vec<u8>),
-    /// Given up, with the URN of the DAP problem type and a sentence.
+    /// Failed, with the URN of the DAP problem type and an explanation.
     Failed {
         /// `urn:ietf:params:ppm:dap:error:...`
         problem: String,
-        /// For people.
+        /// For humans.
         detail: String,
     },
 }
@@ -182,9 +182,9 @@ pub enum CollectionState {
 /// The answer to a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionDeleted {
-    /// Gone, now or earlier.
+    /// Deleted, now or earlier.
     Deleted,
-    /// Its batch is closing: it must finish first, or the batch would be lost.
+    /// Its batch is closing. The job must finish first, or the batch would be lost.
     UnderWay,
 }
 
@@ -195,7 +195,7 @@ pub struct LeasedCollection {
     pub lease: Lease,
     /// The task.
     pub task_id: TaskId,
-    /// The collector's name for it.
+    /// The collector's id for it.
     pub id: CollectionJobId,
     /// The collector's request, byte for byte.
     pub request: Vec<u8>,
@@ -203,38 +203,38 @@ pub struct LeasedCollection {
     pub request_digest: Option<Digest>,
 }
 
-/// How far the closing of a batch is.
+/// How far a batch has closed.
 #[derive(Clone, Debug)]
 pub enum Closing {
-    /// Fewer than the minimum so far; the batch stays open.
+    /// Fewer reports than the minimum so far; the batch stays open.
     TooFew,
-    /// Closed to new reports; reports accepted before may still enter.
+    /// Closed to new reports; reports accepted before may still be added.
     Draining,
     /// Complete.
     Drained {
-        /// The batch as the helper is asked for it.
+        /// The batch, as requested from the helper.
         selector: BatchSelector,
         /// The leader's aggregate.
         aggregate: BucketAggregate,
     },
 }
 
-/// What became of a helper's commit.
+/// The result of a helper's commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
     /// Done.
     Done,
     /// The same request was answered before, with these bytes; nothing was added.
     Already(Vec<u8>),
-    /// A report is spent, or a bucket was collected or its contents changed, and the caller did not
-    /// know. Nothing was added: load the state and recompute.
+    /// A report is spent, or a bucket was collected or changed, and the caller did not know.
+    /// Nothing was added: load the state and recompute.
     Conflict,
 }
 
 /// A batch as an aggregator holds it.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Merged over its buckets; `None` if nothing is in it.
+    /// Merged over its buckets; `None` if it is empty.
     pub aggregate: Option<BucketAggregate>,
     /// Whether any of its buckets was collected.
     pub collected: bool,
@@ -243,16 +243,16 @@ pub struct Batch {
 /// Totals of one task since it began, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Reports whose output shares are in a bucket, collected or not.
+    /// Reports whose output shares were added to a bucket, collected or not.
     pub aggregated: u64,
-    /// Reports refused after they were acknowledged (leader), or in a job (helper).
+    /// Reports rejected after they were acknowledged (leader), or in a job (helper).
     pub rejections: Rejections,
 }
 
-/// How much waits, for back-pressure and metrics.
+/// How much is waiting, for back-pressure and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Bytes of reports accepted and not yet in a job, with the store's own framing.
+    /// Bytes of reports that are accepted and not yet in a job, including the store's framing.
     pub backlog_bytes: u64,
     /// Bytes of all segments on disk.
     pub segment_bytes: u64,
@@ -262,7 +262,7 @@ pub struct Load {
     pub collections: u64,
 }
 
-/// A task that was learned while the server ran, with all that it takes to serve it again.
+/// A task that was learned while the server ran, with everything needed to serve it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredTask {
     /// Announced in band (taskprov): the encoded `TaskConfiguration`.
@@ -286,29 +286,28 @@ pub struct LogCheckpoint {
 /// What both roles need.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
-    /// Remembers a task that was learned while the server ran. Durable on return; repeating it
-    /// changes nothing.
+    /// Stores a task that was learned while the server ran. Durable on return; repeating it changes
+    /// nothing.
     async fn put_task(&self, task_id: TaskId, task: StoredTask) -> Result<()>;
 
-    /// The tasks remembered by [`Self::put_task`].
+    /// The tasks stored by [`Self::put_task`].
     async fn tasks(&self) -> Result<Vec<(TaskId, StoredTask)>>;
 
-    /// Remembers the newest checkpoint of a log that was acted upon, in the place of an older one
-    /// of the same origin. Durable on return. Whether it extends the older one is the caller's
-    /// question.
+    /// Stores the newest checkpoint of a log that was acted upon, replacing an older one of the
+    /// same origin. Durable on return. The caller checks that it extends the older one.
     async fn put_log_checkpoint(&self, checkpoint: LogCheckpoint) -> Result<()>;
 
-    /// The checkpoint remembered by [`Self::put_log_checkpoint`].
+    /// The checkpoint stored by [`Self::put_log_checkpoint`].
     async fn log_checkpoint(&self, origin: String) -> Result<Option<LogCheckpoint>>;
 
     /// Deletes everything about a task: reports, jobs, buckets, ids, counters. Repeating it changes
-    /// nothing. For tasks whose interval, and the collector's grace after it, are over.
+    /// nothing. For tasks whose interval, and the collector's grace period after it, are over.
     async fn forget_task(&self, task_id: TaskId) -> Result<()>;
 
     /// Totals of a task.
     async fn counters(&self, task_id: TaskId) -> Result<Counters>;
 
-    /// How much waits.
+    /// How much is waiting.
     async fn load(&self) -> Result<Load>;
 }
 
@@ -316,18 +315,18 @@ pub trait TaskStore: Send + Sync + 'static {
 #[async_trait]
 pub trait LeaderStore: TaskStore {
     /// Appends reports to the backlog. When the future resolves, each accepted one is durable (one
-    /// group commit serves all callers of the moment) and may be acknowledged. A report for a
-    /// closing or collected bucket is refused; no acknowledged report ever is for that reason.
-    /// Not idempotent: a report appended twice is refused as replayed when jobs are fixed.
+    /// group commit serves all concurrent callers) and may be acknowledged. A report for a closing
+    /// or collected bucket is rejected here; no acknowledged report is ever rejected for that
+    /// reason. Not idempotent: a report appended twice is rejected as replayed when jobs are fixed.
     async fn accept_reports(
         &self,
         reports: Vec<NewReport>,
     ) -> Result<Vec<std::result::Result<(), Rejection>>>;
 
-    /// Reads the beginning of the backlog, at most so many reports and about so many bytes: first
-    /// reports that were set aside and are due, then new ones. Set aside are reports to be tried
-    /// again, which are due after [`REQUEUE_PAUSE`], and those of tasks that were not served. Only
-    /// reports of tasks that are served now are offered.
+    /// Reads the beginning of the backlog, at most `max_reports` reports and about `max_bytes`
+    /// bytes: first reports that were set aside and are due, then new ones. Reports are set aside
+    /// to be retried, which are due after [`REQUEUE_PAUSE`], or because their task was not served.
+    /// Only reports of tasks that are served now are offered.
     async fn backlog(
         &self,
         max_reports: usize,
@@ -336,14 +335,15 @@ pub trait LeaderStore: TaskStore {
     ) -> Result<Backlog>;
 
     /// Takes a stretch of the backlog and fixes the sets of new jobs, in one durable transaction.
-    /// Whatever could make the leader refuse a report later is decided here: an id already taken in
-    /// its scope or a closed bucket strikes the report from its job and counts it; the others' ids
-    /// are reserved. Jobs name records by their index in [`Backlog::records`]; records in no job
-    /// die. Reports that were not offered because their task was not served are set aside: they
-    /// hold back nobody. Goes through only if nobody has taken any of it.
+    /// Everything that could make the leader reject a report later is decided here: an id already
+    /// taken in its scope or a closed bucket strikes the report from its job and counts it; the ids
+    /// of the others are reserved. Jobs name records by their index in [`Backlog::records`];
+    /// records in no job are dropped. Reports that were not offered because their task was not
+    /// served are set aside, so they hold back no others. Succeeds only if no other caller has
+    /// taken any of the stretch.
     async fn fix_jobs(&self, stretch: Stretch, formed: FormedJobs) -> Result<Fixed>;
 
-    /// Leases the oldest job that is due, by the store's clock, and that nobody holds.
+    /// Leases the oldest job that is due, by the store's clock, and not leased.
     async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>>;
 
     /// Makes the digest of the job's request durable, before its first byte is sent. The same
@@ -351,23 +351,23 @@ pub trait LeaderStore: TaskStore {
     /// of job.
     async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()>;
 
-    /// Commits a job: bucket contents, counters, requeued records, released ids and the death of
-    /// its records in one transaction; dead records are gone from the disk soon after it. A
-    /// repeated commit is [`StoreError::Fenced`] and changes nothing. Each report of the job is in
-    /// a bucket of the job, or refused, or requeued: a commit that does not add up is
+    /// Commits a job: in one transaction it adds to buckets and counters, requeues records,
+    /// releases ids and drops the job's records. Dead records disappear from the disk soon after. A
+    /// repeated commit is [`StoreError::Fenced`] and changes nothing. Each report of the job must
+    /// be in a bucket of the job, or rejected, or requeued; otherwise the commit fails with
     /// [`StoreError::Backend`].
     async fn commit_job(&self, lease: Lease, outcome: LeaderOutcome) -> Result<()>;
 
-    /// Gives a lease back; the job is due again after `pause` by the store's clock. Both kinds of
-    /// job.
+    /// Gives a lease back; the job is due again after `pause` by the store's clock. For both kinds
+    /// of job.
     async fn release(&self, lease: Lease, pause: Duration) -> Result<()>;
 
-    /// Drops a job whose request the helper refused without committing anything. Its reports count
-    /// as [`Rejection::JobAbandoned`], their records die, their ids stay reserved.
+    /// Drops a job whose request the helper rejected without committing anything. Its reports count
+    /// as [`Rejection::JobAbandoned`], their records are dropped, and their ids stay reserved.
     async fn abandon_job(&self, lease: Lease) -> Result<()>;
 
-    /// Creates a collection job, or finds the one that the same request made. The id is
-    /// SHA-256(task, request, ordinal), the ordinal counting deleted jobs of the same request.
+    /// Creates a collection job, or finds the one that the same request created. The id is
+    /// SHA-256(task, request, ordinal), where the ordinal counts deleted jobs of the same request.
     async fn create_collection(
         &self,
         task_id: TaskId,
@@ -375,15 +375,15 @@ pub trait LeaderStore: TaskStore {
         query: Query,
     ) -> Result<CollectionCreated>;
 
-    /// How far a collection job is; `None` if there is no such job.
+    /// The state of a collection job; `None` if there is no such job.
     async fn collection(
         &self,
         task_id: TaskId,
         id: CollectionJobId,
     ) -> Result<Option<CollectionState>>;
 
-    /// Deletes a collection job that has not begun to close its batch, or has finished or failed.
-    /// Deleting it again changes nothing, also when the same request has made a new job since.
+    /// Deletes a collection job that has not started to close its batch, or has finished or failed.
+    /// Deleting it again changes nothing, even if the same request has created a new job since.
     async fn delete_collection(
         &self,
         task_id: TaskId,
@@ -394,18 +394,18 @@ pub trait LeaderStore: TaskStore {
     async fn lease_collection(&self, duration: Duration) -> Result<Option<LeasedCollection>>;
 
     /// Closes the batch of a collection job once it holds at least `min_batch_size` committed
-    /// reports, then tells how far it has drained: reports accepted before the closing still enter,
-    /// none accepted after it does. Durable; repeat it until `Drained`, which then stays the same.
+    /// reports, then returns how far it has drained: reports accepted before the closing are still
+    /// added, later ones are not. Durable; repeat it until `Drained`, which then stays the same.
     async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing>;
 
-    /// Stores the response, marks the batch collected for ever and deletes its shares and those
+    /// Stores the response, marks the batch collected permanently, and deletes its shares and those
     /// report ids whose scope is one of its buckets. A repeated call is [`StoreError::Fenced`].
     async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()>;
 
     /// Ends a collection job without a result. A batch that was closed stays closed.
     async fn fail_collection(&self, lease: Lease, problem: String, detail: String) -> Result<()>;
 
-    /// HPKE keys that live records name, and perhaps more (a store may keep count by segment).
+    /// HPKE keys that live records name, and perhaps more (a store may track them by segment).
     async fn live_hpke_configs(&self) -> Result<Vec<HpkeConfigId>>;
 }
 
@@ -415,8 +415,8 @@ pub trait HelperStore: TaskStore {
     /// The stored response to a request with this digest.
     async fn response(&self, task_id: TaskId, digest: Digest) -> Result<Option<Vec<u8>>>;
 
-    /// Why each report could not be committed now: its id is spent in its scope or its bucket
-    /// collected.
+    /// The reason why each report could not be committed now: its id is spent in its scope, or its
+    /// bucket is collected.
     async fn spent_reports(
         &self,
         task_id: TaskId,
@@ -433,16 +433,16 @@ pub trait HelperStore: TaskStore {
         outcome: HelperOutcome,
     ) -> Result<Committed>;
 
-    /// Forgets a stored response, because the leader has committed. Ids stay spent.
+    /// Deletes a stored response, because the leader has committed. Ids stay spent.
     async fn forget_response(&self, task_id: TaskId, digest: Digest) -> Result<()>;
 
     /// The batch that a selector names.
     async fn batch(&self, task_id: TaskId, selector: BatchSelector) -> Result<Batch>;
 
-    /// Marks a batch collected for ever, stores the response, deletes the shares, the stored
-    /// responses of its jobs and those report ids whose scope is one of its buckets; all if the
-    /// batch still has this count and checksum and nothing of it was collected, else
-    /// [`Committed::Conflict`].
+    /// Marks a batch collected permanently, stores the response, and deletes the shares, the stored
+    /// responses of its jobs and those report ids whose scope is one of its buckets. Does all this
+    /// only if the batch still has this count and checksum and no part of it was collected;
+    /// otherwise returns [`Committed::Conflict`].
     async fn collect_batch(
         &self,
         task_id: TaskId,

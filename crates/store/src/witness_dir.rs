@@ -1,11 +1,11 @@
-//! What a witness remembers: for each log the last checkpoint that it cosigned, one file each.
+//! What a witness remembers: the last checkpoint that it cosigned for each log, one file each.
 //!
 //! ```text
 //! DIR/<hex SHA-256 of the origin>/checkpoint   may be served to monitors
 //! DIR/witness.lock                             held while the witness runs
 //! ```
-//! A cosignature leaves only after its checkpoint is durable. The files are what stands between a
-//! log and two histories: a witness that lost one would cosign a second.
+//! A cosignature is sent only after its checkpoint is durable. These files are what prevents a log
+//! from showing two histories: a witness that lost one would cosign a second history.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -27,12 +27,12 @@ pub enum WitnessDirError {
     /// Another process has the folder open.
     #[error("another process has this witness open")]
     Locked,
-    /// A stored checkpoint cannot be read. It must not be taken for none.
+    /// A stored checkpoint cannot be read. This must not be treated as having none.
     #[error("the stored checkpoint of {0} is damaged")]
     Damaged(String),
 }
 
-/// An answer to `add-checkpoint`, as HTTP carries it.
+/// A response to `add-checkpoint`, as HTTP carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessAnswer {
     /// The status.
@@ -48,12 +48,12 @@ pub struct WitnessAnswer {
 pub struct WitnessDir {
     folder: PathBuf,
     key: NoteKey,
-    /// Held from load to commit, and for the lock on the folder.
+    /// Held from load to commit; its file holds the lock on the folder.
     lock: Mutex<File>,
 }
 
 impl WitnessDir {
-    /// Opens the folder, which is made if it is missing.
+    /// Opens the folder, and creates it if it is missing.
     pub fn open(folder: &Path, key: NoteKey) -> Result<Self, WitnessDirError> {
         fs::create_dir_all(folder)?;
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -79,8 +79,8 @@ impl WitnessDir {
             Ok(known) => known,
             Err(refusal) => return Ok(refused(&refusal)),
         };
-        // One at a time: between two requests at once, the older could roll the newer back. The
-        // lock guards no data that a panic could leave half-changed.
+        // One at a time: of two concurrent requests, the older could roll back the newer. The mutex
+        // guards no data that a panic could leave half-changed.
         let _one = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = self.stored(known.origin())?;
         let stored = stored.map(|note| Checkpoint::parse(note.text())).transpose();
@@ -124,7 +124,7 @@ impl WitnessDir {
         if !folder.is_dir() {
             fs::create_dir(folder)?;
         }
-        // Even if it existed: an earlier process may have died before this.
+        // Even if it existed: an earlier process may have died before this sync.
         File::open(&self.folder)?.sync_all()?;
         let temporary = self.folder.join("new");
         let mut file = File::create(&temporary)?;

@@ -1,4 +1,4 @@
-//! The attester's database: rules of counting, windows, keys, and what a crash leaves.
+//! The attester's database: counting rules, windows, keys, and the state after a crash.
 
 mod bench;
 mod counting;
@@ -15,7 +15,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::attester::DeviceIdentity;
 use sotto_store::{AttesterDb, AttesterDbOptions, Grant, Known, Recorded, StoreError};
 
-/// The windows of these tests.
+/// The window length of these tests.
 const WINDOW: u64 = 1000;
 
 /// A moment inside a window.
@@ -35,8 +35,8 @@ fn open(dir: &Path) -> AttesterDb {
     open_with(dir, &options()).unwrap()
 }
 
-/// A request of a device for an origin. Everything else follows from these numbers; `attempt` tells
-/// requests for one origin apart.
+/// A device's request for an origin. Everything else is derived from these numbers; `attempt`
+/// distinguishes requests for one origin.
 #[derive(Clone, Copy)]
 struct Wish {
     device: u32,
@@ -84,14 +84,14 @@ fn record(db: &AttesterDb, grant: Grant, now: Moment) -> Recorded {
     recorded
 }
 
-/// What the database knows of the request of a grant.
+/// What the database knows about the request of a grant.
 fn known(db: &AttesterDb, grant: &Grant, now: Moment) -> Known {
     let Grant { device, issuer, client_key, client_alias, request_digest, .. } = grant;
     let known = db.stored_answer(device, issuer, client_key, client_alias, request_digest, now);
     block_on(known).unwrap()
 }
 
-/// Waits until old rows are deleted, which happens by itself.
+/// Waits until old rows are deleted, which happens in the background.
 fn wait_for_counts(db: &AttesterDb, wanted: (u64, u64)) {
     for _ in 0..2000 {
         if block_on(db.counts()).unwrap() == wanted {

@@ -1,4 +1,4 @@
-//! One suite for every store: what the verbs promise, tried on each back-end, and on the SQLite
+//! One suite for every store: the promises of the verbs, tested on each back-end, and on the SQLite
 //! store over files that forget what was not synced.
 //!
 //! `futures_executor` runs it: the futures need no runtime.

@@ -1,6 +1,6 @@
-//! One test program: what each database promises.
+//! A single test program: what each database promises.
 
-// A panic is how a test fails, in its helpers too.
+// Tests fail by panicking, including in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod attester;

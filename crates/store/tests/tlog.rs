@@ -1,6 +1,7 @@
 //! The public log in its folder: appends, crashes, power cuts, damage, witnesses.
 //!
-//! The comparison with independent implementations and real kills are in `sotto-tests`.
+//! `sotto-tests` has the comparison with independent implementations and the tests that really kill
+//! a process.
 
 mod admission;
 mod append;

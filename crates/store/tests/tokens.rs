@@ -1,5 +1,5 @@
-//! Tokens at both aggregators, over real wire bytes and each store: one token, one report, and the
-//! same reports in both sums, whatever devices or a cheating leader do.
+//! Tokens at both aggregators, over real wire bytes and each store: one token gives one report, and
+//! both sums contain the same reports, whatever devices or a cheating leader do.
 
 mod cheating_leader;
 mod distinct;

@@ -5,9 +5,9 @@ use std::fmt;
 use prio::field::{Field64, Field128, FieldElement, NttFriendlyFieldElement};
 use subtle::ConstantTimeEq;
 
-/// A vector of field elements, added up from output shares.
+/// A vector of field elements, summed from output shares.
 ///
-/// Zeroed on drop. Either share alone is uniformly random; both together are the result.
+/// Zeroed on drop. Either share alone is uniformly random; together they are the result.
 #[derive(Clone)]
 pub struct AggregateShare {
     elements: Elements,
@@ -22,7 +22,7 @@ pub(crate) enum Elements {
 /// Why bytes are not an aggregate share, or two shares do not belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AggregateShareError {
-    /// Not the number of bytes that the VDAF has.
+    /// Not the number of bytes that the VDAF's shares have.
     #[error("aggregate share of {actual} bytes, expected {expected}")]
     Length {
         /// Bytes given.
@@ -36,7 +36,7 @@ pub enum AggregateShareError {
     /// The shares differ in field or length.
     #[error("aggregate shares of different shapes")]
     Shape,
-    /// Stored bytes that this version did not write.
+    /// Stored bytes in a format that this version does not write.
     #[error("stored aggregate share with an unknown format")]
     Format,
 }
@@ -152,7 +152,7 @@ impl AggregateShare {
 }
 
 impl PartialEq for AggregateShare {
-    /// In time that depends on the shapes alone.
+    /// In time that depends only on the shapes.
     fn eq(&self, other: &Self) -> bool {
         match (&self.elements, &other.elements) {
             (Elements::Field64(a), Elements::Field64(b)) => a.ct_eq(b).into(),
@@ -228,7 +228,8 @@ impl ShareField for Field128 {
     }
 }
 
-/// Decodes all of `bytes`; `None` if they are no whole number of elements or one is not canonical.
+/// Decodes all of `bytes`; `None` if they are not a whole number of elements or one is not
+/// canonical.
 pub(crate) fn decode_elements<F: FieldElement>(bytes: &[u8]) -> Option<Vec<F>> {
     let mut elements = Vec::with_capacity(bytes.len() / F::ENCODED_SIZE);
     for chunk in bytes.chunks(F::ENCODED_SIZE) {
@@ -255,7 +256,8 @@ fn add_assign<F: FieldElement>(a: &mut [F], b: &[F]) -> Result<(), AggregateShar
 
 fn encode_elements<F: FieldElement>(elements: &[F], bytes: &mut Vec<u8>) {
     for element in elements {
-        // Field elements encode without fail: their trait returns `Result` for other types.
+        // Encoding a field element cannot fail: the trait returns `Result` for the sake of other
+        // types.
         let encoded = element.encode(bytes);
         debug_assert!(encoded.is_ok());
     }

@@ -1,11 +1,10 @@
-//! Which aggregation function, with which parameters.
+//! The aggregation function and its parameters.
 //!
 //! The binary form is DAP's `vdaf_type` and `vdaf_configuration` (DAP, section "VDAF
-//! Configuration"; Prio3L1BoundSum from its own draft); the readable form is a JSON or TOML table
+//! Configuration"; Prio3L1BoundSum from its own draft). The readable form is a JSON or TOML table
 //! `{"type": "Prio3Histogram", "length": 256}`.
 //!
-//! A value of [`VdafConfig`] may hold any numbers; [`VdafConfig::build`] is the one place that
-//! judges them.
+//! A [`VdafConfig`] may hold any numbers; only [`VdafConfig::build`] checks them.
 
 mod integer;
 mod serialization;
@@ -26,8 +25,8 @@ pub(crate) use integer::integer_from_json;
 /// The longest encoded measurement, in field elements, that a task may have.
 ///
 /// It bounds memory and time per report: at the limit a leader share has 4.3 MB, and verifying one
-/// report takes about 20 MB beside it and 45 ms. A histogram of 262,144 buckets, or 16-bit values
-/// in 16,384 positions, reaches it.
+/// report takes 45 ms and about another 20 MB. A histogram of 262,144 buckets, or 16-bit values in
+/// 16,384 positions, reaches it.
 pub const MAX_ENCODED_LENGTH: u64 = 1 << 18;
 
 /// A chunk length may be this many times the optimal one.
@@ -35,10 +34,10 @@ const MAX_CHUNK_FACTOR: u64 = 4;
 
 /// A VDAF and its parameters.
 ///
-/// `chunk_length` trades proof size against message size. Outside [optimal, 4 x optimal] it is a
-/// cost bomb (a histogram of 256 buckets with chunk length 2 takes fifty times the time to
-/// verify), so the constructors and the readable form compute it, and [`build`](Self::build)
-/// refuses others.
+/// `chunk_length` trades proof size against message size. Outside [optimal, 4 x optimal] it makes
+/// reports far too expensive (a histogram of 256 buckets with chunk length 2 takes fifty times as
+/// long to verify), so the constructors and the readable form compute it, and
+/// [`build`](Self::build) rejects other values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum VdafConfig {
     /// How many measurements are true.
@@ -84,13 +83,13 @@ pub enum VdafConfig {
     },
 }
 
-/// Why a configuration is not usable.
+/// Why a configuration is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// No VDAF that is implemented here.
+    /// Not a VDAF that is implemented here.
     #[error("unknown VDAF type 0x{0:08x}")]
     UnknownType(u32),
-    /// The configuration bytes do not have the length that the type has.
+    /// The configuration bytes do not have the length that the type requires.
     #[error("{name}: a configuration of {actual} bytes, expected {expected}")]
     Length {
         /// Name of the VDAF.
@@ -139,7 +138,7 @@ pub enum ConfigError {
         /// The largest accepted.
         max: u64,
     },
-    /// The implementation refuses parameters that passed the checks above.
+    /// The implementation rejects parameters that passed the checks above.
     #[error("{0}")]
     Refused(String),
 }
@@ -176,7 +175,7 @@ impl VdafConfig {
         Self::Prio3L1BoundSum { length, max_value, chunk_length: 0 }.with_optimal_chunk_length()
     }
 
-    /// The name that VDAF gives it.
+    /// Its name in the VDAF specification.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Prio3Count => "Prio3Count",
@@ -220,7 +219,7 @@ impl VdafConfig {
         }
     }
 
-    /// Reads what [`encode_configuration`](Self::encode_configuration) writes.
+    /// Reads the output of [`encode_configuration`](Self::encode_configuration).
     pub fn decode(vdaf_type: u32, configuration: &[u8]) -> Result<Self, ConfigError> {
         let (name, expected) = match vdaf_type {
             1 => ("Prio3Count", 0),
@@ -258,9 +257,9 @@ impl VdafConfig {
         })
     }
 
-    /// Checks the parameters and makes the aggregation function for two aggregators.
+    /// Checks the parameters and creates the aggregation function for two aggregators.
     ///
-    /// Refused: parameters of zero, measurements longer than [`MAX_ENCODED_LENGTH`], and chunk
+    /// Rejects parameters of zero, measurements longer than [`MAX_ENCODED_LENGTH`], and chunk
     /// lengths outside [optimal, 4 x optimal].
     pub fn build(&self) -> Result<Arc<dyn Vdaf>, ConfigError> {
         self.check_parameters()?;
@@ -268,7 +267,7 @@ impl VdafConfig {
         self.with_circuit(Adapt(self))?
     }
 
-    /// Checks the parameters, but not the chunk length, and makes the circuit.
+    /// Checks the parameters, except the chunk length, and creates the circuit.
     pub(crate) fn with_circuit<U: UseCircuit>(&self, user: U) -> Result<U::Output, ConfigError> {
         type Gadget = ParallelSum<Field128, Mul>;
         self.check_parameters()?;
@@ -301,7 +300,7 @@ impl VdafConfig {
         })
     }
 
-    /// Checks everything but the rule on chunk lengths.
+    /// Checks everything except the rule on chunk lengths.
     pub(crate) fn check_parameters(&self) -> Result<(), ConfigError> {
         let in_range = |parameter, actual: u64, max: u64| match actual {
             1.. if actual <= max => Ok(()),
@@ -397,7 +396,7 @@ impl VdafConfig {
     }
 
     fn optimal_chunk_length(&self) -> u32 {
-        // Longer measurements are refused anyway; the bound keeps the arithmetic in range.
+        // Longer measurements are rejected anyway; the bound keeps the arithmetic in range.
         optimal_chunk_length(self.encoded_length().min(MAX_ENCODED_LENGTH) as usize) as u32
     }
 
@@ -420,7 +419,7 @@ impl VdafConfig {
     }
 }
 
-/// What [`VdafConfig::with_circuit`] does with a circuit, whichever it is.
+/// What [`VdafConfig::with_circuit`] does with a circuit of any kind.
 pub(crate) trait UseCircuit {
     type Output;
     fn use_circuit<T: Circuit>(self, circuit: T) -> Self::Output;
@@ -444,7 +443,7 @@ fn bits(value: u64) -> u64 {
     u64::from(u64::BITS - value.leading_zeros())
 }
 
-/// The big-endian integer of `length` bytes at `at`; the caller has checked that it is there.
+/// The big-endian integer of `length` bytes at `at`. The caller has checked that it is in range.
 fn be_integer(bytes: &[u8], at: usize, length: usize) -> u64 {
     bytes.iter().skip(at).take(length).fold(0, |acc, byte| acc << 8 | u64::from(*byte))
 }

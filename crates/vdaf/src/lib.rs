@@ -1,14 +1,14 @@
 //! Verifiable distributed aggregation over batches of shares.
 //!
-//! A [`VdafConfig`] names an aggregation function and its parameters; [`VdafConfig::build`] turns it
-//! into an [`Arc<dyn Vdaf>`](Vdaf), which shards measurements (client), verifies and sums whole
+//! A [`VdafConfig`] names an aggregation function and its parameters. [`VdafConfig::build`] turns
+//! it into an [`Arc<dyn Vdaf>`](Vdaf), which shards measurements (client), verifies and sums whole
 //! batches of shares (aggregators) and combines two aggregate shares (collector). Everything that
 //! crosses this interface is bytes in their wire encoding, so the protocol above it knows no
-//! fields, proofs or circuits, and output shares never leave: they are added to the caller's
-//! accumulators in here.
+//! fields, proofs or circuits. Output shares never leave this crate: they are added to the caller's
+//! accumulators here.
 //!
-//! Prio3 comes from the `prio` crate, behind one private adapter. Left to others: HPKE, report
-//! validation, replay, batches (protocol), differential privacy.
+//! Prio3 comes from the `prio` crate, behind one private adapter. Not handled here: HPKE, report
+//! validation, replays and batches (the protocol's task), and differential privacy.
 //!
 //! ```
 //! use sotto_vdaf::{AggregateResult, HelperReport, LeaderReport, Measurement, VdafConfig, VerifyParams};

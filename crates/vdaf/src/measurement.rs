@@ -1,4 +1,4 @@
-//! What goes in and what comes out, in plain numbers.
+//! Measurements and results, in plain numbers.
 
 use std::fmt;
 
@@ -27,21 +27,21 @@ pub enum Measurement {
 /// What the collector learns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AggregateResult {
-    /// Of Prio3Count and Prio3Sum.
+    /// For Prio3Count and Prio3Sum.
     Scalar(u128),
-    /// Of all others: one sum per element.
+    /// For all others: one sum per element.
     Vector(Vec<u128>),
 }
 
-/// Why a measurement does not fit a configuration. Does not repeat the measurement.
+/// Why a measurement does not fit a configuration. Does not quote the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasurementError {
-    /// A measurement for another VDAF, or no measurement at all.
+    /// A measurement for another VDAF, or not a measurement at all.
     #[error("not a measurement for {name}: expected {expected}")]
     Kind {
         /// Name of the VDAF.
         name: &'static str,
-        /// What it wants.
+        /// What it expects.
         expected: &'static str,
     },
     /// A vector of the wrong length.
@@ -71,7 +71,7 @@ impl Measurement {
             VdafConfig::Prio3Sum { .. } => integer_from_json(value).map(Self::Sum),
             VdafConfig::Prio3SumVec { .. } => vector(value, integer_from_json).map(Self::SumVec),
             VdafConfig::Prio3Histogram { .. } => integer_from_json(value)
-                // An index of 2^32 or more is out of range too.
+                // An index of 2^32 or more is also out of range.
                 .map(|index| Self::Histogram(index.try_into().unwrap_or(u32::MAX))),
             VdafConfig::Prio3MultihotCountVec { .. } => {
                 vector(value, boolean).map(Self::MultihotCountVec)
@@ -119,7 +119,7 @@ impl Measurement {
 }
 
 impl fmt::Debug for Measurement {
-    /// Names the kind only: the value is what everything else here keeps secret.
+    /// Names only the kind: the value is what everything else here keeps secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Count(_) => "Count(..)",
@@ -133,7 +133,7 @@ impl fmt::Debug for Measurement {
 }
 
 impl AggregateResult {
-    /// The elements; a scalar is one.
+    /// The elements; a scalar has one.
     pub fn as_slice(&self) -> &[u128] {
         match self {
             Self::Scalar(value) => std::slice::from_ref(value),
@@ -141,7 +141,7 @@ impl AggregateResult {
         }
     }
 
-    /// As JSON, integers as numbers; one that JSON cannot hold exactly becomes a string.
+    /// As JSON, with integers as numbers; those that JSON cannot hold exactly become strings.
     pub fn to_json(&self) -> Value {
         self.map_json(|value| match u64::try_from(value) {
             Ok(value) => Value::from(value),
@@ -149,7 +149,7 @@ impl AggregateResult {
         })
     }
 
-    /// As JSON, integers as decimal strings, as the interoperability test API wants them.
+    /// As JSON, with integers as decimal strings, as the interoperability test API expects.
     pub fn to_json_strings(&self) -> Value {
         self.map_json(|value| Value::from(value.to_string()))
     }

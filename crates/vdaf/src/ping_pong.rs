@@ -4,7 +4,7 @@
 //! enum { initialize(0), continue(1), finish(2), (255) } MessageType;
 //! struct { MessageType type; opaque payload<0..2^32-1>; } Message;   // initialize and finish
 //! ```
-//! A VDAF of one round has no `continue`: the leader sends `initialize` with its verifier share,
+//! A one-round VDAF has no `continue`: the leader sends `initialize` with its verifier share, and
 //! the helper answers `finish` with the verifier message. Both have a fixed length per VDAF.
 
 /// Bytes before the payload.

@@ -1,7 +1,7 @@
-//! Prio3 (VDAF, section "Prio3") through the `prio` crate: the one place that sees its types.
+//! Prio3 (VDAF, section "Prio3") through the `prio` crate. Only this module uses its types.
 //!
 //! [`Instance`] is Prio3 for any number of aggregators, over bytes; test vectors run through it.
-//! [`Prio3Adapter`] is what a task uses: two aggregators, batches, accumulators.
+//! Tasks use [`Prio3Adapter`]: two aggregators, batches, accumulators.
 
 mod adapter;
 mod circuit;

@@ -1,8 +1,8 @@
 //! The object-safe interface to a verifiable distributed aggregation function.
 //!
 //! Two aggregators, in the ping-pong topology (VDAF, section "The Ping-Pong Topology"): the leader
-//! speaks first, the helper answers and is done, the leader finishes on that answer. All calls take
-//! batches, so that an implementation may verify many reports in lockstep.
+//! sends the first message, the helper answers and is done, the leader finishes with that answer.
+//! All calls take batches, so that an implementation may verify many reports in lockstep.
 
 use std::fmt;
 
@@ -15,18 +15,19 @@ use crate::{
 
 /// An aggregation function with its parameters, for all three roles.
 ///
-/// A rejected report leaves every accumulator unchanged. Reports of a batch are independent: one
-/// that is malformed or invalid is rejected on its own, and no input makes a call panic.
+/// A rejected report leaves every accumulator unchanged. Reports of a batch are independent: a
+/// malformed or invalid report is rejected individually, and no input makes a call panic.
 ///
 /// Invariant: if the helper accepts a report, and the leader gets the helper's unaltered answer,
-/// then the leader accepts it too. Otherwise one crafted report would make the two sums differ for
-/// ever. Each aggregator therefore compares its own joint-randomness part with the public share
-/// before it speaks: the leader in [`Vdaf::leader_init`], the helper in [`Vdaf::helper_verify`].
+/// then the leader accepts it too. Otherwise one crafted report would make the two sums differ
+/// permanently. Each aggregator therefore compares its own joint-randomness part with the public
+/// share before it sends a message: the leader in [`Vdaf::leader_init`], the helper in
+/// [`Vdaf::helper_verify`].
 pub trait Vdaf: Send + Sync + fmt::Debug {
     /// The configuration this was built from.
     fn config(&self) -> &VdafConfig;
 
-    /// The exact length in bytes of everything that travels.
+    /// The exact length in bytes of everything that is sent.
     fn sizes(&self) -> Sizes;
 
     /// Whether `agg_param` is an aggregation parameter of this function. (Prio3: only the empty
@@ -45,8 +46,8 @@ pub trait Vdaf: Send + Sync + fmt::Debug {
     /// Leader, first step: computes the outbound message of every report. Deterministic, so a
     /// leader that restarts may compute the batch again from the same reports.
     ///
-    /// The returned batch holds one output share per accepted report
-    /// (about [`Sizes::aggregate_share`] bytes each).
+    /// The returned batch holds one output share per accepted report (about
+    /// [`Sizes::aggregate_share`] bytes each).
     fn leader_init(
         &self,
         params: &VerifyParams<'_>,
@@ -63,13 +64,13 @@ pub trait Vdaf: Send + Sync + fmt::Debug {
         accumulators: &mut [AggregateShare],
     ) -> Vec<Result<Vec<u8>, VerifyError>>;
 
-    /// An aggregate share of no reports.
+    /// The aggregate share of no reports.
     fn zero_share(&self) -> AggregateShare;
 
     /// Decodes an aggregate share from its wire bytes: exact length, canonical elements.
     fn decode_aggregate_share(&self, bytes: &[u8]) -> Result<AggregateShare, AggregateShareError>;
 
-    /// How many reports a batch may have before its sum might wrap around the field.
+    /// How many reports a batch may have before its sum might wrap around in the field.
     fn max_reports(&self) -> u64;
 
     /// Collector: combines the two aggregate shares of a batch of `count` reports.
@@ -83,7 +84,7 @@ pub trait Vdaf: Send + Sync + fmt::Debug {
 
 /// A batch of reports at the leader, between its message and the helper's answer.
 pub trait LeaderBatch: Send {
-    /// The number of reports, rejected ones included.
+    /// The number of reports, including rejected ones.
     fn len(&self) -> usize;
 
     /// Whether the batch has no reports.
@@ -113,9 +114,9 @@ pub struct Sizes {
     pub leader_share: usize,
     /// The helper's input share.
     pub helper_share: usize,
-    /// The leader's message to the helper, as it travels in a DAP payload.
+    /// The leader's message to the helper, as a DAP payload carries it.
     pub leader_message: usize,
-    /// The helper's message to the leader, as it travels in a DAP payload.
+    /// The helper's message to the leader, as a DAP payload carries it.
     pub helper_message: usize,
     /// An aggregate share.
     pub aggregate_share: usize,
@@ -126,9 +127,9 @@ pub struct Sizes {
 pub struct Shares {
     /// Goes to both aggregators, in the clear.
     pub public_share: Vec<u8>,
-    /// For the leader alone.
+    /// Only for the leader.
     pub leader: Zeroizing<Vec<u8>>,
-    /// For the helper alone.
+    /// Only for the helper.
     pub helper: Zeroizing<Vec<u8>>,
 }
 
@@ -215,8 +216,8 @@ pub enum VerifyError {
     /// The proof does not hold: the measurement is invalid or a share was altered.
     #[error("proof verification failed")]
     Proof,
-    /// The verification key and the nonce give query randomness that would leak (probability
-    /// about 2^-50 or less per report; both aggregators come to it alike).
+    /// The verification key and the nonce give query randomness that would leak (probability about
+    /// 2^-50 or less per report; both aggregators detect it).
     #[error("unusable query randomness")]
     QueryRandomness,
     /// The helper gave no message for this report.
@@ -239,10 +240,10 @@ pub enum VerifyError {
 /// Why two aggregate shares could not be combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnshardError {
-    /// A share is not of this VDAF.
+    /// A share does not belong to this VDAF.
     #[error(transparent)]
     Share(#[from] AggregateShareError),
-    /// So many large measurements that their sum may have wrapped around the field.
+    /// So many large measurements that their sum may have wrapped around in the field.
     #[error("the sum of {count} measurements of up to {max} may exceed the field")]
     MayWrap {
         /// The number of reports.

@@ -1,12 +1,12 @@
 //! Runs VDAF test-vector files, in the JSON schema of the VDAF specification.
 //!
-//! A file lists operations, with inputs and expected outputs; an operation marked unsuccessful must
+//! A file lists operations, with inputs and expected outputs. An operation marked unsuccessful must
 //! fail, and no other may. Any number of shares and any chunk length are accepted: these files
 //! check the mathematics, not whether a task would be sensible. Helper shares are expanded by the
 //! same code that tasks use.
 //!
-//! Besides the VDAFs of tasks, two that only test vectors have: `Prio3SumVecWithMultiproof` and
-//! `Prio3HigherDegree`.
+//! Besides the VDAFs of tasks, this supports two that only test vectors use:
+//! `Prio3SumVecWithMultiproof` and `Prio3HigherDegree`.
 
 mod file;
 mod higher_degree;
@@ -24,7 +24,7 @@ use crate::config::UseCircuit;
 use crate::prio3::Circuit;
 use crate::{ConfigError, VdafConfig};
 
-/// What a passed file contained.
+/// What a file that passed contained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VectorReport {
@@ -34,9 +34,9 @@ pub struct VectorReport {
     pub shares: u8,
     /// Number of reports.
     pub reports: usize,
-    /// Operations that succeeded as they should.
+    /// Operations that succeeded as expected.
     pub succeeded: usize,
-    /// Operations that failed as they should.
+    /// Operations that failed as expected.
     pub failed: usize,
 }
 
@@ -50,7 +50,7 @@ pub enum VectorFailure {
     /// Neither a field, nor the file name, nor the parameters name a VDAF known here.
     #[error("unknown VDAF{}", .0.as_deref().map(|name| format!(" {name}")).unwrap_or_default())]
     UnknownVdaf(Option<String>),
-    /// Parameters that the VDAF does not have, or refuses.
+    /// Parameters that the VDAF does not have, or rejects.
     #[error("{vdaf}: {error}")]
     Parameters {
         /// Name of the VDAF.
@@ -73,8 +73,9 @@ pub enum VectorFailure {
 
 /// Runs all operations of a test-vector file, up to the first difference.
 ///
-/// The VDAF is named by a field `type` or `vdaf`; else by the file name, up to its first `_` or
-/// `.`, if that begins with `Prio3`; else it is the one that has exactly the parameters given.
+/// The VDAF is named by a field `type` or `vdaf`; otherwise by the file name, up to its first `_`
+/// or `.`, if that begins with `Prio3`; otherwise it is the VDAF that has exactly the given
+/// parameters.
 pub fn check(json_text: &str, file_name: &str) -> Result<VectorReport, VectorFailure> {
     let mut file: VectorFile = serde_json::from_str(json_text)?;
     if file.operations.is_empty() {
@@ -109,7 +110,7 @@ pub fn check(json_text: &str, file_name: &str) -> Result<VectorReport, VectorFai
 
 const HIGHER_DEGREE: &str = "Prio3HigherDegree";
 const MULTIPROOF: &str = "Prio3SumVecWithMultiproof";
-/// The algorithm identifier of VDAFs that are for test vectors only.
+/// The algorithm identifier of VDAFs that exist only for test vectors.
 const PRIVATE_ID: u32 = 0xFFFF_FFFF;
 
 /// The parameters of each VDAF, in the order that inference tries.

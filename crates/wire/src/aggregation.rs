@@ -1,7 +1,7 @@
-//! Messages between leader and helper that verify and aggregate reports (DAP "Verifying and Aggregating
-//! Reports").
+//! The messages between leader and helper that verify and aggregate reports (DAP "Verifying and
+//! Aggregating Reports").
 //!
-//! The contents of payloads are left to the VDAF.
+//! The VDAF interprets the payloads.
 
 use crate::codec::{Decode, DecodeError, Encode, Reader, values_len};
 use crate::extensions::{ExtensionKind, ExtensionList, extension_value};
@@ -13,7 +13,7 @@ use crate::report::{ReportError, ReportMetadata};
 /// A report as the helper sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportShare<'a> {
-    /// What everybody may see.
+    /// The metadata that everyone may see.
     pub report_metadata: ReportMetadata<'a>,
     /// The share that both aggregators see.
     pub public_share: PublicShare<'a>,
@@ -76,7 +76,7 @@ impl<'a> Decode<'a> for VerifyInit<'a> {
 pub enum AggregationJobExtension {
     /// The batch that the reports of the job go into, in leader-selected mode.
     LeaderSelectedBatchId(BatchId),
-    /// A type without a meaning here.
+    /// A type that is not known here.
     Unknown {
         /// The code point.
         extension_type: u16,
@@ -125,7 +125,7 @@ impl ExtensionKind for AggregationJobExtension {
 /// The leader's request to aggregate a set of reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggregationJobInitReq<'a> {
-    /// Which of the task's verification keys the leader used.
+    /// The task's verification key that the leader used.
     pub verification_key_id: u8,
     /// The aggregation parameter.
     pub agg_param: AggParam<'a>,
@@ -144,7 +144,7 @@ impl AggregationJobInitReq<'_> {
         })
     }
 
-    /// The first extension without a meaning here, if any.
+    /// The first extension that is not known here, if any.
     pub fn unknown_extension(&self) -> Option<u16> {
         self.extensions.iter().find_map(|extension| match extension {
             AggregationJobExtension::LeaderSelectedBatchId(_) => None,
@@ -193,7 +193,7 @@ pub struct VerifyResp<'a> {
 /// What the helper answers for one report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifyRespKind<'a> {
-    /// A message for the leader. Prio3's helper answers this, although it is done itself.
+    /// A message for the leader. Prio3's helper sends this, although it is done itself.
     Continue(Payload<'a>),
     /// Done, without a message.
     Finish,
@@ -291,12 +291,12 @@ impl<'a> Decode<'a> for VerifyContinue<'a> {
     }
 }
 
-/// The leader's request to go on with a job, for VDAFs of more than one round.
+/// The leader's request to continue a job, for VDAFs with more than one round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggregationJobContinueReq<'a> {
-    /// The step that the leader is at; never 0 in a legal request.
+    /// The step that the leader has reached; never 0 in a valid request.
     pub step: u16,
-    /// The reports that go on.
+    /// The reports to continue.
     pub verify_continues: Vec<VerifyContinue<'a>>,
 }
 

@@ -1,11 +1,12 @@
-//! Binary HTTP messages (RFC 9292): what travels inside an encapsulated request or response.
+//! Binary HTTP messages (RFC 9292): the content of encapsulated requests and responses.
 //!
-//! Messages of both framings are decoded, those of known length are encoded. Lengths, names, values and control data are
-//! checked as RFC 9292 and HTTP/2 demand, for a message that two parsers read in two ways could reach a resource that
-//! the first one would not have let through. What a request asks for is left to others.
+//! Messages of both framings are decoded; only those of known length are encoded. Lengths, names,
+//! values and control data are checked as RFC 9292 and HTTP/2 require: a message that two parsers
+//! read differently could reach a resource that the first parser would have blocked. The meaning of
+//! a request is left to others.
 //!
-//! One message has many encodings (integers of several widths, two framings, sections left out, padding), so that the
-//! traits for canonical messages are not for these.
+//! One message has many encodings (integers of several widths, two framings, omitted sections,
+//! padding), so these types do not implement the traits for canonical messages.
 
 mod decode;
 mod varint;
@@ -24,13 +25,14 @@ const KNOWN_RESPONSE: u64 = 1;
 pub struct Field<'a> {
     /// The name, in lower case.
     pub name: &'a str,
-    /// The value: no line breaks, no space at either end.
+    /// The value: no line breaks, and no space at either end.
     pub value: &'a [u8],
 }
 
 /// A request.
 ///
-/// Encoding writes what the parts hold: parts that break the rules give bytes that [`Request::decode`] refuses.
+/// Encoding does not check the parts: parts that break the rules give bytes that
+/// [`Request::decode`] rejects.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Request<'a> {
     /// The method.
@@ -45,14 +47,14 @@ pub struct Request<'a> {
     pub fields: Vec<Field<'a>>,
     /// The content.
     pub content: Cow<'a, [u8]>,
-    /// The fields behind the content.
+    /// The fields after the content.
     pub trailers: Vec<Field<'a>>,
 }
 
-/// A response. [`Request`] says what encoding does not check.
+/// A response. As with [`Request`], encoding does not check the parts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// What came before the response itself.
+    /// The informational responses before the response itself.
     pub informational: Vec<Informational<'a>>,
     /// The status code, from 200 to 599.
     pub status: u16,
@@ -60,7 +62,7 @@ pub struct Response<'a> {
     pub fields: Vec<Field<'a>>,
     /// The content.
     pub content: Cow<'a, [u8]>,
-    /// The fields behind the content.
+    /// The fields after the content.
     pub trailers: Vec<Field<'a>>,
 }
 
@@ -74,12 +76,12 @@ pub struct Informational<'a> {
 }
 
 impl Request<'_> {
-    /// The value of the first field with this name, which is in lower case.
+    /// The value of the first field with this name, which must be in lower case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         first(&self.fields, name)
     }
 
-    /// Appends the encoding, of known length and without padding.
+    /// Appends the encoding, with known length and without padding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, KNOWN_REQUEST);
         for part in self.control() {
@@ -96,7 +98,7 @@ impl Request<'_> {
         1 + control + rest_len(&self.fields, &self.content, &self.trailers)
     }
 
-    /// The encoding with as many zeros behind it as make `len` bytes; nothing if it is longer than that.
+    /// The encoding, padded with zeros to `len` bytes; `None` if it is longer than that.
     pub fn to_padded(&self, len: usize) -> Option<Vec<u8>> {
         padded(len, self.encoded_len(), |out| self.encode(out))
     }
@@ -107,12 +109,12 @@ impl Request<'_> {
 }
 
 impl Response<'_> {
-    /// The value of the first field with this name, which is in lower case.
+    /// The value of the first field with this name, which must be in lower case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         first(&self.fields, name)
     }
 
-    /// Appends the encoding, of known length and without padding.
+    /// Appends the encoding, with known length and without padding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, KNOWN_RESPONSE);
         for informational in &self.informational {
@@ -136,7 +138,7 @@ impl Response<'_> {
         1 + informational + status + rest_len(&self.fields, &self.content, &self.trailers)
     }
 
-    /// The encoding with as many zeros behind it as make `len` bytes; nothing if it is longer than that.
+    /// The encoding, padded with zeros to `len` bytes; `None` if it is longer than that.
     pub fn to_padded(&self, len: usize) -> Option<Vec<u8>> {
         padded(len, self.encoded_len(), |out| self.encode(out))
     }
@@ -164,7 +166,7 @@ fn put_fields(out: &mut Vec<u8>, fields: &[Field<'_>]) {
     }
 }
 
-/// The length of a section without the length in front of it.
+/// The length of a section, without its length prefix.
 fn fields_len(fields: &[Field<'_>]) -> usize {
     fields.iter().map(|field| opaque_len(field.name.len()) + opaque_len(field.value.len())).sum()
 }
@@ -173,7 +175,7 @@ fn rest_len(fields: &[Field<'_>], content: &[u8], trailers: &[Field<'_>]) -> usi
     opaque_len(fields_len(fields)) + opaque_len(content.len()) + opaque_len(fields_len(trailers))
 }
 
-/// Names only: a path, a value or the content may tell whom a request is about.
+/// Shows only names: a path, a value or the content may reveal whom a request is about.
 impl fmt::Debug for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} bytes", self.name, self.value.len())

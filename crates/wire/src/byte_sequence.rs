@@ -12,7 +12,8 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 
 /// The bytes of a field's value.
 ///
-/// An item; parameters are skipped. As the RFC asks, missing padding and stray bits in the last character are forgiven.
+/// The value is an item; its parameters are skipped. As the RFC asks, missing padding and stray
+/// bits in the last character are tolerated.
 pub(crate) fn parse(value: &str) -> Option<Vec<u8>> {
     const FORGIVING: GeneralPurpose = GeneralPurpose::new(
         &ALPHABET,
@@ -26,8 +27,8 @@ pub(crate) fn parse(value: &str) -> Option<Vec<u8>> {
     FORGIVING.decode(encoded).ok()
 }
 
-/// Accepts `*( ";" *SP key [ "=" bare-item ] )`. Bare items are told apart only as far as needed to find
-/// their end; a comma outside a string would make the value a list.
+/// Accepts `*( ";" *SP key [ "=" bare-item ] )`. Bare items are distinguished only as far as needed
+/// to find their end; a comma outside a string would make the value a list.
 fn skip_parameters(text: &str) -> Option<()> {
     let mut bytes = text.bytes().peekable();
     while let Some(byte) = bytes.next() {

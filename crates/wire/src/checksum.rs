@@ -1,17 +1,18 @@
-//! The checksum by which aggregators compare which reports they aggregated (DAP "Batch Buckets").
+//! The checksum with which aggregators compare the reports that they aggregated (DAP "Batch
+//! Buckets").
 
 use sha2::{Digest, Sha256};
 
 use crate::ids::ReportId;
 
-/// The XOR of the SHA-256 of all report ids: the same for every order, and mergeable.
+/// The XOR of the SHA-256 hashes of all report ids: independent of their order, and mergeable.
 ///
-/// It finds accidents, not attacks: whoever chooses report ids can make two sets collide.
+/// It detects accidents, not attacks: whoever chooses report ids can make two sets collide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportIdChecksum([u8; 32]);
 
 impl ReportIdChecksum {
-    /// Adds a report. Adding it twice takes it out again.
+    /// Adds a report. Adding it a second time removes it again.
     pub fn add(&mut self, report_id: &ReportId) {
         self.merge(&Self(Sha256::digest(report_id.as_bytes()).into()));
     }

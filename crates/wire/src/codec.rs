@@ -1,8 +1,8 @@
-//! Reading and writing the TLS presentation language (DAP "Conventions and Definitions", RFC 8446 §3).
+//! Reads and writes the TLS presentation language (DAP "Conventions and Definitions", RFC 8446 §3).
 //!
-//! [`Reader`] hands out slices of the received buffer, so decoding a large message copies nothing; what
-//! the bytes mean is left to the message modules. Integers are big-endian and every variable-length
-//! vector has a length in bytes in front.
+//! [`Reader`] hands out slices of the received buffer, so decoding a large message copies nothing.
+//! The message modules interpret the bytes. Integers are big-endian and every variable-length
+//! vector is preceded by its length in bytes.
 
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ pub trait Encode {
     /// The exact number of bytes that [`encode`](Self::encode) appends.
     fn encoded_len(&self) -> usize;
 
-    /// The encoding in a buffer of its own.
+    /// The encoding in a new buffer.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.encoded_len());
         self.encode(&mut out);
@@ -26,12 +26,12 @@ pub trait Encode {
 
 /// A message that can be read from the wire.
 ///
-/// Encodings are canonical: what decodes encodes to the same bytes again.
+/// Encodings are canonical: decoding and encoding again gives the same bytes.
 pub trait Decode<'a>: Sized {
     /// Reads one value from the front of `reader`.
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
 
-    /// Reads one value that fills `bytes` to the last byte.
+    /// Reads one value that takes up all of `bytes`.
     fn from_bytes(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let value = Self::decode(&mut reader)?;
@@ -42,7 +42,7 @@ pub trait Decode<'a>: Sized {
 
 /// Why bytes are not a message.
 ///
-/// Carries no content of the message, so it may be logged.
+/// Contains nothing of the message, so it may be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -60,11 +60,11 @@ pub enum DecodeError {
         /// The value found.
         value: u8,
     },
-    /// Extension types do not strictly increase: unsorted, or one type twice.
+    /// Extension types do not strictly increase: they are unsorted, or one occurs twice.
     #[error("extensions out of order")]
     ExtensionsOutOfOrder,
     /// A part of a message breaks the rules of its format.
-    #[error("{0}: not what the format allows")]
+    #[error("{0}: not allowed by the format")]
     Malformed(&'static str),
     /// A value is readable, but not one that the type allows.
     #[error(transparent)]
@@ -80,14 +80,14 @@ impl From<BoundsError> for DecodeError {
     }
 }
 
-/// Why a value cannot be part of a message, whether it was read or is about to be written.
+/// Why a value cannot be part of a message, whether it was read or is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BoundsError {
     /// A vector is shorter or longer than its type allows.
     #[error("{0}: length out of range")]
     Length(&'static str),
-    /// The end of an interval is past the last time there is.
+    /// The end of an interval is past the last representable time.
     #[error("interval ends after the last representable time")]
     IntervalOverflow,
     /// A time precision of zero seconds.
@@ -99,7 +99,7 @@ pub enum BoundsError {
     /// Extension types do not strictly increase.
     #[error("extensions out of order")]
     ExtensionsOutOfOrder,
-    /// The data of an extension of a known type is not what that type demands.
+    /// The data of an extension of a known type is not what that type requires.
     #[error("extension {0:#06x}: malformed data")]
     ExtensionData(u16),
     /// Two HPKE configurations of one list share an id.
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.rest)
     }
 
-    /// Whether all bytes are taken.
+    /// Whether all bytes have been taken.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -187,17 +187,17 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// How many bytes are taken.
+    /// How many bytes have been taken.
     pub fn position(&self) -> usize {
         self.total_len - self.rest.len()
     }
 
-    /// Refuses bytes that are left over.
+    /// Rejects leftover bytes.
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes) }
     }
 
-    /// Decodes one value and returns it with the bytes that it was made of.
+    /// Decodes one value and returns it with the bytes that it was decoded from.
     pub(crate) fn with_raw<T: Decode<'a>>(&mut self) -> Result<(T, &'a [u8]), DecodeError> {
         let before = self.rest;
         let value = T::decode(self)?;
@@ -209,8 +209,9 @@ impl<'a> Reader<'a> {
 
     /// Decodes values until the input ends.
     ///
-    /// Room is made by the size of the first value, since the reports of one task are alike. At most
-    /// `remaining / first length` values are reserved, so a small message cannot claim much memory.
+    /// Capacity is reserved by the size of the first value, since the reports of one task are
+    /// alike. At most `remaining / first length` values are reserved, so a small message cannot
+    /// claim much memory.
     pub(crate) fn values_to_end<T: Decode<'a>>(&mut self) -> Result<Vec<T>, DecodeError> {
         let mut values = Vec::new();
         if self.is_empty() {
@@ -228,21 +229,21 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends `opaque<0..2^8-1>`. The caller holds a checked type, so the length is not truncated.
+/// Appends `opaque<0..2^8-1>`. The caller has a checked type, so the length is not truncated.
 pub(crate) fn put_opaque_u8(out: &mut Vec<u8>, bytes: &[u8]) {
     debug_assert!(u8::try_from(bytes.len()).is_ok());
     out.push(bytes.len() as u8);
     out.extend_from_slice(bytes);
 }
 
-/// Appends `opaque<0..2^16-1>`. The caller holds a checked type, so the length is not truncated.
+/// Appends `opaque<0..2^16-1>`. The caller has a checked type, so the length is not truncated.
 pub(crate) fn put_opaque_u16(out: &mut Vec<u8>, bytes: &[u8]) {
     debug_assert!(u16::try_from(bytes.len()).is_ok());
     out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
     out.extend_from_slice(bytes);
 }
 
-/// Appends `opaque<0..2^32-1>`. The caller holds a checked type, so the length is not truncated.
+/// Appends `opaque<0..2^32-1>`. The caller has a checked type, so the length is not truncated.
 pub(crate) fn put_opaque_u32(out: &mut Vec<u8>, bytes: &[u8]) {
     debug_assert!(u32::try_from(bytes.len()).is_ok());
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());

@@ -1,6 +1,6 @@
 //! Messages that collect a batch (DAP "Collecting Results").
 //!
-//! Whether a query is legal for a task is left to the protocol.
+//! The protocol decides whether a query is valid for a task.
 
 use crate::checksum::ReportIdChecksum;
 use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16};
@@ -59,7 +59,7 @@ impl Decode<'_> for Query {
     }
 }
 
-/// A collection job extension. None has a meaning yet.
+/// A collection job extension. None is defined yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionJobExtension {
     /// The code point.
@@ -129,10 +129,10 @@ impl Decode<'_> for CollectionJobReq {
     }
 }
 
-/// The leader's answer: both aggregate shares, sealed to the collector.
+/// The leader's response: both aggregate shares, sealed to the collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionJobResp<'a> {
-    /// The number of reports in the batch, by the word of the leader.
+    /// The number of reports in the batch, as the leader claims.
     pub report_count: u64,
     /// The smallest interval that covers the times of the reports.
     pub interval: Interval,
@@ -168,7 +168,7 @@ impl<'a> Decode<'a> for CollectionJobResp<'a> {
     }
 }
 
-/// Which buckets the leader wants the helper's share of.
+/// The buckets of which the leader wants the helper's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchSelector {
     /// All buckets of an interval.
@@ -275,7 +275,7 @@ impl<'a> Decode<'a> for AggregateShare<'a> {
     }
 }
 
-/// What an aggregate share is sealed with: it opens only for the request that it answers.
+/// The associated data of an aggregate share: it opens only for the request that it answers.
 #[derive(Clone, Debug)]
 pub struct AggregateShareAad<'a> {
     /// The task.

@@ -1,8 +1,9 @@
-//! Entries of the log: signed notes that hold one recipe, key set or result.
+//! Entries of the log: signed notes that contain one recipe, key set or result.
 //!
-//! The text of the note is `sotto.<kind>/v1`, the canonical JSON and nothing else, a line each. Entry and content are
-//! two things: the log hashes the whole note as a leaf, signatures included, while the id is the hash of the JSON
-//! alone, so that nobody gets a second id by signing twice. Verifying signatures is left to `sotto-crypto`.
+//! The text of the note is `sotto.<kind>/v1` and the canonical JSON, one line each, and nothing
+//! else. Entry and content are different things: the log hashes the whole note as a leaf, including
+//! its signatures, while the id is the hash of the JSON alone, so that signing twice does not give
+//! a second id. `sotto-crypto` verifies signatures.
 
 use std::fmt;
 use std::str::FromStr;
@@ -53,7 +54,7 @@ impl fmt::Display for EntryKind {
     }
 }
 
-/// The SHA-256 of an entry's canonical JSON, lower-case hexadecimal as text.
+/// The SHA-256 of an entry's canonical JSON. As text: lower-case hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId([u8; 32]);
 
@@ -66,7 +67,7 @@ impl EntryId {
         Self(bytes)
     }
 
-    /// The id of what has this canonical JSON.
+    /// The id of the content with this canonical JSON.
     pub fn of(json: &[u8]) -> Self {
         Self(Sha256::digest(json).into())
     }
@@ -105,7 +106,7 @@ impl FromStr for EntryId {
     }
 }
 
-/// Lower case only: one id has one text.
+/// Lower case only: each id has a single text form.
 fn nibble(digit: u8) -> Result<u8, FormatError> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
@@ -125,7 +126,8 @@ pub enum EntryContent {
     Result(PopulationResult),
 }
 
-/// An entry of the log. Its content keeps the rules of its format; its signatures are as yet unverified.
+/// An entry of the log. Its content follows the rules of its format; its signatures are not yet
+/// verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     note: Note,
@@ -135,7 +137,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry with these bytes: at most [`MAX_ENTRY_LEN`], a signed note, a known kind, canonical JSON.
+    /// Parses an entry: at most [`MAX_ENTRY_LEN`] bytes, a signed note, a known kind, canonical
+    /// JSON.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() > MAX_ENTRY_LEN {
             return Err(FormatError::new("an entry has at most 65,535 bytes"));
@@ -143,7 +146,7 @@ impl Entry {
         Self::from_note(Note::parse(bytes)?)
     }
 
-    /// The entry that is this note.
+    /// The entry in this note.
     pub fn from_note(note: Note) -> Result<Self, FormatError> {
         let (kind, json) = split(note.text())?;
         let content = match kind {
@@ -209,7 +212,7 @@ impl Entry {
         self.id
     }
 
-    /// The bytes of the entry, as the log keeps and hashes them.
+    /// The bytes of the entry, as the log stores and hashes them.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.note.to_bytes()
     }

@@ -1,11 +1,11 @@
-//! Extension lists of the four registries (DAP "Task Extensions", "Report Extensions", "Aggregation Job
-//! Extensions", "Collection Job Extensions").
+//! Extension lists of the four registries (DAP "Task Extensions", "Report Extensions", "Aggregation
+//! Job Extensions", "Collection Job Extensions").
 //!
-//! Every list is ordered by strictly increasing type. Two forms exist. [`ExtensionList`] belongs to messages
-//! that stand or fall as a whole: a list out of order does not decode. [`Extensions`] belongs to a report:
-//! it keeps the bytes as received and is checked on demand, so that one bad report among thousands is
-//! rejected alone. Whether an unknown extension is acceptable is left to the caller: it never is in DAP,
-//! but the answer differs by message.
+//! Every list is ordered by strictly increasing type. There are two forms. [`ExtensionList`]
+//! belongs to messages that are accepted or rejected as a whole: a list out of order does not
+//! decode. [`Extensions`] belongs to a report: it keeps the bytes as received and is checked on
+//! demand, so that one bad report among thousands is rejected alone. The caller decides whether an
+//! unknown extension is acceptable: in DAP it never is, but the response depends on the message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,13 +23,13 @@ pub struct Extension<'a> {
 
 /// The extensions of a report, public or private, as received: `Extension extensions<0..2^16-1>`.
 ///
-/// Nothing inside is checked until [`check`](Self::check) or [`iter`](Self::iter). `Debug` tells the length
-/// only, for private extensions carry secrets.
+/// Nothing inside is checked until [`check`](Self::check) or [`iter`](Self::iter). `Debug` shows
+/// only the length, because private extensions carry secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Extensions<'a>(Cow<'a, [u8]>);
 
 impl<'a> Extensions<'a> {
-    /// The list without extensions.
+    /// The empty list.
     pub const fn empty() -> Self {
         Self(Cow::Borrowed(&[]))
     }
@@ -60,12 +60,12 @@ impl<'a> Extensions<'a> {
         self.iter().try_for_each(|extension| extension.map(drop))
     }
 
-    /// The extensions in order; after the first error nothing follows.
+    /// The extensions in order. The iterator ends after the first error.
     pub fn iter(&self) -> ExtensionIter<'_> {
         ExtensionIter { reader: Reader::new(&self.0), order: Order::default() }
     }
 
-    /// The list without its length, as it was received.
+    /// The list as it was received, without its length prefix.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -104,7 +104,7 @@ impl<'a> Decode<'a> for Extensions<'a> {
     }
 }
 
-/// Walks through [`Extensions`].
+/// Iterates over [`Extensions`].
 #[derive(Clone, Debug)]
 pub struct ExtensionIter<'a> {
     reader: Reader<'a>,
@@ -129,22 +129,22 @@ impl<'a> Iterator for ExtensionIter<'a> {
     }
 }
 
-/// An extension type of one registry: the known ones by name, the others as bytes.
+/// An extension type of one registry: known types by name, others as bytes.
 pub trait ExtensionKind: Sized + PartialEq {
     /// The code point.
     fn extension_type(&self) -> u16;
 
-    /// Appends the data, without its length.
+    /// Appends the data, without its length prefix.
     fn encode_data(&self, out: &mut Vec<u8>);
 
     /// The number of bytes that [`encode_data`](Self::encode_data) appends.
     fn data_len(&self) -> usize;
 
-    /// Understands the data of one extension; an unknown type is kept as it is.
+    /// Decodes the data of one extension; an unknown type is kept unchanged.
     fn decode_data(extension_type: u16, data: &[u8]) -> Result<Self, DecodeError>;
 }
 
-/// A list of extensions in order, `T extensions<0..2^16-1>`.
+/// An ordered list of extensions, `T extensions<0..2^16-1>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtensionList<T> {
     extensions: Vec<T>,
@@ -152,8 +152,8 @@ pub struct ExtensionList<T> {
 }
 
 impl<T: ExtensionKind> ExtensionList<T> {
-    /// Checks that types strictly increase, that the list fits, and that an extension kept as unknown is not
-    /// one of a known type.
+    /// Checks that types strictly increase, that the list fits, and that no extension kept as
+    /// unknown has a known type.
     pub fn new(extensions: Vec<T>) -> Result<Self, BoundsError> {
         let mut order = Order::default();
         let mut list_len = 0usize;
@@ -212,7 +212,7 @@ impl<T: ExtensionKind> Encode for ExtensionList<T> {
 impl<'a, T: ExtensionKind> Decode<'a> for ExtensionList<T> {
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let list = reader.opaque_u16()?;
-        // The first pass counts, so that the vector is never larger than the list that fills it.
+        // The first pass counts, so that the vector is never larger than its contents.
         let mut count = 0;
         let (mut reader, mut order) = (Reader::new(list), Order::default());
         while !reader.is_empty() {
@@ -229,7 +229,7 @@ impl<'a, T: ExtensionKind> Decode<'a> for ExtensionList<T> {
     }
 }
 
-/// Reads one value that fills the data of an extension of type `extension_type`.
+/// Reads one value that takes up all the data of an extension of type `extension_type`.
 pub(crate) fn extension_value<'a, V: Decode<'a>>(
     extension_type: u16,
     data: &'a [u8],
@@ -237,7 +237,7 @@ pub(crate) fn extension_value<'a, V: Decode<'a>>(
     V::from_bytes(data).map_err(|_| BoundsError::ExtensionData(extension_type).into())
 }
 
-/// The smallest type that may follow; `None` after the last one there is.
+/// The smallest type that may follow; `None` after the largest possible one.
 #[derive(Clone, Debug)]
 struct Order(Option<u16>);
 

@@ -1,10 +1,10 @@
-//! The error of the text formats: what is wrong, and in which line.
+//! The error of the text formats: what is wrong, and on which line.
 
 use std::borrow::Cow;
 
 use thiserror::Error;
 
-/// Text or bytes that are not of the format they should be of.
+/// Text or bytes that do not follow their format.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}{reason}", LinePrefix(*.line))]
 pub struct FormatError {
@@ -13,12 +13,12 @@ pub struct FormatError {
 }
 
 impl FormatError {
-    /// An error with this reason: a clause in words that says what is wrong.
+    /// An error with this reason: a clause that says what is wrong.
     pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { reason: reason.into(), line: None }
     }
 
-    /// The same error, found in this line; the first line is 1.
+    /// The same error, found on this line; the first line is 1.
     #[must_use]
     pub fn at_line(self, line: usize) -> Self {
         Self { line: Some(line), ..self }
@@ -29,7 +29,7 @@ impl FormatError {
         &self.reason
     }
 
-    /// The line in which it was found, where the format has lines.
+    /// The line on which it was found, if the format has lines.
     pub fn line(&self) -> Option<usize> {
         self.line
     }

@@ -1,6 +1,6 @@
 //! HPKE configurations and ciphertexts (DAP "HPKE Configuration Request").
 //!
-//! Sealing, opening and the judgement which suites are supported are left to `sotto-crypto`.
+//! `sotto-crypto` seals, opens and decides which suites are supported.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::codec::{
     BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16, put_opaque_u32, values_len,
 };
 
-/// Names one HPKE key of an aggregator or collector.
+/// The id of one HPKE key of an aggregator or collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HpkeConfigId(u8);
 
@@ -92,7 +92,7 @@ pub struct HpkeConfig {
 impl HpkeConfig {
     /// A configuration with a public key of 1 to 2^16-1 bytes.
     ///
-    /// Whether the key fits the suite is judged where it is used.
+    /// Whether the key fits the suite is checked where it is used.
     pub fn new(
         id: HpkeConfigId,
         kem_id: HpkeKemId,
@@ -106,7 +106,7 @@ impl HpkeConfig {
         Ok(Self { id, kem_id, kdf_id, aead_id, public_key })
     }
 
-    /// The name of the key.
+    /// The id of the key.
     pub fn id(&self) -> HpkeConfigId {
         self.id
     }
@@ -157,7 +157,7 @@ impl Decode<'_> for HpkeConfig {
     }
 }
 
-/// The keys that an aggregator offers, most preferred first: never empty, no id twice.
+/// The keys that an aggregator offers, most preferred first. Never empty, and ids are distinct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HpkeConfigList(Vec<HpkeConfig>);
 

@@ -1,6 +1,7 @@
-//! Identifiers: fixed-size byte strings, shown and parsed as unpadded base64url (DAP "Resource URIs").
+//! Identifiers: fixed-size byte strings, displayed and parsed as unpadded base64url (DAP "Resource
+//! URIs").
 //!
-//! Choosing the bytes is left to the caller: layers below the programs hold no randomness.
+//! The caller chooses the bytes: the layers below the programs have no randomness.
 
 use std::fmt;
 use std::str::FromStr;
@@ -92,29 +93,29 @@ macro_rules! shown_in_debug {
 }
 
 id!(
-    /// Names a task. Both aggregators, all clients and the collector know it.
+    /// Identifies a task. Both aggregators, all clients and the collector know it.
     TaskId, 32
 );
 id!(
-    /// Names a report, and is the nonce of its VDAF shares.
+    /// Identifies a report, and is the nonce of its VDAF shares.
     ///
-    /// `Debug` hides it: a report id in a log links the log to a device's upload.
+    /// `Debug` hides it: a report id in log output would link it to a device's upload.
     ReportId, 16
 );
 id!(
-    /// Names a batch of a task in leader-selected mode.
+    /// Identifies a batch of a task in leader-selected mode.
     BatchId, 32
 );
 id!(
-    /// Names an aggregation job at the helper, which chose it.
+    /// Identifies an aggregation job at the helper, which chose it.
     AggregationJobId, 32
 );
 id!(
-    /// Names a collection job at the leader, which chose it.
+    /// Identifies a collection job at the leader, which chose it.
     CollectionJobId, 32
 );
 id!(
-    /// Names an aggregate share at the helper, which chose it.
+    /// Identifies an aggregate share at the helper, which chose it.
     AggregateShareId, 32
 );
 
@@ -126,9 +127,10 @@ impl fmt::Debug for ReportId {
     }
 }
 
-/// Strict: no padding, no whitespace, no bits set after the last byte. Two texts never name one id.
+/// Strict: no padding, no whitespace, no bits set after the last byte. No two texts mean the same
+/// id.
 fn parse<const N: usize>(text: &str) -> Result<[u8; N], ParseIdError> {
-    // The slice may be larger than needed: the decoder wants room for whole groups of three bytes.
+    // The buffer may be larger than needed: the decoder needs room for whole groups of three bytes.
     let mut buffer = [0u8; 48];
     if text.len() != N.div_ceil(3) * 4 - (3 - N % 3) % 3 {
         return Err(ParseIdError);

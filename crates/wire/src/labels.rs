@@ -1,7 +1,8 @@
-//! Domain-separation strings (DAP "HPKE", "Encrypting Input Shares", "Encrypting Aggregate Shares").
+//! Domain-separation strings (DAP "HPKE", "Encrypting Input Shares", "Encrypting Aggregate
+//! Shares").
 //!
-//! All of them begin with the one tag of the protocol version: parties of different versions cannot open
-//! each other's messages.
+//! All of them begin with the tag of the protocol version, so parties with different versions
+//! cannot open each other's messages.
 
 use crate::ids::TaskId;
 use crate::task::Role;

@@ -1,8 +1,9 @@
-//! DAP messages, recipes, the formats of the log and of Oblivious HTTP, identifiers and limits for Sotto.
+//! DAP messages, recipes, the formats of the log and of Oblivious HTTP, identifiers and limits for
+//! Sotto.
 //!
-//! Every message of DAP and taskprov as a type that can only hold what the wire can carry. Large messages
-//! borrow from the received buffer. Nothing here does I/O, knows the time or holds randomness; what a message
-//! means is left to the layers above.
+//! Every message of DAP and taskprov is a type that can hold only what the wire can carry. Large
+//! messages borrow from the received buffer. Nothing here does I/O, reads the clock or uses
+//! randomness. The layers above interpret the messages.
 //!
 //! ```
 //! use sotto_wire::{CollectionJobReq, Decode, Encode, Query};

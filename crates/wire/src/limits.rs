@@ -1,76 +1,80 @@
 //! Size limits, each with its reason.
 //!
-//! The lengths that the types of the wire format itself impose (255, 2^16-1, 2^32-1 bytes) are checked by
-//! those types. The limits here bound whole messages, before they are decoded: whoever reads a body from the
-//! network stops at its limit.
+//! The wire types themselves check the lengths that their encoding imposes (255, 2^16-1, 2^32-1
+//! bytes). The limits here bound whole messages before they are decoded: code that reads a body
+//! from the network stops at its limit.
 
-/// Decoding a message of `n` bytes allocates at most `n` times this, plus [`DECODE_ALLOCATION_BASE`].
+/// Decoding a message of `n` bytes allocates at most `n` times this, plus
+/// [`DECODE_ALLOCATION_BASE`].
 ///
-/// Large messages are decoded into borrowed slices, about three bytes of them per byte of input at worst; a
-/// list of empty extensions is the worst case, with 32 bytes for each 4.
+/// Large messages are decoded into borrowed slices, which take at worst about three bytes per byte
+/// of input. The worst case is a list of empty extensions, with 32 bytes for every 4.
 pub const DECODE_ALLOCATION_FACTOR: usize = 16;
 
-/// What decoding may allocate whatever the length of the message.
+/// What decoding may allocate regardless of the length of the message.
 pub const DECODE_ALLOCATION_BASE: usize = 4 * 1024;
 
-/// The factor for canonical JSON in place of [`DECODE_ALLOCATION_FACTOR`].
+/// The factor for canonical JSON, instead of [`DECODE_ALLOCATION_FACTOR`].
 ///
-/// Groups with a `kind` are held as a tree until their kind is known: 128 bytes for the two of a list in a list.
-/// Then the whole is encoded again to compare, with a buffer for each field. All of it together, over time, stays below
-/// 6 MiB, because no entry is longer than [`MAX_ENTRY_LEN`].
+/// Groups with a `kind` are held as a tree until their kind is known: 128 bytes for the two of a
+/// list in a list. Then everything is encoded again for comparison, with a buffer for each field.
+/// All allocations together, over time, stay below 6 MiB, because no entry is longer than
+/// [`MAX_ENTRY_LEN`].
 pub const JSON_ALLOCATION_FACTOR: usize = 96;
 
 /// The longest encoded task configuration.
 ///
-/// The format allows about 320 KiB. The largest real ones are below 1 KiB, and the configuration also travels
-/// in an HTTP header, which servers cap at 16 KiB or less.
+/// The format allows about 320 KiB. The largest real ones are below 1 KiB, and the configuration is
+/// also sent in an HTTP header, which servers limit to 16 KiB or less.
 pub const MAX_TASK_CONFIGURATION_LEN: usize = 8 * 1024;
 
 /// The longest `DAP-Taskprov` header value: [`MAX_TASK_CONFIGURATION_LEN`] in base64, with room for
 /// parameters.
 pub const MAX_TASKPROV_HEADER_LEN: usize = MAX_TASK_CONFIGURATION_LEN.div_ceil(3) * 4 + 256;
 
-/// The longest HPKE configuration list: what its 16-bit length allows.
+/// The longest HPKE configuration list: the most that its 16-bit length allows.
 pub const MAX_HPKE_CONFIG_LIST_LEN: usize = 2 + 0xffff;
 
-/// The longest report: a leader's share of 2^18 encoded elements of 128 bits (4 MiB) fits with its proof.
+/// The longest report: a leader's share of 2^18 encoded 128-bit elements (4 MiB) fits with its
+/// proof.
 pub const MAX_REPORT_LEN: usize = 8 * 1024 * 1024;
 
-/// The longest upload body: one largest report, or thousands of small ones.
+/// The longest upload body: one report of the largest size, or thousands of small ones.
 pub const MAX_UPLOAD_REQUEST_LEN: usize = MAX_REPORT_LEN;
 
-/// The longest answer to an upload: 17 bytes for each report that could fit into the largest upload, which has
-/// at least 48 bytes per report.
+/// The longest response to an upload: 17 bytes for each report that could fit into the largest
+/// upload, where a report has at least 48 bytes.
 pub const MAX_UPLOAD_ERRORS_LEN: usize = MAX_UPLOAD_REQUEST_LEN / 48 * 17;
 
-/// The longest request or answer of an aggregation job. The leader fills jobs up to this; it bounds what one
-/// request costs the helper in memory.
+/// The longest request or response of an aggregation job. The leader fills jobs up to this. It
+/// bounds how much memory one request costs the helper.
 pub const MAX_AGGREGATION_JOB_LEN: usize = 16 * 1024 * 1024;
 
 /// The longest collection job request. The aggregation parameter of all Prio3 variants is empty.
 pub const MAX_COLLECTION_JOB_REQ_LEN: usize = 64 * 1024;
 
-/// The longest aggregate share request: a collection job request with a selector, count and checksum.
+/// The longest aggregate share request: a collection job request with a selector, count and
+/// checksum.
 pub const MAX_AGGREGATE_SHARE_REQ_LEN: usize = MAX_COLLECTION_JOB_REQ_LEN + 128;
 
 /// The longest sealed aggregate share: as many elements as the largest report has.
 pub const MAX_AGGREGATE_SHARE_LEN: usize = MAX_REPORT_LEN;
 
-/// The longest collection job answer: two aggregate shares.
+/// The longest collection job response: two aggregate shares.
 pub const MAX_COLLECTION_JOB_RESP_LEN: usize = 2 * MAX_AGGREGATE_SHARE_LEN + 128;
 
-/// The longest problem document that is read from a peer. It is only shown and matched by type.
+/// The longest problem document that is read from a peer. It is only displayed and matched by type.
 pub const MAX_PROBLEM_DOCUMENT_LEN: usize = 16 * 1024;
 
-/// The longest name of a key that signs notes: what the structure of newer cosignatures can hold.
+/// The longest name of a key that signs notes: the most that newer cosignatures can hold.
 pub const MAX_KEY_NAME_LEN: usize = 255;
 
-/// The most signatures below a note. The format asks for 16; each costs a verification wherever its key is
-/// known.
+/// The most signatures on a note. The format asks for 16; each signature by a known key costs a
+/// verification.
 pub const MAX_NOTE_SIGNATURES: usize = 64;
 
-/// The longest note: the largest log entry, and room for sixteen of the large signatures that withstand quantum
-/// computers. A checkpoint with Ed25519 signatures is below 10 KiB.
+/// The longest note: the largest log entry, with room for sixteen of the large post-quantum
+/// signatures. A checkpoint with Ed25519 signatures is below 10 KiB.
 pub const MAX_NOTE_LEN: usize = 128 * 1024;
 
 /// The longest proof of an entry in a log: a note, the hashes and some extra data.
@@ -79,38 +83,39 @@ pub const MAX_TLOG_PROOF_LEN: usize = MAX_NOTE_LEN + 64 * 1024;
 /// The longest request to a witness: a note and the hashes.
 pub const MAX_ADD_CHECKPOINT_LEN: usize = MAX_NOTE_LEN + 4 * 1024;
 
-/// The longest trust policy: as many logs, witnesses and groups as it may have, with comments.
+/// The longest trust policy: the most logs, witnesses and groups that it may have, with comments.
 pub const MAX_TLOG_POLICY_LEN: usize = 64 * 1024;
 
-/// The longest entry of a log: what its length in a bundle can say.
+/// The longest entry of a log: the most that its length in a bundle can express.
 pub const MAX_LOG_ENTRY_LEN: usize = 0xffff;
 
 /// The longest bundle: 256 of the longest entries.
 pub const MAX_ENTRY_BUNDLE_LEN: usize = 256 * (2 + MAX_LOG_ENTRY_LEN);
 
-/// The longest entry of a log: bundles of entries give each a length of 16 bits.
+/// The longest entry of a log: entry bundles give each entry a 16-bit length.
 pub const MAX_ENTRY_LEN: usize = 0xffff;
 
-/// The longest canonical JSON in an entry. The rest of [`MAX_ENTRY_LEN`] is for the first line and two signatures of
-/// the longest names.
+/// The longest canonical JSON in an entry. The rest of [`MAX_ENTRY_LEN`] is for the first line and
+/// two signatures with the longest names.
 pub const MAX_ENTRY_JSON_LEN: usize = MAX_ENTRY_LEN - 1024;
 
-/// The largest integer in JSON: above it parsers that hold numbers as doubles do not agree (RFC 8785, RFC 7493).
+/// The largest integer in JSON: above it, parsers that store numbers as doubles disagree (RFC 8785,
+/// RFC 7493).
 pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 
-/// The longest name of a recipe, so that it fits into a line of a list.
+/// The longest name of a recipe, so that it fits on one line of a list.
 pub const MAX_RECIPE_NAME_LEN: usize = 64;
 
-/// The longest purpose, in characters: one sentence that a person reads.
+/// The longest purpose, in characters: one sentence for a person to read.
 pub const MAX_PURPOSE_CHARS: usize = 280;
 
-/// The most attributes of a recipe. A person should be able to look through them.
+/// The most attributes of a recipe. A person should be able to review them.
 pub const MAX_ATTRIBUTES: usize = 64;
 
 /// The longest name of an attribute.
 pub const MAX_ATTRIBUTE_NAME_LEN: usize = 64;
 
-/// The longest expression. It bounds what compiling and evaluating one costs a device.
+/// The longest expression. It bounds the cost of compiling and evaluating it on a device.
 pub const MAX_EXPRESSION_LEN: usize = 4_096;
 
 /// The longest label of a bucket, so that it fits into a column of a table.
@@ -119,22 +124,24 @@ pub const MAX_LABEL_LEN: usize = 64;
 /// The fewest buckets of a histogram. One bucket would measure nothing.
 pub const MIN_BUCKETS: u64 = 2;
 
-/// The most buckets of a histogram: a share for the leader stays below 2 MiB.
+/// The most buckets of a histogram: the leader's share stays below 2 MiB.
 pub const MAX_BUCKETS: u64 = 100_000;
 
 /// The longest unit of time of a recipe: 31 days, a month.
 pub const MAX_WINDOW_S: u64 = 31 * 86_400;
 
-/// The longest time from a recipe's opening to its close: a leap year. Devices remember a recipe at least that long.
+/// The longest time from a recipe's opening to its close: a leap year. Devices remember a recipe at
+/// least that long.
 pub const MAX_RECIPE_LIFE_S: u64 = 366 * 86_400;
 
 /// The longest URL of an aggregator: two of them leave room in [`MAX_TASK_CONFIGURATION_LEN`].
 pub const MAX_ENDPOINT_LEN: usize = 2_048;
 
-/// The most HPKE keys in a key set: one in use, one to come, and those that stored reports still name.
+/// The most HPKE keys in a key set: the current one, the next one, and those that stored reports
+/// still name.
 pub const MAX_KEY_SET_CONFIGS: usize = 16;
 
-/// The shortest SubjectPublicKeyInfo of a token key: an RSA modulus of 2,048 bits alone takes 256 bytes.
+/// The shortest SubjectPublicKeyInfo of a token key: a 2,048-bit RSA modulus alone takes 256 bytes.
 pub const MIN_TOKEN_KEY_LEN: usize = 256;
 
 /// The longest SubjectPublicKeyInfo of a token key. Those of RFC 9578 take 342 bytes.
@@ -146,24 +153,25 @@ pub const MIN_TOKEN_NONCE_LEN: usize = 22;
 /// The longest nonce of a request for token keys.
 pub const MAX_TOKEN_NONCE_LEN: usize = 64;
 
-/// The most fields of a binary HTTP message, in all its sections. A field takes three bytes and costs 32 in memory; an
-/// HTTP server accepts about a hundred.
+/// The most fields of a binary HTTP message, in all its sections together. A field takes three
+/// bytes and costs 32 in memory; an HTTP server accepts about a hundred.
 pub const MAX_BHTTP_FIELDS: usize = 128;
 
-/// The most informational responses in front of a binary HTTP response. There are two in practice.
+/// The most informational responses before a binary HTTP response. In practice there are two.
 pub const MAX_BHTTP_INFORMATIONAL: usize = 16;
 
-/// The most suites of one key of an oblivious gateway: what the 16 bits of their length can say.
+/// The most suites of one key of an oblivious gateway: the most that their 16-bit length can
+/// express.
 pub const MAX_OHTTP_SUITES: usize = 0xffff / 4;
 
-/// The longest header of a token request: the evidence of a device is a chain of certificates.
+/// The longest header of a token request: a device's evidence is a chain of certificates.
 pub const MAX_TOKEN_HEADER_LEN: usize = 16 * 1024;
 
-/// The most token requests in one message from an attester to an issuer. It bounds what one answer costs: each takes an
-/// operation with a private RSA key.
+/// The most token requests in one message from an attester to an issuer. It bounds the cost of one
+/// response: each request takes an RSA private-key operation.
 pub const MAX_TOKEN_BATCH: usize = 256;
 
-/// The longest token request that is read. One for a token key's own name takes 503 bytes.
+/// The longest token request that is read. A request that names a token key takes 503 bytes.
 pub const MAX_TOKEN_REQUEST_LEN: usize = 1024;
 
 /// The longest batch of token requests, each with its length.

@@ -25,7 +25,7 @@ pub enum MediaType {
     AggregateShare,
 }
 
-/// The hint that a peer may add while the protocol is a draft.
+/// The version parameter that a peer may add while the protocol is a draft.
 const VERSION: &str = "18";
 
 impl MediaType {
@@ -63,8 +63,8 @@ impl MediaType {
 
     /// Whether a `Content-Type` header names this message.
     ///
-    /// Type and parameter names are compared without case, parameters come in any order, values may be
-    /// quoted, and parameters without a meaning are ignored. A `version` must be ours.
+    /// Type and parameter names are compared case-insensitively, parameters may come in any order,
+    /// values may be quoted, and unknown parameters are ignored. A `version` must be ours.
     pub fn matches(self, header: &str) -> bool {
         Self::parse(header) == Some(self)
     }
@@ -79,7 +79,8 @@ impl MediaType {
     }
 }
 
-/// The value of `message`, if `header` is well formed (RFC 9110 §8.3.1) and of our type and version.
+/// The value of `message`, if `header` is well formed (RFC 9110 §8.3.1) and has our type and
+/// version.
 fn message_of(header: &str) -> Option<String> {
     let (essence, mut rest) = match header.split_once(';') {
         Some((essence, rest)) => (essence, rest),
@@ -109,7 +110,7 @@ fn message_of(header: &str) -> Option<String> {
             "version" => &mut version,
             _ => continue,
         };
-        // A parameter twice is ambiguous: another reader may take the other one.
+        // A repeated parameter is ambiguous: another reader may take the other value.
         if slot.replace(value).is_some() {
             return None;
         }
@@ -120,7 +121,7 @@ fn message_of(header: &str) -> Option<String> {
     message
 }
 
-/// `name=value` or `name="value"` at the front of `text`, and what follows.
+/// `name=value` or `name="value"` at the start of `text`, and the text after it.
 fn parameter(text: &str) -> Option<(&str, String, &str)> {
     let (name, rest) = text.split_once('=')?;
     if name.is_empty() || !name.bytes().all(is_token_byte) {

@@ -1,8 +1,8 @@
 //! Notes: text signed by one or more keys (C2SP signed-note).
 //!
-//! This is the format alone. Whether a signature is right is for `sotto-crypto` to say, and whose signature
-//! counts is for the caller: a parsed note proves nothing. Signatures of any type and key are kept as they
-//! are, so that a note passes through unchanged.
+//! This is only the format. `sotto-crypto` verifies signatures, and the caller decides whose
+//! signature counts: a parsed note proves nothing. Signatures of any type and key are kept
+//! unchanged, so that a note passes through unaltered.
 
 mod key;
 
@@ -19,7 +19,7 @@ use crate::limits::{MAX_NOTE_LEN, MAX_NOTE_SIGNATURES};
 /// How a signature line starts: an em dash and a space.
 const SIGNATURE_START: &str = "\u{2014} ";
 
-/// A note: its text and the signatures below.
+/// A note: its text and the signatures below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     text: String,
@@ -27,8 +27,8 @@ pub struct Note {
 }
 
 impl Note {
-    /// An unsigned note, to sign. Fails unless the text ends in a newline, has no other control characters and
-    /// keeps to [`MAX_NOTE_LEN`].
+    /// An unsigned note, to be signed. Fails unless the text ends in a newline, has no other
+    /// control characters and is at most [`MAX_NOTE_LEN`] bytes long.
     pub fn new(text: impl Into<String>) -> Result<Self, FormatError> {
         let text = text.into();
         check_characters(&text)?;
@@ -45,11 +45,11 @@ impl Note {
         self
     }
 
-    /// Reads a signed note. There is exactly one encoding of each note, so [`to_bytes`](Self::to_bytes) gives
-    /// the same bytes again.
+    /// Reads a signed note. Each note has exactly one encoding, so [`to_bytes`](Self::to_bytes)
+    /// gives the same bytes again.
     ///
-    /// Not every note that can be built can be read: there must be at least one signature and at most
-    /// [`MAX_NOTE_SIGNATURES`].
+    /// Not every note that can be built can be read: there must be at least one signature and at
+    /// most [`MAX_NOTE_SIGNATURES`].
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() > MAX_NOTE_LEN {
             return Err(FormatError::new("the note is too long"));
@@ -57,7 +57,7 @@ impl Note {
         let note =
             std::str::from_utf8(bytes).map_err(|_| FormatError::new("the note is not UTF-8"))?;
         check_characters(note)?;
-        // The text may have empty lines of its own: the last one separates.
+        // The text may contain empty lines: the last one is the separator.
         let end = note.rfind("\n\n").ok_or(FormatError::new("no empty line before signatures"))?;
         let (text, rest) = note.split_at(end + 1);
         let lines = rest.get(1..).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Note {
         &self.signatures
     }
 
-    /// The note as it travels.
+    /// The encoded note.
     pub fn to_bytes(&self) -> Vec<u8> {
         let lines: usize = self.signatures.iter().map(NoteSignature::line_len).sum();
         let mut out = String::with_capacity(self.text.len() + 1 + lines);
@@ -92,14 +92,15 @@ impl Note {
 pub struct NoteSignature {
     /// The name of the key.
     pub name: KeyName,
-    /// The short identifier of the key and its type. It is no proof of anything.
+    /// The short identifier of the key and its type. It proves nothing.
     pub key_id: [u8; 4],
     /// The bytes after the key identifier; at least one.
     pub signature: Vec<u8>,
 }
 
 impl NoteSignature {
-    /// Reads signature lines alone, as a witness answers with them: one or more, each ending in a newline.
+    /// Reads only signature lines, as a witness returns them: one or more, each ending in a
+    /// newline.
     pub fn parse_lines(bytes: &[u8]) -> Result<Vec<Self>, FormatError> {
         if bytes.len() > MAX_NOTE_LEN {
             return Err(FormatError::new("the signature lines are too long"));
@@ -110,7 +111,7 @@ impl NoteSignature {
         parse_lines(lines, 1)
     }
 
-    /// Signature lines, as they stand below a note.
+    /// Signature lines, as they appear below a note.
     pub fn to_lines(signatures: &[Self]) -> Vec<u8> {
         let mut out = String::new();
         signatures.iter().for_each(|signature| signature.push_line(&mut out));
@@ -127,7 +128,7 @@ impl NoteSignature {
             .strip_prefix(SIGNATURE_START)
             .ok_or(FormatError::new("a signature line must start with an em dash and a space"))?;
         let (name, encoded) =
-            line.split_once(' ').ok_or(FormatError::new("a signature line has a part missing"))?;
+            line.split_once(' ').ok_or(FormatError::new("the signature line is incomplete"))?;
         let name = name.parse()?;
         let bytes = STANDARD
             .decode(encoded)
@@ -163,14 +164,14 @@ impl fmt::Display for NoteSignature {
     }
 }
 
-/// Reads signature lines, the first of which is line `first_line` of the whole.
+/// Reads signature lines. The first one is line `first_line` of the whole text.
 fn parse_lines(lines: &str, first_line: usize) -> Result<Vec<NoteSignature>, FormatError> {
     let lines = lines
         .strip_suffix('\n')
         .ok_or(FormatError::new("there are no signature lines, or the last one is cut off"))?;
     let mut signatures = Vec::new();
     for (index, line) in lines.split('\n').enumerate() {
-        // Each signature costs a verification wherever its key is known.
+        // Each signature by a known key costs a verification.
         if index == MAX_NOTE_SIGNATURES {
             return Err(FormatError::new("there are too many signatures"));
         }

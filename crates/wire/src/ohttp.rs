@@ -1,7 +1,7 @@
 //! The formats of Oblivious HTTP (RFC 9458): encapsulated requests and key configurations.
 //!
-//! Sealing and opening are left to `sotto-crypto`, which keys to trust to `sotto-protocol`: a device uses logged keys
-//! alone, and the list of keys that a gateway serves is for others.
+//! `sotto-crypto` seals and opens, and `sotto-protocol` decides which keys to trust. A device uses
+//! only logged keys; the key list that a gateway serves is for other clients.
 
 mod keys;
 
@@ -21,7 +21,8 @@ pub const RESPONSE_MEDIA_TYPE: &str = "message/ohttp-res";
 /// The media type of a list of keys.
 pub const KEYS_MEDIA_TYPE: &str = "application/ohttp-keys";
 
-/// The problem type of a request that is sealed to a key that the gateway does not have (RFC 9458 §5.3).
+/// The problem type of a request that is sealed to a key that the gateway does not have (RFC 9458
+/// §5.3).
 pub const KEY_PROBLEM: &str = "https://iana.org/assignments/http-problem-types#ohttp-key";
 
 /// The problem type of a request whose date is too far from the gateway's (RFC 9458 §6.5.2).
@@ -33,21 +34,21 @@ pub const REQUEST_LABEL: &str = "message/bhttp request";
 /// The label under which the secret of a response is exported.
 pub const RESPONSE_LABEL: &str = "message/bhttp response";
 
-/// The length of what precedes the encapsulated key: the id of the key and three algorithms.
+/// The length of what precedes the encapsulated key: the key id and three algorithm ids.
 pub const REQUEST_HEADER_LEN: usize = 7;
 
-/// How much longer an encapsulated request is than the message in it: the header, the encapsulated key of X25519 and
-/// the tag of AES-GCM.
+/// How much longer an encapsulated request is than its message: the header, the X25519 encapsulated
+/// key and the AES-GCM tag.
 pub const REQUEST_OVERHEAD: usize = REQUEST_HEADER_LEN + 32 + 16;
 
-/// How much longer an encapsulated response is than the message in it: the nonce, as long as the key of AES-128, and the
-/// tag.
+/// How much longer an encapsulated response is than its message: the nonce, which is as long as an
+/// AES-128 key, and the tag.
 pub const RESPONSE_OVERHEAD: usize = 16 + 16;
 
 /// An encapsulated request (RFC 9458 §4.1), not yet opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct EncapsulatedRequest<'a> {
-    /// The key to which the request is sealed.
+    /// The key that the request is sealed to.
     pub key_id: HpkeConfigId,
     /// The key encapsulation mechanism.
     pub kem: HpkeKemId,
@@ -55,7 +56,8 @@ pub struct EncapsulatedRequest<'a> {
     pub kdf: HpkeKdfId,
     /// The authenticated cipher.
     pub aead: HpkeAeadId,
-    /// The encapsulated key, as long as the mechanism has it, and the ciphertext. May be too short for both.
+    /// The encapsulated key, with the length that the mechanism gives it, and the ciphertext. May
+    /// be too short for both.
     pub rest: &'a [u8],
 }
 
@@ -78,7 +80,7 @@ impl<'a> EncapsulatedRequest<'a> {
     }
 }
 
-/// The lengths only: the rest tells two requests apart.
+/// Shows only lengths: the rest would tell requests apart.
 impl fmt::Debug for EncapsulatedRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EncapsulatedRequest")
@@ -93,7 +95,7 @@ pub fn request_header(config: &HpkeConfig) -> [u8; REQUEST_HEADER_LEN] {
     header(config.id(), config.kem_id(), config.kdf_id(), config.aead_id())
 }
 
-/// The `info` under which the request with this header is sealed: the label, a zero and the header.
+/// The `info` string for sealing a request with this header: the label, a zero and the header.
 pub fn request_info(header: &[u8; REQUEST_HEADER_LEN]) -> Vec<u8> {
     [REQUEST_LABEL.as_bytes(), &[0], header].concat()
 }

@@ -1,6 +1,6 @@
 //! Byte strings with a 32-bit length: shares, payloads and aggregation parameters.
 //!
-//! What the bytes mean is left to the VDAF.
+//! The VDAF interprets the bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_
 
 /// An `opaque<MIN..2^32-1>`, borrowed from the received buffer or owned.
 ///
-/// `Debug` tells the length only, for the bytes may be a share.
+/// `Debug` shows only the length, because the bytes may be a share.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Opaque<'a, const MIN: usize>(Cow<'a, [u8]>);
 
@@ -33,7 +33,7 @@ impl<'a, const MIN: usize> Opaque<'a, MIN> {
         Ok(Self(bytes))
     }
 
-    /// The bytes without their length.
+    /// The bytes, without their length prefix.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! Problem types of error answers (DAP "Errors", RFC 9457).
+//! Problem types of error responses (DAP "Errors", RFC 9457).
 //!
-//! Writing and reading the JSON document is left to server and client.
+//! The server and the client write and read the JSON document.
 
-/// The URN in front of every type.
+/// The URN prefix of every type.
 pub const URN_PREFIX: &str = "urn:ietf:params:ppm:dap:error:";
 
 /// The media type of a problem document.
@@ -17,21 +17,21 @@ pub enum ProblemType {
     UnrecognizedTask,
     /// No such aggregation job.
     UnrecognizedAggregationJob,
-    /// The query or selector does not name a legal set of buckets.
+    /// The query or selector does not name a valid set of buckets.
     BatchInvalid,
     /// Fewer reports than the task's minimum.
     InvalidBatchSize,
     /// The aggregation parameter does not decode or is not valid.
     InvalidAggregationParameter,
-    /// Count or checksum differ between the aggregators.
+    /// The aggregators' counts or checksums differ.
     BatchMismatch,
-    /// The leader is at another step than the helper.
+    /// The leader and the helper are at different steps.
     StepMismatch,
-    /// Some bucket was already collected.
+    /// At least one bucket was already collected.
     BatchOverlap,
     /// An extension that the receiver does not know.
     UnsupportedExtension,
-    /// Extensions of a collection job out of order, badly encoded or incompatible.
+    /// Extensions of a collection job are out of order, badly encoded or incompatible.
     InvalidExtension,
     /// The aggregator opted out of the task.
     InvalidTask,
@@ -101,7 +101,7 @@ impl ProblemType {
         }
     }
 
-    /// The HTTP status that fits. DAP demands the class 4xx only.
+    /// The HTTP status to use. DAP only requires the class 4xx.
     pub const fn status(self) -> u16 {
         match self {
             Self::UnrecognizedTask | Self::UnrecognizedAggregationJob => 404,

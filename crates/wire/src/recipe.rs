@@ -1,9 +1,9 @@
-//! Recipes: what an analyst asks of devices, as canonical JSON.
+//! Recipes: what an author asks of devices, as canonical JSON.
 //!
 //! A device, an aggregator and a monitor must read the same bytes and come to the same conclusions.
-//! So there is one encoding of each recipe, unknown fields are errors, and every rule that needs
-//! nothing but the recipe itself is checked here. What an expression means, which task follows from
-//! a recipe and whether its claim is true is left to the layers above.
+//! So each recipe has exactly one encoding, unknown fields are errors, and every rule that needs
+//! only the recipe itself is checked here. The layers above interpret expressions, derive the task
+//! from a recipe and check whether its claim is true.
 //!
 //! The format is described in `docs/recipe-format.md`, and by [`RECIPE_SCHEMA`].
 
@@ -37,8 +37,8 @@ pub use tokens::{
     Tokens,
 };
 
-/// The JSON Schema of a recipe. It refuses whatever [`Recipe::parse`] refuses, as far as a schema
-/// can say it.
+/// The JSON Schema of a recipe. It rejects what [`Recipe::parse`] rejects, as far as a schema can
+/// express it.
 pub const RECIPE_SCHEMA: &str = include_str!("../schema/recipe-v1.schema.json");
 
 /// The version of the format of recipes, key sets and results.
@@ -46,8 +46,8 @@ pub const FORMAT_VERSION: u64 = 1;
 
 /// What devices are asked, by whom, and how the answers are protected.
 ///
-/// The fields are public, so that a recipe can be written down and changed. [`Recipe::check`] says
-/// whether it keeps the rules of the format; what [`Recipe::parse`] returns keeps them.
+/// The fields are public, so that a recipe can be constructed and changed. [`Recipe::check`] says
+/// whether it follows the rules of the format; what [`Recipe::parse`] returns follows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -69,7 +69,7 @@ pub struct Recipe {
     pub sampling: Sampling,
     /// What is measured.
     pub query: Query,
-    /// What the device does to its measurement before it leaves.
+    /// What the device does to its measurement before sending it.
     pub randomizer: Randomizer,
     /// How the measurements are summed.
     pub aggregation: Aggregation,
@@ -85,7 +85,7 @@ pub struct Recipe {
 pub struct Who {
     /// The author's estimate of how many devices there are. It never lowers an epsilon.
     pub population: u64,
-    /// Asks a part of them only.
+    /// Asks only some of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targeting: Option<Targeting>,
 }
@@ -106,7 +106,7 @@ pub struct Targeting {
 pub struct When {
     /// From this second on.
     pub opens: u64,
-    /// Until before this second.
+    /// Until just before this second.
     pub closes: u64,
     /// The time precision of the task, in seconds.
     pub window_s: u64,
@@ -123,37 +123,37 @@ pub struct Sampling {
     pub rate: Probability,
 }
 
-/// What is measured. `mapping` is an expression over the attributes; where it has no value, or one
-/// out of range, the measurement is `fallback`, so that taking part never depends on the data.
+/// What is measured. `mapping` is an expression over the attributes. Where it has no value, or one
+/// out of range, the measurement is `fallback`, so that participation never depends on the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Query {
     /// How many devices say yes.
     Count {
-        /// Gives a truth value.
+        /// Yields a boolean.
         mapping: String,
-        /// What counts if it gives none.
+        /// The measurement if it yields none.
         fallback: bool,
     },
     /// The sum of a number per device.
     Sum {
         /// The largest number.
         max: u64,
-        /// Gives a number from 0 to `max`.
+        /// Yields a number from 0 to `max`.
         mapping: String,
-        /// What counts if it gives none.
+        /// The measurement if it yields none.
         fallback: u64,
     },
     /// How many devices fall into each bucket.
     Histogram {
         /// How many buckets there are.
         buckets: u32,
-        /// What the buckets are called, one after the other.
+        /// The labels of the buckets, in order.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         labels: Option<Vec<String>>,
-        /// Gives the number of a bucket, from 0.
+        /// Yields the number of a bucket, from 0.
         mapping: String,
-        /// What counts if it gives none.
+        /// The measurement if it yields none.
         fallback: u32,
     },
 }
@@ -173,16 +173,16 @@ impl Query {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Aggregation {
-    /// The VDAF. It follows from the query; a device compares it with what it derives itself.
+    /// The VDAF. It follows from the query; a device compares it with the one it derives itself.
     pub vdaf: RecipeVdaf,
     /// The smallest batch that is ever released.
     pub min_batch: u64,
-    /// How reports are gathered into batches.
+    /// How reports are grouped into batches.
     #[serde(with = "scalar::batch_mode")]
     pub batch_mode: BatchMode,
 }
 
-/// A VDAF with its parameters, by the names of the VDAF specification.
+/// A VDAF with its parameters, named as in the VDAF specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", deny_unknown_fields)]
 pub enum RecipeVdaf {
@@ -197,12 +197,12 @@ pub enum RecipeVdaf {
     Prio3Histogram {
         /// How many buckets there are.
         length: u32,
-        /// How many elements the proof takes together.
+        /// How many elements the proof groups together.
         chunk_length: u32,
     },
 }
 
-/// What privacy the author claims for one device.
+/// The privacy that the author claims for one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Privacy {
@@ -216,10 +216,10 @@ pub enum Privacy {
         adjacency: Adjacency,
         /// How epsilon is computed.
         accountant: Accountant,
-        /// Over how many rounds; always 1.
+        /// The number of rounds; always 1.
         rounds: u64,
     },
-    /// None: the exact values of a batch are added up. A device answers only if its owner allowed
+    /// None: the exact values of a batch are summed. A device answers only if its owner has allowed
     /// it.
     InsecureUnbounded,
 }
@@ -271,7 +271,7 @@ impl Parties {
 pub struct Aggregator {
     /// Who runs it: the name under which devices pin its operator's key.
     pub operator: KeyName,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
 }
 

@@ -1,6 +1,6 @@
 //! Reports and their upload (DAP "Uploading Reports").
 //!
-//! Sealing and judging reports is left to the protocol.
+//! The protocol seals and checks reports.
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::extensions::Extensions;
@@ -31,13 +31,14 @@ pub enum ReportError {
     TaskExpired = 7,
     /// Undecodable share, or an unknown, duplicate or unsorted report extension.
     InvalidMessage = 8,
-    /// The time is too far in the future. The only error after which the leader may try again.
+    /// The time is too far in the future. The only error after which the leader may retry.
     ReportTooEarly = 9,
     /// The time is before the task's interval.
     TaskNotStarted = 10,
     /// Upload: unknown HPKE configuration; the client fetches a fresh list.
     OutdatedConfig = 11,
-    /// Aggregation: the helper does not have the job's verification key; the leader may try another.
+    /// Aggregation: the helper does not have the job's verification key; the leader may try
+    /// another.
     UnknownVerificationKeyId = 12,
 }
 
@@ -110,10 +111,10 @@ impl Decode<'_> for ReportError {
     }
 }
 
-/// What everybody may see of a report.
+/// The metadata of a report that everyone may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportMetadata<'a> {
-    /// The name of the report and nonce of its shares.
+    /// The id of the report and the nonce of its shares.
     pub report_id: ReportId,
     /// When the measurement was made.
     pub time: Time,
@@ -157,7 +158,7 @@ impl<'a> Decode<'a> for ReportMetadata<'a> {
 /// What a client uploads for one measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report<'a> {
-    /// What everybody may see.
+    /// The metadata that everyone may see.
     pub report_metadata: ReportMetadata<'a>,
     /// The share that both aggregators see.
     pub public_share: PublicShare<'a>,
@@ -168,7 +169,7 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Decodes one report and returns it with the bytes that it was made of.
+    /// Decodes one report and returns it with the bytes that it was decoded from.
     pub fn decode_with_raw(reader: &mut Reader<'a>) -> Result<(Self, &'a [u8]), DecodeError> {
         reader.with_raw()
     }
@@ -211,9 +212,11 @@ impl<'a> Decode<'a> for Report<'a> {
     }
 }
 
-/// The body of an upload: reports to the end, each yielded with the bytes that it was made of.
+/// The body of an upload: reports up to the end, each yielded with the bytes that it was decoded
+/// from.
 ///
-/// After the first error nothing follows: without that report's length the next one cannot be found.
+/// The iterator ends after the first error: without that report's length the next one cannot be
+/// found.
 #[derive(Clone, Debug)]
 pub struct UploadRequest<'a>(Reader<'a>);
 
@@ -248,7 +251,7 @@ impl<'a> Iterator for UploadRequest<'a> {
     }
 }
 
-/// A report that an upload could not place, and why.
+/// A report that an upload rejected, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportUploadStatus {
     /// The report.
@@ -274,7 +277,8 @@ impl Decode<'_> for ReportUploadStatus {
     }
 }
 
-/// The answer to an upload that was not wholly accepted: only the failures, in the order of the request.
+/// The response to an upload that was not accepted completely: only the failures, in the order of
+/// the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UploadErrors {
     /// The failures.
@@ -299,7 +303,7 @@ impl Decode<'_> for UploadErrors {
     }
 }
 
-/// What is sealed to one aggregator. A secret: encode it into a buffer that is zeroized.
+/// What is sealed to one aggregator. Secret: encode it into a buffer that is zeroized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaintextInputShare<'a> {
     /// Extensions that only this aggregator sees; unchecked.
@@ -328,7 +332,7 @@ impl<'a> Decode<'a> for PlaintextInputShare<'a> {
     }
 }
 
-/// What an input share is sealed with: the ciphertext opens only for this task and report.
+/// The associated data of an input share: the ciphertext opens only for this task and report.
 #[derive(Clone, Debug)]
 pub struct InputShareAad<'a> {
     /// The task.

@@ -1,8 +1,9 @@
-//! The sizes that a request to an oblivious gateway, and the answer to it, may have.
+//! The sizes that a request to an oblivious gateway, and the response to it, may have.
 //!
-//! A relay sees how long the bodies are that it forwards. With few sizes, the same for everybody, it learns little from
-//! them: one recipe has company from others, and a refusal looks like a success. The class follows from the length
-//! alone, never from a recipe, for its author would choose one that nobody else has.
+//! A relay sees the length of the bodies that it forwards. With few sizes, the same for everyone,
+//! it learns little from them: one recipe shares its size with others, and a rejection looks like a
+//! success. The class depends only on the length, never on the recipe, because its author would
+//! choose one that nobody else uses.
 
 /// One of the sizes: 4 KiB times a power of four, up to 64 MiB.
 ///
@@ -17,18 +18,18 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SizeClass(u8);
 
-/// The smallest size. A refusal, an answer to an upload and most files of a log fit.
+/// The smallest size. A rejection, a response to an upload and most files of a log fit.
 const SMALLEST: usize = 4 * 1024;
 
 impl SizeClass {
     /// How many sizes there are.
     pub const COUNT: u8 = 8;
 
-    /// The largest size of a request, 16 MiB: the largest upload fits. Answers may be larger, for a bundle of the
-    /// longest entries of a log is.
+    /// The largest size of a request, 16 MiB: the largest upload fits. Responses may be larger,
+    /// because a bundle of the longest log entries is.
     pub const MAX_REQUEST: Self = Self(6);
 
-    /// The largest size of an answer.
+    /// The largest size of a response.
     pub const MAX_RESPONSE: Self = Self(Self::COUNT - 1);
 
     /// The smallest size that holds `len` bytes.
@@ -46,7 +47,7 @@ impl SizeClass {
         SMALLEST << (2 * self.0)
     }
 
-    /// Which size it is; the smallest is 0.
+    /// The index of the size; the smallest is 0.
     pub fn index(self) -> u8 {
         self.0
     }

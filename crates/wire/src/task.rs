@@ -1,8 +1,8 @@
 //! Task configurations (DAP "Task Configuration").
 //!
-//! Their bytes are bound into every ciphertext of the task, so all parties must hold the same ones. Task ids
-//! and keys derived from them are in [`taskprov`](crate::taskprov); whether a configuration is acceptable is
-//! left to the protocol.
+//! Their bytes are bound into every ciphertext of the task, so all parties must hold the same ones.
+//! [`taskprov`](crate::taskprov) derives task ids and keys from them. The protocol decides whether
+//! a configuration is acceptable.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ use crate::time::{Interval, TimePrecision};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// Asks for aggregate results.
+    /// Requests aggregate results.
     Collector = 0,
-    /// Makes reports.
+    /// Creates reports.
     Client = 1,
     /// The aggregator that receives reports and drives the protocol.
     Leader = 2,
@@ -32,7 +32,7 @@ pub enum Role {
 pub enum BatchMode {
     /// Batches are intervals of time, chosen by the collector.
     TimeInterval = 1,
-    /// Batches are chosen by the leader, one after the other.
+    /// Batches are chosen by the leader, one after another.
     LeaderSelected = 2,
 }
 
@@ -89,7 +89,7 @@ impl VdafType {
 
 /// The base URL of an aggregator: 1 to 2^16-1 bytes of visible ASCII.
 ///
-/// Never normalised: another spelling of the same place is another task.
+/// Never normalised: another spelling of the same address is another task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Url(String);
 
@@ -147,9 +147,9 @@ impl Decode<'_> for Url {
 /// A task extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskExtension {
-    /// Reports are accepted only for times inside.
+    /// Reports are accepted only for times in this interval.
     TaskInterval(Interval),
-    /// A type without a meaning here. Nobody may take part in such a task.
+    /// A type that is not known here. Nobody may take part in such a task.
     Unknown {
         /// The code point.
         extension_type: u16,
@@ -193,30 +193,30 @@ impl ExtensionKind for TaskExtension {
     }
 }
 
-/// What [`TaskConfiguration::new`] checks.
+/// The input of [`TaskConfiguration::new`], which checks it.
 #[derive(Clone, Debug)]
 pub struct TaskParameters {
-    /// Free bytes, 1 to 255. At least 16 random ones if the task id must not be guessable.
+    /// Arbitrary bytes, 1 to 255. At least 16 random ones if the task id must not be guessable.
     pub task_info: Vec<u8>,
-    /// Where the leader is.
+    /// The leader's URL.
     pub leader_aggregator_endpoint: Url,
-    /// Where the helper is.
+    /// The helper's URL.
     pub helper_aggregator_endpoint: Url,
     /// The unit of all times.
     pub time_precision: TimePrecision,
-    /// The least number of reports in a batch.
+    /// The minimum number of reports in a batch.
     pub min_batch_size: u64,
-    /// How reports are grouped.
+    /// How reports are grouped into batches.
     pub batch_mode: BatchMode,
-    /// Which VDAF.
+    /// The VDAF.
     pub vdaf_type: VdafType,
-    /// Its parameters, encoded, at most 2^16-1 bytes.
+    /// The VDAF's parameters, encoded, at most 2^16-1 bytes.
     pub vdaf_configuration: Vec<u8>,
-    /// Extensions by increasing type.
+    /// Extensions, by increasing type.
     pub extensions: Vec<TaskExtension>,
 }
 
-/// All that the parties of a task agree on, except keys.
+/// Everything that the parties of a task agree on, except keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskConfiguration {
     task_info: Vec<u8>,
@@ -253,17 +253,17 @@ impl TaskConfiguration {
         })
     }
 
-    /// Free bytes.
+    /// Arbitrary bytes.
     pub fn task_info(&self) -> &[u8] {
         &self.task_info
     }
 
-    /// Where the leader is.
+    /// The leader's URL.
     pub fn leader_aggregator_endpoint(&self) -> &Url {
         &self.leader_aggregator_endpoint
     }
 
-    /// Where the helper is.
+    /// The helper's URL.
     pub fn helper_aggregator_endpoint(&self) -> &Url {
         &self.helper_aggregator_endpoint
     }
@@ -273,17 +273,17 @@ impl TaskConfiguration {
         self.time_precision
     }
 
-    /// The least number of reports in a batch.
+    /// The minimum number of reports in a batch.
     pub fn min_batch_size(&self) -> u64 {
         self.min_batch_size
     }
 
-    /// How reports are grouped.
+    /// How reports are grouped into batches.
     pub fn batch_mode(&self) -> BatchMode {
         self.batch_mode
     }
 
-    /// Which VDAF.
+    /// The VDAF.
     pub fn vdaf_type(&self) -> VdafType {
         self.vdaf_type
     }
@@ -293,12 +293,12 @@ impl TaskConfiguration {
         &self.vdaf_configuration
     }
 
-    /// Extensions by increasing type.
+    /// Extensions, by increasing type.
     pub fn extensions(&self) -> &TaskExtensions {
         &self.extensions
     }
 
-    /// The times for which reports are accepted, if the task bounds them.
+    /// The times for which reports are accepted, if the task limits them.
     pub fn task_interval(&self) -> Option<Interval> {
         self.extensions.iter().find_map(|extension| match extension {
             TaskExtension::TaskInterval(interval) => Some(*interval),
@@ -306,7 +306,7 @@ impl TaskConfiguration {
         })
     }
 
-    /// The first extension without a meaning here, if any: a reason not to take part.
+    /// The first extension that is not known here, if any: a reason not to take part.
     pub fn unknown_extension(&self) -> Option<u16> {
         self.extensions.iter().find_map(|extension| match extension {
             TaskExtension::TaskInterval(_) => None,
@@ -330,8 +330,8 @@ impl Encode for TaskConfiguration {
     }
 
     fn encoded_len(&self) -> usize {
-        // Lengths of task_info (1), batch_config (2) and vdaf_configuration (2); precision, batch size (16);
-        // batch mode (1); VDAF type (4).
+        // Lengths of task_info (1), batch_config (2) and vdaf_configuration (2); precision, batch
+        // size (16); batch mode (1); VDAF type (4).
         26 + self.task_info.len()
             + self.leader_aggregator_endpoint.encoded_len()
             + self.helper_aggregator_endpoint.encoded_len()

@@ -1,7 +1,7 @@
 //! In-band task provisioning: the header, the task id and the verification key (taskprov; DAP "VDAF
 //! Verification Key").
 //!
-//! Whether to take part in a task is left to the protocol.
+//! The protocol decides whether to take part in a task.
 
 use hkdf::Hkdf;
 use sha2::{Digest, Sha256};
@@ -11,10 +11,10 @@ use crate::byte_sequence;
 use crate::ids::TaskId;
 use crate::limits::MAX_TASKPROV_HEADER_LEN;
 
-/// The name of the header, in lower case as HTTP/2 wants it.
+/// The name of the header, in lower case as HTTP/2 requires.
 pub const HEADER: &str = "dap-taskprov";
 
-/// The header's value is not a byte sequence. Such a header is to be ignored.
+/// The header's value is not a byte sequence. Such a header must be ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("header is not a byte sequence")]
 pub struct HeaderError;
@@ -28,12 +28,12 @@ pub fn task_id(task_configuration: &[u8]) -> TaskId {
     TaskId::new(digest.into())
 }
 
-/// The verification key of a task from the secret that leader and helper share (taskprov).
+/// The verification key of a task, from the secret that leader and helper share (taskprov).
 pub fn verify_key(verify_key_init: &[u8; 32], task_id: &TaskId) -> [u8; 32] {
     derive(&Sha256::digest(b"dap-taskprov"), verify_key_init, task_id)
 }
 
-/// The verification key of a task from a secret seed (DAP "VDAF Verification Key").
+/// The verification key of a task, from a secret seed (DAP "VDAF Verification Key").
 pub fn dap_verify_key(seed: &[u8; 32], task_id: &TaskId) -> [u8; 32] {
     derive(b"verify_key", seed, task_id)
 }
@@ -45,8 +45,8 @@ pub fn header_value(task_configuration: &[u8]) -> String {
 
 /// The encoded task configuration in a header's value.
 ///
-/// An RFC 9651 item; parameters are skipped. As that RFC asks, missing padding and stray bits in the last
-/// character are forgiven: the task id is made of the decoded bytes.
+/// The value is an RFC 9651 item; its parameters are skipped. As that RFC asks, missing padding and
+/// stray bits in the last character are tolerated: the task id is computed from the decoded bytes.
 pub fn parse_header(value: &str) -> Result<Vec<u8>, HeaderError> {
     if value.len() > MAX_TASKPROV_HEADER_LEN {
         return Err(HeaderError);

@@ -1,7 +1,7 @@
 //! Times, durations and intervals (DAP "Basic Type Definitions").
 //!
-//! On the wire a time is a count of `time_precision` units, never seconds. Reading the clock is left to the
-//! caller.
+//! On the wire a time is a number of `time_precision` units, never seconds. The caller reads the
+//! clock.
 
 use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader};
 
@@ -10,7 +10,7 @@ use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader};
 pub struct TimePrecision(u64);
 
 impl TimePrecision {
-    /// A unit of `seconds`; zero is refused.
+    /// A unit of `seconds`; zero is rejected.
     pub const fn from_seconds(seconds: u64) -> Result<Self, BoundsError> {
         if seconds == 0 { Err(BoundsError::ZeroTimePrecision) } else { Ok(Self(seconds)) }
     }
@@ -21,7 +21,8 @@ impl TimePrecision {
     }
 }
 
-/// A point in time: the unit of the task's precision that it falls into, counted from the POSIX epoch.
+/// A point in time: the unit of the task's precision that contains it, counted from the POSIX
+/// epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -43,8 +44,8 @@ impl Time {
 
     /// The POSIX second at which this unit starts.
     ///
-    /// Saturates: a time from the network may lie past the last second that 64 bits hold, and must still
-    /// compare as far in the future.
+    /// Saturates: a time from the network may be past the last second that fits 64 bits, and must
+    /// still compare as far in the future.
     pub const fn start_seconds(self, precision: TimePrecision) -> u64 {
         self.0.saturating_mul(precision.0)
     }
@@ -73,7 +74,8 @@ impl Duration {
 
 /// The half-open interval `[start, start + duration)`; its end is a representable [`Time`].
 ///
-/// It may be empty. Where a message demands a real interval, its receiver asks [`is_empty`](Self::is_empty).
+/// It may be empty. Where a message requires a non-empty interval, its receiver checks
+/// [`is_empty`](Self::is_empty).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval {
     start: Time,
@@ -84,7 +86,7 @@ impl Interval {
     /// The length of the encoding.
     pub const LEN: usize = 16;
 
-    /// The interval of `duration` from `start`; refused if its end is past the last time.
+    /// The interval of `duration` from `start`; rejected if its end is past the last time.
     pub const fn new(start: Time, duration: Duration) -> Result<Self, BoundsError> {
         match start.0.checked_add(duration.0) {
             Some(_) => Ok(Self { start, duration }),
@@ -92,7 +94,8 @@ impl Interval {
         }
     }
 
-    /// The interval of one unit that a report of time `time` falls into: its bucket in time-interval mode.
+    /// The interval of one unit that contains `time`: the bucket of such a report in time-interval
+    /// mode.
     pub const fn bucket(time: Time) -> Result<Self, BoundsError> {
         Self::new(time, Duration(1))
     }
@@ -112,7 +115,7 @@ impl Interval {
         Time(self.start.0 + self.duration.0)
     }
 
-    /// Whether there is no time inside.
+    /// Whether the interval contains no time.
     pub const fn is_empty(&self) -> bool {
         self.duration.0 == 0
     }
@@ -127,7 +130,7 @@ impl Interval {
         self.start.0 <= other.start.0 && other.end().0 <= self.end().0
     }
 
-    /// Whether some time is inside both.
+    /// Whether the intervals have a time in common.
     pub const fn overlaps(&self, other: &Self) -> bool {
         !self.is_empty()
             && !other.is_empty()
@@ -135,7 +138,7 @@ impl Interval {
             && other.start.0 < self.end().0
     }
 
-    /// The smallest interval that covers both; an empty one covers nothing.
+    /// The smallest interval that covers both. An empty interval needs no cover.
     pub fn merge(self, other: Self) -> Self {
         if self.is_empty() {
             return other;

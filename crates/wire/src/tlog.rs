@@ -1,8 +1,9 @@
-//! Formats of transparency logs (C2SP tlog-checkpoint, tlog-tiles, tlog-proof, tlog-policy, tlog-witness).
+//! Formats of transparency logs (C2SP tlog-checkpoint, tlog-tiles, tlog-proof, tlog-policy,
+//! tlog-witness).
 //!
-//! The formats alone: hashing, proofs and signatures are in `sotto-crypto`, and reading a log in
-//! `sotto-protocol`. Text formats have one encoding per value, except that a policy may have comments and
-//! free spacing.
+//! Only the formats: hashing, proofs and signatures are in `sotto-crypto`, and reading a log is in
+//! `sotto-protocol`. Text formats have one encoding per value, except that a policy may have
+//! comments and free spacing.
 
 mod checkpoint;
 mod hash;
@@ -20,7 +21,7 @@ pub use witness::AddCheckpoint;
 
 use crate::format::FormatError;
 
-/// A decimal number without sign, leading zeroes or anything else.
+/// A decimal number without sign or leading zeroes.
 fn parse_decimal(text: &str) -> Result<u64, FormatError> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let canonical = digits && (text == "0" || !text.starts_with('0'));
@@ -30,15 +31,15 @@ fn parse_decimal(text: &str) -> Result<u64, FormatError> {
     }
 }
 
-/// Takes the next line off `rest`, without its newline. Nothing if no line ends in what is left.
+/// Takes the next line off `rest`, without its newline. `None` if there is no complete line.
 fn take_line<'a>(rest: &mut &'a str) -> Option<&'a str> {
     let (line, after) = rest.split_once('\n')?;
     *rest = after;
     Some(line)
 }
 
-/// Takes lines of one hash each off `rest`, up to and with an empty line, and at most `most` of them. The first
-/// is line `first_line` of the whole.
+/// Takes lines of one hash each off `rest`, up to and including an empty line, and at most `most`
+/// of them. The first is line `first_line` of the whole text.
 fn take_hashes(
     rest: &mut &str,
     first_line: usize,

@@ -1,9 +1,10 @@
-//! Rate-limited tokens: the messages of Privacy Pass (RFC 9577, RFC 9578) and of rate-limited issuance.
+//! Rate-limited tokens: the messages of Privacy Pass (RFC 9577, RFC 9578) and of rate-limited
+//! issuance.
 //!
-//! Tokens are blind RSA signatures. The client asks for one through an attester, who knows the client and not the origin,
-//! from an issuer, who learns the origin and not the client. Layouts alone: sealing, blinding and signing are left to
-//! `sotto-crypto`, and who refuses what to `sotto-protocol`. Decoding keeps any token type, so that the caller can say why
-//! it refuses one.
+//! Tokens are blind RSA signatures. The client requests one through an attester, which knows the
+//! client but not the origin, from an issuer, which learns the origin but not the client. Only the
+//! layouts are here: `sotto-crypto` seals, blinds and signs, and `sotto-protocol` decides who
+//! rejects what. Decoding keeps any token type, so that the caller can say why it rejects one.
 
 mod attestation;
 mod batch;
@@ -30,28 +31,31 @@ use crate::limits::MAX_TOKEN_HEADER_LEN;
 /// Rate-limited blind RSA with Ed25519 key blinding.
 pub const TOKEN_TYPE: u16 = 0x0004;
 
-/// The length of a blinded message, a blind signature and an authenticator: the modulus has 2,048 bits.
+/// The length of a blinded message, a blind signature and an authenticator: the modulus has 2,048
+/// bits.
 pub const NK: usize = 256;
 
 /// The length of an encoded [`Token`].
 pub const TOKEN_LEN: usize = 98 + NK;
 
-/// The length of an encrypted token response: its nonce, the blind signature and the tag of AES-GCM.
+/// The length of an encrypted token response: its nonce, the blind signature and the AES-GCM tag.
 pub const TOKEN_RESPONSE_LEN: usize = 16 + NK + 16;
 
-/// How many tokens of one origin a device gets in a window. Devices, attesters and issuers all count on it.
+/// How many tokens of one origin a device gets in a window. Devices, attesters and issuers all rely
+/// on it.
 pub const TOKEN_LIMIT: u64 = 1;
 
-/// The problem type of a token that is withheld (status 429): the device has had its token for the origin, and gets no
-/// other. A status alone does not say so: whatever stands before an attester may answer 429 by itself.
+/// The problem type of a withheld token (status 429): the device has had its token for the origin,
+/// and gets no other. The status alone does not say so: any proxy in front of an attester may
+/// answer 429 itself.
 pub const WITHHELD_PROBLEM: &str = "urn:sotto:problem:token-withheld";
 
-/// The problem type of a request that is sealed to a key that its issuer does not have (status 400). Whoever gets it knows that
-/// no answer to the same bytes was stored before.
+/// The problem type of a request that is sealed to a key that its issuer does not have (status
+/// 400). It tells the recipient that no response to the same bytes was stored before.
 pub const ENCAPSULATION_KEY_PROBLEM: &str = "urn:sotto:problem:token-encapsulation-key";
 
-/// The private report extension that carries an aggregator's token in its share of a report. From the range for
-/// private use.
+/// The private report extension that carries an aggregator's token in its share of a report. From
+/// the private-use range.
 pub const TOKEN_EXTENSION: u16 = 0xff10;
 
 /// The media type of a [`TokenRequest`].
@@ -66,7 +70,7 @@ pub const REQUEST_BATCH_MEDIA_TYPE: &str = "application/sotto-token-request-batc
 /// The media type of an [`IssuerAnswerBatch`].
 pub const ANSWER_BATCH_MEDIA_TYPE: &str = "application/sotto-token-answer-batch";
 
-/// Names of HTTP fields, in lower case as HTTP/2 wants them.
+/// Names of HTTP fields, in lower case as HTTP/2 requires.
 pub mod header {
     /// From the client, its own alias for the origin; from the issuer, the index key.
     pub const ORIGIN_ALIAS: &str = "sec-token-origin-alias";

@@ -1,12 +1,13 @@
-//! URLs of resources that are reached over HTTP (RFC 9110 §4.2), in the spelling they were given.
+//! URLs of HTTP resources (RFC 9110 §4.2), in the spelling in which they were given.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// The URL of a resource that is reached over HTTP: `http` or `https`, a host, a path and perhaps a
-/// query, all in visible ASCII.
+/// The URL of an HTTP resource: `http` or `https`, a host, a path and perhaps a query, all in
+/// visible ASCII.
 ///
-/// It names no user, who would go with every request, and no fragment, which is no part of one.
+/// It has no user information, which would be sent with every request, and no fragment, which is
+/// never sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HttpUrl {
     text: String,
@@ -20,10 +21,10 @@ pub enum UrlError {
     /// Another scheme, or none.
     #[error("does not begin with https:// or http://")]
     Scheme,
-    /// No host, a port that is none, or a user.
+    /// No host, an invalid port, or a user.
     #[error("has no host, a user, or a port that is not a number")]
     Authority,
-    /// Something that no request can hold.
+    /// Something that a request cannot contain.
     #[error("has a fragment or a character that a URL cannot have")]
     Character,
 }
@@ -57,13 +58,13 @@ impl HttpUrl {
         if self.text.starts_with("https:") { "https" } else { "http" }
     }
 
-    /// The host, and the port if one is written.
+    /// The host, and the port if one is given.
     pub fn authority(&self) -> &str {
         let (head, _) = self.text.split_at(self.path_at);
         head.split_at(self.scheme().len() + "://".len()).1
     }
 
-    /// Path and query, as a request line has them.
+    /// Path and query, as in a request line.
     pub fn path_and_query(&self) -> &str {
         self.text.split_at(self.path_at).1
     }
@@ -83,7 +84,7 @@ impl HttpUrl {
         self.scheme() == other.scheme() && self.origin_authority() == other.origin_authority()
     }
 
-    /// The authority in the one spelling of its origin: lower case, without the default port.
+    /// The authority in the normal form of its origin: lower case, without the default port.
     pub fn origin_authority(&self) -> String {
         let default_port = if self.scheme() == "http" { ":80" } else { ":443" };
         let authority = self.authority().to_ascii_lowercase();
@@ -91,7 +92,7 @@ impl HttpUrl {
         authority.strip_suffix(default_port).unwrap_or(authority).to_owned()
     }
 
-    /// Whether what is sent there leaves the machine unencrypted.
+    /// Whether requests to it leave the machine unencrypted.
     pub fn is_exposed(&self) -> bool {
         let host = host_of(self.authority());
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -99,12 +100,12 @@ impl HttpUrl {
         self.scheme() == "http" && !address.map_or(is_named, |address| address.is_loopback())
     }
 
-    /// A resource below this URL, be there a slash at its end or not.
+    /// A resource below this URL, whether or not it ends in a slash.
     pub fn below(&self, path: &str) -> Result<Self, UrlError> {
         Self::parse(&format!("{}/{path}", self.text.trim_end_matches('/')))
     }
 
-    /// The URL that a reference in an answer from this URL stands for (RFC 3986 §5.2).
+    /// Resolves a reference in a response from this URL (RFC 3986 §5.2).
     pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
         let reference = reference.split('#').next().unwrap_or_default();
         let has_scheme = reference.split(['/', '?']).next().is_some_and(|part| part.contains(':'));
@@ -128,13 +129,13 @@ impl HttpUrl {
         Self::parse(&format!("{head}{path}{query}"))
     }
 
-    /// The same with one more parameter in the query.
+    /// This URL with one more query parameter.
     pub fn with_parameter(&self, name: &str, value: &str) -> Result<Self, UrlError> {
         let separator = if self.query().is_some() { '&' } else { '?' };
         Self::parse(&format!("{}{separator}{name}={value}", self.text))
     }
 
-    /// Whether the query has a parameter of this name.
+    /// Whether the query has a parameter with this name.
     pub fn has_parameter(&self, name: &str) -> bool {
         let mut parameters = self.query().unwrap_or_default().split('&');
         parameters.any(|parameter| parameter.split('=').next() == Some(name))

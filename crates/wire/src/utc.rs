@@ -1,8 +1,8 @@
-//! Moments as people write them, always UTC: the arithmetic of the calendar (RFC 3339).
+//! Moments as people write them, always UTC: calendar arithmetic (RFC 3339).
 //!
-//! Reading the clock is left to the programs.
+//! The programs read the clock.
 
-/// The seconds of a day.
+/// The number of seconds in a day.
 pub const SECONDS_PER_DAY: u64 = 86_400;
 
 /// POSIX seconds of `2026-11-15`, `2026-11-15T08:30Z` or `2026-11-15T08:30:00Z`, from 1970 to 9999.
@@ -70,16 +70,16 @@ pub fn format_length(seconds: u64) -> String {
     }
 }
 
-/// Why a text is no length of time.
+/// Why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LengthError {
     /// It ends in an unknown unit.
     #[error("unknown unit of time: use s, m, h, d or w")]
     Unit,
     /// It does not begin with a number.
-    #[error("no length of time: give 3600 or 1h")]
+    #[error("not a length of time: give 3600 or 1h")]
     Number,
-    /// It is longer than can be counted.
+    /// It is too long to be represented.
     #[error("too long")]
     TooLong,
 }
@@ -93,8 +93,8 @@ fn numbers(text: &str, separator: char) -> Option<Vec<u64>> {
         .collect()
 }
 
-/// Days since 1970-01-01 of a Gregorian date from 1970 on. The year is taken to begin in March, so
-/// that the leap day is its last.
+/// Days since 1970-01-01 of a Gregorian date from 1970 on. Years start in March here, so that the
+/// leap day is the last day of the year.
 fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

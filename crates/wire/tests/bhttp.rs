@@ -1,4 +1,5 @@
-//! Binary HTTP: the examples of RFC 9292, agreement with the crate `bhttp` in both directions, and what must be refused.
+//! Binary HTTP: the examples of RFC 9292, agreement with the crate `bhttp` in both directions, and
+//! what must be rejected.
 
 mod agreement;
 mod published;
@@ -26,7 +27,7 @@ fn the_published_requests() {
     for message in [&known[..known.len() - 2], &indeterminate[..indeterminate.len() - 12]] {
         let shortest = accepted(message, |bytes| Request::decode(bytes).is_ok());
         assert_eq!(shortest.last(), Some(&message.len()));
-        // In front of the fields, after the control data, is the one other place.
+        // The only other position is after the control data, before the fields.
         assert_eq!(shortest, [23, message.len()]);
     }
     assert_eq!(request.field("host"), Some(&b"www.example.com"[..]));
@@ -55,13 +56,13 @@ fn content_in_pieces() {
     assert!(matches!(response.content, Cow::Owned(_)));
     let whole = Response::decode(b"\x03\x40\xc8\0\x04This\0").unwrap();
     assert!(matches!(whole.content, Cow::Borrowed(b"This")));
-    // Memory is taken once, for all pieces.
+    // Memory is allocated once, for all chunks.
     let many = [&b"\x03\x40\xc8\0"[..], &b"\x01x".repeat(1_000), b"\0"].concat();
     let Cow::Owned(content) = Response::decode(&many).unwrap().content else {
         unreachable!("a thousand pieces are not one");
     };
     assert_eq!((content.len(), content.capacity()), (1_000, 1_000));
-    // The end of the pieces is part of the message.
+    // The end marker of the chunks is part of the message.
     assert_eq!(Response::decode(b"\x03\x40\xc8\0\x04This"), Err(DecodeError::UnexpectedEnd));
 }
 
@@ -154,7 +155,7 @@ fn fields_that_are_refused() {
         let decoded = Request::decode(&encoded(&message)).map(|_| ());
         assert_eq!(decoded, Err(DecodeError::Malformed("field value")), "{value:?}");
     }
-    // Bytes above ASCII, and nothing at all, are values.
+    // Bytes above ASCII, and empty values, are allowed.
     let odd = vec![field("a", ""), Field { name: "b", value: b"\xff \x80" }, field("b", "2")];
     let message = Request { fields: odd.clone(), ..good };
     let encoded = encoded(&message);
@@ -175,7 +176,7 @@ fn status_codes() {
         let decoded = Response::decode(&encoded_response(&response)).map(|_| ());
         assert_eq!(decoded, Err(DecodeError::Malformed("status")), "{status}");
     }
-    // An informational response is not the last one.
+    // An informational response cannot be the last one.
     for message in [&b"\x01\x40\x64"[..], b"\x01\x40\x64\0", b"\x03\x40\x64\0"] {
         assert_eq!(Response::decode(message), Err(DecodeError::UnexpectedEnd));
     }

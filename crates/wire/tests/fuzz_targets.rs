@@ -1,4 +1,5 @@
-//! Every decoder has a fuzz target, and every fuzz target a decoder or a place in the list of the others.
+//! Every decoder has a fuzz target, and every fuzz target is for a decoder or is listed among the
+//! others.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +7,7 @@ use std::path::Path;
 
 use sotto_testing::decoders::DECODERS;
 
-/// Targets of other crates, with what each calls.
+/// Targets of other crates, with the function that each calls.
 const OTHER_TARGETS: [(&str, &str); 1] = [("expression", "Expression::compile")];
 
 #[test]

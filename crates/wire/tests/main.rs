@@ -1,6 +1,6 @@
-//! One test program: formats: round trips, vectors, and what must be refused.
+//! A single test program for the formats: round trips, vectors, and what must be rejected.
 
-// A panic is how a test fails, in its helpers too.
+// Tests fail by panicking, including in their helpers.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bhttp;

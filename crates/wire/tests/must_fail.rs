@@ -10,7 +10,7 @@ use sotto_wire::{
     UploadErrors, UploadRequest, Url, VerifyInit, VerifyResp,
 };
 
-/// Bodies that go on to their end: a shorter one, cut between two elements, is a body too.
+/// Bodies that extend to the end of the input: one that is cut between two elements is still valid.
 const TO_END: [&str; 5] = [
     "upload_request",
     "upload_errors",
@@ -25,13 +25,13 @@ const TEXT: [&str; 4] = ["media_type", "taskprov_header", "entry", "tile_path"];
 /// Text that may be cut at the end of a line.
 const LINES: [&str; 4] = ["note", "checkpoint", "add_checkpoint", "tlog_policy"];
 
-/// Messages whose end is not marked. `bhttp.rs` and `ohttp.rs` say where they may be cut; the name in the evidence of
-/// attestation may be cut anywhere.
+/// Messages whose end is not marked. `bhttp.rs` and `ohttp.rs` say where they may be cut; the name
+/// in an attestation's evidence may be cut anywhere.
 const OPEN_END: [&str; 4] =
     ["bhttp_request", "bhttp_response", "ohttp_request", "attestation_evidence"];
 
-/// Where the batch mode is in the first example of a task configuration: after task info, two URLs, precision
-/// and minimum batch size.
+/// The position of the batch mode in the first example of a task configuration: after task info,
+/// two URLs, precision and minimum batch size.
 const BATCH_MODE_AT: usize = 5 + 2 * 25 + 16;
 
 fn seed(name: &str, index: usize) -> Vec<u8> {
@@ -176,7 +176,7 @@ fn extensions_out_of_order() {
         let request = [&[2, 0, 0, 0, 0, 0, 0][..], &list].concat();
         assert_eq!(CollectionJobReq::from_bytes(&request), Err(error), "{bad:?}");
 
-        // In a report the list is kept, so that this one report can be rejected.
+        // In a report the list is kept, so that only this report is rejected.
         let metadata = [&[0; 24][..], &list].concat();
         let metadata = ReportMetadata::from_bytes(&metadata).unwrap();
         assert_eq!(metadata.public_extensions.check(), Err(error), "{bad:?}");
@@ -203,7 +203,7 @@ fn extensions_out_of_order() {
 
 #[test]
 fn extensions_cut_short() {
-    // The list has its bytes, but its last extension does not.
+    // The list has all its bytes, but its last extension does not.
     let list = [0, 5, 0, 9, 0, 2, 1];
     let extensions = Extensions::from_bytes(&list).unwrap();
     assert_eq!(extensions.check(), Err(DecodeError::UnexpectedEnd));
@@ -225,7 +225,7 @@ fn extension_data_of_known_types() {
         let job = AggregationJobExtensions::from_bytes(&list);
         assert_eq!(job, Err(malformed), "{len}");
     }
-    // A known type cannot hide among the unknown ones.
+    // A known type cannot be passed as an unknown one.
     let hidden = TaskExtension::Unknown { extension_type: 1, data: vec![0; 16] };
     assert_eq!(TaskExtensions::new(vec![hidden]), Err(BoundsError::ExtensionData(1)));
     let hidden = AggregationJobExtension::Unknown { extension_type: 1, data: vec![0; 3] };

@@ -1,7 +1,7 @@
 //! Mutated messages: no decoder panics, or allocates more than it declares.
 //!
-//! `SOTTO_MUTATIONS` sets the number of messages per decoder, `SOTTO_MUTATION_SEED` the seed. Run with
-//! `--nocapture` to see one line per decoder.
+//! `SOTTO_MUTATIONS` sets the number of messages per decoder, `SOTTO_MUTATION_SEED` the seed. Run
+//! with `--nocapture` to see one line per decoder.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // Helpers of tests.
 
@@ -14,14 +14,14 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use sotto_testing::decoders::{DECODERS, Decoder};
 use sotto_wire::limits::DECODE_ALLOCATION_BASE;
 
-/// Counts every byte ever allocated, a reallocation in full. There is one test in this program, so nobody
-/// else allocates meanwhile.
+/// Counts every byte ever allocated; a reallocation counts in full. This program has only one test,
+/// so nothing else allocates meanwhile.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, 1 << 30);
 
 const DEFAULT_MUTATIONS: u64 = 20_000;
 
-/// What the messages of one decoder did.
+/// The results of one decoder's messages.
 #[derive(Default)]
 struct Tally {
     messages: u64,
@@ -70,7 +70,7 @@ fn campaign(decoder: &Decoder, mutations: u64, rng: &mut ChaCha8Rng) -> Tally {
     tally
 }
 
-/// Decodes one message under watch.
+/// Decodes one message and measures it.
 fn observe(decoder: &Decoder, message: &[u8], tally: &mut Tally) {
     let before = ALLOCATOR.total_allocated();
     let outcome = catch_unwind(AssertUnwindSafe(|| (decoder.decode)(message)));
@@ -107,13 +107,13 @@ fn mutate(message: &mut Vec<u8>, seeds: &[Vec<u8>], rng: &mut ChaCha8Rng) {
             let (at, count) = (below(len + 1, rng), 1 + below(16, rng));
             message.splice(at..at, (0..count).map(|_| rng.next_u32() as u8));
         }
-        // Take bytes out.
+        // Remove bytes.
         7 => {
             let from = below(len + 1, rng);
             let to = (from + 1 + below(16, rng)).min(len);
             message.drain(from..to);
         }
-        // Go on with a piece of another example, or repeat a piece of this one.
+        // Append a piece of another example, or repeat a piece of this one.
         _ => {
             let other = if below(2, rng) == 0 { pick(seeds, rng).clone() } else { message.clone() };
             let from = below(other.len() + 1, rng);
@@ -145,8 +145,8 @@ fn tamper_length(message: &mut [u8], rng: &mut ChaCha8Rng) {
     }
 }
 
-/// What costs most memory for its length: as many of the smallest elements as fit, and a large first element
-/// that leads the reservation astray.
+/// The inputs that cost most memory for their length: as many of the smallest elements as fit, and
+/// a large first element that misleads the reservation.
 fn worst_cases() {
     let ciphertext = [0, 0, 1, 0, 0, 0, 0, 1, 0];
     let verify_init = [&[0; 30][..], &ciphertext, &[0, 0, 0, 1, 0]].concat();

@@ -1,4 +1,4 @@
-//! The formats of Oblivious HTTP: the example of RFC 9458, and what must be refused.
+//! The formats of Oblivious HTTP: the example of RFC 9458, and what must be rejected.
 
 use sotto_testing::decoders::decoder;
 use sotto_wire::ohttp::{

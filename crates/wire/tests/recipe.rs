@@ -1,4 +1,4 @@
-//! The recipe format: round trips, ids, the schema, and what must be refused.
+//! The recipe format: round trips, ids, the schema, and what must be rejected.
 
 mod cases;
 
@@ -73,7 +73,7 @@ fn arbitrary_key_sets_and_results_come_back_and_fit_their_schemas() {
     }
 }
 
-/// Mutates each leaf of a value, adds and removes fields, and holds parser and schema against each other. Gives
+/// Mutates each leaf of a value, adds and removes fields, and compares parser and schema. Returns
 /// the paths of the leaves that could be changed into something valid.
 fn mutate_all<T: PartialEq + std::fmt::Debug>(
     original: &[u8],
@@ -91,7 +91,7 @@ fn mutate_all<T: PartialEq + std::fmt::Debug>(
         assert_ne!(after, before, "{path}");
         assert_ne!(id(&after), id(&before), "{path}");
         assert_eq!(id(&after), EntryId::of(&json), "{path}");
-        // What the parser takes, the schema takes.
+        // The schema accepts what the parser accepts.
         assert!(schema.is_valid(&mutant), "{path}: {mutant:#}");
         changed.insert(path);
     }
@@ -102,7 +102,7 @@ fn mutate_all<T: PartialEq + std::fmt::Debug>(
                 assert!(schema.is_valid(&mutant), "{path}: {mutant:#}");
             }
             Err(_) if path.ends_with("[longer]") || path.ends_with("[shorter]") => {}
-            // Unknown and missing fields, and values of another type, are the business of a schema.
+            // A schema must detect unknown and missing fields, and values of another type.
             Err(_) => assert!(!schema.is_valid(&mutant), "{path}: {mutant:#}"),
         }
     }
@@ -121,7 +121,7 @@ fn every_field_of_a_recipe_changes_its_id() {
         leaves.extend(seen.into_iter().map(|path| generic(&path)));
         changed.extend(accepted.into_iter().map(|path| generic(&path)));
     }
-    // Three have one value only, so far. A kind changes with its whole group, below.
+    // Three have only one value so far. A kind changes with its whole group, below.
     let alone = [
         "aggregation.vdaf.type",
         "parties.tokens.kind",
@@ -212,7 +212,7 @@ fn keys_may_stand_alone(kind: &str) {
 fn no_two_keys_of_a_kind_have_one_id() {
     let mut rng = ChaCha20Rng::seed_from_u64(10);
     let set = arbitrary::key_set(&mut rng);
-    // A schema cannot see this.
+    // A schema cannot detect this.
     let config = |key| {
         let (id, kem) = (HpkeConfigId::new(3), HpkeKemId::X25519_HKDF_SHA256);
         let (kdf, aead) = (HpkeKdfId::HKDF_SHA256, HpkeAeadId::AES_128_GCM);
@@ -225,13 +225,13 @@ fn no_two_keys_of_a_kind_have_one_id() {
     assert!(issuer.check().unwrap_err().to_string().contains("two encapsulation_configs"));
     let own = KeySet { hpke_configs: one_id.clone(), ..set.clone() };
     assert!(own.check().unwrap_err().to_string().contains("two hpke_configs"));
-    // The same id in both lists is no clash: the two are used in different places.
+    // The same id in both lists is not a conflict: the lists are used in different places.
     let [one, other] = [&one_id[..1], &one_id[1..]].map(<[String]>::to_vec);
     let both = KeySet { hpke_configs: one, gateway_configs: Some(other), ..set };
     assert_eq!(both.check(), Ok(()));
 }
 
-/// The path without the names that the author chose and the positions in lists.
+/// The path without the names chosen by the author and the positions in lists.
 fn generic(path: &str) -> String {
     let path = path.split('[').next().unwrap();
     if path.starts_with("attributes.") { "attributes.*".to_owned() } else { path.to_owned() }
@@ -275,7 +275,8 @@ fn an_unknown_field_is_an_error_at_every_level() {
     }
 }
 
-/// Bytes that mean the recipe to a lenient parser. One recipe under two ids would be answered twice.
+/// Bytes that a lenient parser would read as the recipe. One recipe under two ids would be answered
+/// twice.
 #[test]
 fn only_the_canonical_bytes_are_a_recipe() {
     let json = String::from_utf8(histogram().to_json()).unwrap();
@@ -364,7 +365,7 @@ fn reordered(json: &str) -> String {
     format!("{{\"attributes\":{attributes},\"aggregation\":{aggregation},\"author\":{rest}")
 }
 
-/// A deep nest is refused before it can exhaust the stack.
+/// Deep nesting is rejected before it can exhaust the stack.
 #[test]
 fn nests_and_giants_are_refused() {
     for open in ["[", "{\"a\":", "{\"query\":{\"kind\":"] {

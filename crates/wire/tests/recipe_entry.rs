@@ -36,7 +36,7 @@ fn entries_come_back() {
         assert_eq!(entry.recipe(), Some(&recipe));
         assert_eq!((entry.key_set(), entry.result()), (None, None));
         assert_eq!(entry.to_bytes(), bytes);
-        // Another signature makes another entry with the same id.
+        // Another signature gives another entry with the same id.
         let again = signed(entry.note().text(), &["a.example", "b.example"]);
         assert_ne!(again, bytes);
         assert_eq!(Entry::parse(&again).unwrap().id(), entry.id());

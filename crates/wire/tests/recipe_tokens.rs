@@ -1,4 +1,5 @@
-//! The tokens of a recipe: the rules of the format, what an issuer's operator signs, drafts without keys.
+//! The tokens of a recipe: the rules of the format, what an issuer's operator signs, and drafts
+//! without keys.
 
 use sotto_wire::limits::{MAX_TOKEN_KEY_LEN, MIN_TOKEN_KEY_LEN};
 use sotto_wire::recipe::{
@@ -94,7 +95,7 @@ fn every_kind_says_who_checks() {
     }
 }
 
-/// A recipe that says nothing about tokens is none: nobody may believe that they are checked.
+/// A recipe that says nothing about tokens is invalid: nobody may assume that they are checked.
 #[test]
 fn silence_about_tokens_is_an_error() {
     let mut tree: serde_json::Value = serde_json::from_slice(&recipe().to_json()).unwrap();
@@ -168,12 +169,12 @@ fn errors_in_tokens_name_the_key() {
         (
             "kind = \"rate_limited\"",
             "kind = \"insecure_none\"",
-            "parties.tokens.helper: is no key here",
+            "parties.tokens.helper: is unknown",
         ),
         (
             "kind = \"rate_limited\"",
             "kind = \"insecure_leader_only\"",
-            "parties.tokens.helper: is no key here",
+            "parties.tokens.helper: is unknown",
         ),
         ("[parties.tokens.leader]\npublic_key", "[parties.tokens.leader]\nkey", "public_key"),
     ] {

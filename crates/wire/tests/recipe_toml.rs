@@ -1,4 +1,4 @@
-//! Recipes as TOML: what people may write, and what they are told if it is wrong.
+//! Recipes as TOML: what people may write, and the errors for what they may not.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -66,8 +66,8 @@ fn epsilon_is_rounded_up() {
 fn errors_name_the_key() {
     for (from, to, message) in [
         ("rate = ", "rte = ", "sampling.rate: is missing"),
-        ("[sampling]\n", "[sampling]\nx = 1\n", "sampling.x: is no key here; these are: rate"),
-        ("rate = \"1/50\"", "rate = \"x\"", "sampling.rate: \"x\" is no number"),
+        ("[sampling]\n", "[sampling]\nx = 1\n", "sampling.x: is unknown; use one of: rate"),
+        ("rate = \"1/50\"", "rate = \"x\"", "sampling.rate: \"x\" is not a number"),
         ("rate = \"1/50\"", "rate = 1.5", "sampling.rate: a probability is at most 1"),
         ("rate = \"1/50\"", "rate = [1, 2, 3]", "sampling.rate: a fraction as a list"),
         (
@@ -76,7 +76,7 @@ fn errors_name_the_key() {
             "query.kind: \"pie\" is unknown; use one of: count",
         ),
         ("kind = \"histogram\"", "kind = \"sum\"", "query.max: is missing"),
-        ("kind = \"claim\"", "kind = \"insecure_unbounded\"", "privacy.accountant: is no key here"),
+        ("kind = \"claim\"", "kind = \"insecure_unbounded\"", "privacy.accountant: is unknown"),
         ("fallback = 0", "fallback = -1", "query.fallback: -1 is out of range"),
         ("fallback = 0", "fallback = true", "query.fallback: must be a whole number"),
         ("labels = [\"none\",", "labels = [1,", "query.labels[0]: must be text"),
@@ -91,7 +91,7 @@ fn errors_name_the_key() {
         ("opens = 2026-11-20T00:00:00Z", "opens = 2026-11-20T00:00:00", "when.opens: must be"),
         ("opens = 2026-11-20T00:00:00Z", "opens = 2026-11-20T00:00:00.5Z", "when.opens: must be"),
         ("max_window = \"1d\"", "max_window = \"1 day\"", "when.max_window: unknown unit"),
-        ("length = 3,", "length = 3, len = 3,", "aggregation.vdaf.len: is no key here"),
+        ("length = 3,", "length = 3, len = 3,", "aggregation.vdaf.len: is unknown"),
         ("url = \"https://leader.example/\"", "uri = \"x\"", "parties.leader.url: is missing"),
         ("key = \"BQUF", "key = \"BQ", "author.key: a public key is 32 bytes"),
         (
@@ -99,9 +99,9 @@ fn errors_name_the_key() {
             "version = 2\nname = \"x\"",
             "version: only version 1 is known",
         ),
-        ("epsilon = 4.0", "epsilon = -4.0", "randomizer.epsilon: \"-4\" is no number"),
-        ("epsilon = 4.0", "epsilon = nan", "randomizer.epsilon: \"NaN\" is no number"),
-        ("epsilon = 4.0", "epsilon = inf", "randomizer.epsilon: \"inf\" is no number"),
+        ("epsilon = 4.0", "epsilon = -4.0", "randomizer.epsilon: \"-4\" is not a number"),
+        ("epsilon = 4.0", "epsilon = nan", "randomizer.epsilon: \"NaN\" is not a number"),
+        ("epsilon = 4.0", "epsilon = inf", "randomizer.epsilon: \"inf\" is not a number"),
         // Rules of the format, by the names of the JSON.
         ("epsilon = 4.0", "epsilon = 0", "randomizer.epsilon_micro must be at least 1"),
         ("max_window = \"1d\"", "max_window = \"90m\"", "when.max_window_s must be a multiple"),

@@ -15,7 +15,7 @@ use sotto_wire::{
     VerifyResp, VerifyRespKind, taskprov,
 };
 
-/// Encodes, decodes, compares; and the promised length is the real one.
+/// Encodes, decodes and compares; the promised length must be the real one.
 fn check<T>(value: &T) -> Result<(), TestCaseError>
 where
     T: Encode + for<'a> DecodeAs<'a>,
@@ -26,7 +26,7 @@ where
     Ok(())
 }
 
-/// Compares with what the bytes decode to, for types whose lifetime is that of the bytes.
+/// Compares with the decoded bytes, for types whose lifetime is that of the bytes.
 trait DecodeAs<'a> {
     fn equals_decoded(&self, bytes: &'a [u8]) -> bool;
 }
@@ -96,7 +96,7 @@ fn url() -> impl Strategy<Value = Url> {
     vec(0x21u8..0x7f, 1..60).prop_map(|url| Url::new(String::from_utf8(url).unwrap()).unwrap())
 }
 
-/// Types above those that have a meaning, with data, in order.
+/// Types above the known ones, with data, in order.
 fn unknown_extensions() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
     btree_map(2u16.., bytes(0), 0..5).prop_map(|map| map.into_iter().collect())
 }

@@ -1,4 +1,5 @@
-//! Layouts of rate-limited tokens, against the transcripts of a second implementation in `vectors/tokens_0004`.
+//! Layouts of rate-limited tokens, compared with the transcripts of a second implementation in
+//! `vectors/tokens_0004`.
 
 use sotto_testing::published::{array, bytes, rate_limited};
 use sotto_wire::token::{
@@ -114,7 +115,7 @@ fn challenges_keep_to_their_bounds() {
     assert!(TokenChallenge::new(4, "", None, "").is_err());
     assert!(TokenChallenge::new(4, "i".repeat(65_536), None, "").is_err());
     assert!(TokenChallenge::new(4, "i", None, "o".repeat(65_536)).is_err());
-    // A context is of 32 bytes or none.
+    // A context has 32 bytes or none.
     let short = [&[0, 4, 0, 1, b'i', 31][..], &[0; 31], &[0, 0]].concat();
     assert_eq!(
         TokenChallenge::from_bytes(&short),

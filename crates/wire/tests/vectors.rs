@@ -112,7 +112,7 @@ fn aggregate_share_aad() {
         task_configuration: &task_configuration,
         collection_job_req: &collection_job_req,
     };
-    // One after the other, without lengths between them.
+    // One after another, without lengths between them.
     let expected = format!("{TASK_ID}{TASK_CONFIGURATION}020000000000000000");
     assert_eq!(hex::encode(aad.to_bytes()), expected);
     assert_eq!(aad.encoded_len(), expected.len() / 2);

@@ -6,9 +6,10 @@ use sha2::{Digest, Sha256};
 
 use super::{BlindRsaError, MODULUS_LEN};
 
-/// All that comes before the modulus: the algorithm (id-RSASSA-PSS with SHA-384, MGF1 with SHA-384, a salt of 48
-/// bytes, the hashes without parameters), then the headers of the bit string, the key and the modulus. The sizes
-/// are those of 2048 bits and exponent 65537, so there is nothing to parse: a key has this one encoding.
+/// Everything before the modulus: the algorithm (id-RSASSA-PSS with SHA-384, MGF1 with SHA-384, a
+/// salt of 48 bytes, the hashes without parameters), then the headers of the bit string, the key
+/// and the modulus. The lengths are those of 2048 bits and exponent 65537, so there is nothing to
+/// parse: a key has only this encoding.
 const PREFIX: [u8; 80] = [
     0x30, 0x82, 0x01, 0x52, 0x30, 0x3d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01,
     0x0a, 0x30, 0x30, 0xa0, 0x0d, 0x30, 0x0b, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04,
@@ -25,7 +26,7 @@ const MODULUS_AT: usize = PREFIX.len() + 1;
 const SUFFIX_AT: usize = MODULUS_AT + MODULUS_LEN;
 const SPKI_LEN: usize = SUFFIX_AT + SUFFIX.len();
 
-/// Where the bare `RSAPublicKey` (RFC 8017) begins: with the header of its sequence.
+/// Where the bare `RSAPublicKey` (RFC 8017) begins: at the header of its sequence.
 #[cfg(feature = "server")]
 const PKCS1_AT: usize = PREFIX.len() - 8;
 
@@ -37,8 +38,8 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// Parses a SubjectPublicKeyInfo. Every other encoding, size or parameter is refused, so that equal keys
-    /// have equal ids.
+    /// Parses a SubjectPublicKeyInfo. Any other encoding, size or parameter is rejected, so that
+    /// equal keys have equal ids.
     pub fn parse_spki(spki: &[u8]) -> Result<Self, BlindRsaError> {
         let spki: &[u8; SPKI_LEN] = spki.try_into().map_err(|_| BlindRsaError::InvalidKey)?;
         let well_formed = spki.starts_with(&PREFIX)
@@ -52,8 +53,8 @@ impl TokenKey {
         Ok(Self { spki: *spki, id: Sha256::digest(spki).into() })
     }
 
-    /// The key with this modulus, big endian. It must have 2048 bits and be odd; whose it is, and whether it has factors, is not
-    /// looked at.
+    /// The key with this big-endian modulus. It must have 2048 bits and be odd. Nothing else about
+    /// it is checked: not whose it is, nor whether it can be factored.
     #[cfg(feature = "server")]
     pub fn from_modulus(modulus: &[u8; MODULUS_LEN]) -> Result<Self, BlindRsaError> {
         Self::parse_spki(&[&PREFIX[..], &[0], modulus, &SUFFIX].concat())
@@ -79,7 +80,7 @@ impl TokenKey {
         self.id.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The modulus, big endian.
+    /// The modulus, big-endian.
     #[allow(clippy::expect_used)] // The range has the array's length.
     pub(super) fn modulus(&self) -> &[u8; MODULUS_LEN] {
         self.spki[MODULUS_AT..SUFFIX_AT].try_into().expect("a constant range")

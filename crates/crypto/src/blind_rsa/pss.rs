@@ -1,4 +1,5 @@
-//! EMSA-PSS (RFC 8017 §9.1) with SHA-384, MGF1 with SHA-384 and a salt of 48 bytes, for a modulus of 2048 bits.
+//! EMSA-PSS (RFC 8017 §9.1) with SHA-384, MGF1 with SHA-384 and a salt of 48 bytes, for a modulus
+//! of 2048 bits.
 
 use sha2::{Digest, Sha384};
 use zeroize::Zeroizing;
@@ -7,15 +8,15 @@ use super::{MODULUS_LEN, SALT_LEN};
 
 const HASH_LEN: usize = 48;
 
-/// The masked block: padding, a one, the salt. Then come the hash and the trailer.
+/// The masked block: padding, a one bit, the salt. The hash and the trailer follow.
 const BLOCK_LEN: usize = MODULUS_LEN - HASH_LEN - 1;
 const SALT_AT: usize = BLOCK_LEN - SALT_LEN;
 const TRAILER: u8 = 0xbc;
 
-/// The encoding has one bit less than the modulus, so its top bit is zero.
+/// The encoding has one bit fewer than the modulus, so its top bit is zero.
 const TOP_MASK: u8 = 0x7f;
 
-/// `EMSA-PSS-ENCODE`. The result is secret: whoever sees it in the issuance knows the token.
+/// `EMSA-PSS-ENCODE`. The result is secret: whoever sees it at issuance can recognize the token.
 pub(super) fn encode(message: &[u8], salt: &[u8; SALT_LEN]) -> Zeroizing<[u8; MODULUS_LEN]> {
     let mut encoded = Zeroizing::new([0; MODULUS_LEN]);
     let hash = salted_hash(message, salt);
@@ -29,7 +30,8 @@ pub(super) fn encode(message: &[u8], salt: &[u8; SALT_LEN]) -> Zeroizing<[u8; MO
     encoded
 }
 
-/// `EMSA-PSS-VERIFY`: whether `encoded` is an encoding of `message`, with any salt of the right length.
+/// `EMSA-PSS-VERIFY`: whether `encoded` is an encoding of `message`, with any salt of the right
+/// length.
 pub(super) fn verify(message: &[u8], encoded: &[u8; MODULUS_LEN]) -> bool {
     let (masked, rest) = encoded.split_at(BLOCK_LEN);
     let (hash, trailer) = rest.split_at(HASH_LEN);

@@ -23,8 +23,8 @@ impl TokenVerifier {
         Ok(Self { key: key.map_err(|_| BlindRsaError::InvalidKey)? })
     }
 
-    /// Whether `authenticator` is a signature over `token_input` (RSASSA-PSS with SHA-384 and a salt of 48
-    /// bytes; RFC 9578 §6.4).
+    /// Whether `authenticator` is a signature over `token_input` (RSASSA-PSS with SHA-384 and a
+    /// salt of 48 bytes; RFC 9578 §6.4).
     pub fn verify(
         &self,
         token_input: &[u8],
@@ -43,14 +43,15 @@ pub struct IssuerKey {
 }
 
 impl IssuerKey {
-    /// A new key, from AWS-LC's random numbers. Takes a tenth of a second or more.
+    /// A new key, from AWS-LC's random generator. Takes a tenth of a second or more.
     pub fn generate() -> Result<Self, BlindRsaError> {
         let pair = KeyPair::generate(KeySize::Rsa2048).map_err(|_| BlindRsaError::Fault)?;
         let der = pair.as_der().map_err(|_| BlindRsaError::Fault)?;
         Self::from_pkcs8(der.as_ref())
     }
 
-    /// Parses PKCS#8 (rsaEncryption; 2048 bits, exponent 65537), and checks that the parts fit together.
+    /// Parses PKCS#8 (rsaEncryption; 2048 bits, exponent 65537), and checks that the key's parts
+    /// are consistent.
     pub fn from_pkcs8(der: &[u8]) -> Result<Self, BlindRsaError> {
         let private = PrivateKey::from_pkcs8(der)?;
         let public = TokenKey::from_modulus(private.modulus())?;
@@ -67,7 +68,7 @@ impl IssuerKey {
         &self.public
     }
 
-    /// `BlindSign` (RFC 9474 §4.3). The result was checked with the public operation.
+    /// `BlindSign` (RFC 9474 §4.3). The result has been checked with the public operation.
     pub fn blind_sign(
         &self,
         blinded_msg: &[u8; MODULUS_LEN],

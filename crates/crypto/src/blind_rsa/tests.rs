@@ -13,7 +13,7 @@ fn rng(seed: u8) -> ChaCha20Rng {
     ChaCha20Rng::from_seed([seed; 32])
 }
 
-/// What an issuer answers to `blinded`, unblinded.
+/// The issuer's response to `blinded`, unblinded.
 fn issue(issuer: &IssuerKey, input: &[u8], rng: &mut ChaCha20Rng) -> [u8; MODULUS_LEN] {
     let (blinded, unblinder) = blind(issuer.token_key(), input, rng).unwrap();
     let blind_sig = issuer.blind_sign(&blinded).unwrap();
@@ -67,11 +67,12 @@ fn other_paddings_of_the_same_key_are_refused() {
         one[MODULUS_LEN - 1] = 1;
         Unblinder::from_bytes(&one).finalize(issuer.token_key(), INPUT, signed)
     };
-    // A signature of AWS-LC's own with our parameters passes both, so that the refusals below mean something.
+    // AWS-LC's own signature with our parameters passes both, so the rejections below mean
+    // something.
     let right = sign(&signature::RSA_PSS_SHA384);
     verifier.verify(INPUT, &right).unwrap();
     assert_eq!(on_the_device(&right), Ok(right));
-    // Other hashes, each with its own length of salt, and the older padding.
+    // Other hashes, each with its own salt length, and the older padding.
     let wrong: [&'static dyn signature::RsaEncoding; 3] =
         [&signature::RSA_PSS_SHA256, &signature::RSA_PSS_SHA512, &signature::RSA_PKCS1_SHA384];
     for encoding in wrong {
@@ -89,7 +90,7 @@ fn other_paddings_of_the_same_key_are_refused() {
     verifier.verify(INPUT, &signed).unwrap();
 }
 
-/// EMSA-PSS with SHA-384 and a salt of any length, by `rsa`'s means.
+/// EMSA-PSS with SHA-384 and a salt of any length, using `rsa`.
 fn encode_with(message: &[u8], salt: &[u8]) -> [u8; MODULUS_LEN] {
     use sha2::{Digest, Sha384};
     let hash = Sha384::new().chain_update([0; 8]).chain_update(Sha384::digest(message));
@@ -150,7 +151,7 @@ fn bad_blinding_factors_are_refused() {
     assert_eq!(blind_with(key, INPUT, &[1; 48], &[0; MODULUS_LEN]).err(), out_of_range);
     assert_eq!(blind_with(key, INPUT, &[1; 48], key.modulus()).err(), out_of_range);
     assert_eq!(blind_with(key, INPUT, &[1; 48], &[0xff; MODULUS_LEN]).err(), out_of_range);
-    // A multiple of a factor of n has no inverse. Made from a modulus with the small factor 3.
+    // A multiple of a factor of n has no inverse. Uses a modulus with the small factor 3.
     let mut modulus = [0xff; MODULUS_LEN];
     modulus[0] = 0xfe;
     let sum: u32 = modulus.iter().map(|byte| u32::from(*byte)).sum();
@@ -204,7 +205,7 @@ fn a_token_key_has_one_encoding() {
     assert_eq!(key.origin_name(), hex::encode(key.id()));
     assert_eq!(key.truncated_id(), key.id()[31]);
     let refused = Some(BlindRsaError::InvalidKey);
-    // Any bit of what is not the modulus, and the two bits of the modulus that its size and oddness fix.
+    // Any bit outside the modulus, and the two bits of the modulus that its size and oddness fix.
     let fixed =
         (0..81).chain(337..342).flat_map(|place| (0..8).map(move |bit| (place, 1u8 << bit)));
     for (place, bit) in fixed.chain([(81, 0x80), (336, 0x01)]) {
@@ -230,7 +231,8 @@ fn private_keys_are_checked_and_hidden() {
     let again = IssuerKey::from_pkcs8(&pkcs8).unwrap();
     assert_eq!(again.token_key(), issuer.token_key());
     assert!(!format!("{issuer:?}").contains(&hex::encode(&pkcs8[100..104])));
-    // The end is the inverse of q: with a wrong one, the first signature would give the factors away.
+    // The last bytes are the inverse of q: with a wrong one, the first signature would reveal the
+    // factors.
     let mut damaged = pkcs8.clone();
     let last = damaged.len() - 1;
     damaged[last] ^= 1;

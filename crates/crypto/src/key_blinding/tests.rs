@@ -72,7 +72,8 @@ fn a_signature_is_good_for_one_key_blind_context_and_message() {
     }
 }
 
-/// S plus the order of the group satisfies the equation as well; who accepted it would accept two requests for one.
+/// S plus the order of the group also satisfies the equation. A verifier that accepted it would
+/// take one request for two.
 #[test]
 fn a_response_above_the_order_is_refused() {
     let order_minus_one = (-Scalar::ONE).to_bytes();

@@ -24,14 +24,14 @@ impl Tile {
     }
 }
 
-/// Builds the tiles of a log while leaves are appended.
+/// Builds the tiles of a log as leaves are appended.
 ///
-/// To bring a log from one size to the next: [`push`](Self::push) each leaf and write the tiles it returns, which
-/// are complete and never change; then write [`partial_tiles`](Self::partial_tiles), which belong to the new size
-/// alone. [`root`](Self::root) is that of the new size. After a restart, [`resume`](Self::resume) reads the
-/// partial tiles of the last size, and nothing else.
+/// To extend a log to a new size, [`push`](Self::push) each leaf and write the tiles that it
+/// returns, which are complete and never change. Then write [`partial_tiles`](Self::partial_tiles),
+/// which belong only to the new size. [`root`](Self::root) is the root of the new size. After a
+/// restart, [`resume`](Self::resume) reads only the partial tiles of the last size.
 ///
-/// It keeps less than 256 hashes for each of at most eight levels.
+/// It keeps fewer than 256 hashes for each of at most eight levels.
 ///
 /// ```
 /// use sotto_crypto::merkle::{TileBuilder, leaf_hash};
@@ -48,7 +48,7 @@ impl Tile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TileBuilder {
     size: u64,
-    /// What the last tile of each level holds, less than a full tile.
+    /// The hashes in the last tile of each level, always fewer than a full tile.
     levels: Vec<Vec<TreeHash>>,
 }
 
@@ -58,8 +58,9 @@ impl TileBuilder {
         Self::default()
     }
 
-    /// For the tree of `size` leaves, whose partial tiles `read` gives. It may give the full tile instead of a
-    /// partial one. The caller should compare [`root`](Self::root) with the root it knows: files may be damaged.
+    /// For the tree of `size` leaves, whose partial tiles `read` returns. It may return the full
+    /// tile instead of a partial one. The caller should compare [`root`](Self::root) with the root
+    /// it knows: files may be damaged.
     pub fn resume<E, B: AsRef<[u8]>>(
         size: u64,
         mut read: impl FnMut(TilePath) -> Result<B, E>,
@@ -79,8 +80,8 @@ impl TileBuilder {
         Ok(Self { size, levels })
     }
 
-    /// Appends a leaf, by its hash. Returns the tiles that it completes, the lowest first: most often none, and
-    /// one of level 0 for each 256 leaves.
+    /// Appends a leaf, by its hash. Returns the tiles that it completes, lowest first: usually
+    /// none, and one of level 0 for every 256 leaves.
     pub fn push(&mut self, leaf: TreeHash) -> Vec<Tile> {
         let mut complete = Vec::new();
         let mut hash = leaf;
@@ -104,7 +105,7 @@ impl TileBuilder {
         complete
     }
 
-    /// The tiles that are not full at this size, the lowest first. Empty ones are left out.
+    /// The tiles that are not full at this size, lowest first. Empty ones are omitted.
     pub fn partial_tiles(&self) -> impl Iterator<Item = Tile> {
         self.levels.iter().enumerate().filter_map(|(level, hashes)| {
             let index = self.size >> (8 * level) >> 8;

@@ -1,17 +1,17 @@
-//! The right edge of a growing tree: enough to append and to tell the root.
+//! The right edge of a growing tree: enough to append leaves and compute the root.
 
 use sotto_wire::TreeHash;
 
 use crate::merkle::{Hashes, MAX_TREE_SIZE, empty_root, join, node_hash};
 
-/// The complete subtrees that a tree of some size consists of, one for each bit of the size.
+/// The complete subtrees that make up a tree, one for each set bit of its size.
 ///
-/// It keeps at most 63 hashes, so it follows a tree of any size. It cannot give proofs;
+/// It keeps at most 63 hashes, so it can follow a tree of any size. It cannot produce proofs;
 /// [`TileBuilder`](crate::merkle::TileBuilder) keeps what tiles need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frontier {
     size: u64,
-    /// The largest first.
+    /// Largest first.
     subtrees: Vec<TreeHash>,
 }
 
@@ -34,7 +34,8 @@ impl Frontier {
         Ok(Self { size, subtrees })
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) gave. Nothing if the length does not belong to the size.
+    /// Reads the bytes of [`to_bytes`](Self::to_bytes). `None` if the length does not match the
+    /// size.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (size, hashes) = bytes.split_first_chunk::<8>()?;
         let size = u64::from_be_bytes(*size);
@@ -44,7 +45,7 @@ impl Frontier {
             .then(|| Self { size, subtrees: hashes.iter().copied().map(TreeHash).collect() })
     }
 
-    /// The size in eight bytes, then the hashes of the subtrees, the largest first.
+    /// The size in eight bytes, then the hashes of the subtrees, largest first.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = self.size.to_be_bytes().to_vec();
         self.subtrees.iter().for_each(|hash| out.extend_from_slice(&hash.0));
@@ -54,7 +55,7 @@ impl Frontier {
     /// Appends a leaf, by its hash.
     pub fn append(&mut self, leaf: TreeHash) {
         let mut hash = leaf;
-        // Each complete subtree of the same size on the left becomes one with it.
+        // Merges with each complete subtree of the same size on its left.
         for _ in 0..self.size.trailing_ones() {
             if let Some(left) = self.subtrees.pop() {
                 hash = node_hash(&left, &hash);

@@ -1,5 +1,5 @@
-//! Roots and proofs of a tree whose hashes one can read (RFC 9162 "Generating an Inclusion Proof" and "Generating
-//! a Consistency Proof").
+//! Roots and proofs of a tree whose hashes can be read (RFC 9162 "Generating an Inclusion Proof"
+//! and "Generating a Consistency Proof").
 
 use sotto_wire::TreeHash;
 use thiserror::Error;
@@ -9,7 +9,7 @@ use crate::merkle::{Hashes, empty_root, join};
 /// Why there is no proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProveError<E> {
-    /// The tree has no such leaf, or the old tree is the larger one.
+    /// The tree has no such leaf, or the old tree is larger than the new one.
     #[error("there is no such proof: the index or size is beyond the tree")]
     OutOfRange,
     /// A hash could not be read.
@@ -22,7 +22,8 @@ pub fn root<H: Hashes>(size: u64, hashes: &mut H) -> Result<TreeHash, H::Error> 
     range_root(0, size, hashes)
 }
 
-/// The proof that leaf `index` is in the tree of `size` leaves: the siblings from the leaf to the root.
+/// The proof that leaf `index` is in the tree of `size` leaves: the siblings from the leaf to the
+/// root.
 pub fn prove_inclusion<H: Hashes>(
     index: u64,
     size: u64,
@@ -44,13 +45,13 @@ pub fn prove_inclusion<H: Hashes>(
             len -= split;
         }
     }
-    // Found from the root down.
+    // Collected from the root down.
     proof.reverse();
     Ok(proof)
 }
 
-/// The proof that the tree of `new_size` leaves begins with that of `old_size` leaves. It is empty if the sizes
-/// are equal or the old one is 0.
+/// The proof that the tree of `new_size` leaves begins with the tree of `old_size` leaves. It is
+/// empty if the sizes are equal or the old one is 0.
 pub fn prove_consistency<H: Hashes>(
     old_size: u64,
     new_size: u64,
@@ -75,7 +76,8 @@ pub fn prove_consistency<H: Hashes>(
             len -= split;
         }
     }
-    // What is left is the last subtree of the old tree; if that is all of it, the verifier has it as the root.
+    // What remains is the last subtree of the old tree. If that is the whole old tree, the verifier
+    // knows it as the root.
     if start > 0 {
         proof.push(range_root(start, len, hashes)?);
     }
@@ -83,7 +85,8 @@ pub fn prove_consistency<H: Hashes>(
     Ok(proof)
 }
 
-/// The root above `len` leaves from `start` on, which is a multiple of the largest power of two up to `len`.
+/// The root above `len` leaves from `start` on. `start` is a multiple of the largest power of two
+/// up to `len`.
 fn range_root<H: Hashes>(start: u64, len: u64, hashes: &mut H) -> Result<TreeHash, H::Error> {
     let mut end = start + len;
     let mut right = None;

@@ -1,4 +1,4 @@
-//! Trees by the recursive definition, to compare with.
+//! Trees by the recursive definition, for comparison.
 
 mod proofs;
 mod tiles;
@@ -47,7 +47,7 @@ fn mth(leaves: &[TreeHash]) -> TreeHash {
     }
 }
 
-/// A tree of any size, all of whose leaves are equal but one.
+/// A tree of any size whose leaves are all equal except one.
 struct Sparse {
     special: u64,
     /// The roots of complete subtrees of equal leaves, by level.

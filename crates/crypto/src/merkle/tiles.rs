@@ -1,7 +1,7 @@
 //! Reading a tree from its tiles (C2SP tlog-tiles "Merkle Tree").
 //!
-//! A tile of level L holds the hashes of the tree's level 8 L. The seven levels above, up to the next level of
-//! tiles, are not stored: they are computed from the tile below.
+//! A tile of level L holds the hashes of the tree's level 8 L. The seven levels above it, up to the
+//! next level of tiles, are not stored: they are computed from the tile below.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use thiserror::Error;
 
 use crate::merkle::{Hashes, subtree_root};
 
-/// Why a hash could not be had from the tiles.
+/// Why a hash could not be obtained from the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TileError<E> {
     /// The tile could not be read.
     #[error(transparent)]
     Read(E),
-    /// The tile has another length than its name says.
+    /// The tile has a different length from what its name says.
     #[error("a tile has the wrong length")]
     Length,
     /// The tree of this size has no such hash.
@@ -25,13 +25,14 @@ pub enum TileError<E> {
     OutOfRange,
 }
 
-/// The hashes of a tree of some size, read from tiles by a closure.
+/// The hashes of a tree of a given size, read from tiles by a closure.
 ///
-/// The closure is given the tile that exists at this size, full or partial, and returns its bytes. It may return
-/// the full tile instead of a partial one, as a log may have deleted the latter. Each tile is asked for once and
-/// kept; make one of these for each proof or two.
+/// The closure is given the tile that exists at this size, full or partial, and returns its bytes.
+/// It may return the full tile instead of a partial one, as a log may have deleted the latter. Each
+/// tile is requested once and kept, so use a new value for every proof or two.
 ///
-/// Nothing here is verified: a wrong tile gives a wrong hash, and then a proof that does not verify.
+/// Nothing here is verified: a wrong tile gives a wrong hash, and then a proof that does not
+/// verify.
 #[derive(Debug)]
 pub struct TileHashes<F> {
     size: u64,
@@ -40,7 +41,7 @@ pub struct TileHashes<F> {
 }
 
 impl<F> TileHashes<F> {
-    /// The tree of `size` leaves whose tiles `read` gives.
+    /// The tree of `size` leaves whose tiles `read` returns.
     pub fn new(size: u64, read: F) -> Self {
         Self { size, read, tiles: BTreeMap::new() }
     }
@@ -55,7 +56,7 @@ where
 
     fn hash(&mut self, level: u8, index: u64) -> Result<TreeHash, TileError<E>> {
         let (tile_level, above) = (level / 8, level % 8);
-        // A subtree of less than 256 hashes lies within one tile.
+        // A subtree of fewer than 256 hashes lies within one tile.
         let first = index.checked_mul(1 << above).ok_or(TileError::OutOfRange)?;
         let path = tile_path(tile_level, first >> 8, self.size).ok_or(TileError::OutOfRange)?;
         if !self.tiles.contains_key(&path) {
@@ -71,8 +72,8 @@ where
     }
 }
 
-/// The tile `index` of `level` as it is in a tree of `size` leaves: full, partial, or nothing if the tree has no
-/// hash in it.
+/// The tile `index` of `level` in a tree of `size` leaves: full, partial, or `None` if the tree has
+/// no hash in it.
 pub fn tile_path(level: u8, index: u64, size: u64) -> Option<TilePath> {
     let row = size.checked_shr(8 * u32::from(level))?;
     let width = row.checked_sub(index.checked_mul(u64::from(TILE_WIDTH))?)?;

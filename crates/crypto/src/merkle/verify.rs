@@ -1,13 +1,14 @@
-//! Verifying proofs (RFC 9162 "Verifying an Inclusion Proof" and "Verifying Consistency between Two Tree Heads").
+//! Verifying proofs (RFC 9162 "Verifying an Inclusion Proof" and "Verifying Consistency between Two
+//! Tree Heads").
 
 use sotto_wire::TreeHash;
 use thiserror::Error;
 
 use crate::merkle::{empty_root, node_hash};
 
-/// The proof does not show what it should.
+/// The proof does not verify.
 ///
-/// There is one error for all causes: nothing follows from a proof that fails, whichever way it fails.
+/// There is one error for all causes: nothing follows from a failed proof, however it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the Merkle proof does not verify")]
 pub struct ProofError;
@@ -37,10 +38,10 @@ pub fn verify_inclusion(
     }
 }
 
-/// Checks that the tree of the new size and root begins with the leaves of that of the old size and root.
+/// Checks that the tree of the new size and root begins with the leaves of the old tree.
 ///
-/// The empty tree is the beginning of every tree; the proof of that is empty. The root of a tree without leaves
-/// must be [`empty_root`].
+/// The empty tree is a prefix of every tree; the proof of that is empty. The root of a tree without
+/// leaves must be [`empty_root`].
 pub fn verify_consistency(
     old_size: u64,
     old_root: &TreeHash,
@@ -60,7 +61,7 @@ pub fn verify_consistency(
     while walk.node & 1 == 1 {
         walk.shift();
     }
-    // If the old tree is one complete subtree, its root starts the proof, and is not sent.
+    // If the old tree is one complete subtree, its root starts the proof and is not sent.
     let (first, rest) = match old_size.is_power_of_two() {
         true => (old_root, proof),
         false => proof.split_first().ok_or(ProofError)?,
@@ -81,7 +82,7 @@ pub fn verify_consistency(
     }
 }
 
-/// The way from a node to the root: `fn` and `sn` of RFC 9162.
+/// The path from a node to the root: `fn` and `sn` of RFC 9162.
 struct Walk {
     /// The index of the node in its level.
     node: u64,
@@ -106,7 +107,7 @@ impl Walk {
             false => Side::Right,
         };
         if matches!(side, Side::Left) {
-            // The last node of a level has no sibling if its index is even: it moves up as it is.
+            // The last node of a level has no sibling if its index is even: it moves up unchanged.
             while self.node & 1 == 0 && self.node != 0 {
                 self.shift();
             }

@@ -1,4 +1,5 @@
-//! Checkpoints under a trust policy: the log's signature, the witnesses' quorum and what it proves about time.
+//! Checkpoints under a trust policy: the log's signature, the witnesses' quorum, and what they
+//! prove about time.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +15,35 @@ pub struct VerifiedCheckpoint {
     pub checkpoint: Checkpoint,
     /// The key of the log that signed it.
     pub log: VerifierKey,
-    /// When each witness cosigned it, by its name in the policy; the newest time, if it did so several times.
+    /// When each witness cosigned it, by its name in the policy: the newest time, if it cosigned
+    /// several times.
     pub times: BTreeMap<String, u64>,
-    /// What the quorum proves about time; nothing if the policy asks for no witness.
+    /// What the quorum proves about time; `None` if the policy requires no witness.
     pub quorum: Option<QuorumTime>,
 }
 
 /// What a quorum of cosignatures proves about time, in POSIX seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuorumTime {
-    /// The newest cosignature of any known witness. No time may lie in the future.
+    /// The newest cosignature of any known witness. Callers should reject a time in the future.
     pub newest: u64,
-    /// The smallest time `t` such that the witnesses that cosigned by `t` are a quorum: the checkpoint is at least
-    /// as old as that.
+    /// The smallest time `t` such that the witnesses that cosigned by `t` form a quorum: the
+    /// checkpoint is at least as old as that.
     pub proven: u64,
-    /// The largest time `t` such that the witnesses that cosigned at `t` or later are a quorum: the checkpoint
-    /// was still current then. Unlike `newest`, it does not rest on one witness alone.
+    /// The largest time `t` such that the witnesses that cosigned at `t` or later form a quorum:
+    /// the checkpoint was still current then. Unlike `newest`, it does not rely on a single
+    /// witness.
     pub fresh: u64,
 }
 
-/// Checks that the note is a checkpoint of a log that the policy knows, signed by its key. Cosignatures are not
-/// looked at.
+/// Checks that the note is a checkpoint of a log that the policy knows, signed by its key.
+/// Cosignatures are not checked.
 pub fn verify_log(note: &Note, policy: &TlogPolicy) -> Result<Checkpoint, NoteError> {
     verify_log_key(note, policy).map(|(checkpoint, _)| checkpoint)
 }
 
-/// Checks that the witnesses that cosigned the note meet the policy's quorum, and tells what they prove about
-/// time. The log's signature is not looked at. Fails if the policy asks for no witness.
+/// Checks that the witnesses that cosigned the note meet the policy's quorum, and returns what they
+/// prove about time. The log's signature is not checked. Fails if the policy requires no witness.
 pub fn quorum(note: &Note, policy: &TlogPolicy) -> Result<QuorumTime, NoteError> {
     match policy.requires_witnesses() {
         true => quorum_time(policy, &witness_times(note, policy)?),
@@ -63,8 +66,8 @@ pub fn verify_checkpoint(
     Ok(VerifiedCheckpoint { checkpoint, log: log.clone(), times, quorum })
 }
 
-/// Checks that the entry with this leaf hash is in a log, as the policy wants it proven. The extra data of the
-/// proof stays unverified.
+/// Checks that the entry with this leaf hash is in a log, proven as the policy requires. The extra
+/// data of the proof is not verified.
 pub fn verify_proof(
     leaf: &TreeHash,
     proof: &TlogProof,
@@ -87,7 +90,7 @@ fn verify_log_key<'a>(
     let mut signer = None;
     for log in policy.logs() {
         match verify(note, &log.key) {
-            // A log must not speak for another.
+            // A log must not sign for another one.
             Ok(()) if log.key.name().as_str() == checkpoint.origin => {
                 signer.get_or_insert(&log.key);
             }

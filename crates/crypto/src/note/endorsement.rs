@@ -1,7 +1,8 @@
-//! Endorsements of token keys: plain Ed25519 over the text of a [`TokenKeyStatement`], with the key that signs notes.
+//! Endorsements of token keys: plain Ed25519 over the text of a [`TokenKeyStatement`], with the key
+//! that signs notes.
 //!
-//! The first line of the text is that of no entry, so that an endorsement never stands for a signed entry of the log, nor
-//! the other way round.
+//! The first line of the text differs from that of any entry, so an endorsement can never pass for
+//! a signed entry of the log, nor the other way round.
 
 use sotto_wire::recipe::{EndorsedKey, Recipe, TokenKeyStatement, Tokens};
 use sotto_wire::{KeyType, Role, VerifierKey};
@@ -9,7 +10,8 @@ use sotto_wire::{KeyType, Role, VerifierKey};
 use super::{NoteError, NoteKey, verify_bytes};
 
 impl NoteKey {
-    /// Signs what the issuer's operator says of a token key. The statement must name this key as the issuer.
+    /// Signs the issuer operator's statement about a token key. The statement must name this key as
+    /// the issuer.
     pub fn endorse(&self, statement: &TokenKeyStatement<'_>) -> EndorsedKey {
         EndorsedKey {
             public_key: statement.public_key.to_owned(),
@@ -18,8 +20,9 @@ impl NoteKey {
         }
     }
 
-    /// The tokens of a recipe with these keys (as an [`EndorsedKey`] holds them), endorsed by this operator until the second `expires`.
-    /// Without a key for the helper the leader checks alone.
+    /// The tokens of a recipe with these keys (in the form that an [`EndorsedKey`] holds), endorsed
+    /// by this operator until the second `expires`. Without a key for the helper, only the leader
+    /// checks tokens.
     pub fn endorse_recipe(
         &self,
         recipe: &Recipe,
@@ -51,8 +54,9 @@ impl NoteKey {
     }
 }
 
-/// Checks that `issuer` endorsed the token key that this aggregator uses for the recipe: for this role, this operator, the author
-/// of this recipe and this expiry. [`NoteError::Missing`] if the aggregator has no key, or another issuer is named.
+/// Checks that `issuer` endorsed the token key that this aggregator uses for the recipe: for this
+/// role, this operator, the author of this recipe and this expiry. [`NoteError::Missing`] if the
+/// aggregator has no key, or another issuer is named.
 pub fn verify_endorsement(
     recipe: &Recipe,
     role: Role,
@@ -140,11 +144,11 @@ mod tests {
             }),
             ("a longer life", |recipe| keys(recipe).1.expires += 1),
             ("a shorter life", |recipe| keys(recipe).2.expires -= 1),
-            ("the roles changed round", |recipe| {
+            ("the roles swapped", |recipe| {
                 let (_, leader, helper) = keys(recipe);
                 std::mem::swap(leader, helper);
             }),
-            ("the operators changed round", |recipe| {
+            ("the operators swapped", |recipe| {
                 let parties = &mut recipe.parties;
                 std::mem::swap(&mut parties.leader.operator, &mut parties.helper.operator);
             }),
@@ -165,7 +169,7 @@ mod tests {
         let mut other_issuer = documented();
         *keys(&mut other_issuer).0 = name("mallory.example");
         assert_eq!(verify(&other_issuer), Err(NoteError::Missing));
-        // The right name, and the endorsement of somebody else.
+        // The right name, with another party's endorsement.
         let mut forged = documented();
         let (_, leader, helper) = keys(&mut forged);
         let (leader, helper) = (leader.clone(), helper.clone());
@@ -197,7 +201,7 @@ mod tests {
         );
     }
 
-    /// An operator signs both: neither must stand for the other.
+    /// An operator signs both: neither must pass for the other.
     #[test]
     fn an_endorsement_is_no_entry() {
         let recipe = documented();

@@ -11,11 +11,12 @@ use crate::note::{MAX_TIME, cosigned_message};
 
 /// An Ed25519 signing key with its name.
 ///
-/// One key should either sign notes or cosign checkpoints. If it does both, whoever chooses the texts it signs
-/// must not let one start with the line `cosignature/v1`: that signature would be a cosignature.
+/// A key should either sign notes or cosign checkpoints. If it does both, whoever chooses the texts
+/// it signs must not let one start with the line `cosignature/v1`: that signature would be a
+/// cosignature.
 pub struct NoteKey {
     seed: Secret<[u8; 32]>,
-    /// Wiped on drop, too.
+    /// Also wiped on drop.
     signing_key: SigningKey,
     verifier: VerifierKey,
     cosigner: VerifierKey,
@@ -38,7 +39,7 @@ impl NoteKey {
         Self { seed, signing_key, verifier, cosigner }
     }
 
-    /// The seed, to store.
+    /// The seed, for storage.
     pub fn seed(&self) -> &Secret<[u8; 32]> {
         &self.seed
     }
@@ -48,12 +49,12 @@ impl NoteKey {
         self.verifier.name()
     }
 
-    /// The public key, as it verifies notes.
+    /// The public key that verifies notes.
     pub fn verifier(&self) -> VerifierKey {
         self.verifier.clone()
     }
 
-    /// The public key, as it verifies cosignatures.
+    /// The public key that verifies cosignatures.
     pub fn cosigner(&self) -> VerifierKey {
         self.cosigner.clone()
     }
@@ -67,8 +68,8 @@ impl NoteKey {
         self.signing_key.sign(text.as_bytes()).to_bytes()
     }
 
-    /// Cosigns the text of a checkpoint at this time, in POSIX seconds. A time beyond what the format allows is
-    /// taken for the last one that it does.
+    /// Cosigns the text of a checkpoint at this time, in POSIX seconds. A time beyond the format's
+    /// limit is replaced by that limit.
     pub fn cosign(&self, checkpoint_text: &str, time: u64) -> NoteSignature {
         let time = time.min(MAX_TIME);
         let message = cosigned_message(checkpoint_text, time);

@@ -27,7 +27,7 @@ fn key(key_name: &str, seed: u64) -> NoteKey {
     NoteKey::generate(name(key_name), &mut ChaCha20Rng::seed_from_u64(seed))
 }
 
-/// A log with three witnesses, two of which are a quorum.
+/// A log with three witnesses, two of which form a quorum.
 struct World {
     log: NoteKey,
     witnesses: [NoteKey; 3],
@@ -95,7 +95,7 @@ fn real_checkpoint() {
     assert_eq!(verified.quorum, Some(times));
     assert_eq!(quorum(&note, &policy), Ok(times));
 
-    // One digit of the size changed: neither the log nor a witness has signed that.
+    // One digit of the size is changed: neither the log nor a witness has signed that.
     let changed =
         String::from_utf8(CHECKPOINT.to_vec()).unwrap().replace("1432088532", "1432088533");
     let changed = Note::parse(changed.as_bytes()).unwrap();
@@ -152,14 +152,14 @@ fn a_bad_signature_by_a_known_key_spoils_the_note() {
     }
     let other = Note::new("other\n").unwrap().with_signature(good.clone());
     assert_eq!(verify(&other, &world.log.verifier()), Err(NoteError::Bad));
-    // The same signature twice is as good as once.
+    // The same signature twice counts as one.
     let twice = world.signed().with_signature(good);
     assert_eq!(verify(&twice, &world.log.verifier()), Ok(()));
 }
 
 #[test]
 fn verification_is_strict() {
-    // A key of small order, for which this signature holds for every text.
+    // A key of small order: this signature verifies for every text.
     let mut identity = [0; 32];
     identity[0] = 1;
     let weak = VerifierKey::new(name("weak"), KeyType::Ed25519, identity);
@@ -171,7 +171,7 @@ fn verification_is_strict() {
     });
     assert_eq!(verify(&note, &weak), Err(NoteError::Bad));
 
-    // A second form of a good signature: its scalar plus the order of the group.
+    // An alternative form of a good signature: its scalar plus the order of the group.
     let world = World::new();
     let mut second = world.log.sign(&world.text);
     let order = hex::decode("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010");
@@ -184,7 +184,7 @@ fn verification_is_strict() {
     let note = Note::new(&*world.text).unwrap().with_signature(second);
     assert_eq!(verify(&note, &world.log.verifier()), Err(NoteError::Bad));
 
-    // Bytes that are no point of the curve.
+    // Bytes that are not a point on the curve.
     let nowhere = VerifierKey::new(name("nowhere"), KeyType::Ed25519, [2; 32]);
     let note = Note::new("any text\n").unwrap().with_signature(NoteSignature {
         name: name("nowhere"),
@@ -231,7 +231,7 @@ fn cosignatures_bind_their_time_and_the_whole_text() {
         spoil(&mut bad.signature);
         assert_eq!(check(&world.text, bad), Err(NoteError::Bad));
     }
-    // No time beyond the format's, even if it is signed.
+    // No time beyond the format's limit, even if it is signed.
     let last = witness.cosign(&world.text, u64::MAX);
     assert_eq!(check(&world.text, last), Ok(i64::MAX as u64));
     let beyond = 1u64 << 63;
@@ -250,7 +250,7 @@ fn quorums_and_their_times() {
         (&[(0, 10), (0, 11)], Err(NoteError::NoQuorum)),
         (&[(0, 10), (1, 20)], times(20, 20, 10)),
         (&[(2, 30), (0, 10), (1, 20)], times(30, 20, 20)),
-        // Asked again: the old time proves age, the new one freshness.
+        // Cosigned again: the old time proves age, the new one freshness.
         (&[(0, 10), (1, 20), (0, 90), (1, 95)], times(95, 20, 90)),
         (&[(0, 10), (1, 20), (2, 99)], times(99, 20, 20)),
     ] {
@@ -269,7 +269,7 @@ fn quorums_and_their_times() {
     assert_eq!(times, Ok(CosignatureTimes { oldest: 20, newest: 90 }));
     assert_eq!(cosignature_time(&note, &world.witnesses[1].cosigner()), Ok(90));
 
-    // One bad cosignature of a known witness spoils a quorum of others.
+    // One bad cosignature by a known witness invalidates a quorum of others.
     let mut bad = world.witnesses[2].cosign(&world.text, 30);
     bad.signature[20] ^= 1;
     let note = world.cosigned(&[(0, 10), (1, 20)]).with_signature(bad);
@@ -308,7 +308,7 @@ fn a_log_speaks_for_itself_alone() {
     let note = Note::new("log.example\n").unwrap().with_signature(world.log.sign("log.example\n"));
     assert!(matches!(verify_log(&note, &policy), Err(NoteError::NotACheckpoint(_))));
 
-    // Two keys of one log, while it changes them.
+    // Two keys of one log during a key change.
     let new_key = key("log.example", 51);
     let lines = format!("log {}\nlog {}\nquorum none\n", world.log.verifier(), new_key.verifier());
     let policy = TlogPolicy::parse(&lines).unwrap();

@@ -12,21 +12,21 @@ use crate::encapsulated::{self, KEY_LEN, ResponseSecret};
 use crate::hpke::PUBLIC_KEY_LEN;
 use crate::server_hpke::Opener;
 
-/// A request that was opened.
+/// An opened request.
 pub struct OpenedRequest {
-    /// The encapsulated key. No two honest requests have the same, so that it names this one to whoever looks for
-    /// replays.
+    /// The encapsulated key. No two honest requests have the same one, so it identifies this
+    /// request for replay detection.
     pub enc: [u8; PUBLIC_KEY_LEN],
     /// The message.
     pub bhttp: Zeroizing<Vec<u8>>,
-    /// What seals the answer.
+    /// Seals the response.
     pub responder: ResponseSealer,
 }
 
 /// Opens a request that was sealed to `opener`'s key (RFC 9458 §4.3).
 ///
-/// A request to another key, or with another suite, is told apart from one that does not open: the sender may learn that
-/// its key configuration is out of date.
+/// A request to another key, or with another suite, gets a different error from one that does not
+/// open: the sender may learn that its key configuration is out of date.
 pub fn open_request(
     opener: &Opener,
     request: &EncapsulatedRequest<'_>,
@@ -51,14 +51,14 @@ impl fmt::Debug for OpenedRequest {
     }
 }
 
-/// Seals the one answer to a request.
+/// Seals the one response to a request.
 #[derive(Debug)]
 pub struct ResponseSealer {
     pub(super) secret: ResponseSecret,
 }
 
 impl ResponseSealer {
-    /// The body of the answer (RFC 9458 §4.4). Takes 16 bytes of `rng` for its nonce.
+    /// The body of the response (RFC 9458 §4.4). Takes 16 bytes of `rng` for its nonce.
     pub fn seal(self, bhttp: &[u8], rng: &mut dyn CryptoRng) -> Result<Vec<u8>, HpkeError> {
         let mut response_nonce = [0; KEY_LEN];
         rng.fill_bytes(&mut response_nonce);

@@ -1,7 +1,8 @@
-//! The example of RFC 9458 appendix A, and what must be refused.
+//! The example of RFC 9458 appendix A, and what must be rejected.
 //!
-//! The example gives the client's ephemeral private key. Our sender derives that key from randomness, so that its
-//! bytes are checked through the receiver here, and against another implementation in `tests/ohttp.rs`.
+//! The example gives the client's ephemeral private key. Our sender derives that key from
+//! randomness, so its bytes are checked through the receiver here, and against another
+//! implementation in `tests/ohttp.rs`.
 
 use sotto_testing::rfc9180::{self, Fixed, array, bytes};
 use sotto_wire::ohttp::{EncapsulatedRequest, KeyConfig, REQUEST_HEADER_LEN, request_header};
@@ -40,7 +41,7 @@ fn open(body: &[u8]) -> Result<OpenedRequest, HpkeError> {
     open_request(&opener(), &EncapsulatedRequest::parse(body).unwrap())
 }
 
-/// The client of the example, once its request is away.
+/// The client of the example, after sending its request.
 fn response_opener() -> ResponseOpener {
     let secret = Zeroizing::new(bytes(SECRET).try_into().unwrap());
     ResponseOpener { secret: ResponseSecret { enc: array(ENC), secret } }
@@ -101,7 +102,8 @@ fn every_changed_or_missing_byte_of_an_answer_is_refused() {
     assert_eq!(response_opener().open(&longer).unwrap_err(), HpkeError::Decrypt);
 }
 
-/// The header is part of what is sealed: a request to one key is not one to another of the same gateway.
+/// The header is authenticated: a request to one key cannot pass for a request to another key of
+/// the same gateway.
 #[test]
 fn a_request_under_another_id_does_not_open() {
     let config = opener().config().clone();

@@ -11,7 +11,8 @@ use crate::server_hpke::Opener;
 
 /// Opens the inner part of a request that was sealed to `opener`'s key.
 ///
-/// One that opens and is no inner request is refused as one that does not open. The signature is the caller's to check, first.
+/// If it opens but is not an inner request, the error is the same as if it did not open. The caller
+/// must check the signature first.
 pub fn open_inner_request(
     opener: &Opener,
     request: &TokenRequest<'_>,
@@ -41,7 +42,8 @@ pub fn open_labelled(
 pub struct ResponseSealer(pub(super) encapsulated::ResponseSecret);
 
 impl ResponseSealer {
-    /// The `encrypted_token_response`. The `response_nonce` is drawn at random, and never used twice for one request.
+    /// The `encrypted_token_response`. The `response_nonce` must be random, and never reused for
+    /// one request.
     pub fn seal(
         &self,
         blind_sig: &[u8; NK],

@@ -111,12 +111,13 @@ fn every_changed_or_missing_byte_of_a_response_is_refused() {
         assert_eq!(secret.open(&bad), Err(HpkeError::Decrypt), "byte {at}");
         assert_eq!(secret.open(&good[..at]), Err(HpkeError::Decrypt), "{at} bytes");
     }
-    // Well sealed, but no blind signature.
+    // Correctly sealed, but not a blind signature.
     let short = sealer.0.seal(&[5; NK - 1], &[6; 16]).unwrap();
     assert_eq!(secret.open(&short), Err(HpkeError::Decrypt));
 }
 
-/// The published example of the inner request has an older layout, and the info string of then.
+/// The published example of the inner request has an older layout, and the info string of that
+/// time.
 #[test]
 fn the_published_older_request_opens() {
     let Some(file) = vectors("rate_limit_tokens_06.json") else { return };

@@ -60,8 +60,8 @@ pub(super) fn extract_and_expand(
     Ok(shared_secret)
 }
 
-/// `KeySchedule` (RFC 9180 §5.1) up to its `secret`; what is derived from it is derived on demand,
-/// because a single-shot opening has no use for the exporter.
+/// `KeySchedule` (RFC 9180 §5.1) up to its `secret`. Everything else is derived on demand, because
+/// a single-shot opening does not need the exporter.
 pub(super) struct KeySchedule {
     secret: HashSecret,
     context: [u8; 1 + 2 * HASH_LEN],
@@ -127,7 +127,7 @@ fn labeled_extract(
     Ok(prk)
 }
 
-/// `LabeledExpand` (RFC 9180 §4). Fails only if more than 255 hash lengths are asked for.
+/// `LabeledExpand` (RFC 9180 §4). Fails only if more than 255 hash lengths are requested.
 fn labeled_expand(
     prk: &HashSecret,
     suite_id: &[u8],

@@ -1,4 +1,4 @@
-//! RFC 9180 A.1.1 through the server's implementation, and what it must refuse. The comparison with
+//! RFC 9180 A.1.1 through the server's implementation, and what it must reject. The comparison with
 //! [`crate::hpke`] is in `tests/agreement.rs`.
 
 use super::*;

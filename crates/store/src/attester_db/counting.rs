@@ -1,4 +1,4 @@
-//! The rules of counting, on an open transaction.
+//! The counting rules, applied within an open transaction.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -6,11 +6,11 @@ use super::secret::Tag;
 use super::{Known, Recorded, Row};
 use crate::Result;
 
-/// Windows in which a device must not have asked before another client key is taken. A grant counts
-/// in its own window and the next, so nothing that the old key got counts any more.
+/// A device must have been idle for this many windows before another client key is accepted. A
+/// grant counts in its own window and the next, so nothing that the old key got still counts.
 const IDLE_WINDOWS: u64 = 2;
 
-/// A request, before it is known what the issuer says to it.
+/// A request, before the issuer has answered it.
 pub(super) struct Asked {
     pub(super) device: Tag,
     pub(super) client_key: Tag,
@@ -23,12 +23,12 @@ pub(super) fn first_counted(window: u64) -> u64 {
     window.saturating_sub(1)
 }
 
-/// Whether a device that asked last in window `last` may change its key, and may be forgotten.
+/// Whether a device that last asked in window `last` may change its key, and may be forgotten.
 pub(super) fn is_idle(last: u64, window: u64) -> bool {
     window.saturating_sub(last) > IDLE_WINDOWS
 }
 
-/// What is known of a request.
+/// What is known about a request.
 pub(super) fn look_up(conn: &Connection, window: u64, asked: &Asked) -> Result<Known> {
     let Some(device) = Device::find(conn, &asked.device)? else { return Ok(Known::Unknown) };
     if device.client_key != asked.client_key {
@@ -46,8 +46,8 @@ pub(super) fn look_up(conn: &Connection, window: u64, asked: &Asked) -> Result<K
     if let Some(response) = response {
         return Ok(Known::Again(response));
     }
-    // Whatever the issuer would say, the request can have no token: the alias has had one, or is
-    // another origin's.
+    // Whatever the issuer would answer, this request cannot get a token: the alias has had one, or
+    // belongs to another origin.
     let is_used = conn
         .prepare_cached(
             "SELECT 1 FROM grants WHERE device = ?1 AND client_alias = ?2 AND window >= ?3",
@@ -121,8 +121,8 @@ impl Device {
         Ok(Self { number, client_key: asked.client_key, window, current: 0, previous: 0 })
     }
 
-    /// Takes the device to the present window. What does not count any more goes, so that every row
-    /// of the device that is left counts.
+    /// Moves the device to the current window. Deletes what no longer counts, so that every
+    /// remaining row of the device counts.
     fn enter(&mut self, tx: &Transaction<'_>, window: u64) -> Result<()> {
         if self.window == window {
             return Ok(());

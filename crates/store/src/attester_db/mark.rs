@@ -1,9 +1,8 @@
-//! The high-water mark: how many commits the database had, kept outside of it, in the file of the
-//! secret.
+//! The high-water mark: how many commits the database had. It is kept outside the database, in the
+//! secret's file.
 //!
-//! The mark follows the database, never the other way round: a database may be ahead of it, by what
-//! was committed in the last seconds before a crash, and is never behind it unless it is an old
-//! copy.
+//! The mark follows the database, never the other way round. A database may be ahead of it by what
+//! was committed in the last seconds before a crash. It is behind only if it is an old copy.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use super::secret::{HashSecret, SecretFile};
 
-/// How far the file may be behind, in time.
+/// How long the file may be behind.
 const MAX_LAG: Duration = Duration::from_secs(2);
 
-/// The mark of a database that is open.
+/// The mark of an open database.
 pub(super) struct HighWaterMark {
     file: SecretFile,
     path: PathBuf,
-    /// Of the database.
+    /// The number of commits in the database.
     commits: u64,
     /// When the file fell behind.
     behind_since: Option<Instant>,
 }
 
 impl HighWaterMark {
-    /// A file that was written a moment ago.
+    /// The mark of a file that has just been written.
     pub(super) fn new(file: SecretFile, path: PathBuf) -> Self {
         let commits = file.commits;
         Self { file, path, commits, behind_since: None }
@@ -39,19 +38,18 @@ impl HighWaterMark {
         self.commits
     }
 
-    /// After a commit.
+    /// Records a commit.
     pub(super) fn advance(&mut self, commits: u64) {
         self.commits = commits;
         self.behind_since.get_or_insert_with(Instant::now);
     }
 
-    /// How long the file may stay as it is; `None` if it is not behind.
+    /// How long the file may still stay unwritten; `None` if it is not behind.
     pub(super) fn time_left(&self) -> Option<Duration> {
         self.behind_since.map(|since| MAX_LAG.saturating_sub(since.elapsed()))
     }
 
-    /// Writes the file, if it is behind. Grants do not depend on it: what cannot be written is
-    /// tried again.
+    /// Writes the file if it is behind. Grants do not depend on it: a failed write is retried.
     pub(super) fn write(&mut self) {
         if self.behind_since.is_none() {
             return;
@@ -65,7 +63,7 @@ impl HighWaterMark {
                 self.behind_since = Some(Instant::now());
                 tracing::warn!(
                     %error,
-                    "attester.secret could not be written; an old copy of the database might not be known as such"
+                    "attester.secret could not be written; an old copy of the database might not be detected"
                 );
             }
         }

@@ -14,10 +14,10 @@ use super::secret::{HashSecret, SecretFile};
 use crate::sqlite::{lock, schema};
 use crate::{Result, StoreError};
 
-/// Grows with every change to the tables.
+/// Incremented with every change to the tables.
 const VERSION: i64 = 1;
 
-/// The reading connection's part of the memory for pages.
+/// The reading connection gets this fraction of the page memory.
 const READER_CACHE_SHARE: u64 = 4;
 
 const TABLES: &str = "
@@ -61,7 +61,7 @@ pub(super) struct Opened {
     pub(super) newest_window: u64,
 }
 
-/// Makes the folder if it is missing, and takes it for this process.
+/// Creates the folder if it is missing, and locks it for this process.
 pub(super) fn take_folder(dir: &Path) -> Result<File> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -71,7 +71,7 @@ pub(super) fn take_folder(dir: &Path) -> Result<File> {
     lock(dir)
 }
 
-/// Opens database and secret, which must belong together.
+/// Opens the database and the secret, which must belong together.
 pub(super) fn open(
     dir: &Path,
     options: &AttesterDbOptions,
@@ -103,10 +103,10 @@ pub(super) fn open(
         (None, Some(_)) => {
             return Err(refused(
                 dir,
-                "attester.secret is missing: no device would be known".into(),
+                "attester.secret is missing: no device would be recognized".into(),
             ));
         }
-        // A database without its row was being made when the process ended: nothing was granted.
+        // A database without its row was being created when the process ended: nothing was granted.
         (Some(file), None) => file,
         (None, None) => SecretFile { secret: Arc::new(HashSecret::generate(rng)), commits: 0 },
     };
@@ -114,7 +114,7 @@ pub(super) fn open(
         && stored.window_s != window_s
     {
         let length = stored.window_s;
-        return Err(refused(dir, format!("it counts windows of {length} seconds")));
+        return Err(refused(dir, format!("it was created with windows of {length} seconds")));
     }
     // A copy without its WAL may even have lost its row.
     let commits = stored.as_ref().map_or(0, |stored| stored.commits);
@@ -126,10 +126,10 @@ pub(super) fn open(
                 .into(),
         ));
     }
-    // Opening counts as well: a copy from before this moment is refused from now on.
+    // Opening counts as a commit, too: from now on, an earlier copy is rejected.
     let commits = commits + 1;
     if stored.is_none() {
-        // The secret first: a database that has granted is never without one.
+        // The secret first: a database that has granted tokens always has one.
         file.write(&secret_path).map_err(failed)?;
     }
     let tx = writer.transaction()?;
@@ -169,5 +169,5 @@ fn read(conn: &Connection) -> Result<Option<Stored>> {
 }
 
 fn refused(dir: &Path, why: String) -> StoreError {
-    StoreError::Backend(format!("the attester's folder {} is not opened: {why}", dir.display()))
+    StoreError::Backend(format!("cannot open the attester's folder {}: {why}", dir.display()))
 }

@@ -1,7 +1,7 @@
-//! The secret of an attester's database, and the hashes under it.
+//! The secret of an attester's database, and the hashes keyed with it.
 //!
-//! The file also holds how many commits the database had when it was written last. A database that
-//! is behind was restored from a copy (`super::mark`).
+//! The file also records how many commits the database had when the file was last written. A
+//! database with fewer was restored from a copy (`super::mark`).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,12 +17,12 @@ use sotto_wire::KeyName;
 
 const HEAD: &str = "sotto attester secret v1";
 
-/// A keyed hash. 128 bits: nobody who does not know the key can look for two values with one hash,
-/// and for those who do not try, collisions do not happen.
+/// A keyed hash. 128 bits are enough: without the key nobody can search for two values with the
+/// same hash, and chance collisions do not happen.
 pub(super) type Tag = [u8; 16];
 
-/// The key. Messages under one domain have one length, and the digest is cut, so a prefix key is as
-/// good as HMAC.
+/// The key. Messages under one domain have one length, and the digest is truncated, so a prefix key
+/// is as good as HMAC.
 pub(super) struct HashSecret(Secret<[u8; 32]>);
 
 impl HashSecret {
@@ -32,7 +32,7 @@ impl HashSecret {
         Self(Secret::new(bytes))
     }
 
-    /// Shows which secret a database belongs to, and nothing of the secret.
+    /// Identifies the secret that a database belongs to, and reveals nothing about it.
     pub(super) fn mark(&self) -> Tag {
         self.tag(0, &[], &[])
     }
@@ -49,7 +49,8 @@ impl HashSecret {
         self.tag(3, issuer, digest)
     }
 
-    /// Issuers name their origins independently: no issuer may use up a device's token of another.
+    /// Issuers name their origins independently: no issuer may use up a device's token from another
+    /// issuer.
     pub(super) fn issuer_alias(&self, issuer: &[u8; 32], alias: &[u8; 64]) -> Tag {
         self.tag(4, issuer, alias)
     }
@@ -70,19 +71,19 @@ impl HashSecret {
     }
 }
 
-/// An issuer in hashes, whatever the length of its name.
+/// An issuer as it enters hashes, whatever the length of its name.
 pub(super) fn issuer(name: &KeyName) -> [u8; 32] {
     Sha256::digest(name.as_str()).into()
 }
 
-/// The file: the secret, and the commits of the database.
+/// The file: the secret, and the number of commits of the database.
 pub(super) struct SecretFile {
     pub(super) secret: Arc<HashSecret>,
     pub(super) commits: u64,
 }
 
 impl SecretFile {
-    /// Reads the file; `None` if there is none.
+    /// Reads the file; `None` if it does not exist.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         let text = match fs::read(path) {
             Ok(bytes) => Secret::new(bytes),
@@ -93,7 +94,7 @@ impl SecretFile {
         parsed.map(Some).ok_or_else(|| io::Error::other("it is damaged"))
     }
 
-    /// Puts the file in the place of the old one, at once. It is durable when this returns.
+    /// Replaces the old file atomically. The new one is durable when this returns.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let hex: Secret<String> =
             Secret::new(self.secret.0.expose().iter().map(|byte| format!("{byte:02x}")).collect());

@@ -1,25 +1,25 @@
-//! Deletes what does not count any more, bit by bit.
+//! Deletes what no longer counts, a little at a time.
 
 use rusqlite::{Connection, params};
 
 use super::counting::{first_counted, is_idle};
 use crate::Result;
 
-/// Rows that one step looks at.
+/// The number of rows that one step looks at.
 const STEP_ROWS: i64 = 500;
 
-/// How far the deleting is. It begins anew with every window.
+/// How far deletion has come. It starts again with every window.
 #[derive(Debug, Default)]
 pub(super) struct Tidying {
-    /// The window that it was last begun for.
+    /// The window that it was last started for.
     window: Option<u64>,
     grants_done: bool,
-    /// Devices up to this one were looked at; `None` when all were.
+    /// The devices up to this one have been looked at; `None` when all have.
     devices_from: Option<i64>,
 }
 
 impl Tidying {
-    /// Does a step. Returns whether there is more.
+    /// Does one step. Returns whether there is more to do.
     pub(super) fn step(&mut self, conn: &mut Connection, window: u64) -> Result<bool> {
         if self.window != Some(window) {
             *self = Self { window: Some(window), grants_done: false, devices_from: Some(0) };
@@ -33,7 +33,7 @@ impl Tidying {
     }
 }
 
-/// Deletes some of the grants that do not count; whether none is left. They are the first ones.
+/// Deletes some of the grants that no longer count, oldest first. Returns whether none is left.
 fn delete_grants(conn: &Connection, window: u64) -> Result<bool> {
     let deleted = conn
         .prepare_cached(
@@ -44,7 +44,7 @@ fn delete_grants(conn: &Connection, window: u64) -> Result<bool> {
     Ok((deleted as i64) < STEP_ROWS)
 }
 
-/// Forgets some of the devices that are idle. Where to go on, if there are more.
+/// Forgets some of the idle devices. Returns where to continue, if there are more.
 fn delete_devices(conn: &mut Connection, window: u64, from: i64) -> Result<Option<i64>> {
     let tx = conn.transaction()?;
     let seen: Vec<(i64, i64)> = tx

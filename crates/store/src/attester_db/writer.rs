@@ -1,7 +1,7 @@
 //! The thread that commits.
 //!
-//! It takes all calls that wait, counts their grants in one transaction, commits once and then
-//! answers them all: while one commit runs, the next group gathers by itself. A group that fails
+//! It takes all waiting calls, counts their grants in one transaction, commits once and then
+//! answers them all. While one commit runs, the next group gathers by itself. A group that fails
 //! changes nothing, and all its callers get the error.
 
 use std::io;
@@ -20,9 +20,9 @@ use super::tidy::Tidying;
 use super::{Recorded, Row, Windows, counting};
 use crate::{Result, StoreError};
 
-/// Grants in one transaction, the last call's on top.
+/// The number of grants in one transaction, not counting those of the last call.
 const MAX_GROUP: usize = 2048;
-/// Tidying also happens under load, once in so many groups.
+/// Under load, tidying still happens once in this many groups.
 const GROUPS_PER_TIDYING: u32 = 4;
 
 struct Call {
@@ -63,11 +63,11 @@ impl Writer {
         receiver.await.map_err(|_| stopped())?
     }
 
-    /// Ends the thread after the calls already made.
+    /// Stops the thread after the calls already made.
     pub(super) fn stop(&mut self) {
         self.calls = None;
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has already reported it.
             let _ = thread.join();
         }
     }
@@ -104,7 +104,7 @@ fn run(mut state: WriterState, queue: &Receiver<Call>) {
     state.mark.write();
 }
 
-/// The next call, if there is one within this time.
+/// Waits for the next call, up to this long.
 fn wait(
     queue: &Receiver<Call>,
     pause: Option<Duration>,
@@ -115,12 +115,12 @@ fn wait(
     }
 }
 
-/// Does a little of the work that nobody waits for. Returns whether there is more.
+/// Does a little of the background work. Returns whether there is more.
 fn tidy(state: &mut WriterState, tidying: &mut Tidying) -> bool {
     // The window of the last commit: this thread has no clock.
     let window = state.windows.newest.load(Ordering::Acquire);
     tidying.step(&mut state.conn, window).unwrap_or_else(|error| {
-        tracing::warn!(%error, "old grants could not be deleted; tried again later");
+        tracing::warn!(%error, "old grants could not be deleted; will retry");
         false
     })
 }
@@ -130,7 +130,7 @@ impl WriterState {
         match self.commit(&group) {
             Ok(outcomes) => {
                 for (call, outcome) in group.into_iter().zip(outcomes) {
-                    // A caller that went away needs no answer: its grants count all the same.
+                    // A caller that is gone needs no answer: its grants count anyway.
                     let _ = call.answer.send(Ok(outcome));
                 }
             }

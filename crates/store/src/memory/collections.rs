@@ -147,7 +147,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a report accepted before the closing may still enter.
+    /// Whether a report accepted before the batch was closed may still be added.
     fn is_draining(&self, task_id: TaskId, selector: &BatchSelector) -> bool {
         let mut jobs = self.jobs.values().filter(|job| job.task_id == task_id);
         let in_job = jobs

@@ -22,9 +22,9 @@ use crate::{
 
 /// A part of the backlog: what [`Stretch`] holds.
 enum Part {
-    /// Records from a position to another, without those of tasks that are not served.
+    /// The records between two positions, without those of tasks that are not served.
     New { from: u64, to: u64, records: Vec<u64>, left: Vec<(u64, TaskId)> },
-    /// Requeued ones: numbers and positions.
+    /// Requeued records: their numbers and positions.
     Requeued(Vec<(u64, u64)>),
 }
 
@@ -94,7 +94,7 @@ impl LeaderStore for MemoryStore {
         let positions = part.positions();
         let reports = || formed.jobs.iter().flat_map(|job| &job.reports);
         if reports().any(|report| report.record >= positions.len()) {
-            return Err(StoreError::Backend("a record outside the stretch".into()));
+            return Err(StoreError::Backend("a record is outside the stretch".into()));
         }
         if formed.jobs.iter().any(|job| !state.is_fresh(job)) {
             return Err(StoreError::Backend("the id of the new batch is not fresh".into()));
@@ -184,7 +184,7 @@ impl LeaderStore for MemoryStore {
         check_leader(&outcome, job.reports.len() as u64, |bucket| ours.contains(bucket))?;
         let task_id = job.task_id;
         let task = state.tasks.entry(task_id).or_default();
-        // The last step that can fail, so before the others.
+        // The last step that can fail, so it comes before the others.
         task.add(&outcome.buckets)?;
         task.count_rejections(&outcome.rejections);
         let Some(job) = state.jobs.remove(&lease.job) else { return Err(StoreError::Fenced) };
@@ -290,7 +290,8 @@ impl State {
         Some(Record { task_id: *task_id, report: report.clone() })
     }
 
-    /// Requeued reports that are due, in order. One that is not holds back the others of its task.
+    /// The requeued reports that are due, in order. One that is not due holds back the others of
+    /// its task.
     fn due(&self, limit: usize, now_ms: u64, unserved: &BTreeSet<TaskId>) -> Vec<(u64, u64)> {
         let mut held_back = unserved.clone();
         let is_due = |(_, requeued): &(&u64, &Requeued)| {
@@ -303,7 +304,7 @@ impl State {
         due.map(|(number, requeued)| (*number, requeued.position)).collect()
     }
 
-    /// Records from the cursor on.
+    /// The records from the cursor on.
     fn unread(&self, max_reports: usize, max_bytes: usize, is_served: &IsServed) -> Part {
         let (mut records, mut left) = (Vec::new(), Vec::new());
         let (mut to, mut bytes) = (self.cursor, 0);
@@ -321,7 +322,7 @@ impl State {
         Part::New { from: self.cursor, to, records, left }
     }
 
-    /// Whether the batch that a job may have to open is a new one.
+    /// Whether the batch that a job may have to open is new.
     fn is_fresh(&self, job: &FormedJob) -> bool {
         let FormedBatch::LeaderSelected { if_none_open } = job.batch else { return true };
         self.tasks.get(&job.task_id).is_none_or(|task| {
@@ -329,7 +330,7 @@ impl State {
         })
     }
 
-    /// The job with the reports that could be reserved.
+    /// Stores the job with the reports that could be reserved.
     fn fix_job(&mut self, job: &FormedJob, positions: &[u64], struck: &mut Rejections) -> Job {
         let task = self.tasks.entry(job.task_id).or_default();
         let mut kept: Vec<JobReport> = Vec::new();
@@ -366,7 +367,7 @@ impl State {
 }
 
 impl Part {
-    /// Where its records lie.
+    /// The positions of its records.
     fn positions(&self) -> Vec<u64> {
         match self {
             Self::New { records, .. } => records.clone(),

@@ -1,6 +1,6 @@
 //! Batch buckets: shares, counts and checksums, and the states of leader-selected batches.
 //!
-//! One row per bucket: the embedded store has one writer, so nobody queues for the row.
+//! One row per bucket: the embedded store has one writer, so there is no contention for the row.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -40,7 +40,7 @@ pub(super) fn key_ranges(selector: &BatchSelector) -> Vec<(Value, Value)> {
     }
 }
 
-/// Whether nothing can be added to a bucket any more.
+/// Whether nothing can be added to a bucket any longer.
 pub(super) fn is_collected(conn: &Connection, task: i64, bucket: &Bucket) -> Result<bool> {
     match bucket {
         Bucket::Time(time) => Ok(ranges::standing(conn, task, *time)? == Standing::Collected),
@@ -137,7 +137,7 @@ pub(super) fn load(
     Ok(merged)
 }
 
-/// Marks a batch collected for ever and deletes its shares.
+/// Marks a batch collected permanently and deletes its shares.
 pub(super) fn collect(conn: &Connection, task: i64, selector: &BatchSelector) -> Result<()> {
     match selector {
         BatchSelector::TimeInterval(interval) => ranges::collect(conn, task, *interval)?,
@@ -176,7 +176,7 @@ pub(super) fn batch_state(
             0 => Ok(BatchState::Open),
             1 => Ok(BatchState::Closed),
             2 => Ok(BatchState::Collected),
-            _ => Err(StoreError::Backend(format!("batch state {state} is not known"))),
+            _ => Err(StoreError::Backend(format!("batch state {state} is unknown"))),
         })
         .transpose()
 }

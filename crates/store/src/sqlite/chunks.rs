@@ -1,8 +1,8 @@
-//! Memory for reading segments, used again and again.
+//! Reusable memory for reading segments.
 //!
-//! Records are handed out as slices of the chunk that they were read in, so reading one costs
-//! neither an allocation nor a copy. When the last record of a chunk is dropped, its memory comes
-//! back here instead of going to the system and being faulted in again.
+//! Records are handed out as slices of the chunk that they were read into, so reading one costs
+//! neither an allocation nor a copy. When the last record of a chunk is dropped, its memory returns
+//! here instead of going back to the system and being faulted in again.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use bytes::Bytes;
 
 use super::files::SegmentFile;
 
-/// Read at once: so large that system calls do not count.
+/// The number of bytes read at once: enough to make the cost of system calls negligible.
 pub(super) const CHUNK_LEN: usize = 1 << 20;
 
-/// Chunks that wait for use; more go back to the system.
+/// The most chunks kept for reuse; the rest go back to the system.
 const MAX_SPARE_CHUNKS: usize = 16;
 
 /// Spare chunks.
@@ -23,7 +23,7 @@ pub(super) struct Chunks {
     spare: Mutex<Vec<Vec<u8>>>,
 }
 
-/// Some bytes of a file, which give their memory back.
+/// Bytes of a file. Their memory returns to the pool.
 struct Chunk {
     memory: Vec<u8>,
     filled: usize,

@@ -1,4 +1,4 @@
-//! Collection jobs: creating, closing batches, finishing.
+//! Collection jobs: creating them, closing their batches, finishing them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const CLOSING: i64 = 1;
 const FINISHED: i64 = 2;
 const FAILED: i64 = 3;
 
-/// What the batch of a collection job is, as far as it is known.
+/// What is known of the batch of a collection job.
 struct Wanted {
     task: i64,
     state: i64,
@@ -35,14 +35,14 @@ struct Wanted {
     batch_id: Option<BatchId>,
 }
 
-/// All unfinished collection jobs. Nobody holds one yet.
+/// All unfinished collection jobs. None is leased yet.
 pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, Hold>> {
     let mut statement = conn.prepare("SELECT job FROM collections WHERE state IN (?1, ?2)")?;
     let rows = statement.query_map(params![PENDING, CLOSING], |row| row.get::<_, i64>(0))?;
     Ok(rows.map(|job| Ok((job? as u64, Hold::default()))).collect::<rusqlite::Result<_>>()?)
 }
 
-/// How far a collection job is. For the reading connection.
+/// The state of a collection job. For the reading connection.
 pub(super) fn state(
     conn: &Connection,
     task_id: &TaskId,
@@ -226,8 +226,8 @@ impl Db {
         Ok(())
     }
 
-    /// Closes an interval that has enough reports. The writer refuses first, then the database
-    /// remembers; a crash in between leaves the interval open.
+    /// Closes an interval that has enough reports. First the writer starts to reject reports, then
+    /// the database records the closing. A crash in between leaves the interval open.
     fn close_interval(
         &mut self,
         lease: Lease,
@@ -249,7 +249,7 @@ impl Db {
             Ok(tx.commit()?)
         });
         if let Err(error) = closed {
-            // Not closed after all: the writer must not refuse what the database admits.
+            // Not closed after all: the writer must not reject what the database admits.
             let closed = ranges::closed(&self.conn, Some(task))?;
             self.writer.set_closed(task_id, closed.into_iter().map(|(_, i)| i).collect())?;
             return Err(error);
@@ -258,7 +258,7 @@ impl Db {
     }
 
     /// Closes the open batch of a leader-selected task if it has enough reports. Its jobs in flight
-    /// still enter it; new jobs open another one.
+    /// are still added to it; new jobs open another one.
     fn close_open_batch(
         &mut self,
         lease: Lease,
@@ -279,7 +279,7 @@ impl Db {
         Ok(true)
     }
 
-    /// Whether a report accepted before the closing may still enter.
+    /// Whether a report accepted before the batch was closed may still be added.
     fn is_draining(&self, task: i64, selector: &BatchSelector) -> Result<bool> {
         let in_job = self.jobs.values().filter(|job| job.task == task).any(|job| {
             match (selector, &job.touches) {
@@ -299,7 +299,7 @@ impl Db {
             let is_requeued = self
                 .conn
                 .prepare_cached(
-                    // Without a time it was set aside unread, and may be of any bucket.
+                    // A report without a time was set aside unread, and may belong to any bucket.
                     "SELECT 1 FROM requeued
                      WHERE task = ?1 AND (time IS NULL OR time BETWEEN ?2 AND ?3)",
                 )?

@@ -1,8 +1,8 @@
 //! The state of the thread that writes to the database, and what all its verbs share.
 //!
-//! Leases and pauses live in this thread's memory only. The embedded store serves one process, so
-//! opening it voids all leases by nature, and leasing costs no commit. Fences begin with the number
-//! of times that the store was opened, so a lease from before is never mistaken for a new one.
+//! Leases and pauses exist only in this thread's memory. The embedded store serves one process, so
+//! opening it voids all leases, and leasing costs no commit. Fences start with the number of times
+//! that the store was opened, so an earlier lease is never mistaken for a new one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) struct Db {
     pub(super) writer: Writer,
     pub(super) clock: Clock,
     pub(super) gauges: Arc<Gauges>,
-    /// Aggregation jobs that are not committed.
+    /// Aggregation jobs that are not committed yet.
     pub(super) jobs: BTreeMap<u64, LiveJob>,
     /// Collection jobs that are neither finished nor failed.
     pub(super) collections: BTreeMap<u64, Hold>,
@@ -39,7 +39,7 @@ pub(super) struct Db {
     is_purging: bool,
 }
 
-/// Numbers that anybody may read at any time.
+/// Numbers that any thread may read at any time.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
     pub(super) jobs: AtomicU64,
@@ -49,7 +49,7 @@ pub(super) struct Gauges {
 /// A number that no task has.
 const NO_TASK: i64 = 0;
 
-/// What is kept in memory of an aggregation job.
+/// What is kept in memory about an aggregation job.
 #[derive(Clone, Debug)]
 pub(super) struct LiveJob {
     pub(super) hold: Hold,
@@ -99,11 +99,11 @@ pub(super) struct Live {
     jobs: BTreeMap<u64, LiveJob>,
     collections: BTreeMap<u64, Hold>,
     epoch: u64,
-    /// Rows of the table `requeued`: the numbers of each task's, and their bytes.
+    /// The rows of the table `requeued`: each task's row numbers, and their bytes.
     requeued: HashMap<TaskId, (Range<i64>, u64)>,
 }
 
-/// Reads what opening needs, and begins a new epoch.
+/// Reads what opening the store needs, and begins a new epoch.
 pub(super) fn load(conn: &Connection) -> Result<Loaded> {
     conn.execute("UPDATE store SET epoch = epoch + 1", [])?;
     let (store_id, cursor, epoch): (StoreId, i64, i64) =
@@ -173,12 +173,12 @@ impl Db {
         db
     }
 
-    /// Begins a transaction that writes. Dropped without a commit, it leaves no trace.
+    /// Begins a writing transaction. If it is dropped without a commit, nothing changes.
     pub(super) fn begin(conn: &mut Connection) -> Result<Transaction<'_>> {
         Ok(conn.transaction_with_behavior(TransactionBehavior::Immediate)?)
     }
 
-    /// After a commit that deleted shares and scheduled ids to go.
+    /// Called after a commit that deleted shares and scheduled ids for deletion.
     pub(super) fn purge(&mut self) {
         self.is_purging = true;
         if let Err(error) = schema::empty_wal(&self.conn) {
@@ -186,7 +186,7 @@ impl Db {
         }
     }
 
-    /// A fresh fence and the moment until which it holds.
+    /// A fresh fence, and the time until which it holds.
     pub(super) fn grant(&mut self, duration: Duration) -> Hold {
         let fence = self.next_fence;
         self.next_fence += 1;
@@ -205,7 +205,7 @@ impl Db {
         hold.map(drop).ok_or(StoreError::Fenced)
     }
 
-    /// Gives a lease of either kind back.
+    /// Gives back a lease of either kind.
     pub(super) fn release(&mut self, lease: Lease, pause: Duration) -> Result<()> {
         let released = Hold::released((self.clock)(), pause);
         let job = self.jobs.get_mut(&lease.job).map(|job| &mut job.hold);
@@ -215,7 +215,7 @@ impl Db {
         Ok(())
     }
 
-    /// After a commit: drops what a job needed, removes dead segments, publishes the gauges.
+    /// Called after a commit: drops what a job needed, removes dead segments, updates the gauges.
     pub(super) fn settle(&mut self, ended: Option<&LiveJob>) {
         for number in ended.iter().flat_map(|job| &job.segments) {
             self.log.drop_ref(*number);
@@ -230,14 +230,14 @@ impl Db {
         self.publish();
     }
 
-    /// Remembers a task that was learned while the server ran.
+    /// Stores a task that was learned while the server ran.
     pub(super) fn put_task(&mut self, task_id: TaskId, task: &StoredTask) -> Result<()> {
         let tx = Self::begin(&mut self.conn)?;
         tasks::put(&tx, &task_id, task)?;
         Ok(tx.commit()?)
     }
 
-    /// Remembers what a public log has committed to.
+    /// Stores what a public log has committed to.
     pub(super) fn put_log_checkpoint(&mut self, checkpoint: &LogCheckpoint) -> Result<()> {
         let tx = Self::begin(&mut self.conn)?;
         public_log::put(&tx, checkpoint)?;
@@ -245,7 +245,7 @@ impl Db {
     }
 
     /// Deletes everything about a task. Its records stay in segments that others need, but are
-    /// never shown again.
+    /// never returned again.
     pub(super) fn forget_task(&mut self, task_id: TaskId) -> Result<()> {
         let end = self.writer.flush()?;
         let tx = Self::begin(&mut self.conn)?;
@@ -299,7 +299,7 @@ impl worker::State for Db {
             return false;
         }
         self.is_purging = tasks::purge(&mut self.conn).unwrap_or_else(|error| {
-            tracing::warn!(%error, "report ids could not be purged; tried again later");
+            tracing::warn!(%error, "report ids could not be purged; will retry");
             false
         });
         self.is_purging

@@ -1,4 +1,4 @@
-//! The reports of a stored job, in a column of its row.
+//! The reports of a stored job, as a column of its row.
 
 use sotto_wire::{ReportId, Time};
 

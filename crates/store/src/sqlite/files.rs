@@ -1,4 +1,4 @@
-//! The files that segments live in, behind a trait: real ones, and in tests files that forget what
+//! The files that hold segments, behind a trait: real files, and in tests files that forget what
 //! was not synced.
 
 use std::fmt;
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 /// One directory of segment files.
 ///
-/// A file's bytes outlive a crash once [`SegmentFile::sync`] returned, its name once
-/// [`Self::sync_names`] did. A removed name may come back after a crash.
+/// A file's bytes survive a crash once [`SegmentFile::sync`] has returned, its name once
+/// [`Self::sync_names`] has. A removed name may come back after a crash.
 pub trait SegmentFiles: fmt::Debug + Send + Sync + 'static {
     /// The names of all files, in any order.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Makes a new, empty file; an existing name is an error.
+    /// Creates a new, empty file; an existing name is an error.
     fn create(&self, name: &str) -> io::Result<Box<dyn SegmentFile>>;
 
     /// Opens a file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Box<dyn SegmentFile>>;
 
-    /// Removes a name.
+    /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes the names durable.
@@ -30,24 +30,24 @@ pub trait SegmentFiles: fmt::Debug + Send + Sync + 'static {
 
 /// One open file.
 pub trait SegmentFile: fmt::Debug + Send {
-    /// Its length in bytes.
+    /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether it has no bytes.
+    /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         self.len().map(|len| len == 0)
     }
 
-    /// Reads at an offset; fewer bytes than asked for only at the end of the file.
+    /// Reads at an offset; returns fewer bytes than requested only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all bytes at an offset.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Cuts the file.
+    /// Truncates the file.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
-    /// Makes bytes and length durable.
+    /// Makes the bytes and the length durable.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -58,7 +58,7 @@ pub struct DiskFiles {
 }
 
 impl DiskFiles {
-    /// The files of `dir`, which is made if it is missing.
+    /// The files of `dir`, which is created if it is missing.
     pub fn new(dir: &Path) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         Ok(Self { dir: dir.to_owned() })
@@ -124,7 +124,7 @@ impl SegmentFile for DiskFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // fdatasync also writes the length, without which the new bytes could not be read back.
+        // fdatasync also writes the length. Otherwise the new bytes could not be read back.
         self.0.sync_data()
     }
 }

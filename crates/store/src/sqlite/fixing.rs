@@ -1,9 +1,9 @@
-//! Fixing the sets of new aggregation jobs.
+//! Fixes the report sets of new aggregation jobs.
 //!
 //! One transaction takes a part of the backlog and decides everything that could make the leader
-//! refuse a report later: whatever is in a job afterwards, the leader stands by. Reports of tasks
+//! reject a report later: the leader stands by whatever is in a job afterwards. Reports of tasks
 //! that are not served keep their record and get a row in the table `requeued`, in the same
-//! transaction: the cursor passes them, and nothing is lost.
+//! transaction. The cursor passes them, and nothing is lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map};
 use std::ops::Range;
@@ -46,7 +46,7 @@ impl Db {
         for (task_id, rejections) in by_task {
             tasks::count_rejections(&tx, tasks::ensure(&tx, &task_id)?, &rejections)?;
         }
-        // A task that was forgotten since the part was read must not come back.
+        // A task that was forgotten after the part was read must not come back.
         let is_kept = |left: &&Waiting| !self.log.is_forgotten(&left.task_id, left.position);
         let left: Vec<Waiting> = part.left().iter().filter(is_kept).copied().collect();
         let set_aside = set_aside(&tx, &left)?;
@@ -80,13 +80,13 @@ impl Db {
 }
 
 impl Part {
-    /// Where the record with this index lies.
+    /// The position of the record with this index.
     fn position(&self, record: usize) -> Result<Position> {
         let position = match self {
             Self::Log { records, .. } => records.get(record).copied(),
             Self::Requeued(rows) => rows.get(record).map(|(_, waiting)| waiting.position),
         };
-        position.ok_or_else(|| StoreError::Backend("a record outside the stretch".into()))
+        position.ok_or_else(|| StoreError::Backend("a record is outside the stretch".into()))
     }
 
     fn left(&self) -> &[Waiting] {
@@ -97,7 +97,7 @@ impl Part {
     }
 }
 
-/// Takes a part of the backlog. False if somebody else took any of it.
+/// Takes a part of the backlog. Returns false if another caller has taken any of it.
 fn take(conn: &Connection, part: &Part, cursor: Position, end: Position) -> Result<bool> {
     match part {
         Part::Log { from, .. } if *from != cursor => Ok(false),
@@ -122,8 +122,8 @@ fn take(conn: &Connection, part: &Part, cursor: Position, end: Position) -> Resu
     }
 }
 
-/// Gives the reports of tasks that are not served rows of their own. Returns the numbers of each
-/// task's rows, and their bytes.
+/// Gives each report of a task that is not served its own row. Returns each task's row numbers, and
+/// their bytes.
 fn set_aside(conn: &Connection, left: &[Waiting]) -> Result<HashMap<TaskId, (Range<i64>, u64)>> {
     let mut rows: HashMap<TaskId, (Range<i64>, u64)> = HashMap::new();
     for Waiting { task_id, position, bytes } in left {
@@ -152,7 +152,7 @@ pub(super) fn insert_requeued(
     Ok(conn.last_insert_rowid())
 }
 
-/// Reserves what a job needs and stores it. `None` if none of its reports is left.
+/// Reserves what a job needs and stores it. `None` if none of its reports remains.
 fn fix_job(
     conn: &Connection,
     number: i64,
@@ -211,7 +211,7 @@ fn fix_job(
     Ok(Some(LiveJob { hold, task, scope, report_count, touches, segments }))
 }
 
-/// Takes the ids of a job's reports and returns those that stay, in their order.
+/// Takes the ids of a job's reports and returns the reports that stay, in order.
 fn reserve(
     conn: &Connection,
     task: i64,
@@ -219,8 +219,8 @@ fn reserve(
     entries: &[Entry],
     struck: &mut Rejections,
 ) -> Result<Vec<Entry>> {
-    // Neighbouring ids share pages. The sort is stable: of two copies the one that came first
-    // stays. The timestamp is no part of the order where the scope is the task, or it would choose
+    // Neighbouring ids share pages. The sort is stable: of two copies, the first to arrive stays.
+    // Where the scope is the task, the timestamp is not part of the order, or it would decide
     // between them.
     let bucket_of = |entry: &Entry| match job.batch {
         FormedBatch::TimeInterval => Bucket::Time(entry.time),

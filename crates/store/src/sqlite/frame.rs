@@ -1,4 +1,4 @@
-//! The bytes of a segment.
+//! The format of a segment.
 //!
 //! ```text
 //! segment = header frame*
@@ -8,23 +8,23 @@
 //!         | 1 store id:16 offset:u64                      a mark
 //!         | 2 hpke config ids:32                          the seal, last in the segment
 //! ```
-//! Integers are little-endian. A **mark** stands before each group of reports written in one go, so
-//! its presence proves that everything before it was synced: a bad frame with a mark behind it is
-//! damage, one without is the torn tail of a write that nobody was told about. The store id keeps
-//! segments of another store out, and, being unknown to clients, forged marks too. The **seal**
+//! Integers are little-endian. A **mark** precedes each group of reports written at once, so its
+//! presence proves that everything before it was synced. A bad frame with a mark after it is
+//! damage; one without is the torn tail of a write that was never acknowledged. The store id keeps
+//! out segments of another store and, because clients do not know it, forged marks. The **seal**
 //! says that the segment is complete and which HPKE keys its reports name, so that opening a store
-//! reads the ends of its segments and not all of them.
+//! reads only the ends of its segments.
 
 use sotto_wire::{HpkeConfigId, TaskId};
 
-/// Binds segments to one database: random, chosen when the store is made.
+/// Binds segments to one database. Random, chosen when the store is created.
 pub(super) type StoreId = [u8; 16];
 
 pub(super) const HEADER_LEN: usize = 40;
 const MAGIC: &[u8; 8] = b"sottoseg";
 const VERSION: u32 = 1;
 
-/// Length and CRC before each payload.
+/// The length and CRC before each payload.
 pub(super) const FRAME_HEAD_LEN: usize = 8;
 const KIND_REPORT: u8 = 0;
 const KIND_MARK: u8 = 1;
@@ -33,11 +33,11 @@ const REPORT_HEAD_LEN: usize = 1 + 1 + TaskId::LEN;
 pub(super) const MARK_LEN: usize = FRAME_HEAD_LEN + 1 + 16 + 8;
 pub(super) const SEAL_LEN: usize = FRAME_HEAD_LEN + 1 + 32;
 
-/// The longest report that is stored; far above what the upload route lets in.
+/// The longest report that is stored; far above what the upload route accepts.
 pub(super) const MAX_REPORT_LEN: usize = 64 << 20;
 const MAX_PAYLOAD_LEN: usize = REPORT_HEAD_LEN + MAX_REPORT_LEN;
 
-/// One frame's contents.
+/// The contents of one frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
     Report { hpke_config_id: HpkeConfigId, task_id: TaskId, report: &'a [u8] },
@@ -45,14 +45,14 @@ pub(super) enum Frame<'a> {
     Seal { configs: ConfigSet },
 }
 
-/// What stands at the beginning of some bytes.
+/// What some bytes begin with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// A whole frame of so many bytes.
+    /// A complete frame, and its length in bytes.
     Frame(Frame<'a>, usize),
-    /// The beginning of a frame of so many bytes, or (if fewer than a frame's head) of any.
+    /// The beginning of a frame of this length, or (if shorter than a frame's head) of any frame.
     Short(usize),
-    /// No frame.
+    /// Not a frame.
     Bad,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn header(store_id: &StoreId, number: u32) -> [u8; HEADER_LEN] {
 /// Why bytes are not the expected header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderFault {
-    /// Not a whole header.
+    /// Not a complete header.
     Torn,
     /// A header, but not of this segment of this store.
     Foreign(&'static str),
@@ -135,8 +135,8 @@ pub(super) fn check_header(
     }
 }
 
-/// The length of the frame that begins with these bytes, as its head says; `None` if they are fewer
-/// than a head or cannot be one.
+/// The length of the frame that begins with these bytes, as its head says; `None` if they are
+/// shorter than a head or cannot be one.
 pub(super) fn frame_len(bytes: &[u8]) -> Option<usize> {
     let payload_len = usize::try_from(u32::from_le_bytes(*bytes.first_chunk()?)).ok()?;
     let is_head = bytes.len() >= FRAME_HEAD_LEN && (1..=MAX_PAYLOAD_LEN).contains(&payload_len);
@@ -162,7 +162,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// Whether `bytes`, which begin at `offset` of a segment, hold a mark of this store in its place.
+/// Whether `bytes`, which begin at `offset` of a segment, hold a valid mark of this store.
 pub(super) fn holds_mark(bytes: &[u8], offset: u64, store_id: &StoreId) -> bool {
     let prefix = mark_prefix(store_id);
     let mut from = 0;

@@ -26,7 +26,7 @@ pub(super) fn response(
     }
 }
 
-/// Why each report could not be committed now. For the reading connection.
+/// The reason why each report could not be committed now. For the reading connection.
 pub(super) fn spent_reports(
     conn: &Connection,
     task_id: &TaskId,
@@ -35,7 +35,7 @@ pub(super) fn spent_reports(
 ) -> Result<Vec<Option<Rejection>>> {
     let mut verdicts = vec![None; reports.len()];
     let Some(task) = tasks::number(conn, task_id)? else { return Ok(verdicts) };
-    // One view of the database for all, and in the order of the keys.
+    // One consistent view of the database for all, in key order.
     let tx = conn.unchecked_transaction()?;
     let mut order: Vec<usize> = (0..reports.len()).collect();
     order.sort_unstable_by_key(|index| key(scope, &reports[*index]));
@@ -162,8 +162,8 @@ fn key(scope: ReplayScope, (bucket, report_id): &(Bucket, ReportId)) -> (Scope, 
     (Scope::of(scope, bucket), *report_id)
 }
 
-/// Deletes the responses of all jobs that touched a batch. The leader asks for a batch only when it
-/// has committed each of them, so it never asks for these responses again.
+/// Deletes the responses of all jobs that touched a batch. The leader asks for a batch only after
+/// it has committed each of them, so it never asks for these responses again.
 fn forget_responses_of(conn: &Connection, task: i64, selector: &BatchSelector) -> Result<()> {
     for (first, last) in buckets::key_ranges(selector) {
         let responses: Vec<i64> = conn

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sotto_wire::{Interval, Time};
 
-/// The times of a task that take no reports any more.
+/// The times of a task that no longer take reports.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IntervalSet {
     /// Start to end (exclusive).

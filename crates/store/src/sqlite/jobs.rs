@@ -1,4 +1,4 @@
-//! Aggregation jobs: leasing and committing. Fixing their sets is in [`super::fixing`].
+//! Aggregation jobs: leasing and committing. [`super::fixing`] fixes their report sets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::{Lease, LeasedJob, REQUEUE_PAUSE, Result, StoreError};
 /// A job as its worker will see it, before its records are read.
 pub(super) type PickedJob = (LeasedJob, Vec<Position>);
 
-/// All jobs, as they are kept in memory.
+/// All jobs, in their in-memory form.
 pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, LiveJob>> {
     let mut statement = conn.prepare(
         "SELECT job, task, batch_id, report_count, segments, times, is_task_scope FROM jobs",
@@ -52,7 +52,7 @@ pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, LiveJob>> {
 }
 
 impl Db {
-    /// Picks the oldest job that is due and that nobody holds.
+    /// Picks the oldest job that is due and not leased.
     pub(super) fn pick_job(&mut self, duration: Duration) -> Result<Option<PickedJob>> {
         let now_ms = (self.clock)();
         let free = self.jobs.iter().find(|(_, job)| job.hold.is_free(now_ms));
@@ -124,7 +124,7 @@ impl Db {
                 .query_row(params![lease.job as i64], |row| row.get(0))?;
             let all: Vec<Entry> = Entry::decode_all(&reports).collect();
             for entry in outcome.requeue.iter().filter_map(|index| all.get(*index)) {
-                // Its id is free again, its record stays where it is.
+                // Its id is free again; its record stays where it is.
                 release_id(&tx, &job, entry)?;
                 let bytes = reader::record_len(&self.log, entry.position)?;
                 let time = job.batch_id().is_none().then_some(entry.time);

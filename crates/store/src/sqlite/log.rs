@@ -1,11 +1,11 @@
-//! The append-only file of accepted reports, in segments: which there are, how far jobs have taken
-//! them, and who still needs them. Shared by the store's threads; holds no file open and writes
-//! nothing.
+//! The append-only file of accepted reports, in segments: which segments exist, how far jobs have
+//! taken them, and what still needs them. Shared by the store's threads. Holds no open files and
+//! writes nothing.
 //!
-//! Segments are numbered from 1 without gaps. A position is a segment and an offset in it; the
-//! **cursor** is the position before which every report was taken by a job, refused, or set aside in
-//! the table `requeued`. A segment is **dead**, and removed, when the cursor is past its end and
-//! nobody refers to a record in it.
+//! Segments are numbered from 1 without gaps. A position is a segment and an offset in it. The
+//! **cursor** is the position before which every report was taken by a job, rejected, or set aside
+//! in the table `requeued`. A segment is **dead**, and removed, when the cursor is past its end and
+//! nothing refers to a record in it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -18,7 +18,7 @@ use super::files::SegmentFiles;
 use super::frame::{ConfigSet, HEADER_LEN};
 
 /// A position in the log: segment number in the upper half, offset in the lower. Below 2^63,
-/// because the database has signed integers.
+/// because the database's integers are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Position(u64);
 
@@ -50,15 +50,15 @@ impl Position {
 /// A part of the backlog: what [`crate::Stretch`] holds.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// Of the log, with the positions of its records.
+    /// From the log, with the positions of its records.
     Log {
         from: Position,
         to: Position,
         records: Vec<Position>,
-        /// Records of tasks that are not served: they go to the table `requeued`.
+        /// Records of tasks that are not served. They go to the table `requeued`.
         left: Vec<Waiting>,
     },
-    /// Of the table `requeued`, with the numbers of the rows.
+    /// From the table `requeued`, with the row numbers.
     Requeued(Vec<(i64, Waiting)>),
 }
 
@@ -67,12 +67,12 @@ pub(super) enum Part {
 pub(super) struct Waiting {
     pub(super) task_id: TaskId,
     pub(super) position: Position,
-    /// What it takes in its segment.
+    /// The number of bytes that it takes in its segment.
     pub(super) bytes: u64,
 }
 
-/// Rows of the table `requeued` of one task, with these numbers among others, and when they are
-/// due.
+/// Rows of one task in the table `requeued`, and when they are due. Their numbers are within this
+/// range, which may also contain rows of other tasks.
 #[derive(Clone, Debug)]
 struct Requeued {
     numbers: Range<i64>,
@@ -88,22 +88,22 @@ pub(super) fn segment_number(name: &str) -> Option<u32> {
     (segment_name(number) == name).then_some(number)
 }
 
-/// What is known of one segment.
+/// What is known about one segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     /// The end of its last durable report.
     pub(super) end: u32,
     /// Bytes on disk.
     pub(super) bytes: u64,
-    /// Nothing is appended any more.
+    /// Nothing more is appended.
     pub(super) sealed: bool,
     /// The keys that its reports name.
     pub(super) configs: ConfigSet,
-    /// Jobs and requeued reports that need it.
+    /// How many jobs and requeued reports need it.
     pub(super) refs: u64,
 }
 
-/// All segments. See the module's head.
+/// All segments. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) files: Arc<dyn SegmentFiles>,
@@ -116,13 +116,13 @@ struct State {
     segments: BTreeMap<u32, Segment>,
     cursor: Position,
     backlog_bytes: u64,
-    /// Records of these tasks before these positions are to be passed over.
+    /// Records of these tasks before these positions are to be skipped.
     forgotten: HashMap<TaskId, Position>,
-    /// Rows of the table `requeued`, by task, the oldest first.
+    /// The rows of the table `requeued` by task, oldest first.
     requeued: HashMap<TaskId, VecDeque<Requeued>>,
 }
 
-/// What a reader of the backlog needs, as of one moment.
+/// A snapshot of what a reader of the backlog needs.
 pub(super) struct View {
     pub(super) cursor: Position,
     /// Numbers and ends of the segments from the cursor on.
@@ -142,7 +142,7 @@ impl Log {
         Self { files, chunks: Arc::default(), state: Mutex::new(state) }
     }
 
-    /// Durable bytes were appended to a segment, which may be new.
+    /// Records that durable bytes were appended to a segment, which may be new.
     pub(super) fn appended(&self, number: u32, start: u32, end: u32, configs: &ConfigSet) {
         let mut state = self.lock();
         let segment = state.segments.entry(number).or_insert(Segment {
@@ -173,7 +173,7 @@ impl Log {
         self.lock().end()
     }
 
-    /// Moves the cursor, after the database has.
+    /// Moves the cursor. The database has moved it before.
     pub(super) fn advance(&self, to: Position) {
         let mut state = self.lock();
         let taken = state.distance(state.cursor, to);
@@ -186,19 +186,19 @@ impl Log {
         self.lock().forgotten.insert(task_id, position);
     }
 
-    /// Whether a record is of a task that was forgotten after it was accepted.
+    /// Whether a record belongs to a task that was forgotten after the record was accepted.
     pub(super) fn is_forgotten(&self, task_id: &TaskId, position: Position) -> bool {
         self.lock().forgotten.get(task_id).is_some_and(|until| position < *until)
     }
 
-    /// Rows were added to the table `requeued`. They count as backlog.
+    /// Records that rows were added to the table `requeued`. They count as backlog.
     pub(super) fn requeued(&self, task_id: TaskId, numbers: Range<i64>, due_ms: u64, bytes: u64) {
         let mut state = self.lock();
         state.requeued.entry(task_id).or_default().push_back(Requeued { numbers, due_ms });
         state.backlog_bytes += bytes;
     }
 
-    /// Rows up to this number were taken, always the oldest of their task.
+    /// Records that rows up to this number were taken: always the oldest of their task.
     pub(super) fn requeues_taken(&self, task_id: &TaskId, last: i64, bytes: u64) {
         let mut state = self.lock();
         state.backlog_bytes = state.backlog_bytes.saturating_sub(bytes);
@@ -212,14 +212,14 @@ impl Log {
         }
     }
 
-    /// All rows of a task are gone.
+    /// Records that all rows of a task are gone.
     pub(super) fn requeues_forgotten(&self, task_id: &TaskId, bytes: u64) {
         let mut state = self.lock();
         state.backlog_bytes = state.backlog_bytes.saturating_sub(bytes);
         state.requeued.remove(task_id);
     }
 
-    /// Each task that has rows in the table `requeued`, with the numbers of those that are due.
+    /// Each task that has rows in the table `requeued`, with the range of those that are due.
     pub(super) fn requeues_due(&self, now_ms: u64) -> Vec<(TaskId, Range<i64>)> {
         let state = self.lock();
         let due = |(task_id, rows): (&TaskId, &VecDeque<Requeued>)| {
@@ -253,7 +253,7 @@ impl Log {
     }
 
     /// Removes a segment's file if it is (still) dead. A file that cannot be removed stays on the
-    /// list for the next time.
+    /// list for the next attempt.
     pub(super) fn remove_dead(&self, number: u32) -> bool {
         let is_dead = {
             let state = self.lock();

@@ -1,5 +1,5 @@
-//! What public logs have committed to. A log that was seen once must never be seen without what it
-//! held then.
+//! What public logs have committed to. Once an entry of a log has been seen, the log must never
+//! again appear without it.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

@@ -2,7 +2,7 @@
 //!
 //! Closed intervals are kept as ranges, so that a bucket without reports is closed as well. Closing
 //! ranges may overlap (a failed collection leaves its range closed, and another may cover part of
-//! it); collected ones never do, and neighbours are merged.
+//! it). Collected ranges never overlap, and neighbours are merged.
 
 use rusqlite::{Connection, params};
 use sotto_wire::{Duration, Interval, TaskId, Time};
@@ -10,18 +10,18 @@ use sotto_wire::{Duration, Interval, TaskId, Time};
 use super::log::Position;
 use crate::Result;
 
-/// What may still enter a bucket.
+/// What may still be added to a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Open,
-    /// Reports that lie in the log before this position.
+    /// Only reports before this position in the log.
     Closing(Position),
-    /// None.
+    /// Nothing.
     Collected,
 }
 
 impl Standing {
-    /// Whether a report at this position may enter.
+    /// Whether a report at this position may be added.
     pub(super) fn admits(self, position: Position) -> bool {
         match self {
             Self::Open => true,
@@ -31,7 +31,7 @@ impl Standing {
     }
 }
 
-/// The one or two ranges of signed integers, ends included, that an interval is in the database.
+/// An interval as one or two ranges of signed integers, ends included, for the database.
 pub(super) fn spans(interval: Interval) -> impl Iterator<Item = (i64, i64)> {
     let first = interval.start().as_units();
     let last = interval.end().as_units().saturating_sub(1);
@@ -70,14 +70,14 @@ pub(super) fn is_any_collected(conn: &Connection, task: i64, interval: Interval)
     Ok(false)
 }
 
-/// Closes an interval: from `position` on, nothing enters.
+/// Closes an interval: nothing from `position` on is added.
 pub(super) fn close(
     conn: &Connection,
     task: i64,
     interval: Interval,
     position: Position,
 ) -> Result<()> {
-    // If the same range was closed before, nothing was accepted for it since.
+    // If the same range was closed before, nothing has been accepted for it since.
     let mut statement =
         conn.prepare_cached("INSERT OR IGNORE INTO ranges VALUES (?1, 0, ?2, ?3, ?4)")?;
     for (first, last) in spans(interval) {
@@ -86,7 +86,7 @@ pub(super) fn close(
     Ok(())
 }
 
-/// Marks an interval collected for ever.
+/// Marks an interval collected permanently.
 pub(super) fn collect(conn: &Connection, task: i64, interval: Interval) -> Result<()> {
     for (mut first, mut last) in spans(interval) {
         conn.prepare_cached(
@@ -118,7 +118,7 @@ pub(super) fn collect(conn: &Connection, task: i64, interval: Interval) -> Resul
     Ok(())
 }
 
-/// Everything closed or collected, of all tasks or one.
+/// All closed or collected intervals, of all tasks or of one.
 pub(super) fn closed(conn: &Connection, only: Option<i64>) -> Result<Vec<(TaskId, Interval)>> {
     let mut statement = conn.prepare_cached(
         "SELECT tasks.task_id, first, last FROM ranges JOIN tasks USING (task)

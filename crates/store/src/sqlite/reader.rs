@@ -1,4 +1,4 @@
-//! Reading records back out of segments.
+//! Reads records back from segments.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::frame::{self, FRAME_HEAD_LEN, Frame, HEADER_LEN, Parsed};
 use super::log::{Log, Part, Position, Waiting, segment_name};
 use crate::{Backlog, IsServed, Record, Result, StoreError, Stretch};
 
-/// Read beyond the beginning of the last frame that is wanted, in the hope that this is all of it.
+/// How much is read beyond the start of the last wanted frame. Usually this covers the whole frame.
 const LAST_FRAME_GUESS: usize = 16 << 10;
 
 /// The beginning of the log's backlog.
@@ -25,7 +25,7 @@ pub(super) fn read_backlog(
     loop {
         let cursor = log.cursor();
         match try_read_backlog(log, max_reports.max(1), max_bytes, is_served) {
-            // Somebody else took the stretch meanwhile, and its segment is gone.
+            // Another caller has taken the stretch meanwhile, and its segment is gone.
             Err(_) if log.cursor() != cursor => {}
             result => return result,
         }
@@ -110,8 +110,7 @@ fn try_read_backlog(
     Ok(Backlog { stretch, records, unserved: unserved.collect() })
 }
 
-/// The last offset wanted of the segment that the first position is in, as far as one chunk
-/// reaches.
+/// The last offset wanted in the segment of the first position, as far as one chunk reaches.
 fn wanted_end(positions: &[Position]) -> u32 {
     let Some(first) = positions.first() else { return 0 };
     let reach = first.offset().saturating_add(CHUNK_LEN as u32);
@@ -121,14 +120,14 @@ fn wanted_end(positions: &[Position]) -> u32 {
     here.map(|at| at.offset()).max().unwrap_or(0)
 }
 
-/// A stretch of one segment in memory.
+/// Part of one segment in memory.
 struct Window<'a> {
     log: &'a Arc<Log>,
     file: Option<(u32, Box<dyn SegmentFile>)>,
     chunk: Bytes,
     /// The offset of the chunk's first byte.
     start: u32,
-    /// No frame is wanted that begins beyond it.
+    /// No wanted frame begins beyond it.
     wanted_end: u32,
 }
 
@@ -141,7 +140,7 @@ impl<'a> Window<'a> {
         self.bytes(at).len() >= FRAME_HEAD_LEN
     }
 
-    /// The frame at a position: a record, or `None` for a mark; and its length.
+    /// The frame at a position, as a record or `None` for a mark, and its length.
     fn record(&mut self, at: Position) -> Result<(Option<Record>, usize)> {
         let len = self.frame_len(at)?;
         self.fill(at, len)?;
@@ -171,7 +170,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Sees to it that the chunk holds so many bytes from a position on.
+    /// Makes sure that the chunk holds this many bytes from a position on.
     fn fill(&mut self, at: Position, wanted: usize) -> Result<()> {
         if self.bytes(at).len() >= wanted {
             return Ok(());

@@ -1,13 +1,13 @@
-//! Opening the log again, after an orderly end or a crash.
+//! Reopens the log after a clean shutdown or a crash.
 //!
-//! Only the last segment can have a torn tail: a new one is begun after the seal of the one before
-//! was synced. The tail is cut; nobody was told that it was accepted. Every other fault is damage:
-//! an error that names the file, and nothing is changed. Sealed segments are not read through, so
-//! opening takes no longer with a large backlog; a damaged record in one is noticed when it is
+//! Only the last segment can have a torn tail: a new segment is started only after the seal of the
+//! one before was synced. The tail is cut; it was never acknowledged. Every other fault is damage:
+//! an error names the file, and nothing is changed. Sealed segments are not read through, so
+//! opening takes no longer with a large backlog. A damaged record in one is noticed when it is
 //! read.
 //!
-//! What is found in the last segment, and the names, are synced before they are used: the process
-//! may have died between a write and its sync without taking the machine along.
+//! The contents of the last segment, and the names, are synced before they are used: the process
+//! may have died between a write and its sync while the machine kept running.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -26,7 +26,7 @@ use crate::{Result, StoreError};
 pub(super) struct Known {
     pub(super) store_id: StoreId,
     pub(super) cursor: Position,
-    /// Segments that jobs or requeued reports need, and how many do.
+    /// The segments that jobs or requeued reports need, and how many need each.
     pub(super) refs: BTreeMap<u32, u64>,
     pub(super) forgotten: HashMap<TaskId, Position>,
 }
@@ -55,7 +55,7 @@ pub(super) fn recover(files: Arc<dyn SegmentFiles>, known: Known) -> Result<Reco
                 numbers.pop();
                 break;
             }
-            // Torn before anything in it was acknowledged. The one before it is complete.
+            // Torn before anything in it was acknowledged. The segment before it is complete.
             None => {
                 remove(&*files, number)?;
                 numbers.pop();
@@ -88,7 +88,7 @@ fn segment_numbers(files: &dyn SegmentFiles) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Segments wholly before the cursor that nobody needs: their removal was interrupted or lost.
+/// Removes segments before the cursor that nothing needs: their removal was interrupted or lost.
 fn remove_long_dead(files: &dyn SegmentFiles, known: &Known, numbers: &mut Vec<u32>) -> Result<()> {
     let is_dead =
         |number: &u32| *number < known.cursor.segment() && !known.refs.contains_key(number);
@@ -99,7 +99,7 @@ fn remove_long_dead(files: &dyn SegmentFiles, known: &Known, numbers: &mut Vec<u
     Ok(())
 }
 
-/// Reads the last segment through and cuts a torn tail. `None` if nothing durable is in it.
+/// Reads through the last segment and cuts a torn tail. `None` if nothing in it is durable.
 fn scan_last(
     files: &dyn SegmentFiles,
     known: &Known,
@@ -112,8 +112,8 @@ fn scan_last(
         Ok(()) => {}
         Err(HeaderFault::Foreign(why)) => return Err(refused(number, why)),
         Err(HeaderFault::Torn) => {
-            // The first group is written and synced together with the header; a mark of a later
-            // one would prove that the header was there.
+            // The first group is written and synced together with the header. A mark of a later
+            // group would prove that the header was there.
             let later = bytes.get(HEADER_LEN + 1..).unwrap_or_default();
             let is_needed = number <= known.cursor.segment();
             if is_needed || frame::holds_mark(later, HEADER_LEN as u64 + 1, &known.store_id) {
@@ -145,7 +145,7 @@ fn scan_last(
     Ok(Some((segment, file)))
 }
 
-/// The good frames of a segment.
+/// The valid frames of a segment.
 fn scan(bytes: &[u8], known: &Known, number: u32) -> Result<Segment> {
     let mut configs = ConfigSet::default();
     let mut end = HEADER_LEN;
@@ -170,14 +170,14 @@ fn scan(bytes: &[u8], known: &Known, number: u32) -> Result<Segment> {
     Ok(Segment { end, bytes, sealed, configs, refs: 0 })
 }
 
-/// Looks at both ends of a segment that has a later one. `None` if it is dead.
+/// Inspects both ends of a segment that is not the last. `None` if it is dead.
 fn inspect_sealed(files: &dyn SegmentFiles, known: &Known, number: u32) -> Result<Option<Segment>> {
     let failed = |error: io::Error| failed(number, &error);
     let file = files.open(&segment_name(number)).map_err(failed)?;
     let len = file.len().map_err(failed)?;
     let refs = known.refs.get(&number).copied().unwrap_or(0);
-    // A segment that was taken whole is removed without a seal. If the removal was lost in a crash,
-    // the file is back, with the cursor at its end.
+    // A segment whose reports were all taken is removed without a seal. If the removal was lost in
+    // a crash, the file is back, with the cursor at its end.
     let at_cursor = number == known.cursor.segment();
     if at_cursor && refs == 0 && len == u64::from(known.cursor.offset()) {
         return Ok(None);
@@ -201,7 +201,7 @@ fn inspect_sealed(files: &dyn SegmentFiles, known: &Known, number: u32) -> Resul
     }
 }
 
-/// Nothing that was acknowledged may be missing.
+/// Checks that nothing acknowledged is missing.
 fn check_complete(segments: &BTreeMap<u32, Segment>, known: &Known, last: u32) -> Result<()> {
     let untaken = known.cursor.segment() + 1..=last;
     let needed = known.refs.keys().copied();

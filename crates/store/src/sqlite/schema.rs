@@ -1,11 +1,11 @@
 //! The tables, and how the database is opened.
 //!
 //! SQLite is trusted to keep what it committed: WAL with `synchronous=FULL` syncs the WAL in every
-//! commit. `secure_delete` overwrites deleted shares, responses and ids in the file, and after a
-//! collection the WAL is emptied.
+//! commit. `secure_delete` overwrites deleted shares, responses and ids in the file, and the WAL is
+//! emptied after a collection.
 //!
-//! Times are 64 bits unsigned on the wire and stored in SQLite's signed integers bit by bit;
-//! [`super::ranges::spans`] keeps comparisons right.
+//! Times are unsigned 64-bit integers on the wire. They are stored bit for bit in SQLite's signed
+//! integers, and [`super::ranges::spans`] keeps comparisons right.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,15 +14,16 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::{Result, StoreError};
 
-/// Grows with every change to the tables.
+/// Incremented with every change to the tables.
 const VERSION: i64 = 3;
 
-/// Small, because report ids are random: each new one dirties a leaf of its own, and the bytes
-/// written per id are a page.
+/// Small, because report ids are random: each new one dirties its own leaf, so every id costs the
+/// write of a page.
 const PAGE_BYTES: u32 = 2048;
 
-/// After how many bytes the WAL is written back. A longer WAL merges more writes to the same pages:
-/// a million random ids have 13,000 leaves, of which this touches each more than twice.
+/// The number of bytes after which the WAL is checkpointed. A longer WAL merges more writes to the
+/// same pages: a million random ids have 13,000 leaves, and this length touches each more than
+/// twice.
 const WAL_BYTES: u32 = 64 << 20;
 
 const TABLES: &str = "
@@ -165,12 +166,12 @@ CREATE TABLE response_buckets (  -- the buckets that a job's response is about
 CREATE INDEX response_buckets_by_response ON response_buckets (response);
 ";
 
-/// Opens the one connection that writes, and makes the tables if there are none.
+/// Opens the only connection that writes, and creates the tables if there are none.
 pub(super) fn open_writer(path: &Path, cache_bytes: u64) -> Result<Connection> {
     open_database(path, cache_bytes, VERSION, TABLES)
 }
 
-/// The same with the tables of another role.
+/// As [`open_writer`], with the tables of another role.
 pub(crate) fn open_database(
     path: &Path,
     cache_bytes: u64,
@@ -210,14 +211,14 @@ pub(crate) fn open_reader(path: &Path, cache_bytes: u64) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Writes the WAL back and empties it, so that no deleted share or id is left in its file either.
+/// Checkpoints the WAL and empties it, so that its file holds no deleted share or id either.
 pub(super) fn empty_wal(conn: &Connection) -> Result<()> {
     Ok(conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
 fn bound(conn: &Connection, cache_bytes: u64) -> Result<()> {
     conn.busy_timeout(Duration::from_secs(10))?;
-    // Negative: in KiB.
+    // A negative value is in KiB.
     conn.pragma_update(None, "cache_size", -i64::try_from(cache_bytes >> 10).unwrap_or(i64::MAX))?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.set_prepared_statement_cache_capacity(128);
@@ -246,7 +247,7 @@ mod tests {
         conn.pragma_update(None, "user_version", VERSION + 1).unwrap();
         drop(conn);
         let Err(StoreError::Backend(why)) = open_writer(&path, 1 << 20) else {
-            panic!("a database of the future was opened");
+            panic!("a database of a later version was opened");
         };
         let versions = (format!("schema version {}", VERSION + 1), format!("knows {VERSION}"));
         assert!(why.contains(&versions.0) && why.contains(&versions.1), "{why}");

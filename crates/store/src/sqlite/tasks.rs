@@ -1,8 +1,9 @@
 //! Tasks, their totals and their report ids.
 //!
-//! **The scope of a report id** is the timestamp or the whole task; [`ReplayScope`] says which and why. The
-//! ids of a timestamp go with its collected bucket. Those of a whole task lie beside all
-//! timestamps, so that no collection can touch them, and stay until the task is forgotten.
+//! **The scope of a report id** is the timestamp or the whole task; [`ReplayScope`] says which and
+//! why. The ids of a timestamp are deleted with its collected bucket. Those of a whole task are
+//! stored outside all timestamps, so that no collection can touch them, and stay until the task is
+//! forgotten.
 
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -12,10 +13,10 @@ use sotto_wire::{Interval, ReportId, TaskId};
 use super::ranges::spans;
 use crate::{Counters, Result, StoreError, StoredTask};
 
-/// The reason under which aggregated reports are counted; no rejection has this code.
+/// The code under which aggregated reports are counted; no rejection has it.
 const AGGREGATED: i64 = 0;
 
-/// Where a report id must be new.
+/// Where a report id must be unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
     Time(i64),
@@ -32,7 +33,7 @@ impl Scope {
 }
 
 impl ToSql for Scope {
-    /// SQLite orders as we do: every integer comes before every blob.
+    /// SQLite uses the same order: every integer comes before every blob.
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Time(time) => ValueRef::Integer(*time),
@@ -50,7 +51,7 @@ pub(super) fn number(conn: &Connection, task_id: &TaskId) -> Result<Option<i64>>
     Ok(statement.query_row(params![task_id.as_bytes()], |row| row.get(0)).optional()?)
 }
 
-/// The number of a task, given to it now if it has none.
+/// The number of a task, assigned now if it has none.
 pub(super) fn ensure(conn: &Connection, task_id: &TaskId) -> Result<i64> {
     if let Some(task) = number(conn, task_id)? {
         return Ok(task);
@@ -93,7 +94,7 @@ pub(super) fn stored(conn: &Connection) -> Result<Vec<(TaskId, StoredTask)>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Deletes a task's rows, all but its ids, which are only scheduled to go.
+/// Deletes a task's rows, except its ids, which are only scheduled for deletion.
 pub(super) fn forget(conn: &Connection, task: i64) -> Result<()> {
     conn.execute(
         "DELETE FROM response_buckets WHERE response IN
@@ -146,7 +147,7 @@ pub(super) fn counters(conn: &Connection, task_id: &TaskId) -> Result<Counters> 
         }
         let reason = u8::try_from(code).ok().and_then(Rejection::from_code);
         let reason = reason
-            .ok_or_else(|| StoreError::Backend(format!("rejection code {code} is not known")))?;
+            .ok_or_else(|| StoreError::Backend(format!("rejection code {code} is unknown")))?;
         counters.rejections.add_many(reason, count);
     }
     Ok(counters)
@@ -189,9 +190,9 @@ pub(super) fn release_id(
     Ok(())
 }
 
-/// Schedules the ids in the timestamps of a collected interval to go. They may be many, so they go
-/// bit by bit; until then they do no harm, for the interval refuses reports before their ids are
-/// looked at.
+/// Schedules the ids in the timestamps of a collected interval for deletion. There may be many, so
+/// they are deleted a little at a time. Until then they do no harm: the interval rejects reports
+/// before their ids are looked up.
 pub(super) fn schedule_purge_of(conn: &Connection, task: i64, interval: Interval) -> Result<()> {
     for (first, last) in spans(interval) {
         schedule_purge(conn, task, Scope::Time(first), Scope::Time(last))?;
@@ -199,7 +200,7 @@ pub(super) fn schedule_purge_of(conn: &Connection, task: i64, interval: Interval
     Ok(())
 }
 
-/// Deletes some ids that nobody needs. Returns whether there are more.
+/// Deletes some ids that are no longer needed. Returns whether there are more.
 pub(super) fn purge(conn: &mut Connection) -> Result<bool> {
     let tx = conn.transaction()?;
     let next = tx

@@ -1,4 +1,4 @@
-//! The verbs: each goes to the thread that it concerns.
+//! The verbs: each goes to the thread that handles it.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -92,7 +92,7 @@ impl LeaderStore for SqliteStore {
                     return Ok(Some(job));
                 }
                 Err(error) => {
-                    // Its task may have been forgotten meanwhile, and its segment with it.
+                    // Its task may have been forgotten meanwhile, and its segment removed.
                     let lease = job.lease;
                     if self.db.run(move |db| Ok(db.held_job(lease).is_ok())).await? {
                         tracing::error!(%error, "the records of a job cannot be read");
@@ -277,7 +277,7 @@ impl Reads {
         Ok(found)
     }
 
-    /// The records of these rows; `None` if somebody else took them meanwhile and their segment is
+    /// The records of these rows; `None` if another caller took them meanwhile and their segment is
     /// gone.
     fn read(&self, rows: &[(i64, Waiting)]) -> Result<Option<Vec<Record>>> {
         let positions: Vec<Position> = rows.iter().map(|(_, waiting)| waiting.position).collect();

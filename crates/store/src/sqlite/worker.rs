@@ -1,4 +1,4 @@
-//! A thread that owns something and runs closures on it, one after the other.
+//! A thread that owns a state and runs closures on it, one after another.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -12,16 +12,16 @@ type Work<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// What a worker owns.
 pub(crate) trait State: Send + 'static {
-    /// Does a little of the work that nobody waits for. Returns whether there is more.
+    /// Does a little of the background work. Returns whether there is more.
     fn tidy(&mut self) -> bool {
         false
     }
 }
 
-/// Tidying also happens under load, once in so many calls.
+/// Under load, tidying still happens once in this many calls.
 const CALLS_PER_TIDYING: u32 = 4;
 
-/// The thread's other end.
+/// The handle of the thread.
 pub(crate) struct Worker<S> {
     work: Option<Sender<Work<S>>>,
     thread: Option<JoinHandle<()>>,
@@ -35,7 +35,7 @@ impl<S: State> Worker<S> {
         Ok(Self { work: Some(work), thread: Some(thread) })
     }
 
-    /// Runs a closure on the thread. It runs to its end even if the future is dropped.
+    /// Runs a closure on the thread. The closure runs to its end even if the future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         call: impl FnOnce(&mut S) -> Result<T> + Send + 'static,
@@ -43,7 +43,7 @@ impl<S: State> Worker<S> {
         let stopped = || StoreError::Backend("the store has stopped".into());
         let (answer, receiver) = oneshot::channel();
         let work: Work<S> = Box::new(move |state| {
-            // A caller that went away needs no answer.
+            // A caller that is gone needs no answer.
             let _ = answer.send(call(state));
         });
         self.work.as_ref().ok_or_else(stopped)?.send(work).map_err(|_| stopped())?;
@@ -52,11 +52,11 @@ impl<S: State> Worker<S> {
 }
 
 impl<S> Worker<S> {
-    /// Ends the thread after the work already given to it.
+    /// Stops the thread after the work already given to it.
     pub(crate) fn stop(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has already reported it.
             let _ = thread.join();
         }
     }

@@ -1,13 +1,13 @@
 //! The thread that appends to the log.
 //!
-//! It takes all calls that wait, writes their reports in one go, syncs once and then answers them
-//! all: while one sync runs, the next group gathers by itself, so no call is ever delayed to make a
-//! group larger. Closing a batch passes through the same queue, so the position from which on its
-//! reports are refused is exact: whatever was acknowledged lies before it.
+//! It takes all waiting calls, writes their reports at once, syncs once and then answers them all.
+//! While one sync runs, the next group gathers by itself, so no call is ever delayed to make a
+//! group larger. Closing a batch goes through the same queue, so the position from which its
+//! reports are rejected is exact: everything acknowledged lies before it.
 //!
-//! A write or sync that fails is undone (the file is cut to its last durable length) and its
+//! A write or sync that fails is undone (the file is truncated to its last durable length) and its
 //! callers get an error. If even that fails, the file's state is unknown, and nothing is accepted
-//! until the store is opened again.
+//! until the store is reopened.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,10 +27,10 @@ use super::intervals::IntervalSet;
 use super::log::{Log, MAX_SEGMENT, Position, segment_name};
 use crate::{NewReport, Result, StoreError};
 
-/// How much is written in one go at most, the last call's reports on top.
+/// The most bytes written at once, not counting the reports of the last call.
 const MAX_GROUP_BYTES: usize = 8 << 20;
 
-/// What a call of `accept_reports` is answered.
+/// The answer to a call of `accept_reports`.
 type Verdicts = Vec<std::result::Result<(), Rejection>>;
 
 enum Command {
@@ -47,7 +47,7 @@ pub(super) struct Writer {
     commands: Sender<Command>,
 }
 
-/// How the writer begins and what bounds it.
+/// The initial state of the writer, and its limits.
 pub(super) struct WriterState {
     pub(super) log: Arc<Log>,
     pub(super) store_id: StoreId,
@@ -60,7 +60,7 @@ pub(super) struct WriterState {
     pub(super) max_backlog_bytes: u64,
 }
 
-/// A segment that is appended to.
+/// The segment that is being appended to.
 pub(super) struct Active {
     pub(super) number: u32,
     pub(super) file: Box<dyn SegmentFile>,
@@ -83,12 +83,13 @@ impl Writer {
         receiver.await.map_err(|_| stopped())?
     }
 
-    /// Refuses reports of an interval from now on. What was accepted lies before the position.
+    /// Rejects reports of an interval from now on. What was accepted lies before the returned
+    /// position.
     pub(super) fn close(&self, task_id: TaskId, interval: Interval) -> Result<Position> {
         self.ask(|answer| Command::Close { task_id, interval, answer })
     }
 
-    /// Replaces what is closed for a task.
+    /// Replaces the closed intervals of a task.
     pub(super) fn set_closed(&self, task_id: TaskId, closed: IntervalSet) -> Result<()> {
         self.send(Command::SetClosed { task_id, closed })
     }
@@ -98,7 +99,7 @@ impl Writer {
         self.ask(|answer| Command::Flush { answer })
     }
 
-    /// Removes a dead segment that may be the one appended to.
+    /// Removes a dead segment, which may be the active one.
     pub(super) fn remove_dead(&self, number: u32) -> Result<()> {
         self.ask(|answer| Command::RemoveDead { number, answer }).map(drop)
     }
@@ -116,7 +117,7 @@ impl Writer {
 
 struct Appender {
     state: WriterState,
-    /// Why nothing can be appended any more.
+    /// Why nothing more can be appended.
     broken: Option<String>,
 }
 
@@ -132,7 +133,7 @@ struct Group {
 const HEAD_LEN: usize = HEADER_LEN + MARK_LEN;
 
 impl Group {
-    /// An empty group, in memory that was used before.
+    /// An empty group, in reused memory.
     fn new(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         buffer.resize(HEAD_LEN, 0);
@@ -159,7 +160,7 @@ impl Appender {
             let outcome = self.write(&mut group);
             let end = self.state.log.end();
             for (answer, verdicts) in group.appends {
-                // A caller that went away needs no answer: its reports are in all the same.
+                // A caller that is gone needs no answer: its reports are stored anyway.
                 let _ = answer.send(outcome.clone().map(|()| verdicts));
             }
             for answer in group.positions {
@@ -170,7 +171,7 @@ impl Appender {
                 let _ = answer.send(Ok(end));
             }
             spare = group.buffer;
-            // One large group must not hold its memory for ever.
+            // One large group must not keep its memory forever.
             spare.shrink_to(MAX_GROUP_BYTES);
         }
     }
@@ -200,13 +201,13 @@ impl Appender {
         }
     }
 
-    /// Judges the reports of one call and puts the accepted ones into the group.
+    /// Checks the reports of one call and adds the accepted ones to the group.
     fn encode(&self, reports: &[NewReport], group: &mut Group) -> Result<Verdicts> {
         if let Some(why) = &self.broken {
             return Err(StoreError::Backend(why.clone()));
         }
         if reports.iter().any(|report| report.report.len() > MAX_REPORT_LEN) {
-            return Err(StoreError::Backend("a report is too long to be stored".into()));
+            return Err(StoreError::Backend("a report is too long to store".into()));
         }
         let verdicts: Verdicts = reports.iter().map(|report| self.judge(report)).collect();
         let accepted =
@@ -275,11 +276,11 @@ impl Appender {
         }
     }
 
-    /// Writes a group to a new segment. Its name is durable too before anybody is told.
+    /// Writes a group to a new segment. Its name is durable, too, before any caller is answered.
     fn begin(&mut self, group: &mut Group) -> Result<()> {
         let number = self.state.next_number;
         if number > MAX_SEGMENT {
-            return Err(StoreError::Backend("segment numbers are used up".into()));
+            return Err(StoreError::Backend("segment numbers are exhausted".into()));
         }
         let name = segment_name(number);
         let failed = |error: &io::Error| StoreError::Backend(format!("segment {name}: {error}"));
@@ -311,7 +312,7 @@ impl Appender {
         }
     }
 
-    /// Ends the active segment.
+    /// Seals the active segment.
     fn seal(&mut self) -> Result<()> {
         let Some(active) = self.state.active.take() else { return Ok(()) };
         let seal = frame::seal(&active.configs);
@@ -329,7 +330,7 @@ impl Appender {
         }
     }
 
-    /// Cuts a segment back to its last durable length.
+    /// Truncates a segment to its last durable length.
     fn undo(&mut self, active: Active, error: &io::Error) -> StoreError {
         let name = segment_name(active.number);
         match active.file.truncate(active.end.into()).and_then(|()| active.file.sync()) {

@@ -1,8 +1,8 @@
-//! Files that are replaced as a whole: written aside, synced, renamed into place, and the folder
-//! synced.
+//! Files that are replaced as a whole: written elsewhere, synced, renamed into place, and then the
+//! folder is synced.
 //!
 //! Every operation that changes the disk goes through [`Disk`], so that a test can watch it and
-//! stop the world before any of them.
+//! simulate a crash before any of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,30 +10,30 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The steps of a log's life, in the order in which an append takes them.
+/// The steps of a log, in the order in which an append takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Making folders, dropping what a crash left behind.
+    /// Creating folders, and dropping what a crash left behind.
     Open,
-    /// Noting how far the tiles may reach, so that a crash can be tidied up.
+    /// Recording how far the tiles may reach, so that they can be cleaned up after a crash.
     Intent,
     /// Entries and tiles.
     Tiles,
     /// The signed checkpoint: from here on no other tree of this size is signed.
     Pending,
-    /// The cosigned checkpoint, kept beside the entries that it was first to cover.
+    /// The cosigned checkpoint, stored beside the entries that it is the first to cover.
     First,
-    /// The cosigned checkpoint, public: from here on the entries are acknowledged.
+    /// The cosigned checkpoint, published: from here on the entries are acknowledged.
     Checkpoint,
-    /// Rows that find entries, derived.
+    /// Derived rows by which entries are found.
     Index,
     /// Dropping incomplete tiles that have become complete.
     Prune,
-    /// Stopping for good.
+    /// Stopping permanently.
     Halt,
 }
 
-/// One change of the disk.
+/// One change to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskOp<'a> {
     /// A new folder, whose parent exists.
@@ -46,27 +46,27 @@ pub enum DiskOp<'a> {
     Rename(&'a Path, &'a Path),
     /// The names in a folder become durable.
     SyncDir(&'a Path),
-    /// A file loses its name, or a folder with all files in it.
+    /// A file is removed, or a folder with all files in it.
     Remove(&'a Path),
 }
 
-/// Sees every change before it happens; an error stops it, as a crash would.
+/// Sees every change before it happens. An error prevents the change, as a crash would.
 pub trait DiskWatch: Send {
     /// Called before the operation.
     fn before(&mut self, step: Step, op: &DiskOp<'_>) -> io::Result<()>;
 }
 
-/// The folders that [`Disk`] remembers as durable.
+/// The number of folders that [`Disk`] remembers as durable.
 const MAX_REMEMBERED: usize = 4096;
 
-/// The one place that changes files.
+/// The only code that changes files.
 pub(super) struct Disk {
     /// The folder of the log.
     root: PathBuf,
-    /// For files that are not in place yet: on the file system of the others, and not public.
+    /// For files that are not in place yet: on the same file system as the others, and not public.
     temporary: PathBuf,
-    /// Folders whose names are known to be durable. A folder that an earlier process made just
-    /// before it died may exist and yet not be durable.
+    /// Folders whose names are known to be durable. A folder that an earlier process created just
+    /// before it died may exist without being durable.
     durable: BTreeSet<PathBuf>,
     counter: u64,
     step: Step,
@@ -85,13 +85,13 @@ impl Disk {
         Self { root, temporary, durable: BTreeSet::new(), counter: 0, step: Step::Open, watch }
     }
 
-    /// Says which step the following changes belong to.
+    /// Sets the step that the following changes belong to.
     pub(super) fn enter(&mut self, step: Step) {
         self.step = step;
     }
 
-    /// Puts files into place. When this returns they are durable; before, any of them may be there
-    /// or not, but none in part.
+    /// Puts files into place. When this returns they are durable. Before that, any of them may or
+    /// may not be there, but never in part.
     pub(super) fn replace_all(&mut self, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
         let mut dirty = BTreeSet::new();
         let mut written = Vec::with_capacity(files.len());
@@ -125,7 +125,7 @@ impl Disk {
         self.rename(&temporary, path)
     }
 
-    /// Removes files and folders, as far as they exist.
+    /// Removes those files and folders that exist.
     pub(super) fn remove_all(&mut self, paths: &[PathBuf], durably: bool) -> io::Result<()> {
         let mut dirty = BTreeSet::new();
         for path in paths {
@@ -140,7 +140,7 @@ impl Disk {
         if durably { self.sync_dirs(&dirty) } else { Ok(()) }
     }
 
-    /// Makes a folder and those above it, durably.
+    /// Creates a folder and its parents, durably.
     pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         let mut dirty = BTreeSet::new();
         self.create(path, &mut dirty)?;
@@ -165,7 +165,7 @@ impl Disk {
         fs::rename(from, to)
     }
 
-    /// Makes a folder and those above it and collects all that then need a sync.
+    /// Creates a folder and its parents, and collects all folders that then need a sync.
     fn create(&mut self, folder: &Path, dirty: &mut BTreeSet<PathBuf>) -> io::Result<()> {
         if self.durable.contains(folder) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The files of a log in a folder.
+//! Reads the files of a log from a folder.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -24,7 +24,7 @@ impl Fetch for FolderFetch {
         let relative = Path::new(path);
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
         if path.is_empty() || !plain {
-            return Err(FetchError::new(format_args!("{path:?} is no path in a log")));
+            return Err(FetchError::new(format_args!("{path:?} is not a path in a log")));
         }
         let broken = |error| FetchError::new(format_args!("{path}: {error}"));
         let file = match File::open(self.folder.join(relative)) {

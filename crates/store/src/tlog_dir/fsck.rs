@@ -1,9 +1,9 @@
 //! Checks every file of a log against its entries: tiles, root, rows, first checkpoints, and files
 //! that do not belong there.
 //!
-//! Works on the public folder alone, so anybody can check a mirror. On a log that is just
-//! appending, files beyond the checkpoint are reported although nothing is wrong with them. What
-//! the entries mean is not looked at; `log monitor` does that.
+//! Works on the public folder alone, so anyone can check a mirror. If the log is being appended to,
+//! files beyond the checkpoint are reported although nothing is wrong with them. The meaning of the
+//! entries is not checked; `log monitor` does that.
 
 mod strays;
 
@@ -23,11 +23,11 @@ use sotto_wire::{Checkpoint, Entry, EntryBundle, Note, TlogPolicy, TreeHash};
 use super::fetch::FolderFetch;
 use super::table::{Fingerprint, Table};
 
-/// The differences that are put into words; the others are counted.
+/// The most differences that are described; any others are only counted.
 const MAX_DIFFERENCES: usize = 1000;
 const WIDTH: u64 = TILE_WIDTH as u64;
 
-/// Why a log could not be checked. What is wrong with the log itself is in [`Fsck`].
+/// Why a log could not be checked. [`Fsck`] says what is wrong with the log itself.
 #[derive(Debug, thiserror::Error)]
 pub enum FsckError {
     /// The disk failed.
@@ -41,9 +41,9 @@ pub enum FsckError {
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fsck {
-    /// The size that the checkpoint gives.
+    /// The size that the checkpoint states.
     pub size: u64,
-    /// Every difference, in words; at most 1000 of them.
+    /// A description of each difference; at most 1000 of them.
     pub differences: Vec<String>,
     /// How many more there are.
     pub more: u64,
@@ -64,8 +64,8 @@ impl Fsck {
     }
 }
 
-/// Checks the log in a folder. `progress` is called now and then with the entries done and all
-/// entries.
+/// Checks the log in a folder. `progress` is called from time to time with the number of entries
+/// done and the total.
 pub fn fsck(
     public: &Path,
     policy: &TlogPolicy,
@@ -80,7 +80,7 @@ pub fn fsck(
         if !check.bundle(bundle, checkpoint.size)? {
             check
                 .found
-                .report(format!("nothing from entry {} on could be checked", check.tree.size()));
+                .report(format!("the entries from {} on could not be checked", check.tree.size()));
             return Ok(check.found);
         }
     }
@@ -100,7 +100,7 @@ struct Check<'a> {
     ids: Fingerprint,
     /// Roots that `first` files claim for sizes not reached yet.
     claimed: BTreeMap<u64, (TreeHash, String)>,
-    /// The note that was verified last: neighbouring bundles mostly have the same.
+    /// The last verified note: neighbouring bundles mostly have the same one.
     verified: Option<Note>,
     found: Fsck,
 }
@@ -136,7 +136,7 @@ impl<'a> Check<'a> {
         Ok(Some(checkpoint))
     }
 
-    /// Checks the first checkpoints of a bundle, except for their roots, which wait for the
+    /// Checks the first checkpoints of a bundle, except for their roots, which are checked with the
     /// entries.
     fn first(&mut self, bundle: u64, size: u64) -> Result<(), FsckError> {
         let path = first::path(bundle);
@@ -181,7 +181,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Derives what a bundle's entries stand for; `false` if the bundle cannot be read.
+    /// Derives the tiles and rows of a bundle's entries; `false` if the bundle cannot be read.
     fn bundle(&mut self, bundle: u64, size: u64) -> Result<bool, FsckError> {
         let path = bundle_path(bundle, size).map(|path| path.to_path()).unwrap_or_default();
         let Some(bytes) = self.fetch.fetch(&path, MAX_ENTRY_BUNDLE_LEN)? else {
@@ -206,7 +206,7 @@ impl<'a> Check<'a> {
                 && root != self.tree.root()
             {
                 let size = self.tree.size();
-                self.found.report(format!("{path}: the root of size {size} is another one"));
+                self.found.report(format!("{path}: the root of size {size} is wrong"));
             }
         }
         for write in writes {
@@ -238,7 +238,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Checks the rows: all at once, and only if something is wrong one by one.
+    /// Checks the rows: all at once, and one by one only if something is wrong.
     fn rows(&mut self, checkpoint: &Checkpoint) -> Result<(), FsckError> {
         let mut ids = Fingerprint::default();
         let scanned = self.by_id.scan(|row| ids.toggle(row));

@@ -1,5 +1,5 @@
-//! What finds entries: by id, and the last one of a subject. Rows that are not on disk yet are in
-//! memory.
+//! The index: finds entries by id, and the last entry of a subject. Rows that are not on disk yet
+//! are kept in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,9 +17,9 @@ use super::fetch::FolderFetch;
 use super::table::{Fingerprint, Table};
 use super::{LogDirError, Placed};
 
-/// The rows in memory above which they are written at the next occasion: about 60 MiB if every
-/// entry has a subject. Rows are spread over 2^16 files, so that many at once cost little more than
-/// a few.
+/// If more rows than this are in memory, they are written at the next opportunity: about 60 MiB if
+/// every entry has a subject. Rows are spread over 2^16 files, so writing many at once costs little
+/// more than writing a few.
 const MAX_UNWRITTEN: usize = 1 << 19;
 
 /// The last entry of a subject.
@@ -36,10 +36,10 @@ pub(super) struct Index {
     /// Rows of `by_id` and `names` that are not on disk yet.
     ids: BTreeMap<EntryId, u64>,
     lasts: BTreeMap<[u8; 32], Last>,
-    /// Of all rows, on disk or in memory.
+    /// The fingerprint of all rows, on disk or in memory.
     ids_print: Fingerprint,
     names_print: Fingerprint,
-    /// Up to which size incomplete tiles have been dropped.
+    /// The size up to which incomplete tiles have been dropped.
     pruned: u64,
 }
 
@@ -60,12 +60,13 @@ impl Index {
         (self.ids_print, self.names_print)
     }
 
-    /// Whether memory holds so many rows that they should be written.
+    /// Whether so many rows are in memory that they should be written.
     pub(super) fn is_full(&self) -> bool {
         self.ids.len() >= MAX_UNWRITTEN
     }
 
-    /// The sizes between which incomplete tiles are to be dropped, which is taken as done.
+    /// Returns the sizes between which incomplete tiles are to be dropped, and records this as
+    /// done.
     pub(super) fn take_pruned(&mut self, size: u64) -> (u64, u64) {
         (std::mem::replace(&mut self.pruned, size), size)
     }
@@ -87,7 +88,7 @@ impl Index {
         Ok(self.last(subject, tree, reader)?.map(|last| last.rank))
     }
 
-    /// Decides which of the candidates are new, in their order, and gives each its index.
+    /// Decides which candidates are new, in order, and gives each its index.
     pub(super) fn place(
         &mut self,
         tree: Option<&Checkpoint>,
@@ -120,11 +121,11 @@ impl Index {
         Ok((placed, new))
     }
 
-    /// Writes all rows, except those that find entries from `below` on, which are not public yet.
+    /// Writes all rows, except those of entries from `below` on, which are not public yet.
     pub(super) fn write(&mut self, disk: &mut Disk, below: u64) -> io::Result<()> {
         let rows = self.lasts.iter().map(|(key, last)| Row { key: *key, index: last.index });
         self.names.put(disk, rows)?;
-        // Second, so that an entry whose id is found has its subject's row, too.
+        // Written second, so that an entry that is found by its id also has its subject's row.
         let rows = self.ids.iter().filter(|(_, index)| **index < below);
         let rows = rows.map(|(id, index)| Row { key: *id.as_bytes(), index: *index });
         self.by_id.put(disk, rows)?;
@@ -133,7 +134,7 @@ impl Index {
         Ok(())
     }
 
-    /// Brings rows on disk and in memory in step with the signed tree. `wanted` are the
+    /// Brings rows on disk and in memory into agreement with the signed tree. `wanted` are the
     /// fingerprints that its rows must have; entries from `below` on are not public yet.
     pub(super) fn recover(
         &mut self,
@@ -154,16 +155,16 @@ impl Index {
                 return Ok(());
             }
         }
-        tracing::warn!("the log's index is out of step and is made anew from the entries");
+        tracing::warn!("the log's index does not match and is rebuilt from the entries");
         self.rebuild(tree, below, reader, disk)?;
         match self.fingerprints() == wanted {
             true => Ok(()),
-            false => Err(LogDirError::Damaged("the entries are not those of its state".to_owned())),
+            false => Err(LogDirError::Damaged("the entries do not match its state".to_owned())),
         }
     }
 
-    /// Reads all rows on disk and gives the indices that no row finds; `None` if the rows are no
-    /// use.
+    /// Reads all rows on disk and returns the indices that no row refers to; `None` if the rows are
+    /// unusable.
     fn scan(&mut self, size: u64) -> Option<Vec<u64>> {
         let (mut ids, mut names) = (Fingerprint::default(), Fingerprint::default());
         let mut seen = vec![false; usize::try_from(size).ok()?];
@@ -171,7 +172,7 @@ impl Index {
         let visit = |row: &Row| {
             ids.toggle(row);
             let place = usize::try_from(row.index).ok().and_then(|index| seen.get_mut(index));
-            // Beyond the tree, or twice.
+            // Beyond the tree, or a duplicate.
             sound &= place.is_some_and(|seen| !std::mem::replace(seen, true));
         };
         self.by_id.scan(visit).ok()?;
@@ -181,7 +182,7 @@ impl Index {
         sound.then(|| missing.map(|(_, index)| index).collect())
     }
 
-    /// Adds rows for these entries, writing them where memory would overflow.
+    /// Adds rows for these entries, and writes rows to disk when too many are in memory.
     fn fill(
         &mut self,
         indices: &[u64],
@@ -257,7 +258,7 @@ impl Index {
         self.ids.insert(id, index);
     }
 
-    /// Adds the row of a subject in place of the one with the index `old`.
+    /// Adds the row of a subject, replacing the one with the index `old`.
     fn add_subject(&mut self, subject: &Subject, index: u64, old: Option<u64>) {
         if let Some(index) = old {
             self.names_print.toggle(&Row { key: subject.key, index });

@@ -1,4 +1,4 @@
-//! What a log does when it is opened: it reads how far it came and tidies up behind a crash.
+//! Opening a log: reads how far it came and cleans up after a crash.
 
 use std::fmt::Display;
 use std::fs;
@@ -16,7 +16,7 @@ use super::state::Pending;
 use super::{LogDir, LogDirError};
 
 impl LogDir {
-    /// Brings memory in step with the files, and the files in step with the last signed checkpoint.
+    /// Brings memory into agreement with the files, and the files with the last signed checkpoint.
     pub(super) fn recover(&mut self) -> Result<(), LogDirError> {
         self.disk.enter(Step::Open);
         let temporary = self.state.join("tmp");
@@ -27,8 +27,8 @@ impl LogDir {
             .map(|reason| String::from_utf8_lossy(&reason).trim().to_owned());
         self.reader = Reader::new(FolderFetch::new(&self.public));
         self.load_checkpoints()?;
-        // What was found may be in the folders and yet not durable, if the process before died
-        // between the two. From here on it is relied upon.
+        // What was found may be in the folders without being durable, if the previous process died
+        // before its sync. From here on it is relied upon.
         self.disk.sync_dir(&self.state)?;
         self.disk.sync_dir(&self.public)?;
         self.cut()?;
@@ -71,21 +71,21 @@ impl LogDir {
         }
         let Some(note) = &self.published else { return Ok(()) };
         let published = Checkpoint::parse(note.text()).map_err(|error| damaged(&path, error))?;
-        // A checkpoint that this state does not know of was made by a later state, now lost. To go
-        // on from here would be to fork.
+        // A checkpoint that this state does not contain was made by a later state, which is lost.
+        // To continue from here would fork the log.
         match &self.pending {
             Some(pending) if published.size < pending.checkpoint.size => Ok(()),
             Some(pending) if published == pending.checkpoint => Ok(()),
-            _ => Err(damaged(&path, "the log's state does not know of this checkpoint")),
+            _ => Err(damaged(&path, "the log's state does not contain this checkpoint")),
         }
     }
 
-    /// Drops tiles beyond the signed size: nobody has been told of them.
+    /// Drops tiles beyond the signed size: they were never announced.
     fn cut(&mut self) -> Result<(), LogDirError> {
         let path = self.state.join("staging");
         let Some(bytes) = read(&path)? else { return Ok(()) };
         let staging = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
-        let staging = staging.ok_or_else(|| damaged(&path, "it is no number"))?;
+        let staging = staging.ok_or_else(|| damaged(&path, "it is not a number"))?;
         let files = tiles::written(self.signed_size(), staging).into_iter();
         let files: Vec<_> = files.map(|tile| self.public.join(tile.to_path())).collect();
         Ok(self.disk.remove_all(&files, true)?)
@@ -102,14 +102,14 @@ impl LogDir {
         let tree = LogState::load(pending.checkpoint.size, load);
         let tree = tree.map_err(|error| LogDirError::Damaged(error.to_string()))?;
         if tree.root() != pending.checkpoint.root {
-            return Err(LogDirError::Damaged("the tiles are not those of its state".to_owned()));
+            return Err(LogDirError::Damaged("the tiles do not match its state".to_owned()));
         }
         self.tree = tree;
         Ok(())
     }
 }
 
-/// A file's bytes; `None` if it is not there.
+/// A file's bytes; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,5 +1,5 @@
-//! `state/pending`: the last checkpoint that the log signed. The log signs no other of its size or a
-//! smaller one again.
+//! `state/pending`: the last checkpoint that the log signed. The log never signs another one of the
+//! same or a smaller size.
 
 use sotto_wire::{Checkpoint, FormatError, Note};
 
@@ -10,11 +10,11 @@ const HEADER: &str = "sotto.log-state/v1";
 /// The last signed checkpoint and what is derived from the entries under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pending {
-    /// The size before the append that led here.
+    /// The size before the append that produced it.
     pub(super) from: u64,
-    /// The rows that find entries by id.
+    /// The fingerprint of the rows that find entries by id.
     pub(super) ids: Fingerprint,
-    /// The rows that find the last entry of a subject.
+    /// The fingerprint of the rows that find the last entry of a subject.
     pub(super) names: Fingerprint,
     /// Signed by the log alone.
     pub(super) note: Note,

@@ -1,8 +1,8 @@
-//! Rows on disk that find an entry by 32 bytes: `by-id` and, for the log alone, `names`.
+//! Rows on disk that find an entry by 32 bytes: `by-id`, and `names`, which is not public.
 //!
-//! Both are derived from the entries and written without waiting for the disk. Their fingerprint is
-//! part of the durable state instead: at start every row is read once, and if the rows are not
-//! those that the fingerprint stands for they are made anew. Nothing is held in memory.
+//! Both are derived from the entries and written without waiting for the disk. Instead, their
+//! fingerprint is part of the durable state: at startup every row is read once, and if the rows do
+//! not match the fingerprint they are rebuilt. Nothing is kept in memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,14 +14,13 @@ use sotto_protocol::log::rows::{self, Row};
 
 use super::disk::Disk;
 
-/// A fingerprint of a set of rows: the sum without carry of their hashes. It tells a set from one
-/// with lost or damaged rows. It does not withstand somebody who can write to the log's own disk,
-/// and need not.
+/// A fingerprint of a set of rows: the XOR of their hashes. It detects lost or damaged rows. It
+/// does not withstand an attacker who can write to the log's own disk, and need not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint(pub(super) [u8; 32]);
 
 impl Fingerprint {
-    /// Adds a row, or takes it away again.
+    /// Adds a row, or removes it again.
     pub(super) fn toggle(&mut self, row: &Row) {
         let hash = Sha256::new().chain_update(row.key).chain_update(row.index.to_be_bytes());
         for (byte, other) in self.0.iter_mut().zip(hash.finalize()) {
@@ -50,7 +49,7 @@ impl Table {
         Ok(rows::find(&self.bucket(rows::bucket(key))?, key))
     }
 
-    /// Adds rows; one with a known key replaces the old one.
+    /// Adds rows; a row with a known key replaces the old one.
     pub(super) fn put(
         &self,
         disk: &mut Disk,

@@ -14,7 +14,7 @@ fn one_origin_gives_one_token() {
     assert_eq!(known(&db, &wish(1, 1, 2).grant(), at(5)), Known::Withheld);
     assert_eq!(known(&db, &wish(1, 1, 2).grant(), at(6)), Known::Withheld);
     assert_eq!(known(&db, &wish(1, 1, 2).grant(), at(7)), Known::Unknown);
-    // Other origins and other devices are not concerned.
+    // Other origins and other devices are not affected.
     assert_eq!(record(&db, wish(1, 2, 1).grant(), at(5)), Recorded::New);
     assert_eq!(record(&db, wish(2, 1, 1).grant(), at(5)), Recorded::New);
 }
@@ -29,11 +29,11 @@ fn the_same_request_gets_the_stored_response() {
     }
     let db = open(dir.path());
     assert_eq!(known(&db, &first.grant(), at(5)), Known::Again(first.response()));
-    // The issuer seals each response anew: the first one counts.
+    // The issuer seals each response afresh: the first one counts.
     let again = Grant { response: vec![9; 288], ..first.grant() };
     assert_eq!(record(&db, again, at(5)), Recorded::Again(first.response()));
     assert_eq!(block_on(db.counts()).unwrap(), (1, 1));
-    // To another device or another issuer the same bytes say nothing.
+    // For another device or another issuer the same bytes mean nothing.
     let stranger = Grant { device: wish(2, 0, 0).identity(), ..first.grant() };
     assert_eq!(known(&db, &stranger, at(5)), Known::Unknown);
     let other = Grant { issuer: "other.example".parse().unwrap(), ..first.grant() };
@@ -53,7 +53,7 @@ fn aliases_go_one_to_one() {
         Grant { client_alias: wish(1, 1, 1).grant().client_alias, ..wish(1, 2, 1).grant() };
     assert_eq!(known(&db, &merged, at(5)), Known::Withheld);
     assert_eq!(record(&db, merged, at(5)), Recorded::OtherAlias);
-    // Neither left anything.
+    // Neither left a trace.
     assert_eq!(block_on(db.counts()).unwrap(), (1, 1));
     assert_eq!(record(&db, wish(1, 2, 1).grant(), at(5)), Recorded::New);
     // Issuers name their origins independently.
@@ -66,7 +66,7 @@ fn a_device_has_one_key() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     assert_eq!(record(&db, wish(1, 1, 1).grant(), at(5)), Recorded::New);
-    // With another key the issuer's alias is another one: only the key gives the device away.
+    // With another key the issuer's alias differs: only the key identifies the device.
     let other_key = |attempt| Grant {
         client_key: [77; 32],
         client_alias: [78; 32],
@@ -76,10 +76,10 @@ fn a_device_has_one_key() {
     for window in [5, 6, 7] {
         assert_eq!(known(&db, &other_key(2), at(window)), Known::OtherKey);
         assert_eq!(record(&db, other_key(2), at(window)), Recorded::OtherKey);
-        // Not even the stored response is for another key.
+        // Not even the stored response is returned for another key.
         assert_eq!(known(&db, &other_key(1), at(window)), Known::OtherKey);
     }
-    // Windows 6 and 7 have passed without a request of the device's own key.
+    // Windows 6 and 7 have passed without a request under the device's own key.
     assert_eq!(known(&db, &other_key(2), at(8)), Known::Unknown);
     assert_eq!(record(&db, other_key(2), at(8)), Recorded::New);
     assert_eq!(record(&db, wish(1, 2, 1).grant(), at(8)), Recorded::OtherKey);
@@ -105,13 +105,13 @@ fn a_device_has_so_many_origins_in_two_windows() {
     assert_eq!(record(&db, wish(1, 2, 1).grant(), at(5)), Recorded::New);
     assert_eq!(record(&db, wish(1, 3, 1).grant(), at(6)), Recorded::New);
     assert_eq!(record(&db, wish(1, 4, 1).grant(), at(6)), Recorded::Full);
-    // What it has is still given again, and others are not concerned.
+    // It still gets the responses it had before, and others are not affected.
     assert_eq!(
         record(&db, wish(1, 1, 1).grant(), at(6)),
         Recorded::Again(wish(1, 1, 1).response())
     );
     assert_eq!(record(&db, wish(2, 4, 1).grant(), at(6)), Recorded::New);
-    // Window 5 counts no more.
+    // Window 5 no longer counts.
     assert_eq!(record(&db, wish(1, 4, 1).grant(), at(7)), Recorded::New);
     assert_eq!(record(&db, wish(1, 5, 1).grant(), at(7)), Recorded::New);
     assert_eq!(record(&db, wish(1, 6, 1).grant(), at(7)), Recorded::Full);

@@ -1,11 +1,11 @@
-//! A process that is killed between any two steps.
+//! A process that is killed at any point.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use super::*;
 
-/// Names the folder to the child.
+/// Tells the child its folder.
 const FOLDER: &str = "SOTTO_TEST_ATTESTER_FOLDER";
 
 #[test]
@@ -36,7 +36,8 @@ fn what_was_recorded_survives_a_kill() {
             assert_eq!(known(&db, &first.grant(), at(5)), Known::Again(first.response()));
             assert_eq!(record(&db, wish(1, origin, 2).grant(), at(5)), Recorded::Withheld);
         }
-        // What was not told may be in or not; either way the same request gets one answer.
+        // A grant that was not reported may or may not be stored; either way the same request gets
+        // one response.
         next = durable.last().unwrap() + 1;
         let unsure = wish(1, next, 1);
         let outcome = record(&db, unsure.grant(), at(5));

@@ -1,4 +1,4 @@
-//! Which folders are opened, and what lies in them.
+//! Which folders can be opened, and what they contain.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -99,16 +99,16 @@ fn a_database_from_the_middle_of_a_run_is_refused() {
     let after = copy(dir.path());
     restore(dir.path(), &during);
     assert!(refusal(dir.path(), &options()).contains("older than attester.secret"));
-    // Without its WAL it is older still.
+    // Without its WAL the copy is even older.
     restore(dir.path(), &[during[0].clone(), None]);
     assert!(refusal(dir.path(), &options()).contains("older than attester.secret"));
-    // What was not put back is not refused.
+    // The latest state is accepted.
     restore(dir.path(), &after);
     let db = open(dir.path());
     assert_eq!(known(&db, &wish(1, 2, 1).grant(), at(5)), Known::Again(wish(1, 2, 1).response()));
 }
 
-/// Also of a run that crashes, but for its last seconds.
+/// The same for a run that crashes, except for its last seconds.
 #[test]
 fn the_mark_follows_while_the_database_is_open() {
     let dir = tempfile::tempdir().unwrap();
@@ -122,7 +122,7 @@ fn the_mark_follows_while_the_database_is_open() {
     for origin in 1..=3 {
         assert_eq!(record(&db, wish(1, origin, 1).grant(), at(5)), Recorded::New);
     }
-    // Nobody asks any more, and nothing is closed.
+    // No more requests come, and nothing is closed.
     for _ in 0..2000 {
         if mark() == 4 {
             break;
@@ -130,7 +130,7 @@ fn the_mark_follows_while_the_database_is_open() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert_eq!(mark(), 4);
-    // As after a crash: the files are taken as they are.
+    // As after a crash: the files are copied in their current state.
     let crashed = tempfile::tempdir().unwrap();
     fs::copy(dir.path().join("attester.secret"), crashed.path().join("attester.secret")).unwrap();
     restore(crashed.path(), &before);
@@ -149,7 +149,7 @@ fn nothing_of_a_device_lies_in_the_files() {
     }
     let database = fs::read(dir.path().join("attester.sqlite")).unwrap();
     let holds = |needle: &[u8]| database.windows(needle.len()).any(|window| window == needle);
-    // The files can be searched: the response is there as it is.
+    // The search works: it finds the response, which is stored as it is.
     assert!(holds(&grant.response));
     for hidden in [
         &grant.device.as_bytes()[..16],

@@ -1,4 +1,4 @@
-//! The back-ends, under a clock that the test moves.
+//! The back-ends, with a clock that the test controls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,39 +15,39 @@ use super::forgetful::ForgetfulFiles;
 /// How long the tests lease for.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
-/// Short, so that a few reports fill several.
+/// Short, so that a few reports fill several segments.
 const SEGMENT_BYTES: u64 = 1_000;
 
-/// A store of both roles.
+/// A store for both roles.
 pub(crate) trait Store: LeaderStore + HelperStore {}
 impl<S: LeaderStore + HelperStore> Store for S {}
 
 /// Which store, and what [`Bench::restart`] does to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Cannot be restarted: only its leases run out.
+    /// Cannot be restarted: only its leases expire.
     Memory,
-    /// The same: what is kept in memory must stay right.
+    /// Also not restarted: its in-memory state must stay right.
     Sqlite,
-    /// The process is killed: whatever was written is there, synced or not.
+    /// The process is killed: everything written is there, synced or not.
     SqliteKilled,
-    /// The power fails: of the segments, only what was synced is there.
+    /// The power fails: only what was synced remains of the segments.
     SqlitePowerless,
 }
 
-/// One store in a test's hands.
+/// A store under test.
 pub(crate) struct Bench {
     kind: Kind,
     max_backlog_bytes: u64,
     clock_ms: Arc<AtomicU64>,
     fresh: AtomicU64,
-    // Before its directory, which is removed when dropped.
+    // Dropped before its directory, which is removed on drop.
     store: Option<Arc<dyn Store>>,
     dir: Option<TempDir>,
     files: ForgetfulFiles,
 }
 
-/// Makes a test of each case for each store.
+/// Creates a test of each case for each store.
 macro_rules! on_every_store {
     ($($case:ident),+ $(,)?) => {
         $crate::conformance::bench::on_store!(memory, Memory, $($case),+);
@@ -78,12 +78,12 @@ impl Bench {
         Self::seeded(kind, 1)
     }
 
-    /// A store whose power failures follow this seed.
+    /// A store whose power failures are derived from this seed.
     pub(crate) fn seeded(kind: Kind, seed: u64) -> Self {
         Self::with(kind, seed, u64::MAX)
     }
 
-    /// The same kind of store, empty, that takes no reports beyond this backlog.
+    /// An empty store of the same kind with this limit on the backlog.
     pub(crate) fn bounded(&self, max_backlog_bytes: u64) -> Self {
         Self::with(self.kind, 1, max_backlog_bytes)
     }
@@ -107,7 +107,7 @@ impl Bench {
         self.store.as_ref().unwrap()
     }
 
-    /// Where a durable store lies.
+    /// The directory of a durable store.
     pub(crate) fn dir(&self) -> Option<&Path> {
         self.dir.as_ref().map(TempDir::path)
     }
@@ -117,7 +117,7 @@ impl Bench {
         &self.files
     }
 
-    /// Bytes that this bench has not given out before.
+    /// Bytes that this bench has not returned before.
     pub(crate) fn fresh_bytes(&self) -> [u8; 32] {
         let mut bytes = [0xee; 32];
         bytes[..8].copy_from_slice(&self.fresh.fetch_add(1, Ordering::SeqCst).to_be_bytes());
@@ -129,8 +129,8 @@ impl Bench {
         self.clock_ms.fetch_add(time_ms, Ordering::SeqCst);
     }
 
-    /// Ends the store without warning and opens it again, where it can be; in any case every lease
-    /// and pause is over.
+    /// Ends the store without warning and reopens it, if it can be restarted. In any case every
+    /// lease and pause ends.
     pub(crate) fn restart(&mut self) {
         match self.kind {
             Kind::Memory | Kind::Sqlite => self.advance(LEASE),
@@ -138,9 +138,9 @@ impl Bench {
         }
     }
 
-    /// The same, but the power goes again after so many changes to the segments, which may be
-    /// before the store is open: then it is opened once more. Returns whether the power is still to
-    /// go.
+    /// As [`Self::restart`], but the power fails again after this many changes to the segments. If
+    /// that is before the store is open, it is opened once more. Returns whether the power failure
+    /// is still to come.
     pub(crate) fn restart_interrupted(&mut self, operations: u64) -> bool {
         self.crash_disk(self.files.restart());
         self.files.cut_power_after(operations);
@@ -156,7 +156,7 @@ impl Bench {
         }
     }
 
-    /// Only the process of a [`Kind::SqlitePowerless`] ends: what it wrote is there, but not
+    /// Ends only the process of a [`Kind::SqlitePowerless`]: what it wrote is there, but not
     /// synced.
     pub(crate) fn restart_process(&mut self) {
         self.crash_disk(self.files.restart_process());
@@ -168,12 +168,14 @@ impl Bench {
         self.store = Some(self.open());
     }
 
-    /// What is on the disk now becomes another directory; the old one ends in its own time.
+    /// Copies the current state of the disk to another directory; the old store ends in its own
+    /// time.
     fn crash_disk(&mut self, files: ForgetfulFiles) {
         let image = temporary_dir();
         let dir = self.dir.as_ref().unwrap().path();
         self.files = files;
-        // Segments first: what the database says to be dead may be gone, not the other way round.
+        // Segments first: a segment that the database calls dead may be gone, but not the other way
+        // round.
         for folder in ["segments", ""] {
             copy_files(&dir.join(folder), &image.path().join(folder));
         }
@@ -210,16 +212,16 @@ impl Bench {
     }
 }
 
-/// A directory in memory where there is such a thing: the crashes are played, so nothing is proved
-/// by a real disk, and each test commits often.
+/// A directory in memory where the system has one: crashes are simulated, so a real disk would
+/// prove nothing, and each test commits often.
 fn temporary_dir() -> TempDir {
     let memory = Path::new("/dev/shm");
     let in_memory = memory.is_dir().then(|| TempDir::new_in(memory).ok()).flatten();
     in_memory.unwrap_or_else(|| TempDir::new().unwrap())
 }
 
-/// Copies the files of a folder, which need not exist. SQLite's index of its log is left out: it is
-/// built anew.
+/// Copies the files of a folder, which need not exist. SQLite's index of its WAL is omitted: it is
+/// rebuilt.
 fn copy_files(from: &Path, to: &Path) {
     let Ok(entries) = std::fs::read_dir(from) else { return };
     std::fs::create_dir_all(to).unwrap();
@@ -227,7 +229,7 @@ fn copy_files(from: &Path, to: &Path) {
         let entry = entry.unwrap();
         let name = entry.file_name();
         if entry.file_type().unwrap().is_file() && !name.to_string_lossy().ends_with("-shm") {
-            // Read and written, not `fs::copy`: a segment that goes meanwhile is dead.
+            // Not `fs::copy`: a segment that disappears meanwhile is dead.
             if let Ok(bytes) = std::fs::read(entry.path()) {
                 std::fs::write(to.join(name), bytes).unwrap();
             }

@@ -1,4 +1,4 @@
-//! Collection jobs: their names, when they may exist, and their end.
+//! Collection jobs: their ids, when they may exist, and how they end.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn the_same_request_finds_its_job(bench: &mut Bench) {
         }
         assert_eq!(run(bench.store().collection(task, id)), Some(CollectionState::Pending));
     }
-    // A task's jobs are its own.
+    // Each task has its own jobs.
     let other = bench.create(batch_task(2), Query::LeaderSelected);
     assert_eq!(run(bench.store().collection(batch_task(1), other)), None);
 }
@@ -79,7 +79,7 @@ fn a_job_that_closes_its_batch_cannot_be_deleted(bench: &mut Bench) {
     bench.aggregate(&reports(task, 0..2, 12));
     let id = bench.create(task, query(10, 5));
     assert!(matches!(bench.close(3), Closing::TooFew));
-    // Not closed, so it may go; and what its worker does then is refused.
+    // Not closed, so it may be deleted; after that its worker's calls are rejected.
     let worker = bench.lease_collection();
     assert_eq!(run(bench.store().delete_collection(task, id)), CollectionDeleted::Deleted);
     let late = block_on(bench.store().close_batch(worker.lease, 1));

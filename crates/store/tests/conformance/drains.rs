@@ -1,4 +1,4 @@
-//! Closing a time interval: what was accepted before enters, what comes after does not.
+//! Closing a time interval: what was accepted before is added, what comes later is not.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn a_batch_stays_open_while_it_has_too_few(bench: &mut Bench) {
     bench.aggregate(&reports(task, 0..4, 12));
     assert!(matches!(bench.close(5), Closing::TooFew));
     bench.aggregate(&reports(task, 4..5, 13));
-    // Those outside do not help.
+    // Reports outside the interval do not count.
     bench.aggregate(&[report(task, 6, 9), report(task, 7, 20)]);
     assert!(matches!(bench.close(6), Closing::TooFew));
     let Closing::Drained { selector, aggregate } = bench.close(5) else { panic!("not drained") };
@@ -73,7 +73,7 @@ fn a_closing_batch_drains_the_backlog(bench: &mut Bench) {
     assert!(matches!(bench.close(2), Closing::Draining));
     let late = report(task, 9, 15);
     assert_eq!(bench.offer(&[late]), [Err(Rejection::BatchCollected)]);
-    // Acknowledged before the closing, so never refused because of it.
+    // Acknowledged before the closing, so never rejected because of it.
     assert_eq!(bench.form_with(2, batch_id(1)), (2, Default::default()));
     assert!(matches!(bench.close(2), Closing::Draining));
     assert_eq!(bench.offer(&[late]), [Err(Rejection::BatchCollected)]);
@@ -114,7 +114,7 @@ fn other_intervals_do_not_hold_up_a_drain(bench: &mut Bench) {
     bench.create(task, ten());
     let (_, aggregate) = bench.drained();
     assert_holds(&aggregate, &inside);
-    // Nor does what arrives later.
+    // Later arrivals do not either.
     bench.accept(&[report(task, 8, 9), report(other, 9, 15)]);
     let (_, aggregate) = bench.drained();
     assert_holds(&aggregate, &inside);
@@ -139,7 +139,7 @@ fn empty_buckets_of_an_interval_close_too(bench: &mut Bench) {
     let offers =
         [report(task, 3, 10), report(task, 4, 19), report(task, 7, 9), report(task, 8, 20)];
     assert_eq!(bench.offer(&offers), [refused, refused, Ok(()), Ok(())]);
-    // Another task's buckets of the same times are its own.
+    // Another task has its own buckets for the same times.
     bench.accept(&[report(interval_task(2), 9, 15)]);
 }
 
@@ -190,7 +190,7 @@ fn nothing_enters_a_collected_bucket(bench: &mut Bench) {
         bench.offer(&[report(task, 4, 15), report(task, 5, 11)]),
         [Err(Rejection::BatchCollected); 2]
     );
-    // A report that slips past the upload's check is struck when jobs are fixed.
+    // A report that gets past the upload's check is struck when jobs are fixed.
     let mut upload = report(task, 6, 15).upload();
     upload.bucket = None;
     run(bench.store().accept_reports(vec![upload]));
@@ -237,7 +237,7 @@ fn a_failed_collection_leaves_its_batch_closed(bench: &mut Bench) {
     assert_eq!(bench.load().collections, 0);
     assert_eq!(bench.offer(&[report(task, 5, 15)]), [Err(Rejection::BatchCollected)]);
     assert_eq!(bench.offer(&[report(task, 6, 10)]), [Err(Rejection::BatchCollected)]);
-    // Nothing was collected: the collector may delete the job and ask once more.
+    // Nothing was collected: the collector may delete the job and ask again.
     run(bench.store().delete_collection(task, id));
     bench.restart();
     let wider = Query::TimeInterval(interval(5, 20));
@@ -270,7 +270,7 @@ fn uploads_race_with_a_closing(bench: &mut Bench) {
         uploaders.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     bench.restart();
-    // Whoever was told "accepted" is in, however close it was.
+    // Every report that was acknowledged is counted, however close it was.
     assert_eq!(bench.form().1, Default::default());
     bench.work();
     let (_, aggregate) = bench.drained();

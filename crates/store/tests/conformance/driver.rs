@@ -1,4 +1,4 @@
-//! The walk through the verbs, as a leader does it. The store is restarted after every step.
+//! Goes through the verbs as a leader does. The store is restarted after every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use super::reports::{Report, aggregates, batch_mode, replay_scope};
 /// The clock that the driver fixes jobs with.
 pub(crate) const NOW: Moment = Moment(1_700_000_000);
 
-/// What the worker says about one report of a job.
+/// The worker's verdict on one report of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Count,
     Reject(Rejection),
-    /// Refused before anybody was told of it: its id is free again.
+    /// Rejected before the helper was told about it: its id is free again.
     Release(Rejection),
     Requeue,
 }
@@ -36,14 +36,14 @@ pub(crate) fn run<T>(verb: impl Future<Output = Result<T>>) -> T {
     block_on(verb).unwrap()
 }
 
-/// The digest of a request that stands for these words.
+/// The digest of a request that these words stand for.
 pub(crate) fn digest(words: &str) -> Digest {
     let mut digest = [0; 32];
     digest[..words.len()].copy_from_slice(words.as_bytes());
     digest
 }
 
-/// Rejections of one reason.
+/// Rejections with one reason.
 pub(crate) fn rejected(reason: Rejection, count: u64) -> Rejections {
     let mut rejections = Rejections::default();
     rejections.add_many(reason, count);
@@ -85,7 +85,7 @@ pub(crate) fn jobs_of(records: &[Record], if_none_open: BatchId) -> FormedJobs {
     jobs_without(records, usize::MAX, if_none_open)
 }
 
-/// The same without one of the records.
+/// As [`jobs_of`], without one of the records.
 pub(crate) fn jobs_without(
     records: &[Record],
     refused: usize,
@@ -107,18 +107,18 @@ pub(crate) fn jobs_without(
     FormedJobs { jobs: by_task.into_iter().map(job).collect(), rejections: Vec::new() }
 }
 
-/// Nothing but refusals.
+/// Only rejections.
 pub(crate) fn only_refused(rejections: Vec<(TaskId, Rejection)>) -> FormedJobs {
     FormedJobs { jobs: Vec::new(), rejections }
 }
 
-/// Serves all tasks but this one.
+/// Serves all tasks except this one.
 pub(crate) fn all_but(unserved: TaskId) -> IsServed {
     Arc::new(move |task_id| *task_id != unserved)
 }
 
 impl Bench {
-    /// Offers reports; returns what the store said to each.
+    /// Uploads reports; returns the store's verdict on each.
     pub(crate) fn offer(&mut self, reports: &[Report]) -> Vec<Result<(), Rejection>> {
         let uploads = reports.iter().map(Report::upload).collect();
         let verdicts = run(self.store().accept_reports(uploads));
@@ -127,7 +127,7 @@ impl Bench {
         verdicts
     }
 
-    /// Offers reports that must be accepted.
+    /// Uploads reports that must be accepted.
     #[track_caller]
     pub(crate) fn accept(&mut self, reports: &[Report]) {
         let verdicts = self.offer(reports);
@@ -139,17 +139,17 @@ impl Bench {
         run(self.store().backlog(max_reports, usize::MAX, Arc::new(|_| true)))
     }
 
-    /// Takes the whole backlog into jobs: how many, and what was refused.
+    /// Takes the whole backlog into jobs. Returns how many, and what was rejected.
     pub(crate) fn form(&mut self) -> (usize, Rejections) {
         self.form_with(usize::MAX, BatchId::new(self.fresh_bytes()))
     }
 
-    /// The same with at most so many reports at a time, and the id of a batch to open.
+    /// As [`Self::form`], with at most this many reports at a time, and the id of a batch to open.
     pub(crate) fn form_with(&mut self, at_once: usize, new_batch: BatchId) -> (usize, Rejections) {
         self.form_served(at_once, new_batch, &(Arc::new(|_: &_| true) as IsServed))
     }
 
-    /// The same for the tasks that are served.
+    /// As [`Self::form_with`], for the tasks that are served.
     pub(crate) fn form_served(
         &mut self,
         at_once: usize,
@@ -182,7 +182,7 @@ impl Bench {
         self.try_lease_job().expect("no job is due")
     }
 
-    /// Works off all jobs; returns how many there were.
+    /// Completes all jobs; returns how many there were.
     pub(crate) fn work(&mut self) -> usize {
         self.work_with(|_| Verdict::Count)
     }
@@ -233,7 +233,7 @@ impl Bench {
         run(self.store().lease_collection(LEASE)).expect("no collection is due")
     }
 
-    /// One attempt of a worker at closing the batch of the only collection job.
+    /// One attempt by a worker to close the batch of the only collection job.
     pub(crate) fn close(&mut self, min_batch_size: u64) -> Closing {
         let job = self.lease_collection();
         let closing = run(self.store().close_batch(job.lease, min_batch_size));
@@ -250,7 +250,7 @@ impl Bench {
         }
     }
 
-    /// Ends the only collection job, whose batch is drained.
+    /// Finishes the only collection job, whose batch is drained.
     #[track_caller]
     pub(crate) fn finish(&mut self, response: &str) {
         let job = self.lease_collection();
@@ -264,7 +264,7 @@ impl Bench {
         assert_eq!(state, Some(CollectionState::Finished(response.into())));
     }
 
-    /// Collects a batch from the beginning to the end.
+    /// Collects a batch from start to finish.
     #[track_caller]
     pub(crate) fn collect(
         &mut self,
@@ -285,7 +285,7 @@ impl Bench {
         run(self.store().load())
     }
 
-    /// Fails unless no report lies in the store any more.
+    /// Fails if any report remains in the store.
     #[track_caller]
     pub(crate) fn assert_no_reports(&self) {
         let load = self.load();
@@ -293,7 +293,7 @@ impl Bench {
     }
 }
 
-/// The collector's request for a query, as bytes that the store must not care about.
+/// The collector's request for a query. The store must treat the bytes as opaque.
 pub(crate) fn request(query: &Query) -> Vec<u8> {
     format!("{query:?}").into_bytes()
 }

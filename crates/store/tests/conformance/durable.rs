@@ -1,4 +1,4 @@
-//! What only stores with files can do wrong.
+//! Faults that only stores with files can have.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::forgetful::ForgetfulFiles;
 use super::helper::commit_of;
 use super::reports::{Report, batch_id, interval, interval_task, report, reports};
 
-/// Uploads one report after the other; each is a group of its own, and a few fill a segment.
+/// Uploads one report after another. Each is its own group, and a few fill a segment.
 fn fill(store: &dyn LeaderStore, all: &[Report]) {
     for report in all {
         assert_eq!(run(store.accept_reports(vec![report.upload()])), [Ok(())]);
@@ -78,7 +78,7 @@ fn a_directory_is_opened_by_one_store_at_a_time() {
 fn an_upload_in_which_the_power_goes_is_whole_or_not_acknowledged() {
     let all = padded_reports(12);
     for seed in 0..20 {
-        // Creating a segment, writing, syncing, sealing: the power goes at each of them.
+        // Creating a segment, writing, syncing, sealing: the power fails at each of them.
         for operations in 0..14 {
             let mut bench = Bench::seeded(Kind::SqlitePowerless, seed);
             bench.files().cut_power_after(operations);
@@ -162,7 +162,7 @@ fn a_damaged_segment_is_an_error_and_nothing_is_skipped() {
     assert!(paths.len() > 3);
     for path in &paths {
         let bytes = std::fs::read(path).unwrap();
-        // In the header, and in the first report, behind which others were synced.
+        // In the header, and in the first report, after which others were synced.
         for offset in [20, 120, 300] {
             let mut damaged = bytes.clone();
             damaged[offset] ^= 1;
@@ -209,14 +209,14 @@ fn ids_go_with_a_collected_interval() {
     let selector = BatchSelector::TimeInterval(interval(10, 1));
     let expected = (40, *checksum.as_bytes());
     run(store.collect_batch(task, selector, expected, digest("share"), Vec::new()));
-    // They go between the calls that follow.
+    // They are deleted between the following calls.
     for _ in 0..16 {
         run(store.put_task(task, StoredTask::Announced(Vec::new())));
     }
     assert_eq!(run(store.report_ids()), 40);
 }
 
-/// The disk under test does forget; otherwise the suite would prove nothing.
+/// The disk under test really forgets; otherwise the suite would prove nothing.
 #[test]
 fn the_forgetful_disk_forgets() {
     let files = ForgetfulFiles::new(1);

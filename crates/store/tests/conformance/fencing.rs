@@ -1,4 +1,5 @@
-//! Leases: judged by the store's clock, and refused by every verb once a newer one was given out.
+//! Leases: they expire by the store's clock, and every verb rejects them once a newer one was
+//! granted.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ on_every_store!(
     one_of_many_workers_gets_the_job,
 );
 
-/// Fails unless each verb on jobs refuses the lease.
+/// Fails unless each verb on jobs rejects the lease.
 #[track_caller]
 fn assert_fenced_job(store: &dyn Store, job: &LeasedJob, lease: Lease) {
     let fenced = Err(StoreError::Fenced);
@@ -29,7 +30,7 @@ fn assert_fenced_job(store: &dyn Store, job: &LeasedJob, lease: Lease) {
     assert_eq!(block_on(store.abandon_job(lease)), fenced);
 }
 
-/// Fails unless each verb on collection jobs refuses the lease.
+/// Fails unless each verb on collection jobs rejects the lease.
 #[track_caller]
 fn assert_fenced_collection(store: &dyn Store, lease: Lease) {
     let fenced = Err(StoreError::Fenced);
@@ -71,7 +72,7 @@ fn a_stale_lease_on_a_collection_is_refused_by_every_verb(bench: &mut Bench) {
     let current = bench.lease_collection();
     assert_fenced_collection(&**bench.store(), stale.lease);
     assert!(run(bench.store().lease_collection(LEASE)).is_none());
-    // The stale closing changed nothing.
+    // The stale close changed nothing.
     assert_eq!(bench.offer(&[report(task, 3, 10)]), [Ok(())]);
     bench.form();
     bench.work();

@@ -1,8 +1,9 @@
-//! Segment files on a disk that loses whatever was not synced, in memory.
+//! Segment files on an in-memory disk that loses everything that was not synced.
 //!
-//! When the power goes, unsynced bytes are torn at any byte, with holes where a block was not
-//! written yet; unsynced names mostly vanish and removed ones mostly come back. The power may also
-//! go in the middle of any operation ([`ForgetfulFiles::cut_power_after`]). A seed decides it all.
+//! When the power fails, unsynced bytes are torn at any byte, with holes where a block was not
+//! written yet. Unsynced names mostly vanish, and removed names mostly come back. The power may
+//! also fail in the middle of any operation ([`ForgetfulFiles::cut_power_after`]). A seed decides
+//! everything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,10 +13,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sotto_store::{SegmentFile, SegmentFiles};
 
-/// What is written at once or not at all.
+/// The unit that is written completely or not at all.
 const BLOCK_LEN: usize = 16;
 
-/// One power cycle of the disk. Files opened in it are of no use after it.
+/// One power cycle of the disk. Files opened in it are unusable afterwards.
 #[derive(Clone, Debug)]
 pub(crate) struct ForgetfulFiles {
     disk: Arc<Mutex<Disk>>,
@@ -28,7 +29,7 @@ struct Disk {
     files: Vec<Contents>,
     names: BTreeMap<String, usize>,
     synced_names: BTreeMap<String, usize>,
-    /// Operations until the power goes.
+    /// The number of operations until the power fails.
     operations_left: Option<u64>,
 }
 
@@ -56,12 +57,12 @@ impl ForgetfulFiles {
         Self { disk: Arc::new(Mutex::new(disk)) }
     }
 
-    /// Lets so many more changes through; the next one and all others fail, until the restart.
+    /// Allows this many more changes; all later ones fail, until the restart.
     pub(crate) fn cut_power_after(&self, operations: u64) {
         lock(&self.disk).operations_left = Some(operations);
     }
 
-    /// The disk as it is found when only the process was killed: nothing is lost, nor synced.
+    /// The disk after only the process was killed: nothing is lost, and nothing more is synced.
     pub(crate) fn restart_process(&self) -> Self {
         let mut disk = lock(&self.disk);
         disk.operations_left = Some(0);
@@ -72,7 +73,7 @@ impl ForgetfulFiles {
         Self { disk: Arc::new(Mutex::new(disk)) }
     }
 
-    /// The disk as it is found after the power went.
+    /// The disk after a power failure.
     pub(crate) fn restart(&self) -> Self {
         let mut disk = lock(&self.disk);
         disk.operations_left = Some(0);
@@ -101,7 +102,7 @@ impl ForgetfulFiles {
 }
 
 impl Disk {
-    /// What is left of a file.
+    /// What remains of a file.
     fn torn(&mut self, number: usize) -> Vec<u8> {
         let Contents { written, synced } = self.files[number].clone();
         let (shorter, longer) = (written.len().min(synced.len()), written.len().max(synced.len()));
@@ -196,7 +197,7 @@ impl SegmentFile for ForgetfulFile {
         let disk = &mut *lock(&self.disk);
         let was_on = disk.operations_left != Some(0);
         let outcome = disk.operate();
-        // The write in which the power goes is done in part.
+        // The write during which the power fails is partly done.
         let done = match &outcome {
             Ok(()) => bytes.len(),
             Err(_) if was_on => disk.below(bytes.len() + 1),

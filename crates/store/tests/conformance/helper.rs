@@ -1,5 +1,5 @@
-//! The helper's aggregation jobs: one commit, one answer, however often and from wherever it is
-//! asked.
+//! The helper's aggregation jobs: one commit and one response, however often and by whichever
+//! caller it is requested.
 
 use futures_executor::block_on;
 use sotto_protocol::helper::HelperOutcome;
@@ -50,7 +50,7 @@ pub(crate) fn names(reports: &[Report], batch_id: Option<BatchId>) -> Vec<(Bucke
 }
 
 impl Bench {
-    /// Commits a job at the helper under a request of this name.
+    /// Commits a job at the helper under a request with this name.
     pub(crate) fn commit(
         &mut self,
         task_id: TaskId,
@@ -85,7 +85,7 @@ fn a_commit_is_answered_again(bench: &mut Bench) {
     for _ in 0..2 {
         let response = run(bench.store().response(task, digest("one")));
         assert_eq!(response, Some(b"response".to_vec()));
-        // The first answer stands, also if a second computation says something else.
+        // The first response stands, even if a second computation gives another.
         commit.response = b"other".to_vec();
         let again = bench.commit(task, "one", commit.clone());
         assert_eq!(again, Committed::Already(b"response".to_vec()));
@@ -187,7 +187,7 @@ fn a_commit_must_account_for_its_reports(bench: &mut Bench) {
     bench.restart();
     assert_eq!(bench.counters(task), Default::default());
     assert_eq!(bench.spent(&all, None), [None; 3]);
-    // A job whose reports were all refused is answered and remembered, too.
+    // A job whose reports were all rejected is also answered and remembered.
     let mut empty = commit_of(&[], None, "empty");
     empty.rejections = rejected(Rejection::HpkeDecryptError, 3);
     assert_eq!(bench.commit(task, "one", empty.clone()), Committed::Done);
@@ -219,7 +219,7 @@ fn the_same_request_from_many_threads_is_committed_once(bench: &mut Bench) {
     let all = reports(task, 0..5, 10);
     let answers: Vec<_> = std::thread::scope(|scope| {
         let commit = |thread: usize| {
-            // Each computed an answer of its own; only one may be given.
+            // Each thread computed its own response; only one may be returned.
             let commit = commit_of(&all, None, &format!("response {thread}"));
             run(bench.store().commit_helper_job(task, digest("one"), commit))
         };

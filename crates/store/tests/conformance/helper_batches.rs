@@ -1,4 +1,4 @@
-//! The helper's batches: collected once, and closed for ever.
+//! The helper's batches: collected once, and closed permanently.
 
 use futures_executor::block_on;
 use sotto_protocol::Rejection;
@@ -146,7 +146,7 @@ fn nothing_enters_a_collected_interval(bench: &mut Bench) {
         let is_open = verdict.is_none();
         assert_eq!(committed, if is_open { Committed::Done } else { Committed::Conflict });
     }
-    // One that is late spoils the whole job.
+    // One late report invalidates the whole job.
     let mixed = [report(task, 10, 30), report(task, 11, 15)];
     assert_eq!(bench.commit(task, "mixed", commit_of(&mixed, None, "")), Committed::Conflict);
     assert!(run(bench.store().batch(task, times(30, 1))).aggregate.is_none());
@@ -201,7 +201,7 @@ fn responses_of_a_collected_batch_are_gone(bench: &mut Bench) {
     assert_eq!(run(bench.store().response(task, digest("inside"))), None);
     assert!(run(bench.store().response(task, digest("outside"))).is_some());
     assert!(run(bench.store().response(task, digest("share"))).is_some());
-    // A late retry of the job finds nothing, and must add nothing.
+    // A late retry of the job finds no stored response, and must add nothing.
     let retry = commit_of(&inside, None, "response");
     assert_eq!(bench.commit(task, "inside", retry), Committed::Conflict);
     assert_eq!(bench.counters(task).aggregated, 4);
@@ -214,7 +214,7 @@ fn the_share_is_given_to_one_of_many_threads(bench: &mut Bench) {
     let done = std::thread::scope(|scope| {
         let collect = |thread: u8| {
             let response = vec![thread];
-            // Half of them ask under one name.
+            // Half of them use the same request name.
             let request = digest(&format!("request {}", thread / 2 * (thread % 2)));
             let store = bench.store();
             block_on(store.collect_batch(task, times(10, 1), expected(&all), request, response))

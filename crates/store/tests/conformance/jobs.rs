@@ -1,4 +1,4 @@
-//! Aggregation jobs: a fixed set, worked on under leases, ended once.
+//! Aggregation jobs: a fixed set of reports, worked on under leases, ended once.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ fn a_released_job_waits_for_its_pause(bench: &mut Bench) {
     let again = bench.lease_job();
     assert_eq!(again.lease.job, first.lease.job);
     assert_eq!(decoded(&again.records), decoded(&first.records));
-    // Repeated, it must not take the job from its new holder.
+    // A repeated release must not take the job from its new holder.
     let repeated = block_on(bench.store().release(first.lease, Duration::ZERO));
     assert_eq!(repeated, Err(StoreError::Fenced));
     assert!(bench.try_lease_job().is_none());
@@ -97,7 +97,7 @@ fn a_sent_request_stays_the_same(bench: &mut Bench) {
     assert_eq!(bench.lease_job().request_digest, Some(digest("one")));
 }
 
-/// A lease on the only job, whoever had one before.
+/// A lease on the only job, whoever held it before.
 fn lease_again(bench: &Bench) -> Lease {
     bench.advance(LEASE);
     bench.lease_job().lease
@@ -151,13 +151,13 @@ fn a_commit_must_account_for_each_report(bench: &mut Bench) {
         commit(&[], 0, &[1, 1]),
         commit(&[all[0], elsewhere], 0, &[]),
         in_a_batch,
-        // Released and counted, released and requeued, out of the job, twice.
+        // Released and counted, released and requeued, outside the job, duplicated.
         releasing(commit(&all, 0, &[]), &[0]),
         releasing(commit(&all[..1], 1, &[]), &[0, 1]),
         releasing(commit(&[], 1, &[0]), &[0]),
         releasing(commit(&[], 2, &[]), &[2]),
         releasing(commit(&[], 2, &[]), &[0, 0]),
-        // Beside what is accounted for, not in its place.
+        // In addition to what is accounted for, not instead of it.
         releasing(commit(&all[..1], 0, &[]), &[1]),
     ] {
         let refused = block_on(bench.store().commit_job(job.lease, wrong.clone()));
@@ -179,7 +179,7 @@ fn a_share_of_another_shape_changes_nothing(bench: &mut Bench) {
     bench.form();
     let job = bench.lease_job();
     let mut commit = counted(&job);
-    // The bucket of time 10 goes first and would fit.
+    // The bucket of time 10 comes first and would fit.
     commit.buckets.get_mut(&Bucket::Time(Time::new(11))).unwrap().share = misshapen_share();
     let refused = block_on(bench.store().commit_job(job.lease, commit));
     assert!(matches!(refused, Err(StoreError::Backend(_))), "{refused:?}");
@@ -203,7 +203,7 @@ fn refused_reports_are_counted(bench: &mut Bench) {
     expected.add(Rejection::HpkeDecryptError);
     assert_eq!(bench.counters(task).rejections, expected);
     assert_eq!(bench.counters(task).aggregated, 2);
-    // What was refused stays refused.
+    // What was rejected stays rejected.
     bench.accept(&reports(task, 0..5, 10));
     assert_eq!(bench.form(), (0, rejected(Rejection::ReportReplayed, 5)));
     bench.assert_no_reports();
@@ -229,7 +229,7 @@ fn an_abandoned_job_is_counted(bench: &mut Bench) {
 
 fn buckets_sum_over_jobs(bench: &mut Bench) {
     let task = interval_task(1);
-    // The highest times that there are: the database has signed integers.
+    // The highest possible times: the database's integers are signed.
     let times = [10, 11, i64::MAX as u64, u64::MAX - 1];
     let all: Vec<_> =
         (0..24).map(|cell| report(task, cell, times[usize::from(cell) % 4])).collect();

@@ -66,7 +66,7 @@ fn new_jobs_go_to_a_new_batch_once_closing(bench: &mut Bench) {
     bench.form_with(usize::MAX, batch_id(2));
     bench.create(task, ANY);
     assert!(matches!(bench.close(2), Closing::Draining));
-    // Uploads go on, into the next batch.
+    // Uploads continue, into the next batch.
     bench.accept(&reports(task, 4..6, 10));
     bench.form_with(usize::MAX, batch_id(3));
     assert!(matches!(bench.close(2), Closing::Draining));
@@ -110,7 +110,7 @@ fn successive_requests_take_successive_batches(bench: &mut Bench) {
         aggregate(bench, &reports(task, cells.clone(), 10), round + 1);
         let id = bench.create(task, ANY);
         assert!(!ids.contains(&id), "an id was given twice");
-        // A retried deletion of an earlier job spares this one.
+        // A retried deletion of an earlier job does not affect this one.
         for earlier in &ids {
             let deleted = run(bench.store().delete_collection(task, *earlier));
             assert_eq!(deleted, CollectionDeleted::Deleted);
@@ -122,7 +122,7 @@ fn successive_requests_take_successive_batches(bench: &mut Bench) {
         assert_eq!(under_way, CollectionDeleted::UnderWay);
         let response = format!("response {round}");
         bench.finish(&response);
-        // Without the deletion, the same batch again.
+        // Without the deletion, it is the same batch again.
         assert_eq!(bench.try_create(task, ANY), CollectionCreated::Existing(id));
         let state = run(bench.store().collection(task, id));
         assert_eq!(state, Some(CollectionState::Finished(response.into_bytes())));
@@ -142,7 +142,7 @@ fn a_collected_batch_takes_no_jobs(bench: &mut Bench) {
     bench.accept(&reports(task, 2..3, 10));
     let backlog = bench.backlog(usize::MAX);
     let jobs = jobs_of(&backlog.records, batch_id(1));
-    // An id that is not fresh is the caller's fault, and nothing is taken.
+    // An id that is not fresh is the caller's error, and nothing is taken.
     let stale = block_on(bench.store().fix_jobs(backlog.stretch.unwrap(), jobs));
     assert!(matches!(stale, Err(StoreError::Backend(_))), "{stale:?}");
     assert_eq!(bench.form_with(usize::MAX, batch_id(2)).0, 1);

@@ -1,8 +1,8 @@
-//! Random walks through the verbs, held to an oracle: each acknowledged report is counted exactly
-//! once or visibly refused, never twice and never lost, whatever happens in between.
+//! Random walks through the verbs, checked against an oracle: each acknowledged report is counted
+//! exactly once or visibly rejected, never twice and never lost, whatever happens in between.
 //!
-//! The oracle predicts each answer as far as the contract fixes it. Walks from one seed must also
-//! look the same on every store. `SOTTO_STORE_SEEDS` sets how many seeds are walked.
+//! The oracle predicts each result as far as the contract determines it. Walks from one seed must
+//! also look the same on every store. `SOTTO_STORE_SEEDS` sets the number of seeds.
 
 mod collecting;
 mod helping;
@@ -23,14 +23,14 @@ use super::reports::{batch_task, interval_task, token_task};
 
 const STEPS: usize = 80;
 
-/// A walk, and everything that its worker has in hand.
+/// A walk, and everything that its worker holds.
 struct Walk {
     bench: Bench,
     rng: ChaCha20Rng,
     oracle: Oracle,
     helping: Helping,
     held: Vec<LeasedJob>,
-    /// Jobs whose lease was lost; used again only once somebody else has one.
+    /// Jobs whose lease was lost; used again only after another worker has leased them.
     lost: Vec<LeasedJob>,
     collections: Vec<(TaskId, CollectionJobId)>,
     /// A stretch that was read and may have been taken since.
@@ -40,12 +40,12 @@ struct Walk {
     trace: Vec<String>,
 }
 
-/// Whether the segments' power fails on its own.
+/// Whether the segments' power fails at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Power {
     Safe,
     Unsafe,
-    /// Going, or gone: anything may fail until the restart.
+    /// Failing, or off: anything may fail until the restart.
     Failing,
 }
 
@@ -64,13 +64,13 @@ fn walks_agree_when_the_power_fails_between_steps() {
     for_each_seed(|seed| agree_with_memory(Kind::SqlitePowerless, seed));
 }
 
-/// The power fails in the middle of steps, so they may or may not be done.
+/// The power fails in the middle of steps, so they may or may not take effect.
 #[test]
 fn walks_survive_failing_power() {
     for_each_seed(|seed| drop(walk(Kind::SqlitePowerless, seed, Power::Unsafe)));
 }
 
-/// Fails unless the caller of a store sees what the caller of the memory store sees.
+/// Fails unless callers of this store see the same as callers of the memory store.
 fn agree_with_memory(kind: Kind, seed: u64) {
     let (expected, seen) = (walk(Kind::Memory, seed, Power::Safe), walk(kind, seed, Power::Safe));
     for (step, (memory, other)) in expected.iter().zip(&seen).enumerate() {

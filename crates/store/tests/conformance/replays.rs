@@ -1,4 +1,4 @@
-//! The same report again: wherever the copy turns up, it is refused and counted.
+//! The same report again: wherever the copy turns up, it is rejected and counted.
 
 use sotto_protocol::Rejection;
 use sotto_wire::{Query, Time};
@@ -104,7 +104,7 @@ fn after_the_bucket_was_collected(bench: &mut Bench) {
 }
 
 fn the_first_copy_stays(bench: &mut Bench) {
-    // Times and ids sort against the order of arrival.
+    // Times and ids sort in the opposite order to arrival.
     let task = interval_task(1);
     let first = report(task, 5, 10).with_id_of(40);
     let others = [report(task, 6, 10).with_id_of(30), report(task, 7, 9).with_id_of(40)];

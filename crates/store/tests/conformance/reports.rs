@@ -1,5 +1,5 @@
-//! Reports and shares by which a test can tell exactly what was counted: each report has a cell of
-//! its own in a histogram, so a 0 is a loss and a 2 is a double count.
+//! Reports and shares that show a test exactly what was counted: each report has its own cell in a
+//! histogram, so a 0 is a loss and a 2 is a double count.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ pub(crate) const CELLS: usize = 64;
 
 const ELEMENT_LEN: usize = 16;
 
-/// A report as the tests encode it; stores must not care what is inside.
+/// A report in the tests' encoding, which stores must treat as opaque.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) task_id: TaskId,
@@ -37,7 +37,7 @@ pub(crate) fn batch_task(number: u8) -> TaskId {
     TaskId::new([0x80 | number; 32])
 }
 
-/// A time-interval task that asks for tokens: an id must be new in the whole of it.
+/// A time-interval task with tokens: an id must be unique in the whole task.
 pub(crate) fn token_task(number: u8) -> TaskId {
     TaskId::new([0x40 | number; 32])
 }
@@ -62,7 +62,7 @@ pub(crate) fn batch_id(number: u8) -> BatchId {
     BatchId::new([number; 32])
 }
 
-/// The report of a cell, with an id of its own.
+/// The report of a cell, with its own id.
 pub(crate) fn report(task_id: TaskId, cell: u8, time: u64) -> Report {
     Report { task_id, cell, id: ReportId::new([cell; 16]), time: Time::new(time), padding: 0 }
 }
@@ -77,7 +77,7 @@ pub(crate) fn reports(
 }
 
 impl Report {
-    /// The same report under the id of another cell's.
+    /// The same report with the id of another cell's report.
     pub(crate) fn with_id_of(self, cell: u8) -> Self {
         Self { id: ReportId::new([cell; 16]), ..self }
     }
@@ -108,7 +108,7 @@ impl Report {
         }
     }
 
-    /// As it is handed to the store.
+    /// The form in which it is passed to the store.
     pub(crate) fn upload(&self) -> NewReport {
         self.upload_for_key(1)
     }
@@ -123,7 +123,7 @@ impl Report {
         }
     }
 
-    /// The bucket that it is counted in, in a job of this batch.
+    /// The bucket in which it is counted, in a job of this batch.
     pub(crate) fn bucket(&self, batch_id: Option<BatchId>) -> Bucket {
         batch_id.map_or(Bucket::Time(self.time), Bucket::Batch)
     }
@@ -138,12 +138,12 @@ impl Report {
     }
 }
 
-/// A share of another shape than those of the reports.
+/// A share with a different shape from those of the reports.
 pub(crate) fn misshapen_share() -> AggregateShare {
     VdafConfig::count().build().unwrap().zero_share()
 }
 
-/// What a job adds that counts these reports.
+/// What a job that counts these reports adds.
 pub(crate) fn aggregates<'a>(
     reports: impl IntoIterator<Item = &'a Report>,
     batch_id: Option<BatchId>,
@@ -159,7 +159,7 @@ pub(crate) fn aggregates<'a>(
     buckets
 }
 
-/// How often each report is in an aggregate, by cell.
+/// How many times each report is in an aggregate, by cell.
 pub(crate) fn tally(aggregate: &BucketAggregate) -> BTreeMap<u8, u128> {
     let bytes = aggregate.share.encode();
     let counts = bytes.as_chunks().0.iter().map(|element| u128::from_le_bytes(*element));
@@ -168,7 +168,7 @@ pub(crate) fn tally(aggregate: &BucketAggregate) -> BTreeMap<u8, u128> {
     tally
 }
 
-/// Fails unless an aggregate is of exactly these reports, each once.
+/// Fails unless an aggregate contains exactly these reports, each once.
 #[track_caller]
 pub(crate) fn assert_holds(aggregate: &BucketAggregate, expected: &[Report]) {
     let mut whole = expected.first().expect("an aggregate of nothing").aggregate();

@@ -1,5 +1,5 @@
-//! Reports that the helper found too early: back into the backlog, ids released, counted once
-//! later.
+//! Reports that the helper found too early: they return to the backlog, release their ids, and are
+//! counted once later.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ on_every_store!(
     requeued_reports_of_a_forgotten_task_are_gone,
 );
 
-/// Accepts reports and requeues those of these cells.
+/// Accepts reports and requeues those in these cells.
 fn requeue(bench: &mut Bench, all: &[Report], cells: &[u8]) {
     bench.accept(all);
     bench.form();
@@ -120,7 +120,7 @@ fn a_copy_may_overtake_a_requeued_report(bench: &mut Bench) {
     let jobs = jobs_of(&backlog.records, batch_id(1));
     let job = bench.lease_job();
     run(bench.store().commit_job(job.lease, judged(&job, |_| Verdict::Requeue)));
-    // Its id is free, so the copy takes it; the requeued one comes second.
+    // Its id is free, so the copy takes it; the requeued report comes second.
     let taken = run(bench.store().fix_jobs(backlog.stretch.unwrap(), jobs));
     assert!(matches!(taken, Fixed::Committed { jobs: 1, .. }), "{taken:?}");
     bench.restart();

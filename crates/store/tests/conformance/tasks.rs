@@ -37,13 +37,13 @@ fn a_task_is_remembered_until_it_is_forgotten(bench: &mut Bench) {
         run(bench.store().put_task(*task_id, task.clone()));
         bench.restart();
     }
-    // Tasks that were merely used are not among them.
+    // Tasks that were only used are not among them.
     bench.aggregate(&[report(interval_task(3), 0, 10), report(interval_task(1), 0, 10)]);
     assert_eq!(tasks(bench), [first.clone(), second.clone()]);
     run(bench.store().forget_task(first.0));
     bench.restart();
     assert_eq!(tasks(bench), std::slice::from_ref(&second));
-    // A task is of one kind only: the last that was said.
+    // A task has only one kind: the last that was stored.
     for task in [StoredTask::Announced(vec![3; 10]), second.1] {
         run(bench.store().put_task(second.0, task.clone()));
         bench.restart();
@@ -86,7 +86,7 @@ fn counters_add_up(bench: &mut Bench) {
         bench.form();
         bench.work();
     }
-    // Each round one more copy of the first report; in the first, of itself.
+    // Each round has one more copy of the first report; the first round copies the report itself.
     assert_eq!(bench.counters(task).aggregated, 3);
     assert_eq!(bench.counters(task).rejections, rejected(Rejection::ReportReplayed, 3));
     assert_eq!(bench.counters(other).aggregated, 3);
@@ -94,7 +94,7 @@ fn counters_add_up(bench: &mut Bench) {
     assert_eq!(bench.counters(task).aggregated, 3, "collected reports still count");
 }
 
-/// Puts something of every kind into a task: a backlog, a job, buckets, a collection under way.
+/// Puts something of every kind into a task: a backlog, a job, buckets, a collection in progress.
 fn fill(bench: &mut Bench, task: sotto_wire::TaskId, query: Query) {
     run(bench.store().put_task(task, StoredTask::Recipe(vec![1; 100])));
     bench.aggregate(&reports(task, 0..4, 10));
@@ -118,7 +118,7 @@ fn a_forgotten_leader_task_leaves_nothing(bench: &mut Bench) {
         assert!(run(bench.store().lease_collection(LEASE)).is_none());
         let load = bench.load();
         assert_eq!((load.jobs, load.collections), (0, 0));
-        // The stretch of its records has to be taken, but holds none.
+        // The stretch of its records still has to be taken, but contains none.
         let backlog = bench.backlog(usize::MAX);
         assert_eq!(decoded(&backlog.records), []);
         assert_eq!(bench.form(), (0, Default::default()));
@@ -178,7 +178,7 @@ fn a_forgotten_task_may_begin_again(bench: &mut Bench) {
     bench.accept(&reports(task, 4..8, 20));
     run(bench.store().forget_task(task));
     bench.restart();
-    // Ids, closed buckets and ordinals are gone, and so is what waited.
+    // Ids, closed buckets and ordinals are gone, and so is the backlog.
     let again = [reports(task, 0..4, 10), reports(task, 4..6, 20)].concat();
     bench.accept(&again);
     let backlog = bench.backlog(usize::MAX);

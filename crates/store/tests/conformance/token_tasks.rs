@@ -1,4 +1,4 @@
-//! Tasks that ask for tokens: a report id is a token's, so it is spent once in the whole task,
+//! Tasks with tokens: a report id comes from a token, so it is spent once in the whole task,
 //! whatever the timestamp, and stays spent until the task is forgotten.
 
 use sotto_protocol::{Rejection, Rejections};
@@ -70,14 +70,14 @@ fn ids_outlive_the_collected_bucket(bench: &mut Bench) {
     let task = token_task(1);
     bench.aggregate(&reports(task, 0..3, 10));
     bench.collect(task, Query::TimeInterval(interval(10, 1)));
-    // Time for a purge, if there were one.
+    // Allows a purge to happen, if there were one.
     bench.aggregate(&reports(task, 10..12, 12));
     bench.accept(&reports(task, 0..4, 11));
     assert_eq!(bench.form(), (1, replayed(3)));
     assert_eq!(decoded(&bench.lease_job().records), [report(task, 3, 11)]);
 }
 
-/// No timestamp shares its name with the whole task.
+/// No timestamp has the same key as the whole task.
 fn ids_outlive_the_bucket_of_time_zero(bench: &mut Bench) {
     let task = token_task(1);
     let all = [report(task, 0, 0), report(task, 1, 5), report(task, 2, 7)];
@@ -106,8 +106,8 @@ fn a_requeued_report_releases_its_id_in_all_buckets(bench: &mut Bench) {
     assert_eq!(bench.form(), (0, replayed(1)));
 }
 
-/// Junk leaves nothing behind, and does not stand in the way of whom it named; what was refused
-/// otherwise does.
+/// Junk leaves nothing behind, and does not block the report whose id it used; reports rejected for
+/// other reasons keep their ids.
 fn a_report_that_spent_nothing_releases_its_id(bench: &mut Bench) {
     let task = token_task(1);
     let junk = [report(task, 0, 10), report(task, 1, 11)];
@@ -179,7 +179,7 @@ fn the_helper_keeps_ids_after_the_collection(bench: &mut Bench) {
     let share = bench.store().collect_batch(task, selector, expected, digest("s"), Vec::new());
     assert_eq!(run(share), Committed::Done);
     bench.restart();
-    // Time for a purge, if there were one.
+    // Allows a purge to happen, if there were one.
     bench.commit(task, "two", commit_of(&[report(task, 9, 5)], None, ""));
     let copies = all.map(|report| Report { time: sotto_wire::Time::new(6), ..report });
     assert_eq!(bench.spent(&copies, None), [REPLAYED, REPLAYED]);

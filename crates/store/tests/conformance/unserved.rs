@@ -1,5 +1,5 @@
-//! Reports of tasks that are not served: they hold back nobody, are not lost, and are counted once
-//! their task is served again.
+//! Reports of tasks that are not served: they hold back no others, are not lost, and are counted
+//! once their task is served again.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ on_every_store!(
     a_copy_is_refused_whichever_comes_second,
 );
 
-/// Copies of two tasks by turns.
+/// Copies of two tasks, alternating.
 fn by_turns(first: TaskId, second: TaskId, cells: std::ops::Range<u8>) -> Vec<Report> {
     cells.flat_map(|cell| [first, second].map(|task| report(task, cell, 10).padded(90))).collect()
 }
@@ -44,7 +44,7 @@ fn reports_of_a_task_that_is_not_served_hold_back_nobody(bench: &mut Bench) {
         bench.work();
         assert_eq!(bench.counters(task).aggregated, 6);
         assert_eq!(bench.counters(gone), Default::default());
-        // Nothing is left to take, and the others wait in peace.
+        // Nothing is left to take, and the others keep waiting.
         let backlog = run(bench.store().backlog(usize::MAX, usize::MAX, is_served));
         assert!(backlog.stretch.is_none() && backlog.records.is_empty());
         assert_eq!(backlog.unserved, [gone]);
@@ -66,7 +66,7 @@ fn they_are_offered_again_once_their_task_is_served(bench: &mut Bench) {
     bench.work();
     let late = [report(gone, 7, 10), report(task, 7, 10)];
     bench.accept(&late);
-    // The old ones first, in their order.
+    // The old ones first, in order.
     let backlog = bench.backlog(usize::MAX);
     assert_eq!(decoded(&backlog.records), of(&all, gone));
     assert_eq!(backlog.unserved, []);
@@ -127,7 +127,7 @@ fn they_still_enter_a_closing_bucket(bench: &mut Bench) {
     bench.create(task, Query::TimeInterval(interval(10, 1)));
     bench.accept(&all[2..]);
     assert!(matches!(bench.close(2), Closing::Draining));
-    // The task is away for a while, and others go on.
+    // The task is unserved for a while, and others continue.
     bench.accept(&reports(other, 0..2, 10));
     assert_eq!(bench.form_served(usize::MAX, batch_id(1), &all_but(task)).0, 1);
     bench.work();

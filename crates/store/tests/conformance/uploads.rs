@@ -67,7 +67,7 @@ fn the_backlog_is_read_in_pieces(bench: &mut Bench) {
     }
     let mut read = Vec::new();
     loop {
-        // A limit of bytes, too, must let at least one report through.
+        // Even a byte limit must let at least one report through.
         let (reports, bytes) = if read.len() % 2 == 0 { (3, usize::MAX) } else { (usize::MAX, 1) };
         let piece = run(bench.store().backlog(reports, bytes, Arc::new(|_| true)));
         let Some(stretch) = piece.stretch else { break };

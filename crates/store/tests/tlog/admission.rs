@@ -1,4 +1,4 @@
-//! What a log takes and what it refuses.
+//! What a log accepts and what it rejects.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn the_author_alone_signs_a_recipe() {
     assert_eq!(check_entry(&open_rules(), &extra), Err(Refused::ExtraSignature));
     let twice = signed(&recipe, &[&author, &author]);
     assert_eq!(check_entry(&open_rules(), &twice), Err(Refused::ExtraSignature));
-    // The same name with another key is somebody else.
+    // The same name with another key is another party.
     let impostor = NoteKey::from_seed(author.name().clone(), sotto_crypto::Secret::new([99; 32]));
     assert_eq!(check_entry(&open_rules(), &signed(&recipe, &[&impostor])), missing);
 }

@@ -13,12 +13,13 @@ use sotto_wire::Checkpoint;
 
 use crate::tlog::party::*;
 
-/// Lets `left` changes happen and none after them. The one in between may be half done.
+/// Allows `left` changes and none after them. The next one may be half done.
 struct Death {
     left: u64,
     half: bool,
     dead: bool,
-    /// The step of the first change that did not happen, and whether it was the writing of a file.
+    /// The step of the first change that did not happen, and whether that change was writing a
+    /// file.
     at: Arc<Mutex<Option<(Step, bool)>>>,
 }
 
@@ -43,7 +44,7 @@ impl DiskWatch for Death {
 const BASE: u64 = 250;
 const NEXT: u64 = 265;
 
-/// What the dying process got done.
+/// What the dying process completed.
 #[derive(Default)]
 struct Done {
     staged: bool,
@@ -128,7 +129,7 @@ fn after_death(folder: &Path, done: &Done, truth: &sotto_wire::Note, number: u64
         log.publish(&cosign(&pending.note, 60)).unwrap();
         log.write_index().unwrap();
     }
-    // Others come in the meantime. If nothing was signed, they take the place of the lost ones.
+    // Other entries arrive meanwhile. If nothing was signed, they replace the lost ones.
     let others = results(1000..1020);
     append(&mut log, &others, 70).unwrap();
     let staged = append(&mut log, &results(BASE..NEXT), 80).unwrap();
@@ -171,7 +172,7 @@ fn a_full_disk_is_survived_without_a_restart() {
         };
         for round in 0..3 {
             let entries = results(round * 20..round * 20 + 20);
-            // Once it fails; then it must work.
+            // It fails once; then it must work.
             let mut stage = || log.pending().map_or_else(|| log.stage(&entries), Ok);
             let staged = stage().or_else(|_| stage()).unwrap();
             let cosigned = cosign(&staged.note, round);

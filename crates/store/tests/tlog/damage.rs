@@ -1,4 +1,4 @@
-//! Damage is found, named, and never built upon.
+//! Damage is detected, named, and never built upon.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,8 @@ fn grown() -> tempfile::TempDir {
 
 fn flip(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
-    // Near the beginning: for a tile that is a hash which a proof of another tile's entry needs.
+    // Near the beginning: in a tile this is a hash that the proof of an entry in another tile
+    // needs.
     bytes[5] ^= 1;
     fs::write(path, bytes).unwrap();
 }
@@ -128,7 +129,7 @@ fn a_lost_or_older_state_is_no_ground_to_sign_on() {
 
 #[test]
 fn a_reader_takes_no_entry_from_damaged_tiles() {
-    // The leaf tile beside a bundle is not asked: entries are proved by their own hashes.
+    // The leaf tile beside a bundle is not read: entries are proved by their own hashes.
     for path in ["tile/entries/001", "tile/1/000.p/2", "tile/0/002.p/188"] {
         let folder = grown();
         let public = folder.path().join("public");

@@ -1,4 +1,4 @@
-//! A log, its witness and things to log.
+//! A log, its witness and entries for it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn policy() -> TlogPolicy {
 
 /// The result number `n`, signed by two operators.
 pub(crate) fn result(n: u64) -> Entry {
-    // Signing is most of what these tests do.
+    // Signing takes most of the time of these tests.
     static MADE: Mutex<BTreeMap<u64, Entry>> = Mutex::new(BTreeMap::new());
     MADE.lock().unwrap().entry(n).or_insert_with(|| make_result(n)).clone()
 }
@@ -50,7 +50,7 @@ pub(crate) fn cosign(note: &Note, time: u64) -> Cosigned {
     Cosigned::new(note.clone().with_signature(signature), &policy()).unwrap()
 }
 
-/// A folder, in memory where the system has some: these tests sync often and cut no real power.
+/// A folder, in memory where the system supports it: these tests sync often and cut no real power.
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }

@@ -1,8 +1,8 @@
-//! The power goes: what was not synced may be there, in part, or not at all.
+//! The power fails: what was not synced may be there completely, in part, or not at all.
 //!
-//! All changes of a log's life are recorded. Then, for every moment, a disk is made as a file
-//! system may leave it: of each folder some of the latest names, of each unsynced file some of the
-//! bytes.
+//! All changes of a log's life are recorded. Then, for every moment, a disk is constructed as a
+//! file system may leave it: some of the latest names of each folder, and some of the bytes of each
+//! unsynced file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,7 +54,7 @@ impl DiskWatch for Recorder {
 /// A file by its number, or a folder.
 type Node = Option<usize>;
 
-/// What a disk is sure of, and what it has yet to write.
+/// What is durable on a disk, and what it has yet to write.
 #[derive(Default)]
 struct Disk {
     files: Vec<(Vec<u8>, bool)>,
@@ -95,7 +95,7 @@ impl Disk {
         self.waiting.entry(folder).or_default().push((path.to_owned(), node));
     }
 
-    /// Writes what the power cut leaves.
+    /// Writes what remains after the power failure.
     fn cut(&self, folder: &Path, rng: &mut ChaCha20Rng) {
         let mut left = self.durable.clone();
         for waiting in self.waiting.values() {
@@ -105,7 +105,7 @@ impl Disk {
             }
         }
         for (path, node) in &left {
-            // Of a folder that is gone, the files are gone.
+            // If a folder is gone, so are its files.
             let place = folder.join(path);
             if !place.parent().unwrap().is_dir() {
                 continue;
@@ -157,7 +157,7 @@ fn a_power_cut_at_any_moment_loses_nothing_and_never_forks() {
     let record = record.lock().unwrap().clone();
     let mut disk = Disk::default();
     for (moment, (step, change)) in record.iter().enumerate() {
-        // Of the many changes to rows a few are enough: rows are derived.
+        // Of the many changes to rows, a few are enough: rows are derived.
         if *step != Step::Index || moment % 61 == 0 {
             for seed in 0..2 {
                 let mut rng = ChaCha20Rng::seed_from_u64(seed << 32 | moment as u64);

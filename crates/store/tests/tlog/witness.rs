@@ -26,7 +26,7 @@ fn next(staged: &Staged, from: u64, answer: &WitnessAnswer) -> Next {
     consume_witness_answer(&question, &staged.note, &witness, answer.status, &answer.body)
 }
 
-/// What follows once the witness has shown what it stored.
+/// What happens after the witness has shown what it stored.
 fn inspected(
     log: &mut LogDir,
     guard: &WitnessDir,
@@ -132,12 +132,13 @@ fn what_a_witness_says_counts_only_with_our_signature() {
     let staged = append(&mut log, &results(0..5), 1).unwrap();
     assert_eq!(ask(&mut log, &guard, &staged, 0).status, 200);
     let staged = append(&mut log, &results(5..9), 1).unwrap();
-    // It shows a part of our own tree: nothing is proved against us, nor that it has seen no more.
+    // It shows a part of our own tree: that neither proves anything against us, nor that it has
+    // seen no more.
     for claim in [Claim::Larger { seen: 1 << 40, signed: 9 }, Claim::OtherTree { size: 9 }] {
         let next = inspected(&mut log, &guard, &staged, 5, claim);
         assert!(matches!(&next, Next::Disputed(dispute) if dispute.claim == claim), "{next:?}");
     }
-    // It says that we do not extend the tree of size 5 that it has, which is ours.
+    // It claims that we do not extend its tree of size 5, which is ours.
     let claim = Claim::NotExtended { seen: 5 };
     assert!(matches!(inspected(&mut log, &guard, &staged, 5, claim), Next::Without(_)));
     let refused = WitnessAnswer { status: 422, media_type: "", body: Vec::new() };

@@ -14,8 +14,8 @@ use super::world::{World, once, refused};
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 
-/// It drops a device's report and sends one of its own under the same id, so that it learns the one
-/// report that it leaves.
+/// It drops devices' reports and sends its own under the same ids, to learn the one report that it
+/// keeps.
 #[test]
 fn a_replaced_report_is_refused() {
     for kind in BOTH_STORES {
@@ -36,7 +36,7 @@ fn a_replaced_report_is_refused() {
     }
 }
 
-/// The leader's own report, with what it can put into the helper's share in the place of a token.
+/// The leader's own report, with what it can put into the helper's share instead of a token.
 fn replacement(world: &mut World, seen: &ReportTokens, reason: &str) -> Vec<u8> {
     let mut own = seen.clone();
     own.helper = match reason {
@@ -44,7 +44,7 @@ fn replacement(world: &mut World, seen: &ReportTokens, reason: &str) -> Vec<u8> 
         "token_wrong_key" => Some(seen.leader.clone()),
         "token_malformed" => Some(seen.leader[..100].to_vec()),
         _ => {
-            // The key id and the challenge are public; the signature is not to be had.
+            // The key id and the challenge are public; the signature cannot be obtained.
             let theirs = Token::from_bytes(seen.helper.as_ref().unwrap()).unwrap();
             let mut forged = Token::from_bytes(&seen.leader).unwrap();
             forged.token_key_id = theirs.token_key_id;
@@ -63,7 +63,7 @@ fn a_replayed_report_is_refused() {
             let mut world = World::new(kind, mode, Asked::Both);
             let (victim, honest) = (world.honest(0), world.honest(1));
             world.aggregate(std::slice::from_ref(&victim));
-            // The same leader, as if nothing had been.
+            // The same leader, as if nothing had happened.
             let mut again = World::new(Kind::Memory, mode, Asked::Both);
             again.rng.next_u64();
             again.upload(&[victim, honest]);
@@ -98,8 +98,8 @@ fn a_replayed_report_with_another_time_does_not_open() {
     }
 }
 
-/// It cannot take the helper's share of one device for another's: the id is bound by the AAD, and
-/// by the token.
+/// It cannot pass off the helper's share of one device as another's: the AAD and the token bind the
+/// id.
 #[test]
 fn a_share_does_not_move_to_another_report() {
     let mut world = World::new(Kind::Memory, BatchMode::TimeInterval, Asked::Both);

@@ -1,4 +1,4 @@
-//! A batch of B reports is one of B distinct tokens, at each aggregator and over the whole task.
+//! A batch of B reports has B distinct tokens, at each aggregator and over the whole task.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use super::world::World;
 const SEEDS: u64 = 6;
 const ROUNDS: usize = 6;
 
-/// Devices spend few tokens often, in any window, any order and any job; the leader crashes now and
-/// then; a bucket is collected in between.
+/// Devices spend few tokens often, in any window, order and job. The leader crashes now and then,
+/// and a bucket is collected in between.
 #[test]
 fn counts_are_of_distinct_tokens() {
     for kind in BOTH_STORES {
@@ -73,8 +73,8 @@ fn walk(world: &mut World, mode: BatchMode) {
             _ => 0,
         };
         if held > 0 {
-            // From now on nobody reports in these windows, but the tokens that were spent in them
-            // turn up.
+            // From now on there are no new reports in these windows, but the tokens that were spent
+            // in them turn up again.
             world.collect(first_two);
             collected += held;
             earliest = 0;

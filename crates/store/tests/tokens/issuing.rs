@@ -1,4 +1,4 @@
-//! The issuer's keys, a recipe that asks for their tokens, and tokens as devices get them.
+//! The issuer's keys, a recipe that requires their tokens, and tokens as devices get them.
 
 use rand_chacha::ChaCha20Rng;
 use sotto_crypto::blind_rsa::{self, IssuerKey};
@@ -11,7 +11,7 @@ use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When};
 use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
 use sotto_wire::{BatchMode, Role, Time};
 
-/// The clock of all tests: the recipe is open, the keys are good.
+/// The clock of all tests: the recipe is open, and the keys are valid.
 pub(crate) const NOW: Moment = Moment(1_700_000_000);
 pub(crate) const WINDOW_S: u64 = 100;
 pub(crate) const CLOSES: u64 = NOW.0 + 10 * WINDOW_S;
@@ -26,7 +26,7 @@ pub(crate) const LEADER_KEY: usize = 0;
 pub(crate) const HELPER_KEY: usize = 1;
 pub(crate) const OTHER_KEY: usize = 2;
 
-/// Which aggregators ask for tokens.
+/// Which aggregators require tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Both,
@@ -34,12 +34,12 @@ pub(crate) enum Asked {
     None,
 }
 
-/// The time so many windows from now.
+/// The time this many windows from now.
 pub(crate) fn window(offset: i64) -> Time {
     Time::new((NOW.0 / WINDOW_S).checked_add_signed(offset).unwrap())
 }
 
-/// A recipe of one author under these terms.
+/// A recipe of one author with these settings.
 pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
     let mut recipe = arbitrary::recipe(&mut rng(1));
     recipe.name = name.to_owned();
@@ -61,7 +61,7 @@ pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
     recipe
 }
 
-/// A token for `role` under the terms of a recipe, as a device gets it.
+/// A token for `role` under a recipe, as a device gets it.
 pub(crate) fn token(recipe: &Recipe, role: Role, nonce: &[u8; 32], rng: &mut ChaCha20Rng) -> Token {
     let key = token_key(if role == Role::Leader { LEADER_KEY } else { HELPER_KEY });
     let terms = TokenTerms::of(recipe, role).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Recipes that do not ask both aggregators for tokens, and say so.
+//! Recipes that do not require tokens at both aggregators, and say so.
 
 use sotto_protocol::ReplayScope;
 use sotto_wire::BatchMode;
@@ -7,7 +7,7 @@ use super::issuing::{Asked, window};
 use super::party::BOTH_STORES;
 use super::world::{World, once, refused};
 
-/// A standard helper knows no tokens: it gets none and counts by report id, per bucket.
+/// A standard helper does not know tokens: it gets none and counts by report id, per bucket.
 #[test]
 fn a_standard_helper_works_with_a_leader_that_asks() {
     for kind in BOTH_STORES {
@@ -35,8 +35,8 @@ fn a_standard_helper_works_with_a_leader_that_asks() {
     }
 }
 
-/// An extension that an aggregator does not know is an error in DAP, and a token is one where none
-/// is asked for.
+/// In DAP an extension that an aggregator does not know is an error. A token is such an extension
+/// where none is required.
 #[test]
 fn a_token_that_nobody_asked_for_is_refused() {
     for kind in BOTH_STORES {

@@ -1,4 +1,4 @@
-//! An aggregator over a store of its own.
+//! An aggregator with its own store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(60);
 pub(crate) trait Store: LeaderStore + HelperStore {}
 impl<S: LeaderStore + HelperStore> Store for S {}
 
-/// Where an aggregator's facts lie.
+/// Where an aggregator's state is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Memory,
@@ -72,8 +72,8 @@ impl Party {
         &**self.store.as_ref().unwrap()
     }
 
-    /// The process ends without warning and begins again. What is in memory cannot: there only
-    /// leases run out.
+    /// The process ends without warning and starts again. A memory store cannot restart: only its
+    /// leases expire.
     pub(crate) fn restart(&mut self) {
         self.clock_ms.fetch_add(2 * LEASE.as_millis() as u64, Ordering::SeqCst);
         if self.kind == Kind::Memory && self.store.is_some() {
@@ -92,7 +92,7 @@ impl Party {
         });
     }
 
-    /// Refused reports by the name of the reason.
+    /// Rejected reports, by the name of the reason.
     pub(crate) fn refused(&self) -> BTreeMap<&'static str, u64> {
         let counters = block_on(self.store().counters(*self.task.task.id())).unwrap();
         counters.rejections.iter().map(|(reason, count)| (reason.name(), count)).collect()

@@ -1,6 +1,6 @@
-//! Every way in which a token can be bad: refused under its own name at the aggregator that sees
-//! it, told to the other one as nothing in particular, and the honest reports of the same job
-//! intact.
+//! Every way in which a token can be bad. The aggregator that sees it rejects it under its own
+//! reason, the other one gets only a generic error, and the honest reports of the same job are
+//! unaffected.
 
 use rand_chacha::rand_core::Rng;
 use sotto_protocol::Moment;
@@ -16,7 +16,7 @@ use super::issuing::{
 use super::party::{BOTH_STORES, Kind};
 use super::world::{World, once, refused};
 
-/// One bad token for an aggregator, with the reason under which it is counted.
+/// A bad token for an aggregator, with the reason under which it is counted.
 type Spoil = fn(&mut World, Role, &[u8; 32]) -> Option<Vec<u8>>;
 
 const SPOILS: [(&str, Spoil); 9] = [
@@ -36,7 +36,7 @@ const SPOILS: [(&str, Spoil); 9] = [
         let other = if role == Role::Leader { Role::Helper } else { Role::Leader };
         Some(good(world, other, nonce).to_bytes())
     }),
-    // One of a key that somebody made himself.
+    // A token of a key that an attacker made.
     ("token_wrong_key", |world, role, nonce| {
         let digest = good(world, role, nonce).challenge_digest;
         let id = *token_key(OTHER_KEY).token_key().id();
@@ -47,7 +47,7 @@ const SPOILS: [(&str, Spoil); 9] = [
         assert_ne!(other.id(), world.recipe.id());
         Some(token(&other, role, nonce, &mut world.rng).to_bytes())
     }),
-    // A signature of another key under the right key's name.
+    // A signature by another key, under the right key's id.
     ("token_forged", |world, role, nonce| {
         let good = good(world, role, nonce);
         let id = good.token_key_id;
@@ -79,14 +79,14 @@ fn signed_as(key_id: &[u8; 32], nonce: &[u8; 32], digest: &[u8; 32], world: &mut
     token
 }
 
-/// A report whose share for `role` holds this instead of its token.
+/// A report whose share for `role` contains this instead of its token.
 fn spoiled(world: &mut World, role: Role, spoil: Spoil) -> Vec<u8> {
     let nonce = world.nonce();
     let mut tokens = world.tokens(&nonce);
     let bad = spoil(world, role, &nonce);
     match (role, bad) {
         (Role::Leader, Some(bad)) => tokens.leader = bad,
-        // A device that knows of no tokens.
+        // A device that does not know about tokens.
         (Role::Leader, None) => return world.report(1, window(0), None),
         (_, bad) => tokens.helper = bad,
     }
@@ -109,7 +109,7 @@ fn a_bad_token_is_counted_under_its_own_name_and_nothing_else_suffers() {
                 };
                 assert_eq!(world.leader.refused(), leader, "{role:?} {reason}");
                 assert_eq!(world.helper.refused(), helper, "{role:?} {reason}");
-                // What spent nothing at the leader leaves nothing there.
+                // A report that spent nothing at the leader leaves nothing there.
                 assert_eq!(world.leader.has_id_of(&bad), role == Role::Helper, "{role:?} {reason}");
                 assert!(world.leader.has_id_of(&before) && !world.helper.has_id_of(&bad));
             }
@@ -117,7 +117,7 @@ fn a_bad_token_is_counted_under_its_own_name_and_nothing_else_suffers() {
     }
 }
 
-/// What the helper says of a report is the same bytes, whatever is wrong with its token.
+/// The helper's answer for a report is the same bytes, whatever is wrong with its token.
 #[test]
 fn the_other_side_is_told_nothing_that_links() {
     for (reason, spoil) in SPOILS {
@@ -135,8 +135,7 @@ fn the_other_side_is_told_nothing_that_links() {
     }
 }
 
-/// The leader judges by the clock that was fixed with the set, the helper by its own; the sides
-/// agree.
+/// The leader checks by the clock that was fixed with the set, the helper by its own; both agree.
 #[test]
 fn a_token_of_an_expired_key() {
     for kind in BOTH_STORES {
@@ -172,7 +171,7 @@ fn the_leader_refuses_an_expired_key_by_the_clock_of_the_job() {
     assert_eq!(world.counted(), once([]));
 }
 
-/// A retry, in another process, sends the same bytes: good tokens and bad.
+/// A retry, in another process, sends the same bytes, for good and bad tokens.
 #[test]
 fn a_retry_judges_tokens_as_before() {
     for kind in BOTH_STORES {
@@ -191,8 +190,8 @@ fn a_retry_judges_tokens_as_before() {
     }
 }
 
-/// A second token, of another nonce, for a report id that was counted: the nonce's second half is
-/// the id, so its first half is free, and the id is spent all the same.
+/// A second token, with another nonce, for a report id that was counted. The id is only the second
+/// half of the nonce, so the first half may differ, but the id is spent anyway.
 #[test]
 fn two_nonces_of_one_report_id_are_one_token() {
     for kind in BOTH_STORES {
@@ -212,7 +211,7 @@ fn two_nonces_of_one_report_id_are_one_token() {
     }
 }
 
-/// The keys differ, or the wrong-aggregator cases above would prove nothing.
+/// The keys differ; otherwise the wrong-aggregator cases above would prove nothing.
 #[test]
 fn the_keys_of_the_tests_differ() {
     let ids = [LEADER_KEY, HELPER_KEY, OTHER_KEY].map(|key| *token_key(key).token_key().id());

@@ -1,8 +1,9 @@
-//! Two devices that share one leader token, each with a helper token of its own: both aggregators
-//! must count the same one of them, or the batch would never be released.
+//! Two devices that share one leader token, each with its own helper token: both aggregators must
+//! count the same one of them, or the batch would never be released.
 //!
-//! The leader knows only that the tokens are equal once both shares are open; which comes first at
-//! the helper is not its own to say. The report id decides before that: the tokens' nonce gives it.
+//! The leader learns that the tokens are equal only when both shares are open, and it does not
+//! decide which one comes first at the helper. The report id, which the tokens' nonce gives,
+//! decides before that.
 
 use sotto_wire::{BatchMode, BatchSelector, Duration, Interval, Time};
 
@@ -13,7 +14,7 @@ use super::world::{World, once, refused};
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 
 /// Runs a case in a new world of every kind, with the two reports in either order: the honest
-/// device's, in cell 15, then those of cells 0 and 1.
+/// device's report in cell 15, then those of cells 0 and 1.
 fn in_every_world(times: [Time; 2], case: impl Fn(&mut World, [Vec<u8>; 2])) {
     for kind in BOTH_STORES {
         for mode in MODES {
@@ -32,7 +33,7 @@ fn in_every_world(times: [Time; 2], case: impl Fn(&mut World, [Vec<u8>; 2])) {
     }
 }
 
-/// Reports of cells 0 and 1 that share a leader token and have helper tokens of their own.
+/// Reports of cells 0 and 1 that share a leader token and have their own helper tokens.
 fn sharing(world: &mut World, times: [Time; 2]) -> [Vec<u8>; 2] {
     let nonce = world.nonce();
     let (a, mut b) = (world.tokens(&nonce), world.tokens(&nonce));
@@ -75,7 +76,7 @@ fn in_two_buckets() {
     }
 }
 
-/// The second arrives while the first one's job is with the helper, and is in the next job when the
+/// The second arrives while the first one's job is at the helper, and is in the next job when the
 /// leader fails.
 #[test]
 fn while_the_leader_crashes_between_fixing_and_committing() {
@@ -93,7 +94,7 @@ fn while_the_leader_crashes_between_fixing_and_committing() {
                 let leased = world.lease().unwrap();
                 let job = world.request(&leased);
                 if !restart(world, 1) {
-                    // The helper has committed, and the leader does not know.
+                    // The helper has committed, but the leader does not know it.
                     world.answer(&job.request);
                     if crash == 2 {
                         world.helper.restart();
@@ -122,8 +123,8 @@ fn after_the_first_ones_bucket_was_collected() {
     }
 }
 
-/// The helper saw the second one first, from a leader that has forgotten it: its verdict stands, at
-/// both.
+/// The helper saw the second one first, from a leader that has since lost its state: the helper's
+/// verdict stands at both.
 #[test]
 fn the_helper_saw_the_other_one_before() {
     for kind in BOTH_STORES {
@@ -140,7 +141,7 @@ fn the_helper_saw_the_other_one_before() {
             world.aggregate(&[first, honest]);
             assert_eq!(world.leader.refused(), refused([("report_replayed", 1)]));
             assert_eq!(world.helper.refused(), refused([("report_replayed", 1)]));
-            // Together the leader's two lives hold what the helper holds.
+            // Together, the leader's two lives hold what the helper holds.
             forgetful.commit(&leased, job, &response);
             let life = BatchSelector::TimeInterval(world.task().interval().unwrap());
             let mut leader = world.leader.batch(life).aggregate.unwrap();
@@ -151,7 +152,7 @@ fn the_helper_saw_the_other_one_before() {
     }
 }
 
-/// Helper tokens of another nonce do not help: the report has one id.
+/// Helper tokens with another nonce do not help: the report has only one id.
 #[test]
 fn with_a_helper_token_of_another_nonce() {
     for kind in BOTH_STORES {
@@ -161,7 +162,7 @@ fn with_a_helper_token_of_another_nonce() {
             let (a, own) = (world.tokens(&nonce), world.tokens(&other));
             let mut b = world.tokens(&nonce);
             b.helper = own.helper.clone();
-            // Its id is the leader token's, or the helper token's.
+            // Its id is that of the leader token, or of the helper token.
             let mut c = own.clone();
             c.leader = a.leader.clone();
             let reports = [

@@ -1,6 +1,5 @@
-//! What a report leaves at the leader that refuses it: nothing, unless it showed a good token.
-//! Anybody can upload, and what he uploads without a token must neither fill the store nor keep
-//! others out.
+//! What a rejected report leaves at the leader: nothing, unless it showed a good token. Anyone can
+//! upload, and uploads without a token must neither fill the store nor keep others out.
 
 use sotto_crypto::hpke;
 use sotto_protocol::token::ReportTokens;
@@ -15,7 +14,7 @@ use super::world::{World, once, refused};
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 
-/// Runs a case in a new world of every kind in which the leader asks for tokens.
+/// Runs a case in a new world of every kind in which the leader requires tokens.
 fn in_every_world(case: impl Fn(&mut World)) {
     for kind in BOTH_STORES {
         for mode in MODES {
@@ -38,14 +37,14 @@ fn sealed_for_nobody(world: &mut World, tokens: &ReportTokens) -> Vec<u8> {
     report.to_bytes()
 }
 
-/// A report with the id of these tokens, and with no good one.
+/// A report with the id of these tokens, but without a good one.
 fn without_token(world: &mut World, tokens: &ReportTokens) -> Vec<u8> {
     let mut junk = tokens.clone();
     junk.leader = vec![0; 354];
     world.report(1, window(0), Some(&junk))
 }
 
-/// A report with good tokens whose measurement is not valid, as the leader can tell alone.
+/// A report with good tokens whose measurement is invalid, as the leader can tell alone.
 fn with_an_invalid_share(world: &mut World, tokens: &ReportTokens) -> Vec<u8> {
     let bytes = world.report(1, window(0), Some(tokens));
     let mut report = Report::from_bytes(&bytes).unwrap();
@@ -78,7 +77,7 @@ fn junk_leaves_nothing() {
             junk.push(make(world, &tokens));
         }
         let honest = world.honest(15);
-        // Again after the job: it was refused, not remembered.
+        // Again after the job: it was rejected, not remembered.
         for round in 1..=2 {
             world.aggregate(&junk);
             let names = [("token_missing", 2), ("hpke_decrypt_error", 1), ("token_malformed", 1)];
@@ -87,7 +86,7 @@ fn junk_leaves_nothing() {
             world.leader.restart();
             assert!(junk.iter().all(|report| !world.leader.has_id_of(report)));
         }
-        // In one job with what counts.
+        // In one job with reports that count.
         let mut reports = junk.clone();
         reports.insert(2, honest.clone());
         world.aggregate(&reports);
@@ -97,8 +96,8 @@ fn junk_leaves_nothing() {
     });
 }
 
-/// Only the device knows its report's id before the report arrives. Were it otherwise, this is what
-/// it would be worth.
+/// Only the device knows its report's id before the report arrives. This test shows what an
+/// attacker would gain otherwise.
 #[test]
 fn junk_does_not_keep_a_report_out() {
     in_every_world(|world| {
@@ -109,7 +108,7 @@ fn junk_does_not_keep_a_report_out() {
             world.aggregate(&[junk]);
             let victim = [world.report(cell, window(0), Some(&tokens))];
             world.aggregate(&victim);
-            // From now on it is spent.
+            // From now on the id is spent.
             world.aggregate(&victim);
         }
         assert_eq!(world.counted(), once([3, 4]));

@@ -1,4 +1,4 @@
-//! One recipe, both aggregators over a store each, and devices that spend tokens as they like.
+//! One recipe, both aggregators with a store each, and devices that spend tokens as they like.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) leader: Party,
     pub(crate) helper: Party,
     pub(crate) rng: ChaCha20Rng,
-    /// The leader-selected batches that a job was for.
+    /// The leader-selected batches that jobs were for.
     batches: BTreeSet<BatchId>,
 }
 
@@ -52,7 +52,7 @@ impl World {
         nonce
     }
 
-    /// Both tokens of one nonce.
+    /// Both tokens with one nonce.
     pub(crate) fn tokens(&mut self, nonce: &[u8; 32]) -> ReportTokens {
         let mut token = |role| {
             self.recipe
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// A device's report of its cell.
+    /// A device's report for its cell.
     pub(crate) fn report(
         &mut self,
         cell: u32,
@@ -82,7 +82,7 @@ impl World {
             .unwrap()
     }
 
-    /// The report of an honest device, in the present window.
+    /// The report of an honest device, in the current window.
     pub(crate) fn honest(&mut self, cell: u32) -> Vec<u8> {
         let nonce = self.nonce();
         let tokens = self.tokens(&nonce);
@@ -106,7 +106,7 @@ impl World {
         assert!(verdicts.unwrap().iter().all(Result::is_ok));
     }
 
-    /// Takes the backlog into jobs of at most so many reports.
+    /// Takes the backlog into jobs of at most this many reports.
     pub(crate) fn form(&mut self, max_job_reports: usize) {
         let store = self.leader.store();
         let everything = std::sync::Arc::new(|_: &_| true);
@@ -135,7 +135,7 @@ impl World {
         job
     }
 
-    /// The helper's answer to a request, committed.
+    /// The helper's response to a request, committed.
     pub(crate) fn answer(&mut self, request: &[u8]) -> Vec<u8> {
         self.answer_at(request, NOW)
     }
@@ -163,7 +163,7 @@ impl World {
         block_on(self.leader.store().commit_job(leased.lease, outcome)).unwrap();
     }
 
-    /// Works off all jobs.
+    /// Completes all jobs.
     pub(crate) fn work(&mut self) {
         while let Some(leased) = self.lease() {
             let job = self.request(&leased);
@@ -172,15 +172,15 @@ impl World {
         }
     }
 
-    /// Uploads, forms one job and works it off.
+    /// Uploads reports, forms one job and completes it.
     pub(crate) fn aggregate(&mut self, reports: &[Vec<u8>]) {
         self.upload(reports);
         self.form(usize::MAX);
         self.work();
     }
 
-    /// Everything in the recipe's life, which must be the same reports at both aggregators: the
-    /// cells that were counted, each with its number.
+    /// Everything that was counted during the recipe's life, which must be the same reports at both
+    /// aggregators: the counted cells, each with its number.
     #[track_caller]
     pub(crate) fn counted(&self) -> BTreeMap<usize, u128> {
         let life = self.task().interval().unwrap();
@@ -212,7 +212,7 @@ impl World {
         cells.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
     }
 
-    /// The leader's time-interval batch is collected at both aggregators.
+    /// Collects the time-interval batch at both aggregators.
     pub(crate) fn collect(&mut self, interval: Interval) {
         let (task_id, selector) = (*self.task().id(), BatchSelector::TimeInterval(interval));
         let store = self.leader.store();
@@ -236,7 +236,7 @@ pub(crate) fn once(cells: impl IntoIterator<Item = usize>) -> BTreeMap<usize, u1
     cells.into_iter().map(|cell| (cell, 1)).collect()
 }
 
-/// So many reports refused, by reason.
+/// The number of rejected reports, by reason.
 pub(crate) fn refused(
     reasons: impl IntoIterator<Item = (&'static str, u64)>,
 ) -> BTreeMap<&'static str, u64> {

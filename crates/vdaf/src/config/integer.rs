@@ -1,7 +1,7 @@
 //! Integers that may be written as numbers or as decimal strings.
 //!
-//! The interoperability test API writes all VDAF integers as strings; people write numbers; JSON
-//! readers in other languages lose digits above 2^53, and TOML ends at 2^63.
+//! The interoperability test API writes all VDAF integers as strings, and people write numbers.
+//! JSON readers in other languages lose digits above 2^53, and TOML integers end at 2^63.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     deserializer.deserialize_any(IntegerVisitor)
 }
 
-/// The same for a JSON value at hand.
+/// As `deserialize`, for a JSON value.
 pub(crate) fn integer_from_json(value: &serde_json::Value) -> Option<u64> {
     deserialize(value).ok()
 }
@@ -78,7 +78,7 @@ impl Visitor<'_> for IntegerVisitor {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
-        // `parse` would also take a sign.
+        // `parse` would also accept a sign.
         if !value.bytes().all(|b| b.is_ascii_digit()) {
             return Err(E::custom("must be a decimal integer"));
         }

@@ -1,7 +1,7 @@
 //! The readable form of a configuration: `{"type": "Prio3Histogram", "length": 256}`.
 //!
-//! `chunk_length` may be left out; it is then the optimal one, and it is always written. A field
-//! that the type does not have is an error, so that a misspelt one does not pass unseen.
+//! `chunk_length` may be omitted, which means the optimal one; it is always written. A field that
+//! the type does not have is an error, so that a misspelt one does not go unnoticed.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

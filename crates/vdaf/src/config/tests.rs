@@ -55,7 +55,7 @@ fn readable_form() {
     for (config, written) in all().into_iter().zip(written) {
         assert_eq!(serde_json::from_value::<VdafConfig>(written).unwrap(), config);
     }
-    // Beyond what JSON readers keep: as a string, and back.
+    // Beyond what JSON readers keep exactly: written as a string, and read back.
     let large = VdafConfig::sum(u64::MAX - (1 << 40));
     let written = serde_json::to_value(&large).unwrap();
     assert!(written["max_measurement"].is_string());
@@ -70,7 +70,7 @@ fn readable_form_takes_strings_and_fills_in_the_chunk_length() {
     let given = json!({"type": "Prio3Histogram", "length": "8", "chunk_length": "3"});
     let expected = VdafConfig::Prio3Histogram { length: 8, chunk_length: 3 };
     assert_eq!(read(given).unwrap(), expected);
-    // What is given is kept, for `build` to judge.
+    // A given value is kept, for `build` to check.
     let given = json!({"type": "Prio3Histogram", "length": 256, "chunk_length": 2});
     assert!(matches!(read(given).unwrap().build(), Err(ConfigError::ChunkLength { .. })));
 
@@ -114,7 +114,7 @@ fn the_chunk_length_must_be_from_optimal_to_four_times_optimal() {
 fn the_constructors_choose_the_optimal_chunk_length() {
     for config in all() {
         config.build().unwrap();
-        // One less is refused, so what was chosen is the smallest that is accepted.
+        // One less is rejected, so the chosen value is the smallest that is accepted.
         let mut smaller = config.clone();
         if let Some(chunk_length) = smaller.chunk_length_mut() {
             *chunk_length -= 1;

@@ -114,19 +114,21 @@ impl<T: Circuit> Prio3Adapter<T> {
             .ok_or(VerifyError::InputShare)?;
         self.instance
             .verify_init(params.verify_key, params.ctx, agg_id, nonce, &public_share, &input_share)
-            // All lengths are right by now: what is left is query randomness at a root of unity.
+            // All lengths have been checked: the only remaining error is query randomness at a root
+            // of unity.
             .map_err(|_| VerifyError::QueryRandomness)
     }
 
-    /// Compares the joint-randomness part that this aggregator computed from its own input share,
-    /// the last bytes of its encoded verifier share, with its part in the public share.
+    /// Compares the joint-randomness part that this aggregator computed from its own input share
+    /// (the last bytes of its encoded verifier share) with its part in the public share.
     ///
-    /// VDAF does not ask for this: a wrong part makes the *other* aggregator reject in its last
-    /// step. But by the leader's last step the helper has committed. A client can craft a report
-    /// whose proof holds for any joint randomness (all encoded elements one, a proof of zeros) and
-    /// give a wrong helper part: the helper would accept it, the leader then reject it, and the
-    /// batch never match again. With both checks the two aggregators hold the same
-    /// joint-randomness seed, or one of them rejects before it speaks.
+    /// VDAF does not require this: a wrong part makes the *other* aggregator reject in its last
+    /// step. But by the leader's last step the helper has already committed. A client can craft a
+    /// report whose proof holds for any joint randomness (all encoded elements one, a proof of
+    /// zeros) and give a wrong helper part. The helper would accept it, the leader would then
+    /// reject it, and the batch would never match again. With both checks, either the two
+    /// aggregators hold the same joint-randomness seed, or one of them rejects before it sends
+    /// anything.
     fn check_own_part(
         &self,
         agg_id: u8,
@@ -188,7 +190,7 @@ impl<T: Circuit> Vdaf for Prio3Adapter<T> {
         let sizes = self.sizes();
         let mut shares = Shares {
             public_share: Vec::with_capacity(sizes.public_share),
-            // At full size at once: a buffer that grew would leave copies behind.
+            // Allocated at full size: a buffer that grows would leave copies behind.
             leader: Zeroizing::new(Vec::with_capacity(sizes.leader_share)),
             helper: Zeroizing::new(Vec::with_capacity(sizes.helper_share)),
         };
@@ -240,7 +242,8 @@ impl<T: Circuit> Vdaf for Prio3Adapter<T> {
 
     fn max_reports(&self) -> u64 {
         let modulus: u128 = T::Field::modulus().into();
-        // Parameters are checked to be at least 1; `max` is there because a division must not panic.
+        // Parameters are checked to be at least 1; `max` only makes sure that the division cannot
+        // panic.
         let largest = (modulus - 1) / u128::from(self.config.max_element().max(1));
         u64::try_from(largest).unwrap_or(u64::MAX)
     }

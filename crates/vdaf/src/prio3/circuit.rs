@@ -10,8 +10,8 @@ use crate::{AggregateResult, Measurement};
 
 /// A validity circuit that [`Instance`](super::Instance) can run.
 ///
-/// `measurement` returns `None` for a measurement of another kind; values are checked before, by
-/// [`Measurement::check`], because not all of `prio`'s encoders do.
+/// `measurement` returns `None` for a measurement of another kind. Values are checked beforehand by
+/// [`Measurement::check`], because not all of `prio`'s encoders check them.
 pub(crate) trait Circuit: Type<Field: ShareField> + Send + Sync + 'static {
     fn measurement(measurement: &Measurement) -> Option<Self::Measurement>;
     fn result(result: Self::AggregateResult) -> AggregateResult;

@@ -22,7 +22,7 @@ const CLASS: u8 = 0;
 /// What a XOF is used for (VDAF, section "Prio3", constants).
 const USAGE_MEAS_SHARE: u16 = 1;
 const USAGE_PROOF_SHARE: u16 = 2;
-/// The XOF prefixes its domain separation tag, ours and the context, with a length of 16 bits.
+/// The XOF prefixes its domain separation tag (ours and the context) with a 16-bit length.
 const MAX_CONTEXT: usize = u16::MAX as usize - 8;
 
 pub(crate) type InputShare<T> = Prio3InputShare<<T as prio::flp::Flp>::Field, SEED>;
@@ -60,8 +60,8 @@ impl<T: Circuit> Instance<T> {
         ctx.len() <= MAX_CONTEXT
     }
 
-    /// Random bytes that sharding takes: a share seed per helper and one for the prover; with joint
-    /// randomness also a blind per aggregator.
+    /// The number of random bytes that sharding needs: a share seed per helper and one for the
+    /// prover; with joint randomness also a blind per aggregator.
     pub(crate) fn rand_len(&self) -> usize {
         usize::from(self.shares) * SEED * if self.has_joint_rand() { 2 } else { 1 }
     }
@@ -108,11 +108,11 @@ impl<T: Circuit> Instance<T> {
         PublicShare::get_decoded_with_param(&self.prio3, bytes).ok()
     }
 
-    /// Decodes the input share of aggregator `agg_id`, expanded.
+    /// Decodes the input share of aggregator `agg_id`, and expands it.
     ///
-    /// A helper's share is a seed. `prio` would expand it in `verify_init` and its first half once
-    /// more in `verify_next`; expanded here, in the form that a leader's share has, it is expanded
-    /// once, and the verification state holds the output share at once.
+    /// A helper's share is a seed. `prio` would expand it in `verify_init`, and its first half
+    /// again in `verify_next`. Expanding it here, into the form of a leader's share, does this only
+    /// once, and the verification state holds the output share right away.
     pub(crate) fn decode_input_share(
         &self,
         ctx: &[u8],
@@ -211,7 +211,7 @@ impl<T: Circuit> Instance<T> {
         if self.has_joint_rand() { SEED } else { 0 }
     }
 
-    /// The blind at the end of an input share, present exactly if there is joint randomness.
+    /// The blind at the end of an input share, present exactly when there is joint randomness.
     fn decode_blind(&self, bytes: &[u8]) -> Option<Option<Seed<SEED>>> {
         if self.has_joint_rand() {
             Seed::get_decoded(bytes).ok().map(Some)
@@ -239,7 +239,7 @@ impl<T: Circuit> Drop for ExpandedShare<T> {
     }
 }
 
-/// Appends the encoding of one of `prio`'s messages. Those used here encode without fail.
+/// Appends the encoding of one of `prio`'s messages. Encoding those used here cannot fail.
 pub(crate) fn encode_into(value: &impl Encode, bytes: &mut Vec<u8>) {
     let encoded = value.encode(bytes);
     debug_assert!(encoded.is_ok());

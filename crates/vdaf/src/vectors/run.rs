@@ -20,9 +20,9 @@ pub(super) struct Run<'a, T: Circuit> {
 
 /// The outcome of an operation that could be run.
 enum Outcome {
-    /// It succeeded; what it gave and what it should have given, in pairs.
+    /// It succeeded: actual and expected outputs, in pairs.
     Success(Vec<Comparison>),
-    /// It succeeded with another aggregate result.
+    /// It succeeded with a different aggregate result.
     OtherResult(String),
     /// It failed, for this reason.
     Failure(String),
@@ -58,7 +58,7 @@ impl<'a, T: Circuit> Run<'a, T> {
         Ok(Self { config, instance, file, states: HashMap::new() })
     }
 
-    /// Runs all operations; the numbers of those that succeeded and failed, each as it should.
+    /// Runs all operations. Returns how many succeeded and failed, each as expected.
     pub(super) fn all(mut self) -> Result<(usize, usize), VectorFailure> {
         let (mut succeeded, mut failed) = (0, 0);
         for (index, operation) in self.file.operations.iter().enumerate() {

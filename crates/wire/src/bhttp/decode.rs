@@ -1,4 +1,4 @@
-//! Reading messages of both framings (RFC 9292 §3).
+//! Decodes messages of both framings (RFC 9292 §3).
 
 use std::borrow::Cow;
 
@@ -7,14 +7,15 @@ use super::{Field, Informational, KNOWN_REQUEST, KNOWN_RESPONSE, Request, Respon
 use crate::codec::{BoundsError, DecodeError, Reader};
 use crate::limits::{MAX_BHTTP_FIELDS, MAX_BHTTP_INFORMATIONAL};
 
-/// The framing indicators of messages whose sections end with a zero in place of a length in front.
+/// The framing indicators of messages whose sections end with a zero instead of having a length
+/// prefix.
 const INDETERMINATE_REQUEST: u64 = 2;
 const INDETERMINATE_RESPONSE: u64 = 3;
 
 impl<'a> Request<'a> {
     /// Reads a request that, with its padding, fills `bytes`.
     ///
-    /// Borrows everything, except content that came in several pieces.
+    /// Borrows everything, except content that came in several chunks.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut message = Message::new(bytes, KNOWN_REQUEST, INDETERMINATE_REQUEST)?;
         let method = message.control("method", is_token)?;
@@ -32,7 +33,7 @@ impl<'a> Request<'a> {
 impl<'a> Response<'a> {
     /// Reads a response that, with its padding, fills `bytes`.
     ///
-    /// Borrows everything, except content that came in several pieces.
+    /// Borrows everything, except content that came in several chunks.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut message = Message::new(bytes, KNOWN_RESPONSE, INDETERMINATE_RESPONSE)?;
         let mut informational = Vec::new();
@@ -74,7 +75,7 @@ impl<'a> Message<'a> {
         Ok(Self { reader, known_length: framing == known, fields_left: MAX_BHTTP_FIELDS })
     }
 
-    /// One part of the control data of a request.
+    /// One part of a request's control data.
     fn control(
         &mut self,
         part: &'static str,
@@ -86,7 +87,7 @@ impl<'a> Message<'a> {
             .ok_or(DecodeError::Malformed(part))
     }
 
-    /// A section of fields. A message may end in front of it, which is as good as an empty one.
+    /// A section of fields. A message may end before it, which is equivalent to an empty section.
     fn fields(&mut self) -> Result<Vec<Field<'a>>, DecodeError> {
         if self.reader.is_empty() {
             return Ok(Vec::new());
@@ -98,7 +99,7 @@ impl<'a> Message<'a> {
         fields(&mut self.reader, true, &mut self.fields_left)
     }
 
-    /// The content. A message may end in front of it.
+    /// The content. A message may end before it.
     fn content(&mut self) -> Result<Cow<'a, [u8]>, DecodeError> {
         if self.reader.is_empty() {
             return Ok(Cow::default());
@@ -107,8 +108,8 @@ impl<'a> Message<'a> {
         if self.known_length || first.is_empty() {
             return Ok(Cow::Borrowed(first));
         }
-        // Chunks are gone through twice, so that memory is taken once: content that grows could take three times its
-        // length.
+        // Chunks are read twice, so that memory is allocated once: growing content could take three
+        // times its length.
         let mut others = self.reader.clone();
         let mut len = first.len();
         loop {
@@ -131,7 +132,7 @@ impl<'a> Message<'a> {
 
     /// Zeros up to the end. Anything else could carry a message that only some readers see.
     fn padding(mut self) -> Result<(), DecodeError> {
-        // By blocks without an early exit, so that the compiler can take many bytes at once.
+        // By blocks without an early exit, so that the compiler can process many bytes at once.
         let is_zero = |block: &[u8]| block.iter().fold(0, |seen, byte| seen | byte) == 0;
         if self.reader.rest().chunks(1024).all(is_zero) {
             Ok(())
@@ -141,7 +142,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Fields up to the end of `reader`, or up to a zero in place of a name. At most `left` of them.
+/// Fields up to the end of `reader`, or up to a zero instead of a name. At most `left` of them.
 fn fields<'a>(
     reader: &mut Reader<'a>,
     terminated: bool,
@@ -176,8 +177,9 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// A name without capitals, as in HTTP/2 (RFC 9113 §8.2.1): with one spelling only, no filter can miss another. The colon of
-/// a pseudo-field is no byte of a token: control data has its own place here, and we know no extension that adds others.
+/// A name without capitals, as in HTTP/2 (RFC 9113 §8.2.1): with only one spelling, no filter can
+/// miss another. The colon of a pseudo-field is not allowed in a token: control data is encoded
+/// separately, and we know no extension that adds more of it.
 fn is_field_name(name: &str) -> bool {
     is_token(name) && !name.bytes().any(|byte| byte.is_ascii_uppercase())
 }
@@ -196,7 +198,7 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Host and port, without the name of a user (RFC 9113 §8.3.1). Which ones exist is for the caller to say.
+/// Host and port, without user information (RFC 9113 §8.3.1). The caller decides which ones exist.
 fn is_authority(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic() && !b"@/?#\\".contains(&byte))
 }

@@ -1,8 +1,9 @@
-//! The integers of variable length of QUIC (RFC 9000 §16): the two highest bits tell whether 1, 2, 4 or 8 bytes.
+//! QUIC's variable-length integers (RFC 9000 §16): the two highest bits say whether there are 1, 2,
+//! 4 or 8 bytes.
 
 use crate::codec::{DecodeError, Reader};
 
-/// Takes an integer. One that would have fitted into fewer bytes is allowed.
+/// Takes an integer. It may use more bytes than needed.
 pub(super) fn varint(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     let first = reader.u8()?;
     let mut value = u64::from(first & 0x3f);
@@ -12,13 +13,13 @@ pub(super) fn varint(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     Ok(value)
 }
 
-/// Takes bytes with their length in front.
+/// Takes bytes with a length prefix.
 pub(super) fn opaque<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     let len = varint(reader)?;
     reader.bytes(usize::try_from(len).map_err(|_| DecodeError::UnexpectedEnd)?)
 }
 
-/// Appends an integer in as few bytes as hold it. The length of anything in memory is below 2^62.
+/// Appends an integer in as few bytes as possible. The length of anything in memory is below 2^62.
 pub(super) fn put_varint(out: &mut Vec<u8>, value: u64) {
     debug_assert!(value < 1 << 62);
     let len = varint_len(value);
@@ -36,7 +37,7 @@ pub(super) fn varint_len(value: u64) -> usize {
     }
 }
 
-/// Appends bytes with their length in front.
+/// Appends bytes with a length prefix.
 pub(super) fn put_opaque(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -51,7 +52,7 @@ pub(super) fn opaque_len(len: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The examples of RFC 9000 §A.1, the fourth in one byte more than it needs.
+    /// The examples of RFC 9000 §A.1; the fourth uses one byte more than needed.
     #[test]
     fn published_examples() {
         for (bytes, value) in [

@@ -1,4 +1,4 @@
-//! Names and public keys of those who sign notes (C2SP signed-note "Verifier keys").
+//! Names and public keys of the signers of notes (C2SP signed-note "Verifier keys").
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use crate::format::FormatError;
 use crate::limits::MAX_KEY_NAME_LEN;
 
-/// The name of a key: not empty, no Unicode white space, no plus sign, no control characters and at most
-/// [`MAX_KEY_NAME_LEN`] bytes.
+/// The name of a key: not empty, no Unicode white space, no plus sign, no control characters and at
+/// most [`MAX_KEY_NAME_LEN`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyName(String);
 
@@ -79,7 +79,8 @@ pub struct VerifierKey {
 }
 
 impl VerifierKey {
-    /// The key of this name. Whether the bytes are a point of the curve shows when something is verified.
+    /// The key with this name. Whether the bytes are a point on the curve is checked on
+    /// verification.
     pub fn new(name: KeyName, key_type: KeyType, public_key: [u8; 32]) -> Self {
         let mut digest = Sha256::new();
         digest.update(name.as_str());
@@ -105,8 +106,8 @@ impl VerifierKey {
         &self.public_key
     }
 
-    /// The first bytes of the digest of name, type and key. With the name it tells which signature lines to
-    /// verify with this key.
+    /// The first bytes of the digest of name, type and key. Together with the name it selects the
+    /// signature lines to verify with this key.
     pub fn key_id(&self) -> [u8; 4] {
         self.key_id
     }
@@ -116,11 +117,11 @@ impl FromStr for VerifierKey {
     type Err = FormatError;
 
     fn from_str(text: &str) -> Result<Self, FormatError> {
-        // Base64 has plus signs too, so only the first two separate.
+        // Base64 contains plus signs too, so only the first two are separators.
         let mut parts = text.splitn(3, '+');
         let (Some(name), Some(key_id), Some(key)) = (parts.next(), parts.next(), parts.next())
         else {
-            return Err(FormatError::new("a verifier key has a part missing"));
+            return Err(FormatError::new("the verifier key is incomplete"));
         };
         let bytes = STANDARD
             .decode(key)

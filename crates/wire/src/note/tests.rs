@@ -6,7 +6,7 @@ const NOTE: &str = "If you think cryptography is the answer to your problem,\n\
     \n\
     \u{2014} PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n";
 
-/// Verifier keys of others, of both types.
+/// Verifier keys from other projects, of both types.
 const KEYS: [&str; 7] = [
     "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW",
     "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k",
@@ -119,10 +119,10 @@ fn notes_that_do_not_parse() {
         with(&format!("{}\n", line.replace("Peter", "Peter "))),
         with(&format!("{}\n", line.replace("Peter", "Peter+"))),
         with(&format!("{}\n", line.replace("JnAM=", "JnAM"))),
-        // Base64 with bits left over is a second encoding of the same bytes.
+        // Base64 with leftover bits is a second encoding of the same bytes.
         with(&format!("{}\n", line.replace("JnAM=", "JnAN="))),
         with(&format!("{line} \n")),
-        // A key identifier without a signature, and less.
+        // A key identifier without a signature, and even less.
         with("\u{2014} name AAAAAA==\n"),
         with("\u{2014} name AAAA\n"),
         with("\u{2014} name \n"),

@@ -4,7 +4,7 @@ use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_
 use crate::limits::MAX_OHTTP_SUITES;
 use crate::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
-/// A gateway's public key with the suites that go with it.
+/// A gateway's public key and its suites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyConfig {
     id: HpkeConfigId,
@@ -14,7 +14,8 @@ pub struct KeyConfig {
 }
 
 impl KeyConfig {
-    /// Checks that there is a suite, not too many, and that the public key is as long as its mechanism has them.
+    /// Checks that there is at least one suite and not too many, and that the public key has the
+    /// length of its mechanism.
     pub fn new(
         id: HpkeConfigId,
         kem_id: HpkeKemId,
@@ -30,7 +31,7 @@ impl KeyConfig {
         Ok(Self { id, kem_id, public_key, suites })
     }
 
-    /// The name of the key.
+    /// The id of the key.
     pub fn id(&self) -> HpkeConfigId {
         self.id
     }
@@ -50,7 +51,7 @@ impl KeyConfig {
         &self.suites
     }
 
-    /// The key with one of its suites, if it has that one.
+    /// The key with one of its suites, if it has it.
     pub fn hpke_config(&self, kdf_id: HpkeKdfId, aead_id: HpkeAeadId) -> Option<HpkeConfig> {
         self.suites.contains(&(kdf_id, aead_id)).then_some(())?;
         HpkeConfig::new(self.id, self.kem_id, kdf_id, aead_id, self.public_key.clone()).ok()
@@ -98,7 +99,7 @@ impl Decode<'_> for KeyConfig {
     }
 }
 
-/// The list of these keys, each with its one suite, in `application/ohttp-keys`.
+/// The list of these keys, each with its one suite, as `application/ohttp-keys`.
 pub fn encode_key_list(configs: &[HpkeConfig]) -> Result<Vec<u8>, BoundsError> {
     let mut out = Vec::new();
     for config in configs {
@@ -107,10 +108,10 @@ pub fn encode_key_list(configs: &[HpkeConfig]) -> Result<Vec<u8>, BoundsError> {
     Ok(out)
 }
 
-/// The keys of a list, without those of a mechanism that is not known.
+/// The keys of a list, without those of an unknown mechanism.
 ///
-/// An error anywhere spoils the list: clients that made the best of it, each in its own way, could be told apart by it
-/// (RFC 9458 §3.2).
+/// An error anywhere invalidates the whole list: clients that salvaged what they could, each
+/// differently, could be told apart (RFC 9458 §3.2).
 pub fn decode_key_list(bytes: &[u8]) -> Result<Vec<KeyConfig>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let mut configs = Vec::new();
@@ -125,7 +126,8 @@ pub fn decode_key_list(bytes: &[u8]) -> Result<Vec<KeyConfig>, DecodeError> {
     Ok(configs)
 }
 
-/// `Npk` (RFC 9180 §7.1). The format does not say how long a key is, so that one of another mechanism cannot be read.
+/// `Npk` (RFC 9180 §7.1). The format does not give the length of a key, so a key of another
+/// mechanism cannot be read.
 fn public_key_len(kem_id: HpkeKemId) -> Option<usize> {
     match kem_id.value() {
         0x0010 => Some(65),

@@ -1,8 +1,8 @@
 //! Recipes as TOML, for the people who write them.
 //!
-//! The TOML has the groups of the JSON with values that people write: `"1/50"`, `4.0`, `1h`,
+//! The TOML has the groups of the JSON, with values as people write them: `"1/50"`, `4.0`, `1h`,
 //! `2026-11-20T00:00:00Z`. It is never signed or hashed. The author's key, the VDAF and the token
-//! keys may be left out: a program that has the keys and knows the VDAFs completes the draft
+//! keys may be omitted: a program that has the keys and knows the VDAFs completes the draft
 //! ([`RecipeDraft::complete`]).
 
 mod fields;
@@ -24,13 +24,13 @@ use crate::{BatchMode, FormatError};
 
 pub use self::tokens::TokensDraft;
 
-/// Why a text is no draft of a recipe.
+/// Why a text is not a draft of a recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AuthoringError {
-    /// The text is no TOML.
+    /// The text is not TOML.
     #[error("{0}")]
     Toml(String),
-    /// The value of a key is missing, unknown or not what it should be.
+    /// The value of a key is missing, unknown or invalid.
     #[error("{key}: {reason}")]
     Key {
         /// The path of the key, like `when.window`.
@@ -43,14 +43,12 @@ pub enum AuthoringError {
     Rule(#[from] FormatError),
 }
 
-/// The probability in a text like `1/50`, `0.02`, `2e-2` or `1`; if there is none, the reason in
-/// words.
+/// Parses a probability such as `1/50`, `0.02`, `2e-2` or `1`. The error is the reason as text.
 pub fn parse_probability(text: &str) -> Result<Probability, String> {
     number::probability(text)
 }
 
-/// The epsilon in a text like `4.0`, in millionths, rounded up; if there is none, the reason in
-/// words.
+/// Parses an epsilon such as `4.0`, in millionths, rounded up. The error is the reason as text.
 pub fn parse_epsilon(text: &str) -> Result<u64, String> {
     number::micro(text)
 }
@@ -74,13 +72,13 @@ pub struct RecipeDraft {
     pub sampling: Sampling,
     /// What is measured.
     pub query: Query,
-    /// What the device does to its measurement before it leaves.
+    /// What the device does to its measurement before sending it.
     pub randomizer: Randomizer,
     /// The VDAF.
     pub vdaf: Option<RecipeVdaf>,
     /// The smallest batch that is ever released.
     pub min_batch: u64,
-    /// How reports are gathered into batches.
+    /// How reports are grouped into batches.
     pub batch_mode: BatchMode,
     /// What privacy the author claims.
     pub privacy: Privacy,
@@ -97,14 +95,14 @@ pub struct PartiesDraft {
     pub leader: Aggregator,
     /// The DAP helper.
     pub helper: Aggregator,
-    /// The collector's public key, as a recipe holds it.
+    /// The collector's public key, in the form that a recipe holds.
     pub collector_hpke_config: String,
     /// The origin of the log that holds the recipe.
     pub log: String,
 }
 
 impl RecipeDraft {
-    /// The draft in this TOML. Errors name the key.
+    /// Parses a draft from TOML. Errors name the key.
     pub fn from_toml(text: &str) -> Result<Self, AuthoringError> {
         read::draft(text)
     }
@@ -114,8 +112,8 @@ impl RecipeDraft {
         write::draft(self)
     }
 
-    /// The recipe with this author and this VDAF. What the draft says already must be the same, and
-    /// it must have its token keys.
+    /// The recipe with this author and this VDAF. If the draft already names them, they must be the
+    /// same, and it must have its token keys.
     pub fn complete(self, author: Signer, vdaf: RecipeVdaf) -> Result<Recipe, FormatError> {
         if self.author.is_some_and(|named| named != author) {
             return Err(FormatError::new("the recipe names another author than the one who signs"));
@@ -184,7 +182,7 @@ impl From<Recipe> for RecipeDraft {
 }
 
 impl Recipe {
-    /// The recipe in this TOML, which must name author and VDAF. Errors name the key.
+    /// Parses a recipe from TOML, which must name the author and the VDAF. Errors name the key.
     pub fn from_toml(text: &str) -> Result<Self, AuthoringError> {
         let draft = RecipeDraft::from_toml(text)?;
         let missing = |key: &str| AuthoringError::Key {

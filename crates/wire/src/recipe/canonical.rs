@@ -1,10 +1,10 @@
-//! The one encoding of a value: RFC 8785 (JSON Canonicalization Scheme).
+//! The only encoding of a value: RFC 8785 (JSON Canonicalization Scheme).
 //!
 //! An id is the hash of bytes, and a signature is over bytes. If two texts meant the same recipe,
 //! an author could show one recipe under two ids, and a device that saw both would answer twice. So
-//! a decoder re-encodes what it understood and accepts nothing else: repeated names, other orders,
-//! spaces, unnecessary escapes, `null` for what is absent, `1.0` and `1e3` all fail here, whatever
-//! the parser below made of them.
+//! a decoder encodes the decoded value again and accepts nothing else: repeated names, other
+//! orders, spaces, unnecessary escapes, `null` for what is absent, `1.0` and `1e3` all fail here,
+//! whatever the parser made of them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,18 +12,18 @@ use serde::de::DeserializeOwned;
 use crate::FormatError;
 use crate::limits::MAX_ENTRY_JSON_LEN;
 
-/// Gives a type of log entry its canonical JSON. The type has a method `check_fields`: every rule
-/// of the format but the length of the whole.
+/// Gives a type of log entry its canonical JSON. The type has a method `check_fields`, with every
+/// rule of the format except the total length.
 macro_rules! canonical_json {
     ($kind:ty) => {
         impl $kind {
-            /// The value with these bytes, which must be its canonical encoding.
+            /// Parses a value from its canonical encoding.
             pub fn parse(json: &[u8]) -> Result<Self, $crate::FormatError> {
                 $crate::recipe::canonical::parse(json, Self::check_fields)
             }
 
-            /// The canonical encoding. Of a value that breaks the rules this gives bytes that
-            /// [`Self::parse`] refuses.
+            /// The canonical encoding. For a value that breaks the rules, this gives bytes that
+            /// [`Self::parse`] rejects.
             pub fn to_json(&self) -> Vec<u8> {
                 $crate::recipe::canonical::encode(self)
             }
@@ -33,7 +33,7 @@ macro_rules! canonical_json {
                 $crate::EntryId::of(&self.to_json())
             }
 
-            /// Whether the value keeps the rules of the format; if not, the reason in words.
+            /// Whether the value follows the rules of the format; if not, the reason as text.
             pub fn check(&self) -> Result<(), $crate::FormatError> {
                 self.check_fields()?;
                 $crate::recipe::canonical::check_len(self.to_json().len())
@@ -43,7 +43,7 @@ macro_rules! canonical_json {
 }
 pub(super) use canonical_json;
 
-/// Decodes, checks the rules of the type and compares with the canonical encoding.
+/// Decodes, checks the rules of the type and compares the bytes with the canonical encoding.
 pub(super) fn parse<T: DeserializeOwned + Serialize>(
     json: &[u8],
     check: fn(&T) -> Result<(), FormatError>,
@@ -65,7 +65,8 @@ pub(super) fn parse<T: DeserializeOwned + Serialize>(
 
 /// The canonical encoding.
 pub(super) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    // Text, integers and truth values always encode. If that changes, empty bytes are no recipe.
+    // Text, integers and booleans always encode. If that ever changes, empty bytes are not a
+    // recipe.
     serde_json_canonicalizer::to_vec(value).unwrap_or_default()
 }
 

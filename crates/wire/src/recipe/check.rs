@@ -1,4 +1,4 @@
-//! The rules of the format that need nothing but the recipe itself, each refusal in words.
+//! The rules of the format that need only the recipe itself, with a readable reason for each error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::limits::{
 use crate::{FormatError, KeyName};
 
 impl Recipe {
-    /// Every rule but the length of the whole.
+    /// Every rule except the total length.
     pub(super) fn check_fields(&self) -> Result<(), FormatError> {
         range("version", self.version, FORMAT_VERSION, FORMAT_VERSION)?;
         name(&self.name)?;
@@ -38,12 +38,12 @@ impl Recipe {
     }
 }
 
-/// An integer that every JSON parser reads alike.
+/// An integer that every JSON parser reads exactly.
 pub(super) fn integer(field: &str, value: u64) -> Result<(), FormatError> {
     range(field, value, 0, MAX_INTEGER)
 }
 
-/// The same, and not 0.
+/// As [`integer`], and not 0.
 pub(super) fn at_least_one(field: &str, value: u64) -> Result<(), FormatError> {
     range(field, value, 1, MAX_INTEGER)
 }
@@ -61,7 +61,7 @@ pub(super) fn range(field: &str, value: u64, low: u64, high: u64) -> Result<(), 
     }
 }
 
-/// An expression is text of bounded length here; what it means is judged where it is compiled.
+/// An expression is only text of bounded length here; it is checked where it is compiled.
 pub(super) fn expression(field: &str, source: &str) -> Result<(), FormatError> {
     if source.trim().is_empty() {
         return refuse(format!("{field} must not be empty"));
@@ -104,8 +104,8 @@ fn purpose(purpose: &str) -> Result<(), FormatError> {
     visible("purpose", purpose)
 }
 
-/// Refuses what steers a display instead of being shown: a person would read something else than
-/// what was signed.
+/// Rejects characters that control a display instead of being shown: a person would read something
+/// other than what was signed.
 pub(super) fn visible(field: &str, text: &str) -> Result<(), FormatError> {
     match text.chars().find(|&c| steers_display(c)) {
         Some(c) => refuse(format!("{field} contains the control character U+{:04X}", u32::from(c))),
@@ -114,7 +114,7 @@ pub(super) fn visible(field: &str, text: &str) -> Result<(), FormatError> {
 }
 
 /// Controls, line and paragraph separators, and characters that reorder their neighbours or have no
-/// width. The two joiners (U+200C, U+200D) stay: scripts and emoji need them.
+/// width. The two joiners (U+200C, U+200D) are allowed: scripts and emoji need them.
 fn steers_display(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -192,8 +192,7 @@ fn check_labels(labels: &[String], buckets: u32) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Bounds only. That the VDAF is the one which follows from the query is judged where it is
-/// derived.
+/// Only bounds. Whether the VDAF follows from the query is checked where it is derived.
 fn vdaf(vdaf: &RecipeVdaf) -> Result<(), FormatError> {
     match *vdaf {
         RecipeVdaf::Prio3Count => Ok(()),
@@ -231,11 +230,11 @@ fn parties(parties: &Parties) -> Result<(), FormatError> {
     parties.collector_config()?;
     match parties.log.parse::<KeyName>() {
         Ok(_) => Ok(()),
-        Err(error) => refuse(format!("parties.log is no origin of a log: {error}")),
+        Err(error) => refuse(format!("parties.log is not the origin of a log: {error}")),
     }
 }
 
-/// `http` or `https`, a host, perhaps a path; nothing that a request would add to, send as a
+/// `http` or `https`, a host, and perhaps a path; nothing that a request would extend, send as a
 /// password or drop. `field` names the URL in the error.
 pub fn url(field: &str, url: &str) -> Result<(), FormatError> {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
@@ -254,7 +253,7 @@ pub fn url(field: &str, url: &str) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// A URL in one spelling, so that two spellings of one address compare equal.
+/// A URL in a normal form, so that two spellings of one address compare equal.
 fn address(url: &str) -> String {
     url.trim_end_matches('/').to_ascii_lowercase()
 }

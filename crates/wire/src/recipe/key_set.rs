@@ -9,7 +9,7 @@ use crate::{FormatError, HpkeConfig};
 /// The JSON Schema of a key set.
 pub const KEY_SET_SCHEMA: &str = include_str!("../../schema/key-set-v1.schema.json");
 
-/// The HPKE keys of one operator, for a time.
+/// The HPKE keys of one operator, for a period of time.
 ///
 /// Readers that see several sets check that `seq` increases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,20 +19,20 @@ pub struct KeySet {
     pub version: u64,
     /// Whose keys they are, and who signs.
     pub operator: Signer,
-    /// The number of the set: a device takes the largest.
+    /// The number of the set: a device uses the largest.
     pub seq: u64,
     /// From this second on.
     pub not_before: u64,
-    /// Until before this second.
+    /// Until just before this second.
     pub not_after: u64,
     /// The keys: encoded [`HpkeConfig`]s, base64url without padding, the preferred one first.
     ///
-    /// Empty only if the operator has no aggregator, but a gateway or an issuer.
+    /// Empty only if the operator runs no aggregator, but a gateway or an issuer.
     pub hpke_configs: Vec<String>,
     /// The keys of the operator's oblivious gateway, in the same form; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_configs: Option<Vec<String>>,
-    /// The keys to which requests to the operator's issuer of tokens are sealed, in the same form;
+    /// The keys that requests to the operator's token issuer are sealed to, in the same form;
     /// absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encapsulation_configs: Option<Vec<String>>,
@@ -41,29 +41,29 @@ pub struct KeySet {
 canonical::canonical_json!(KeySet);
 
 impl KeySet {
-    /// The keys to which shares are sealed.
+    /// The keys that shares are sealed to.
     pub fn configs(&self) -> Result<Vec<HpkeConfig>, FormatError> {
         parse_configs("hpke_configs", &self.hpke_configs)
     }
 
-    /// The keys to which requests to the operator's gateway are sealed; none if it has no gateway.
+    /// The keys that requests to the operator's gateway are sealed to; empty if it has no gateway.
     pub fn gateway_keys(&self) -> Result<Vec<HpkeConfig>, FormatError> {
         parse_configs("gateway_configs", self.gateway_configs.as_deref().unwrap_or_default())
     }
 
-    /// The keys to which token requests to the operator's issuer are sealed; none if it has no
+    /// The keys that token requests to the operator's issuer are sealed to; empty if it has no
     /// issuer.
     pub fn encapsulation_keys(&self) -> Result<Vec<HpkeConfig>, FormatError> {
         let texts = self.encapsulation_configs.as_deref().unwrap_or_default();
         parse_configs("encapsulation_configs", texts)
     }
 
-    /// The text in which a key set holds this key.
+    /// The text form of this key in a key set.
     pub fn config_text(config: &HpkeConfig) -> String {
         scalar::hpke_config_text(config)
     }
 
-    /// The key that such a text holds; `field` names it in the error.
+    /// The key in such a text; `field` names it in the error.
     pub fn parse_config(field: &str, text: &str) -> Result<HpkeConfig, FormatError> {
         scalar::hpke_config(field, text)
     }
@@ -96,7 +96,7 @@ fn parse_configs(field: &str, texts: &[String]) -> Result<Vec<HpkeConfig>, Forma
 fn check_configs(field: &str, texts: &[String], least: u64) -> Result<(), FormatError> {
     let count = format!("the number of {field}");
     check::range(&count, texts.len() as u64, least, MAX_KEY_SET_CONFIGS as u64)?;
-    // A report, or a request to a gateway, names its key by this id alone.
+    // A report, or a request to a gateway, names its key only by this id.
     let mut ids: Vec<u8> =
         parse_configs(field, texts)?.iter().map(|config| config.id().value()).collect();
     ids.sort_unstable();

@@ -11,10 +11,10 @@ use crate::{EntryId, FormatError};
 pub const POPULATION_RESULT_SCHEMA: &str =
     include_str!("../../schema/population-result-v1.schema.json");
 
-/// How many devices a predicate selects, as an earlier recipe measured it.
+/// How many devices a predicate selects, as measured by an earlier recipe.
 ///
-/// Signed by the operators of its leader and its helper. Without such a result nobody could
-/// tell a predicate for a country from one for a person.
+/// Signed by the operators of its leader and its helper. Without such a result nobody could tell a
+/// predicate for a country from one for a single person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PopulationResult {

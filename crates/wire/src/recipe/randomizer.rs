@@ -1,5 +1,5 @@
-//! The randomizer of a recipe: its kind and parameters, as they are written down. What they mean is
-//! in `sotto_dp::mechanism`, where each kind has a file.
+//! The randomizer of a recipe: its kind and parameters in their written form. Their meaning is in
+//! `sotto_dp::mechanism`, where each kind has a file.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use super::Query;
 use super::check::at_least_one;
 use crate::FormatError;
 
-/// What the device does to its measurement before it leaves.
+/// What the device does to its measurement before sending it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Randomizer {
     /// Nothing: the measurement is exact.
     None,
-    /// One of k values, the true one with the largest probability.
+    /// One of k values, where the true one has the largest probability.
     RandomizedResponse {
         /// The local epsilon, in millionths.
         epsilon_micro: u64,
@@ -29,7 +29,7 @@ impl Randomizer {
         }
     }
 
-    /// The rules of the format: the ranges of the parameters, and for which queries they are.
+    /// The rules of the format: the ranges of the parameters, and the queries that they apply to.
     pub fn check(&self, query: &Query) -> Result<(), FormatError> {
         let Self::RandomizedResponse { epsilon_micro } = self else { return Ok(()) };
         at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;

@@ -12,7 +12,7 @@ use crate::{Decode, Encode, EntryId, FormatError, HpkeConfig, KeyName, KeyType, 
 
 /// A probability: a fraction in lowest terms, `[num, den]` in JSON.
 ///
-/// Both numbers are below 2^53, and 0 is `[0, 1]`: a fraction has one form.
+/// Both numbers are below 2^53, and 0 is `[0, 1]`: each fraction has a single form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "(u64, u64)", try_from = "(u64, u64)")]
 pub struct Probability {
@@ -21,7 +21,7 @@ pub struct Probability {
 }
 
 impl Probability {
-    /// Certainty.
+    /// The probability 1.
     pub const ONE: Self = Self { num: 1, den: 1 };
 
     /// The fraction, which must be in lowest terms.
@@ -33,7 +33,7 @@ impl Probability {
         Ok(probability)
     }
 
-    /// The fraction, brought to lowest terms.
+    /// The fraction, reduced to lowest terms.
     pub fn reduced(num: u64, den: u64) -> Result<Self, FormatError> {
         if den == 0 {
             return Err(FormatError::new("a probability needs a denominator of at least 1"));
@@ -59,7 +59,7 @@ impl Probability {
         self.den
     }
 
-    /// The nearest double. Both numbers are exact as doubles, so this is off by at most half a unit
+    /// The nearest double. Both numbers are exact as doubles, so the error is at most half a unit
     /// in the last place.
     pub fn to_f64(self) -> f64 {
         self.num as f64 / self.den as f64
@@ -76,7 +76,7 @@ impl Probability {
     }
 }
 
-/// As numbers.
+/// Numerical order.
 impl Ord for Probability {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let cross = |a: &Self, b: &Self| u128::from(a.num) * u128::from(b.den);
@@ -117,8 +117,8 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// An Ed25519 public key, base64url without padding in JSON. Whether it is a point of the curve is
-/// judged where it is used.
+/// An Ed25519 public key, base64url without padding in JSON. Whether it is a point on the curve is
+/// checked where it is used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
@@ -158,7 +158,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// Somebody who signs: a name and a key.
+/// A signer: a name and a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signer {
@@ -169,18 +169,18 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// The key as signed notes know it.
+    /// The key in the form that verifies signed notes.
     pub fn verifier(&self) -> VerifierKey {
         VerifierKey::new(self.name.clone(), KeyType::Ed25519, *self.key.as_bytes())
     }
 
-    /// Whether this is the holder of a key that was pinned.
+    /// Whether this is the holder of a pinned key.
     pub fn is(&self, pinned: &VerifierKey) -> bool {
         self.name == *pinned.name() && self.key.as_bytes() == pinned.public_key()
     }
 }
 
-/// The name of an attribute: an identifier of the expression language that is no reserved word.
+/// The name of an attribute: an identifier of the expression language that is not a reserved word.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttributeName(String);
 
@@ -217,14 +217,14 @@ impl FromStr for AttributeName {
         }
         if RESERVED_WORDS.contains(&text) {
             return Err(FormatError::new(format!(
-                "{text:?} is a reserved word of the expression language, so no attribute"
+                "{text:?} is a reserved word of the expression language, so not an attribute name"
             )));
         }
         Ok(Self(text.to_owned()))
     }
 }
 
-/// What CEL keeps for itself: its literals and operators, and what it reserves for host languages
+/// The reserved words of CEL: its literals and operators, and what it reserves for host languages
 /// (CEL "Syntax").
 const RESERVED_WORDS: [&str; 21] = [
     "as",
@@ -256,13 +256,13 @@ const RESERVED_WORDS: [&str; 21] = [
 pub enum AttributeType {
     /// True or false.
     Bool,
-    /// A signed integer of 64 bits.
+    /// A signed 64-bit integer.
     Int,
     /// Text.
     String,
 }
 
-/// Types that JSON holds as text, by their `Display` and `FromStr`.
+/// For types that JSON represents as text, by their `Display` and `FromStr`.
 macro_rules! text_in_json {
     ($($type:ty),*) => {$(
         impl Serialize for $type {
@@ -281,13 +281,13 @@ macro_rules! text_in_json {
 
 text_in_json!(AttributeName, EntryId, KeyName, PublicKey);
 
-/// The HPKE configuration in a text of base64url without padding; `field` names it in the error.
+/// The HPKE configuration in unpadded base64url text; `field` names it in the error.
 pub(super) fn hpke_config(field: &str, text: &str) -> Result<HpkeConfig, FormatError> {
     let bytes = URL_SAFE_NO_PAD
         .decode(text)
         .map_err(|_| FormatError::new(format!("{field} is not base64url without padding")))?;
     HpkeConfig::from_bytes(&bytes)
-        .map_err(|_| FormatError::new(format!("{field} is no HPKE configuration")))
+        .map_err(|_| FormatError::new(format!("{field} is not an HPKE configuration")))
 }
 
 /// The text of an HPKE configuration.
@@ -295,7 +295,7 @@ pub(super) fn hpke_config_text(config: &HpkeConfig) -> String {
     URL_SAFE_NO_PAD.encode(config.to_bytes())
 }
 
-/// A batch mode by the name that DAP gives it.
+/// A batch mode, by its DAP name.
 pub(super) mod batch_mode {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,12 +1,12 @@
-//! Tokens: who sees to it that a device contributes once, and the keys with which that is checked.
+//! Tokens: who makes sure that a device contributes only once, and the keys to check that with.
 //!
-//! A recipe holds one public key for each aggregator that checks tokens, each endorsed by the
-//! issuer's operator. Were the author to choose the keys, he could sign any number of tokens and
-//! fill a batch with reports of his own. What a device needs to make the challenge is here too;
-//! where attester and issuer are is not: a recipe must not send devices anywhere.
+//! A recipe holds one public key for each aggregator that checks tokens, endorsed by the issuer's
+//! operator. If the author could choose the keys, they could sign any number of tokens and fill a
+//! batch with their own reports. What a device needs to construct the challenge is also here. The
+//! addresses of attester and issuer are not: a recipe must not direct devices to any server.
 //!
-//! Leaves to others: whether an endorsement is signed (`sotto-crypto`), by whom it must be (the
-//! trust file), and what a key is (`sotto-crypto`).
+//! Not checked here: whether an endorsement is signed and what a key is (`sotto-crypto`), and who
+//! must have signed it (the trust file).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -38,14 +38,14 @@ pub enum Tokens {
         /// The key of the helper's tokens.
         helper: EndorsedKey,
     },
-    /// The leader alone, because the helper cannot. A leader that cheats can fill a batch.
+    /// Only the leader, because the helper cannot. A cheating leader can fill a batch.
     InsecureLeaderOnly {
         /// Whose issuer signs tokens.
         issuer: KeyName,
         /// The key of the leader's tokens.
         leader: EndorsedKey,
     },
-    /// None: anybody can contribute any number of times.
+    /// None: anyone can contribute any number of times.
     InsecureNone,
 }
 
@@ -70,7 +70,7 @@ impl Tokens {
         }
     }
 
-    /// Whether some aggregator counts reports without tokens.
+    /// Whether any aggregator counts reports without tokens.
     pub fn is_insecure(&self) -> bool {
         !matches!(self, Self::RateLimited { .. })
     }
@@ -83,7 +83,7 @@ pub struct EndorsedKey {
     /// The key: a DER-encoded SubjectPublicKeyInfo (RFC 9578 "Issuer Configuration"), base64url
     /// without padding.
     pub public_key: String,
-    /// Until before this second, in POSIX seconds, tokens are issued and count.
+    /// Tokens are issued and valid until just before this second, in POSIX seconds.
     pub expires: u64,
     /// The Ed25519 signature over the [`TokenKeyStatement`], base64url without padding.
     pub endorsement: String,
@@ -99,17 +99,17 @@ impl EndorsedKey {
         }
     }
 
-    /// The text in which a recipe holds this signature.
+    /// The text form of this signature in a recipe.
     pub fn signature_text(signature: &[u8; 64]) -> String {
         URL_SAFE_NO_PAD.encode(signature)
     }
 
-    /// The text in which a recipe holds the key with this SubjectPublicKeyInfo.
+    /// The text form of the key with this SubjectPublicKeyInfo in a recipe.
     pub fn key_text(spki: &[u8]) -> String {
         URL_SAFE_NO_PAD.encode(spki)
     }
 
-    /// The SubjectPublicKeyInfo. Whether it is that of a token key is judged where it is used.
+    /// The SubjectPublicKeyInfo. Whether it is that of a token key is checked where it is used.
     pub fn spki(&self) -> Result<Vec<u8>, FormatError> {
         let bytes = URL_SAFE_NO_PAD.decode(&self.public_key);
         bytes
@@ -132,11 +132,11 @@ impl EndorsedKey {
     }
 }
 
-/// What an issuer's operator says of a token key: which aggregator checks with it, for recipes of
-/// which author, and until when.
+/// An issuer operator's statement about a token key: which aggregator checks with it, for recipes
+/// of which author, and until when.
 ///
-/// The author is part of it, so that nobody can put another author's key into a recipe of his own,
-/// and take the one token that each device gets for it.
+/// The author is part of it. Otherwise anyone could put another author's key into their own recipe,
+/// and use up the one token that each device gets for it.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenKeyStatement<'a> {
     /// Leader or helper.
@@ -147,9 +147,9 @@ pub struct TokenKeyStatement<'a> {
     pub author: &'a PublicKey,
     /// The operator of the issuer.
     pub issuer: &'a KeyName,
-    /// The key as [`EndorsedKey`] holds it.
+    /// The key, in the form that [`EndorsedKey`] holds.
     pub public_key: &'a str,
-    /// Its end.
+    /// When it expires.
     pub expires: u64,
 }
 
@@ -177,10 +177,10 @@ impl TokenKeyStatement<'_> {
     }
 }
 
-/// What an author asks an issuer for: a key pair for each aggregator of a recipe that is to be
+/// What an author requests from an issuer: a key pair for each aggregator of a recipe that is to be
 /// published.
 ///
-/// It is signed as a note. The nonce tells two recipes of one author apart; the same request gets
+/// It is signed as a note. The nonce distinguishes two recipes of one author; the same request gets
 /// the same keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -194,12 +194,12 @@ pub struct TokenKeyRequest {
     pub helper: Option<KeyName>,
     /// Until when the keys are needed, in POSIX seconds: not before the recipe closes.
     pub expires: u64,
-    /// Letters, digits, hyphen and underscore, drawn at random.
+    /// Letters, digits, hyphens and underscores, drawn at random.
     pub nonce: String,
 }
 
 impl TokenKeyRequest {
-    /// The request with these bytes, which must be its canonical encoding.
+    /// Parses a request from its canonical encoding.
     pub fn parse(json: &[u8]) -> Result<Self, FormatError> {
         canonical::parse(json, Self::check)
     }
@@ -209,13 +209,13 @@ impl TokenKeyRequest {
         canonical::encode(self)
     }
 
-    /// The request in the text of a note.
+    /// Parses a request from the text of a note.
     pub fn from_text(text: &str) -> Result<Self, FormatError> {
         let json = text
             .strip_prefix(TOKEN_KEY_REQUEST_HEADER)
             .and_then(|rest| rest.strip_prefix('\n'))
             .and_then(|rest| rest.strip_suffix('\n'))
-            .ok_or_else(|| FormatError::new("the note is no request for token keys"))?;
+            .ok_or_else(|| FormatError::new("the note is not a request for token keys"))?;
         Self::parse(json.as_bytes())
     }
 
@@ -224,7 +224,7 @@ impl TokenKeyRequest {
         signed_text(TOKEN_KEY_REQUEST_HEADER, &self.to_json())
     }
 
-    /// Whether the request keeps the rules of the format; if not, the reason in words.
+    /// Whether the request follows the rules of the format; if not, the reason as text.
     pub fn check(&self) -> Result<(), FormatError> {
         visible("author.name", self.author.name.as_str())?;
         visible("leader", self.leader.as_str())?;
@@ -250,8 +250,7 @@ impl TokenKeyRequest {
 }
 
 impl Recipe {
-    /// What the issuer's operator must have signed for the key of this aggregator, if it checks
-    /// tokens.
+    /// What the issuer's operator must have signed for this aggregator's key, if it checks tokens.
     pub fn token_statement(&self, role: Role) -> Option<TokenKeyStatement<'_>> {
         let tokens = &self.parties.tokens;
         let (key, issuer) = (tokens.key(role)?, tokens.issuer()?);
@@ -276,7 +275,7 @@ pub(super) fn check(parties: &Parties, closes: u64) -> Result<(), FormatError> {
     visible("parties.tokens.issuer", issuer.as_str())?;
     if *issuer == parties.leader.operator || *issuer == parties.helper.operator {
         return Err(FormatError::new(
-            "parties.tokens.issuer must be another operator than those of leader and helper",
+            "parties.tokens.issuer must be another operator than the leader's and the helper's",
         ));
     }
     let keys = [Role::Leader, Role::Helper].map(|role| (role, parties.tokens.key(role)));
@@ -293,7 +292,7 @@ pub(super) fn check(parties: &Parties, closes: u64) -> Result<(), FormatError> {
             )));
         }
     }
-    // A token of one aggregator would be one of the other's.
+    // Otherwise a token for one aggregator would also be valid at the other.
     if let [(_, Some(leader)), (_, Some(helper))] = keys
         && leader.public_key == helper.public_key
     {

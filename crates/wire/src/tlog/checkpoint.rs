@@ -6,13 +6,13 @@ use crate::tlog::{TreeHash, parse_decimal};
 /// The text of a checkpoint: the state of a log at one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Which log it is: one line, not empty. Equal to the name of the log's key.
+    /// The log's origin: one line, not empty. Equal to the name of the log's key.
     pub origin: String,
     /// How many leaves the tree has.
     pub size: u64,
     /// The root of the tree of this size.
     pub root: TreeHash,
-    /// Further lines, none of them empty. We write none; others may.
+    /// Further lines, none of them empty. We write none; other logs may.
     pub extensions: Vec<String>,
 }
 
@@ -22,7 +22,7 @@ impl Checkpoint {
         Self { origin: origin.into(), size, root, extensions: Vec::new() }
     }
 
-    /// Reads the text of a note as a checkpoint.
+    /// Parses the text of a note as a checkpoint.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let body = text
             .strip_suffix('\n')

@@ -1,4 +1,4 @@
-//! Trust policies: which logs are known, and which witnesses must have cosigned (C2SP tlog-policy).
+//! Trust policies: the known logs, and the witnesses that must have cosigned (C2SP tlog-policy).
 
 mod parse;
 
@@ -7,10 +7,11 @@ use std::fmt;
 use crate::format::FormatError;
 use crate::note::VerifierKey;
 
-/// The most logs, witnesses and groups in a policy, each. The specification asks for 32.
+/// The maximum number of logs, of witnesses and of groups in a policy. The specification asks for
+/// 32.
 pub const MAX_POLICY_ITEMS: usize = 64;
 
-/// A policy: it says when a checkpoint is good.
+/// A policy: decides when a checkpoint is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlogPolicy {
     logs: Vec<PolicyLog>,
@@ -24,18 +25,18 @@ pub struct TlogPolicy {
 pub struct PolicyLog {
     /// Its key. The name is also the origin of its checkpoints.
     pub key: VerifierKey,
-    /// Where it can be reached.
+    /// Its URL.
     pub url: Option<String>,
 }
 
 /// A witness that the policy knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyWitness {
-    /// Its name in the policy. It means nothing elsewhere.
+    /// Its name in the policy, which has no meaning elsewhere.
     pub name: String,
     /// Its key.
     pub key: VerifierKey,
-    /// Where it can be reached.
+    /// Its URL.
     pub url: Option<String>,
 }
 
@@ -47,7 +48,8 @@ struct Group {
     members: Vec<Member>,
 }
 
-/// A witness or a group, by its place in the policy. A group's members come before it, so there are no cycles.
+/// A witness or a group, by its index in the policy. A group's members come before it, so there are
+/// no cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
     Witness(usize),
@@ -55,11 +57,11 @@ enum Member {
 }
 
 impl TlogPolicy {
-    /// Reads a policy. Comments and spacing are free; text beyond ASCII must be UTF-8.
+    /// Parses a policy. It may have comments and free spacing; text beyond ASCII must be UTF-8.
     ///
-    /// Log keys must be of the type for notes, witness keys of that for cosignatures. Names are unique, each is
-    /// a member of at most one group, and no two logs or two witnesses share a public key: otherwise one key
-    /// could count twice.
+    /// Log keys must have the type for notes, witness keys the type for cosignatures. Names are
+    /// unique, each is a member of at most one group, and no two logs or two witnesses share a
+    /// public key: otherwise one key could count twice.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         parse::parse(text)
     }
@@ -69,7 +71,7 @@ impl TlogPolicy {
         &self.logs
     }
 
-    /// The known witnesses, whether the quorum counts them or not.
+    /// The known witnesses, whether or not the quorum counts them.
     pub fn witnesses(&self) -> &[PolicyWitness] {
         &self.witnesses
     }
@@ -79,31 +81,33 @@ impl TlogPolicy {
         self.logs.iter().map(|log| &log.key).filter(move |key| key.name().as_str() == origin)
     }
 
-    /// Whether a checkpoint needs any cosignature at all. It does not under `quorum none`.
+    /// Whether a checkpoint needs any cosignature. It does not under `quorum none`.
     pub fn requires_witnesses(&self) -> bool {
         self.quorum.is_some()
     }
 
-    /// Whether the witnesses for whose names `is_signed` holds meet the quorum.
+    /// Whether the witnesses for which `is_signed` is true meet the quorum.
     pub fn quorum_met(&self, is_signed: &dyn Fn(&str) -> bool) -> bool {
         let time = |name: &str| is_signed(name).then_some(0);
         !self.requires_witnesses() || self.quorum_time(&time).is_some()
     }
 
-    /// The smallest time `t` such that the witnesses whose time is at most `t` meet the quorum. Nothing if all
-    /// together do not meet it, and under `quorum none`, which proves no time.
+    /// The smallest time `t` such that the witnesses whose time is at most `t` meet the quorum.
+    /// `None` if all of them together do not meet it, and under `quorum none`, which proves no
+    /// time.
     pub fn quorum_time(&self, times: &dyn Fn(&str) -> Option<u64>) -> Option<u64> {
         self.evaluate(times, |times| times.sort_unstable())
     }
 
-    /// The largest time `t` such that the witnesses whose time is at least `t` meet the quorum. Nothing where
-    /// [`quorum_time`](Self::quorum_time) gives nothing.
+    /// The largest time `t` such that the witnesses whose time is at least `t` meet the quorum.
+    /// `None` where [`quorum_time`](Self::quorum_time) returns `None`.
     pub fn quorum_freshness(&self, times: &dyn Fn(&str) -> Option<u64>) -> Option<u64> {
         self.evaluate(times, |times| times.sort_unstable_by(|a, b| b.cmp(a)))
     }
 
-    /// A group is met from the moment its `threshold`-th member is, members taken in the given order. As each
-    /// name is in one group at most, members are met independently, and this holds at every depth.
+    /// A group is met as soon as its `threshold`-th member is, with members taken in the given
+    /// order. As each name is in at most one group, members are met independently, and this holds
+    /// at every depth.
     fn evaluate(
         &self,
         times: &dyn Fn(&str) -> Option<u64>,
@@ -134,7 +138,7 @@ impl TlogPolicy {
 }
 
 impl fmt::Display for TlogPolicy {
-    /// The policy in its plainest form: logs, witnesses, groups, quorum.
+    /// The policy in its simplest form: logs, witnesses, groups, quorum.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url =
             |url: &Option<String>| url.as_ref().map(|url| format!(" {url}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Proofs that an entry is in a log, to verify offline (C2SP tlog-proof).
+//! Proofs that an entry is in a log, for offline verification (C2SP tlog-proof).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,25 +10,25 @@ use crate::tlog::{Checkpoint, TreeHash, parse_decimal, take_hashes, take_line};
 
 const HEADER: &str = "c2sp.org/tlog-proof@v1";
 
-/// The longest path from a leaf to the root, in a tree of less than 2^64 leaves.
+/// The longest path from a leaf to the root, in a tree of fewer than 2^64 leaves.
 const MAX_HASHES: usize = 64;
 
 /// An inclusion proof with the checkpoint that it leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlogProof {
-    /// Data of the application. Nothing vouches for it.
+    /// Application data. It is not authenticated.
     pub extra: Option<Vec<u8>>,
     /// The index of the entry in the log.
     pub index: u64,
-    /// The siblings on the way from the leaf to the root.
+    /// The siblings on the path from the leaf to the root.
     pub hashes: Vec<TreeHash>,
     /// The checkpoint with its signatures.
     pub checkpoint: Note,
 }
 
 impl TlogProof {
-    /// Reads a proof. Its note has the form of a checkpoint; nothing is verified. There is exactly one encoding
-    /// of each proof.
+    /// Parses a proof. Its note has the form of a checkpoint; nothing is verified. Each proof has
+    /// exactly one encoding.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() > MAX_TLOG_PROOF_LEN {
             return Err(FormatError::new("the proof is too long"));
@@ -58,7 +58,7 @@ impl TlogProof {
         Ok(Self { extra, index, hashes, checkpoint })
     }
 
-    /// The proof as it travels.
+    /// The encoded proof.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = String::from(HEADER);
         if let Some(extra) = &self.extra {

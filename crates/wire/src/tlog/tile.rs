@@ -3,13 +3,13 @@
 use crate::format::FormatError;
 use crate::tlog::parse_decimal;
 
-/// How many hashes a full tile holds, and how many entries a full bundle.
+/// How many hashes a full tile holds, and how many entries a full bundle holds.
 pub const TILE_WIDTH: u16 = 256;
 
-/// The highest level of tiles in a tree of less than 2^64 leaves.
+/// The highest level of tiles in a tree of fewer than 2^64 leaves.
 pub const MAX_TILE_LEVEL: u8 = 7;
 
-/// Where a tile of hashes lies: `tile/<level>/<index>`, with `.p/<width>` if it is partial.
+/// The path of a tile of hashes: `tile/<level>/<index>`, with `.p/<width>` if it is partial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TilePath {
     level: u8,
@@ -18,8 +18,9 @@ pub struct TilePath {
 }
 
 impl TilePath {
-    /// The tile `index` of `level` with `width` hashes. Nothing unless a tree of less than 2^64 leaves can have
-    /// it: the level is at most [`MAX_TILE_LEVEL`] and the width 1 to [`TILE_WIDTH`].
+    /// The tile `index` of `level` with `width` hashes. `None` unless a tree of fewer than 2^64
+    /// leaves can have it: the level is at most [`MAX_TILE_LEVEL`] and the width 1 to
+    /// [`TILE_WIDTH`].
     pub fn new(level: u8, index: u64, width: u16) -> Option<Self> {
         let leaves_log = 8 * (u32::from(level) + 1);
         let exists =
@@ -42,7 +43,7 @@ impl TilePath {
         self.width
     }
 
-    /// Whether it holds less than [`TILE_WIDTH`] hashes.
+    /// Whether it holds fewer than [`TILE_WIDTH`] hashes.
     pub fn is_partial(&self) -> bool {
         self.width < TILE_WIDTH
     }
@@ -52,7 +53,7 @@ impl TilePath {
         format!("tile/{}/{}", self.level, index_and_width(self.index, self.width))
     }
 
-    /// Reads such a path. Only the one form that [`to_path`](Self::to_path) gives is accepted.
+    /// Parses such a path. Only the form that [`to_path`](Self::to_path) gives is accepted.
     pub fn parse(path: &str) -> Result<Self, FormatError> {
         let error = || FormatError::new("not the path of a tile");
         let rest = path.strip_prefix("tile/").ok_or_else(error)?;
@@ -63,7 +64,7 @@ impl TilePath {
     }
 }
 
-/// Where a bundle of entries lies: `tile/entries/<index>`, with `.p/<width>` if it is partial.
+/// The path of a bundle of entries: `tile/entries/<index>`, with `.p/<width>` if it is partial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundlePath {
     index: u64,
@@ -71,13 +72,13 @@ pub struct BundlePath {
 }
 
 impl BundlePath {
-    /// The bundle `index` with `width` entries. Nothing unless a tree of less than 2^64 leaves can have it and
-    /// the width is 1 to [`TILE_WIDTH`].
+    /// The bundle `index` with `width` entries. `None` unless a tree of fewer than 2^64 leaves can
+    /// have it and the width is 1 to [`TILE_WIDTH`].
     pub fn new(index: u64, width: u16) -> Option<Self> {
         (index <= u64::MAX >> 8 && is_width(width)).then_some(Self { index, width })
     }
 
-    /// The index of the bundle: its first entry is 256 times this.
+    /// The index of the bundle: its first entry has 256 times this index.
     pub fn index(&self) -> u64 {
         self.index
     }
@@ -92,7 +93,7 @@ impl BundlePath {
         format!("tile/entries/{}", index_and_width(self.index, self.width))
     }
 
-    /// Reads such a path. Only the one form that [`to_path`](Self::to_path) gives is accepted.
+    /// Parses such a path. Only the form that [`to_path`](Self::to_path) gives is accepted.
     pub fn parse(path: &str) -> Result<Self, FormatError> {
         let error = || FormatError::new("not the path of an entry bundle");
         let rest = path.strip_prefix("tile/entries/").ok_or_else(error)?;
@@ -101,7 +102,7 @@ impl BundlePath {
     }
 }
 
-/// The file name of an index: groups of three digits, all but the last behind an `x`. 1234067 is
+/// The path of an index: groups of three digits, all but the last prefixed with `x`. 1234067 is
 /// `x001/x234/067`. Other static files of a log are named in the same way.
 pub fn index_path(index: u64) -> String {
     let mut path = format!("{:03}", index % 1000);
@@ -113,7 +114,7 @@ pub fn index_path(index: u64) -> String {
     path
 }
 
-/// Reads the file name of an index. Only the one form that [`index_path`] gives is accepted.
+/// Parses the path of an index. Only the form that [`index_path`] gives is accepted.
 pub fn parse_index_path(path: &str) -> Result<u64, FormatError> {
     let error = || FormatError::new("not an index in groups of three digits");
     let mut index = 0u64;
@@ -135,12 +136,12 @@ pub fn parse_index_path(path: &str) -> Result<u64, FormatError> {
     Ok(index)
 }
 
-/// A bundle of entries: each behind its length in two bytes.
+/// A bundle of entries, each preceded by its length in two bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryBundle;
 
 impl EntryBundle {
-    /// Splits a bundle into its entries: 1 to [`TILE_WIDTH`] of them, none cut off.
+    /// Splits a bundle into its entries: 1 to [`TILE_WIDTH`] of them, none truncated.
     pub fn parse(bytes: &[u8]) -> Result<Vec<&[u8]>, FormatError> {
         let mut entries = Vec::new();
         let mut rest = bytes;
@@ -160,8 +161,8 @@ impl EntryBundle {
         }
     }
 
-    /// Joins entries into a bundle. Fails if one is longer than 65,535 bytes, or if there are none or more than
-    /// [`TILE_WIDTH`].
+    /// Joins entries into a bundle. Fails if one is longer than 65,535 bytes, or if there are none
+    /// or more than [`TILE_WIDTH`].
     pub fn encode<E: AsRef<[u8]>>(entries: &[E]) -> Result<Vec<u8>, FormatError> {
         if entries.is_empty() || entries.len() > usize::from(TILE_WIDTH) {
             return Err(FormatError::new("a bundle has 1 to 256 entries"));

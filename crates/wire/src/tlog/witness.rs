@@ -1,7 +1,7 @@
-//! What a log and a witness say to each other (C2SP tlog-witness).
+//! The messages between a log and a witness (C2SP tlog-witness).
 //!
-//! The answer with cosignatures is signature lines alone: [`NoteSignature::parse_lines`] and
-//! [`NoteSignature::to_lines`](crate::NoteSignature::to_lines).
+//! The response with cosignatures consists of signature lines only: [`NoteSignature::parse_lines`]
+//! and [`NoteSignature::to_lines`](crate::NoteSignature::to_lines).
 //!
 //! [`NoteSignature::parse_lines`]: crate::NoteSignature::parse_lines
 
@@ -13,7 +13,7 @@ use crate::limits::MAX_ADD_CHECKPOINT_LEN;
 use crate::note::Note;
 use crate::tlog::{Checkpoint, TreeHash, parse_decimal, take_hashes, take_line};
 
-/// The media type of the answer that tells the size a witness has.
+/// The media type of the response with the size that a witness has.
 pub const TREE_SIZE_MEDIA_TYPE: &str = "text/x.tlog.size";
 
 /// The most hashes in a request.
@@ -22,7 +22,7 @@ const MAX_HASHES: usize = 63;
 /// The request for a cosignature: `add-checkpoint`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddCheckpoint {
-    /// The size of the checkpoint that the witness has, as far as the log knows.
+    /// The size of the witness's checkpoint, as far as the log knows.
     pub old_size: u64,
     /// The consistency proof from the old size; at most 63 hashes.
     pub proof: Vec<TreeHash>,
@@ -31,8 +31,9 @@ pub struct AddCheckpoint {
 }
 
 impl AddCheckpoint {
-    /// Reads a request. Its note has the form of a checkpoint; nothing is verified, not even the order of the
-    /// sizes, to which the protocol gives its own answers. There is exactly one encoding of each request.
+    /// Parses a request. Its note has the form of a checkpoint. Nothing is verified, not even the
+    /// order of the sizes, for which the protocol defines its own responses. Each request has
+    /// exactly one encoding.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() > MAX_ADD_CHECKPOINT_LEN {
             return Err(FormatError::new("the request is too long"));
@@ -49,7 +50,7 @@ impl AddCheckpoint {
         Ok(Self { old_size, proof, checkpoint })
     }
 
-    /// The request as it travels.
+    /// The encoded request.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = format!("old {}\n", self.old_size);
         for hash in &self.proof {
@@ -63,12 +64,12 @@ impl AddCheckpoint {
     }
 }
 
-/// The answer of a witness that has another size than the log thought.
+/// The response of a witness whose size differs from what the log assumed.
 pub fn tree_size_body(size: u64) -> String {
     format!("{size}\n")
 }
 
-/// Reads that answer.
+/// Parses that response.
 pub fn parse_tree_size_body(bytes: &[u8]) -> Result<u64, FormatError> {
     let text = std::str::from_utf8(bytes).ok().and_then(|text| text.strip_suffix('\n'));
     parse_decimal(text.ok_or(FormatError::new("the size does not end in a newline"))?)

@@ -1,16 +1,17 @@
-//! What a device signs to show that it is one.
+//! The message that a device signs for its attestation.
 
 use sha2::{Digest, Sha256};
 
 use crate::KeyName;
 
-/// What the message starts with, so that no signature over it serves anything else.
+/// The prefix of the message, so that a signature over it is not valid for anything else.
 const LABEL: &[u8] = b"sotto attestation v1\0";
 
 /// The message that attests a token request.
 ///
-/// It holds all that the attester acts on: its own name, so that evidence for one attester is none for another, the issuer
-/// that the request is for, the three headers, and the body. Who changed any of them would need another signature.
+/// It contains everything that the attester acts on: its own name, so that evidence for one
+/// attester is not valid for another, the issuer that the request is for, the three headers, and
+/// the body. Changing any of them would require another signature.
 pub fn attestation_message(
     attester: &KeyName,
     issuer: &KeyName,

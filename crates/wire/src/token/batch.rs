@@ -1,7 +1,7 @@
 //! Token requests that an attester forwards together, and the issuer's answers in the same order.
 //!
-//! Rate-limited issuance sends them one by one. Together they cost one round trip and one durable write, and the issuer
-//! sees less of when each was made.
+//! Rate-limited issuance sends them one by one. Together they cost one round trip and one durable
+//! write, and the issuer learns less about when each was made.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_
 pub struct TokenRequestBatch<'a>(Vec<ShortOpaque<'a>>);
 
 impl<'a> TokenRequestBatch<'a> {
-    /// Checks how many there are.
+    /// Checks the number of requests.
     pub fn new(requests: Vec<ShortOpaque<'a>>) -> Result<Self, BoundsError> {
         check_count(requests.len())?;
         Ok(Self(requests))
     }
 
-    /// The requests, undecoded: one that is none must not spoil the others.
+    /// The requests, not decoded: an invalid one must not invalidate the others.
     pub fn requests(&self) -> &[ShortOpaque<'a>] {
         &self.0
     }
@@ -41,7 +41,7 @@ impl<'a> Decode<'a> for TokenRequestBatch<'a> {
     }
 }
 
-/// What the issuer says to one request.
+/// The issuer's answer to one request.
 #[derive(Clone, PartialEq, Eq)]
 pub enum IssuerAnswer {
     /// The token is signed.
@@ -53,9 +53,9 @@ pub enum IssuerAnswer {
         /// The encrypted token response, at most 2^16-1 bytes.
         response: Vec<u8>,
     },
-    /// The request was refused.
+    /// The request was rejected.
     Refused {
-        /// The HTTP status that the request would have got alone.
+        /// The HTTP status that the request would have received alone.
         status: u16,
     },
 }
@@ -115,7 +115,7 @@ impl Decode<'_> for IssuerAnswer {
 pub struct IssuerAnswerBatch(Vec<IssuerAnswer>);
 
 impl IssuerAnswerBatch {
-    /// Checks how many there are, and the length of each response.
+    /// Checks the number of answers, and the length of each response.
     pub fn new(answers: Vec<IssuerAnswer>) -> Result<Self, BoundsError> {
         check_count(answers.len())?;
         let fits = |answer: &IssuerAnswer| match answer {
@@ -134,7 +134,7 @@ impl IssuerAnswerBatch {
         &self.0
     }
 
-    /// The answers, to keep.
+    /// The answers, as owned values.
     pub fn into_answers(self) -> Vec<IssuerAnswer> {
         self.0
     }
@@ -160,9 +160,9 @@ fn check_count(count: usize) -> Result<(), BoundsError> {
     if (1..=MAX_TOKEN_BATCH).contains(&count) { Ok(()) } else { Err(BoundsError::Length("batch")) }
 }
 
-/// Values to the end of the input, but no more than a batch may have: the rest is not even read.
+/// Values up to the end of the input, but no more than a batch may have: the rest is not read.
 fn values<'a, T: Decode<'a>>(reader: &mut Reader<'a>) -> Result<Vec<T>, DecodeError> {
-    /// No value is shorter.
+    /// The length of the shortest value.
     const SHORTEST: usize = 3;
     let mut values = Vec::with_capacity((reader.remaining() / SHORTEST).min(MAX_TOKEN_BATCH));
     while !reader.is_empty() {

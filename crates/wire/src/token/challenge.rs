@@ -19,7 +19,7 @@ pub struct TokenChallenge {
 }
 
 impl TokenChallenge {
-    /// A challenge. The issuer has a name, and both names have at most 2^16-1 bytes.
+    /// A challenge. The issuer's name must not be empty, and both names have at most 2^16-1 bytes.
     pub fn new(
         token_type: u16,
         issuer_name: impl Into<String>,
@@ -36,7 +36,7 @@ impl TokenChallenge {
         Ok(Self { token_type, issuer_name, redemption_context, origin_info })
     }
 
-    /// The type of the token that is asked for.
+    /// The requested token type.
     pub fn token_type(&self) -> u16 {
         self.token_type
     }
@@ -46,17 +46,17 @@ impl TokenChallenge {
         &self.issuer_name
     }
 
-    /// What the token is bound to, if anything.
+    /// The context that the token is bound to, if any.
     pub fn redemption_context(&self) -> Option<&[u8; 32]> {
         self.redemption_context.as_ref()
     }
 
-    /// The names of the origins at which the token may be spent, with commas between them.
+    /// The names of the origins at which the token may be spent, separated by commas.
     pub fn origin_info(&self) -> &str {
         &self.origin_info
     }
 
-    /// What stands for the challenge in a token.
+    /// The digest that represents the challenge in a token.
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.to_bytes()).into()
     }
@@ -95,7 +95,8 @@ fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, DecodeError
     std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed(field))
 }
 
-/// The message that an issuer signs blindly (RFC 9578, "Issuance Protocol for Publicly Verifiable Tokens").
+/// The message that an issuer signs blindly (RFC 9578, "Issuance Protocol for Publicly Verifiable
+/// Tokens").
 pub fn token_input(
     token_type: u16,
     nonce: &[u8; 32],
@@ -110,12 +111,12 @@ pub fn token_input(
     input
 }
 
-/// A token. Whoever holds it can spend it, so that `Debug` shows none of its bytes.
+/// A token. Whoever holds it can spend it, so `Debug` shows none of its bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// The type.
     pub token_type: u16,
-    /// What makes it unlike every other token.
+    /// Distinguishes it from every other token.
     pub nonce: [u8; 32],
     /// The digest of the challenge that it answers.
     pub challenge_digest: [u8; 32],

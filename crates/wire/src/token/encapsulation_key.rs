@@ -1,14 +1,15 @@
-//! The key to which clients seal the inner part of a request (rate-limited issuance, "Encapsulation Keys").
+//! The key that clients seal the inner part of a request to (rate-limited issuance, "Encapsulation
+//! Keys").
 
 use sha2::{Digest, Sha256};
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
-/// The length of an X25519 public key. The layout has no length in front of the key.
+/// The length of an X25519 public key. The layout has no length before the key.
 const X25519_KEY_LEN: usize = 32;
 
-/// An issuer's encapsulation key. Decodes for X25519 alone, which is what devices can use.
+/// An issuer's encapsulation key. Decodes only X25519 keys, which devices can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncapsulationKey(HpkeConfig);
 
@@ -18,7 +19,7 @@ impl EncapsulationKey {
         &self.0
     }
 
-    /// What names the key in a request.
+    /// The id of the key in a request.
     pub fn id(&self) -> [u8; 32] {
         Sha256::digest(self.to_bytes()).into()
     }

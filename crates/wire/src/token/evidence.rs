@@ -1,7 +1,8 @@
-//! What a device shows its attester: who it is, and a signature over this one request.
+//! What a device shows its attester: its identity, and a signature over this request.
 //!
-//! The first byte tells the kind. Whether a chain leads to a manufacturer, and what the signature is worth, is the
-//! attester's to judge; what is signed is [`attestation_message`](super::attestation_message).
+//! The first byte is the kind. The attester decides whether a chain leads to a manufacturer, and
+//! what the signature is worth. What is signed is
+//! [`attestation_message`](super::attestation_message).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +10,10 @@ use std::fmt;
 use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16};
 use crate::limits::MAX_TOKEN_HEADER_LEN;
 
-/// The longest evidence: what a header holds, in base64 between colons.
+/// The longest evidence: the most that a header holds, in base64 between colons.
 pub const MAX_EVIDENCE_LEN: usize = (MAX_TOKEN_HEADER_LEN - 2) / 4 * 3;
 
-/// The longest chain: a device, a few intermediates, and no root.
+/// The longest chain: a device and a few intermediates, without the root.
 pub const MAX_EVIDENCE_CERTIFICATES: usize = 8;
 
 /// The longest name of an insecure attestation.
@@ -21,17 +22,17 @@ pub const MAX_INSECURE_NAME_LEN: usize = 64;
 const KIND_X509: u8 = 1;
 const KIND_INSECURE: u8 = 255;
 
-/// The evidence that goes with a token request.
+/// The evidence sent with a token request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttestationEvidence<'a> {
     /// A device certificate under a manufacturer's root.
     X509(X509Evidence<'a>),
-    /// A name that anybody may claim, for development.
+    /// A name that anyone may claim, for development.
     Insecure(InsecureName<'a>),
 }
 
-/// A chain of certificates, and a signature by the key of the first. `Debug` shows sizes only: a certificate is who the
-/// device is.
+/// A chain of certificates, and a signature by the key of the first. `Debug` shows only sizes: a
+/// certificate identifies the device.
 #[derive(Clone, PartialEq, Eq)]
 pub struct X509Evidence<'a> {
     chain: Vec<Cow<'a, [u8]>>,
@@ -44,8 +45,8 @@ pub struct X509Evidence<'a> {
 pub struct InsecureName<'a>(Cow<'a, [u8]>);
 
 impl<'a> X509Evidence<'a> {
-    /// Evidence from DER certificates, the device's first, and a signature made with a scheme of TLS
-    /// (RFC 8446, section "Signature Algorithms").
+    /// Evidence from DER certificates, the device's first, and a signature made with a TLS
+    /// signature scheme (RFC 8446, section "Signature Algorithms").
     pub fn new(
         chain: Vec<Cow<'a, [u8]>>,
         scheme: u16,
@@ -124,7 +125,7 @@ impl Encode for AttestationEvidence<'_> {
         match self {
             Self::X509(evidence) => {
                 out.push(KIND_X509);
-                // Constructors bound every length far below what the fields hold.
+                // Constructors keep every length far below what the fields can hold.
                 out.extend_from_slice(&(evidence.chain.len() as u16).to_be_bytes());
                 for certificate in &evidence.chain {
                     let [_, len @ ..] = (certificate.len() as u32).to_be_bytes();

@@ -1,12 +1,12 @@
-//! The part of a token request that only the issuer reads, and the padding of the origin's name in it (rate-limited
-//! issuance, "Encrypting Origin Names").
+//! The part of a token request that only the issuer reads, and the padding of the origin's name in
+//! it (rate-limited issuance, "Encrypting Origin Names").
 
 use std::fmt;
 
 use super::{NK, ShortOpaque};
 use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader};
 
-/// Padded names are multiples of this.
+/// The length of a padded name is a multiple of this.
 const PADDED_TO: usize = 32;
 
 /// The sealed part of a [`TokenRequest`](super::TokenRequest).
@@ -16,12 +16,13 @@ pub struct InnerTokenRequest {
     pub token_key_id: u8,
     /// The blinded message.
     pub blinded_msg: [u8; NK],
-    /// The origin's name with zeros behind it.
+    /// The origin's name, padded with zeros.
     pub padded_origin_name: ShortOpaque<'static>,
 }
 
 impl InnerTokenRequest {
-    /// A name as it is sealed: with zeros up to a multiple of 32 bytes. A name is not empty and does not end in a zero.
+    /// A name in its sealed form: padded with zeros to a multiple of 32 bytes. A name is not empty
+    /// and does not end in a zero.
     pub fn pad_origin_name(name: &str) -> Result<ShortOpaque<'static>, BoundsError> {
         if name.is_empty() || name.ends_with('\0') {
             return Err(BoundsError::Length("origin_name"));
@@ -31,8 +32,8 @@ impl InnerTokenRequest {
         ShortOpaque::new(padded)
     }
 
-    /// The name without its padding. There is one padding for each name: anything else would let two requests that name
-    /// the same origin differ.
+    /// The name without its padding. Each name has exactly one padding: otherwise two requests for
+    /// the same origin could differ.
     pub fn origin_name(&self) -> Result<String, DecodeError> {
         let padded = self.padded_origin_name.as_bytes();
         let end = padded.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

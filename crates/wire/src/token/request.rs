@@ -1,4 +1,5 @@
-//! The request for a token, as the attester sees it (rate-limited issuance, "Client-to-Attester Request").
+//! The request for a token, as the attester sees it (rate-limited issuance, "Client-to-Attester
+//! Request").
 
 use std::fmt;
 
@@ -16,7 +17,8 @@ pub struct TokenRequest<'a> {
     pub issuer_encap_key_id: [u8; 32],
     /// The encapsulated key and the sealed [`InnerTokenRequest`](super::InnerTokenRequest).
     pub encrypted_token_request: ShortOpaque<'a>,
-    /// The signature of [`request_key`](Self::request_key) over [`signed_message`](Self::signed_message).
+    /// The signature of [`request_key`](Self::request_key) over
+    /// [`signed_message`](Self::signed_message).
     pub request_signature: [u8; 64],
 }
 

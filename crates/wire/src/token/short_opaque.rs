@@ -6,7 +6,8 @@ use std::ops::Deref;
 
 use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16};
 
-/// An `opaque<1..2^16-1>`, borrowed from the received buffer or owned. `Debug` tells the length only.
+/// An `opaque<1..2^16-1>`, borrowed from the received buffer or owned. `Debug` shows only the
+/// length.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ShortOpaque<'a>(Cow<'a, [u8]>);
 
@@ -20,7 +21,7 @@ impl<'a> ShortOpaque<'a> {
         Ok(Self(bytes))
     }
 
-    /// The bytes without their length.
+    /// The bytes, without their length prefix.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

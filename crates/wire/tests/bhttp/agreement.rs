@@ -12,7 +12,7 @@ use sotto_wire::bhttp::{Field, Informational, Request, Response};
 type Fields = Vec<(String, Vec<u8>)>;
 
 fn fields() -> impl Strategy<Value = Fields> {
-    // `cookie` is one field to the crate, whatever the number of lines.
+    // The crate merges `cookie` into one field, whatever the number of lines.
     let name = "[a-z0-9!#$%&'*+.^_`|~-]{1,80}".prop_filter("cookie", |name| name != "cookie");
     let value = "[!-~\u{e9}]([ -~\t]{0,200}[!-~])?".prop_map(String::into_bytes);
     vec((name, prop_oneof![value, Just(Vec::new())]), 0..6)
@@ -22,7 +22,7 @@ fn borrowed(fields: &Fields) -> Vec<Field<'_>> {
     fields.iter().map(|(name, value)| Field { name, value }).collect()
 }
 
-/// The fields of a section as the crate has them.
+/// The fields of a section in the crate's form.
 fn theirs(section: &bhttp::FieldSection) -> Fields {
     let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
     section.iter().map(|field| (text(field.name()), field.value().to_vec())).collect()
@@ -70,7 +70,7 @@ proptest! {
         prop_assert_eq!(&theirs(message.header()), &lists.0);
         prop_assert_eq!(message.content(), &content[..]);
         prop_assert_eq!(&theirs(message.trailer()), &lists.1);
-        // We read what they write, in both framings; of known length it is the same.
+        // We read what they write, in both framings; with known length the bytes are the same.
         let known = written(&message, Mode::KnownLength);
         prop_assert_eq!(&known[..], &ours[..request.encoded_len()]);
         let indeterminate = written(&message, Mode::IndeterminateLength);

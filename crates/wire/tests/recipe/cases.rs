@@ -1,4 +1,4 @@
-//! A recipe written out, and the ways to change one.
+//! A complete recipe, and the ways to change one.
 
 use std::collections::BTreeMap;
 
@@ -130,7 +130,7 @@ pub(crate) fn shape_mutants(tree: &Value) -> Vec<Mutant> {
 
 type Put<'a> = &'a dyn Fn(Value) -> Value;
 
-/// Calls `visit` with the path and value of each node, and a function that puts another value there.
+/// Calls `visit` with the path and value of each node, and a function that replaces the value.
 fn walk(tree: &Value, path: &str, visit: &mut dyn FnMut(&str, &Value, Put<'_>)) {
     walk_below(tree, path, visit, &|value| value);
 }
@@ -154,7 +154,7 @@ fn walk_below(
             }
         }
         Value::Array(items) => {
-            // Long lists are alike in the middle.
+            // The elements of long lists are alike in the middle.
             for (index, value) in items.iter().enumerate().take(3) {
                 walk_below(value, &format!("{path}[{index}]"), visit, &|other| {
                     let mut items = items.clone();

@@ -1,4 +1,5 @@
-//! Transcripts of others: RFC 9578's own for type 0x0002, and the RSA of those for type 0x0004.
+//! Published transcripts: RFC 9578's own for type 0x0002, and the RSA part of those for type
+//! 0x0004.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -4,7 +4,7 @@ use super::*;
 
 const SMALL: usize = 300;
 
-/// The same proof with one mistake, in every way: a hash changed, left out, or added.
+/// The same proof with one mistake, in every possible way: a hash changed, omitted, or added.
 fn spoilt(proof: &[TreeHash]) -> Vec<Vec<TreeHash>> {
     let mut all = Vec::new();
     for at in 0..proof.len() {
@@ -72,7 +72,7 @@ fn an_index_outside_the_tree_is_refused() {
         assert_eq!(verify_inclusion(&leaf, index, size, &[], &leaf), Err(ProofError));
     }
     assert_eq!(verify_inclusion(&leaf, 0, 1, &[], &leaf), Ok(()));
-    // A path that ends at the given root, but below that of a tree of this size.
+    // A path that ends at the given root, but is too short for a tree of this size.
     for size in [2, 3, u64::MAX] {
         assert_eq!(verify_inclusion(&leaf, 0, size, &[], &leaf), Err(ProofError));
     }
@@ -98,7 +98,7 @@ fn consistency_of_all_small_trees() {
             };
             let other = TreeHash([7; 32]);
             refuse(o, &other, n, new_root);
-            // The empty tree is the beginning of any tree, whatever its root.
+            // The empty tree is a prefix of any tree, whatever its root.
             if old > 0 || new == 0 {
                 refuse(o, old_root, n, &other);
             }
@@ -137,7 +137,7 @@ fn empty_and_equal_trees() {
     assert!(!check(1, &one, 1, &other, &[]));
     assert!(!check(1, &one, 1, &one, &[one]));
     assert!(!check(1, &one, 0, &empty, &[]));
-    // No proof where there must be one.
+    // An empty proof where there must be one.
     assert!(!check(1, &one, 2, &other, &[]));
     assert!(!check(3, &one, 5, &other, &[]));
     assert!(!check(3, &one, 5, &one, &[]));
@@ -177,7 +177,7 @@ fn large_trees() {
             assert!(check(special, &proof));
             assert!(!check(special ^ 1, &proof));
             assert!(spoilt(&proof).iter().all(|wrong| !check(special, wrong)));
-            // Leaves far away differ in their place alone: the special one is on their path.
+            // Distant leaves differ only in their position: the special one is on their path.
             let far = if special == 0 { size - 1 } else { 0 };
             let proof = prove_inclusion(far, size, &mut tree).unwrap();
             let plain = tree.plain[0];

@@ -9,7 +9,7 @@ use super::*;
 /// All tiles that a log has written, by path.
 type Files = BTreeMap<TilePath, Vec<u8>>;
 
-/// Builds a tree, and writes partial tiles at the given sizes only.
+/// Builds a tree, and writes partial tiles only at the given sizes.
 fn write(leaves: &Leaves, checkpoints: &[usize]) -> Files {
     let mut files = Files::new();
     let mut builder = TileBuilder::new();
@@ -96,7 +96,7 @@ fn the_builder_resumes_from_partial_tiles() {
         .unwrap();
         assert!(asked.iter().all(TilePath::is_partial));
         assert_eq!(resumed.root(), leaves.root(size));
-        // It goes on as if nothing had happened.
+        // It continues as if nothing had happened.
         let mut written = Files::new();
         for leaf in &leaves.0[size..] {
             written

@@ -1,5 +1,5 @@
-//! A database that fails in the middle of a verb: nothing of the verb is left, in the files or in
-//! memory, and the verb works when it is repeated.
+//! A database that fails in the middle of a verb: nothing of the verb remains in the files or in
+//! memory, and the verb succeeds when it is repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,8 @@ impl Fixture {
         Self { store: SqliteStore::open(dir.path(), options).unwrap(), dir }
     }
 
-    /// Runs a verb while changes of this kind fail; it must fail. Then it runs again, without.
+    /// Runs a verb while changes of this kind fail: it must fail. Then runs it again without the
+    /// fault.
     #[track_caller]
     fn twice<T>(&self, change: &str, verb: impl AsyncFn(&SqliteStore) -> Result<T>) -> T {
         let conn = Connection::open(self.dir.path().join("sotto.sqlite")).unwrap();
@@ -138,7 +139,7 @@ fn a_failed_closing_refuses_nobody() {
     let lease = block_on(fixture.store.lease_collection(LEASE)).unwrap().unwrap().lease;
     let close = async |store: &SqliteStore| {
         let closing = store.close_batch(lease, 1).await;
-        // Whatever is refused now was refused for good.
+        // What is rejected now was rejected permanently.
         assert_eq!(fixture.accept(50..53).await, if closing.is_ok() { 0 } else { 3 });
         closing
     };

@@ -1,4 +1,4 @@
-//! A disk that fails now and then without taking the process along: full, or with a bad spot.
+//! A disk that fails now and then while the process keeps running: full, or with a bad sector.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sotto_wire::{HpkeConfigId, TaskId};
 use super::super::files::{DiskFiles, SegmentFile, SegmentFiles};
 use crate::{LeaderStore, NewReport, Record, SqliteOptions, SqliteStore, StoreError, TaskStore};
 
-/// Files on which one change fails, and perhaps those after it.
+/// Files on which one change fails, and perhaps the next ones.
 #[derive(Clone, Debug)]
 struct FlakyFiles {
     disk: Arc<DiskFiles>,
@@ -19,7 +19,7 @@ struct FlakyFiles {
 
 #[derive(Debug)]
 struct Fault {
-    /// Changes until the first that fails, and how many fail.
+    /// The number of changes until the first failure, and how many fail.
     countdown: AtomicU64,
     length: u64,
 }
@@ -71,7 +71,7 @@ impl SegmentFile for FlakyFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        // A write that fails may have done half of its work.
+        // A failing write may have done half of its work.
         let outcome = self.fault.change();
         let done = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };
         self.file.write_at(&bytes[..done], offset).and(outcome)
@@ -91,7 +91,7 @@ fn report(number: u8) -> NewReport {
         task_id: TaskId::new([1; 32]),
         bucket: None,
         hpke_config_id: HpkeConfigId::new(1),
-        // Shorter and shorter: what a failed write leaves behind reaches beyond the next one.
+        // Shorter and shorter, so that the remains of a failed write reach beyond the next write.
         report: vec![number; 100 + 60 * usize::from(12_u8.saturating_sub(number))],
     }
 }
@@ -106,8 +106,8 @@ fn found(store: &SqliteStore) -> Vec<u8> {
     backlog.records.iter().map(number).collect()
 }
 
-/// Uploads reports one by one on a disk with a fault, then opens the store again without it.
-/// Returns how many were acknowledged.
+/// Uploads reports one by one to a disk with a fault, then reopens the store without it. Returns
+/// how many reports were acknowledged.
 fn upload_with_fault(begin: u64, length: u64) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(DiskFiles::new(&dir.path().join("segments")).unwrap());
@@ -128,8 +128,8 @@ fn upload_with_fault(begin: u64, length: u64) -> usize {
         }
     }
     assert!(!doubtful.is_empty(), "no fault at {begin}");
-    // What failed is not shown while the store is open; if even undoing it failed, it may come
-    // back.
+    // A failed report is not returned while the store is open. If even undoing it failed, it may
+    // come back.
     assert_eq!(found(&store), acknowledged);
     let segment_bytes = block_on(store.load()).unwrap().segment_bytes;
     drop(store);

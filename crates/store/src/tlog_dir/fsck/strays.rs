@@ -11,7 +11,7 @@ use sotto_wire::tlog::tile::{BundlePath, TILE_WIDTH, TilePath, parse_index_path}
 use super::Fsck;
 
 /// Reports every file that a log of this size does not have, and every incomplete tile of an older
-/// size that is not the beginning of the newer one.
+/// size that the newer tile does not begin with.
 pub(super) fn check(public: &Path, size: u64, found: &mut Fsck) -> io::Result<()> {
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
@@ -38,7 +38,8 @@ pub(super) fn check(public: &Path, size: u64, found: &mut Fsck) -> io::Result<()
 enum Place {
     /// It belongs to the checkpoint and has been checked.
     Current,
-    /// It belongs to an older checkpoint; these files, the first that exists, begin with its bytes.
+    /// It belongs to an older checkpoint. The first of these files that exists must begin with its
+    /// bytes.
     Older([String; 2]),
     Stray,
 }

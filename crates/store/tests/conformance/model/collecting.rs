@@ -1,4 +1,4 @@
-//! Steps of collections.
+//! Collection steps.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ impl Walk {
         self.note(deleted);
     }
 
-    /// Every collection job ever made, with what should be known of it.
+    /// Every collection job ever created, with its expected state.
     pub(super) fn collection_states(
         &self,
     ) -> Vec<(TaskId, CollectionJobId, Option<CollectionState>)> {
@@ -142,7 +142,7 @@ impl Walk {
 
     fn facts_index(&self, task_id: TaskId, id: CollectionJobId) -> usize {
         let is_it = |facts: &CollectionFacts| facts.task_id == task_id && facts.id == id;
-        self.oracle.collections.iter().position(is_it).expect("a collection that nobody made")
+        self.oracle.collections.iter().position(is_it).expect("an unknown collection")
     }
 
     fn check_too_few(&self, index: usize, min_batch_size: u64) {
@@ -154,7 +154,7 @@ impl Walk {
         }
     }
 
-    /// Writes down that a batch is closed, which it may have been before.
+    /// Records that a batch is closed, which it may have been before.
     fn close(&mut self, index: usize, seen: Option<BatchSelector>) {
         let facts = &mut self.oracle.collections[index];
         match facts.query {
@@ -168,7 +168,7 @@ impl Walk {
                 }
             }
             Query::LeaderSelected => match (facts.selector, seen) {
-                // Not known before it has drained; a placeholder says that it is closed.
+                // Unknown until it has drained; a placeholder marks it as closed.
                 (None, None) => {
                     facts.selector = Some(BatchSelector::TimeInterval(interval(0, 0)));
                 }

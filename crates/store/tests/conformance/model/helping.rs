@@ -1,4 +1,4 @@
-//! Steps of the helper, on tasks of its own.
+//! The helper's steps, on its own tasks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use super::super::reports::{
 use super::Walk;
 use super::oracle::is_in;
 
-/// What the helper should hold, of all its tasks.
+/// The expected state of all the helper's tasks.
 #[derive(Default)]
 pub(super) struct Helping {
     responses: HashMap<(TaskId, Digest), (Vec<u8>, Vec<Bucket>)>,
@@ -35,7 +35,7 @@ impl Walk {
         }
     }
 
-    /// A request of a new name, or of one that may have been used.
+    /// A request with a new name, or with one that may have been used.
     fn some_request(&mut self) -> Digest {
         if self.helping.requests == 0 || self.chance(70) {
             self.helping.requests += 1;

@@ -1,4 +1,4 @@
-//! Steps of the leader: uploads, jobs and their ends.
+//! The leader's steps: uploads, jobs and how they end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::super::reports::{CELLS, Report, assert_holds, interval, report};
 use super::oracle::{JobFacts, replayed};
 use super::{Power, Walk};
 
-/// The times of all reports lie below.
+/// All report times are below this.
 pub(super) const END: u64 = 6;
 
 impl Walk {
@@ -34,7 +34,7 @@ impl Walk {
         let padding = if self.chance(10) { 800 } else { self.below(60) };
         let mut report = report(task_id, cell, time.as_units()).padded(padding);
         if !made.is_empty() && self.chance(10) {
-            // Another report under an id that was used before.
+            // Another report with an id that was used before.
             report.id = made[self.below(made.len())].id;
         }
         self.oracle.task(task_id).made.push(report);
@@ -74,7 +74,7 @@ impl Walk {
         }
     }
 
-    /// Reads a stretch with something in it. One task may not be served.
+    /// Reads a non-empty stretch. One task may be unserved.
     fn read(&mut self, max_reports: usize, unserved: Option<TaskId>) -> Option<Backlog> {
         loop {
             let is_served = Arc::new(move |task_id: &TaskId| Some(*task_id) != unserved);
@@ -119,7 +119,7 @@ impl Walk {
             expected.1 += replays.len() as u64;
             if !kept.is_empty() {
                 expected.0 += 1;
-                // Which batch it is, the lease will tell.
+                // The lease will show which batch it is.
                 let (task_id, batch_id, digest) = (job.task_id, None, None);
                 let facts = JobFacts { task_id, batch_id, reports: kept, digest, is_held: false };
                 self.oracle.jobs.push(facts);
@@ -147,7 +147,7 @@ impl Walk {
         let is_it = |job: &&mut JobFacts| {
             !job.is_held && job.task_id == leased.task_id && job.reports == reports
         };
-        let job = self.oracle.jobs.iter_mut().find(is_it).expect("a job that nobody fixed");
+        let job = self.oracle.jobs.iter_mut().find(is_it).expect("an unknown job");
         assert_eq!(leased.request_digest, job.digest);
         assert!(job.batch_id.is_none() || job.batch_id == leased.batch_id, "the batch changed");
         job.batch_id = leased.batch_id;
@@ -155,7 +155,7 @@ impl Walk {
         self.held.push(leased);
     }
 
-    /// Does something with a job in hand.
+    /// Does something with a job that the worker holds.
     pub(super) fn act(&mut self) {
         if self.held.is_empty() {
             return;
@@ -200,7 +200,7 @@ impl Walk {
         self.end(&job, judge);
     }
 
-    /// Writes down the end of a job.
+    /// Records the end of a job.
     fn end(&mut self, job: &LeasedJob, judge: impl Fn(&Report) -> Verdict) {
         let reports = decoded(&job.records);
         let same = |facts: &JobFacts| facts.is_held && facts.reports == reports;
@@ -269,7 +269,7 @@ impl Walk {
         }
     }
 
-    /// Ends all jobs; whether there were any.
+    /// Completes all jobs; returns whether there were any.
     pub(super) fn work_all(&mut self) -> bool {
         let mut has_worked = false;
         loop {

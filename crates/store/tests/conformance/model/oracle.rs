@@ -1,4 +1,4 @@
-//! What must be so: written down as the walk goes, by other means than a store's.
+//! The expected state, recorded during the walk in a different way from any store.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +10,7 @@ use sotto_wire::{
 
 use super::super::reports::{Report, batch_mode, replay_scope};
 
-/// Everything that the leader's tasks should hold.
+/// The expected state of all the leader's tasks.
 pub(super) struct Oracle {
     pub(super) tasks: BTreeMap<TaskId, TaskFacts>,
     /// Jobs not yet ended.
@@ -51,7 +51,7 @@ pub(super) struct CollectionFacts {
     pub(super) id: CollectionJobId,
     pub(super) query: Query,
     pub(super) state: CollectionState,
-    /// Once it is closed.
+    /// Set once it is closed.
     pub(super) selector: Option<BatchSelector>,
 }
 
@@ -62,10 +62,10 @@ impl Oracle {
     }
 
     pub(super) fn task(&mut self, task_id: TaskId) -> &mut TaskFacts {
-        self.tasks.get_mut(&task_id).expect("a report of a task that nobody uploads to")
+        self.tasks.get_mut(&task_id).expect("a report of an unknown task")
     }
 
-    /// Records that were read must be copies that wait, each as often as it was accepted.
+    /// Records that were read must be waiting copies, each as often as it was accepted.
     pub(super) fn check_waiting(&mut self, records: &[Record]) {
         for (task_id, task) in &mut self.tasks {
             let mut left = task.waiting.clone();
@@ -81,7 +81,7 @@ impl Oracle {
         }
     }
 
-    /// Takes a copy into a job; whether its id was free.
+    /// Takes a copy into a job; returns whether its id was free.
     pub(super) fn reserve(&mut self, report: &Report) -> bool {
         let task = self.task(report.task_id);
         assert!(remove(&mut task.waiting, report));
@@ -98,25 +98,25 @@ impl Oracle {
         task.counters.rejections.add(reason);
     }
 
-    /// A report of an ended job was counted.
+    /// Records that a report of an ended job was counted.
     pub(super) fn count(&mut self, report: &Report, batch_id: Option<BatchId>) {
         let task = self.task(report.task_id);
         task.counted.push((report.bucket(batch_id), *report));
         task.counters.aggregated += 1;
     }
 
-    /// A report of an ended job was refused.
+    /// Records that a report of an ended job was rejected.
     pub(super) fn reject(&mut self, report: &Report, reason: Rejection) {
         self.task(report.task_id).counters.rejections.add(reason);
     }
 
-    /// A report of an ended job left its id free.
+    /// Records that a report of an ended job released its id.
     pub(super) fn release(&mut self, report: &Report) {
         let reserved = &mut self.task(report.task_id).reserved;
         assert!(reserved.remove(&(scope(report), *report.id.as_bytes())));
     }
 
-    /// A report of an ended job waits again.
+    /// Records that a report of an ended job waits again.
     pub(super) fn requeue(&mut self, report: &Report) {
         self.release(report);
         self.task(report.task_id).waiting.push(*report);
@@ -128,13 +128,13 @@ impl Oracle {
         counted.filter(|(bucket, _)| is_in(bucket, selector)).map(|(_, report)| *report).collect()
     }
 
-    /// Whether a report may still enter a batch.
+    /// Whether a report may still be added to a batch.
     pub(super) fn is_expected(&self, task_id: TaskId, selector: &BatchSelector) -> bool {
         let mut jobs = self.jobs.iter().filter(|job| job.task_id == task_id);
         let in_job = jobs.any(|job| {
             job.reports.iter().any(|report| is_in(&report.bucket(job.batch_id), selector))
         });
-        // Of leader-selected tasks, what waits goes to any batch.
+        // In leader-selected tasks, what waits may go to any batch.
         let is_timed = batch_mode(&task_id) == BatchMode::TimeInterval;
         let mut waiting = self.tasks[&task_id].waiting.iter();
         in_job || is_timed && waiting.any(|report| is_in(&report.bucket(None), selector))
@@ -149,7 +149,7 @@ impl Oracle {
     }
 
     pub(super) fn forget(&mut self, task_id: TaskId) {
-        // An upload that failed may turn up even so.
+        // An upload that failed may still turn up.
         let doubtful = std::mem::take(&mut self.task(task_id).doubtful);
         self.tasks.insert(task_id, TaskFacts { doubtful, ..TaskFacts::default() });
         self.jobs.retain(|job| job.task_id != task_id);
@@ -164,7 +164,7 @@ impl TaskFacts {
     }
 }
 
-/// Rejections of one reason, for the comparison with what a store says it struck.
+/// Rejections with one reason, for comparison with what a store says it struck.
 pub(super) fn replayed(count: u64) -> Rejections {
     let mut rejections = Rejections::default();
     rejections.add_many(Rejection::ReportReplayed, count);

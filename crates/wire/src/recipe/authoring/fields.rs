@@ -1,5 +1,5 @@
-//! Tables of TOML that are taken apart key by key, so that every error knows its path and no key is
-//! left over.
+//! TOML tables that are read key by key, so that every error knows its path and no key is left
+//! over.
 
 use std::str::FromStr;
 
@@ -37,7 +37,7 @@ impl Fields {
         self.optional(key).ok_or_else(|| error(joined(&self.path, key), "is missing"))
     }
 
-    /// Every key that is left, with its value: for tables whose keys are the author's.
+    /// Every remaining key with its value: for tables whose keys the author chooses.
     pub(super) fn rest(self) -> impl Iterator<Item = (String, Field)> {
         let path = self.path;
         self.table.into_iter().map(move |(key, value)| {
@@ -46,19 +46,19 @@ impl Fields {
         })
     }
 
-    /// Refuses unknown keys.
+    /// Rejects unknown keys.
     pub(super) fn finish(self) -> Result<(), AuthoringError> {
         match self.table.keys().next() {
             None => Ok(()),
             Some(key) => Err(error(
                 joined(&self.path, key),
-                format!("is no key here; these are: {}", self.asked.join(", ")),
+                format!("is unknown; use one of: {}", self.asked.join(", ")),
             )),
         }
     }
 }
 
-/// A value and where it stands.
+/// A value and its path.
 pub(super) struct Field {
     path: String,
     value: Value,
@@ -90,7 +90,7 @@ impl Field {
             .collect()
     }
 
-    /// Text that is read by its type.
+    /// Text that is parsed as this type.
     pub(super) fn parsed<T: FromStr<Err: ToString>>(self) -> Result<T, AuthoringError> {
         let path = self.path.clone();
         self.text()?.parse().map_err(|reason: T::Err| error(path, reason.to_string()))
@@ -135,7 +135,7 @@ impl Field {
         })
     }
 
-    /// A length of time: `"1h"`, or seconds.
+    /// A duration: `"1h"`, or seconds.
     pub(super) fn length(self) -> Result<u64, AuthoringError> {
         match self.value {
             Value::Integer(_) => self.integer(),
@@ -151,7 +151,7 @@ impl Field {
         let parsed = match &self.value {
             Value::String(text) => number::probability(text),
             Value::Integer(value) => number::probability(&value.to_string()),
-            // The shortest decimal that means this float is what the author wrote.
+            // The shortest decimal for this float is what the author wrote.
             Value::Float(value) => number::probability(&value.to_string()),
             Value::Array(pair) => match pair[..] {
                 [Value::Integer(num), Value::Integer(den)] => {

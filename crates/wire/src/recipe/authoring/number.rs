@@ -1,8 +1,8 @@
-//! Decimals and fractions as people write them, read exactly: no float takes part.
+//! Decimals and fractions as people write them, parsed exactly: no floats are involved.
 
 use crate::recipe::Probability;
 
-/// More digits than any value of a recipe has.
+/// More digits than any value of a recipe needs.
 const MAX_DIGITS: usize = 24;
 
 /// `1/50`, `0.02`, `2e-2` or `1`.
@@ -12,7 +12,7 @@ pub(super) fn probability(text: &str) -> Result<Probability, String> {
         None => {
             let (mantissa, exponent) = decimal(text)?;
             let too_fine = || format!("{text:?} has more digits than a probability can have");
-            // A saturated power is no power of ten, so that it must not become a denominator.
+            // A saturated power is not a power of ten, so it must not become a denominator.
             let power = 10u128.checked_pow(exponent.unsigned_abs()).ok_or_else(too_fine)?;
             let (num, den) = if exponent >= 0 {
                 (mantissa.checked_mul(power).ok_or_else(too_fine)?, 1)
@@ -51,13 +51,13 @@ fn whole(digits: &str, text: &str) -> Result<u64, String> {
     plain
         .then(|| digits.parse().ok())
         .flatten()
-        .ok_or_else(|| format!("{text:?} is no fraction of two whole numbers"))
+        .ok_or_else(|| format!("{text:?} is not a fraction of two whole numbers"))
 }
 
 /// `12.5e-3` as 125 and -4: digits and a power of ten.
 fn decimal(text: &str) -> Result<(u128, i32), String> {
     parse_decimal(text).ok_or_else(|| {
-        format!("{text:?} is no number: give digits, perhaps with a point, like 0.02")
+        format!("{text:?} is not a number: give digits, optionally with a point, like 0.02")
     })
 }
 
@@ -80,7 +80,7 @@ fn parse_decimal(text: &str) -> Option<(u128, i32)> {
     Some((mantissa, exponent))
 }
 
-/// Saturates: far above every value that is allowed.
+/// Saturates, far above every allowed value.
 fn power_of_ten(exponent: i32) -> u128 {
     10u128.saturating_pow(exponent.unsigned_abs())
 }

@@ -8,7 +8,7 @@ use crate::recipe::Randomizer;
 /// The randomizer in the table `[randomizer]`.
 pub(super) fn read(field: Field) -> Result<Randomizer, AuthoringError> {
     let mut fields = field.table()?;
-    // The parameters are read below; only the kind counts here.
+    // The parameters are read below; only the kind matters here.
     let response = Randomizer::RandomizedResponse { epsilon_micro: 0 };
     let kinds = [Randomizer::None, response].map(|randomizer| (randomizer.kind(), randomizer));
     let mut randomizer = fields.required("kind")?.choice(&kinds)?;
@@ -24,7 +24,7 @@ pub(super) fn read(field: Field) -> Result<Randomizer, AuthoringError> {
 
 /// Writes the table `[randomizer]`.
 pub(super) fn write(out: &mut Writer, randomizer: &Randomizer) {
-    out.group("randomizer", "What the device does to its measurement before it leaves.");
+    out.group("randomizer", "What the device does to its measurement before sending it.");
     out.text("kind", randomizer.kind());
     match *randomizer {
         Randomizer::None => {}

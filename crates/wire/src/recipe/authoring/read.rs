@@ -154,7 +154,7 @@ fn aggregation(field: Field) -> Result<(Option<RecipeVdaf>, u64, BatchMode), Aut
 
 fn vdaf(field: Field) -> Result<RecipeVdaf, AuthoringError> {
     let mut fields = field.table()?;
-    // The parameters are read below; here only the type counts.
+    // The parameters are read below; only the type matters here.
     let count = RecipeVdaf::Prio3Count;
     let sum = RecipeVdaf::Prio3Sum { max_measurement: 0 };
     let histogram = RecipeVdaf::Prio3Histogram { length: 0, chunk_length: 0 };

@@ -1,4 +1,4 @@
-//! The tokens of a draft. The keys come from an issuer, so that a draft begins without.
+//! The tokens of a draft. The keys come from an issuer, so a draft starts without them.
 
 use super::AuthoringError;
 use super::fields::{Field, Fields};
@@ -18,14 +18,14 @@ pub enum TokensDraft {
         /// The key of the helper's tokens.
         helper: Option<EndorsedKey>,
     },
-    /// The leader alone.
+    /// Only the leader checks.
     InsecureLeaderOnly {
         /// The operator of the issuer.
         issuer: KeyName,
         /// The key of the leader's tokens.
         leader: Option<EndorsedKey>,
     },
-    /// Nobody.
+    /// No aggregator checks.
     InsecureNone,
 }
 
@@ -49,7 +49,7 @@ impl TokensDraft {
         }
     }
 
-    /// The tokens of a recipe, for which no key may be missing.
+    /// The tokens of a recipe. No key may be missing.
     pub fn complete(self) -> Result<Tokens, FormatError> {
         let present = |key: Option<EndorsedKey>| {
             key.ok_or_else(|| FormatError::new("parties.tokens has no keys of the issuer yet"))

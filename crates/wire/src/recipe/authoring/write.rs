@@ -7,7 +7,7 @@ use super::{RecipeDraft, randomizer, tokens};
 use crate::recipe::{Accountant, Adjacency, Aggregator, AttributeType, Privacy, Query, RecipeVdaf};
 use crate::{BatchMode, utc};
 
-/// Above this a float no longer gives back every decimal of millionths, so that text is written.
+/// Above this, a float cannot represent every decimal in millionths, so text is written instead.
 const FLOAT_EXACT_MICRO: u64 = 1_000_000_000_000_000;
 
 /// The draft as TOML.
@@ -34,7 +34,7 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     }
     who(&mut out, draft);
     when(&mut out, draft);
-    out.group("sampling", "With which probability each device answers.");
+    out.group("sampling", "The probability with which each device answers.");
     out.text("rate", &draft.sampling.rate.to_string());
     query(&mut out, &draft.query);
     randomizer::write(&mut out, &draft.randomizer);
@@ -50,7 +50,7 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
 }
 
 fn who(out: &mut Writer, draft: &RecipeDraft) {
-    out.group("who", "How many devices there are, about. This never lowers an epsilon.");
+    out.group("who", "The approximate number of devices. This never lowers an epsilon.");
     out.raw("population", draft.who.population);
     if let Some(targeting) = &draft.who.targeting {
         out.group(
@@ -70,7 +70,7 @@ fn when(out: &mut Writer, draft: &RecipeDraft) {
     out.text("max_window", &utc::format_length(draft.when.max_window_s));
 }
 
-/// A date, or plain seconds beyond the years that dates have.
+/// A date, or plain seconds beyond the years that dates support.
 pub(super) fn moment(posix_seconds: u64) -> String {
     let date = utc::format(posix_seconds);
     if utc::parse(&date).is_some() { date } else { posix_seconds.to_string() }

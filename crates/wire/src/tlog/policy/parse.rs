@@ -1,4 +1,4 @@
-//! Reading a policy, line by line. A line refers only to names of lines before it.
+//! Parses a policy line by line. A line refers only to names defined on earlier lines.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ struct Lines {
     logs: Vec<PolicyLog>,
     witnesses: Vec<PolicyWitness>,
     groups: Vec<Group>,
-    /// The names that are members of a group already.
+    /// The names that are already members of a group.
     used: BTreeSet<String>,
-    /// The quorum line; within it, nothing for `none`.
+    /// The quorum line; the inner value is `None` for `quorum none`.
     quorum: Option<Option<Member>>,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<TlogPolicy, FormatError> {
     if text.len() > MAX_TLOG_POLICY_LEN {
         return Err(FormatError::new("the policy is too long"));
     }
-    // A file cut off within its last line could name another quorum.
+    // A file truncated within its last line could name another quorum.
     let text = text
         .strip_suffix('\n')
         .ok_or(FormatError::new("the policy does not end in a newline: it may be cut off"))?;
@@ -45,7 +45,7 @@ impl Lines {
         if line.bytes().any(|byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
             return Err(FormatError::new("there is a control character"));
         }
-        // Other white space is part of names: the meaning must not depend on the version of Unicode.
+        // Other white space is part of names: the meaning must not depend on the Unicode version.
         let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
         match words.next() {
             None => Ok(()),
@@ -92,7 +92,7 @@ impl Lines {
         for word in words {
             members.push(self.member(word)?);
             if !self.used.insert(word.to_owned()) {
-                return Err(FormatError::new("a name is a member twice"));
+                return Err(FormatError::new("a name is a member more than once"));
             }
         }
         let threshold = match threshold {
@@ -101,7 +101,7 @@ impl Lines {
             number => usize::try_from(parse_decimal(number)?).unwrap_or(usize::MAX),
         };
         if !(1..=members.len()).contains(&threshold) {
-            return Err(FormatError::new("the threshold is not between 1 and the members"));
+            return Err(FormatError::new("the threshold is not from 1 to the number of members"));
         }
         push(&mut self.groups, Group { name, threshold, members })
     }
@@ -115,21 +115,21 @@ impl Lines {
         let quorum = if name == NONE { None } else { Some(self.member(name)?) };
         match self.quorum.replace(quorum) {
             None => Ok(()),
-            Some(_) => Err(FormatError::new("there is another quorum line")),
+            Some(_) => Err(FormatError::new("there is a second quorum line")),
         }
     }
 
-    /// The witness or group of this name.
+    /// The witness or group with this name.
     fn member(&self, name: &str) -> Result<Member, FormatError> {
         let witness = self.witnesses.iter().position(|witness| witness.name == name);
         let group = || self.groups.iter().position(|group| group.name == name);
         witness
             .map(Member::Witness)
             .or_else(|| group().map(Member::Group))
-            .ok_or(FormatError::new("no line before defines this name"))
+            .ok_or(FormatError::new("no earlier line defines this name"))
     }
 
-    /// A name that is not taken yet.
+    /// A name that is not yet taken.
     fn new_name(&self, name: Option<&str>) -> Result<String, FormatError> {
         let name = name.ok_or(FormatError::new("the name is missing"))?;
         match name == NONE || self.member(name).is_ok() {
@@ -158,6 +158,6 @@ fn push<T>(items: &mut Vec<T>, item: T) -> Result<(), FormatError> {
 fn end<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<(), FormatError> {
     match words.next() {
         None => Ok(()),
-        Some(_) => Err(FormatError::new("there is more on the line than belongs there")),
+        Some(_) => Err(FormatError::new("unexpected text at the end of the line")),
     }
 }

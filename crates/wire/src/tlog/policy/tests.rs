@@ -18,7 +18,7 @@ fn witness(number: u8) -> String {
     key(number, KeyType::CosignatureV1).to_string()
 }
 
-/// Two organisations: two of the three witnesses of one, and any of the other.
+/// Two organisations: two of the three witnesses of X, and any witness of Y.
 fn two_levels() -> TlogPolicy {
     let witnesses: String = ["X1", "X2", "X3", "Y1", "Y2", "Y3", "Z"]
         .iter()
@@ -168,7 +168,8 @@ fn times_of_nested_groups() {
     assert_eq!(time(&[("X1", 7), ("Y1", 7), ("Z", 7)]), (None, None));
 }
 
-/// The definition itself: the first of the given times, in order, at which the witnesses so far meet the quorum.
+/// The definition itself: the first of the given times, in order, at which the witnesses so far
+/// meet the quorum.
 fn by_definition(policy: &TlogPolicy, times: &[Option<u64>], newest_first: bool) -> Option<u64> {
     let of = |name: &str| times[name[1..].parse::<usize>().unwrap()];
     let mut candidates: Vec<u64> = times.iter().flatten().copied().collect();
@@ -201,7 +202,7 @@ fn random_policies_agree_with_the_definition() {
         let count = 1 + below(8);
         let mut text: String =
             (0..count).map(|n| format!("witness w{n} {}\n", witness(n as u8))).collect();
-        // Groups of what is left, until one is left.
+        // Groups the remaining members, until one remains.
         let mut free: Vec<String> = (0..count).map(|n| format!("w{n}")).collect();
         for group in 0.. {
             if free.len() == 1 {
