@@ -36,8 +36,8 @@ pub fn leader_gateway_key<'a>(
 /// than the pinned one; then the pinned keys. Empty if no gateway is pinned.
 ///
 /// A device that was offline while the key changed can learn the new key only from the log. So it
-/// falls back to the pinned keys, which are the same for all. A gateway that refuses the newer key
-/// only makes the device look like one that has never read the log.
+/// falls back to the pinned keys, which are the same for all. Whoever refuses the newer key only
+/// makes the device look like one that has never read the log, and learns nothing else.
 pub fn log_gateway_keys(state: &DeviceState, trust: &Trust, now: Moment) -> Vec<HpkeConfig> {
     let Some(pinned) = trust.log_gateway() else { return Vec::new() };
     let operator = trust.operator(pinned.operator());
