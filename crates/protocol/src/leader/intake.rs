@@ -76,7 +76,7 @@ impl Intake {
         self.since = None;
     }
 
-    /// When to form jobs: immediately if one is full or [`Self::hurry`] was called, which this
+    /// When to form jobs: immediately if one is full or [`Self::hurry()`] was called, which this
     /// clears; otherwise once something has waited for `delay`.
     pub fn due(&mut self, now: Duration, delay: Duration) -> Due {
         if std::mem::take(&mut self.hurry) || self.is_full() {
