@@ -47,7 +47,7 @@ impl DeviceCertificate {
     /// PKCS#8.
     pub fn from_pem(certificates: &[u8], key: &str) -> Result<Self, AttestError> {
         let key = SigningKey::from_pkcs8_pem(key)
-            .map_err(|_| failed("the key is no Ed25519 key in PKCS#8 and PEM"))?;
+            .map_err(|_| failed("the key is not an Ed25519 key in PKCS#8 and PEM"))?;
         let mut chain = Vec::new();
         for item in parse_pem(certificates) {
             match item {

@@ -184,7 +184,7 @@ fn open(outer: &HttpResponse, awaited: Awaited) -> Result<InnerResponse, Transpo
             let opened = awaited.consume_response(&outer.body);
             opened.map_err(|error| TransportError::BadAnswer(error.to_string()))
         }
-        200..300 => bad("it is no encapsulated response"),
+        200..300 => bad("it is not an encapsulated response"),
         400..500 if is_problem(outer, KEY_PROBLEM) => Err(TransportError::GatewayKey),
         status => Err(TransportError::Relay { status, retry_after: outer.retry_after() }),
     }

@@ -108,10 +108,10 @@ fn read(bytes: &[u8], key: &SealingKey) -> Result<DeviceState, StateError> {
     let Some(rest) = bytes.strip_prefix(HEADER) else {
         let unsealed = bytes.first() == Some(&b'{');
         let why = if unsealed {
-            "it is not sealed: an older version wrote it. Move it away; the device then begins anew, and is silent until \
+            "it is not sealed: an older version wrote it. Move it away; the device then starts over, and is silent until \
              its next period"
         } else {
-            "it does not begin as a state file of a known version does"
+            "it does not start with the header of a known version"
         };
         return Err(damaged(why));
     };

@@ -147,7 +147,7 @@ pub enum TransportError {
     /// The gateway finds the request's date too far from its own time. It does not say what its
     /// time is: that could be used to tell devices apart.
     #[error(
-        "the gateway's clock and this device's differ by more than minutes: set this device's clock"
+        "the gateway's clock and this device's differ by more than a few minutes: set this device's clock"
     )]
     Clock,
     /// The relay's response is not an answer to this request.

@@ -133,8 +133,8 @@ pub fn delta(sigma: f64, sensitivity: u64, epsilon: f64) -> Result<f64, Error> {
 /// The exact epsilon of adding `N_Z(0, sigma^2)` to an integer that moves by at most `sensitivity`,
 /// at `delta`: a bracket about 1e-12 wide in relative terms.
 ///
-/// This does not cover a vector of integers: for those use the Rényi divergence `order (L2 norm)^2
-/// / (2 sigma^2)`.
+/// This does not cover a vector of integers: for those use the Rényi divergence
+/// `order (L2 norm)^2 / (2 sigma^2)`.
 pub fn epsilon(sigma: f64, sensitivity: u64, delta: f64) -> Result<Bracket, Error> {
     let distance = distance(noise(sigma)?, sensitivity)?;
     let goal = ln(target(delta)?);

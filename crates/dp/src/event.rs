@@ -50,8 +50,8 @@ pub enum Event {
         #[serde(default = "one")]
         sensitivity: f64,
     },
-    /// k-ary randomized response: the true symbol with probability `e^epsilon0 / (e^epsilon0 + k -
-    /// 1)`, otherwise another one.
+    /// k-ary randomized response: the true symbol with probability
+    /// `e^epsilon0 / (e^epsilon0 + k - 1)`, otherwise another one.
     RandomizedResponse {
         /// The local epsilon, under replacement.
         epsilon0: f64,

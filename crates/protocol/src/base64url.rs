@@ -46,7 +46,7 @@ where
     D: Deserializer<'de>,
 {
     let bytes = from.deserialize_str(Text)?;
-    B::from_bytes(bytes).ok_or_else(|| D::Error::custom("another length is expected"))
+    B::from_bytes(bytes).ok_or_else(|| D::Error::custom("the length is wrong"))
 }
 
 /// Decodes the text in place.
@@ -107,7 +107,7 @@ mod tests {
         {
             let text = format!(r#"{{"list":"{list}","array":"{array}"}}"#);
             let shown = serde_json::from_str::<Held>(&text).unwrap_err().to_string();
-            let known = ["not base64url without padding", "another length is expected"];
+            let known = ["not base64url without padding", "the length is wrong"];
             assert!(known.iter().any(|known| shown.starts_with(known)), "{shown}");
         }
         let number = serde_json::from_str::<Held>(r#"{"list":7,"array":"AAAAAA"}"#);

@@ -62,10 +62,10 @@ pub struct InnerResponse {
 #[non_exhaustive]
 pub enum ObliviousError {
     /// The URL is not an absolute `http` or `https` one, or names a user or a fragment.
-    #[error("the URL of an oblivious request must be absolute, without user and fragment")]
+    #[error("the URL of an oblivious request must be absolute, without a user or a fragment")]
     InvalidUrl,
     /// A field that this module sets.
-    #[error("the date of an oblivious request is not the caller's to set")]
+    #[error("the caller must not set the date of an oblivious request")]
     DateGiven,
     /// It does not fit into any size class for requests.
     #[error("the request is longer than the largest size class")]

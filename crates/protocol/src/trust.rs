@@ -253,7 +253,7 @@ impl Trust {
         {
             None => Ok(()),
             Some(name) => {
-                let reason = format!("the predicate reads {name}, which is not allowed for that");
+                let reason = format!("the predicate reads {name}, which predicates may not read");
                 Err(Silence::new(Check::Targeting, reason))
             }
         }

@@ -19,7 +19,7 @@ use crate::transport::Transport;
 pub enum RouteError {
     /// The trust file pins no gateway of the log.
     #[error(
-        "the trust file names no log_gateway: only the log itself could be asked, which would see \
+        "the trust file names no log_gateway: the log could only be read directly, and would see \
          this device's address"
     )]
     NoLogGateway,

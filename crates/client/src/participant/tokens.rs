@@ -74,7 +74,7 @@ pub enum TokenFailure {
     )]
     Refused(u16),
     /// The answer is not a token.
-    #[error("what answers for the attester gives something else than tokens: is its URL right?")]
+    #[error("the server at the attester's URL does not return tokens: is the URL right?")]
     NoToken,
 }
 

@@ -117,7 +117,7 @@ fn what_is_said_in_clear_fails_the_exchange_and_nothing_else() {
     let key = |status, media_type| answer(status, &[("content-type", media_type)], key.as_bytes());
     let bad = |reason: &str| TransportError::BadAnswer(reason.to_owned());
     let (unsealed, unopened) =
-        (bad("it is no encapsulated response"), bad("the oblivious response does not open"));
+        (bad("it is not an encapsulated response"), bad("the oblivious response does not open"));
     let rows = [
         (answer(429, &[("Retry-After", "7")], b""), retry(429, secs(7)), true),
         (answer(503, &[("retry-after", "soon")], b""), retry(503, None), true),

@@ -111,8 +111,8 @@ fn point(m: f64, h: f64) -> Point {
     Point { ln_delta, by_m, by_ln_h, error }
 }
 
-/// An upper bound on a normal quantile: `P(Z > x) <= delta` at the result, since `P(Z > x) <=
-/// e^(-x^2/2)/2`.
+/// An upper bound on a normal quantile: `P(Z > x) <= delta` at the result, since
+/// `P(Z > x) <= e^(-x^2/2)/2`.
 fn quantile_above(ln_delta: f64) -> f64 {
     up(sqrt((-2.0 * (ln_delta + std::f64::consts::LN_2)).max(0.0)), ROUNDING)
 }

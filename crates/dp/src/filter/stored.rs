@@ -55,7 +55,7 @@ pub(super) enum Damaged {
     Checksum,
     #[error("the stored ledger's budget: {0}")]
     Budget(#[from] Error),
-    #[error("the stored ledger's budget holds what is not a number")]
+    #[error("the stored ledger's budget contains something that is not a number")]
     Number(#[from] std::num::ParseFloatError),
 }
 

@@ -51,8 +51,8 @@ pub struct Colluding {
     pub honest_reports: u64,
 }
 
-/// The guarantee of a local randomizer with the replacement epsilon `local`, where `shuffled(n,
-/// delta)` is the epsilon of `n` shuffled reports.
+/// The guarantee of a local randomizer with the replacement epsilon `local`, where
+/// `shuffled(n, delta)` is the epsilon of `n` shuffled reports.
 pub(super) fn colluding(
     sampling: &Sampling,
     delta: f64,

@@ -1,5 +1,6 @@
-//! k-ary randomized response: the true symbol with probability `p = e^epsilon0/(e^epsilon0 + k -
-//! 1)`, otherwise one of the others, each with the same probability `s = (1 - p)/(k - 1)`.
+//! k-ary randomized response: the true symbol with probability
+//! `p = e^epsilon0/(e^epsilon0 + k - 1)`, otherwise one of the others, each with the same
+//! probability `s = (1 - p)/(k - 1)`.
 //!
 //! **Exact arithmetic.** A device keeps its symbol if 63 random bits are below a threshold `T`, so
 //! with probability exactly `T/2^63`. The other symbol is drawn by rejection, without bias. `T` is
@@ -200,12 +201,12 @@ impl Method for RandomizedResponse {
                 more_is_weaker: true,
             }],
             explanation: format!(
-                "Your device rolls dice: in {:.1} of 100 cases it sends its answer, else another one at \
+                "Your device rolls dice: in {:.1} of 100 cases it sends its answer, otherwise another one at \
                  random. Whatever was sent, it may have been the dice.",
                 100.0 * keep
             ),
             effect: format!(
-                "kept with probability {}, else another value at random",
+                "kept with probability {}, otherwise another value at random",
                 up_short(keep)
             ),
         }

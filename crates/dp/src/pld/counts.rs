@@ -4,10 +4,10 @@
 //! **The count is seen.** With `n` other devices that each send with probability `t`, the adversary
 //! sees a count and a noisy sum. Without the device that is (Bin(n, t), N(0, s^2)). With it, it is
 //! the same with probability `1 - t`; otherwise the count is larger by one, and in the sum, given
-//! the count, another device's contribution was exchanged for this one's: `(1 + Bin(n, t), N(D,
-//! s^2))` with the replacement distance `D`. (Given the two sets of senders the sums differ by at
-//! most `D`; the hockey-stick divergence is jointly convex, so the worst pair of values bounds
-//! every mixture of them.)
+//! the count, another device's contribution was exchanged for this one's:
+//! `(1 + Bin(n, t), N(D, s^2))` with the replacement distance `D`. (Given the two sets of senders
+//! the sums differ by at most `D`; the hockey-stick divergence is jointly convex, so the worst pair
+//! of values bounds every mixture of them.)
 //!
 //! **Dummies.** A device sends its value with probability `q` and, if not, a dummy with probability
 //! `q'`, so `t = q + (1-q) q'`. Given the other senders, joint convexity also averages over what
@@ -229,8 +229,8 @@ pub(crate) fn truncated_poisson(
 }
 
 /// The count seen when a device's value is compared with the null value: the count itself then says
-/// nothing, but given the count `k` the device is among the senders with probability `k / (others +
-/// 1)`.
+/// nothing, but given the count `k` the device is among the senders with probability
+/// `k / (others + 1)`.
 pub(crate) fn count_seen_zero_out(
     rate: f64,
     others: u64,

@@ -9,10 +9,10 @@
 //! is a post-processing of that. Those without the blanket sent their known input, the same
 //! whatever the device holds, so it can be removed. `M ~ Bin(n - 1, k p)`, independent of the
 //! device; given `M`, what remains is the histogram of `M` uniform reports and of the device's. It
-//! contains no input of the others. Relative to `L = M + 1` uniform reports its density is `(k/L)
-//! sum_s n_s R(s | x) = (L + a n_x) / (L (1 + a/k))`, `a = e^epsilon0 - 1`; so all but `(n_0, n_1)`
-//! may be forgotten, and the pair is that of [`Pair`] with `rho = 2/k`, `kappa = 1`. `M` has one
-//! law and is seen, so the deltas `d_M` are averaged over it.
+//! contains no input of the others. Relative to `L = M + 1` uniform reports its density is
+//! `(k/L) sum_s n_s R(s | x) = (L + a n_x) / (L (1 + a/k))`, `a = e^epsilon0 - 1`; so all but
+//! `(n_0, n_1)` may be forgotten, and the pair is that of [`Pair`] with `rho = 2/k`, `kappa = 1`.
+//! `M` has one law and is seen, so the deltas `d_M` are averaged over it.
 //!
 //! **Grouping.** `d_M` decreases in `M`, since one more uniform report can be added afterwards. So
 //! all `M` of a group may be counted as its smallest.

@@ -33,7 +33,7 @@ impl Assessments {
         let (id, recipe) = parse(offer, trust)?;
         offer.recipe.verify_position(view, trust)?;
         if recipe.parties.log != view.checkpoint.origin {
-            let reason = format!("the recipe belongs into the log {}", recipe.parties.log);
+            let reason = format!("the recipe belongs in the log {}", recipe.parties.log);
             return Err(Silence::new(Check::Inclusion, reason));
         }
         let assessment = self.assess(id, recipe)?;
@@ -70,8 +70,9 @@ impl Assessments {
 /// Canonical bytes and the author's signature.
 fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
     let entry = offer.recipe.parse(EntryKind::Recipe)?;
-    let recipe =
-        entry.recipe().ok_or_else(|| Silence::new(Check::Canonical, "the entry is no recipe"))?;
+    let recipe = entry
+        .recipe()
+        .ok_or_else(|| Silence::new(Check::Canonical, "the entry is not a recipe"))?;
     note::verify(entry.note(), &recipe.author.verifier())
         .map_err(|error| Silence::new(Check::AuthorSignature, error.to_string()))?;
     trust.check_author(&recipe.author)?;

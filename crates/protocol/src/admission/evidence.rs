@@ -250,7 +250,7 @@ impl Evidence {
         let (entry, seen_by) = self
             .verify(EntryKind::KeySet, view, trust)
             .map_err(|silence| refuse(silence.to_string()))?;
-        let set = entry.key_set().ok_or_else(|| refuse("the entry is no key set".to_owned()))?;
+        let set = entry.key_set().ok_or_else(|| refuse("the entry is not a key set".to_owned()))?;
         if !set.operator.is(pinned) {
             return Err(refuse("the key set is another operator's".to_owned()));
         }
@@ -285,7 +285,7 @@ impl Evidence {
             .verify(EntryKind::Result, view, trust)
             .map_err(|silence| refuse(silence.to_string()))?;
         let result =
-            entry.result().ok_or_else(|| refuse("the entry is no result".to_owned()))?.clone();
+            entry.result().ok_or_else(|| refuse("the entry is not a result".to_owned()))?.clone();
         for signer in [&result.leader, &result.helper] {
             let pinned = trust
                 .operator(&signer.name)

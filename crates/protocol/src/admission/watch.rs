@@ -37,7 +37,7 @@ pub enum WatchError {
     #[error("the log has published no checkpoint yet")]
     Empty,
     /// The log is long and has been read only in part: the next call continues.
-    #[error("{read} of the log's {size} entries are read so far")]
+    #[error("{read} of the log's {size} entries have been read so far")]
     Behind {
         /// Entries read so far.
         read: u64,

@@ -47,22 +47,22 @@ pub enum AttestationRefusal {
     #[error("the evidence does not decode")]
     Malformed,
     /// It is of a kind that this attester does not accept.
-    #[error("the evidence is of a kind that is not taken")]
+    #[error("this kind of evidence is not accepted")]
     Kind,
     /// It does not chain to a root that this attester trusts.
-    #[error("the evidence leads to no trusted root")]
+    #[error("the evidence does not chain to a trusted root")]
     Untrusted,
     /// It is not valid yet, or has expired.
-    #[error("the evidence is outside its time")]
+    #[error("the evidence is not valid at this time")]
     Expired,
     /// It was revoked.
     #[error("the evidence was revoked")]
     Revoked,
     /// Whether it was revoked is unknown, and the operator requires the check.
-    #[error("the revocation state of the evidence is not known")]
+    #[error("the revocation status of the evidence is unknown")]
     UnknownRevocation,
     /// It does not identify a device.
-    #[error("the evidence names no device")]
+    #[error("the evidence does not identify a device")]
     NoIdentity,
     /// The signature over the message is wrong.
     #[error("the signature of the evidence is wrong")]

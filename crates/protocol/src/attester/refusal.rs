@@ -46,7 +46,7 @@ pub enum AttesterRefusal {
     #[error("The issuer's index key is not valid.")]
     IndexKey,
     /// The issuer's response has the wrong length.
-    #[error("The issuer's response is no token response.")]
+    #[error("The issuer's response is not a token response.")]
     IssuerResponse,
     /// The device already got its token for this origin.
     #[error("The token for this origin was granted before.")]

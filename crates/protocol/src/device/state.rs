@@ -65,13 +65,13 @@ impl DeviceStore for MemoryState {
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// An error of the operating system.
-    #[error("the device's state cannot be kept: {0}")]
+    #[error("the device's state cannot be stored: {0}")]
     Io(#[from] std::io::Error),
     /// What was read is not a valid state.
     #[error("the device's state is damaged: {0}")]
     Damaged(String),
     /// It is sealed and does not open.
-    #[error("the device's state does not open: its key is another one, or the file is damaged")]
+    #[error("the device's state does not open: the key is wrong, or the file is damaged")]
     Sealed,
     /// Another process holds it.
     #[error("another process is using the device's state")]

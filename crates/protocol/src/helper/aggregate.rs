@@ -73,7 +73,7 @@ pub fn consume_aggregation_job_init_req(
 ) -> Result<HelperOutcome, Fault> {
     let ParsedJob { verify_inits, slots, buckets, is_key_known } = parsed;
     if spent.len() != verify_inits.len() {
-        return Err(Fault("the store judged another number of reports".into()));
+        return Err(Fault("the store judged a different number of reports".into()));
     }
     let mut opener = InputShareOpener::new(task, Role::Helper, keys, now);
     let opened: Vec<Result<InputShare, Rejection>> = verify_inits

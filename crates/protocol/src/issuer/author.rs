@@ -30,19 +30,19 @@ pub struct AuthorRules {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorRefusal {
     /// It is not a valid request.
-    #[error("this is no request for token keys: {0}")]
+    #[error("this is not a request for token keys: {0}")]
     Malformed(String),
     /// The author is not listed.
-    #[error("the author is not one of this issuer's")]
+    #[error("the author is not on this issuer's list")]
     UnknownAuthor,
     /// The note is not signed by its author.
     #[error("the note is not signed by its author")]
     Signature,
     /// The keys would expire before they could be used.
-    #[error("the expiry lies in the past")]
+    #[error("the expiry is in the past")]
     Past,
     /// The keys would live longer than the attester remembers.
-    #[error("the expiry lies beyond the policy window of {0} seconds")]
+    #[error("the expiry is beyond the policy window of {0} seconds")]
     BeyondWindow(u64),
     /// The issuer's operator would check the tokens that it signs.
     #[error("the operator of this issuer cannot be that of an aggregator")]

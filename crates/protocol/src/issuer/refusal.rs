@@ -35,7 +35,7 @@ pub enum IssuerRefusal {
     #[error("the origin outlives the policy window")]
     BeyondWindow,
     /// The inner request names a key other than the origin's.
-    #[error("the key is not that of the origin")]
+    #[error("the key is not the origin's")]
     TokenKeyId,
     /// The blinded message is not a number below the modulus.
     #[error("the blinded message is out of range")]

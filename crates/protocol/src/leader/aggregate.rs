@@ -275,7 +275,7 @@ fn open_report<'a>(
     let config_id = report.leader_encrypted_input_share.config_id();
     if keys.opener(config_id).is_none() {
         return Err(Fault(format!(
-            "HPKE key {} is needed for stored reports and is gone",
+            "HPKE key {} is missing, but stored reports need it",
             config_id.value()
         )));
     }

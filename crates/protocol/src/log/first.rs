@@ -19,7 +19,7 @@ pub enum FirstError {
     #[error("the file ends inside a checkpoint")]
     Length,
     /// One of the notes is not a checkpoint.
-    #[error("it holds something that is no checkpoint")]
+    #[error("it contains something that is not a checkpoint")]
     Checkpoint,
     /// The sizes do not increase.
     #[error("its checkpoints are not in increasing order")]

@@ -209,7 +209,7 @@ fn signed_checkpoint(text: &str, key: &VerifierKey) -> Result<Checkpoint, String
 
 fn signed_recipe(text: &str) -> Result<(Recipe, VerifierKey), String> {
     let entry = Entry::parse(text.as_bytes()).map_err(|error| format!("entry: {error}"))?;
-    let recipe = entry.recipe().ok_or("the entry is no recipe")?.clone();
+    let recipe = entry.recipe().ok_or("the entry is not a recipe")?.clone();
     note::verify(entry.note(), &recipe.author.verifier())
         .map_err(|error| format!("entry: {error}"))?;
     let author = recipe.author.verifier();

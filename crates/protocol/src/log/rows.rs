@@ -32,7 +32,7 @@ pub enum RowsError {
     #[error("the rows are not in increasing order")]
     Order,
     /// A row belongs in another file.
-    #[error("a row belongs into another file")]
+    #[error("a row belongs in another file")]
     Prefix,
 }
 

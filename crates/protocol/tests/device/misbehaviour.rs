@@ -284,7 +284,7 @@ fn a_recipe_that_breaks_its_promise_is_proved() {
     assert!(bad_recipe(spoiled.to_bytes()).unwrap_err().contains("does not verify"));
     let operator = key("leader.example");
     let set = key_set_entry(&key_set(&operator, 1, 0), &operator);
-    assert_eq!(bad_recipe(set), Err("the entry is no recipe".to_owned()));
+    assert_eq!(bad_recipe(set), Err("the entry is not a recipe".to_owned()));
     assert!(bad_recipe(b"sotto.recipe/v1\n{}\n\n".to_vec()).is_err());
 }
 
