@@ -19,7 +19,7 @@ use crate::math::{exp, up};
 
 /// How many steps are added one by one; the rest is added in blocks.
 const SINGLE: u64 = 4096;
-/// The length of a block, as a fraction of its first index.
+/// The length of a block is its first index divided by this.
 const BLOCK: u64 = 64;
 
 /// The sum of `parties` independent `N_Z(0, sigma^2)` has, at every integer, a probability within a

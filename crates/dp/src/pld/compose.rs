@@ -25,10 +25,10 @@ const MORE_POINTS: f64 = 124.0;
 /// How much coarser the lattice of the lower end is.
 const LOWER_FACTOR: i64 = 4;
 
-/// The relative error of a step's masses: a few dozen roundings each.
+/// A bound on the relative error of a step's masses: a few dozen roundings each.
 const MASS_TRUST: f64 = 2e-14;
 
-/// The error of a step's losses, to be multiplied by one plus the largest of them.
+/// A bound on the error of a step's losses, to be multiplied by one plus the largest of them.
 const LOSS_TRUST: f64 = 1e-15;
 
 /// The part of delta that may be spent on losses above the lattice.

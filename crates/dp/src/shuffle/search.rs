@@ -114,7 +114,7 @@ fn see(estimate: &mut impl FnMut(f64) -> Estimate, x: f64, side: Side) -> (f64, 
     (value, found.slope)
 }
 
-/// The first point beside `x` that is certainly on the right side.
+/// The first point next to `x` that is certainly on the right side.
 fn settle(
     estimate: &mut impl FnMut(f64) -> Estimate,
     target: f64,
