@@ -1,4 +1,5 @@
-//! A DAP client: makes reports and reads the aggregators' answers. DAP, section "Uploading Reports".
+//! A DAP client: makes reports and reads the aggregators' answers. DAP, section "Uploading
+//! Reports".
 //!
 //! Leaves to others: fetching HPKE configurations, sending, and whether to take part at all.
 

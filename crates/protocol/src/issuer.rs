@@ -1,5 +1,5 @@
-//! The issuer of rate-limited tokens: signs blinded messages for origins whose names only it can read
-//! (rate-limited tokens, "Issuer-to-Attester Response").
+//! The issuer of rate-limited tokens: signs blinded messages for origins whose names only it can
+//! read (rate-limited tokens, "Issuer-to-Attester Response").
 //!
 //! [`consume_token_request`] answers one request of an attester; [`author`] makes the keys of a
 //! recipe. An origin is a token key: its name is the hash of the key, and its limit is always 1.
@@ -55,7 +55,8 @@ impl EncapsulationKeyring {
     }
 }
 
-/// Answers a token request: the blind signature, sealed to the device, and the index key for the attester.
+/// Answers a token request: the blind signature, sealed to the device, and the index key for the
+/// attester.
 ///
 /// The cheap checks come first, then those that anybody may fail, then the signature, which only an
 /// admitted request gets. The request key must lie in the prime-order subgroup: a component of

@@ -1,4 +1,5 @@
-//! The order at the gateway is uniform, given the order at the relay: chi-square tests over 10,000 pools.
+//! The order at the gateway is uniform, given the order at the relay: chi-square tests over 10,000
+//! pools.
 //!
 //! Five statistics are compared with the value that each exceeds with probability 2e-7 if the order
 //! is uniform. So a correct relay fails with probability at most 1e-6, over the choice of the seed.

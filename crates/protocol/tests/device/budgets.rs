@@ -7,7 +7,8 @@ use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, HOUR, NOW, PERIOD, recipe, recipe_entry, reclaim};
 use sotto_testing::world::Plan;
 
-/// A reset device is shown a checkpoint from before its period, which is public and still fresh enough.
+/// A reset device is shown a checkpoint from before its period, which is public and still fresh
+/// enough.
 #[test]
 fn an_old_checkpoint_does_not_give_a_new_device_a_past() {
     let mut plan = Plan::new();

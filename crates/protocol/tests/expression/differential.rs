@@ -1,4 +1,5 @@
-//! Our evaluation against the interpreter of the crate `cel`: the same value, or an error on both sides.
+//! Our evaluation against the interpreter of the crate `cel`: the same value, or an error on both
+//! sides.
 
 use cel::{Context, Program};
 use rand_chacha::ChaCha20Rng;

@@ -20,7 +20,8 @@ fn parties() -> Parties {
     Parties::new(&VdafConfig::sum_vec(LENGTH as u32, 1), BatchMode::TimeInterval)
 }
 
-/// All values at the maximum, with a proof of zeros: the leader's proof share is the helper's, negated.
+/// All values at the maximum, with a proof of zeros: the leader's proof share is the helper's,
+/// negated.
 fn zero_proof_report(parties: &mut Parties) -> Craft {
     let mut craft = Craft::new(parties, &Measurement::SumVec(vec![1; LENGTH]));
     let context = vdaf_context(parties.leader.task.id());

@@ -255,7 +255,8 @@ fn world() -> (World, Assessment) {
     (plan.build(), assessment)
 }
 
-/// Runs a whole collection. `players[slot]` plays the slot. A leaky device puts its address into its requests.
+/// Runs a whole collection. `players[slot]` plays the slot. A leaky device puts its address into
+/// its requests.
 fn run(players: &[Identity], leaky: bool) -> (Views, Vec<Vec<u8>>) {
     let (world, assessment) = world();
     let network = Rc::new(RefCell::new(Network::new(&world)));
@@ -341,7 +342,8 @@ fn the_relay_sees_addresses_sizes_and_nothing_else() {
     let (views, reports) = run(&identities(), false);
     let (_, assessment) = world();
     let mut clear: HashSet<[u8; 16]> = HashSet::new();
-    // What must not be seen, in pieces of 16 bytes: ids in all spellings, reports, the task, files of the log.
+    // What must not be seen, in pieces of 16 bytes: ids in all spellings, reports, the task, files
+    // of the log.
     let (recipe, task) = (assessment.id(), *assessment.task().id());
     let mut secrets: Vec<Vec<u8>> = vec![
         recipe.as_bytes().to_vec(),
