@@ -96,8 +96,8 @@ mod tests {
         };
         let public = author.verifier().to_string();
         let cases: [(fn() -> _, &str); 5] = [
-            (|| refusal(400, "the expiry lies beyond the policy window of 60 seconds"), "--grace"),
-            (|| refusal(403, "the author is not one of this issuer's"), &public),
+            (|| refusal(400, "the expiry is beyond the policy window of 60 seconds"), "--grace"),
+            (|| refusal(403, "the author is not on this issuer's list"), &public),
             (|| refusal(404, ""), "the URL of an issuer"),
             (|| Err(TransportError::Timeout), "is the issuer running there?"),
             (|| Err(TransportError::InvalidUrl), "not the name"),

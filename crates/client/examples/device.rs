@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut host = Host::new(Arc::new(HttpTransport::new(HttpOptions::default())?));
     host.attributes = Box::new(|| Ok([("minutes".to_owned(), Value::Int(20))].into()));
-    // A real device shows a certificate of its manufacturer, and seals its state under a hardware
+    // A real device shows a certificate from its manufacturer, and seals its state under a hardware
     // key.
     host.attestor = Some(Box::new(InsecureName::new(format!("device {state}"))?));
     let store = StateFile::open(state.as_ref(), &SealingKey::new([7; 32]))?;

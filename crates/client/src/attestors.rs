@@ -1,5 +1,5 @@
-//! How a device shows an attester who it is. A host with a key in hardware brings an [`Attestor`]
-//! of its own.
+//! How a device shows an attester which device it is. A host with a hardware key implements its own
+//! [`Attestor`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,14 +14,14 @@ use ureq::tls::{PemItem, parse_pem};
 /// `ed25519` in TLS (RFC 8446, section "Signature Algorithms").
 const ED25519: u16 = 0x0807;
 
-/// A name that anybody may claim. Attesters take it only if they are told to by a setting named
+/// A name that anybody may claim. Attesters accept it only with a setting named
 /// `insecure_attestation`.
 #[derive(Clone)]
 pub struct InsecureName(String);
 
-/// A certificate of the device's manufacturer, whose key is an Ed25519 key in a file.
+/// A certificate from the device's manufacturer, whose key is an Ed25519 key in a file.
 pub struct DeviceCertificate {
-    /// In DER, the device's first.
+    /// In DER, the device's own certificate first.
     chain: Vec<Vec<u8>>,
     key: SigningKey,
 }
@@ -43,10 +43,11 @@ impl Attestor for InsecureName {
 }
 
 impl DeviceCertificate {
-    /// From PEM: the certificates, the device's first and without the root, and its key in PKCS#8.
+    /// From PEM: the certificates, the device's own first and without the root, and its key in
+    /// PKCS#8.
     pub fn from_pem(certificates: &[u8], key: &str) -> Result<Self, AttestError> {
         let key = SigningKey::from_pkcs8_pem(key)
-            .map_err(|_| failed("the key is no Ed25519 key in PKCS#8 and PEM"))?;
+            .map_err(|_| failed("the key is not an Ed25519 key in PKCS#8 and PEM"))?;
         let mut chain = Vec::new();
         for item in parse_pem(certificates) {
             match item {
@@ -56,7 +57,7 @@ impl DeviceCertificate {
             }
         }
         let certificate = Self { chain, key };
-        // What is too long, or empty, shows here and not when a token is due.
+        // Evidence that is too long or empty fails here, not when a token is due.
         certificate.attest(b"")?;
         Ok(certificate)
     }

@@ -1,11 +1,11 @@
-//! How the collector proves to the leader who it is.
+//! How the collector authenticates to the leader.
 
 use std::fmt;
 
 use sotto_crypto::Secret;
 use zeroize::Zeroizing;
 
-/// A credential, in one of the two forms that DAP servers take.
+/// A credential, in one of the two forms that DAP servers accept.
 pub enum AuthToken {
     /// `Authorization: Bearer <token>` (RFC 6750).
     Bearer(Secret<String>),

@@ -1,11 +1,11 @@
 //! The collector: requests batches from the leader and opens them (DAP "Collecting Results").
 //!
-//! A collection job is created once: the same query finds the same job again, so that
-//! nothing is lost when the collector dies before it has stored a result. Hence in the
-//! leader-selected mode, where all queries are alike, the next batch comes only after the last job
-//! was [finished](Collector::finish).
+//! A collection job is created once: the same query finds the same job again, so nothing is lost if
+//! the collector dies before it has stored a result. Hence in the leader-selected mode, where all
+//! queries are alike, the next batch comes only after the last job was
+//! [finished](Collector::finish).
 //!
-//! What the messages hold is `sotto_protocol::collector`'s.
+//! `sotto_protocol::collector` defines the contents of the messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::exchange::{Exchange, ExchangeError, expect_media_type, resource};
 use crate::retry::RetryPolicy;
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport};
 
-/// Between two polls when the leader does not say how long to wait.
+/// The pause between two polls when the leader does not say how long to wait.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The shortest and the longest time between two polls, whatever the leader says.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The longest id of a collection job that is accepted.
+/// The longest collection job id that is accepted.
 const MAX_JOB_ID_LEN: usize = 256;
 
 /// Collects the batches of one task.
@@ -62,7 +62,7 @@ pub enum Poll {
     Ready(Collection),
 }
 
-/// A collected batch, and the job that is to be [finished](Collector::finish) once it is stored.
+/// A collected batch, and the job to [finish](Collector::finish) once the batch is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collected {
     /// The batch.
@@ -71,19 +71,19 @@ pub struct Collected {
     pub job: CollectionJob,
 }
 
-/// How a collection is coming along.
+/// The progress of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The leader has the job.
     Created,
-    /// It is not done yet: the batch is too small, or still being summed.
+    /// It is not done yet: the batch is too small, or is still being summed.
     Waiting {
         /// Since the start.
         elapsed: Duration,
         /// Until the next poll.
         pause: Duration,
     },
-    /// Both shares are here and opened.
+    /// Both shares have arrived and been opened.
     Done,
 }
 
@@ -91,13 +91,13 @@ pub enum Progress {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectError {
-    /// The query is not one for this task, or the answer cannot be opened.
+    /// The query does not fit this task, or the answer cannot be opened.
     #[error(transparent)]
     Collection(#[from] CollectorError),
-    /// The leader refused, or there is no answer.
+    /// The leader refused, or did not answer.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// Not done in time. The job goes on: collect again with the same query.
+    /// Not done in time. The job continues: collect again with the same query.
     #[error("the batch is not ready yet")]
     NotReady {
         /// The last reason that the leader gave, if it gave one.
@@ -106,7 +106,8 @@ pub enum CollectError {
 }
 
 impl Collector {
-    /// A collector of `task` that opens with `key` and is known to the leader by `auth`.
+    /// A collector for `task` that opens shares with `key` and authenticates to the leader with
+    /// `auth`.
     pub fn new(
         task: Task,
         key: HpkeKeypair,
@@ -116,14 +117,14 @@ impl Collector {
         Self { task, key, auth, exchange: Exchange::new(transport) }
     }
 
-    /// Repeats exchanges as `retry` says.
+    /// Retries exchanges according to `retry`.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.exchange.retry = retry;
         self
     }
 
-    /// Announces the task with every request, for leaders that learn of tasks that way
+    /// Advertises the task with every request, for leaders that learn about tasks that way
     /// (taskprov).
     #[must_use]
     pub fn with_taskprov(mut self) -> Self {
@@ -136,8 +137,8 @@ impl Collector {
         &self.task
     }
 
-    /// Creates the job for `query`, or finds the one that was already made for it. The leader may
-    /// have the answer at once.
+    /// Creates the job for `query`, or finds the existing one. The leader may have the answer
+    /// immediately.
     pub fn start(
         &self,
         query: &Query,
@@ -156,7 +157,7 @@ impl Collector {
         Ok((job, poll))
     }
 
-    /// The job with an id that was kept, made for `query`.
+    /// The job made for `query`, from an id that was stored.
     pub fn job(&self, id: &str, query: &Query) -> Result<CollectionJob, CollectError> {
         let request = produce_collection_job_req(&self.task, query)?;
         Ok(CollectionJob { id: job_id(id)?, request })
@@ -169,8 +170,8 @@ impl Collector {
         self.consume(job, &response)
     }
 
-    /// Tells the leader that the result is stored, or no longer wanted. Only then does it give out
-    /// the next batch in the leader-selected mode. A job that is already gone is no error.
+    /// Tells the leader that the result is stored, or no longer wanted. Only then does it hand out
+    /// the next batch in the leader-selected mode. A job that no longer exists is not an error.
     pub fn finish(&self, job: &CollectionJob, rng: &mut dyn CryptoRng) -> Result<(), CollectError> {
         let request = self.request(Method::Delete, self.job_url(job));
         match self.exchange.send(&request, rng) {
@@ -182,8 +183,8 @@ impl Collector {
 
     /// Creates the job for `query` and waits for its result, at most about `timeout`.
     ///
-    /// Store the result, then [finish](Self::finish) the job. While the leader is away, or says
-    /// that the batch is too small, it is asked again.
+    /// Store the result, then [finish](Self::finish) the job. This keeps polling while the leader
+    /// is unreachable or says that the batch is too small.
     pub fn collect(
         &self,
         query: &Query,
@@ -209,7 +210,7 @@ impl Collector {
                 }
                 Err(CollectError::Exchange(error)) if error.is_transient() => (None, Some(error)),
                 Err(CollectError::Exchange(error)) if is_too_small(&error) => {
-                    // The leader gave up on the job: make it anew.
+                    // The leader gave up on the job: create it again.
                     job = None;
                     (None, Some(error))
                 }
@@ -260,7 +261,7 @@ impl fmt::Debug for Collector {
 }
 
 impl CollectionJob {
-    /// The leader's name for the job, as it stands in its URL.
+    /// The leader's name for the job, as in its URL.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -268,7 +269,7 @@ impl CollectionJob {
 
 /// The id at the end of a job's location.
 ///
-/// Only the id is taken: the job is at the leader, whatever host the location names, and the
+/// Only the id is used: the job is at the leader, whatever host the location names, and the
 /// credential goes nowhere else.
 fn job_id(location: &str) -> Result<String, ExchangeError> {
     let path = location.trim().split(['?', '#']).next().unwrap_or_default();

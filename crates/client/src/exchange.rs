@@ -1,4 +1,4 @@
-//! One exchange with an aggregator: addresses, headers, attempts, and the sorting of answers.
+//! One exchange with an aggregator: URLs, headers, retries, and how answers are classified.
 //!
 //! Every request of a device or collector may be repeated: uploads, creations and deletions are
 //! idempotent (DAP "HTTPS Requests"), and a repeated request has the same bytes.
@@ -20,13 +20,13 @@ use crate::transport::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
-    /// There was no answer, after all attempts.
+    /// There was no answer after all attempts.
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// The aggregator refused.
     #[error("the aggregator refused: {0}")]
     Problem(Problem),
-    /// The answer is not one that DAP allows.
+    /// The answer is not allowed by DAP.
     #[error("the aggregator's answer is not valid: {0}")]
     BadResponse(&'static str),
 }
@@ -36,7 +36,7 @@ pub enum ExchangeError {
 pub(crate) struct Exchange {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) retry: RetryPolicy,
-    /// The value of the `DAP-Taskprov` header, if the task is announced with every request.
+    /// The value of the `DAP-Taskprov` header, if the task is advertised with every request.
     pub(crate) taskprov: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Exchange {
         self.taskprov = Some(taskprov::header_value(task.encoded_configuration()));
     }
 
-    /// A request with what goes into all requests about a task.
+    /// A request with the headers common to all requests about a task.
     pub(crate) fn request(&self, method: Method, url: String) -> HttpRequest<'static> {
         let mut headers = Vec::new();
         if let Some(value) = &self.taskprov {
@@ -66,7 +66,7 @@ impl Exchange {
         HttpRequest { method, url, headers, body: &[], response_limit }
     }
 
-    /// Sends until there is an answer that is not a passing failure, or patience ends.
+    /// Sends until there is an answer that is not a transient failure, or the attempts are used up.
     pub(crate) fn send(
         &self,
         request: &HttpRequest<'_>,
@@ -112,12 +112,12 @@ impl ExchangeError {
 }
 
 /// The URL of a resource below an aggregator's endpoint. The endpoint's spelling is part of the
-/// task; only a slash at its end is taken for the one that joins it to the resource.
+/// task; only a slash at its end is treated as the one that joins it to the resource.
 pub(crate) fn resource(endpoint: &Url, path: &str) -> String {
     format!("{}/{path}", endpoint.as_str().trim_end_matches('/'))
 }
 
-/// Checks that a non-empty body is announced as what it should be.
+/// Checks that a non-empty body has the expected media type.
 pub(crate) fn expect_media_type(
     response: &HttpResponse,
     expected: MediaType,

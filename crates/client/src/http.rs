@@ -1,7 +1,7 @@
-//! The transport that ships: HTTP/1.1 over TCP or TLS, on `ureq`.
+//! The included transport: HTTP/1.1 over TCP or TLS, using `ureq`.
 //!
 //! Connections are kept alive and shared by all threads. Redirects are not followed: a report or a
-//! credential goes where the task says, and nowhere else.
+//! credential goes only where the task says.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,19 +20,19 @@ use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportEr
 /// How an [`HttpTransport`] behaves.
 #[derive(Clone)]
 pub struct HttpOptions {
-    /// How long connecting may take, TLS included.
+    /// How long connecting may take, including TLS.
     pub connect_timeout: Duration,
     /// How long a whole exchange may take.
     pub request_timeout: Duration,
     /// How many idle connections are kept for each host.
     pub max_idle_connections: usize,
-    /// Whether plain `http` may leave this machine. Reports and aggregates are sealed all the same,
-    /// but credentials are not, and anyone on the way can replace the HPKE keys that a device
-    /// fetches.
+    /// Whether plain `http` may be used to other machines. Reports and aggregates are sealed
+    /// anyway, but credentials are not, and anyone on the path can replace the HPKE keys that a
+    /// device fetches.
     pub insecure_http: bool,
-    /// PEM certificates of the authorities to trust, in place of the public ones.
+    /// PEM certificates of the authorities to trust instead of the public ones.
     pub ca_certificates_pem: Option<Vec<u8>>,
-    /// The cryptography of TLS. Without it, the default that the process installed is used.
+    /// The cryptography provider for TLS. Without one, the process default is used.
     pub crypto_provider: Option<Arc<CryptoProvider>>,
 }
 
@@ -51,16 +51,16 @@ impl Default for HttpOptions {
 
 /// [`Transport`] over the network.
 pub struct HttpTransport {
-    /// For `http`: no proxy, which would be another machine.
+    /// For `http`, without a proxy, which would be another machine.
     plain: ureq::Agent,
-    /// For `https` and nothing else; through the proxy that the environment names, if any.
+    /// Only for `https`; through the proxy that the environment names, if any.
     tls: ureq::Agent,
     insecure_http: bool,
     has_provider: bool,
 }
 
 impl HttpTransport {
-    /// Fails only if `options` hold certificates that cannot be read.
+    /// Fails only if `options` has certificates that cannot be read.
     pub fn new(options: HttpOptions) -> Result<Self, TransportError> {
         let mut tls = TlsConfig::builder();
         if let Some(pem) = &options.ca_certificates_pem {
@@ -75,7 +75,7 @@ impl HttpTransport {
         Ok(Self { plain, tls, insecure_http: options.insecure_http, has_provider })
     }
 
-    /// The agent for a URL, if the URL may be used at all.
+    /// The agent for a URL, if the URL is allowed at all.
     fn agent(&self, uri: &Uri) -> Result<&ureq::Agent, TransportError> {
         let (Some(scheme), Some(host)) = (uri.scheme(), uri.host()) else {
             return Err(TransportError::InvalidUrl);
@@ -134,7 +134,7 @@ fn config(options: &HttpOptions) -> ureq::config::ConfigBuilder<ureq::typestate:
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        // Nothing that would tell one device from another.
+        // Nothing that could tell one device from another.
         .user_agent(AutoHeaderValue::None)
         .timeout_connect(Some(options.connect_timeout))
         .timeout_global(Some(options.request_timeout))
@@ -157,7 +157,7 @@ fn ca_certificates(pem: &[u8]) -> Result<RootCerts, TransportError> {
     Ok(RootCerts::new_with_certs(&certificates))
 }
 
-/// Whether `host`, as it stands in a URL, is this machine.
+/// Whether `host`, as written in a URL, is this machine.
 fn is_loopback(host: &str) -> bool {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     match bare.parse::<IpAddr>() {
@@ -176,7 +176,7 @@ fn read(
         .iter()
         .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
         .collect();
-    // `ureq` fails when the limit is reached, be it at the end of the body.
+    // `ureq` fails when the limit is reached, even at the end of the body.
     let limit = (limit as u64).saturating_add(1);
     let body = response.body_mut().with_config().limit(limit).read_to_vec();
     Ok(HttpResponse { status, headers, body: body.map_err(transport_error)? })
@@ -199,7 +199,7 @@ fn transport_error(error: ureq::Error) -> TransportError {
         }
         ureq::Error::HostNotFound => TransportError::Unreachable("no such host".into()),
         ureq::Error::ConnectionFailed => TransportError::Unreachable("connection failed".into()),
-        // A server that was killed in the middle of an answer.
+        // The server was killed in the middle of an answer.
         ureq::Error::Protocol(error) => TransportError::Unreachable(error.to_string()),
         other => TransportError::InvalidRequest(other.to_string()),
     }

@@ -1,9 +1,9 @@
 //! The device and the collector, blocking and small.
 //!
 //! [`Participant`] is a device that follows recipes: it reads the public log, decides, stores and
-//! sends, and one call is one pass in the one safe order. The application brings a [`Host`]:
-//! network, clock, randomness, attestation, conditions and attributes. `examples/device.rs` is a
-//! whole device:
+//! sends. One call is one pass, with the steps in the only safe order. The application provides a
+//! [`Host`]: network, clock, randomness, attestation, conditions and attributes.
+//! `examples/device.rs` is a complete device:
 //!
 //! ```no_run
 #![doc = include_str!("../examples/device.rs")]
@@ -11,11 +11,11 @@
 //!
 //! [`Collector`] collects batches from the leader and opens them. [`Uploader`] is the client of a
 //! plain DAP task, without a recipe. All of them send through a [`Transport`]: [`HttpTransport`] is
-//! included, and a test brings its own. `sotto-protocol` decides what messages hold; here is the
-//! exchange: addresses, headers, relays, retries.
+//! included, and tests use their own. `sotto-protocol` decides what messages contain; this crate
+//! does the exchange: URLs, headers, relays, retries.
 //!
 //! There is no runtime and no background thread, and no cryptography provider for TLS: a host that
-//! uses `https` brings one (see [`HttpOptions::crypto_provider`]).
+//! uses `https` provides one (see [`HttpOptions::crypto_provider`]).
 
 mod attestors;
 mod auth;

@@ -6,8 +6,8 @@ use sotto_protocol::log::{Fetch, FetchError};
 
 use crate::transport::{HttpRequest, Method, Transport};
 
-/// A log at an address. Every file is public and says the same to everybody; nothing that
-/// identifies the reader is sent.
+/// A log at a URL. Every file is public and the same for everybody; nothing that identifies the
+/// reader is sent.
 #[derive(Clone)]
 pub struct HttpLog {
     transport: Arc<dyn Transport>,
@@ -15,7 +15,7 @@ pub struct HttpLog {
 }
 
 impl HttpLog {
-    /// The log whose files lie below `url`.
+    /// The log whose files are below `url`.
     pub fn new(url: &str, transport: Arc<dyn Transport>) -> Self {
         Self { transport, base: url.trim_end_matches('/').to_owned() }
     }

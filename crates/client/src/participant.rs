@@ -1,6 +1,6 @@
-//! A device that takes part: it reads the log, decides, stores and sends, in the one safe order.
+//! A device that takes part: it reads the log, decides, stores and sends, in the only safe order.
 //!
-//! The order carries privacy, so a host cannot choose it: [`Participant::pass`] runs all steps.
+//! Privacy depends on the order, so a host cannot choose it: [`Participant::pass`] runs all steps.
 //!
 //! 1. deliver the answers of earlier passes: the same bytes, whatever the log says today
 //! 2. read the log and check every open recipe ([`Log`])
@@ -48,15 +48,15 @@ pub struct Participant<S> {
 pub struct PassReport {
     /// Considered and charged in this pass.
     pub considered: Vec<EntryId>,
-    /// Left alone, and why.
+    /// Not considered, and why.
     pub silent: Vec<(EntryId, Silence)>,
-    /// What became of the token requests; `None` if the host attests nothing, or no attester is
+    /// The outcome of the token requests; `None` if the host has no attestor, or no attester is
     /// pinned.
     pub tokens: Option<TokenRound>,
     delivery: Delivery,
 }
 
-/// Why a pass ended early. Nothing is lost: what was committed stays, and the next pass goes on.
+/// Why a pass ended early. Nothing is lost: committed changes stay, and the next pass continues.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParticipantError {
@@ -69,21 +69,21 @@ pub enum ParticipantError {
     /// The decision could not be made.
     #[error(transparent)]
     Decision(PassError),
-    /// The state could not be kept.
+    /// The state could not be stored.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The host does not know its conditions or attributes.
+    /// The host cannot determine its conditions or attributes.
     #[error(transparent)]
     Host(HostError),
 }
 
 impl<S: DeviceStore> Participant<S> {
-    /// A device with this state, which reads this log.
+    /// A device with this state that reads this log.
     pub fn new(host: Host, trust: Arc<Trust>, store: S, log: Log) -> Self {
         Self { host, trust, store, log, frozen_at: None }
     }
 
-    /// Decides as if it were always this time; the network keeps the host's clock. For simulated
+    /// Decides as if the time were always `time`; the network uses the host's clock. For simulated
     /// fleets whose answers must fall into one window.
     #[must_use]
     pub fn frozen_at(mut self, time: Moment) -> Self {
@@ -99,7 +99,7 @@ impl<S: DeviceStore> Participant<S> {
         let now = || frozen_at.unwrap_or_else(|| clock());
         self.log.refresh(self.store.state(), &self.trust, &now)?;
         let tokens = self.request_tokens(&mut *rng)?;
-        // Asked for only now: that the log is read and tokens are requested must not depend on it.
+        // Evaluated only now: reading the log and requesting tokens must not depend on it.
         let conditions_met = (self.host.conditions)().map_err(ParticipantError::Host)?;
         let attributes = (self.host.attributes)().map_err(ParticipantError::Host)?;
         let host = device::Host { conditions_met, attributes: &attributes };
@@ -116,12 +116,12 @@ impl<S: DeviceStore> Participant<S> {
     }
 
     /// The answers that are not delivered yet. For tests and simulated fleets: a real host must
-    /// neither look at them nor keep them.
+    /// neither look at them nor store them.
     pub fn insecure_pending(&self) -> impl Iterator<Item = &Pending> {
         self.store.state().pending().map(|(_, pending)| pending)
     }
 
-    /// What it was made of, for the next device of a simulated fleet.
+    /// The parts it was made from, for the next device of a simulated fleet.
     pub fn into_parts(self) -> (Host, S, Log) {
         (self.host, self.store, self.log)
     }
@@ -136,8 +136,8 @@ impl<S: DeviceStore> Participant<S> {
         deliver::deliver(&mut self.store, &routes, &self.host.retry, rng)
     }
 
-    /// Requests the tokens that are due. An attester that does not answer ends nothing: tokens that
-    /// the device holds are good.
+    /// Requests the tokens that are due. If the attester does not answer, the pass continues:
+    /// tokens that the device already holds can be used.
     fn request_tokens(
         &mut self,
         rng: &mut dyn CryptoRng,
@@ -174,8 +174,8 @@ impl From<PassError> for ParticipantError {
 }
 
 impl PassReport {
-    /// What became of stored answers, and so whether this device has answered. For tests and
-    /// simulated fleets: a real host must neither look at it nor keep it.
+    /// What happened to stored answers, and so whether this device has answered. For tests and
+    /// simulated fleets: a real host must neither look at it nor store it.
     pub fn insecure_delivery(&self) -> Delivery {
         self.delivery
     }

@@ -7,7 +7,7 @@ use sotto_wire::{PROBLEM_MEDIA_TYPE, ProblemType};
 
 use crate::transport::HttpResponse;
 
-/// The longest part of a peer's text that is kept.
+/// How many characters of a peer's text are kept.
 const MAX_TEXT_CHARS: usize = 500;
 
 /// An aggregator's refusal.
@@ -15,16 +15,15 @@ const MAX_TEXT_CHARS: usize = 500;
 pub struct Problem {
     /// The HTTP status.
     pub status: u16,
-    /// The problem type, if it is one of DAP's.
+    /// The problem type, if it is a DAP type.
     pub problem_type: Option<ProblemType>,
-    /// What the aggregator says about it, without control characters. For people; not to be
-    /// trusted.
+    /// The aggregator's explanation, without control characters. For people; do not trust it.
     pub detail: String,
 }
 
 impl Problem {
-    /// Reads the problem out of an answer with an error status. An answer without a problem
-    /// document is a problem of unknown type.
+    /// Reads the problem from an answer with an error status. An answer without a problem document
+    /// is a problem of unknown type.
     pub(crate) fn from_response(response: &HttpResponse) -> Self {
         let document = Document::read(response);
         let text = if document.detail.is_empty() { &document.title } else { &document.detail };
@@ -35,7 +34,7 @@ impl Problem {
         }
     }
 
-    /// Whether it is this one of DAP's problems.
+    /// Whether it is this DAP problem.
     pub fn is(&self, problem_type: ProblemType) -> bool {
         self.problem_type == Some(problem_type)
     }
@@ -55,7 +54,7 @@ struct Document {
 }
 
 impl Document {
-    /// An answer without a problem document is one that says nothing.
+    /// An answer without a problem document reads as an empty one.
     fn read(response: &HttpResponse) -> Self {
         serde_json::from_slice(&response.body).unwrap_or_default()
     }

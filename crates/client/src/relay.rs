@@ -2,12 +2,12 @@
 //! (RFC 9458).
 //!
 //! The relay learns the device's address, the gateway and a size class; the gateway learns the
-//! request. Each attempt goes through a relay drawn anew and is sealed with a fresh key, a repeated
-//! one too, so nothing links two of them. What the relay or the gateway says in clear is not
-//! authenticated: it can fail an attempt, and nothing else. A relay that fails is passed over for
-//! another one, and a key that is refused for the next one, if there is any.
+//! request. Each attempt, including a retry, goes through a randomly chosen relay and is sealed
+//! with a fresh key, so nothing links two attempts. What the relay or the gateway says in clear is
+//! not authenticated: it can only make an attempt fail. If a relay fails, another is tried, and if
+//! a key is refused, the next key, if there is one.
 //!
-//! `sotto_protocol::device` decides which gateway key to believe; `sotto_protocol::oblivious` seals
+//! `sotto_protocol::device` decides which gateway key to trust; `sotto_protocol::oblivious` seals
 //! and pads.
 
 use std::fmt;
@@ -28,29 +28,29 @@ use zeroize::Zeroizing;
 use crate::problem::is_problem;
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
-/// Tells the time.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
-/// Gives a generator for each exchange.
+/// Returns a generator for each exchange.
 pub type Random = Arc<dyn Fn() -> Box<dyn CryptoRng> + Send + Sync>;
 
-/// Room for the status and the fields of an answer, beside its body.
+/// Room for the status and the fields of an answer, in addition to its body.
 const MAX_RESPONSE_HEAD: usize = 4 * 1024;
 
-/// [`Transport`] to whatever lies behind one gateway, through relays.
+/// A [`Transport`] to everything behind one gateway, through relays.
 pub struct RelayTransport {
     inner: Arc<dyn Transport>,
     relays: Vec<String>,
     gateway: KeyName,
-    /// The first one counts.
+    /// The first one is used.
     keys: RwLock<Vec<HpkeConfig>>,
     clock: Clock,
     random: Random,
 }
 
 impl RelayTransport {
-    /// Reaches the gateway of the operator `gateway`, which holds one of `keys`, the first one most
-    /// likely, through one of `relays`, which `inner` reaches.
+    /// Reaches the gateway of the operator `gateway`, which holds one of `keys`, most likely the
+    /// first, through one of `relays`, which `inner` reaches.
     pub fn new(
         inner: Arc<dyn Transport>,
         relays: Vec<String>,
@@ -71,7 +71,7 @@ impl RelayTransport {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).first().cloned()
     }
 
-    /// Gives up a key that the gateway does not have. Whether there is another.
+    /// Drops a key that the gateway does not have. Returns whether there is another.
     fn refused(&self, key: &HpkeConfig) -> bool {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         if keys.len() > 1 {
@@ -88,7 +88,7 @@ impl RelayTransport {
         order
     }
 
-    /// One attempt with this key, through the first relay that does its part.
+    /// One attempt with this key, through the first relay that works.
     fn attempt(
         &self,
         request: &HttpRequest<'_>,
@@ -149,7 +149,7 @@ impl Transport for RelayTransport {
     }
 }
 
-/// Shows no relay: which ones a device uses is its own affair.
+/// Shows no relay: which relays a device uses is private.
 impl fmt::Debug for RelayTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RelayTransport").field("gateway", &self.gateway).finish_non_exhaustive()
@@ -163,7 +163,7 @@ fn sealed_limit(limit: usize) -> usize {
     SizeClass::holding(length).unwrap_or(SizeClass::MAX_RESPONSE).bytes()
 }
 
-/// The answer as its caller gets it.
+/// The answer for the caller.
 fn finish(answer: InnerResponse, limit: usize) -> Result<HttpResponse, TransportError> {
     if answer.content.len() > limit {
         return Err(TransportError::ResponseTooLong);
@@ -176,7 +176,7 @@ fn finish(answer: InnerResponse, limit: usize) -> Result<HttpResponse, Transport
     Ok(response)
 }
 
-/// The answer within what the relay brought.
+/// Opens the answer inside the relay's response.
 fn open(outer: &HttpResponse, awaited: Awaited) -> Result<InnerResponse, TransportError> {
     let bad = |reason: &str| Err(TransportError::BadAnswer(reason.to_owned()));
     match outer.status {
@@ -184,7 +184,7 @@ fn open(outer: &HttpResponse, awaited: Awaited) -> Result<InnerResponse, Transpo
             let opened = awaited.consume_response(&outer.body);
             opened.map_err(|error| TransportError::BadAnswer(error.to_string()))
         }
-        200..300 => bad("it is no encapsulated response"),
+        200..300 => bad("it is not an encapsulated response"),
         400..500 if is_problem(outer, KEY_PROBLEM) => Err(TransportError::GatewayKey),
         status => Err(TransportError::Relay { status, retry_after: outer.retry_after() }),
     }

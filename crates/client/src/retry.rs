@@ -1,4 +1,4 @@
-//! When to try again, and how long to wait before.
+//! When to retry, and how long to wait before that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use rand_core::CryptoRng;
 
-/// How often an exchange is repeated that failed for a passing reason, and with what pauses.
+/// How often an exchange that failed for a transient reason is retried, and after which pauses.
 ///
-/// The pauses double, up to a bound, and each is drawn at random below its bound, so that devices
-/// that failed together do not come back together. A `Retry-After` of the aggregator is obeyed; one
-/// beyond [`Self::max_delay`] ends the attempts.
+/// The bound on the pauses doubles up to a maximum, and each pause is random below its bound, so
+/// that devices that failed together do not return together. A `Retry-After` of the aggregator is
+/// respected; one beyond [`Self::max_delay`] ends the attempts.
 #[derive(Clone)]
 pub struct RetryPolicy {
-    /// How often in all. At least one attempt is made.
+    /// The total number of attempts. At least one is made.
     pub attempts: u32,
-    /// The bound of the first pause.
+    /// The bound on the first pause.
     pub first_delay: Duration,
-    /// The bound of every pause.
+    /// The bound on every pause.
     pub max_delay: Duration,
     sleep: Arc<dyn Fn(Duration) + Send + Sync>,
 }
 
 impl RetryPolicy {
-    /// One attempt and no more.
+    /// One attempt, no retries.
     pub fn never() -> Self {
         Self { attempts: 1, ..Self::default() }
     }
@@ -79,7 +79,7 @@ impl fmt::Debug for RetryPolicy {
     }
 }
 
-/// A duration drawn between zero and `bound`, in steps of a 2^32th.
+/// A random duration between zero and `bound`, in steps of 2^-32 of it.
 fn below(bound: Duration, rng: &mut dyn CryptoRng) -> Duration {
     let fraction = f64::from(rng.next_u32()) / f64::from(u32::MAX);
     bound.mul_f64(fraction)

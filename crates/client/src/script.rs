@@ -31,7 +31,7 @@ impl Sent {
     }
 }
 
-/// Answers each request by a function of it and of how many came before.
+/// Answers each request by a function of the request and the number of earlier requests.
 pub(crate) struct Script {
     #[allow(clippy::type_complexity)]
     reply: Box<dyn Fn(&Sent, usize) -> Reply + Send + Sync>,
@@ -109,7 +109,7 @@ pub(crate) fn task(batch_mode: BatchMode) -> Task {
     Task::new(TaskId::new([0xab; 32]), configuration).unwrap()
 }
 
-/// Retries without waiting, and tells how long it would have waited.
+/// Retries without waiting, and records how long it would have waited.
 pub(crate) fn impatient() -> (RetryPolicy, Arc<Mutex<Vec<Duration>>>) {
     let slept = Arc::new(Mutex::new(Vec::new()));
     let log = slept.clone();

@@ -1,9 +1,8 @@
-//! What a device keeps on disk is sealed: its tokens, the key by which the attester knows it,
+//! Seals what a device keeps on disk: its tokens, the key by which the attester knows it, and
 //! answers not yet sent.
 //!
-//! AES-256-GCM under a key that the host provides: a phone takes it from its key store. A fresh
-//! random nonce for every write; a device writes far fewer than the 2^32 times after which that
-//! would not do any more.
+//! AES-256-GCM under a key that the host provides: a phone takes it from its key store. Every write
+//! uses a fresh random nonce; that is safe for up to 2^32 writes, far more than a device makes.
 
 use std::fmt;
 
@@ -32,12 +31,12 @@ impl SealingKey {
         Self::new(key)
     }
 
-    /// The key, to be put into a key store. Copies are the caller's to wipe.
+    /// The key, to be put into a key store. The caller must wipe any copies.
     pub fn expose(&self) -> &[u8; 32] {
         self.0.expose()
     }
 
-    /// A copy, for whoever keeps it as long as the state is open.
+    /// A copy, to be held while the state is open.
     pub(crate) fn duplicate(&self) -> Self {
         Self::new(*self.0.expose())
     }
@@ -54,7 +53,7 @@ impl SealingKey {
         Ok([header, &nonce, &sealed].concat())
     }
 
-    /// The content of what follows the header.
+    /// Opens what follows the header.
     pub(crate) fn open(
         &self,
         header: &[u8],

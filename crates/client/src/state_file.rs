@@ -1,9 +1,9 @@
 //! The state of a real device: one sealed file, replaced as a whole with every change.
 //!
-//! The new state is written beside the old one, synced, and renamed over it; then the folder is
-//! synced. So after a crash at any point the file holds the state before or after a change,
-//! complete. A lock beside it keeps a second process out: two of them would charge one budget twice
-//! and toss two coins. Sealing also authenticates: a bit that flipped must not become a budget.
+//! The new state is written next to the old one, synced, and renamed over it; then the folder is
+//! synced. So after a crash at any point the file holds the complete state from before or after a
+//! change. A lock file next to it keeps a second process out: two processes would charge one budget
+//! twice and toss two coins. Sealing also authenticates: a flipped bit must not become a budget.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -26,14 +26,14 @@ pub struct StateFile {
     path: PathBuf,
     key: SealingKey,
     state: DeviceState,
-    /// Set once a write failed: what is on disk is then either of two states, so nothing more is
-    /// decided.
+    /// Set after a failed write: the disk then holds one of two states, so no further decisions are
+    /// made.
     broken: bool,
     _lock: File,
 }
 
 impl StateFile {
-    /// Opens the state at `path`, which `key` seals; a new one if there is no file.
+    /// Opens the state at `path`, sealed under `key`; starts a new state if there is no file.
     pub fn open(path: &Path, key: &SealingKey) -> Result<Self, StateError> {
         let lock = lock(path)?;
         let state = match Self::read(path, key) {
@@ -46,7 +46,7 @@ impl StateFile {
         Ok(Self { path, key, state, broken: false, _lock: lock })
     }
 
-    /// Looks at the state at `path`, which may be in use.
+    /// Reads the state at `path`, which may be in use.
     pub fn read(path: &Path, key: &SealingKey) -> Result<DeviceState, StateError> {
         if fs::metadata(path)?.len() > MAX_LEN {
             return Err(damaged("the file is too long"));
@@ -80,7 +80,7 @@ fn damaged(error: impl ToString) -> StateError {
     StateError::Damaged(error.to_string())
 }
 
-/// The state as text. The buffer has its whole length from the beginning: one that grew would leave
+/// The state as text. The buffer has its full length from the start: a growing buffer would leave
 /// copies of the client's seed and of tokens behind.
 fn serialize(state: &DeviceState) -> serde_json::Result<Zeroizing<Vec<u8>>> {
     let mut measured = Measured(0);
@@ -90,7 +90,7 @@ fn serialize(state: &DeviceState) -> serde_json::Result<Zeroizing<Vec<u8>>> {
     Ok(text)
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct Measured(usize);
 
 impl Write for Measured {
@@ -108,10 +108,10 @@ fn read(bytes: &[u8], key: &SealingKey) -> Result<DeviceState, StateError> {
     let Some(rest) = bytes.strip_prefix(HEADER) else {
         let unsealed = bytes.first() == Some(&b'{');
         let why = if unsealed {
-            "it is not sealed: an older version wrote it. Move it away; the device then begins anew, and is silent until \
+            "it is not sealed: an older version wrote it. Move it away; the device then starts over, and is silent until \
              its next period"
         } else {
-            "it does not begin as a state file of a known version does"
+            "it does not start with the header of a known version"
         };
         return Err(damaged(why));
     };

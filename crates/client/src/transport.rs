@@ -1,16 +1,16 @@
-//! How a request reaches an aggregator and its answer comes back.
+//! How a request reaches an aggregator and how its answer comes back.
 //!
 //! One blocking call per exchange, on plain structs, so that others (an oblivious relay, an
 //! application's own network stack, a script in a test) can replace
 //! [`HttpTransport`](crate::HttpTransport). A transport does not retry, follow redirects or judge
-//! status codes: that is the caller's part.
+//! status codes: the caller does.
 
 use std::fmt;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-/// Carries one request to where its URL points, and brings back the answer.
+/// Carries one request to its URL, and returns the answer.
 pub trait Transport: Send + Sync {
     /// Sends `request` and waits for the whole answer. Any status is an answer.
     fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError>;
@@ -49,7 +49,7 @@ pub struct HttpRequest<'a> {
     pub headers: Vec<(&'static str, Zeroizing<String>)>,
     /// The body; empty except for POST.
     pub body: &'a [u8],
-    /// The longest body of an answer that is read.
+    /// The longest response body that is read.
     pub response_limit: usize,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Debug for HttpRequest<'_> {
 pub struct HttpResponse {
     /// The status code.
     pub status: u16,
-    /// Header names and values. Names are compared without regard to case.
+    /// Header names and values. Names are case-insensitive.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -84,7 +84,7 @@ impl HttpResponse {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether the body is announced as this, with whatever parameters.
+    /// Whether the body has this media type, with any parameters.
     pub(crate) fn is_media_type(&self, expected: &str) -> bool {
         let announced = self.header("content-type").unwrap_or_default();
         let bare = announced.split(';').next().unwrap_or_default();
@@ -98,17 +98,17 @@ impl HttpResponse {
     }
 }
 
-/// Why there is no answer. Holds no credential, and no address but that of a relay.
+/// Why there is no answer. Contains no credential, and no address except a relay's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
     /// The URL is not an absolute `http` or `https` one.
     #[error("the URL is not an absolute http or https URL")]
     InvalidUrl,
-    /// Plain `http` to something else than this machine.
+    /// Plain `http` to another machine.
     #[error("refusing plain http to another machine: use https, or allow insecure_http")]
     InsecureHttp,
-    /// `https`, but the host brought no cryptography provider.
+    /// `https`, but the host provided no cryptography provider.
     #[error("https needs a cryptography provider, and none is installed")]
     NoCryptoProvider,
     /// The certificate authorities to trust could not be read.
@@ -117,16 +117,16 @@ pub enum TransportError {
     /// TLS failed, for instance because the certificate is not trusted.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The exchange took too long. It may have taken place.
+    /// The exchange took too long. It may have happened anyway.
     #[error("timed out")]
     Timeout,
-    /// No connection, or it broke. The exchange may have taken place.
+    /// No connection, or it broke. The exchange may have happened anyway.
     #[error("unreachable: {0}")]
     Unreachable(String),
     /// The answer is longer than the request allowed.
     #[error("the answer is too long")]
     ResponseTooLong,
-    /// The request could not be made.
+    /// The request could not be built.
     #[error("the request could not be made: {0}")]
     InvalidRequest(String),
     /// No relay may carry the request.
@@ -137,23 +137,23 @@ pub enum TransportError {
     Relay {
         /// The status.
         status: u16,
-        /// When to come back, if it says so.
+        /// When to retry, if it says so.
         retry_after: Option<Duration>,
     },
-    /// The gateway does not have the key that the request was sealed to. A newer one has to come
-    /// from the log.
+    /// The gateway does not have the key that the request was sealed to. A newer key must come from
+    /// the log.
     #[error("the gateway does not have the key that the request was sealed to")]
     GatewayKey,
-    /// The gateway finds the request's date too far from its own. What it takes for the time is not
-    /// told: it would be a way to tell devices apart.
+    /// The gateway finds the request's date too far from its own time. It does not say what its
+    /// time is: that could be used to tell devices apart.
     #[error(
-        "the gateway's clock and this device's differ by more than minutes: set this device's clock"
+        "the gateway's clock and this device's differ by more than a few minutes: set this device's clock"
     )]
     Clock,
-    /// What the relay brought is no answer to this request.
+    /// The relay's response is not an answer to this request.
     #[error("the answer cannot be used: {0}")]
     BadAnswer(String),
-    /// Every relay failed. This is how the last one did.
+    /// Every relay failed. This is the last error.
     #[error("relay {relay}: {error}")]
     AtRelay {
         /// The relay, as the trust file names it.
@@ -163,7 +163,7 @@ pub enum TransportError {
     },
 }
 
-/// What a status of a relay means to who sent the request.
+/// What a relay's status means to the sender.
 fn refusal_words(status: u16) -> String {
     let why = match status {
         404 => "it does not serve this operator's gateway, or the gateway is not where it thinks",
@@ -185,7 +185,7 @@ impl TransportError {
         }
     }
 
-    /// How long to wait at least before another attempt, if somebody on the path said so.
+    /// The minimum wait before another attempt, if anyone on the path gave one.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Relay { retry_after, .. } => *retry_after,
@@ -195,8 +195,8 @@ impl TransportError {
     }
 }
 
-/// Statuses after which the same request is sent again: overload, and internal errors of the server.
-/// Unknown ones count as the first of their class (RFC 9110 §15).
+/// Statuses after which the same request is sent again: overload, and internal errors of the
+/// server. Unknown statuses count as the first of their class (RFC 9110 §15).
 pub(crate) fn is_transient(status: u16) -> bool {
     match status {
         501 | 505 => false,

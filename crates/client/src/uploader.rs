@@ -1,9 +1,9 @@
 //! The client of a plain DAP task: fetches HPKE keys, makes reports, uploads them (DAP "Uploading
 //! Reports").
 //!
-//! `sotto_protocol::client` says what a report holds. Whether to take part, when, and where to keep
-//! unsent reports is up to the application; [`Participant`](crate::Participant) decides that for a
-//! device that follows recipes.
+//! `sotto_protocol::client` defines what a report contains. Whether to take part, when, and where
+//! to store unsent reports is up to the application; [`Participant`](crate::Participant) decides
+//! that for a device that follows recipes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,14 +22,14 @@ use crate::exchange::{Answer, Exchange, ExchangeError, expect_media_type, resour
 use crate::retry::RetryPolicy;
 use crate::transport::{Method, Transport};
 
-/// Makes and uploads the reports of one task. Shared by as many threads as you like.
+/// Makes and uploads the reports of one task. Any number of threads may share it.
 pub struct Uploader {
     task: Task,
     exchange: Exchange,
     keys: KeySource,
 }
 
-/// A report that is ready to be sent, and to be sent again: the aggregators count it once.
+/// A report that is ready to be sent, once or repeatedly: the aggregators count it once.
 #[derive(Clone)]
 pub struct PreparedReport {
     id: ReportId,
@@ -38,13 +38,13 @@ pub struct PreparedReport {
     generation: Option<u64>,
 }
 
-/// What became of an uploaded report.
+/// The outcome of uploading a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadOutcome {
     /// The leader has it.
     Accepted,
-    /// The leader refused it, and will refuse it again; except that one that is
-    /// [too early](ReportError::ReportTooEarly) may be sent again later.
+    /// The leader rejected it, and will reject it again. Only a report that is [too
+    /// early](ReportError::ReportTooEarly) may be sent again later.
     Rejected(ReportError),
 }
 
@@ -68,11 +68,11 @@ pub enum UploadError {
         /// What is wrong with them.
         error: ClientError,
     },
-    /// The measurement could not be turned into a report.
+    /// The measurement could not be made into a report.
     #[error(transparent)]
     Report(#[from] ClientError),
-    /// The upload was refused, or there is no answer. In the latter case the leader may have taken
-    /// the reports all the same: send the same ones again.
+    /// The upload was refused, or there is no answer. If there is no answer, the leader may still
+    /// have accepted the reports: send the same ones again.
     #[error("upload: {0}")]
     Upload(#[from] ExchangeError),
     /// The reports of one upload are longer than a leader must accept.
@@ -80,7 +80,7 @@ pub enum UploadError {
     UploadTooLong(usize),
 }
 
-/// An aggregator, in messages.
+/// The name of an aggregator, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregatorName {
     /// The leader.
@@ -99,14 +99,15 @@ impl Uploader {
         }
     }
 
-    /// Repeats failed exchanges as `retry` says.
+    /// Retries failed exchanges according to `retry`.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.exchange.retry = retry;
         self
     }
 
-    /// Announces the task with every upload, for leaders that learn of tasks that way (taskprov).
+    /// Advertises the task with every upload, for leaders that learn about tasks that way
+    /// (taskprov).
     #[must_use]
     pub fn with_taskprov(mut self) -> Self {
         self.exchange.announce(&self.task);
@@ -139,9 +140,9 @@ impl Uploader {
         PreparedReport::new(bytes, Some(keys.generation))
     }
 
-    /// Sends `reports` in one request and tells what became of each, in their order.
+    /// Sends `reports` in one request and returns the outcome of each, in their order.
     ///
-    /// Passing failures are retried; a report that the leader already had from an attempt whose
+    /// Transient failures are retried. A report that the leader already has from an attempt whose
     /// answer was lost counts as accepted. After an [outdated
     /// configuration](ReportError::OutdatedConfig) the next [`Self::prepare`] fetches new keys.
     pub fn upload(
@@ -174,12 +175,12 @@ impl Uploader {
         Ok(outcomes)
     }
 
-    /// Makes and uploads one report; if the leader no longer has the key that it is sealed to, once
-    /// more with fresh keys and as a new report.
+    /// Makes and uploads one report. If the leader no longer has the key that it is sealed to,
+    /// tries once more with fresh keys and a new report.
     ///
     /// After an error it is unknown whether the leader has the report. Where that matters,
-    /// [prepare](Self::prepare) and keep it, and [upload](Self::upload) the same one until there is
-    /// an answer.
+    /// [prepare](Self::prepare) and store it, and [upload](Self::upload) the same one until there
+    /// is an answer.
     pub fn send(
         &self,
         measurement: &Measurement,
@@ -206,7 +207,7 @@ impl Uploader {
         outcomes.first().copied().ok_or(ExchangeError::BadResponse("no outcome").into())
     }
 
-    /// The keys to seal to. One thread fetches, the others wait for it.
+    /// The keys to seal to. One thread fetches them, and the others wait for it.
     fn keys(&self, rng: &mut dyn CryptoRng) -> Result<Arc<Keys>, UploadError> {
         let cache = match &self.keys {
             KeySource::Pinned(keys) => return Ok(keys.clone()),
@@ -244,7 +245,8 @@ impl Uploader {
         rng: &mut dyn CryptoRng,
     ) -> Result<HpkeConfig, UploadError> {
         let mut request = self.exchange.request(Method::Get, resource(endpoint, "hpke_config"));
-        // The keys are the aggregator's, not the task's: it need not learn the task.
+        // The keys belong to the aggregator, not to the task: the aggregator need not learn the
+        // task.
         request.headers.clear();
         request.response_limit = limits::MAX_HPKE_CONFIG_LIST_LEN;
         let fetched = self.exchange.send(&request, rng).and_then(|answer| {
@@ -263,12 +265,12 @@ impl fmt::Debug for Uploader {
 }
 
 impl PreparedReport {
-    /// A report that was kept or made elsewhere, from its wire form.
+    /// A report that was stored or made elsewhere, from its wire form.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, UploadError> {
         Self::new(bytes, None)
     }
 
-    /// The wire form: sealed, fit to be kept anywhere.
+    /// The wire form. It is sealed, so it may be stored anywhere.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -309,12 +311,12 @@ struct Keys {
 #[derive(Default)]
 struct Cache {
     current: Option<Arc<Keys>>,
-    /// How often keys were fetched. Keys are forgotten by their number, so that a late answer about
-    /// old keys does not throw away new ones.
+    /// How often keys were fetched. Keys are forgotten by this number, so that a late answer about
+    /// old keys does not discard new ones.
     generation: u64,
 }
 
-/// Reads which reports were refused (DAP "Upload Request": only failures are listed).
+/// Reads which reports were rejected (DAP "Upload Request": only failures are listed).
 fn consume_answer(
     reports: &[PreparedReport],
     answer: &Answer,
@@ -327,7 +329,7 @@ fn consume_answer(
     expect_media_type(response, MediaType::UploadErrors)?;
     let errors = consume_upload_errors(&response.body)
         .map_err(|_| ExchangeError::BadResponse("the upload errors do not decode"))?;
-    // The same report may have been sent twice in one request: each error speaks of one of them.
+    // The same report may have been sent twice in one request: each error is about one of them.
     let mut open: HashMap<ReportId, Vec<&mut UploadOutcome>> = HashMap::new();
     for (report, outcome) in reports.iter().zip(&mut outcomes) {
         open.entry(report.id).or_default().push(outcome);

@@ -1,4 +1,5 @@
-//! A device whose state is a real file: crashes at every step, and files that are damaged. And its ways: relays, gateways, routes.
+//! A device whose state is a real file: crashes at every step, and damaged files. And its routes:
+//! relays and gateways.
 
 mod attestors;
 mod behind_relay;

@@ -1,4 +1,4 @@
-//! One question, one answer: the least of all valid upper bounds, with a certified lower end.
+//! The accountant's entry point: the least of all valid upper bounds, with a certified lower end.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct Question<'a> {
     pub event: &'a Event,
     /// Which inputs are neighbours.
     pub adjacency: Adjacency,
-    /// The shape of one contribution, which matters under replacement.
+    /// The shape of one contribution, which matters only under replacement.
     pub shape: Shape,
     /// How to count.
     pub accountant: Accountant,
@@ -35,11 +35,11 @@ pub struct Question<'a> {
 /// An epsilon and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
-    /// The truth lies between its ends; the upper one is the guarantee.
+    /// The true value lies between the two ends; the upper end is the guarantee.
     pub epsilon: Bracket,
-    /// Whose bound the upper end is; `Best` stands for closed forms and exact sums.
+    /// The accountant whose bound the upper end is; `Best` stands for closed forms and exact sums.
     pub accountant: Accountant,
-    /// The method of the upper end, in words.
+    /// The method behind the upper end, as text.
     pub method: &'static str,
 }
 
@@ -66,7 +66,7 @@ impl Question<'_> {
         }
     }
 
-    /// The upper end alone, faster.
+    /// The upper end alone. Faster.
     pub fn epsilon_upper(&self, delta: f64) -> Result<f64, Error> {
         error::delta(delta)?;
         self.event.check()?;
@@ -124,7 +124,7 @@ impl Question<'_> {
     }
 }
 
-/// Of the two accountants' errors the one about the event itself, not about the other accountant.
+/// Of the two accountants' errors, the one about the event itself rather than about the accountant.
 fn more_telling(rdp: Error, pld: Error) -> Error {
     match (&rdp, &pld) {
         (Error::Unsupported { .. }, _) => pld,
@@ -135,8 +135,8 @@ fn more_telling(rdp: Error, pld: Error) -> Error {
 /// An epsilon as recipes publish it: in millionths, rounded up.
 pub fn published(epsilon: f64) -> Result<u64, Error> {
     let rounded = (non_negative("epsilon", epsilon)? * 1e6).ceil();
-    // The product may have been rounded down, to a whole number at that; the remainder has the
-    // right sign.
+    // The product may have been rounded down, even to a whole number; the remainder has the right
+    // sign.
     let micro = if libm::fma(epsilon, 1e6, -rounded) > 0.0 { rounded + 1.0 } else { rounded };
     if micro >= 9_007_199_254_740_992.0 {
         return Err(Error::OutOfRange { name: "epsilon", value: epsilon, range: "below 9e9" });

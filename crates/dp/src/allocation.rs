@@ -11,7 +11,7 @@
 //! - rounding the law of a sum to a grid by spreading raises it in that order, by merging lowers it
 //!   (`law`, `ends`);
 //! - `E[L_m | L_(m+1)] = L_(m+1)`, so more slots are never worse, and one known slot is the worst
-//!   of all;
+//!   case;
 //! - `E[L | Y_1] = 1 + (Y_1 - 1)/m`, so one slot of `m` is never worse than the allocation: a
 //!   closed lower end.
 //!
@@ -39,7 +39,7 @@ use crate::error::{Error, at_least_one, delta as target};
 use crate::math::{down, ln_sampled};
 use crate::{Bracket, closed};
 
-/// What the handful of operations of a closed form can lose, relatively.
+/// The relative rounding error of the few operations in a closed form.
 const ROUNDING: f64 = 1e-14;
 
 /// The epsilon at `delta` of random allocation to one of `slots` Gaussian releases, each with the
@@ -54,7 +54,7 @@ pub fn gaussian(slots: u64, sigma: f64, delta: f64) -> Result<Bracket, Error> {
     Ok(Allocation::new(slots, sigma, delta)?.epsilon())
 }
 
-/// Both ends of the law of `L`, and what is known without it.
+/// Both ends of the law of `L`, and the bounds that need no law.
 struct Allocation {
     /// One known slot: never better. By joint convexity of the divergence, or since `L_1` is the
     /// largest in convex order.

@@ -1,7 +1,7 @@
-//! The other direction: from a target (epsilon, delta) to the parameter that meets it.
+//! The inverse: from a target (epsilon, delta) to the parameter that meets it.
 //!
-//! Every answer is one that was itself found to meet the target, so it is on the safe side by
-//! construction; it is within 1e-4 (relative) of the edge, or the exact whole number.
+//! Every answer was itself found to meet the target, so it is safe by construction. It is within
+//! 1e-4 (relative) of the limit, or the exact whole number.
 
 use crate::account::{Accountant, Question};
 use crate::error::{self, non_negative};
@@ -9,7 +9,7 @@ use crate::math::search::crossing;
 use crate::math::{exp, ln};
 use crate::{Adjacency, Error, Event, Shape};
 
-/// How near to the edge, relatively.
+/// How close to the limit, relatively.
 const TOLERANCE: f64 = 5e-5;
 
 /// The target.
@@ -34,8 +34,8 @@ impl Target {
         Ok(())
     }
 
-    /// How far above the target the event is; errors are infinitely far. In logarithms, which are
-    /// nearly straight lines in the logarithm of most parameters.
+    /// How far the event is above the target; infinity for errors. In logarithms, which are nearly
+    /// linear in the logarithm of most parameters.
     fn excess(&self, event: &Event) -> f64 {
         let Self { adjacency, shape, accountant, .. } = *self;
         let question = Question { event, adjacency, shape, accountant };
@@ -47,7 +47,7 @@ impl Target {
         }
     }
 
-    /// The error of the event itself, if it is not one about the parameter's value.
+    /// The error of the event itself, unless it is about the parameter's value.
     fn probe(&self, event: &Event) -> Result<(), Error> {
         let Self { adjacency, shape, accountant, .. } = *self;
         Question { event, adjacency, shape, accountant }.epsilon_upper(self.delta).map(|_| ())
@@ -59,7 +59,7 @@ pub fn sigma(target: Target, make: impl Fn(f64) -> Event) -> Result<f64, Error> 
     target.check()?;
     let hint = "not even noise of 1e9 times the sensitivity does; raise epsilon or delta";
     let range = (1e-3, 1e9);
-    // The Renyi accountant is quick and not far above: the others start from its answer.
+    // The Renyi accountant is fast and not far above: the others start from its answer.
     let quick = Target { accountant: Accountant::Rdp, ..target };
     let guess = smallest("sigma", hint, range, (0.5, 2.0), |sigma| quick.excess(&make(sigma)));
     let around = match guess {
@@ -68,7 +68,7 @@ pub fn sigma(target: Target, make: impl Fn(f64) -> Event) -> Result<f64, Error> 
         Err(_) => (0.5, 2.0),
     };
     let found = smallest("sigma", hint, range, around, |sigma| target.excess(&make(sigma)));
-    // An event that nobody can count says so itself.
+    // If no accountant covers the event, report that error.
     found.or_else(|unreachable| target.probe(&make(1.0)).and(Err(unreachable)))
 }
 
@@ -118,7 +118,7 @@ pub fn crowd(target: Target, make: impl Fn(u64) -> Event) -> Result<u64, Error> 
     smallest_crowd("n", |n| target.excess(&make(n)) <= 0.0)
 }
 
-/// The smallest whole number for which `meets` holds, which holds for all larger ones.
+/// The smallest whole number for which `meets` holds, given that it holds for all larger ones.
 pub(crate) fn smallest_crowd(
     name: &'static str,
     meets: impl Fn(u64) -> bool,
@@ -185,7 +185,7 @@ fn largest(
     if excess(most) <= 0.0 {
         return Ok(most);
     }
-    // In the reciprocal, which lowers epsilon as it grows.
+    // In terms of the reciprocal, which lowers epsilon as it grows.
     let reversed = |ln_value: f64| excess(exp(-ln_value));
     let (mut low, mut high) = (-ln(most), -ln(most) + ln(4.0));
     while reversed(high) > 0.0 {

@@ -1,7 +1,7 @@
 //! Closed forms: answers that need no accountant.
 //!
-//! All of them name the theorem that they stand on. Results are rounded towards more epsilon (more
-//! sigma, more delta): the margins are a few units in the last place, named beside each function.
+//! Each names the theorem that it rests on. Results are rounded towards more epsilon (more sigma,
+//! more delta): the margins are a few units in the last place, stated with each function.
 
 mod composition;
 mod gaussian;

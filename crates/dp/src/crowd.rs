@@ -13,9 +13,9 @@ const ALMOST_SURE: f64 = 0.9999;
 /// What the author can expect.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Crowd {
-    /// All answers, if the population is as stated and every device takes the recipe.
+    /// All answers, if the population is as stated and every device accepts the recipe.
     pub expected: f64,
-    /// Those in one release of the longest window, if they come evenly over time.
+    /// The answers in one release of the longest window, if they arrive evenly over time.
     pub expected_per_release: f64,
     /// The probability that such a release has enough answers.
     pub release_probability: f64,
@@ -24,15 +24,15 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// For `population` devices that each answer with probability `rate`, where a release covers
-    /// `share` of the recipe's life and needs `min_batch` answers.
+    /// The expectation for `population` devices that each answer with probability `rate`, where a
+    /// release covers `share` of the recipe's lifetime and needs `min_batch` answers.
     pub fn new(population: u64, rate: f64, share: f64, min_batch: u64) -> Self {
         let expected = population as f64 * rate;
         let mean = expected * share;
         let deviation = sqrt(mean * (1.0 - rate * share));
         let least = min_batch as f64;
         let release_probability = if deviation > 0.0 {
-            // The normal approximation, with the correction for whole numbers.
+            // The normal approximation, with continuity correction.
             0.5 * libm::erfc((least - 0.5 - mean) / deviation / std::f64::consts::SQRT_2)
         } else {
             f64::from(u8::from(mean >= least))

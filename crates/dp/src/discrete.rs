@@ -16,11 +16,11 @@ use crate::math::{exp, ln, log1p, sqrt, up};
 
 pub use distributed::{closeness, distributed_rdp};
 
-/// The range of sigma: beyond it squares leave the range of numbers.
+/// The range of sigma: outside it squares overflow or underflow.
 const SIGMA: (f64, f64) = (1e-100, 1e100);
 /// Sensitivities above this are not exact as floating-point numbers.
 const SENSITIVITY: u64 = 1 << 52;
-/// The farthest `masses` looks.
+/// The largest radius that `masses` accepts.
 const RADIUS: u64 = 10_000_000;
 
 fn noise(sigma: f64) -> Result<f64, Error> {
@@ -61,8 +61,8 @@ fn ln_normalizer(sigma: f64) -> f64 {
     log1p(2.0 * sum)
 }
 
-/// The variance. It is below `sigma^2`: much below for a sigma under 1/2, by less than a rounding
-/// from 2 on.
+/// The variance. It is below `sigma^2`: far below for sigma under 1/2, by less than a rounding
+/// error from 2 on.
 pub fn variance(sigma: f64) -> Result<f64, Error> {
     noise(sigma)?;
     let square = sigma * sigma;
@@ -96,8 +96,8 @@ pub fn ln_mass(sigma: f64, x: i64) -> Result<f64, Error> {
     Ok(-0.5 * scaled * scaled - ln_normalizer(sigma))
 }
 
-/// The probabilities of `-radius ..= radius`, each to a relative 1e-13 while it is a normal number:
-/// what a numerical accountant starts from. `radius` is at most 10,000,000.
+/// The probabilities of `-radius ..= radius`, each to a relative 1e-13 while it is a normal number.
+/// A numerical accountant starts from these. `radius` is at most 10,000,000.
 pub fn masses(sigma: f64, radius: u64) -> Result<Vec<f64>, Error> {
     noise(sigma)?;
     if radius > RADIUS {
@@ -116,8 +116,8 @@ pub fn masses(sigma: f64, radius: u64) -> Result<Vec<f64>, Error> {
     Ok(half.iter().skip(1).rev().chain(&half).copied().collect())
 }
 
-/// `ln` of the exact delta at `epsilon`, rounded up: also where delta underflows. For sigma above
-/// 10,000 a delta below `e^-45000` is answered as about that.
+/// `ln` of the exact delta at `epsilon`, rounded up. Works even where delta underflows. For sigma
+/// above 10,000 a delta below `e^-45000` is reported as about that.
 pub fn ln_delta(sigma: f64, sensitivity: u64, epsilon: f64) -> Result<f64, Error> {
     let distance = distance(noise(sigma)?, sensitivity)?;
     non_negative("epsilon", epsilon)?;
@@ -130,10 +130,10 @@ pub fn delta(sigma: f64, sensitivity: u64, epsilon: f64) -> Result<f64, Error> {
     Ok(up(exp(ln_delta(sigma, sensitivity, epsilon)?), ROUNDING).next_up().min(1.0))
 }
 
-/// The exact epsilon of adding `N_Z(0, sigma^2)` to an integer that moves by `sensitivity` at most,
+/// The exact epsilon of adding `N_Z(0, sigma^2)` to an integer that moves by at most `sensitivity`,
 /// at `delta`: a bracket about 1e-12 wide in relative terms.
 ///
-/// For a vector of integers this is not enough: there use the Rényi divergence
+/// This does not cover a vector of integers: for those use the Rényi divergence
 /// `order (L2 norm)^2 / (2 sigma^2)`.
 pub fn epsilon(sigma: f64, sensitivity: u64, delta: f64) -> Result<Bracket, Error> {
     let distance = distance(noise(sigma)?, sensitivity)?;
@@ -147,7 +147,7 @@ pub fn epsilon(sigma: f64, sensitivity: u64, delta: f64) -> Result<Bracket, Erro
     if at_zero <= 0.0 {
         return Ok(Bracket { lower: 0.0, upper: 0.0 });
     }
-    // The law is (distance/sigma)^2/2-zCDP (CKS20), so this epsilon holds, found or not.
+    // The law is (distance/sigma)^2/2-zCDP (CKS20), so this epsilon holds in any case.
     let scaled = distance / sigma;
     let proven = up(zcdp_epsilon(up(0.5 * scaled * scaled, ROUNDING), delta)?, ROUNDING);
     let at_proven = excess(proven);

@@ -1,9 +1,9 @@
-//! The one error of the accountant: which parameter is wrong, and what would be right.
+//! The accountant's only error type: which parameter is wrong, and what would be right.
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A parameter is out of its range (NaN and infinities are out of every range).
+    /// A parameter is out of range (NaN and infinities are out of every range).
     #[error("{name} is {value}: it must be {range}")]
     OutOfRange {
         /// The parameter, as events and flags spell it.
@@ -13,10 +13,10 @@ pub enum Error {
         /// What would be accepted.
         range: &'static str,
     },
-    /// No theorem that we know covers this event under this adjacency.
+    /// No theorem that we know of covers this event under this adjacency.
     #[error("no accounting for {what}: {hint}")]
     Unsupported {
-        /// What was asked.
+        /// What was requested.
         what: &'static str,
         /// What to do instead.
         hint: &'static str,
@@ -49,7 +49,7 @@ pub(crate) fn non_negative(name: &'static str, value: f64) -> Result<f64, Error>
     in_range(name, value, value >= 0.0 && value.is_finite(), "a finite number, 0 or more")
 }
 
-/// A probability that may be 0 and 1: a sampling rate.
+/// A probability that may be 0 or 1: a sampling rate.
 pub(crate) fn rate(name: &'static str, value: f64) -> Result<f64, Error> {
     in_range(name, value, (0.0..=1.0).contains(&value), "between 0 and 1")
 }
@@ -59,7 +59,7 @@ pub(crate) fn delta(value: f64) -> Result<f64, Error> {
     in_range("delta", value, value > 0.0 && value < 1.0, "above 0 and below 1")
 }
 
-/// A number of things of which there must be one at least.
+/// A count that must be at least one.
 pub(crate) fn at_least_one(name: &'static str, value: u64) -> Result<u64, Error> {
     if value == 0 {
         return Err(Error::OutOfRange { name, value: 0.0, range: "a whole number, 1 or more" });
@@ -76,7 +76,7 @@ fn in_range(
     if holds { Ok(value) } else { Err(Error::OutOfRange { name, value, range }) }
 }
 
-/// A number of things that must not be more than `most`, which is 2^40.
+/// A count that must not exceed `most`, which is 2^40.
 pub(crate) fn at_most(name: &'static str, value: u64, most: u64) -> Result<u64, Error> {
     if value > most {
         let range = "at most 2^40 (about 1e12)";

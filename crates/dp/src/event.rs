@@ -1,4 +1,4 @@
-//! What happened. An event says nothing about how it is counted: that is the accountants' part.
+//! What happened. An event says nothing about how it is counted: the accountants do that.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +18,9 @@ pub enum Event {
         #[serde(default = "one")]
         sensitivity: f64,
     },
-    /// One whole number plus discrete Gaussian noise. (Vectors: `distributed_discrete_gaussian`,
-    /// with one party if need be. No direction is known to be the worst one there, so a number of
-    /// the same norm is not a bound.)
+    /// One integer plus discrete Gaussian noise. (For vectors use `distributed_discrete_gaussian`,
+    /// with one party if need be. No direction is known to be the worst there, so an integer of the
+    /// same norm is not a bound.)
     DiscreteGaussian {
         /// The parameter sigma of the noise (for large values its standard deviation).
         sigma: f64,
@@ -51,7 +51,7 @@ pub enum Event {
         sensitivity: f64,
     },
     /// k-ary randomized response: the true symbol with probability
-    /// `e^epsilon0 / (e^epsilon0 + k - 1)`, else another one.
+    /// `e^epsilon0 / (e^epsilon0 + k - 1)`, otherwise another one.
     RandomizedResponse {
         /// The local epsilon, under replacement.
         epsilon0: f64,
@@ -79,7 +79,7 @@ pub enum Event {
     PoissonSampled {
         /// The probability.
         rate: f64,
-        /// What is done with those that take part.
+        /// What is done with the devices that take part.
         of: Box<Event>,
     },
     /// A secret uniform subset of fixed size takes part.
@@ -92,9 +92,9 @@ pub enum Event {
         of: Box<Event>,
     },
     /// Poisson sampling by a leader that stops at `max_batch` contributions (a uniform subset of
-    /// those that came). Only the sum is seen, not the count.
+    /// those that arrived). Only the sum is seen, not the count.
     TruncatedPoisson {
-        /// The probability to take part.
+        /// The probability of taking part.
         rate: f64,
         /// How many *other* devices there are.
         population: u64,
@@ -106,9 +106,9 @@ pub enum Event {
         #[serde(default)]
         shape: Shape,
     },
-    /// Poisson sampling where the adversary sees, beside the noisy sum, exactly how many took part.
+    /// Poisson sampling where the adversary sees the noisy sum and exactly how many took part.
     SampledCountSeen {
-        /// The probability to take part.
+        /// The probability of taking part.
         rate: f64,
         /// How many *other* devices there are.
         population: u64,
@@ -121,11 +121,11 @@ pub enum Event {
         #[serde(default)]
         shape: Shape,
     },
-    /// Reports of a local randomizer in an order that says nothing.
+    /// Reports of a local randomizer in an order that reveals nothing.
     Shuffled {
-        /// How many reports there are, the device's own included.
+        /// How many reports there are, including the device's own.
         n: u64,
-        /// The local randomizer: `pure_dp` (any one with that *replacement* epsilon) or
+        /// The local randomizer: `pure_dp` (any randomizer with that *replacement* epsilon) or
         /// `randomized_response`.
         of: Box<Event>,
     },
@@ -136,7 +136,7 @@ pub enum Event {
         /// Each release.
         of: Box<Event>,
     },
-    /// Several events, in whatever order, each free to depend on what the earlier ones gave.
+    /// Several events in any order. Each may depend on the results of the earlier ones.
     Composed {
         /// The events.
         of: Vec<Event>,
@@ -159,7 +159,7 @@ fn one_unit() -> u64 {
 }
 
 impl Event {
-    /// Refuses nonsense: negative or infinite noise, rates above 1, nothing out of something.
+    /// Rejects nonsense: negative or infinite noise, rates above 1, empty crowds.
     pub fn check(&self) -> Result<(), Error> {
         match self {
             Self::Gaussian { sigma, sensitivity } => {
@@ -217,7 +217,7 @@ impl Event {
         Ok(())
     }
 
-    /// The event inside of compositions of one and repetitions of one.
+    /// The event inside compositions of one and repetitions of one.
     pub(crate) fn unwrapped(&self) -> &Self {
         match self {
             Self::Composed { of } => match &of[..] {
@@ -265,7 +265,7 @@ impl Event {
     }
 }
 
-/// The largest population whose counts are looked at one by one.
+/// The largest population whose counts are examined one by one.
 const LARGEST_POPULATION: u64 = 1 << 40;
 
 fn two_symbols(k: u64) -> Result<(), Error> {

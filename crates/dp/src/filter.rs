@@ -1,5 +1,5 @@
-//! The ledger's privacy filter: may a device afford one more event, chosen after seeing what the
-//! earlier ones gave?
+//! The ledger's privacy filter: can a device afford one more event, chosen after seeing the results
+//! of the earlier ones?
 //!
 //! **Guarantee.** Within one period, everything that a [`Filter`] admits is together
 //! `(epsilon, delta)`-differentially private for its [`Budget`], whoever chooses the events and
@@ -19,13 +19,14 @@
 //! epsilons that add up) needs no delta.
 //!
 //! **Black boxes** known only by `(epsilon, delta)` are, with probability `1 - delta`, pure (see
-//! [`crate::rdp`]). Their deltas add up; the sum may reach the other `delta / 2`. The chance that
-//! any of them shows its bad part is at most that sum, and on the rest both neighbours carry the
-//! same weights `1 - delta_i`, which only shrink the hockey stick.
+//! [`crate::rdp`]). Their deltas add up; the sum may reach the other `delta / 2`. The probability
+//! that any of them shows its bad part is at most that sum, and on the rest both neighbours carry
+//! the same weights `1 - delta_i`, which only shrink the hockey stick.
 //!
 //! **Arithmetic.** Charges are rounded up to whole units ([`RDP_UNIT`], [`DELTA_UNIT`]) and added
-//! as integers, so that the state does not depend on the order of the charges, nor on the platform,
-//! and cannot drift; a sum that is too large stays at the largest number, which nothing affords.
+//! as integers, so that the state depends neither on the order of the charges nor on the platform,
+//! and cannot drift. A sum that is too large saturates at the largest number, which no budget
+//! covers.
 
 mod charge;
 mod stored;
@@ -39,10 +40,10 @@ use crate::math::up;
 use crate::{Adjacency, Error, closed};
 use charge::{delta_of, rdp_of};
 
-/// How many orders of the grid are finite: the last one is not.
+/// How many orders of the grid are finite: all but the last.
 const FINITE: usize = ORDERS.len() - 1;
 
-/// The rounding of the conversion, relatively.
+/// The relative rounding error of the conversion.
 const MARGIN: f64 = 1e-12;
 
 /// What may be spent in one period.
@@ -53,12 +54,12 @@ pub struct Budget {
     pub epsilon: f64,
     /// The delta of a period: half of it for the conversion, half for black boxes.
     pub delta: f64,
-    /// Whose neighbours are protected: all charges must be for these.
+    /// The neighbours that are protected: all charges must be for this adjacency.
     pub adjacency: Adjacency,
 }
 
 impl Budget {
-    /// Refuses an epsilon that is not above 0 and a delta outside of (0, 1).
+    /// Rejects an epsilon that is not above 0 and a delta outside of (0, 1).
     pub fn check(&self) -> Result<(), Error> {
         positive("epsilon", self.epsilon)?;
         check_delta(self.delta)?;
@@ -66,21 +67,21 @@ impl Budget {
     }
 }
 
-/// What the filter would say.
+/// The filter's verdict on a charge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// It is affordable.
     Affordable {
         /// The epsilon spent in this period once it is charged.
         spent: f64,
-        /// What is left of the period's epsilon then.
+        /// What is then left of the period's epsilon.
         left: f64,
     },
     /// It is not.
     Refused(Refused),
 }
 
-/// Why a charge was refused. The state is as before.
+/// Why a charge was refused. The state is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
     /// It would exceed the period's epsilon.
@@ -105,12 +106,12 @@ pub enum Refused {
         /// Half of the budget's delta.
         share: f64,
     },
-    /// The charge was computed for other neighbours than the budget.
+    /// The charge was computed for a different adjacency than the budget.
     #[error("the charge is for {charge} neighbours, the budget for {budget}")]
     Adjacency {
-        /// The charge's.
+        /// The charge's adjacency.
         charge: Adjacency,
-        /// The budget's.
+        /// The budget's adjacency.
         budget: Adjacency,
     },
     /// The period is over: a later one has begun.
@@ -123,8 +124,8 @@ pub enum Refused {
     },
 }
 
-/// What has been spent in the current period. Its serialized form is versioned and checked when
-/// read.
+/// What has been spent in the current period. The serialized form is versioned and checked when it
+/// is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "stored::Stored", into = "stored::Stored")]
 pub struct Filter {
@@ -152,7 +153,7 @@ impl Spent {
         sum
     }
 
-    /// The smallest epsilon whose filter would have admitted all this, with `share` for the
+    /// The smallest epsilon whose filter would have admitted all of this, with `share` for the
     /// conversion.
     fn epsilon(&self, share: f64) -> Result<f64, Error> {
         if *self == Self::NOTHING {
@@ -180,7 +181,7 @@ impl Filter {
         Ok(Self { budget, period, spent: Spent::NOTHING })
     }
 
-    /// The same ledger under another budget: what is spent stays spent.
+    /// The same ledger under another budget: what has been spent stays spent.
     pub fn with_budget(self, budget: Budget) -> Result<Self, Error> {
         budget.check()?;
         Ok(Self { budget, ..self })
@@ -191,7 +192,7 @@ impl Filter {
         self.budget
     }
 
-    /// The current period: the latest that anything was charged in.
+    /// The current period: the latest one in which anything was charged.
     pub fn period(&self) -> u64 {
         self.period
     }
@@ -216,8 +217,8 @@ impl Filter {
     }
 
     /// The smallest epsilon of a filter at `delta` that would have admitted what this period has
-    /// spent; infinite if the deltas of black boxes exceed half of `delta`. For display: the
-    /// guarantee is the budget's, since an epsilon that is read off afterwards is itself a result.
+    /// spent; infinite if the deltas of black boxes exceed half of `delta`. For display only: the
+    /// guarantee is the budget's, since an epsilon read off afterwards is itself a result.
     pub fn epsilon_spent(&self, delta: f64) -> Result<f64, Error> {
         check_delta(delta)?;
         let share = 0.5 * delta;
@@ -232,7 +233,7 @@ impl Filter {
         delta_of(self.spent.delta)
     }
 
-    /// The state after a charge, and its epsilon; or why not.
+    /// The state after a charge and its epsilon, or why it is refused.
     fn after(&self, period: u64, charge: &Charge) -> Result<(Spent, f64), Refused> {
         if period < self.period {
             return Err(Refused::Past { asked: period, current: self.period });
@@ -261,7 +262,7 @@ impl Filter {
     }
 }
 
-/// Up to a millionth, rounded up: enough for people, and never less than the truth.
+/// To a millionth, rounded up: enough for people, and never less than the true value.
 fn shown(epsilon: f64) -> f64 {
     (epsilon * 1e6).ceil() / 1e6
 }

@@ -1,17 +1,17 @@
 //! The privacy accountant.
 //!
 //! *Events* say what happened ([`Event`]); *accountants* say what it cost. Every epsilon that
-//! leaves this crate is an upper bound on the true one, for the adjacency that it names; where a
-//! method can also say how far below the truth may be, the answer is a [`Bracket`].
+//! leaves this crate is an upper bound on the true one, for the adjacency that it names. Where a
+//! method can also bound how far below it the true value may be, the answer is a [`Bracket`].
 //! `docs/privacy-accounting.md` lists each theorem with its assumptions.
 //!
-//! *Mechanisms* ([`mechanism`]) are what a device does to its value, and what an analyst makes of
+//! *Mechanisms* ([`mechanism`]) are what a device does to its value, and how an analyst interprets
 //! the sum. Each is one file, and names the event and the law by which it is accounted for.
 //!
-//! No I/O, no clock, no randomness but what is handed in; all transcendental functions come from
-//! the crate `libm`, so results do not depend on the platform.
+//! No I/O, no clock, and no randomness except what the caller passes in. All transcendental
+//! functions come from the crate `libm`, so results do not depend on the platform.
 
-// `!(a > b)` is intended: NaN must fall on the side that claims less.
+// `!(a > b)` is intentional: NaN must fall on the side that claims less.
 #![allow(clippy::neg_cmp_op_on_partial_ord)]
 
 mod error;

@@ -1,10 +1,11 @@
-//! Mechanisms: what a device does to its value, what that costs, and what an analyst makes of the
+//! Mechanisms: what a device does to its value, what that costs, and how an analyst interprets the
 //! sum.
 //!
 //! Each mechanism is one file here: its parameters, its randomizer R, the encoding that it sends,
 //! its event and the law by which a recipe is judged, the guarantees that remain when parties
-//! collude, its estimator, and its words for people. It implements [`Method`], and has one line in
-//! the list below, which makes it a variant of [`Mechanism`]. All others ask the [`Mechanism`].
+//! collude, its estimator, and its descriptions for people. It implements [`Method`], and has one
+//! line in the list below, which makes it a variant of [`Mechanism`]. All other code uses
+//! [`Mechanism`].
 //!
 //! Leaves to others: how a recipe spells the parameters (`sotto_wire::recipe::Randomizer`), and
 //! which VDAF sums an [`Encoding`] (`sotto_protocol::recipe`).
@@ -25,7 +26,7 @@ use crate::{Error, Event};
 pub use collusion::{Colluding, Sampling};
 pub use estimate::Estimate;
 
-/// Makes [`Mechanism`] from a list of mechanisms, each with the kind that recipes name it by.
+/// Makes [`Mechanism`] from a list of mechanisms, each with its kind as named in recipes.
 macro_rules! mechanisms {
     ($($kind:literal: $module:ident::$name:ident,)+) => {
         /// A mechanism with its parameters. It is used through [`Method`], to which it
@@ -71,15 +72,15 @@ mechanisms! {
     "randomized_response": randomized_response::RandomizedResponse,
 }
 
-/// What every mechanism does and says.
+/// The interface of every mechanism.
 pub trait Method: Debug {
-    /// How what it sends is summed.
+    /// How the sent values are summed.
     fn encoding(&self) -> Encoding;
 
-    /// The device's side, R: what is sent for `value`.
+    /// The device's side, R: the value that is sent for `value`.
     fn randomize(&self, value: Value, rng: &mut dyn CryptoRng) -> Value;
 
-    /// What one report is to the accountant; `None` if nothing bounds what it tells.
+    /// The event of one report for the accountant; `None` if nothing bounds what it reveals.
     fn event(&self) -> Option<Event>;
 
     /// How a recipe with this mechanism is judged.
@@ -108,11 +109,11 @@ pub trait Method: Debug {
         None
     }
 
-    /// How people are told about it.
+    /// Its descriptions for people.
     fn words(&self) -> Words;
 }
 
-/// The values that a contribution can have, which decide how it is summed.
+/// The values that a contribution can have, which determine how it is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Yes or no.
@@ -140,14 +141,14 @@ pub enum Value {
     OneHot(u32),
 }
 
-/// A mechanism in words.
+/// Descriptions of a mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Its parameters, in the order of the recipe.
     pub parameters: Vec<Parameter>,
-    /// What is sent, for the person whose device it is. Without jargon.
+    /// What is sent, for the device's owner. Without jargon.
     pub explanation: String,
     /// What happens to a value, for the author, like `kept with probability 0.9`.
     pub effect: String,
@@ -158,7 +159,7 @@ pub struct Words {
 pub struct Parameter {
     /// The field of the recipe.
     pub field: &'static str,
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// The value, in millionths.
     pub micro: u64,

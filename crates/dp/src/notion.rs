@@ -1,4 +1,4 @@
-//! What an epsilon is about: which inputs are neighbours, what the adversary sees, how sure the
+//! What an epsilon refers to: which inputs are neighbours, what the adversary sees, how precise the
 //! number is.
 
 use std::fmt;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Adjacency {
-    /// A device is there or not.
+    /// A device is present or not.
     AddRemove,
     /// A device holds one value or another.
     Replace,
-    /// A device contributes its value or the null value (the zero vector), and is there in both
+    /// A device contributes its value or the null value (the zero vector), and is present in both
     /// cases.
     ZeroOut,
 }
@@ -67,7 +67,7 @@ pub enum Count {
     Seen,
 }
 
-/// An epsilon with both of its ends: the truth is not below `lower` and not above `upper`.
+/// An epsilon with both of its ends: the true value is not below `lower` and not above `upper`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bracket {
     /// No smaller epsilon is possible.
@@ -77,7 +77,7 @@ pub struct Bracket {
 }
 
 impl Bracket {
-    /// The bracket that both say: each end is the better of the two.
+    /// The intersection of two brackets: each end is the better of the two.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { lower: self.lower.max(other.lower), upper: self.upper.min(other.upper) }

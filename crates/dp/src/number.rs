@@ -1,6 +1,6 @@
 //! Numbers for people: few digits, rounded to the safe side.
 
-/// Digits of a computed number.
+/// How many digits of a computed number are shown.
 const DIGITS: usize = 6;
 
 /// A decimal this close (relatively) counts as the number itself: only the last bits differ.

@@ -1,10 +1,10 @@
 //! The privacy loss distribution: composition by Fourier transform, as a certified bracket.
 //!
-//! An event becomes pairs of distributions that dominate it ([`event`]), a pair a law of the loss
-//! on a lattice, once rounded so that it is at least as bad (connect-the-dots) and once merged so
-//! that it is at most as bad ([`lattice`]); laws are composed in a tilted form that keeps relative
-//! precision ([`law`], [`convolve`], [`compose`]). Single releases need none of that: their
-//! divergence is a closed form or a sum.
+//! An event becomes pairs of distributions that dominate it ([`event`]). A pair becomes a law of
+//! the loss on a lattice, once rounded so that it is at least as bad (connect-the-dots) and once
+//! merged so that it is at most as bad ([`lattice`]). Laws are composed in a tilted form that keeps
+//! relative precision ([`law`], [`convolve`], [`compose`]). Single releases need none of that:
+//! their divergence is a closed form or a sum.
 
 mod compose;
 mod convolve;
@@ -27,13 +27,13 @@ use crate::math::ln;
 use crate::math::search::crossing;
 use crate::{Adjacency, Bracket, Error, Event, Shape, closed};
 
-/// The method of composed events; single ones have closed forms or exact sums.
+/// The method for composed events; single events have closed forms or exact sums.
 pub(crate) const COMPOSED: &str = "privacy loss distribution, connect-the-dots";
 
-/// The method of single releases whose worst pair is known.
+/// The method for single releases whose worst pair is known.
 pub(crate) const EXACT: &str = "exact hockey-stick divergence";
 
-/// The epsilon of an event, and the method in words.
+/// The epsilon of an event, and the method as text.
 pub(crate) fn event_epsilon(
     event: &Event,
     adjacency: Adjacency,
@@ -61,7 +61,7 @@ pub(crate) fn event_epsilon_upper(
 
 /// How an event is counted.
 enum Route<'a> {
-    /// By a closed form, a sum, or a bound of its own.
+    /// By a closed form, a sum, or a bound specific to the event.
     Known(Bracket, &'static str),
     /// By composing pairs.
     Composed(Composition<'a>),
@@ -104,7 +104,7 @@ impl<'a> Route<'a> {
     }
 }
 
-/// Poisson sampling of noise, which has no pair of its own under replacement.
+/// Poisson sampling of noise, which has no pair under replacement.
 fn sampled_noise(event: &Event) -> bool {
     match event {
         Event::PoissonSampled { of, .. } => !matches!(of.unwrapped(), Event::Shuffled { .. }),
@@ -116,12 +116,12 @@ fn sampled_noise(event: &Event) -> bool {
 struct Composition<'a> {
     leaves: Vec<Leaf<'a>>,
     pairs: Vec<Pairs>,
-    /// What is left of delta once the pairs' own parts are paid.
+    /// What remains of delta after the pairs' own parts are subtracted.
     rest: f64,
 }
 
 impl Composition<'_> {
-    /// The pairs of one direction (0: the device leaves, 1: it comes), for the upper or the lower
+    /// The pairs of one direction (0: the device leaves, 1: it joins), for the upper or the lower
     /// end.
     fn parts(&self, direction: usize, lower: bool) -> Vec<Part<'_>> {
         self.pairs
@@ -150,7 +150,7 @@ impl Composition<'_> {
         };
         let reverse = epsilon_upper_beside(forward.upper, &self.parts(1, false), self.rest);
         if reverse <= forward.upper {
-            // The lesser direction cannot raise the lower end by much.
+            // The smaller direction cannot raise the lower end by much.
             return forward;
         }
         let lower = epsilon_lower(&self.parts(1, true), delta);
@@ -158,7 +158,7 @@ impl Composition<'_> {
     }
 }
 
-/// A replacement as two steps of add/remove, for what has no pair of its own under replacement.
+/// A replacement as two add/remove steps, for releases that have no pair under replacement.
 fn two_steps(
     event: &Event,
     leaves: &[Leaf<'_>],
@@ -181,7 +181,7 @@ fn two_steps(
     }
     let one = |delta: f64| event_epsilon_upper(event, Adjacency::AddRemove, shape, delta);
     // The share of delta depends on epsilon. An epsilon that is at least what its own share gives
-    // is good; from one that is, each step leads to a smaller one that is.
+    // is valid; from a valid one, each step leads to a smaller valid one.
     let meets = |epsilon: f64| {
         let share = share_of_replacement(delta, epsilon);
         if share < f64::MIN_POSITIVE { Ok(f64::INFINITY) } else { one(share) }
@@ -204,7 +204,7 @@ fn two_steps(
     Ok((Bracket { lower: 0.0, upper }, "two add/remove steps"))
 }
 
-/// The epsilon of one release, straight from its divergence: no lattice.
+/// The epsilon of one release, directly from its divergence, without a lattice.
 fn single(pairs: &Pairs, delta_for_upper: f64, delta_for_lower: f64) -> Bracket {
     let solve = |pair: &dyn Pair, upper: bool| {
         if !(delta_for_upper > 0.0) {

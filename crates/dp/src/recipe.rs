@@ -1,24 +1,24 @@
-//! The rule by which a recipe is judged: half of the others honest, the count seen, the worst
-//! population.
+//! The rule by which a recipe is judged: half of the other devices are honest, the count is seen,
+//! the worst population.
 //!
 //! A device does not know how many others there are, and the author's figure must never lower
-//! epsilon. What it knows is that nothing is released below the minimum batch `B`. With at most
-//! half of the contributions from liars, a release has at least `B/2` honest ones; the liars' noise
-//! and coins are known to the adversary, so the noise that counts has half of the variance and the
-//! crowd that counts half of the size.
+//! epsilon. What it knows is that nothing is released below the minimum batch `B`. If at most half
+//! of the contributions are dishonest, a release has at least `B/2` honest ones. The adversary
+//! knows the noise and coins of the dishonest ones, so the noise that counts has half of the
+//! variance and the crowd that counts half of the size.
 //!
-//! **What is assumed.** Below the minimum batch nobody learns anything, the count included. An
-//! aggregator that breaks this rule, or is broken into, sees the count of a batch that is never
+//! **What is assumed.** Below the minimum batch nobody learns anything, including the count. An
+//! aggregator that breaks this rule, or is compromised, sees the count of a batch that is never
 //! released; among very few devices that count says who is there. The rule does not cover that.
 //!
 //! **Gaussian.** Let `n` be the largest number of other honest devices for which a release, the
-//! device included, has probability at most `eta`. With fewer others, nothing but the word
-//! "nothing" is seen except with probability `eta`: that is (0, eta)-DP. With more, the view is a
-//! post-processing of the view with exactly `n` others and no minimum at all and the least noise:
-//! toss the coins of the rest, add them to count and sum, add the noise that is missing (there is
-//! never less than half of the variance in a release), and withhold the result where it is below
-//! the minimum. So one pair, count seen with `n` others, bounds every population at once, also one
-//! that changes from round to round, at the price of `eta` for each round.
+//! device included, has probability at most `eta`. With fewer others, the adversary sees only that
+//! nothing was released, except with probability `eta`: that is (0, eta)-DP. With more, the view is
+//! a post-processing of the view with exactly `n` others, no minimum at all and the least noise:
+//! toss the coins of the rest, add them to count and sum, add the missing noise (there is never
+//! less than half of the variance in a release), and withhold the result where it is below the
+//! minimum. So one pair, count seen with `n` others, bounds every population at once, even one that
+//! changes from round to round, at the price of `eta` for each round.
 //!
 //! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform
 //! subset of the `n` honest devices: sampling without replacement at the rate `k/n`, then a shuffle
@@ -39,7 +39,7 @@ use crate::math::search::crossing;
 use crate::math::{binomial, down, ln, log1p, sqrt, up};
 use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
 
-/// The part of the others that is honest.
+/// The fraction of the others that is honest.
 pub const HONEST: f64 = 0.5;
 
 /// The part of delta that pays for improbable counts.
@@ -51,7 +51,7 @@ pub(crate) const IMPROBABLE: f64 = 1e-3;
 pub enum Law {
     /// Exact values: no epsilon holds.
     Exact,
-    /// Gaussian noise, each device its part.
+    /// Gaussian noise, of which each device adds its part.
     Gaussian {
         /// Standard deviation of the noise of `B` contributions together, in units of the clip.
         sigma: f64,
@@ -70,7 +70,7 @@ pub enum Law {
 /// What decides the privacy of a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
-    /// What is known of one contribution.
+    /// What is known about one contribution.
     pub law: Law,
     /// The probability of taking part in one round.
     pub rate: f64,
@@ -78,28 +78,28 @@ pub struct Terms {
     pub dummy_rate: f64,
     /// Nothing is released below this many contributions.
     pub min_batch: u64,
-    /// Rounds that all use these terms.
+    /// How many rounds use these terms.
     pub rounds: u64,
 }
 
-/// What a device makes of a recipe.
+/// A device's judgement of a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// Holds at `delta` for every population; infinite if nothing does.
+    /// Holds at `delta` for every population; infinite if no epsilon does.
     pub epsilon: f64,
-    /// The delta asked for.
+    /// The requested delta.
     pub delta: f64,
     /// Add/remove for Gaussian noise, replacement for randomized response.
     pub adjacency: Adjacency,
     /// Always [`HONEST`].
     pub honest: f64,
-    /// Always seen.
+    /// Always [`Count::Seen`].
     pub count: Count,
     /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch`
     /// contributions.
     pub paper_epsilon: f64,
-    /// The guarantee of the randomizer alone, if both aggregators and all other devices are against
-    /// one.
+    /// The guarantee of the randomizer alone, even if both aggregators and all other devices
+    /// collude.
     pub local_epsilon: Option<f64>,
 }
 
@@ -189,11 +189,11 @@ fn gaussian(terms: &Terms, sigma: f64, shape: Shape, delta: f64) -> Result<f64, 
     best(&event, Adjacency::AddRemove, shape, delta * (1.0 - IMPROBABLE))
 }
 
-/// The largest number of other honest devices for which `least` contributions come, the device's
-/// own included, with probability at most `improbable`. `None`: already without any others they
-/// come.
+/// The largest number of other honest devices for which `least` contributions arrive, including the
+/// device's own, with probability at most `improbable`. `None` if they arrive even without any
+/// others.
 fn silent_population(sending: f64, least: u64, improbable: f64) -> Option<u64> {
-    // The tail is computed to 1e-12; the hundredth that is left out covers it.
+    // The tail is computed to 1e-12; the hundredth that is left out covers the error.
     let silent = |n: u64| binomial::upper_tail(n, sending, least - 1) <= 0.99 * improbable;
     if sending <= 0.0 || !silent(0) {
         return (sending <= 0.0).then_some(1);
@@ -278,17 +278,17 @@ const DUMMIES: Error = Error::Unsupported {
     hint: "set the dummy rate to 0",
 };
 
-/// Judgements by terms: what depends on the recipe alone is computed once.
+/// Judgements by terms: what depends only on the recipe is computed once.
 #[derive(Clone, Debug, Default)]
 pub struct Memo {
     known: HashMap<[u64; 8], Judgement>,
 }
 
-/// A memo that is full is emptied: recipes come one at a time, and a judgement can be made again.
+/// A full memo is emptied: recipes come one at a time, and judgements can be computed again.
 const MEMO_SIZE: usize = 4_096;
 
 impl Memo {
-    /// The judgement of `terms` at `delta`, made now or before.
+    /// The judgement of `terms` at `delta`, from the memo if it was made before.
     pub fn judge(&mut self, terms: &Terms, delta: f64) -> Result<Judgement, Error> {
         let key = key(terms, delta);
         if let Some(known) = self.known.get(&key) {

@@ -1,4 +1,4 @@
-//! Privacy amplification by shuffling: what remains visible of one report among `n`, when the
+//! Privacy amplification by shuffling: what remains visible of one report among `n` when the
 //! adversary sees the reports (or their histogram) but not who sent which. All epsilons here are
 //! for the adjacency *replace*.
 //!
@@ -8,14 +8,14 @@
 //! - [`krr_epsilon`], [`krr_delta`]: k-ary randomized response, by its privacy blanket (Balle,
 //!   Bell, Gascón, Nissim 2019), for all inputs of the others.
 //! - [`closed_form_epsilon`]: the closed form of the same 2023 paper, where it is valid.
-//! - [`honest_crowd`]: how many reports hide the device when only a part of the others is honest.
+//! - [`honest_crowd`]: how many reports hide the device when only a fraction of the others is
+//!   honest.
 //!
 //! **The notion matters.** RAPPOR and projective geometry response are parametrized by *deletion*:
 //! their `epsilon0` is the distance to a reference law, and their replacement parameter is up to
-//! twice as large. A deletion epsilon must never be given to the generic bound. They need
-//! mechanism-specific bounds of their own, which belong beside `krr` as further submodules: each
-//! describes its pair of worst laws as a `Pair` (or a mixture of them) and shares the summation and
-//! the search.
+//! twice as large. A deletion epsilon must never be passed to the generic bound. They need
+//! mechanism-specific bounds, which belong next to `krr` as further submodules: each describes its
+//! pair of worst laws as a `Pair` (or a mixture of them) and shares the summation and the search.
 
 mod closed;
 mod generic;
@@ -32,26 +32,26 @@ pub use krr::{krr_delta, krr_epsilon};
 use crate::math::{exp, expm1, up};
 
 /// The largest `epsilon0` for which a crowd is considered. Above it, even 2^36 others send a clone
-/// with a probability of 1e-32 in all: the local guarantee is the answer.
+/// with a total probability of 1e-32: the local guarantee is the answer.
 const LARGEST_EPSILON0: f64 = 100.0;
 
 /// The smallest `epsilon0` for which a crowd is considered (below it, quotients of denormal numbers
 /// lose digits).
 const SMALLEST_EPSILON0: f64 = 1e-200;
 
-/// Mass that a delta without a target may leave outside the sums (and adds): below anything of
-/// interest.
+/// Mass that a delta without a target may leave outside the sums (and adds): small enough never to
+/// matter.
 const NEGLIGIBLE: f64 = 1e-290;
 
-/// What a search leaves outside the sums (and adds), as a part of its target delta.
+/// What a search leaves outside the sums (and adds), as a fraction of its target delta.
 const OUTSIDE: f64 = 1e-12;
 
 /// A few roundings of `exp` and `expm1`.
 const ULPS: f64 = 1e-14;
 
 /// How many of `n` reports hide the device when only a fraction `honest` of the *other* reports is
-/// honest (the adversary knows the rest and removes it): `1 + floor(honest (n - 1))`. A fraction
-/// that is not a number counts as none; no fraction makes the crowd larger than `n`.
+/// honest (the adversary knows the rest and removes it): `1 + floor(honest (n - 1))`. NaN counts as
+/// a fraction of 0; no fraction makes the crowd larger than `n`.
 pub fn honest_crowd(n: u64, honest: f64) -> u64 {
     let others = n.saturating_sub(1);
     let honest_others = (honest * others as f64).floor().max(0.0) as u64;
@@ -64,14 +64,15 @@ fn local_delta(epsilon0: f64, epsilon: f64) -> f64 {
     up(-expm1(epsilon - epsilon0) / (1.0 + exp(-epsilon0)), ULPS).clamp(0.0, 1.0)
 }
 
-/// Whether computing the sums can help, see [`LARGEST_EPSILON0`] and [`SMALLEST_EPSILON0`].
+/// Whether computing the sums can help. See [`LARGEST_EPSILON0`] and [`SMALLEST_EPSILON0`].
 fn amplifies(epsilon0: f64, n: u64) -> bool {
     n > 1 && (SMALLEST_EPSILON0..=LARGEST_EPSILON0).contains(&epsilon0)
 }
 
-/// A delta whose sums leave out (and add) no more than `part` of it, or next to nothing.
+/// A delta whose sums leave out (and add) no more than the fraction `part` of it, or a negligible
+/// amount.
 fn precise(mut delta: impl FnMut(f64) -> f64, part: f64) -> f64 {
-    // Enough in all but extreme cases, and several times faster.
+    // Enough except in extreme cases, and several times faster.
     const FIRST: f64 = 1e-30;
     let found = delta(FIRST);
     if FIRST <= part * found { found } else { delta(NEGLIGIBLE).min(found) }

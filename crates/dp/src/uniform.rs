@@ -2,13 +2,13 @@
 
 use rand_core::CryptoRng;
 
-/// A uniform number below `bound`, or 0 if `bound` is 0. The number of words drawn depends on
-/// chance alone.
+/// A uniform number below `bound`, or 0 if `bound` is 0. The number of words drawn depends only on
+/// chance.
 pub fn uniform_below(bound: u64, rng: &mut dyn CryptoRng) -> u64 {
     if bound == 0 {
         return 0;
     }
-    // Beyond the largest multiple of the bound, remainders are not equally frequent.
+    // Beyond the largest multiple of the bound, remainders are not equally likely.
     let last = u64::MAX - (u64::MAX % bound + 1) % bound;
     loop {
         let word = rng.next_u64();

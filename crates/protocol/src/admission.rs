@@ -1,8 +1,8 @@
-//! What proves a recipe: its position in the log, its age, its keys, its parties, its derivation.
+//! How a recipe is proved: its position in the log, age, keys, parties and derivation.
 //!
-//! Nothing here depends on a device's own state, so devices and aggregators share it. Each reads
-//! every entry of the log once, whatever it is about: which recipe somebody is interested in shows
-//! nowhere.
+//! Nothing here depends on a device's own state, so devices and aggregators share this code. Each
+//! reads every entry of the log once, whatever it says, so that nobody can see which recipe a
+//! reader is interested in.
 //!
 //! ```text
 //! Watch::refresh       the newest checkpoint, every new entry, a verdict on each open recipe
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Leaves to others: reading the log's files ([`crate::log`]), what a recipe means
-//! ([`crate::recipe`]), what is pinned ([`crate::trust`]), and all that depends on one device
-//! ([`crate::device`], which this module must not import).
+//! ([`crate::recipe`]), what is pinned ([`crate::trust`]), and everything that depends on one
+//! device ([`crate::device`], which this module must not import).
 
 mod assessments;
 mod catalogue;

@@ -1,6 +1,6 @@
-//! What leader and helper do alike when a batch is collected: judge the collector's request and
-//! seal a share to the collector. DAP, sections "Collection Job Initialization" and "Aggregate
-//! Share Encryption".
+//! What leader and helper have in common when a batch is collected: judging the collector's request
+//! and sealing a share to the collector. DAP, sections "Collection Job Initialization" and
+//! "Aggregate Share Encryption".
 
 use rand_core::CryptoRng;
 use sotto_crypto::server_hpke;
@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 
 use crate::{Abort, AggregatorTask, Fault};
 
-/// The aggregation parameter is one of the VDAF. Prio3 has but one, so it is also the one that the
-/// reports were aggregated with.
+/// Checks that the aggregation parameter is one of the VDAF's. Prio3 has only one, so the reports
+/// were aggregated with it too.
 pub(crate) fn check_agg_param(
     task: &AggregatorTask,
     request: &CollectionJobReq,
@@ -28,7 +28,7 @@ pub(crate) fn check_agg_param(
     ))
 }
 
-/// No collection job extension is known, so none may be there.
+/// No collection job extensions are known, so there must be none.
 pub(crate) fn check_collection_extensions(request: &CollectionJobReq) -> Result<(), Abort> {
     match request.extensions.iter().next() {
         None => Ok(()),
@@ -39,7 +39,7 @@ pub(crate) fn check_collection_extensions(request: &CollectionJobReq) -> Result<
     }
 }
 
-/// A release may cover no more time than the task allows.
+/// A release must not cover more time than the task allows.
 pub(crate) fn check_window(task: &AggregatorTask, interval: Interval) -> Result<(), Abort> {
     let length_s = interval.duration().as_seconds(task.task.configuration().time_precision());
     match task.max_window_s {

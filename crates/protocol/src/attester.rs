@@ -1,14 +1,15 @@
-//! The attester of rate-limited tokens, as pure steps: what it checks before it passes a request to an
-//! issuer, and what it makes of the answer (rate-limit-tokens, sections "Attester Behavior (Client
-//! Request Validation)" and "Attester Behavior (Index Computation)").
+//! The attester of rate-limited tokens, as pure steps: what it checks before it forwards a request
+//! to an issuer, and how it handles the answer (rate-limit-tokens, sections "Attester Behavior
+//! (Client Request Validation)" and "Attester Behavior (Index Computation)").
 //!
-//! It knows the device and not the origin. A device cannot lie to it about the blind of its request
-//! ([`consume_token_request`]), so the alias that it computes from the issuer's answer
-//! ([`consume_issuer_answer`]) is the same for every request of one client key for one origin. Keys
-//! outside the prime-order subgroup would unblind to eight aliases, which is eight tokens at limit 1:
-//! `PublicKey::parse` refuses them.
+//! It knows the device but not the origin. A device cannot lie about the blind of its request
+//! ([`consume_token_request`]), so the alias computed from the issuer's answer
+//! ([`consume_issuer_answer`]) is the same for every request with one client key for one origin.
+//! Keys outside the prime-order subgroup would unblind to eight aliases, and so give eight tokens
+//! at limit 1: `PublicKey::parse` rejects them.
 //!
-//! Left to others: who the device is ([`Attestation`]), counting (`sotto_store::AttesterDb`), HTTP.
+//! Leaves to others: who the device is ([`Attestation`]), counting (`sotto_store::AttesterDb`),
+//! HTTP.
 
 mod attestation;
 mod batches;
@@ -24,7 +25,7 @@ pub use self::attestation::{Attestation, AttestationRefusal, DeviceIdentity};
 pub use self::batches::Batches;
 pub use self::refusal::AttesterRefusal;
 
-/// A device's request, as it came.
+/// A device's request, as received.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
     /// The encoded `TokenRequest`.
@@ -37,12 +38,12 @@ pub struct Ask<'a> {
     pub client_alias: [u8; 32],
 }
 
-/// A request that may go to the issuer, and what is needed to understand the answer.
+/// A request that may go to the issuer, and what is needed to interpret the answer.
 #[derive(Clone)]
 pub struct Forwarded {
     /// The device's key.
     pub client_key: PublicKey,
-    /// With it the issuer's answer is unblinded.
+    /// Unblinds the issuer's answer.
     pub request_blind: [u8; 32],
     /// What the device calls the origin.
     pub client_alias: [u8; 32],
@@ -50,21 +51,21 @@ pub struct Forwarded {
     pub body_digest: [u8; 32],
 }
 
-/// What the issuer gave, under the name by which the attester counts.
+/// What the issuer granted, under the name by which the attester counts.
 #[derive(Clone)]
 pub struct Issued {
-    /// The issuer's name of the origin, for this client alone.
+    /// The issuer's name for the origin, specific to this client.
     pub alias: [u8; 64],
-    /// For the device, sealed to it.
+    /// The response for the device, sealed to it.
     pub response: Vec<u8>,
 }
 
-/// The digest by which a request is known again.
+/// The digest by which a repeated request is recognised.
 pub fn request_digest(body: &[u8]) -> [u8; 32] {
     Sha256::digest(body).into()
 }
 
-/// Checks a request before it goes to the issuer that has these encapsulation keys.
+/// Checks a request before it goes to the issuer with these encapsulation keys.
 pub fn consume_token_request(
     ask: &Ask<'_>,
     encap_key_ids: &[[u8; 32]],
@@ -75,8 +76,9 @@ pub fn consume_token_request(
     }
     let client_key = PublicKey::parse(&ask.client_key).map_err(|_| AttesterRefusal::ClientKey)?;
     let blinded = client_key.blind(&ask.request_blind, CLIENT_CONTEXT);
-    // With another blind the issuer's answer would unblind to an alias of the device's choice. What equals a blinded valid
-    // key is a valid key: only what differs is parsed, to say why.
+    // With a different blind, the device could choose the alias that the issuer's answer unblinds
+    // to. A key that equals a blinded valid key is valid, so the request key is parsed only if it
+    // differs, to say why.
     if *blinded.as_bytes() != request.request_key {
         return Err(match PublicKey::parse(&request.request_key) {
             Ok(_) => AttesterRefusal::Blind,
@@ -108,7 +110,8 @@ pub fn consume_issuer_answer(
     if limit != TOKEN_LIMIT {
         return Err(AttesterRefusal::IssuerLimit);
     }
-    // What is stored is given again for ever, and the length of an answer must tell nothing to those who see it pass.
+    // Stored responses are sent again on every retry, and the length of an answer must reveal
+    // nothing to anyone who sees it pass.
     if response.len() != TOKEN_RESPONSE_LEN {
         return Err(AttesterRefusal::IssuerResponse);
     }

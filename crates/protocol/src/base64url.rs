@@ -1,4 +1,5 @@
-//! Bytes as base64url, in stored JSON. Many of them are secrets, so no copy is left behind on the way.
+//! Bytes as base64url in stored JSON. Many of them are secrets, so no intermediate copy is left
+//! behind.
 
 use std::fmt;
 
@@ -8,9 +9,9 @@ use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};
 use zeroize::{Zeroize, Zeroizing};
 
-/// What bytes are read into.
+/// A type that bytes are decoded into.
 pub(crate) trait FromBytes: Sized {
-    /// `None` if another length is expected.
+    /// `None` if the length is wrong.
     fn from_bytes(bytes: Zeroizing<Vec<u8>>) -> Option<Self>;
 }
 
@@ -45,10 +46,10 @@ where
     D: Deserializer<'de>,
 {
     let bytes = from.deserialize_str(Text)?;
-    B::from_bytes(bytes).ok_or_else(|| D::Error::custom("another length is expected"))
+    B::from_bytes(bytes).ok_or_else(|| D::Error::custom("the length is wrong"))
 }
 
-/// Decodes the text where it lies.
+/// Decodes the text in place.
 struct Text;
 
 impl Visitor<'_> for Text {
@@ -58,9 +59,9 @@ impl Visitor<'_> for Text {
         f.write_str("bytes in base64url without padding")
     }
 
-    /// The error names neither a symbol nor its place: the text may be a secret.
+    /// The error names neither a symbol nor its position: the text may be a secret.
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        // As long as it will ever be, so that it never moves.
+        // Allocated at its final size, so that it never moves.
         let mut bytes = Zeroizing::new(vec![0; decoded_len_estimate(text.len())]);
         let decoded = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes);
         let len = decoded.map_err(|_| E::custom("not base64url without padding"))?;
@@ -106,7 +107,7 @@ mod tests {
         {
             let text = format!(r#"{{"list":"{list}","array":"{array}"}}"#);
             let shown = serde_json::from_str::<Held>(&text).unwrap_err().to_string();
-            let known = ["not base64url without padding", "another length is expected"];
+            let known = ["not base64url without padding", "the length is wrong"];
             assert!(known.iter().any(|known| shown.starts_with(known)), "{shown}");
         }
         let number = serde_json::from_str::<Held>(r#"{"list":7,"array":"AAAAAA"}"#);

@@ -25,19 +25,19 @@ pub enum Bucket {
     Batch(BatchId),
 }
 
-/// Among which reports an id must be new.
+/// The set of reports within which an id must be new.
 ///
-/// Both aggregators derive it from the task, so they agree on what is a replay.
+/// Both aggregators derive it from the task, so they agree on what a replay is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayScope {
-    /// The report's bucket. The timestamp is bound by the AAD of both shares, so a replayed report
-    /// carries it unchanged; the ids go with the collected bucket, which refuses every report by
-    /// itself.
+    /// The report's bucket. The AAD of both shares binds the timestamp, so a replayed report
+    /// carries it unchanged. The ids are deleted with the collected bucket, which rejects every
+    /// report anyway.
     Bucket,
-    /// The whole task, until it is forgotten: where the id alone says whether a contribution was
-    /// counted. That is so in leader-selected tasks, where a replay would go to whatever batch is
-    /// open, and where tokens are asked for: the id is a part of the token's nonce, and one token
-    /// is good for one report of the task, whatever its timestamp.
+    /// The whole task, until it is forgotten. Used where the id alone says whether a contribution
+    /// was counted: in leader-selected tasks, where a replay would go to whichever batch is open,
+    /// and in tasks with tokens, where the id is part of the token's nonce, and one token is good
+    /// for one report of the task, whatever its timestamp.
     Task,
 }
 
@@ -48,7 +48,7 @@ pub struct BucketAggregate {
     pub share: AggregateShare,
     /// How many reports are in it.
     pub count: u64,
-    /// XOR of the hashes of their ids.
+    /// The XOR of the hashes of their ids.
     pub checksum: ReportIdChecksum,
     /// The earliest timestamp.
     pub first: Time,
@@ -84,16 +84,16 @@ impl BucketAggregate {
     }
 }
 
-/// The buckets that one job adds to, with what it adds.
+/// The buckets that one job adds to, and what it adds.
 pub type BucketAggregates = BTreeMap<Bucket, BucketAggregate>;
 
-/// The most bytes of accumulators in one job. Every report may have a bucket of its own, and an
+/// The most bytes of accumulators in one job. Every report may have its own bucket, and the
 /// accumulator of a long vector is far larger than the helper's part of a report: without a limit,
-/// a small request could claim memory without bound.
+/// a small request could claim unbounded memory.
 #[cfg(feature = "server")]
 pub(crate) const MAX_JOB_ACCUMULATOR_LEN: usize = 64 * 1024 * 1024;
 
-/// The buckets of one job while it is summed, each with the number of its accumulator.
+/// The buckets of one job while it is being summed, each with the number of its accumulator.
 #[cfg(feature = "server")]
 #[derive(Debug, Default)]
 pub(crate) struct JobBuckets {
@@ -112,8 +112,8 @@ pub(crate) struct Counted {
 
 #[cfg(feature = "server")]
 impl Bucket {
-    /// The bucket of a report: by its timestamp, or the batch that its job names. `None` if the job
-    /// does not name one and must, or names one and must not.
+    /// The bucket of a report: its timestamp, or the batch that its job names. `None` if the job
+    /// must name a batch and does not, or must not and does.
     pub(crate) fn of(mode: BatchMode, time: Time, batch_id: Option<BatchId>) -> Option<Self> {
         match (mode, batch_id) {
             (BatchMode::TimeInterval, None) => Some(Self::Time(time)),

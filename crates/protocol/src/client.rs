@@ -1,4 +1,5 @@
-//! A DAP client: makes reports and reads the aggregators' answers. DAP, section "Uploading Reports".
+//! A DAP client: makes reports and reads the aggregators' answers. DAP, section "Uploading
+//! Reports".
 //!
 //! Leaves to others: fetching HPKE configurations, sending, and whether to take part at all.
 
@@ -17,7 +18,7 @@ use zeroize::Zeroizing;
 use crate::Task;
 use crate::token::ReportTokens;
 
-/// Why a report could not be made, or an answer not be read.
+/// Why a report could not be made or an answer could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -30,13 +31,13 @@ pub enum ClientError {
     /// The aggregator's answer does not decode.
     #[error("the aggregator's answer does not decode: {0}")]
     Decode(#[from] DecodeError),
-    /// No listed HPKE configuration can be used.
+    /// No listed HPKE configuration is supported.
     #[error("the aggregator lists no HPKE configuration of a supported suite")]
     NoSupportedHpkeConfig,
-    /// The aggregators would refuse the timestamp.
+    /// The aggregators would reject the timestamp.
     #[error("the time is outside the task's interval")]
     OutsideTaskInterval,
-    /// Something is longer than its message allows.
+    /// A field is longer than its message allows.
     #[error(transparent)]
     Bounds(#[from] BoundsError),
 }
@@ -45,8 +46,8 @@ pub enum ClientError {
 ///
 /// `time` is in units of the task's precision ([`Task::time`]). The report id is that of `tokens`,
 /// or 16 fresh bytes of `rng` for a task without tokens. Each token goes into the private
-/// extensions of its own aggregator's share, where nobody else reads it. Nothing goes into the
-/// public extensions: it would split the set of devices.
+/// extensions of its own aggregator's share, where nobody else can read it. The public extensions
+/// stay empty: anything there would split the set of devices.
 pub fn produce_report(
     task: &Task,
     leader: &HpkeConfig,
@@ -90,8 +91,8 @@ pub fn produce_report(
     Ok(report.to_bytes())
 }
 
-/// Picks the configuration to seal to: the first supported one, for the list is in the aggregator's
-/// order of preference. DAP, section "HPKE Configuration Request".
+/// Picks the configuration to seal to: the first supported one, because the list is in the
+/// aggregator's order of preference. DAP, section "HPKE Configuration Request".
 pub fn consume_hpke_config_list(bytes: &[u8]) -> Result<HpkeConfig, ClientError> {
     HpkeConfigList::from_bytes(bytes)?
         .iter()
@@ -100,8 +101,8 @@ pub fn consume_hpke_config_list(bytes: &[u8]) -> Result<HpkeConfig, ClientError>
         .ok_or(ClientError::NoSupportedHpkeConfig)
 }
 
-/// Reads which reports of an upload the leader refused, in the order in which they were sent. An
-/// empty body says: none. DAP, section "Upload Request".
+/// Reads which reports of an upload the leader rejected, in the order in which they were sent. An
+/// empty body means none. DAP, section "Upload Request".
 pub fn consume_upload_errors(body: &[u8]) -> Result<Vec<(ReportId, ReportError)>, ClientError> {
     let errors = UploadErrors::from_bytes(body)?;
     Ok(errors.status.iter().map(|status| (status.report_id, status.error)).collect())
@@ -114,7 +115,7 @@ fn random_report_id(rng: &mut dyn CryptoRng) -> ReportId {
 }
 
 /// The encoded list of an aggregator's private extensions: its token, if there is one. It is
-/// written here, because [`Extensions::new`] would leave a copy of the token behind.
+/// written here because [`Extensions::new`] would leave a copy of the token behind.
 fn private_extensions(token: Option<&[u8]>) -> Result<Zeroizing<Vec<u8>>, BoundsError> {
     let Some(token) = token else { return Ok(Zeroizing::new(Extensions::empty().to_bytes())) };
     let too_long = |_| BoundsError::Length("extension_data");
@@ -137,7 +138,7 @@ fn seal_input_share(
     share: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<HpkeCiphertext<'static>, ClientError> {
-    // The list was just encoded.
+    // Cannot fail: the list was just encoded.
     let plaintext = PlaintextInputShare {
         private_extensions: Extensions::from_bytes(private_extensions)?,
         payload: Payload::new(share)?,

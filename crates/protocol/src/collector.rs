@@ -1,5 +1,4 @@
-//! The collector: asks for batches and puts the two shares together. DAP, section "Collecting
-//! Results".
+//! The collector: requests batches and combines the two shares. DAP, section "Collecting Results".
 //!
 //! Leaves to others: sending, polling, deleting finished jobs, and differential privacy.
 
@@ -13,31 +12,31 @@ use sotto_wire::{
 
 use crate::Task;
 
-/// Why a collection was not asked for, or its result not accepted.
+/// Why a collection was not requested, or its result was not accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectorError {
-    /// The query is of another batch mode than the task.
+    /// The query's batch mode is not the task's.
     #[error("the query is not of the task's batch mode")]
     BatchMode,
-    /// The query names no time at all.
+    /// The query's interval is empty.
     #[error("the batch interval is empty")]
     EmptyInterval,
-    /// The answer, or our own stored request, does not decode.
+    /// The answer, or our stored request, does not decode.
     #[error("the message does not decode: {0}")]
     Decode(#[from] DecodeError),
-    /// Fewer reports than the task promises its devices.
+    /// The batch has fewer reports than the task promises its devices.
     #[error("the batch has {report_count} reports, fewer than the task's minimum of {minimum}")]
     BatchTooSmall {
-        /// Reports, as the leader says.
+        /// The number of reports, according to the leader.
         report_count: u64,
         /// The task's minimum batch size.
         minimum: u64,
     },
-    /// The leader answers with reports from outside the queried interval.
+    /// The leader's answer covers reports from outside the queried interval.
     #[error("the batch reaches outside the queried interval")]
     OutsideQuery,
-    /// A share does not open: another key, task configuration or request than the aggregators hold.
+    /// A share does not open: the aggregators used another key, task configuration or request.
     #[error("the {} share: {error}", role_name(*.role))]
     Hpke {
         /// Whose share.
@@ -45,7 +44,7 @@ pub enum CollectorError {
         /// What failed.
         error: HpkeError,
     },
-    /// A share is not one of the task's VDAF.
+    /// A share does not belong to the task's VDAF.
     #[error(transparent)]
     Share(#[from] AggregateShareError),
     /// The shares do not combine.
@@ -56,7 +55,7 @@ pub enum CollectorError {
 /// A collected batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collection {
-    /// How many reports are in it. Told by the leader; the helper has compared it with its own
+    /// How many reports are in it, according to the leader. The helper compared it with its own
     /// count, but nothing authenticates it to the collector.
     pub report_count: u64,
     /// The smallest interval that covers their timestamps.
@@ -80,8 +79,8 @@ pub fn produce_collection_job_req(task: &Task, query: &Query) -> Result<Vec<u8>,
 
 /// Opens both shares of a finished collection job and combines them.
 ///
-/// `request` are the bytes that made the job. A batch below the task's minimum is refused: an honest
-/// leader never answers with one.
+/// `request` is the body that created the job. A batch below the task's minimum is rejected: an
+/// honest leader never returns one.
 pub fn consume_collection_job_resp(
     task: &Task,
     key: &HpkeKeypair,

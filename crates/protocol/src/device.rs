@@ -1,6 +1,6 @@
 //! The device that decides for itself: what it checks, what it charges, when it answers.
 //!
-//! A host fetches, keeps and sends; every decision is made here, by pure functions over a
+//! A host fetches, stores and sends. Every decision is made here, by pure functions over a
 //! [`DeviceState`]. What is the same for every device is proved in [`crate::admission`]:
 //!
 //! ```text
@@ -13,10 +13,10 @@
 //!                     send the same bytes until they are taken   -> commit Change::Delivered
 //! ```
 //!
-//! Each change is durable before the next step. After a crash a recipe that is considered but has
-//! no bytes stays silent: a second toss would raise the rate. [`toss`] consumes the [`Ticket`] that
-//! only [`consider()`] gives, so a host cannot toss twice either. `sotto_client::Participant` runs
-//! all steps in this order.
+//! Each change is durable before the next step. After a crash, a recipe that was considered but has
+//! no report bytes is not answered: a second toss would raise the rate. [`toss`] consumes the
+//! [`Ticket`] that only [`consider()`] gives, so a host cannot toss twice either.
+//! `sotto_client::Participant` runs all steps in this order.
 //!
 //! A failed check is [`Silence`](crate::admission::Silence): nothing is sent, not even an error.
 //! The reason is for the person in front of the device and for tests.

@@ -1,27 +1,28 @@
-//! Three families of failure, by whose fault it is.
+//! Three families of failure, sorted by whose fault it is.
 //!
-//! - [`Rejection`]: one report is refused; counted by reason, never retried except when too early.
-//! - [`Abort`]: the peer's request is refused as a whole, with one DAP problem type. An aggregator
+//! - [`Rejection`]: one report is rejected. Counted by reason, and never retried unless it was too
+//!   early.
+//! - [`Abort`]: the peer's request is rejected as a whole, with one DAP problem type. An aggregator
 //!   that aborts has committed nothing for that request.
-//! - [`Fault`]: our own trouble (store, pool, a bug): the peer may retry.
+//! - [`Fault`]: an error on our side (store, pool, a bug). The peer may retry.
 //!
-//! Where a step can end in either of the last two it returns a [`Failure`]; what the leader cannot
-//! use of the helper's answers is a [`BadResponse`].
+//! A step that can end in either of the last two returns a [`Failure`]. An answer of the helper
+//! that the leader cannot use is a [`BadResponse`].
 
 use std::collections::BTreeMap;
 
 use sotto_vdaf::VerifyError;
 use sotto_wire::{DecodeError, ProblemType, ReportError, TaskId};
 
-/// Why one report was refused. DAP, section "Report Errors", plus where it was noticed.
+/// Why one report was rejected. DAP, section "Report Errors", plus where it was noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
     /// The bucket is closing or collected.
     #[error("batch_collected")]
     BatchCollected,
-    /// The report id was already taken: in its bucket, or in the whole task where tokens are asked for.
-    /// There the id is a part of the token's nonce, so this is also what a token spent twice is counted as.
+    /// The report id was already used: in its bucket, or, in a task with tokens, anywhere in the
+    /// task. There the id is part of the token's nonce, so a token spent twice is counted here too.
     #[error("report_replayed")]
     ReportReplayed,
     /// The aggregator can no longer judge the report, or its task is gone.
@@ -30,50 +31,50 @@ pub enum Rejection {
     /// The share does not open under the named key.
     #[error("hpke_decrypt_error")]
     HpkeDecryptError,
-    /// The VDAF refused the shares.
+    /// The VDAF rejected the shares.
     #[error("vdaf_verify_error")]
     VdafVerifyError,
     /// The timestamp is after the task's interval.
     #[error("task_expired")]
     TaskExpired,
-    /// The share does not decode, has the wrong size, or carries an extension that it must not.
+    /// The share does not decode, has the wrong size, or carries an extension that is not allowed.
     #[error("invalid_message")]
     InvalidMessage,
     /// The timestamp is too far ahead of the clock. The only rejection after which a report may be
-    /// tried again.
+    /// retried.
     #[error("report_too_early")]
     ReportTooEarly,
     /// The timestamp is before the task's interval.
     #[error("task_not_started")]
     TaskNotStarted,
-    /// The report names an HPKE key that the leader does not have (upload only).
+    /// The report names an HPKE key that the leader does not have (uploads only).
     #[error("outdated_config")]
     OutdatedConfig,
     /// The helper does not have the verification key that the leader used for the job.
     #[error("unknown_verification_key_id")]
     UnknownVerificationKeyId,
-    /// The helper refused the whole aggregation job and had committed nothing.
+    /// The helper rejected the whole aggregation job and had committed nothing.
     #[error("job_abandoned")]
     JobAbandoned,
-    /// The task asks for a token, and this aggregator's share holds none.
+    /// The task requires a token, and this aggregator's share has none.
     #[error("token_missing")]
     TokenMissing,
-    /// The token does not decode, or is of another type.
+    /// The token does not decode, or has another type.
     #[error("token_malformed")]
     TokenMalformed,
-    /// The token names another key than the recipe has for this aggregator.
+    /// The token names a key other than the recipe's key for this aggregator.
     #[error("token_wrong_key")]
     TokenWrongKey,
-    /// The token is for another challenge: another recipe or issuer.
+    /// The token is for another challenge, that is, another recipe or issuer.
     #[error("token_wrong_recipe")]
     TokenWrongRecipe,
-    /// The key has expired.
+    /// The token's key has expired.
     #[error("token_expired")]
     TokenExpired,
     /// The signature is not the issuer's.
     #[error("token_forged")]
     TokenForged,
-    /// The token is good, but its nonce gives another report id.
+    /// The token is valid, but its nonce gives another report id.
     #[error("token_other_report")]
     TokenOtherReport,
 }
@@ -158,8 +159,8 @@ impl Rejection {
     }
 }
 
-/// What a peer is told. Which check of a token failed is for this aggregator's operator alone: the other one
-/// could tell devices apart by it.
+/// What a peer is told. Which check of a token failed is only for this aggregator's operator: the
+/// peer could use it to tell devices apart.
 impl From<Rejection> for ReportError {
     fn from(rejection: Rejection) -> Self {
         match rejection {
@@ -206,17 +207,17 @@ impl From<ReportError> for Rejection {
     }
 }
 
-/// Refused reports, counted by reason.
+/// Rejected reports, counted by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rejections(BTreeMap<Rejection, u64>);
 
 impl Rejections {
-    /// Counts one more refused report.
+    /// Counts one more rejected report.
     pub fn add(&mut self, reason: Rejection) {
         self.add_many(reason, 1);
     }
 
-    /// Counts `count` more refused reports.
+    /// Counts `count` more rejected reports.
     pub fn add_many(&mut self, reason: Rejection, count: u64) {
         if count > 0 {
             let entry = self.0.entry(reason).or_default();
@@ -224,24 +225,24 @@ impl Rejections {
         }
     }
 
-    /// Reasons with their counts, none of them zero.
+    /// The reasons with their counts, none of them zero.
     pub fn iter(&self) -> impl Iterator<Item = (Rejection, u64)> + '_ {
         self.0.iter().map(|(reason, count)| (*reason, *count))
     }
 
-    /// How many reports in all.
+    /// How many reports were rejected in total.
     pub fn total(&self) -> u64 {
         self.0.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 }
 
-/// A request refused as a whole: the peer's fault.
+/// A request rejected as a whole: the peer's fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {detail}", .problem.token())]
 pub struct Abort {
     /// The DAP problem type.
     pub problem: ProblemType,
-    /// What was wrong, for people. Holds no secret, address or report id.
+    /// What was wrong, for people. Contains no secret, address or report id.
     pub detail: String,
     /// The task, where known.
     pub task_id: Option<TaskId>,
@@ -261,7 +262,7 @@ impl Abort {
     }
 }
 
-/// Our own trouble: nothing that the peer did.
+/// An error on our side, not caused by the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(pub String);
@@ -279,18 +280,18 @@ pub enum Failure {
 
 /// An answer of the helper that the leader cannot use.
 ///
-/// Nothing was counted, and the helper may have committed: the job stays, and its retry sends the same
-/// bytes. A report that the leader dropped on its own after the helper had spoken would make the two
-/// sums differ for ever.
+/// Nothing was counted, and the helper may have committed. So the job stays, and its retry sends
+/// the same bytes. If the leader dropped a report on its own after the helper had answered, the two
+/// sums would differ permanently.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadResponse {
-    /// The bytes are not the message.
+    /// The bytes do not decode as the message.
     #[error("the helper's answer does not decode: {0}")]
     Malformed(#[from] DecodeError),
-    /// Other reports than were asked about, or in another order.
+    /// The answer covers other reports than the request, or in another order.
     #[error("the helper's answer is about other reports, or in another order")]
     OtherReports,
-    /// `finish`, where the VDAF has the helper send a message.
+    /// `finish`, although the VDAF requires a message from the helper.
     #[error("the helper finished a report without a message")]
     Finished,
     /// A message with which the VDAF does not finish.

@@ -1,18 +1,18 @@
 //! The language of mappings and predicates: a subset of CEL, typed, total and small.
 //!
-//! Literals of the types bool, int and string; declared attributes; `==` and `!=` between values of
-//! one type, `<`, `<=`, `>`, `>=` between ints or strings; `&&`, `||`, `!`; `+`, `-`, `*`, `/`, `%`
-//! and unary minus on ints; `in` a list of literals of one type; `c ? a : b`. Comments are skipped.
-//! Calls, macros, field selection, maps, floating point and all the rest of CEL are refused on the
-//! syntax tree, with what it is and its position.
+//! Literals of type bool, int and string; declared attributes; `==` and `!=` between values of the
+//! same type, `<`, `<=`, `>`, `>=` between ints or strings; `&&`, `||`, `!`; `+`, `-`, `*`, `/`,
+//! `%` and unary minus on ints; `in` a list of literals of one type; `c ? a : b`. Comments are
+//! skipped. Calls, macros, field selection, maps, floating point and the rest of CEL are rejected
+//! on the syntax tree, with the construct and its position.
 //!
 //! The text goes through four steps. `scan` bounds what the parser may meet, since an author's text
-//! must not exhaust a device's stack. The crate `cel` parses. `check` turns the syntax tree into a
-//! typed one of our own; whatever it does not know, it refuses. `tree` evaluates that one: it
+//! must not exhaust a device's stack. The crate `cel` parses. `check` turns the syntax tree into
+//! our own typed tree and rejects whatever it does not know. `tree` evaluates the typed tree: it
 //! cannot meet a value of the wrong type, allocates nothing but a string that is the result, takes
-//! one step per node, and gives what CEL gives (CEL specification, "Evaluation").
+//! one step per node, and gives the same result as CEL (CEL specification, "Evaluation").
 //!
-//! Leaves to others: which attributes a predicate may read, and what a missing one means
+//! Leaves to others: which attributes a predicate may read, and what a missing attribute means
 //! (`recipe`).
 
 use std::borrow::Borrow;
@@ -29,27 +29,27 @@ mod tree;
 
 pub use error::{EvaluationError, ExpressionError, Position, Reason};
 
-/// Bytes of an expression's text.
+/// The most bytes in an expression's text.
 pub const MAX_SOURCE_LEN: usize = 4_096;
-/// Brackets within brackets. The parser uses some 10 KiB of stack for each.
+/// The deepest nesting of brackets. The parser uses about 10 KiB of stack for each level.
 pub const MAX_BRACKETS: usize = 16;
-/// Operators other than `&&` and `||`, which do not nest. The parser and we use up to 1 KiB of
-/// stack for each.
+/// The most operators, not counting `&&` and `||`, which do not nest. The parser and our code use
+/// up to 1 KiB of stack for each.
 pub const MAX_OPERATORS: usize = 256;
-/// Nodes of the syntax tree.
+/// The most nodes in the syntax tree.
 pub const MAX_NODES: usize = 1_000;
-/// Elements of one list.
+/// The most elements in one list.
 pub const MAX_LIST: usize = 256;
 
-/// Nested expressions that the parser allows: more than can come past the scan.
+/// How deeply the parser lets expressions nest: deeper than anything that passes the scan.
 const PARSER_DEPTH: u16 = (MAX_BRACKETS + MAX_OPERATORS) as u16 + 16;
 
-/// The type of an attribute, or of what an expression gives.
+/// The type of an attribute, or of an expression's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// True or false.
     Bool,
-    /// A signed integer of 64 bits.
+    /// A signed 64-bit integer.
     Int,
     /// Text.
     String,
@@ -80,7 +80,7 @@ impl From<AttributeType> for Type {
 pub enum Value {
     /// True or false.
     Bool(bool),
-    /// A signed integer of 64 bits.
+    /// A signed 64-bit integer.
     Int(i64),
     /// Text.
     String(String),
@@ -97,7 +97,7 @@ impl Value {
     }
 }
 
-/// Without the value, which is what a device keeps to itself.
+/// Omits the value, which never leaves the device.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Value({}, redacted)", self.type_of())
@@ -116,7 +116,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Parses and types `source`, which may read the `declared` attributes.
+    /// Parses and type-checks `source`, which may read the `declared` attributes.
     pub fn compile<N, T>(source: &str, declared: &BTreeMap<N, T>) -> Result<Self, ExpressionError>
     where
         N: Borrow<str> + Ord,
@@ -132,7 +132,7 @@ impl Expression {
         Ok(Self { source: source.to_owned(), attributes, tree })
     }
 
-    /// The type of what it gives.
+    /// The type of its result.
     pub fn result_type(&self) -> Type {
         self.tree.result_type()
     }
@@ -148,7 +148,7 @@ impl Expression {
     }
 
     /// Its value for a device with these attributes. As in CEL, an error on one side of `&&` or
-    /// `||` does not matter if the other side decides, and of `c ? a : b` only one branch is
+    /// `||` does not matter if the other side decides, and only one branch of `c ? a : b` is
     /// evaluated.
     pub fn evaluate(&self, attributes: &Attributes) -> Result<Value, EvaluationError> {
         self.tree.evaluate(attributes)

@@ -1,13 +1,14 @@
-//! The gateway's half of oblivious HTTP (RFC 9458): opens requests, refuses old and repeated ones, seals
-//! answers.
+//! The gateway's half of Oblivious HTTP (RFC 9458): opens requests, rejects old and repeated ones,
+//! seals answers.
 //!
-//! [`consume_request`] opens a body, [`Opened::decode`] reads what was in it, [`ReplayWindow::admit`] takes
-//! it once, and [`Responder::respond`] seals the answer. What fails before a request is open is an
-//! [`OuterRefusal`], answered in clear, for want of a key to seal it with. What fails later is an
-//! [`InnerRefusal`] and goes back sealed and padded: the relay cannot tell it from a success.
+//! [`consume_request`] opens a body, [`Opened::decode`] reads its contents, [`ReplayWindow::admit`]
+//! takes it once, and [`Responder::respond`] seals the answer. A failure before a request is open
+//! is an [`OuterRefusal`], answered in clear because there is no key to seal it with. A later
+//! failure is an [`InnerRefusal`] and goes back sealed and padded: the relay cannot tell it from a
+//! success.
 //!
-//! The targets behind the gateway, their names and the limits on bodies are left to the host. It should
-//! refuse what it cannot deliver before the window remembers it.
+//! Leaves to the host: the targets behind the gateway, their names and the limits on bodies. The
+//! host should reject what it cannot deliver before the window remembers it.
 
 mod refusal;
 mod replay;
@@ -36,14 +37,14 @@ pub struct GatewayKeyring {
 }
 
 impl GatewayKeyring {
-    /// A ring of at least one key, their ids distinct.
+    /// A ring of at least one key, all with distinct ids.
     pub fn new(keys: &[HpkeKeypair]) -> Result<Self, Fault> {
         let keys = HpkeKeyring::new(keys)?;
         let key_list = encode_key_list(&keys.configs()).map_err(|e| Fault(e.to_string()))?;
         Ok(Self { keys, key_list })
     }
 
-    /// The public halves, most preferred first.
+    /// The public keys, most preferred first.
     pub fn configs(&self) -> Vec<HpkeConfig> {
         self.keys.configs()
     }
@@ -54,7 +55,7 @@ impl GatewayKeyring {
     }
 }
 
-/// A request that opened. Whether it is one, is new and is for us has not been judged.
+/// A request that opened. Whether it decodes, is new and is for us has not been checked.
 pub struct Opened {
     enc: [u8; 32],
     message: Zeroizing<Vec<u8>>,
@@ -79,20 +80,20 @@ pub fn consume_request(keys: &GatewayKeyring, body: &[u8]) -> Result<Opened, Out
 }
 
 impl Opened {
-    /// The request, if it is one.
+    /// Decodes the request.
     pub fn decode(&self) -> Result<Request<'_>, InnerRefusal> {
         Request::decode(&self.message).map_err(|_| InnerRefusal::Malformed)
     }
 
-    /// The request's bytes, padding included, and what answers it: the host can drop the one before it has
-    /// the other.
+    /// The request's bytes, padding included, and what answers it: the host can drop the bytes
+    /// before it has the answer.
     pub fn into_parts(self) -> (Zeroizing<Vec<u8>>, Responder) {
         (self.message, self.responder)
     }
 }
 
 impl Responder {
-    /// Seals the answer, as long as its size class.
+    /// Seals the answer, padded to its size class.
     pub fn respond(
         self,
         response: &Response<'_>,

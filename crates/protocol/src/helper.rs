@@ -1,9 +1,9 @@
 //! The helper: answers the leader. DAP, sections "Aggregate Initialization" and "Obtaining
 //! Aggregate Shares", helper's side.
 //!
-//! Each request is taken in two steps, because the store is asked in between: `parse_<message>`
-//! makes the checks that concern the request alone, `consume_<message>` those that concern reports
-//! or batches. What is spent, collected or answered before is the store's to know.
+//! Each request is handled in two steps, with a store lookup in between: `parse_<message>` makes
+//! the checks that concern the request alone, `consume_<message>` those that concern reports or
+//! batches. The store knows what was spent, collected or answered before.
 
 mod aggregate;
 mod collect;

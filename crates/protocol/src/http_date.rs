@@ -1,17 +1,17 @@
-//! Dates as HTTP writes them (RFC 9110 §5.6.7), the preferred format alone.
+//! HTTP dates (RFC 9110 §5.6.7), only in the preferred format.
 //!
-//! Senders may generate no other. The obsolete formats are read as no date: the one reader here, the
-//! gateway, treats that as a date outside its window.
+//! Senders must not generate any other. The obsolete formats are read as no date: the only reader
+//! here, the gateway, treats that as a date outside its window.
 
 use sotto_wire::utc;
 
 use crate::Moment;
 
-/// The inner `date` of a request is rounded down to this, so that it says nothing about one device's
-/// clock. Requests of the same ten minutes share it.
+/// The inner `date` of a request is rounded down to a multiple of this, so that it says nothing
+/// about one device's clock. Requests of the same ten minutes share it.
 pub const DATE_STEP_S: u64 = 600;
 
-/// The last second of the year 9999, the last year of four digits.
+/// The last second of the year 9999, the last four-digit year.
 const LAST: u64 = 253_402_300_799;
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -24,14 +24,14 @@ pub fn imf_fixdate(moment: Moment) -> String {
     let seconds = moment.0.min(LAST);
     // 1970 began on a Thursday.
     let weekday = name(&DAYS, seconds / utc::SECONDS_PER_DAY % 7);
-    // `2026-11-15T08:30:00Z`, cut at fixed places.
+    // `2026-11-15T08:30:00Z`, sliced at fixed positions.
     let text = utc::format(seconds);
     let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
     let month = name(&MONTHS, part(5, 7).parse::<u64>().unwrap_or(1).saturating_sub(1));
     format!("{weekday}, {} {month} {} {} GMT", part(8, 10), part(0, 4), part(11, 19))
 }
 
-/// The moment of a date in exactly that format, its weekday the right one.
+/// The moment of a date in exactly that format, with the right weekday.
 pub fn parse_imf_fixdate(text: &[u8]) -> Option<Moment> {
     let text = std::str::from_utf8(text).ok()?;
     let mut parts = text.split(' ');
@@ -39,11 +39,12 @@ pub fn parse_imf_fixdate(text: &[u8]) -> Option<Moment> {
     let (_weekday, day, month, year, clock) = (next()?, next()?, next()?, next()?, next()?);
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
     let moment = Moment(utc::parse(&format!("{year}-{month:02}-{day}T{clock}Z"))?);
-    // The weekday, the zone, leading zeros and whatever else: the same text must come back.
+    // Checks the weekday, the zone, leading zeros and everything else: formatting must give the
+    // same text.
     (imf_fixdate(moment) == text).then_some(moment)
 }
 
-/// The `date` field of a request that is made now.
+/// The `date` field of a request made now.
 pub fn rounded_date(now: Moment) -> String {
     imf_fixdate(Moment(now.0 - now.0 % DATE_STEP_S))
 }

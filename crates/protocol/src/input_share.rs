@@ -1,9 +1,9 @@
 //! Opening and judging one aggregator's share of a report. DAP, sections "Input Share Decryption"
 //! and "Input Share Validation".
 //!
-//! The same rules for both aggregators. The VDAF decides whether the measurement is valid. The store
-//! knows whether the report was seen before, and so whether its token is spent: the token's nonce
-//! gives the report's id.
+//! The same rules apply to both aggregators. The VDAF decides whether the measurement is valid. The
+//! store knows whether the report was seen before, and so whether its token is spent: the token's
+//! nonce gives the report's id.
 
 use sotto_wire::labels::input_share_info;
 use sotto_wire::token::{TOKEN_EXTENSION, TOKEN_LEN};
@@ -19,7 +19,7 @@ use crate::{AggregatorTask, HpkeKeyring, Moment, Rejection};
 /// The public report extensions that an aggregator understands: none. Both aggregators see them.
 const KNOWN_PUBLIC: &[u16] = &[];
 
-/// The private ones, in a task that asks for tokens. In one that does not, none.
+/// The private extensions in a task with tokens. Other tasks have none.
 const KNOWN_PRIVATE: &[u16] = &[TOKEN_EXTENSION];
 
 /// The most bytes of private extensions in a share: one token, with its type and length.
@@ -29,7 +29,7 @@ const MAX_PRIVATE_EXTENSIONS_LEN: usize = 2 + 2 + TOKEN_LEN;
 /// `PlaintextInputShare` and the tag, which has 16 bytes in every AEAD of HPKE.
 const SEALING_OVERHEAD_LEN: usize = 2 + 4 + 16;
 
-/// Opens the shares of one job or request, with buffers that serve all of them.
+/// Opens the shares of one job or request, reusing its buffers.
 pub(crate) struct InputShareOpener<'a> {
     task: &'a AggregatorTask,
     keys: &'a HpkeKeyring,
@@ -42,7 +42,7 @@ pub(crate) struct InputShareOpener<'a> {
     input_share_len: usize,
 }
 
-/// A share that passed every check short of the VDAF's.
+/// A share that passed every check except the VDAF's.
 pub(crate) struct InputShare {
     plaintext: Zeroizing<Vec<u8>>,
     start: usize,
@@ -56,7 +56,7 @@ impl InputShare {
 }
 
 impl<'a> InputShareOpener<'a> {
-    /// For the shares of `role`, judged by the clock `now`.
+    /// An opener for the shares of `role`, with `now` as the clock.
     pub(crate) fn new(
         task: &'a AggregatorTask,
         role: Role,
@@ -84,7 +84,8 @@ impl<'a> InputShareOpener<'a> {
 
     /// Opens one share and makes every check of the two sections, in their order, then checks the
     /// token, which is the most expensive check before the VDAF's. It comes last: a share that is
-    /// refused here showed no good token, and the leader relies on that when it releases report ids.
+    /// rejected here showed no valid token, and the leader relies on that when it releases report
+    /// ids.
     pub(crate) fn open(
         &mut self,
         metadata: &ReportMetadata<'_>,
@@ -99,7 +100,7 @@ impl<'a> InputShareOpener<'a> {
             .open(&self.info, &self.aad, ciphertext)
             .map_err(|_| Rejection::HpkeDecryptError)?;
 
-        // The share decodes, and has the sizes of the VDAF: other sizes cannot decode there.
+        // The share decodes and has the VDAF's sizes: other sizes cannot decode there.
         let decoded =
             PlaintextInputShare::from_bytes(&plaintext).map_err(|_| Rejection::InvalidMessage)?;
         if decoded.payload.len() != self.input_share_len
@@ -122,8 +123,7 @@ impl<'a> InputShareOpener<'a> {
     }
 }
 
-/// Whether the public extensions alone are acceptable: what the leader can say before it opens a
-/// share.
+/// Checks the public extensions alone, which the leader can do before it opens a share.
 pub(crate) fn check_public_extensions(public: &Extensions<'_>) -> Result<(), Rejection> {
     check_extensions(public, KNOWN_PUBLIC, &Extensions::empty(), &[])
 }
@@ -141,9 +141,10 @@ pub(crate) fn check_sealed_len(
     }
 }
 
-/// The share holds a token that is good for this task and this aggregator, and for this report.
+/// Checks that the share holds a token that is valid for this task, this aggregator and this
+/// report.
 ///
-/// The last check is what makes a report id a token: whoever counts distinct ids counts distinct
+/// The last check ties the report id to the token: whoever counts distinct ids counts distinct
 /// tokens, and a token cannot be moved to another report.
 fn check_token(
     tokens: &dyn VerifyToken,
@@ -161,8 +162,8 @@ fn check_token(
     }
 }
 
-/// Every extension is known in its list; no type is in both lists; each list strictly increases by
-/// type.
+/// Checks that every extension is known in its list, that no type is in both lists, and that each
+/// list is strictly increasing by type.
 fn check_extensions(
     public: &Extensions<'_>,
     known_public: &[u16],

@@ -1,13 +1,14 @@
-//! The issuer of rate-limited tokens: signs blinded messages for origins whose names only it can read
-//! (rate-limited tokens, "Issuer-to-Attester Response").
+//! The issuer of rate-limited tokens: signs blinded messages for origins whose names only it can
+//! read (rate-limited tokens, "Issuer-to-Attester Response").
 //!
-//! [`consume_token_request`] answers one request of an attester; [`author`] makes the keys of a recipe. An
-//! origin is a token key: its name is the hash of the key, and its limit is always 1. The issuer sees which
-//! origin is asked for and a request key that is blinded afresh for every request, and nothing of the device.
+//! [`consume_token_request`] answers one request of an attester; [`author`] makes the keys of a
+//! recipe. An origin is a token key: its name is the hash of the key, and its limit is always 1.
+//! The issuer sees the requested origin and a request key that is freshly blinded for every
+//! request, and nothing about the device.
 //!
-//! Answering has no state: the same request gets the same signature and the same index key, only sealed under
-//! another nonce. So a crash at any point costs no device its token. Counting is the attester's part, keeping
-//! keys the host's.
+//! Answering is stateless: the same request gets the same signature and the same index key, only
+//! sealed under another nonce. So a crash never costs a device its token. The attester counts, and
+//! the host stores the keys.
 
 pub mod author;
 mod origin;
@@ -36,14 +37,14 @@ pub struct EncapsulationKeyring {
 }
 
 impl EncapsulationKeyring {
-    /// A ring of at least one key, their ids distinct.
+    /// A ring of at least one key, all with distinct ids.
     pub fn new(keys: &[HpkeKeypair]) -> Result<Self, Fault> {
         let openers = HpkeKeyring::new(keys)?;
         let id = |key: &HpkeKeypair| (EncapsulationKey::from(key.config()).id(), key.config().id());
         Ok(Self { openers, ids: keys.iter().map(id).collect() })
     }
 
-    /// The public halves, most preferred first.
+    /// The public keys, most preferred first.
     pub fn keys(&self) -> Vec<EncapsulationKey> {
         self.openers.configs().iter().map(EncapsulationKey::from).collect()
     }
@@ -54,14 +55,16 @@ impl EncapsulationKeyring {
     }
 }
 
-/// Answers a token request: the blind signature, sealed to the device, and the index key for the attester.
+/// Answers a token request: the blind signature, sealed to the device, and the index key for the
+/// attester.
 ///
-/// The cheap checks come first, then those that anybody may fail, then the signature that only an
-/// admitted request gets. The request key must lie in the prime-order subgroup: a part of small order would
-/// survive unblinding, and the attester would count one device as eight.
+/// The cheap checks come first, then those that anybody may fail, then the signature, which only an
+/// admitted request gets. The request key must lie in the prime-order subgroup: a component of
+/// small order would survive unblinding, and the attester would count one device as eight.
 ///
-/// Nothing is issued for an origin that lives beyond the policy window of `window_s` seconds: the attester
-/// forgets what it counted after that, and a key made under a longer window would give a second token.
+/// Nothing is issued for an origin that lives beyond the policy window of `window_s` seconds: after
+/// that the attester forgets what it counted, and a key made under a longer window would give a
+/// second token.
 pub fn consume_token_request(
     body: &[u8],
     keyring: &EncapsulationKeyring,

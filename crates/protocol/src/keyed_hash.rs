@@ -1,7 +1,7 @@
-//! Short keyed hashes, so that a table of what was seen holds nothing of what was seen.
+//! Short keyed hashes: a table of seen values need not hold the values themselves.
 //!
-//! 64 bits are enough to tell millions of values apart, and too few to invert. Who does not know the key
-//! can neither look up a value nor craft two that collide.
+//! 64 bits are enough to tell millions of values apart, and too few to invert. Without the key,
+//! nobody can look up a value or craft two that collide.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,8 +12,9 @@ use zeroize::Zeroizing;
 /// A key that is wiped when it is dropped.
 pub(crate) type HashKey = Zeroizing<[u8; 16]>;
 
-/// The first 64 bits of SHA-256 over key and message. Messages of one table have one length, and the
-/// digest is cut, so a prefix key is as good as HMAC, in one block of SHA-256 for up to 39 bytes.
+/// The first 64 bits of SHA-256 over key and message. All messages of a table have the same length,
+/// and the digest is truncated, so prefixing the key is as good as HMAC, and takes one block of
+/// SHA-256 for up to 39 bytes.
 pub(crate) fn keyed_hash(key: &HashKey, message: &[u8]) -> u64 {
     let digest = Sha256::new().chain_update(key.as_slice()).chain_update(message).finalize();
     let (first, _) = digest.as_slice().split_first_chunk().unwrap_or((&[0; 8], &[]));
@@ -23,10 +24,11 @@ pub(crate) fn keyed_hash(key: &HashKey, message: &[u8]) -> u64 {
 /// A set of keyed hashes.
 pub(crate) type HashedSet = HashSet<u64, BuildHasherDefault<Prehashed>>;
 
-/// Something for each keyed hash.
+/// A map from keyed hashes.
 pub(crate) type HashedMap<V> = HashMap<u64, V, BuildHasherDefault<Prehashed>>;
 
-/// Takes a keyed hash as its own hash: it is uniform already, and nobody else can steer it.
+/// Uses a keyed hash as its own hash: it is already uniform, and nobody without the key can
+/// influence it.
 #[derive(Default)]
 pub(crate) struct Prehashed(u64);
 

@@ -1,12 +1,12 @@
 //! The leader: takes uploads, drives aggregation, answers the collector.
 //!
 //! [`upload`] judges arriving reports; [`aggregate`] forms jobs, talks to the helper and sums;
-//! [`collect`] serves collection jobs. What is durable when is up to the store.
+//! [`collect`] serves collection jobs. The store decides what becomes durable, and when.
 //!
-//! The other modules decide for the loops that drive jobs: [`intake`] and [`forming`] when to form
-//! jobs and how many, [`pacing`] when a helper may be asked, [`setback`] what becomes of a job that
-//! could not be finished, [`waits`] how long a collection waits for its batch. Time is an argument:
-//! monotonic, since any start. The host only loads, calls, commits and sleeps.
+//! The other modules make decisions for the loops that drive jobs: [`intake`] and [`forming`] when
+//! to form jobs and how many, [`pacing`] when a helper may be called, [`setback`] what happens to a
+//! job that could not be finished, [`waits`] how long a collection waits for its batch. Time is an
+//! argument: monotonic, from an arbitrary start. The host only loads, calls, commits and sleeps.
 
 pub mod aggregate;
 pub mod collect;

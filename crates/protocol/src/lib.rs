@@ -2,8 +2,8 @@
 //!
 //! Nothing here opens a socket or a file, reads a clock or draws from a global generator. A host
 //! (`sotto-server`, `sotto-client`, a test) loads, calls one function, commits what it returned and
-//! sends it. Functions come in pairs named for the message: `produce_<message>` on the sending side,
-//! `consume_<message>` on the receiving one.
+//! sends it. Functions come in pairs named after the message: `produce_<message>` on the sending
+//! side, `consume_<message>` on the receiving side.
 //!
 //! ```
 //! # use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
@@ -86,6 +86,6 @@ pub use sotto_dp::uniform::{shuffle, uniform_below};
 pub use task::{AggregatorTask, HpkeKeyring};
 pub use task::{MAX_CLOCK_SKEW_S, Moment, Task, TaskError};
 
-/// The id of a task's only verification key. DAP lets a task have several; ours have one.
+/// The id of a task's only verification key. DAP allows several per task; we use one.
 #[cfg(feature = "server")]
 const VERIFICATION_KEY_ID: u8 = 0;

@@ -3,9 +3,9 @@
 //! A log is a C2SP `tlog-tiles` tree of signed notes plus two derived kinds of file: `by-id` rows,
 //! which find an entry by its id, and `first` files, which keep the cosigned checkpoint that first
 //! covered an entry and so prove its age. [`Reader`] reads all of them from anywhere and trusts
-//! none; [`mod@sequence`] is the pure core of appending, [`admit`] says which entries a log takes
-//! and [`witnessing`] what it does with a witness's answer. Files and locks belong to
-//! `sotto-store`, HTTP to `sotto-server` and `sotto-client`.
+//! none; [`mod@sequence`] is the pure core of appending, [`admit`] says which entries a log accepts
+//! and [`witnessing`] how it handles a witness's answer. Files and locks belong to `sotto-store`,
+//! HTTP to `sotto-server` and `sotto-client`.
 
 #[cfg(feature = "server")]
 pub mod admit;

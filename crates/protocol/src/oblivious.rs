@@ -1,11 +1,13 @@
-//! The device's half of oblivious HTTP (RFC 9458): a request that only the gateway can read, and its answer.
+//! The device's half of Oblivious HTTP (RFC 9458): a request that only the gateway can read, and
+//! its answer.
 //!
-//! The relay sees who sends and one of a few lengths; the gateway sees the request and not who sent it.
-//! What both see is therefore the same for all devices: the encapsulated request is exactly as long as
-//! its size class, its `date` is rounded, and it holds no field that the caller did not give.
-//! Each request has a key of its own, and an [`Awaited`] answers to one response: nothing links two exchanges.
+//! The relay sees the sender and one of a few lengths; the gateway sees the request but not the
+//! sender. So whatever both see is the same for all devices: the encapsulated request is exactly as
+//! long as its size class, its `date` is rounded, and it holds no field that the caller did not
+//! give. Each request has its own key, and an [`Awaited`] opens one response: nothing links two
+//! exchanges.
 //!
-//! Which gateway key is to be trusted, and sending, are left to the caller.
+//! Leaves to the caller: which gateway key to trust, and sending.
 
 use std::fmt;
 
@@ -28,7 +30,7 @@ pub struct InnerRequest<'a> {
     pub method: &'a str,
     /// An absolute `http` or `https` URL.
     pub url: &'a str,
-    /// Names and values, besides `date`.
+    /// Names and values, except `date`.
     pub fields: &'a [(&'a str, &'a str)],
     /// The body.
     pub content: &'a [u8],
@@ -44,7 +46,7 @@ impl fmt::Debug for InnerRequest<'_> {
     }
 }
 
-/// An answer as the target gave it.
+/// An answer from the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InnerResponse {
     /// The status code.
@@ -60,21 +62,21 @@ pub struct InnerResponse {
 #[non_exhaustive]
 pub enum ObliviousError {
     /// The URL is not an absolute `http` or `https` one, or names a user or a fragment.
-    #[error("the URL of an oblivious request must be absolute, without user and fragment")]
+    #[error("the URL of an oblivious request must be absolute, without a user or a fragment")]
     InvalidUrl,
     /// A field that this module sets.
-    #[error("the date of an oblivious request is not the caller's to set")]
+    #[error("the caller must not set the date of an oblivious request")]
     DateGiven,
-    /// No size class for requests holds it.
+    /// It does not fit into any size class for requests.
     #[error("the request is longer than the largest size class")]
     TooLong,
     /// The gateway's key cannot be used.
     #[error("the gateway's key cannot be used: {0}")]
     Key(HpkeError),
-    /// The answer is not one to this request, from the holder of the gateway's key.
+    /// The answer is not to this request, or not from the holder of the gateway's key.
     #[error("the oblivious response does not open")]
     Sealed,
-    /// The answer opened, and is no binary HTTP response.
+    /// The answer opened, but is not a binary HTTP response.
     #[error("the oblivious response does not decode: {0}")]
     Malformed(DecodeError),
 }
@@ -85,7 +87,7 @@ pub struct Awaited {
     opener: ResponseOpener,
 }
 
-/// Seals `request` to the gateway's key: the body that goes to the relay, as long as its size class.
+/// Seals `request` to the gateway's key. Returns the body for the relay, padded to its size class.
 pub fn produce_request(
     request: &InnerRequest<'_>,
     gateway: &HpkeConfig,
@@ -120,11 +122,11 @@ pub fn produce_request(
 }
 
 impl Awaited {
-    /// Opens the answer that the relay brought. It need not be padded: other gateways may not.
+    /// Opens the answer from the relay. It need not be padded: other gateways may not pad.
     pub fn consume_response(self, body: &[u8]) -> Result<InnerResponse, ObliviousError> {
         let opened = self.opener.open(body).map_err(|_| ObliviousError::Sealed)?;
         let response = Response::decode(&opened).map_err(ObliviousError::Malformed)?;
-        // A value that is not text is not a value that anybody here reads.
+        // Nobody here reads values that are not text.
         let fields = response
             .fields
             .iter()
@@ -138,13 +140,13 @@ impl Awaited {
     }
 }
 
-/// Where a request for this operator's gateway goes: a resource of the relay, named for the operator. Where
-/// the gateway is, the relay's own list says.
+/// Where a request for this operator's gateway goes: a resource of the relay, named after the
+/// operator. The relay's own list says where the gateway is.
 pub fn relay_url(relay: &str, gateway: &KeyName) -> String {
     format!("{}/{}", relay.trim_end_matches('/'), percent_encoded(gateway))
 }
 
-/// A name as one segment of a URL: all that is not unreserved (RFC 3986 §2.3) is encoded.
+/// A name as one URL segment: everything that is not unreserved (RFC 3986 §2.3) is encoded.
 pub(crate) fn percent_encoded(name: &KeyName) -> String {
     let mut encoded = String::new();
     for byte in name.as_str().bytes() {

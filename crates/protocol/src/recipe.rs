@@ -26,7 +26,7 @@ use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Type, Value};
 use crate::{Task, token::TokenTerms, trust::Trust};
 
-/// A recipe with all that follows from it.
+/// A recipe with everything that follows from it.
 #[derive(Debug)]
 pub struct Assessment {
     id: EntryId,
@@ -52,8 +52,8 @@ pub struct Cost {
 }
 
 impl Assessment {
-    /// Derives the task, compiles the expressions and judges the claim, in the device's order of
-    /// checks.
+    /// Derives the task, compiles the expressions and judges the claim, in the order of the
+    /// device's checks.
     pub fn new(recipe: Recipe) -> Result<Self, Silence> {
         let task =
             derive_task(&recipe).map_err(|reason| Silence::new(Check::Derivation, reason))?;
@@ -117,7 +117,7 @@ impl Assessment {
         &self.task
     }
 
-    /// What the token for this aggregator must be; `None` if it asks for none.
+    /// What the token for this aggregator must be; `None` if it requires none.
     pub fn token_terms(&self, role: Role) -> Option<&TokenTerms> {
         match role {
             Role::Leader => self.leader_token.as_ref(),
@@ -126,7 +126,7 @@ impl Assessment {
         }
     }
 
-    /// What it costs; `None` for a recipe that claims nothing.
+    /// What it costs; `None` for a recipe without a claim.
     pub fn cost(&self) -> Option<&Cost> {
         self.privacy.as_ref()
     }
@@ -146,8 +146,8 @@ impl Assessment {
         self.predicate.as_ref()
     }
 
-    /// Whether the recipe asks a device with these attributes. It does not ask one that lacks an
-    /// attribute of the predicate.
+    /// Whether the recipe asks a device with these attributes. It does not ask a device that lacks
+    /// an attribute of the predicate.
     pub fn is_for(&self, attributes: &Attributes) -> bool {
         self.predicate
             .as_ref()
@@ -155,7 +155,7 @@ impl Assessment {
     }
 
     /// The measurement of a device with these attributes, before randomization. There always is
-    /// one: where the mapping gives none, the recipe's fallback. So whether a device sends
+    /// one: if the mapping gives none, the recipe's fallback is used. So whether a device sends
     /// something says nothing about its data.
     pub fn measurement(&self, attributes: &Attributes) -> Measurement {
         mechanism::measurement(self.answer(attributes))
@@ -170,7 +170,7 @@ impl Assessment {
         measure::answer(&self.recipe.query, self.mapping.evaluate(attributes).ok())
     }
 
-    /// The limits of one device's trust that concern the recipe alone: operators and floors.
+    /// Checks the limits of a trust file that concern the recipe alone: operators and floors.
     pub fn check_limits(&self, trust: &Trust) -> Result<(), Silence> {
         trust.check_operators(&self.recipe)?;
         trust.check_floors(self)?;
@@ -178,8 +178,8 @@ impl Assessment {
     }
 }
 
-/// Judges the recipe by the device's rules: half of the others honest, the count seen, the worst
-/// population. `None`: the recipe claims nothing.
+/// Judges the recipe by the device's rules: half of the other devices are honest, the count is
+/// seen, the worst population. Returns `None` if the recipe claims nothing.
 pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
     let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
     let terms = Terms {
@@ -192,7 +192,7 @@ pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
     judge(&terms, at_most(delta)).map(Some)
 }
 
-/// What remains of a recipe's claim if both aggregators collude. `None`: nothing.
+/// What remains of a recipe's claim if both aggregators collude; `None` if nothing does.
 pub fn colluding(recipe: &Recipe) -> Result<Option<Colluding>, Error> {
     let Privacy::Claim { delta, .. } = &recipe.privacy else { return Ok(None) };
     let (population, rate) = (recipe.who.population, &recipe.sampling.rate);

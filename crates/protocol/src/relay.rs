@@ -1,10 +1,11 @@
-//! The relay's two decisions (RFC 9458 §6.2): in which order requests go on, and whose are too many.
+//! The relay's decisions (RFC 9458 §6.2): in which order requests are forwarded, and which sources
+//! send too many.
 //!
-//! [`Pool`] holds requests back until enough of them are together and gives them out in a random order, so
-//! that who sees both sides cannot match them by time or place in line. [`SourceLimit`] counts the requests
-//! of a source for one window and remembers none longer; [`SourceConnections`] counts the connections that it
-//! has open. Time is the host's milliseconds, which never go back; sockets, bodies and the list of gateways
-//! are the host's.
+//! [`Pool`] holds requests until there are enough of them and releases them in a random order, so
+//! that an observer of both sides cannot match them by time or position. [`SourceLimit`] counts the
+//! requests of a source during one window and then forgets it; [`SourceConnections`] counts its
+//! open connections. Time is in milliseconds of the host's monotonic clock. Sockets, bodies and the
+//! list of gateways are the host's.
 
 mod pool;
 mod source_connections;

@@ -1,6 +1,6 @@
 //! The digest by which retries of the leader's requests are recognised.
 //!
-//! The leader stores it before the first byte goes out and compares it with what a retry computes;
+//! The leader stores it before the first byte is sent and compares it with the digest of a retry;
 //! the helper stores its response under it. Both compute it from the same bytes.
 
 use sha2::{Digest as _, Sha256};
@@ -8,7 +8,7 @@ use sotto_wire::TaskId;
 
 use crate::Digest;
 
-/// Which request a digest is of: the same bytes at two resources are two requests.
+/// The kind of request: the same bytes at two resources are two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
     /// `AggregationJobInitReq`.
@@ -17,7 +17,7 @@ pub enum RequestKind {
     AggregateShare,
 }
 
-/// The digest of a request of the leader to the helper.
+/// The digest of a request from the leader to the helper.
 pub fn request_digest(task_id: &TaskId, kind: RequestKind, body: &[u8]) -> Digest {
     let label: &[u8] = match kind {
         RequestKind::AggregationJobInit => b"sotto aggregation job request\0",

@@ -7,15 +7,15 @@ use sotto_wire::{Encode, Interval, TaskConfiguration, TaskExtension, TaskId, Tim
 
 use crate::Rejection;
 
-/// How far ahead of an aggregator's clock a timestamp may lie: the "few minutes" of DAP, section
-/// "Input Share Validation". Nowhere else are clocks given leeway.
+/// How far ahead of an aggregator's clock a timestamp may be: the "few minutes" of DAP, section
+/// "Input Share Validation". No other check allows for clock skew.
 pub const MAX_CLOCK_SKEW_S: u64 = 300;
 
-/// A moment, in POSIX seconds. Hosts pass the operating system's; tests pass what they like.
+/// A moment, in POSIX seconds. Hosts pass the operating system's time; tests pass any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
-/// What all parties of a task must agree on, to the byte.
+/// What all parties of a task must agree on, byte for byte.
 #[derive(Clone, Debug)]
 pub struct Task {
     id: TaskId,
@@ -28,22 +28,22 @@ pub struct Task {
 /// Why a task configuration cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
-    /// The VDAF or its parameters.
+    /// The VDAF or its parameters are not supported.
     #[error("the VDAF cannot be used: {0}")]
     Vdaf(String),
-    /// A task extension that must be understood and is not.
+    /// A task extension is not known, but must be understood.
     #[error("task extension {0:#06x} is not known")]
     UnknownExtension(u16),
-    /// The smallest batch is already so large that its sum might wrap around the VDAF's field: no
-    /// collector could ever be told a result.
+    /// The minimum batch is so large that its sum might wrap around the VDAF's field: no collector
+    /// could ever get a result.
     #[error(
         "the minimum batch size of {min_batch_size} is too large: sums of more than {max_reports} of \
          this VDAF's measurements may wrap around its field"
     )]
     MayWrap {
-        /// What the task asks for.
+        /// The task's minimum batch size.
         min_batch_size: u64,
-        /// The most reports whose sum is certain.
+        /// The most reports whose sum cannot wrap around.
         max_reports: u64,
     },
     /// Something else that no party may accept.
@@ -90,7 +90,7 @@ impl Task {
         &self.configuration
     }
 
-    /// The configuration as it stands in every HPKE AAD.
+    /// The configuration as it appears in every HPKE AAD.
     pub fn encoded_configuration(&self) -> &[u8] {
         &self.encoded
     }
@@ -110,7 +110,7 @@ impl Task {
         Time::from_posix_seconds(now.0, self.configuration.time_precision())
     }
 
-    /// Whether a timestamp is not too far ahead of the clock. DAP, section "Input Share
+    /// Checks that a timestamp is not too far ahead of the clock. DAP, section "Input Share
     /// Validation".
     pub fn check_clock(&self, time: Time, now: Moment) -> Result<(), Rejection> {
         let start_s = time.start_seconds(self.configuration.time_precision());
@@ -120,7 +120,7 @@ impl Task {
         Ok(())
     }
 
-    /// Whether a timestamp lies in the task's interval. DAP, section "Input Share Validation".
+    /// Checks that a timestamp lies in the task's interval. DAP, section "Input Share Validation".
     pub fn check_interval(&self, time: Time) -> Result<(), Rejection> {
         match self.interval {
             Some(interval) if time < interval.start() => Err(Rejection::TaskNotStarted),
@@ -147,26 +147,26 @@ mod aggregator {
     /// A task as one of its aggregators holds it.
     #[derive(Debug)]
     pub struct AggregatorTask {
-        /// What everybody knows of it.
+        /// What everybody knows about it.
         pub task: Task,
         /// Leader or helper.
         pub role: Role,
         /// Shared by the two aggregators, hidden from devices.
         pub verify_key: Secret<[u8; 32]>,
-        /// To whom aggregate shares are sealed.
+        /// The key that aggregate shares are sealed to.
         pub collector_hpke_config: HpkeConfig,
-        /// Whether peers are sent the `DAP-Taskprov` header.
+        /// Whether requests to peers carry the `DAP-Taskprov` header.
         pub taskprov: bool,
-        /// Judges the token that each report must hold in this aggregator's share. `None`: no token
-        /// is asked for, and none is understood.
+        /// Checks the token that each report must hold in this aggregator's share. If `None`, no
+        /// token is required and none is understood.
         pub tokens: Option<Arc<dyn VerifyToken>>,
-        /// The longest time, in seconds, that the reports of one release may cover. `None`: no
-        /// limit.
+        /// The longest time, in seconds, that the reports of one release may cover. If `None`,
+        /// there is no limit.
         pub max_window_s: Option<u64>,
     }
 
     impl AggregatorTask {
-        /// Among which reports an id must be new.
+        /// The set of reports within which an id must be new.
         pub fn replay_scope(&self) -> ReplayScope {
             match self.task.configuration().batch_mode() {
                 BatchMode::TimeInterval if self.tokens.is_none() => ReplayScope::Bucket,
@@ -182,7 +182,7 @@ mod aggregator {
     }
 
     impl HpkeKeyring {
-        /// A ring of at least one key, their ids distinct.
+        /// A ring of at least one key, all with distinct ids.
         pub fn new(keys: &[HpkeKeypair]) -> Result<Self, Fault> {
             if keys.is_empty() {
                 return Err(Fault("at least one HPKE key is needed".into()));

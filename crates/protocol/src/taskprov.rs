@@ -1,9 +1,9 @@
 //! In-band provisioning: whether an aggregator takes part in a task that a request advertises.
 //! Taskprov, section "Opting into a Task".
 //!
-//! The author of a task is taken for an adversary: every parameter is judged by the operator's
-//! policy. Leaves to others: the header itself (`sotto_wire::taskprov`), and remembering the tasks
-//! that were joined.
+//! The author of a task is treated as an adversary: every parameter is checked against the
+//! operator's policy. Leaves to others: the header itself (`sotto_wire::taskprov`), and remembering
+//! the tasks that were joined.
 
 use sotto_crypto::Secret;
 use sotto_wire::{
@@ -19,23 +19,23 @@ pub struct TaskprovPolicy {
     pub role: Role,
     /// The secret shared with the other aggregator, from which verification keys are derived.
     pub verify_key_init: Secret<[u8; 32]>,
-    /// To whom aggregate shares are sealed.
+    /// The key that aggregate shares are sealed to.
     pub collector_hpke_config: HpkeConfig,
-    /// The one leader that tasks may name, in this spelling.
+    /// The only leader that tasks may name, in this spelling.
     pub leader_endpoint: Url,
-    /// The one helper that tasks may name. Without this an author could point a leader at any
+    /// The only helper that tasks may name. Without this an author could point a leader at any
     /// address.
     pub helper_endpoint: Url,
     /// The smallest minimum batch size.
     pub min_batch_size: u64,
     /// The longest task interval, in seconds, and how far ahead it may end. Tasks without an
-    /// interval are not joined: their report ids would have to be kept for ever.
+    /// interval are not joined: their report ids would have to be kept forever.
     pub max_lifetime_s: u64,
 }
 
 /// Decides whether to join the task that a request for `task_id` advertises.
 ///
-/// Once joined, a task is never left: the host remembers it and asks no second time.
+/// Once joined, a task is never left: the host remembers it and does not ask again.
 pub fn opt_in(
     task_id: &TaskId,
     task_configuration: &[u8],
@@ -57,7 +57,7 @@ pub fn restore(
         verify_key: Secret::new(taskprov::verify_key(policy.verify_key_init.expose(), task_id)),
         collector_hpke_config: policy.collector_hpke_config.clone(),
         taskprov: true,
-        // Only a recipe can ask for tokens or limit the window.
+        // Only a recipe can require tokens or limit the window.
         tokens: None,
         max_window_s: None,
     })
@@ -78,12 +78,11 @@ fn judge(
     }
     let configuration = TaskConfiguration::from_bytes(encoded).map_err(|error| match error {
         DecodeError::UnknownValue { .. } => opt_out("the batch mode is not known"),
-        // A value that is no task configuration is ignored, and then the task is not known.
+        // A value that is not a task configuration is ignored, and then the task is unknown.
         error => Abort::new(ProblemType::UnrecognizedTask, format!("advertised task: {error}")),
     })?;
 
-    // What must not be joined: a VDAF or task extension that is not implemented, a task that has
-    // ended.
+    // Must not be joined: a VDAF or task extension that is not implemented, a task that has ended.
     let task =
         restore(task_id, configuration, policy).map_err(|error| opt_out(&error.to_string()))?;
     let configuration = task.task.configuration();
@@ -92,7 +91,7 @@ fn judge(
     if interval.end().start_seconds(precision) <= now.0 {
         return Err(opt_out("the task has ended"));
     }
-    // What the policy does not want.
+    // Excluded by the policy.
     if configuration.leader_aggregator_endpoint() != &policy.leader_endpoint
         || configuration.helper_aggregator_endpoint() != &policy.helper_endpoint
     {
@@ -104,8 +103,8 @@ fn judge(
     if interval.duration().as_seconds(precision) > policy.max_lifetime_s {
         return Err(opt_out("the task's interval is too long"));
     }
-    // A short task in the far future would count as a joined task until then: anybody could use up
-    // the limit with such tasks, for good.
+    // A short task in the far future would count as a joined task until then: anybody could use
+    // such tasks to use up the limit permanently.
     if interval.end().start_seconds(precision) > now.0.saturating_add(policy.max_lifetime_s) {
         return Err(opt_out("the task ends too far in the future"));
     }

@@ -1,13 +1,13 @@
-//! Tokens: what shows an aggregator that a report comes from a device that has sent no other one.
+//! Tokens: they show an aggregator that a report comes from a device that has not sent another one.
 //!
-//! One token per aggregator, each only inside that aggregator's own share: a leader never sees one
-//! that the helper would accept. Both carry one nonce, which also gives the report's id: so the
-//! check that a report id is new is the check that the token is new.
+//! There is one token per aggregator, only inside that aggregator's own share: a leader never sees
+//! a token that the helper would accept. Both carry the same nonce, which also gives the report's
+//! id: so the check that a report id is new is also the check that the token is new.
 //!
 //! [`TokenTerms`] is what a recipe demands. A device requests a token with [`TokenTerms::request`]
 //! and opens the answer with [`TokenTerms::finish`]; an aggregator verifies with a [`VerifyToken`].
-//! Left to others: when to request and what to keep ([`crate::device::tokens`]), attester, issuer,
-//! sending.
+//! Leaves to others: when to request and what to store ([`crate::device::tokens`]), attester,
+//! issuer, sending.
 
 mod attempt;
 mod rate_limited;
@@ -42,32 +42,33 @@ pub struct TokenTerms {
 /// Checks the tokens of one aggregator of one recipe.
 #[cfg(feature = "server")]
 pub trait VerifyToken: fmt::Debug + Send + Sync {
-    /// Checks a token as it came in a report, and gives the id that the report must have.
+    /// Checks a token from a report, and returns the id that the report must have.
     fn verify(&self, token: &[u8], now: Moment) -> Result<ReportId, TokenRefusal>;
 }
 
-/// Why a token is not valid. For the operator's counters; the sender does not learn it.
+/// Why a token is not valid. For the operator's counters; the sender is not told.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum TokenRefusal {
-    /// It does not decode, or is of another type.
+    /// It does not decode, or has another type.
     #[error("the token is malformed")]
     Malformed,
     /// It is for another key.
     #[error("the token is for another key")]
     WrongKey,
-    /// It is for another recipe, or of another issuer.
+    /// It is for another recipe, or from another issuer.
     #[error("the token is for another challenge")]
     WrongChallenge,
     /// The issuer did not sign it.
     #[error("the token is forged")]
     Forged,
-    /// The key is over.
+    /// Its key has expired.
     #[error("the token's key has expired")]
     Expired,
 }
 
-/// Shows an attester that a request comes from this device. The host's: hardware keys differ.
+/// Shows an attester that a request comes from this device. Implemented by the host, because
+/// hardware keys differ.
 pub trait Attestor {
     /// The evidence ([`sotto_wire::token::evidence`]), which signs `message`.
     fn attest(&self, message: &[u8]) -> Result<Vec<u8>, AttestError>;
@@ -78,26 +79,26 @@ pub trait Attestor {
 #[error("the device cannot attest: {0}")]
 pub struct AttestError(pub String);
 
-/// Why there is no request, or no token.
+/// Why there is no request or no token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
     /// The recipe's key cannot be used.
     #[error("the token key: {0}")]
     Key(#[from] FormatError),
-    /// Blinding failed, or the signature is not good.
+    /// Blinding failed, or the signature is not valid.
     #[error(transparent)]
     BlindRsa(#[from] BlindRsaError),
-    /// The request could not be sealed, or the answer not be opened.
+    /// The request could not be sealed, or the answer could not be opened.
     #[error(transparent)]
     Hpke(#[from] HpkeError),
-    /// A part does not fit its message.
+    /// A part does not fit into its message.
     #[error(transparent)]
     Bounds(#[from] BoundsError),
     /// A part does not decode.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// What was kept of a request is not what was written.
+    /// The stored request is damaged.
     #[error("the stored request is damaged")]
     Attempt,
 }
@@ -109,7 +110,7 @@ pub struct ReportTokens {
     pub report_id: ReportId,
     /// The leader's token, encoded.
     pub leader: Vec<u8>,
-    /// The helper's, unless it cannot check any.
+    /// The helper's token, unless the helper cannot check any.
     pub helper: Option<Vec<u8>>,
 }
 
@@ -149,7 +150,7 @@ impl TokenTerms {
         &self.key
     }
 
-    /// From this second on the token is not valid.
+    /// The token is not valid from this second on.
     pub fn expires(&self) -> u64 {
         self.expires
     }
@@ -165,7 +166,7 @@ impl TokenTerms {
     }
 }
 
-/// Where an attester takes requests for tokens of this issuer.
+/// The attester's resource for token requests to this issuer.
 pub fn token_request_url(attester: &str, issuer: &KeyName) -> String {
     let issuer = percent_encoded(issuer);
     format!("{}/token-request?issuer={issuer}", attester.trim_end_matches('/'))

@@ -1,11 +1,10 @@
-//! What a device (or an aggregator, which checks recipes as a device would) takes on trust: log and
-//! witness keys, operators, relays, floors, budget. One file, pinned with the application;
-//! everything else is proved.
+//! What a device (or an aggregator, which checks recipes as a device would) trusts without proof:
+//! log and witness keys, operators, relays, floors, budget. It is one file, pinned with the
+//! application; everything else is proved.
 //!
-//! [`TrustFile`] is the form that people write, [`Trust`] the checked one. A setting that switches
-//! a check off is named `insecure_`, and off unless somebody turns it on. The others say how much
-//! of something is asked for; whoever pins the file answers for its numbers, and the defaults are
-//! what we would pin.
+//! [`TrustFile`] is the form that people write, [`Trust`] the checked form. A setting that disables
+//! a check is named `insecure_` and is off by default. The other settings say how much is required.
+//! Whoever pins the file is responsible for its numbers; the defaults are what we would pin.
 
 mod file;
 mod tokens;
@@ -46,7 +45,7 @@ pub struct Trust {
     insecure_fresh_start: bool,
 }
 
-/// The gateway of the log, and the keys with which a device begins.
+/// The gateway of the log, and the keys with which a device starts.
 #[derive(Clone, Debug)]
 pub struct LogGateway {
     operator: KeyName,
@@ -54,7 +53,7 @@ pub struct LogGateway {
 }
 
 impl LogGateway {
-    /// Keeps the keys that can be used; `None` if there is none.
+    /// Keeps the usable keys; `None` if there are none.
     fn new(operator: KeyName, mut configs: Vec<HpkeConfig>) -> Option<Self> {
         configs.retain(sotto_crypto::hpke::is_supported);
         (!configs.is_empty()).then_some(Self { operator, configs })
@@ -65,7 +64,7 @@ impl LogGateway {
         &self.operator
     }
 
-    /// The pinned keys of a suite that can be used, the preferred one first.
+    /// The pinned keys with a supported suite, the preferred one first.
     pub fn configs(&self) -> &[HpkeConfig] {
         &self.configs
     }
@@ -77,17 +76,17 @@ impl Trust {
         &self.policy
     }
 
-    /// The oldest checkpoint that is believed.
+    /// The maximum age of an accepted checkpoint.
     pub fn max_checkpoint_age_s(&self) -> u64 {
         self.max_checkpoint_age_s
     }
 
-    /// The least time in the log; 0 only with `insecure_no_min_age`.
+    /// The minimum time in the log; 0 only with `insecure_no_min_age`.
     pub fn min_log_age_s(&self) -> u64 {
         self.min_log_age_s
     }
 
-    /// The least time between two key sets of one operator.
+    /// The minimum time between two key sets of one operator.
     pub fn min_key_set_spacing_s(&self) -> u64 {
         self.min_key_set_spacing_s
     }
@@ -122,12 +121,12 @@ impl Trust {
         self.operators.get(name)
     }
 
-    /// The relays that may carry a report of this recipe: run by no other party of it.
+    /// The relays that may carry a report of this recipe: those not run by another of its parties.
     pub fn relays_for<'a>(&'a self, recipe: &'a Recipe) -> impl Iterator<Item = &'a str> {
         self.relays_without(self.parties_of(recipe).map(|(_, name)| name).collect())
     }
 
-    /// Everybody but the relay who has a part in the reports of this recipe, by role.
+    /// Every party except the relay that handles the reports of this recipe, by role.
     fn parties_of<'a>(
         &'a self,
         recipe: &'a Recipe,
@@ -148,8 +147,8 @@ impl Trust {
         self.log_gateway.as_ref()
     }
 
-    /// The relays that may carry reads of the log: not run by the operator of its gateway. None
-    /// without a gateway.
+    /// The relays that may carry reads of the log: those not run by the operator of its gateway.
+    /// None without a gateway.
     pub fn log_relays(&self) -> impl Iterator<Item = &str> {
         let gateway = self.log_gateway.iter();
         gateway.flat_map(|gateway| self.relays_without(vec![&gateway.operator]))
@@ -183,9 +182,9 @@ impl Trust {
         }
     }
 
-    /// Leader, helper, issuer, attester and relay are different operators, and the first two
-    /// pinned: any two of them together would know more of a device, or of its report, than each
-    /// alone.
+    /// Checks that leader, helper, issuer, attester and relay are different operators, and that the
+    /// first two are pinned: any two of them together would know more about a device, or its
+    /// report, than each alone.
     pub(crate) fn check_operators(&self, recipe: &Recipe) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Operators, reason));
         let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
@@ -211,14 +210,14 @@ impl Trust {
         Ok(())
     }
 
-    /// Whether two names are one operator's, by the names or by their pinned keys.
+    /// Whether two names belong to one operator, by the names or by their pinned keys.
     fn same(&self, one: &KeyName, other: &KeyName) -> bool {
         let keys = (self.operator(one), self.operator(other));
         let one_key = matches!(keys, (Some(a), Some(b)) if a.public_key() == b.public_key());
         one == other || one_key
     }
 
-    /// The smallest batch and audience and the largest rate.
+    /// Checks the smallest batch and audience and the largest rate.
     pub(crate) fn check_floors(&self, assessment: &Assessment) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Floors, reason));
         let (recipe, floors) = (assessment.recipe(), &self.floors);
@@ -247,14 +246,14 @@ impl Trust {
         Ok(())
     }
 
-    /// A predicate reads only what is not sensitive.
+    /// Checks that a predicate reads only attributes that are not sensitive.
     pub(crate) fn check_attributes(&self, assessment: &Assessment) -> Result<(), Silence> {
         let Some(predicate) = assessment.predicate() else { return Ok(()) };
         match predicate.attributes().iter().find(|name| !self.targeting_attributes.contains(*name))
         {
             None => Ok(()),
             Some(name) => {
-                let reason = format!("the predicate reads {name}, which is not allowed for that");
+                let reason = format!("the predicate reads {name}, which predicates may not read");
                 Err(Silence::new(Check::Targeting, reason))
             }
         }

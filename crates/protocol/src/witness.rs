@@ -1,9 +1,8 @@
-//! The witness: cosigns what extends what it cosigned before, and nothing else (C2SP
-//! `tlog-witness`).
+//! The witness: cosigns only what extends what it cosigned before (C2SP `tlog-witness`).
 //!
 //! Pure. The host loads the stored checkpoint of the origin, calls [`consume_add_checkpoint`],
-//! makes the new one durable and only then answers; load and commit happen under one lock, or two
-//! requests at once could roll a log back.
+//! makes the new checkpoint durable and only then answers. Load and commit happen under one lock,
+//! or two concurrent requests could roll a log back.
 
 use sotto_crypto::merkle::{empty_root, verify_consistency};
 use sotto_crypto::note::{self, NoteKey};
@@ -14,10 +13,10 @@ use sotto_wire::{
 
 use crate::Moment;
 
-/// Why a witness does not cosign. Each is one HTTP status.
+/// Why a witness does not cosign. Each reason has its own HTTP status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WitnessRefusal {
-    /// The request is not in its format.
+    /// The request is malformed.
     #[error("the request cannot be read: {0}")]
     Malformed(#[from] FormatError),
     /// The old size is above the new one.
@@ -26,14 +25,14 @@ pub enum WitnessRefusal {
     /// No key is known for the origin.
     #[error("this witness does not know the log")]
     UnknownLog,
-    /// No known key of the log has signed.
+    /// No known key of the log signed it.
     #[error("the checkpoint has no valid signature by a known key of the log")]
     Unsigned,
-    /// The old size is not what this witness cosigned last, or the tree is another one of that
-    /// size.
+    /// The old size is not what this witness cosigned last, or the tree of that size is a different
+    /// one.
     #[error("this witness has cosigned size {stored}")]
     Conflict {
-        /// What it cosigned last; 0 for nothing.
+        /// The size that it cosigned last; 0 if none.
         stored: u64,
     },
     /// The proof does not lead from the stored tree to the new one.
@@ -61,7 +60,7 @@ impl WitnessRefusal {
         }
     }
 
-    /// The body of the answer: for a conflict the size that this witness knows, else words.
+    /// The body of the answer: for a conflict the size that this witness knows, otherwise a text.
     pub fn body(&self) -> String {
         match self {
             Self::Conflict { stored } => tree_size_body(*stored),
@@ -70,7 +69,7 @@ impl WitnessRefusal {
     }
 }
 
-/// A request whose log is known and has signed. What is left depends on the stored checkpoint.
+/// A request that a known log has signed. The remaining checks depend on the stored checkpoint.
 #[derive(Clone, Debug)]
 pub struct KnownCheckpoint {
     old_size: u64,
@@ -87,17 +86,17 @@ impl KnownCheckpoint {
     }
 }
 
-/// What a witness stores and answers.
+/// What a witness stores, and its answer.
 #[derive(Clone, Debug)]
 pub struct Cosignature {
-    /// To be made durable before the answer: the checkpoint with the log's signatures and ours.
+    /// To be made durable before answering: the checkpoint with the log's signatures and ours.
     pub stored: Note,
     /// The body of the answer, for status 200.
     pub body: Vec<u8>,
 }
 
-/// Reads a request and checks it as far as that works without the stored checkpoint. `logs` lists
-/// the logs that this witness serves.
+/// Reads a request and makes the checks that do not need the stored checkpoint. `logs` lists the
+/// logs that this witness serves.
 pub fn read_add_checkpoint(
     body: &[u8],
     logs: &TlogPolicy,

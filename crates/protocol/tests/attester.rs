@@ -1,4 +1,4 @@
-//! The attester's checks: what it passes on, what it refuses, and the alias by which it counts.
+//! The attester's checks: what it forwards, what it refuses, and the alias by which it counts.
 
 mod keys;
 mod transcripts;
@@ -17,7 +17,7 @@ use sotto_wire::token::{IssuerAnswer, ShortOpaque, TOKEN_LIMIT, TOKEN_TYPE, Toke
 
 const ENCAP_KEY: [u8; 32] = [0xe1; 32];
 
-/// A request that is right in all the attester can see.
+/// A request that is correct in everything that the attester can see.
 struct Honest {
     secret: ClientSecret,
     blind: [u8; 32],
@@ -30,7 +30,7 @@ fn honest(seed: u64) -> Honest {
     again(secret, &mut rng)
 }
 
-/// A request of one client, under another blind each time.
+/// A request of one client, with a different blind each time.
 fn again(secret: ClientSecret, rng: &mut ChaCha20Rng) -> Honest {
     let mut blind = [0; 32];
     rng.fill_bytes(&mut blind);
@@ -110,7 +110,7 @@ fn another_blind_is_refused() {
     let mut request = honest(4);
     request.blind[0] ^= 1;
     assert_eq!(request.refusal(), Some(AttesterRefusal::Blind));
-    // Nor may the client key be another's.
+    // Nor may the client key be somebody else's.
     let other = honest(5);
     let body = request.request.to_bytes();
     let refused = refusal(&body, *other.secret.public_key().as_bytes(), request.blind);
@@ -208,7 +208,7 @@ fn key(value: &Value) -> [u8; 32] {
     hex(value).try_into().unwrap()
 }
 
-/// The status that the vectors have for a refusal.
+/// The status that the vectors give for a refusal.
 fn status(refusal: AttesterRefusal) -> u16 {
     match refusal {
         AttesterRefusal::Withheld => 429,

@@ -1,5 +1,6 @@
-//! The device that decides for itself, against a log in memory: what it refuses, what survives a crash, what a fleet does. And
-//! what others learn from the same log: who misbehaved, and what a result says about the population.
+//! The device that decides for itself, against a log in memory: what it refuses, what survives a
+//! crash, what a fleet does. And what others learn from the same log: who misbehaved, and what a
+//! result says about the population.
 
 mod budgets;
 mod checks;

@@ -1,4 +1,5 @@
-//! The issuer: published transcripts, refusals, what it sees of a device, and token keys for authors.
+//! The issuer: published transcripts, refusals, what it sees of a device, and token keys for
+//! authors.
 
 mod authors;
 mod keys;

@@ -1,6 +1,6 @@
 //! One test program: the parties in memory, without a runtime.
 
-// A panic is how a test fails, in its helpers too.
+// Tests fail by panicking, and so do their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod anonymity;

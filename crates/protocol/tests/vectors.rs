@@ -1,4 +1,5 @@
-//! Token test vectors: our own transcripts, those of others, and that no value of them goes unchecked.
+//! Token test vectors: our own transcripts and those of others, and that every value in them is
+//! checked.
 
 use serde_json::{Value, json};
 use sotto_testing::published::{rate_limited, vectors};
@@ -12,7 +13,7 @@ fn difference(file: &Value) -> String {
     check(&file.to_string()).unwrap().unwrap_err().to_string()
 }
 
-/// The pointers to all texts below `value`, but prose and `left_out`.
+/// The pointers to all texts below `value`, except prose and `left_out`.
 fn texts(value: &Value, at: &str, left_out: &[&str], found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(at.to_owned()),
@@ -34,7 +35,7 @@ fn texts(value: &Value, at: &str, left_out: &[&str], found: &mut Vec<String>) {
     }
 }
 
-/// Changes one character of each text in turn: none of the files may pass.
+/// Changes one character of each text in turn: none of the changed files may pass.
 fn every_changed_text_is_found(file: &Value, below: &str, left_out: &[&str]) -> usize {
     let mut found = Vec::new();
     texts(file.pointer(below).unwrap(), below, left_out, &mut found);
@@ -78,7 +79,7 @@ fn published_vectors_pass() {
 #[test]
 fn a_changed_character_anywhere_in_a_transcript_is_found() {
     let mut file = rate_limited();
-    // The rest of the file is checked elsewhere, and takes its time.
+    // The rest of the file is checked elsewhere, and is slow.
     file["transcripts"].as_array_mut().unwrap().truncate(1);
     file["relations"] = json!([{ "a": "T1", "b": "T1", "same_client": true }]);
     file["negatives"] = json!([]);
@@ -93,13 +94,13 @@ fn a_changed_character_anywhere_in_a_transcript_is_found() {
 fn a_changed_character_in_the_rest_of_the_file_is_found() {
     let file = rate_limited();
     for section in ["constants", "clients", "encap_keys", "relations", "public_key_checks"] {
-        // An encoding that is no key may well be changed into another that is none.
+        // An encoding that is not a key may well be changed into another that is not one.
         let left_out: &[&str] = if section == "public_key_checks" { &["key"] } else { &[] };
         every_changed_text_is_found(&file, &format!("/{section}"), left_out);
     }
     every_changed_text_is_found(&file, "/origins/O1", &[]);
     every_changed_text_is_found(&file, "/mixed_order_demo", &[]);
-    // N1: the blind is wrong whatever it is. N2: the request is wrong whatever is changed.
+    // N1: the blind is wrong in any case. N2: the request is wrong in any case.
     every_changed_text_is_found(&file, "/negatives/0", &["id", "request_blind"]);
     every_changed_text_is_found(&file, "/negatives/2", &["id"]);
 }
@@ -193,7 +194,7 @@ fn negatives_of_any_kind_go_to_the_party_that_they_name() {
     }
     let other = rate_limited()["transcripts"][3]["client_final"]["token"].clone();
     passes(&with_negative(json!({ "token": other, "expected": { "token_verifies": false } })));
-    // A key with a part of small order, and one that is too short.
+    // A key with a component of small order, and one that is too short.
     let mixed = rate_limited()["public_key_checks"][9]["key"].clone();
     for key in [mixed.clone(), json!("00")] {
         passes(&with_negative(

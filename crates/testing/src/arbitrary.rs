@@ -1,6 +1,6 @@
 //! Arbitrary recipes, key sets and results that keep the rules of the format, for property tests.
 //!
-//! Expressions are of the right type for their query and read only declared attributes. The VDAF is
+//! Expressions have the right type for their query and read only declared attributes. The VDAF is
 //! of the kind of the query, with a chunk length that is within bounds but not the best one, which
 //! `sotto-wire` does not know.
 
@@ -177,7 +177,7 @@ fn pick_attribute<'a>(
     attributes.iter().nth(index).map(|(name, kind)| (name, *kind))
 }
 
-/// Text that means itself inside quotes of either kind.
+/// Text that needs no escaping inside quotes of either kind.
 fn literal(rng: &mut dyn Rng) -> String {
     text(10, rng).replace(['\'', '"', '\\'], "")
 }
@@ -257,7 +257,7 @@ fn parties(closes: u64, rng: &mut dyn Rng) -> Parties {
     }
 }
 
-/// Tokens with keys of the right form, which nobody endorsed.
+/// Tokens with well-formed keys that nobody endorsed.
 fn tokens(closes: u64, rng: &mut dyn Rng) -> Tokens {
     let issuer = key_name("issuer.example/", rng);
     let leader = endorsed_key(closes, rng);
@@ -336,7 +336,7 @@ fn letters(alphabet: &[u8], length: usize, rng: &mut dyn Rng) -> String {
     (0..length).map(|_| char::from(*pick(alphabet, rng))).collect()
 }
 
-/// From `low` to `high`, small, large and special values alike.
+/// From `low` to `high`: a mix of small, large and special values.
 pub(super) fn number(low: u64, high: u64, rng: &mut dyn Rng) -> u64 {
     let span = high - low;
     match below(6, rng) {

@@ -1,8 +1,8 @@
 //! Every decoder of `sotto-wire` in one table, for the fuzz targets and the mutation campaign.
 //!
-//! Each entry decodes and, if that succeeds, encodes again: two encodings of one value would let
-//! two parties that compare digests disagree about one message. Where a format has several
-//! encodings, what was decoded must come back from ours.
+//! Each entry decodes and, if that succeeds, encodes again: if one value had two encodings, two
+//! parties that compare digests could disagree about one message. If a format has several
+//! encodings, the decoded value must survive a round trip through ours.
 
 mod examples;
 mod ohttp;
@@ -28,10 +28,10 @@ use sotto_wire::{
 /// One decoder.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder {
-    /// The name, also of the fuzz target.
+    /// The name, which is also that of the fuzz target.
     pub name: &'static str,
-    /// Whether the bytes decode. Panics if what was decoded does not encode to the same bytes, or
-    /// does not come back.
+    /// Whether the bytes decode. Panics if the decoded value does not encode to the same bytes, or
+    /// does not survive the round trip.
     pub decode: fn(&[u8]) -> bool,
     /// Valid encodings to start from.
     pub seeds: fn() -> Vec<Vec<u8>>,
@@ -65,7 +65,7 @@ macro_rules! message {
     };
 }
 
-/// An entry for text: `$parse` gives an `Option` of something that `$show` turns into text again.
+/// An entry for text: `$parse` gives an `Option` of a value that `$show` turns back into text.
 macro_rules! text {
     ($name:literal, $parse:expr, $show:expr) => {
         Decoder {
@@ -198,7 +198,7 @@ pub const DECODERS: &[Decoder] = &[
         name: "bhttp_request",
         decode: ohttp::bhttp_request,
         seeds: || examples::seeds("bhttp_request"),
-        // Decodes what it encoded as well.
+        // Also decodes what it encoded.
         allocation_factor: 2 * DECODE_ALLOCATION_FACTOR,
     },
     Decoder {
@@ -242,7 +242,7 @@ pub const DECODERS: &[Decoder] = &[
     text!("tlog_policy", |text: &str| TlogPolicy::parse(text).ok(), TlogPolicy::to_string),
 ];
 
-/// The name is padded in one way.
+/// There is only one valid padding of the name.
 fn inner_token_request(bytes: &[u8]) -> bool {
     let Ok(inner) = InnerTokenRequest::from_bytes(bytes) else { return false };
     assert!(inner.to_bytes() == bytes, "inner token request is not canonical");
@@ -262,7 +262,7 @@ fn entry(bytes: &[u8]) -> bool {
     true
 }
 
-/// The list itself decodes whatever it holds, so that it is walked through as well.
+/// The list itself decodes whatever it holds, so its elements are visited as well.
 fn extensions(bytes: &[u8]) -> bool {
     let Ok(list) = Extensions::from_bytes(bytes) else { return false };
     assert!(list.to_bytes() == bytes, "extensions are not canonical");

@@ -2,11 +2,11 @@
 //!
 //! - [`decoders`]: every decoder of `sotto-wire` in one table, with valid messages to start from.
 //! - [`arbitrary`]: recipes, key sets and results from a seed.
-//! - [`published`]: files of test vectors; [`rfc9180`]: the vector of HPKE.
+//! - [`published`]: files of test vectors; [`rfc9180`]: the HPKE test vector.
 //! - `vectors` (feature): the check behind `sotto vectors check`.
-//! - Feature `parties`: `keys` of everybody by name, a public `log` in memory, a `recipe` with key sets
-//!   and trust, the `world` of one device, an attester and an issuer that grant `tokens`, a device
-//!   `asking` for them, both `aggregators` of a task, and a device that dies in a `crash`.
+//! - Feature `parties`: `keys` of everybody by name, a public `log` in memory, a `recipe` with key
+//!   sets and trust, the `world` of one device, an attester and an issuer that grant `tokens`, a
+//!   device `asking` for them, both `aggregators` of a task, and a device that dies in a `crash`.
 
 #[cfg(feature = "parties")]
 mod parties;

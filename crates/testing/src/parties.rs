@@ -1,6 +1,6 @@
 //! The parties of the protocol, for tests.
 
-// A panic is how a test fails, in its helpers too. Names say what short helpers do.
+// Tests fail by panicking, and so do their helpers. Names say what short helpers do.
 #![allow(clippy::new_without_default, clippy::unwrap_used, clippy::panic, missing_docs)]
 
 pub mod aggregators;

@@ -1,14 +1,14 @@
 //! Files of test vectors.
 
-// A panic is how a test fails, in its helpers too.
+// Tests fail by panicking, and so do their helpers.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// A file or folder of vectors of others, which are not part of this repository: `SOTTO_VECTORS`
-/// names their folder, relative to the workspace.
+/// A file or folder of other people's vectors, which are not part of this repository:
+/// `SOTTO_VECTORS` names their folder, relative to the workspace.
 pub fn path(name: &str) -> Option<PathBuf> {
     let named = std::env::var_os("SOTTO_VECTORS").unwrap_or_else(|| "../shared/vectors".into());
     let path = workspace().join(named).join(name);

@@ -1,6 +1,6 @@
 //! RFC 9180 Appendix A.1.1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, base mode.
 
-// A panic is how a test fails, in its helpers too. The constants have the names of the RFC.
+// Tests fail by panicking, and so do their helpers. The constants have the names of the RFC.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::convert::Infallible;
@@ -45,7 +45,7 @@ pub const CIPHERTEXTS: [(u64, &str); 6] = [
     ),
 ];
 
-/// Eight encodings of points of order 1, 2, 4 and 8, among them non-canonical ones (RFC 7748 §7 and
+/// Eight encodings of points of order 1, 2, 4 and 8, including non-canonical ones (RFC 7748 §7 and
 /// the usual lists): with every private key they give the all-zero secret.
 pub const LOW_ORDER: [&str; 8] = [
     "0000000000000000000000000000000000000000000000000000000000000000",
@@ -81,7 +81,7 @@ pub fn ciphertext(enc: &str, payload: &str) -> HpkeCiphertext<'static> {
     HpkeCiphertext::new(HpkeConfigId::new(7), bytes(enc), bytes(payload)).unwrap()
 }
 
-/// Gives out one fixed string of `N` bytes, and nothing else.
+/// Returns one fixed string of `N` bytes, and nothing else.
 pub struct Fixed<const N: usize>(pub [u8; N]);
 
 impl<const N: usize> TryRng for Fixed<N> {

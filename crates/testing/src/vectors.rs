@@ -1,10 +1,10 @@
-//! Checks files of token test vectors: every value is computed again from the inputs, and every
-//! verdict comes from the code of the party that gives it.
+//! Checks files of token test vectors: every value is recomputed from the inputs, and every verdict
+//! comes from the code of the party that gives it.
 //!
 //! The known files are transcripts of rate-limited issuance (`sotto-tokens0004-v1`) and the
 //! published vectors of signature key blinding, of RFC 9578 type 0x0002 and of rate-limited
 //! issuance, which have older formats. A file is recognized by its content. Intermediate values
-//! (scalars, HPKE secrets) are computed here a second time, from the specifications.
+//! (scalars, HPKE secrets) are recomputed here from the specifications.
 
 mod hpke;
 mod negative;
@@ -27,15 +27,15 @@ use self::place::Place;
 pub struct Checked {
     /// What the file is about.
     pub about: &'static str,
-    /// Values that are equal, as they should be.
+    /// Values that matched.
     pub values: usize,
-    /// What was accepted, as it should be.
+    /// What was accepted, as expected.
     pub accepted: usize,
-    /// What was refused, as it should be.
+    /// What was refused, as expected.
     pub refused: usize,
 }
 
-/// The first thing in a file that is not as it should be.
+/// The first wrong value in a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct Difference {
@@ -84,7 +84,7 @@ fn has(file: &Value, list: &str, field: &str) -> bool {
     file.get(list).and_then(|list| list.get(0)).is_some_and(|first| first.get(field).is_some())
 }
 
-/// What was compared so far.
+/// What has been compared so far.
 #[derive(Default)]
 struct Tally {
     values: usize,

@@ -99,7 +99,7 @@ fn a_batch_is_collected_and_finished() {
     assert_eq!(collected.job.id(), "job-1");
     assert_eq!(seen.first(), Some(&Progress::Created));
     assert_eq!(seen.last(), Some(&Progress::Done));
-    // The first pause is ours: the answer to the creation did not say.
+    // The first pause is our default: the answer to the creation did not say how long to wait.
     assert_eq!(*slept.lock().unwrap(), [1, 2, 2, 2].map(Duration::from_secs));
 
     collector.finish(&collected.job, &mut rng()).unwrap();

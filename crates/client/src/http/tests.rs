@@ -1,4 +1,4 @@
-//! The shipped transport against a server of a few lines on a loopback port.
+//! The included transport against a minimal server on a loopback port.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -244,7 +244,7 @@ fn tls_server(
             let connection = rustls::ServerConnection::new(config.clone()).unwrap();
             let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
             let mut request = [0; 1024];
-            // Handshakes that the client breaks off end here.
+            // Handshakes that the client aborts end here.
             if matches!(stream.read(&mut request), Ok(1..)) {
                 let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsealed";
                 stream.write_all(answer).unwrap();

@@ -12,19 +12,20 @@ use crate::retry::RetryPolicy;
 use crate::transport::Transport;
 use crate::uploader::{PreparedReport, UploadOutcome, Uploader};
 
-/// What became of the stored answers.
+/// What happened to the stored answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
-    /// Taken by the leader.
+    /// Accepted by the leader.
     pub accepted: usize,
-    /// Refused, and never sent again.
+    /// Rejected, and never sent again.
     pub refused: usize,
-    /// Not answered: to be sent again, as they are.
+    /// Not answered: to be sent again, unchanged.
     pub waiting: usize,
 }
 
 impl Delivery {
-    /// This delivery and the next one of the same pass: what waited was sent again.
+    /// Combines this delivery with the next one of the same pass, which sent the waiting answers
+    /// again.
     pub(super) fn then(self, next: Self) -> Self {
         let (accepted, refused) = (self.accepted + next.accepted, self.refused + next.refused);
         Self { accepted, refused, waiting: next.waiting }
@@ -32,7 +33,7 @@ impl Delivery {
 }
 
 /// Sends every stored answer once (with the retries of `retry`) over the route to its leader;
-/// without a route it waits. An answer that is accepted or refused is wiped.
+/// without a route it waits. An answer that is accepted or rejected is wiped.
 pub(super) fn deliver(
     store: &mut dyn DeviceStore,
     routes: &LeaderRoutes,

@@ -1,4 +1,5 @@
-//! What the application brings: network, clock, randomness, attestation, conditions and attributes.
+//! What the application provides: network, clock, randomness, attestation, conditions and
+//! attributes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use crate::relay::{Clock, Random};
 use crate::retry::RetryPolicy;
 use crate::transport::Transport;
 
-/// Why a host cannot tell its conditions or attributes.
+/// Why a host cannot determine its conditions or attributes.
 pub type HostError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the application brings to a [`Participant`](crate::Participant).
+/// What the application provides to a [`Participant`](crate::Participant).
 pub struct Host {
-    /// Reaches the relays and the attester; log and leaders too if the trust file exposes the
-    /// device.
+    /// Reaches the relays and the attester, and also the log and the leaders if the trust file
+    /// allows direct access.
     pub transport: Arc<dyn Transport>,
-    /// Tells the time.
+    /// Returns the current time.
     pub clock: Clock,
-    /// Gives a generator for each pass, and for each request through a relay.
+    /// Returns a generator for each pass, and for each request through a relay.
     pub random: Random,
     /// Shows the attester which device this is. Without it no tokens are requested.
     pub attestor: Option<Box<dyn Attestor + Send>>,
@@ -32,13 +33,13 @@ pub struct Host {
     pub conditions: Box<dyn FnMut() -> Result<bool, HostError> + Send>,
     /// What recipes may read about the device.
     pub attributes: Box<dyn FnMut() -> Result<Attributes, HostError> + Send>,
-    /// How often the upload of an answer is tried in one delivery.
+    /// How uploads are retried in one delivery.
     pub retry: RetryPolicy,
 }
 
 impl Host {
-    /// With the system's clock and randomness. Any time is a good time, nothing is attested, and
-    /// there are no attributes.
+    /// A host with the system's clock and randomness. Its conditions are always met, it has no
+    /// attestor, and it has no attributes.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             transport,
@@ -52,7 +53,7 @@ impl Host {
     }
 }
 
-/// Without a clock it is 1970: every gateway refuses that, and nothing is sent.
+/// If the clock fails, the time is 1970: every gateway rejects that, and nothing is sent.
 fn now() -> Moment {
     Moment(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }

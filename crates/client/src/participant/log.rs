@@ -16,18 +16,18 @@ use super::routes::{self, RouteError};
 use crate::log::HttpLog;
 use crate::relay::RelayTransport;
 
-/// The newest view of a log, with every open recipe admitted or refused. Each device reads it for
-/// itself; a simulated fleet may share one.
+/// The newest view of a log, with every open recipe admitted or rejected. Each device reads its
+/// own; a simulated fleet may share one.
 pub struct Log {
     watch: Watch<Box<dyn Fetch + Send>>,
-    /// What carries reads, if they go through relays.
+    /// The transport for reads, if they go through relays.
     relay: Option<Arc<RelayTransport>>,
     shared_for_s: u64,
     read_at: Option<Moment>,
 }
 
 impl Log {
-    /// The log at `url`: read through relays, or directly if the trust file exposes the device.
+    /// The log at `url`: read through relays, or directly if the trust file allows that.
     pub fn at(url: &str, host: &Host, trust: &Trust) -> Result<Self, RouteError> {
         let relay = routes::to_log(host, trust)?;
         let fetch = match &relay {
@@ -43,15 +43,14 @@ impl Log {
         Self { watch, relay: None, shared_for_s: 0, read_at: None }
     }
 
-    /// Reads the log again only after this many seconds: for simulated devices that share one
-    /// reading.
+    /// Reads the log again only after this many seconds. For simulated devices that share one view.
     #[must_use]
     pub fn shared_for(mut self, seconds: u64) -> Self {
         self.shared_for_s = seconds;
         self
     }
 
-    /// The open recipes, each admitted or not.
+    /// The open recipes, admitted or not.
     pub fn recipes(&self) -> &BTreeMap<EntryId, Result<Arc<Admitted>, Silence>> {
         self.watch.recipes()
     }
@@ -76,7 +75,8 @@ impl Log {
         if age.is_some_and(|age| age < self.shared_for_s) {
             return Ok(());
         }
-        // An earlier pass may have found a newer key of the log's gateway, and one may be over.
+        // An earlier pass may have found a newer key of the log's gateway, and an old key may have
+        // ended.
         if let Some(relay) = &self.relay {
             relay.use_keys(log_gateway_keys(state, trust, now()));
         }

@@ -1,5 +1,5 @@
-//! The routes of a device to the log and to the leaders: through relays, or directly where its
-//! owner allows that by name.
+//! The routes of a device to the log and to the leaders: through relays, or directly if an insecure
+//! setting allows it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::transport::Transport;
 pub enum RouteError {
     /// The trust file pins no gateway of the log.
     #[error(
-        "the trust file names no log_gateway: only the log itself could be asked, which would see \
+        "the trust file names no log_gateway: the log could only be read directly, and would see \
          this device's address"
     )]
     NoLogGateway,
@@ -28,7 +28,7 @@ pub enum RouteError {
 /// The routes to the leaders of the answers that are not delivered yet, by recipe.
 pub(super) type LeaderRoutes = BTreeMap<EntryId, Arc<dyn Transport>>;
 
-/// What carries reads of the log; `None` if they go directly. It begins with the pinned keys.
+/// The transport for reads of the log; `None` if they go directly. It starts with the pinned keys.
 pub(super) fn to_log(
     host: &Host,
     trust: &Trust,
@@ -41,7 +41,7 @@ pub(super) fn to_log(
     Ok(Some(through(host, trust.log_relays(), gateway.operator(), keys)))
 }
 
-/// The routes to the leaders. An answer without one waits: its recipe is not in the newest view
+/// The routes to the leaders. An answer without a route waits: its recipe is not in the newest view
 /// that the device has taken, or its leader has no gateway key there that this device may use.
 pub(super) fn to_leaders<F: Fetch>(
     host: &Host,

@@ -1,13 +1,13 @@
-//! Tokens from the attester: one round of what is due (rate-limit-tokens, section
+//! Tokens from the attester: one round of the requests that are due (rate-limit-tokens, section
 //! "Client-to-Attester Request").
 //!
-//! `sotto_protocol::device::tokens` decides which tokens to request, when, and what to keep; here
-//! is the exchange. Requests go to the attester directly: it knows the device anyway. They say
-//! nothing about the recipe except what is sealed to the issuer.
+//! `sotto_protocol::device::tokens` decides which tokens to request, when, and what to store; this
+//! module does the exchange. Requests go directly to the attester, which knows the device anyway.
+//! They say nothing about the recipe except what is sealed to the issuer.
 //!
-//! A device gets one token per recipe. So only the attester itself, in a problem document of its
-//! own types, can make a device give one up. A status alone proves nothing: proxies in front of an
-//! attester send 429 and 400 too.
+//! A device gets one token per recipe. So only the attester itself, in a problem document with one
+//! of its own types, can make a device give up a token. A status alone proves nothing: proxies in
+//! front of an attester send 429 and 400 too.
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
@@ -29,19 +29,19 @@ use crate::problem::is_problem;
 use crate::transport::{HttpRequest, Method, Transport, TransportError};
 
 /// A round ends after this many requests in a row without an answer: the attester is down or busy.
-/// A single failure does not end it: a failing origin must not cost the tokens of the others.
+/// A single failure does not end it: one failing origin must not block the tokens of the others.
 const MAX_UNANSWERED: usize = 3;
 
 /// What a round did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenRound {
-    /// Requests that were sent, the same ones again included.
+    /// Requests that were sent, including resent ones.
     pub asked: usize,
-    /// Tokens that came.
+    /// Tokens that arrived.
     pub granted: usize,
-    /// Tokens that the attester will not give: this device had them.
+    /// Tokens that the attester will not give because this device already got them.
     pub withheld: usize,
-    /// Requests that were refused. They are sent again in a later round.
+    /// Requests that were refused. They are retried in a later round.
     pub refused: usize,
     /// Tokens that are still to come.
     pub waiting: usize,
@@ -49,7 +49,7 @@ pub struct TokenRound {
     pub failure: Option<TokenFailure>,
 }
 
-/// Why a request brought no token. The same bytes are sent again later.
+/// Why a request gave no token. The same bytes are sent again later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenFailure {
@@ -68,43 +68,43 @@ pub enum TokenFailure {
     /// The issuer does not have the recipe's key.
     #[error("the issuer does not have the recipe's token key (status 401)")]
     TokenKey,
-    /// It refuses for another reason.
+    /// It refuses for some other reason.
     #[error(
         "the attester refuses (status {0}); a device that was reset gets no tokens for two windows"
     )]
     Refused(u16),
     /// The answer is not a token.
-    #[error("what answers for the attester gives something else than tokens: is its URL right?")]
+    #[error("the server at the attester's URL does not return tokens: is the URL right?")]
     NoToken,
 }
 
-/// Why a round ended early. Nothing is lost: what was committed stays, and the next round goes on.
+/// Why a round ended early. Nothing is lost: committed changes stay, and the next round continues.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokensError {
     /// The log cannot be believed.
     #[error(transparent)]
     Silence(#[from] Silence),
-    /// The state could not be kept.
+    /// The state could not be stored.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The device cannot show who it is.
+    /// The device cannot attest.
     #[error(transparent)]
     Attest(#[from] AttestError),
 }
 
-/// The outcome of one exchange. It is committed already.
+/// The outcome of one exchange. It is already committed.
 enum Answer {
     Granted,
     Withheld,
-    /// Not now. With `renew` nothing was granted for these bytes, and never will be: a
-    /// new request may succeed.
+    /// Not now. With `renew`, nothing was granted for these bytes and never will be: a new request
+    /// may succeed.
     Refused {
         renew: bool,
     },
-    /// There is no answer, or none of the attester's: the same bytes go out again later.
+    /// No answer, or none from the attester: the same bytes are sent again later.
     None,
-    /// Nothing was sent: the request does not wait any more.
+    /// Nothing was sent: the request is no longer waiting.
     NotAsked,
 }
 
@@ -128,9 +128,9 @@ impl<'a> AttesterClient<'a> {
         Self { attester, attestor, transport, trust, now }
     }
 
-    /// Requests the tokens that are due, of every live recipe of a log that the device has taken
-    /// ([`sotto_protocol::device::follow`]). Whatever has no answer, or is refused, is sent again
-    /// in the next round.
+    /// Requests the tokens that are due, for every live recipe of a log that the device has taken
+    /// ([`sotto_protocol::device::follow`]). Requests without an answer, and refused ones, are sent
+    /// again in the next round.
     pub(super) fn fetch(
         &self,
         store: &mut dyn DeviceStore,
@@ -207,7 +207,7 @@ impl<'a> AttesterClient<'a> {
                 }
             }
             429 if is_problem(&response, WITHHELD_PROBLEM) => (withheld(next), Answer::Withheld),
-            // Overload, or something between that counts requests or is broken.
+            // Overload, or a rate limiter or a fault on the path.
             429 | 500..=599 => {
                 round.failure = Some(TokenFailure::NotNow(status));
                 return Ok(Answer::None);

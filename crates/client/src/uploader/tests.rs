@@ -63,7 +63,7 @@ fn device(script: &Arc<Script>) -> Uploader {
     Uploader::new(task(BatchMode::TimeInterval), script.clone()).with_retry(retry)
 }
 
-/// Serves keys, and gives uploads to `upload` with their number.
+/// Serves keys, and passes uploads to `upload` with their number.
 fn serve(upload: impl Fn(&Sent, usize) -> Reply + Send + Sync + 'static) -> Arc<Script> {
     let (pair, uploads) = (Pair::new(1), AtomicUsize::new(0));
     Script::new(move |sent, _| match pair.keys(sent) {
@@ -72,7 +72,7 @@ fn serve(upload: impl Fn(&Sent, usize) -> Reply + Send + Sync + 'static) -> Arc<
     })
 }
 
-/// Refuses the reports of an upload at these positions.
+/// Rejects the reports of an upload at these positions.
 fn refuse(sent: &Sent, refused: &[(usize, ReportError)]) -> HttpResponse {
     let ids: Vec<ReportId> =
         UploadRequest::new(&sent.body).map(|r| r.unwrap().0.report_metadata.report_id).collect();

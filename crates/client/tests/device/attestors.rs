@@ -1,4 +1,4 @@
-//! How a device shows who it is.
+//! How a device shows which device it is.
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use sotto_client::{DeviceCertificate, InsecureName};

@@ -1,4 +1,4 @@
-//! A relay with a gateway and a target behind it, as one transport that remembers what each of them
+//! A relay with a gateway and a target behind it, as one transport that records what each of them
 //! saw.
 
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ pub(crate) struct BehindRelay {
     keys: Mutex<GatewayKeyring>,
     window: Mutex<ReplayWindow>,
     target: Target,
-    /// What happens to the next requests before they come to the gateway.
+    /// What happens to the next requests before they reach the gateway.
     before: Mutex<VecDeque<Reply>>,
     outer: Mutex<Vec<Outer>>,
     inner: Mutex<Vec<Inner>>,
@@ -69,12 +69,12 @@ impl BehindRelay {
         })
     }
 
-    /// The gateway has these keys from now on.
+    /// Gives the gateway these keys from now on.
     pub(crate) fn rotate(&self, keys: &[HpkeKeypair]) {
         *self.keys.lock().unwrap() = GatewayKeyring::new(keys).unwrap();
     }
 
-    /// The relay answers the next request by itself.
+    /// Makes the relay answer the next request itself.
     pub(crate) fn interfere(&self, reply: Reply) {
         self.before.lock().unwrap().push_back(reply);
     }
@@ -167,7 +167,7 @@ pub(crate) fn clock(now: u64) -> Clock {
     Arc::new(move || Moment(now))
 }
 
-/// Another generator for each exchange.
+/// A different generator for each exchange.
 pub(crate) fn random() -> Random {
     let exchanges = AtomicU64::new(0);
     Arc::new(move || {
@@ -176,7 +176,7 @@ pub(crate) fn random() -> Random {
     })
 }
 
-/// A host of this world, which tries nothing twice.
+/// A host of this world, without retries.
 pub(crate) fn host(world: &World, transport: Arc<dyn Transport>) -> Host {
     let mut host = Host::new(transport);
     (host.clock, host.random, host.retry) = (clock(NOW), random(), RetryPolicy::never());

@@ -8,10 +8,10 @@ use sotto_testing::world::seen;
 
 use crate::device::files::sealing_key;
 
-/// What a file begins with; then the nonce.
+/// The first bytes of a file; the nonce follows.
 const HEADER: &[u8] = b"sotto device state v2\n";
 
-/// A state with all that a state can have, and its file.
+/// A state that uses every field, and its file.
 fn lived() -> (tempfile::TempDir, std::path::PathBuf, DeviceState) {
     lived_with(&sealing_key())
 }
@@ -65,7 +65,7 @@ fn a_file_that_was_cut_emptied_or_replaced_is_an_error() {
         [HEADER, &empty].concat(),
         [HEADER, &[0; 12], &empty].concat(),
         [&bytes[..], &bytes].concat(),
-        // Another version's bytes do not open as this one's.
+        // The bytes of another version do not open as this one.
         bytes.iter().copied().map(|byte| if byte == b'2' { b'3' } else { byte }).collect(),
     ];
     for other in others {

@@ -1,4 +1,4 @@
-//! The campaign of crashes over [`StateFile`] and whole passes that deliver.
+//! The crash campaign over [`StateFile`], and whole passes that deliver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use sotto_wire::recipe::Probability;
 
 use crate::device::behind_relay::host;
 
-/// A leader that takes every report and remembers it; its first answers are lost on the way.
+/// A leader that accepts every report and records it; its first answers are lost on the way.
 pub(crate) struct Leader {
     lose: usize,
     sent: Mutex<Vec<(String, Vec<u8>)>>,
@@ -30,12 +30,12 @@ impl Leader {
         Arc::new(Self { lose, sent: Mutex::default() })
     }
 
-    /// What came.
+    /// What arrived.
     pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
         self.sent.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
     }
 
-    /// What came for each task.
+    /// What arrived for each task.
     fn by_task(&self) -> BTreeMap<String, BTreeSet<Vec<u8>>> {
         let mut tasks = BTreeMap::<_, BTreeSet<_>>::new();
         for (url, body) in self.sent.lock().unwrap().iter() {
@@ -56,7 +56,7 @@ impl Transport for Leader {
     }
 }
 
-/// What seals the states of these tests.
+/// The key that seals the states of these tests.
 pub(crate) fn sealing_key() -> SealingKey {
     SealingKey::new([7; 32])
 }
@@ -68,7 +68,7 @@ pub(crate) fn begin(world: &World, path: &Path) {
     store.commit(seen(checkpoint, NOW - 41 * DAY)).unwrap();
 }
 
-/// The trust of a device that its owner exposes: it sends to the leader directly.
+/// The trust of a device that its owner exposes: it sends directly to the leader.
 fn exposed() -> Arc<Trust> {
     let mut file = trust_file();
     (file.insecure_direct, file.floors.max_rate) = (true, Probability::ONE);
@@ -78,7 +78,7 @@ fn exposed() -> Arc<Trust> {
 struct Run {
     end: DeviceState,
     seen: Witnessed,
-    /// By the recipe: what was kept, which is what was sent.
+    /// By recipe: what was stored, which is what was sent.
     sent: Sent,
     tasks: usize,
 }
@@ -103,7 +103,7 @@ fn run(
             sent.entry(id).or_default().insert(pending.report.clone());
         }
         let mut host = host(world, Arc::clone(&transport));
-        // It only delivers: what it decides is the campaign's.
+        // It only delivers: the campaign makes the decisions.
         host.conditions = Box::new(|| Ok(false));
         let mut device = Participant::new(host, Arc::clone(&trust), store, log.take().unwrap());
         let passed = device.pass();

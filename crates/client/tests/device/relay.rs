@@ -1,5 +1,5 @@
-//! One exchange through a relay: what the relay sees, what the gateway sees, and what becomes of
-//! answers.
+//! One exchange through a relay: what the relay sees, what the gateway sees, and how answers are
+//! handled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn request(body: &[u8]) -> HttpRequest<'_> {
     }
 }
 
-/// A target that says what it was asked.
+/// A target that echoes the request.
 fn echo() -> Arc<BehindRelay> {
     BehindRelay::new(&[gateway_key(1)], |inner: &Inner| {
         answer(200, &[("content-type", "text/plain")], &inner.content)
@@ -117,7 +117,7 @@ fn what_is_said_in_clear_fails_the_exchange_and_nothing_else() {
     let key = |status, media_type| answer(status, &[("content-type", media_type)], key.as_bytes());
     let bad = |reason: &str| TransportError::BadAnswer(reason.to_owned());
     let (unsealed, unopened) =
-        (bad("it is no encapsulated response"), bad("the oblivious response does not open"));
+        (bad("it is not an encapsulated response"), bad("the oblivious response does not open"));
     let rows = [
         (answer(429, &[("Retry-After", "7")], b""), retry(429, secs(7)), true),
         (answer(503, &[("retry-after", "soon")], b""), retry(503, None), true),
@@ -168,8 +168,8 @@ fn an_answer_to_another_request_is_none() {
     let transport = through(&relay, &gateway_key(1));
     let captured = {
         send(&transport, b"one").unwrap();
-        // What the gateway says to these bytes, had the relay sent them to a gateway of the same
-        // key.
+        // What the gateway would answer to these bytes, had the relay sent them to a gateway with
+        // the same key.
         let again = echo();
         let body = relay.outer()[0].body.clone();
         let outer = HttpRequest {
@@ -341,7 +341,7 @@ fn a_relay_that_fails_is_passed_over_and_the_last_one_is_named() {
     let error = send(&with(&["down"]), b"").unwrap_err();
     assert!(error.is_transient());
     assert_eq!(error.to_string(), "relay https://down.example/: unreachable: no such host");
-    // A relay that is busy is as good as none.
+    // A busy relay is as good as none.
     relay.interfere(Ok(answer(429, &[("retry-after", "9")], b"")));
     let error = send(&with(&["up"]), b"").unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(9)));

@@ -1,5 +1,5 @@
-//! A device behind relays: its answers on their way through rotations and failures, and how it
-//! reads the log.
+//! A device behind relays: delivering its answers through rotations and failures, and how it reads
+//! the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -37,8 +37,8 @@ fn rotated(seq: u64) -> World {
     plan.build()
 }
 
-/// A key set of the leader, logged a day before it begins, with what `gateway` makes of its
-/// gateway's keys.
+/// A key set of the leader, logged a day before it begins, with its gateway's keys changed by
+/// `gateway`.
 fn leader_keys(
     seq: u64,
     not_before: u64,
@@ -50,7 +50,7 @@ fn leader_keys(
     Batch { entries, times: at(not_before - DAY) }
 }
 
-/// A device that has answered and not sent.
+/// A device that has answered but not sent.
 fn answered(world: &World) -> (MemoryState, Vec<u8>) {
     let mut store = world.device();
     world.walk(&mut store, 1).unwrap();
@@ -67,7 +67,7 @@ fn leader(keys: &[u8]) -> Arc<BehindRelay> {
     BehindRelay::new(&keys, |_: &Inner| answer(200, &[], b""))
 }
 
-/// What was waited for.
+/// The pauses that were slept.
 type Slept = Arc<Mutex<Vec<Duration>>>;
 
 fn patience() -> (RetryPolicy, Slept) {
@@ -77,8 +77,7 @@ fn patience() -> (RetryPolicy, Slept) {
     (policy, slept)
 }
 
-/// A pass over the log of this world. What is stored goes to the leader, nothing else uses the
-/// relay.
+/// A pass over the log of this world. Stored answers go to the leader; nothing else uses the relay.
 fn send(world: &World, store: &mut MemoryState, inner: &Arc<BehindRelay>) -> Delivery {
     send_patiently(world, store, inner, patience().0)
 }
@@ -136,7 +135,7 @@ fn a_retry_has_the_same_report_under_another_seal() {
         let keys = |other: &crate::device::behind_relay::Outer| other.body[7..39].to_vec();
         assert!(outer[..number].iter().all(|other| keys(other) != keys(one)), "a fresh key");
     }
-    // Those that did not arrive, opened: what the relay dropped is the same request.
+    // The requests that did not arrive, opened: the relay dropped the same request each time.
     for one in &outer {
         let again = leader(&[5]);
         let request = sotto_client::HttpRequest {
@@ -166,7 +165,7 @@ fn after_a_rotation_the_same_report_waits_for_the_newest_logged_key() {
         world.walk(&mut store, 7 + attempt as u64).unwrap();
         assert_eq!(reports(store.state()), std::slice::from_ref(&report));
     }
-    // A key that the log does not hold helps nobody. Then the log has it.
+    // A key that the log does not hold helps nobody. Then the log gets it.
     let newer = rotated(6);
     let accepted = Delivery { accepted: 1, ..Default::default() };
     assert_eq!(send(&newer, &mut store, &relay), accepted);
@@ -276,7 +275,7 @@ fn the_log_is_read_through_its_gateway_first_by_the_pinned_key_then_by_the_logge
     let read = |relay: &Arc<BehindRelay>, passes: usize| {
         let store = StateFile::open(&path, &sealing_key()).unwrap();
         let mut host = host(&world, Arc::<BehindRelay>::clone(relay));
-        // It answers nothing, so only the log is read through the relay.
+        // It answers nothing, so the relay only carries reads of the log.
         host.conditions = Box::new(|| Ok(false));
         let log = Log::at("https://log.example", &host, &world.trust).unwrap();
         let mut device = Participant::new(host, Arc::new(world.trust.clone()), store, log);
@@ -291,16 +290,17 @@ fn the_log_is_read_through_its_gateway_first_by_the_pinned_key_then_by_the_logge
     assert!(outer.iter().all(|outer| outer.url == "https://relay.example/gateway.example"));
     assert!(outer.iter().all(|outer| outer.body.len() == 4_096), "all reads look the same");
     assert!(relay.inner().iter().all(|inner| inner.method == "GET" && inner.fields.len() == 1));
-    // Another process begins with the logged key, also once the gateway has forgotten the pinned
+    // Another process starts with the logged key, even after the gateway has forgotten the pinned
     // one.
     let later = public(&world, &[1]);
     read(&later, 1).unwrap();
     assert_eq!(keys(&later), [1]);
-    // A device that was away while the logged key changed can still read the log by the pinned one.
+    // A device that was offline while the logged key changed can still read the log with the pinned
+    // one.
     let missed = public(&world, &[0, 9]);
     read(&missed, 1).unwrap();
     assert_eq!(keys(&missed), [1, 0]);
-    // A gateway that has neither is a log that cannot be read.
+    // If the gateway has neither, the log cannot be read.
     assert!(read(&public(&world, &[9]), 1).is_err());
 }
 

@@ -1,4 +1,4 @@
-//! Rounds of asking for tokens over a transport: what goes out, and what each answer means.
+//! Rounds of token requests over a transport: what is sent, and what each answer means.
 
 mod crashes;
 
@@ -37,11 +37,12 @@ enum Fate {
     Lost,
     /// It does not arrive.
     Away,
-    /// Somebody says this instead, without more.
+    /// Somebody answers with this status instead, and nothing else.
     Status(u16),
-    /// Somebody says this instead, with a document of this media type that names this problem type.
+    /// Somebody answers with this status instead, and a document of this media type that names this
+    /// problem type.
     Says(u16, &'static str, &'static str),
-    /// The answer is changed on its way.
+    /// The answer is changed on the way.
     Changed,
 }
 
@@ -51,7 +52,7 @@ type Seen = (String, Vec<(&'static str, String)>, usize);
 /// The attester behind a transport.
 struct Attester {
     authority: Mutex<Authority>,
-    /// Of the request with this number.
+    /// The fate of the request with this number.
     fate: Box<dyn Fn(usize) -> Fate + Send + Sync>,
     evidence: Mutex<Vec<Vec<u8>>>,
     seen: Mutex<Vec<Seen>>,
@@ -78,7 +79,7 @@ impl Attester {
 
 impl Transport for Attester {
     fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
-        // Answers are made here, and not delivered.
+        // Answers are made here, but not delivered.
         if request.url.starts_with("https://relay.example/") {
             return Err(TransportError::Unreachable("away".to_owned()));
         }
@@ -139,7 +140,7 @@ fn two_recipes() -> Plan {
     plan
 }
 
-/// The host of a device that asks this attester, and draws from this seed in a pass.
+/// The host of a device that asks this attester, and uses this seed in a pass.
 fn attested(world: &World, attester: &Arc<Attester>, seed: u64) -> Host {
     let mut host = host(world, Arc::<Attester>::clone(attester));
     host.random = Arc::new(move || Box::new(ChaCha20Rng::seed_from_u64(seed)));
@@ -147,7 +148,7 @@ fn attested(world: &World, attester: &Arc<Attester>, seed: u64) -> Host {
     host
 }
 
-/// A pass of a device whose conditions are not met: it asks for tokens, and considers nothing.
+/// A pass of a device whose conditions are not met: it requests tokens, and considers nothing.
 fn round(
     world: &World,
     store: &mut MemoryState,
@@ -193,14 +194,14 @@ fn a_round_gets_every_token_once() {
     }
 }
 
-/// What one request meets, and what the device takes it for.
+/// How the device interprets the outcome of a request.
 #[derive(Clone, Copy, PartialEq)]
 enum Meaning {
     /// Never again.
     Withheld,
     /// It counts as refused.
     Refused,
-    /// It counts for nothing.
+    /// It does not count.
     NoAnswer,
 }
 
@@ -212,7 +213,7 @@ fn only_the_attesters_own_word_is_final_and_else_the_same_bytes_are_sent_again()
     for (fate, meaning) in [
         (problem(429, WITHHELD_PROBLEM), Withheld),
         (Fate::Says(429, "Application/Problem+JSON; charset=utf-8", WITHHELD_PROBLEM), Withheld),
-        // What stands before an attester counts requests too.
+        // A proxy in front of an attester counts requests too.
         (Fate::Status(429), NoAnswer),
         (problem(429, "about:blank"), NoAnswer),
         (problem(429, ENCAPSULATION_KEY_PROBLEM), NoAnswer),
@@ -275,7 +276,7 @@ fn three_requests_in_a_row_without_an_answer_end_a_round() {
         let mut store = world.device();
         let done = calm_round(&world, &mut store, &attester, 1);
         assert_eq!((done.asked, done.granted, done.waiting), (asked, granted, 4 - granted));
-        // The others come in later rounds, by the same bytes.
+        // The others arrive in later rounds, for the same bytes.
         let rest = calm_round(&world, &mut store, &attester, 2).granted
             + calm_round(&world, &mut store, &attester, 3).granted;
         assert_eq!(granted + rest, 4);
@@ -283,9 +284,8 @@ fn three_requests_in_a_row_without_an_answer_end_a_round() {
     }
 }
 
-/// What is sealed, blinded and signed aside, requests for two recipes are the same: no field, no
-/// length and no address tells them apart. Which bytes are equal is shown in the tests of the
-/// protocol.
+/// Apart from what is sealed, blinded and signed, requests for two recipes are the same: no field,
+/// length or address tells them apart. The tests of the protocol show which bytes are equal.
 #[test]
 fn requests_of_devices_that_swap_their_recipes_have_the_same_form() {
     let worlds = [token_plan().build(), other_plan().build()];
@@ -313,7 +313,7 @@ fn requests_of_devices_that_swap_their_recipes_have_the_same_form() {
 fn the_same_bytes_get_the_same_answer_and_another_secret_is_another_client() {
     let world = token_plan().build();
     let attester = Attester::honest();
-    // The same seed makes the same client secret, and then other requests.
+    // The same seed makes the same client secret, and then different requests.
     let (mut one, mut two) = (world.device(), world.device());
     assert_eq!(calm_round(&world, &mut one, &attester, 1).granted, 2);
     let silent = Attester::new(|_| Fate::Away);
@@ -344,7 +344,7 @@ fn newer_keys_replace_a_refused_request_and_nothing_else() {
     let (new_key, rotated) = rotated();
     let (before, after) = (token_plan().build(), rotated.build());
 
-    // Both requests get lost; meanwhile the issuer rotates and forgets the old key.
+    // Both requests are lost; meanwhile the issuer rotates and forgets the old key.
     let attester = Attester::new(|number| if number < 2 { Fate::Away } else { Fate::Answered });
     let mut store = before.device();
     assert_eq!(calm_round(&before, &mut store, &attester, 1).waiting, 2);
@@ -365,8 +365,9 @@ fn newer_keys_replace_a_refused_request_and_nothing_else() {
     assert_eq!(attester.authority.lock().unwrap().distinct().len(), 2);
 }
 
-/// The tokens were granted and the answers lost; then somebody refuses. With newer keys in the log
-/// a device that believed him would throw away what opens the answers, and never get others.
+/// The tokens were granted and the answers lost; then somebody refuses. With newer keys in the log,
+/// a device that believed the refusal would throw away what opens the answers, and never get
+/// others.
 #[test]
 fn a_refusal_that_is_not_about_the_key_keeps_what_opens_the_answer() {
     let (new_key, rotated) = rotated();

@@ -1,8 +1,8 @@
-//! Donation time: a device that waits for a random one of several releases.
+//! Donation time: a device waits for one of several releases, chosen at random.
 //!
 //! **The schedule.** A willing device tosses a coin of probability `q = 1/m` before each of `m`
-//! releases, contributes to the first for which it comes up, and is then done. It chooses slot
-//! `i = 0, 1, ...` with probability `w_i = q (1-q)^i <= 1/m`, and none at all with probability
+//! releases, contributes to the first for which it comes up heads, and is then done. It chooses
+//! slot `i = 0, 1, ...` with probability `w_i = q (1-q)^i <= 1/m`, and none at all with probability
 //! `(1-q)^m`, about `1/e`. Under `Q` its likelihood ratio is `F = 1 + sum_i w_i (Y_i - 1)`, with
 //! the `Y_i` of [`super`].
 //!
@@ -29,21 +29,21 @@ use crate::math::{down, exp, expm1, ln, ln_sampled, log1p, sqrt, up};
 use crate::pld::mixture::Mixture;
 use crate::{Adjacency, Bracket, Event, Shape, closed, pld, rdp};
 
-/// What the handful of operations of a closed form can lose, relatively.
+/// The relative rounding error of the few operations in a closed form.
 const ROUNDING: f64 = 1e-14;
 
-/// The noise multipliers, and the most releases, for which the loss distribution is asked: outside,
-/// its lattice resolves nothing, and the Renyi accountant answers alone.
+/// The noise multipliers, and the most releases, for which the loss distribution is used: outside
+/// this range its lattice resolves nothing, and only the Renyi accountant answers.
 const LATTICE: (std::ops::RangeInclusive<f64>, u64) = (0.05..=1e7, 1 << 40);
 
-/// What a donation costs, by each of the methods.
+/// What a donation costs, by each method.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Donation {
     /// The paper's appendix: sampling amplification for each release, then advanced composition,
     /// `e1 sqrt(2 m ln(1/delta)) + m e1^2/2` with `e1 = ln(1 + (e^epsilon - 1)/m)`.
     pub formula: f64,
     /// The delta that the paper states with it, `(m + 1) delta` (at most 1). In fact `2 delta` is
-    /// enough: sampling brings each release's delta down to `delta/m`, and composition adds one
+    /// enough: sampling reduces each release's delta to `delta/m`, and composition adds one
     /// `delta`.
     pub formula_delta: f64,
     /// Poisson sampling at rate `1/m` for each of the releases, composed: the better of the Renyi
@@ -52,10 +52,10 @@ pub struct Donation {
     pub poisson: Bracket,
     /// Exactly one of the releases, uniformly. Again its upper end holds for the donation.
     pub random_allocation: Option<Bracket>,
-    /// The donation itself: the least of all upper ends, one known release included; the lower end
-    /// is a true lower bound of the schedule's epsilon.
+    /// The donation itself: the least of all upper ends, including that of one known release. The
+    /// lower end is a true lower bound on the schedule's epsilon.
     pub best: Bracket,
-    /// The delta of all of them: twice the one of a release.
+    /// The delta of all of them: twice that of a release.
     pub delta: f64,
     /// The noise multiplier that makes one release `(epsilon, delta)`-differentially private,
     /// rounded up.
@@ -67,8 +67,8 @@ pub struct Donation {
 }
 
 /// The cost of donating to the first of `slots` releases for which a coin of probability `1/slots`
-/// comes up, where the noise makes each release alone `(epsilon, delta)`-differentially private.
-/// All answers hold at `2 delta`.
+/// comes up heads, where the noise makes each release alone `(epsilon, delta)`-differentially
+/// private. All answers hold at `2 delta`.
 ///
 /// Assumed: add/remove neighbours of norm at most 1 in units of the clip, and coins that nobody
 /// sees. Queries may depend on earlier releases.
@@ -127,12 +127,12 @@ fn poisson(slots: u64, sigma: f64, delta: f64) -> Result<Bracket, Error> {
     let forth = Mixture::sampled_gaussian(rate, sigma, 1.0, false);
     let back = Mixture::sampled_gaussian(rate, sigma, 1.0, true);
     let found = pld::epsilon(&[(&forth, slots)], delta).or(pld::epsilon(&[(&back, slots)], delta));
-    // The rate is rounded up, so the lower end gives way by as much.
+    // The rate is rounded up, so the lower end is lowered by as much.
     let lower = down(found.lower, ROUNDING).min(renyi);
     Ok(Bracket { lower, upper: found.upper.min(renyi) })
 }
 
-/// See the module.
+/// Explained in the module documentation.
 fn lower_end(allocation: &Allocation, slots: f64) -> f64 {
     let share = if slots > 1.0 { exp((slots - 1.0) * log1p(-1.0 / slots)) } else { 1.0 };
     let share = down(share, 1e-9);

@@ -1,14 +1,14 @@
-//! The mean of the likelihood ratios of all slots, rounded once up and once down in convex order.
+//! The mean of the likelihood ratios of all slots, rounded up and down in convex order.
 
 use super::law::{Budget, Cells, End, Law, Sticks};
 use crate::math::normal::{density, quantile_of_ln_upper_tail, upper_tail};
 use crate::math::search::crossing;
 use crate::math::{exp, expm1, ln, sqrt};
 
-/// The part of delta that each trimming may cost; there are less than a hundred.
+/// The part of delta that each trimming may cost; there are fewer than a hundred.
 const TRIM: f64 = 1e-7;
 
-/// Products that one end may take, about; it sets the number of points.
+/// Roughly how many products one end may take; this sets the number of points.
 const WORK: f64 = 1.6e7;
 
 /// The same for more slots than [`MANY`], where errors add up for longer.
@@ -20,24 +20,24 @@ const MANY: u64 = 1 << 14;
 /// The fewest and the most points of a law.
 const POINTS: (f64, f64) = (700.0, 2_400.0);
 
-/// Of the number of slots so many leading bits are kept: more would cost a convolution each, and
+/// How many leading bits of the number of slots are kept: more would cost a convolution each, and
 /// move epsilon by less than one part in ten thousand.
 const BITS: u32 = 12;
 
-/// More slots than this are counted as this many by the upper end (fewer are worse), and have no
-/// lower end.
+/// The upper end counts more slots than this as this many (fewer are worse), and there is no lower
+/// end for them.
 const MOST_SLOTS: u64 = 1 << 30;
 
-/// `ln(largest value * slots / delta)` and its inverse have to stay below this. Products of masses
-/// that are too small for a number, at most 1e-308, then lose less than 1e-30 of what trimming
-/// does, for ten million of them at the largest value.
+/// `ln(largest value * slots / delta)` and its inverse must stay below this. Products of masses
+/// that underflow, at most 1e-308, then lose less than 1e-30 of what trimming does, for ten million
+/// of them at the largest value.
 const FARTHEST: f64 = 600.0;
 
-/// The largest `sigma sqrt(slots)`: above, the spread of the mean drowns in the rounding of the
+/// The largest `sigma sqrt(slots)`: above it, the spread of the mean is lost in the rounding of the
 /// grid.
 const NARROWEST: f64 = 1e9;
 
-/// Relative error of a cell's mass, beside that of the square in the exponent: a few dozen
+/// Relative error of a cell's mass, in addition to that of the square in the exponent: a few dozen
 /// roundings.
 const MASS_TRUST: f64 = 1e-14;
 
@@ -45,7 +45,7 @@ const MASS_TRUST: f64 = 1e-14;
 /// rounding of logarithms up to [`FARTHEST`].
 const VALUE_TRUST: f64 = 4e-13;
 
-/// What was trimmed is known to this, relatively.
+/// The relative precision to which the trimmed mass is known.
 const TRIM_TRUST: f64 = 1e-2;
 
 /// Gauss-Legendre nodes and weights (halved: they sum to 1/2), eight points.
@@ -60,7 +60,7 @@ const NODES: [(f64, f64); 4] = [
 #[derive(Clone, Copy, Debug)]
 struct Ratio {
     sigma: f64,
-    /// `ln` of the range outside of which next to nothing is.
+    /// `ln` of the range outside of which there is almost no mass.
     bottom: f64,
     top: f64,
 }
@@ -80,7 +80,7 @@ impl Ratio {
         ln_y * self.sigma + 0.5 / self.sigma
     }
 
-    /// The law on a grid of about `points`.
+    /// The law on a grid of about `points` points.
     fn law(&self, end: End, points: f64) -> Law {
         let width = (self.top - self.bottom) / points;
         let first = (self.bottom / width).floor() as i64;
@@ -99,7 +99,7 @@ impl Ratio {
         };
         let (total, upper) = (first..last).map(cell).unzip();
         let mut law = Cells { width, first, total, upper }.rounded(end);
-        // What is below the first point goes up to it, what is above the last down.
+        // Mass below the first point moves up to it, mass above the last moves down.
         let ends = (first as f64 * width, last as f64 * width);
         let low = upper_tail(-self.quantile(ends.0));
         law.mass[0] += low;
@@ -133,7 +133,7 @@ impl Mean {
         let terms = slots as f64;
         let mut sigma = sigma;
         if sigma * sqrt(terms) > NARROWEST {
-            // More noise is post-processing: an upper end may be that of less noise.
+            // More noise is post-processing: less noise still gives a valid upper end.
             if end == End::Lower {
                 return None;
             }
@@ -149,8 +149,8 @@ impl Mean {
         let points = sqrt(2.0 * work / f64::from(rounds.max(1))).clamp(POINTS.0, POINTS.1).floor();
         let law = sum(ratio.law(end, points), slots, delta, end, (1.1 * points) as usize);
         // A term's mass is off by its own error and that of the square of its quantile; each
-        // convolution adds the rounding of sums of `points` positive terms, and doubles what was
-        // before.
+        // convolution adds the rounding of sums of `points` positive terms, and doubles the earlier
+        // error.
         let quantile = ratio.quantile(ratio.top).max(-ratio.quantile(ratio.bottom));
         let each = MASS_TRUST + f64::EPSILON * (4.0 * quantile * quantile + 2.0 * points);
         Some(Self { sticks: Sticks::new(law, terms), end, trust: expm1(terms * each), delta })
@@ -162,21 +162,21 @@ impl Mean {
         let Sticks { law, terms, .. } = &self.sticks;
         let value = self.sticks.forward(epsilon);
         match self.end {
-            // Large values that were moved down are missing; small ones that were moved up do no
+            // Large values that were moved down are missing; small values that were moved up do no
             // harm.
             End::Upper => value * (1.0 + self.trust) + law.cut * (1.0 + TRIM_TRUST) / terms,
             End::Lower => value * (1.0 - self.trust) - law.lift * (1.0 + TRIM_TRUST) / terms,
         }
     }
 
-    /// The same of none from the allocation, `E(1 - e^epsilon L)_+`.
+    /// The same for the divergence of none from the allocation, `E(1 - e^epsilon L)_+`.
     pub(super) fn backward(&self, epsilon: f64) -> f64 {
         let Sticks { law, terms, .. } = &self.sticks;
         let value = self.sticks.backward(epsilon);
         match self.end {
             // The function is at most 1: small values that were moved up cost their probability.
             End::Upper => value * (1.0 + self.trust) + law.low * (1.0 + TRIM_TRUST),
-            // It has the slope e^epsilon.
+            // The function has the slope e^epsilon.
             End::Lower => {
                 let moved = exp(epsilon) * law.cut / terms;
                 value * (1.0 - self.trust) - moved * (1.0 + TRIM_TRUST)

@@ -1,18 +1,18 @@
 //! Laws of positive sums on a geometric grid, and their convolution.
 //!
-//! A law has its mass on the points `e^(k width)`. The sum of two points lies in a cell whose place
-//! relative to the larger of the two depends on their distance alone, so a convolution is a table
-//! and a loop. All terms are positive: every mass keeps its *relative* precision, in both tails,
-//! however small it is.
+//! A law has its mass on the points `e^(k width)`. The sum of two points lies in a cell whose
+//! position relative to the larger of the two depends only on their distance, so a convolution is a
+//! table and a loop. All terms are positive: every mass keeps its *relative* precision, in both
+//! tails, however small it is.
 //!
 //! Sums in a cell go back to the grid with their mean kept: to the cell's two ends (a
 //! mean-preserving *spread*: every convex expectation grows) or in groups with their neighbours (a
 //! *merge*: each group becomes its mean, every convex expectation shrinks). Sums of many terms are
-//! narrow, so the grid becomes finer on the way.
+//! narrow, so the grid becomes finer along the way.
 
 use crate::math::{exp, expm1, ln, log1p};
 
-/// Which way the rounding to the grid goes.
+/// The direction of rounding to the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Convex expectations grow.
@@ -21,7 +21,7 @@ pub(super) enum End {
     Lower,
 }
 
-/// What may be cut off a law: little enough not to be seen.
+/// What may be cut off a law: too little to matter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     /// Mass at the bottom.
@@ -54,13 +54,13 @@ pub(super) struct Cells {
     /// Cell `j` lies between the points `first + j` and `first + j + 1`.
     pub(super) first: i64,
     pub(super) total: Vec<f64>,
-    /// The part of a cell's mass that would be at its upper end, if the mean is kept and the rest
-    /// is at the lower end.
+    /// The part of a cell's mass that would be at its upper end if the mean is kept and the rest is
+    /// at the lower end.
     pub(super) upper: Vec<f64>,
 }
 
-/// Where the sum of two points of which one is lower by `ln_ratio` lies: so many points of a grid
-/// above the larger one, and which part of the way to the next.
+/// The position of the sum of two points whose logarithms differ by `ln_ratio`: the number of grid
+/// points above the larger one, and the fraction of the way to the next.
 fn place(ln_ratio: f64, width: f64) -> (i64, f64) {
     let above = log1p(exp(-ln_ratio)) / width;
     let whole = above.floor();
@@ -73,12 +73,12 @@ impl Law {
         (self.first + j as i64) as f64 * self.width
     }
 
-    /// The law of the sum of two independent values of this law: on a grid of half the width if
+    /// The law of the sum of two independent values of this law, on a grid of half the width if
     /// that fits.
     pub(super) fn doubled(&self, end: End, budget: Budget) -> Self {
         let width = 0.5 * self.width;
         let mut cells = Cells::for_sums(self, self, width);
-        // Even and odd cells apart, so that the inner loop runs over neighbours.
+        // Even and odd cells separately, so that the inner loop runs over neighbours.
         let half = cells.total.len() / 2 + 1;
         let mut phases = [(); 2].map(|()| (vec![0.0; half], vec![0.0; half]));
         for d in 0..self.mass.len() {
@@ -110,7 +110,7 @@ impl Law {
         let stride = (coarse.width / fine.width).round() as i64;
         let mut cells = Cells::for_sums(fine, coarse, fine.width);
         let (rows, columns) = (fine.mass.len() as i64, coarse.mass.len() as i64);
-        // Pairs of the same distance d = (index in fine) - stride (index in coarse), together.
+        // Pairs with the same distance d = (index in fine) - stride (index in coarse), together.
         let lowest = fine.first - stride * (coarse.first + columns - 1);
         let highest = fine.first + rows - 1 - stride * coarse.first;
         for d in lowest..=highest {
@@ -140,7 +140,7 @@ impl Law {
         cells.law(end, [fine, coarse], budget)
     }
 
-    /// Without the ends that hold next to nothing.
+    /// Without the ends that hold almost no mass.
     fn trimmed(mut self, budget: Budget) -> Self {
         let growth = expm1(self.width);
         // From the top: how much is at or above point j, and E(S - point j)_+.
@@ -182,7 +182,7 @@ impl Cells {
         Self { width, first: bottom, total: vec![0.0; length], upper: vec![0.0; length] }
     }
 
-    /// On the grid again, coarser if there are too many points; `of` are the laws that were added.
+    /// Back on the grid, coarser if there are too many points; `of` are the laws that were added.
     fn law(self, end: End, of: [&Law; 2], budget: Budget) -> Law {
         let mut cells = self;
         let mut law = cells.rounded(end).trimmed(budget);
@@ -216,7 +216,7 @@ impl Cells {
         Self { width: 2.0 * self.width, first, total, upper }
     }
 
-    /// On the grid.
+    /// Rounds to the grid.
     pub(super) fn rounded(&self, end: End) -> Law {
         match end {
             End::Upper => self.spread(),
@@ -239,8 +239,8 @@ impl Cells {
     }
 
     /// Point by point, from above: a group takes cells, the last one in part, until its mean is the
-    /// point. (From above since large values plus much smaller ones lie just above a point: little
-    /// is then needed to pull them down.)
+    /// point. (From above, because large values plus much smaller ones lie just above a point:
+    /// little is then needed to pull them down.)
     fn merged(&self) -> Law {
         let mut mass = vec![0.0; self.total.len() + 1];
         let growth = expm1(self.width);
@@ -265,7 +265,7 @@ impl Cells {
                 }
             }
         }
-        // The lowest group may lack mass below: it goes down to its point.
+        // The lowest group may lack mass below: it moves down to its point.
         let cut = surplus.max(0.0) * exp((self.first + point as i64) as f64 * self.width);
         self.with(mass, cut)
     }
@@ -367,7 +367,7 @@ mod tests {
                 let lost = n * first - mean(law, |x| x);
                 assert!((lost - law.cut).abs() < 1e-12, "{end:?} {n}: {lost} {}", law.cut);
             }
-            // Of the square, the truth is known.
+            // For the square, the true value is known.
             let square = mean(&one, |x| x * x);
             let truth = 3.0 * square + 6.0 * first * first;
             let found = mean(&three, |x| x * x);

@@ -17,7 +17,7 @@ pub fn sampled(epsilon: f64, delta: f64, rate: f64) -> Result<(f64, f64), Error>
         return Ok((0.0, 0.0));
     }
     let amplified = ln_sampled(rate, epsilon);
-    // Above 700 the answer is a difference of numbers of the size of epsilon.
+    // Above 700 the answer is a difference of numbers as large as epsilon.
     let slack = if epsilon > 700.0 { epsilon } else { amplified } * ROUNDING;
     let product = if delta == 0.0 { 0.0 } else { (rate * delta).next_up().min(delta) };
     Ok(((amplified + slack).clamp(0.0, epsilon), product))
@@ -27,7 +27,7 @@ pub fn sampled(epsilon: f64, delta: f64, rate: f64) -> Result<(f64, f64), Error>
 /// `(epsilon sqrt(2 times ln(1/slack)) + times epsilon (e^epsilon - 1), times delta + slack)`.
 ///
 /// Dwork, Rothblum, Vadhan 2010, Theorem III.3, for any adjacency (the same for all uses). The
-/// result is the theorem's, even where adding up the epsilons is better.
+/// result is the theorem's, even where adding the epsilons is better.
 pub fn advanced_composition(
     epsilon: f64,
     delta: f64,
@@ -57,7 +57,7 @@ pub fn advanced_composition(
     Ok((up(total, 2.0 * ROUNDING), delta))
 }
 
-/// `e^x` rounded up, never 0: a probability that exists is never reported as impossible.
+/// `e^x` rounded up, never 0: a possible event is never reported as impossible.
 pub(super) fn exp_up(x: f64) -> f64 {
     up(exp(x), ROUNDING).next_up().min(1.0)
 }

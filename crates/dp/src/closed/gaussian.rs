@@ -23,13 +23,13 @@ use crate::error::{Error, delta as target, non_negative, positive};
 use crate::math::normal::{density, ln_density, mills, upper_tail};
 use crate::math::{exp, ln, sqrt, up};
 
-/// The smallest and largest noise multipliers accepted: beyond them squares leave the range of
-/// numbers.
+/// The smallest and largest noise multipliers accepted: beyond them squares overflow or underflow.
 const SIGMA: (f64, f64) = (1e-150, 1e300);
-/// `m` above this is cut down to it (delta is then below `e^-1e303`): that only raises delta.
+/// `m` above this is lowered to it (delta is then below `e^-1e303`): that only raises delta.
 const FARTHEST: f64 = 1e152;
-/// Error of one evaluation of `ln delta`, beside the terms that grow with `a`: the tail's 1e-15,
-/// magnified by `1/(1 - x M(x))`, at most 12 where that difference is taken, with some to spare.
+/// Error of one evaluation of `ln delta`, in addition to the terms that grow with `a`: the tail's
+/// 1e-15, magnified by `1/(1 - x M(x))`, at most 12 where that difference is taken, with some to
+/// spare.
 const EVALUATION: f64 = 4e-14;
 
 /// Mills' ratio `M(x)` and `1 - x M(x)`, which is minus its derivative.
@@ -75,14 +75,14 @@ pub(crate) fn mean_decay(middle: f64, half: f64) -> f64 {
         .sum()
 }
 
-/// `ln delta` at `(m, h)` and how it moves.
+/// `ln delta` at `(m, h)` and its derivatives.
 struct Point {
     ln_delta: f64,
-    /// Minus its derivative by `m`, `h` fixed.
+    /// Minus its derivative by `m`, with `h` fixed.
     by_m: f64,
-    /// Its derivative by `ln h`, epsilon fixed.
+    /// Its derivative by `ln h`, with epsilon fixed.
     by_ln_h: f64,
-    /// How far `ln_delta` may be from the truth at an `m` within [`shift`] of the one asked.
+    /// How far `ln_delta` may be from the true value at an `m` within [`shift`] of the given one.
     error: f64,
 }
 
@@ -111,7 +111,7 @@ fn point(m: f64, h: f64) -> Point {
     Point { ln_delta, by_m, by_ln_h, error }
 }
 
-/// A normal quantile from above: `P(Z > x) <= delta` at the result, since
+/// An upper bound on a normal quantile: `P(Z > x) <= delta` at the result, since
 /// `P(Z > x) <= e^(-x^2/2)/2`.
 fn quantile_above(ln_delta: f64) -> f64 {
     up(sqrt((-2.0 * (ln_delta + std::f64::consts::LN_2)).max(0.0)), ROUNDING)
@@ -144,7 +144,7 @@ pub fn gaussian_epsilon(sigma: f64, delta: f64) -> Result<Bracket, Error> {
     let mut here = point(m, h);
     for _ in 0..100 {
         let next = (m + (here.ln_delta - goal) / here.by_m).max(0.0);
-        // From above the steps only go down; rounding ends them.
+        // From above the steps only go down; rounding stops them.
         let settled = next >= m - ROUNDING * m;
         if settled || next.is_nan() {
             break;
@@ -173,7 +173,7 @@ pub fn gaussian_epsilon(sigma: f64, delta: f64) -> Result<Bracket, Error> {
     Ok(Bracket { lower: (lowest / sigma) * (1.0 - ROUNDING), upper: up(highest / sigma, ROUNDING) })
 }
 
-/// `ln` of the delta of Gaussian noise at `epsilon`, rounded up: also where delta itself
+/// `ln` of the delta of Gaussian noise at `epsilon`, rounded up. Works even where delta itself
 /// underflows.
 pub fn gaussian_ln_delta(sigma: f64, epsilon: f64) -> Result<f64, Error> {
     let h = noise(sigma)?;
@@ -190,7 +190,7 @@ pub fn gaussian_delta(sigma: f64, epsilon: f64) -> Result<f64, Error> {
 
 /// The least noise multiplier that gives `(epsilon, delta)`, rounded up. `epsilon` may be 0.
 pub fn gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
-    // A smaller epsilon asks for more noise, so that cutting at 1e280 is safe.
+    // A smaller epsilon needs more noise, so cutting at 1e280 is safe.
     let epsilon = non_negative("epsilon", epsilon)?.min(1e280);
     let goal = ln(target(delta)?);
     // Two values of h that are small enough: delta <= Q(a), and delta <= erf(h/sqrt 8) <= h/sqrt(2
@@ -205,13 +205,13 @@ pub fn gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
         return Err(Error::Unreachable { name: "sigma", hint });
     }
     if epsilon / start + start >= 1e12 {
-        // m -+ h/2 loses its digits there, and the start is right to 1e-10 already.
+        // m -+ h/2 loses its digits there, and the start is already right to 1e-10.
         return Ok(up(1.0 / start, ROUNDING));
     }
     let mut h = start;
     let mut here = point(epsilon / h, h);
     for _ in 0..100 {
-        // From below the steps only go up; next to delta = 1 a step can go anywhere.
+        // From below the steps only go up; close to delta = 1 a step can go anywhere.
         let step = (goal - here.ln_delta) / here.by_ln_h;
         let next = h * exp(step);
         if !(step > ROUNDING && next < 1e14) {
@@ -228,7 +228,7 @@ pub fn gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
 
 /// The classic formula `sqrt(2 ln(1.25/delta))/epsilon` for the noise multiplier.
 ///
-/// Dwork, Roth 2014, Theorem A.1. The theorem needs `epsilon <= 1`: above, an error.
+/// Dwork, Roth 2014, Theorem A.1. The theorem needs `epsilon <= 1`; above that this is an error.
 pub fn classic_gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
     positive("epsilon", epsilon)?;
     target(delta)?;
@@ -244,8 +244,8 @@ pub fn classic_gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
     Err(Error::Unreachable { name: "sigma", hint })
 }
 
-/// The classic formula read for epsilon. An error where it would be above 1: the theorem says
-/// nothing there.
+/// The classic formula solved for epsilon. An error if the result would be above 1: the theorem
+/// says nothing there.
 pub fn classic_gaussian_epsilon(sigma: f64, delta: f64) -> Result<f64, Error> {
     positive("sigma", sigma)?;
     target(delta)?;

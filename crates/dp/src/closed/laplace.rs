@@ -12,7 +12,7 @@ use crate::error::{Error, delta as target, non_negative, positive};
 use crate::math::{exp, expm1, ln, log1p, up};
 
 /// The exact epsilon of Laplace noise of `scale` on a value of L1 `sensitivity`, at `delta` (which
-/// may be 0): `sensitivity/scale + 2 ln(1 - delta)`, 0 at least.
+/// may be 0): `sensitivity/scale + 2 ln(1 - delta)`, at least 0.
 ///
 /// The hockey stick of two Laplace laws at distance `t` scales is `1 - e^((epsilon - t)/2)` below
 /// `t`. The neighbours are those of the sensitivity.

@@ -5,7 +5,7 @@ use crate::error::{Error, delta as target, non_negative};
 use crate::math::{exp, expm1, ln, log1p, sqrt, up};
 
 /// The epsilon that `(order, rdp)`-Rényi differential privacy gives at `delta`:
-/// `rdp + ln((a-1)/a) - (ln delta + ln a)/(a-1)` with `a` the order, 0 at least.
+/// `rdp + ln((a-1)/a) - (ln delta + ln a)/(a-1)` with `a` the order, at least 0.
 ///
 /// Canonne, Kamath, Steinke 2020 (also Asoodeh et al. 2021): never worse than
 /// Mironov's. Any adjacency. `delta` may be 1 here; an infinite `rdp` gives an infinite epsilon.
@@ -25,7 +25,7 @@ fn convert(above: f64, rdp: f64, ln_delta: f64) -> f64 {
     let shrink = log1p(1.0 / above);
     let (spread, order) = (-ln_delta / above, log1p(above) / above);
     let slack = ROUNDING * (rdp + shrink + spread + order);
-    // Where the terms overflow (an order next to 1) the bound says nothing.
+    // Where the terms overflow (an order close to 1) the bound says nothing.
     let epsilon = rdp - shrink + spread - order + slack;
     if epsilon.is_nan() { f64::INFINITY } else { epsilon.max(0.0) }
 }
@@ -35,7 +35,7 @@ fn convert(above: f64, rdp: f64, ln_delta: f64) -> f64 {
 ///
 /// With `u = order - 1` its derivative is `rho + (ln delta + ln(1 + u))/u^2`, which has one zero:
 /// where `rho u^2 + ln(1 + u) = ln(1/delta)`. In `w = ln(1 + u)` the left side is convex and
-/// increasing, so that Newton's method from above cannot miss. Every order is valid: a search error
+/// increasing, so Newton's method from above always converges. Every order is valid: a search error
 /// costs tightness, not safety.
 pub fn zcdp_epsilon(rho: f64, delta: f64) -> Result<f64, Error> {
     non_negative("rho", rho)?;
@@ -66,7 +66,7 @@ pub fn zcdp_epsilon_simple(rho: f64, delta: f64) -> Result<f64, Error> {
     Ok(up(rho + 2.0 * sqrt(rho) * sqrt(-ln(delta)), 2.0 * ROUNDING))
 }
 
-/// The Rényi divergence of any `epsilon`-differentially private mechanism, at most, at `order`;
+/// The largest Rényi divergence of any `epsilon`-differentially private mechanism at `order`;
 /// tight.
 ///
 /// Every such pair of laws is a post-processing of binary randomized response (Kairouz, Oh,

@@ -17,17 +17,17 @@ use crate::closed::ROUNDING;
 use crate::error::{Error, at_least_one, positive};
 use crate::math::{exp, up};
 
-/// Steps that are added one by one; the rest goes in blocks.
+/// How many steps are added one by one; the rest is added in blocks.
 const SINGLE: u64 = 4096;
-/// A block is this part of its first index long.
+/// The length of a block is its first index divided by this.
 const BLOCK: u64 = 64;
 
 /// The sum of `parties` independent `N_Z(0, sigma^2)` has, at every integer, a probability within a
 /// factor `e^tau` or `e^-tau` of that of `N_Z(0, parties sigma^2)`; this is `tau`, rounded up:
 /// `10 sum over k from 1 to parties - 1 of e^(-2 pi^2 sigma^2 k/(k+1))`.
 ///
-/// Kairouz, Liu, Steinke 2021 (the distributed discrete Gaussian mechanism). `sigma` must be 1/2 or
-/// more. Takes a few thousand operations at most, whatever the number of parties.
+/// Kairouz, Liu, Steinke 2021 (the distributed discrete Gaussian mechanism). `sigma` must be at
+/// least 1/2. Takes at most a few thousand operations, whatever the number of parties.
 pub fn closeness(sigma: f64, parties: u64) -> Result<f64, Error> {
     positive("sigma", sigma)?;
     at_least_one("parties", parties)?;
@@ -36,7 +36,7 @@ pub fn closeness(sigma: f64, parties: u64) -> Result<f64, Error> {
         return Err(Error::OutOfRange { name: "sigma", value: sigma, range });
     }
     let exponent = -2.0 * PI * PI * sigma * sigma;
-    // The terms fall with k: the first of a block bounds the others. None is 0, although it may
+    // The terms decrease with k: the first of a block bounds the others. None is 0, although it may
     // underflow.
     let term = |k: u64| exp(exponent * (k as f64 / (k as f64 + 1.0))).max(f64::MIN_POSITIVE);
     let steps = parties - 1;
@@ -50,7 +50,7 @@ pub fn closeness(sigma: f64, parties: u64) -> Result<f64, Error> {
             None => break,
         };
     }
-    // The exponent's own rounding is a few units in its last place.
+    // The rounding error of the exponent is a few units in its last place.
     let margin = 1e-12 + 4.0 * f64::EPSILON * exponent.abs().min(800.0);
     Ok(up(10.0 * sum, margin))
 }

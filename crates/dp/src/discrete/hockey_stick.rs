@@ -24,23 +24,23 @@ use crate::closed::{ROUNDING, mean_decay, ratio};
 use crate::math::normal::{density, ln_density, upper_tail};
 use crate::math::{exp, expm1, ln};
 
-/// From this sigma on sums are replaced by Euler-Maclaurin's formula near the centre.
+/// From this sigma on, sums near the centre are replaced by the Euler-Maclaurin formula.
 const SMOOTH: f64 = 64.0;
-/// Euler-Maclaurin's formula is used up to this part of sigma.
+/// The Euler-Maclaurin formula is used up to this fraction of sigma.
 const NEAR: f64 = 1.0 / 16.0;
-/// Above this sigma there are no sums at all, and `t` and `h` stay below [`APART`].
+/// Above this sigma no sums are used, and `t` and `h` stay below [`APART`].
 pub(super) const LARGE: f64 = 1e4;
 /// See [`LARGE`]: `2 APART <= NEAR LARGE`.
 pub(super) const APART: f64 = 300.0;
-/// Epsilon is cut down to this, which only raises delta: squares stay numbers.
+/// Epsilon is lowered to this, which only raises delta: squares stay finite.
 const FARTHEST: f64 = 1e100;
-/// Below this many sigmas the law has no mass to speak of (`e^-800`).
+/// Below this many sigmas the law has almost no mass (`e^-800`).
 const LOWEST: f64 = -40.0;
-/// Error of `ln delta`, beside the terms that grow with `t`; as in the continuous case.
+/// Error of `ln delta`, in addition to the terms that grow with `t`; as in the continuous case.
 const EVALUATION: f64 = 5e-14;
 
-/// `ln delta` and how far it may be off, at an epsilon within a relative [`ROUNDING`] of the one
-/// asked.
+/// `ln delta` and its possible error, at an epsilon within a relative [`ROUNDING`] of the given
+/// one.
 pub(super) struct Stick {
     pub(super) ln_delta: f64,
     pub(super) error: f64,
@@ -61,7 +61,7 @@ pub(super) fn at(sigma: f64, distance: f64, epsilon: f64) -> Stick {
     let ln_delta = if sigma >= SMOOTH && t + h <= NEAR * sigma {
         smooth(sigma, t, h, over)
     } else {
-        // A first term of exactly 0 would not do as the unit of the others.
+        // A first term of exactly 0 could not serve as the unit for the others.
         let first = if over == 0.0 { j + 1.0 } else { j };
         let first = first.max((LOWEST * sigma).floor());
         summed(sigma, first, step, over + step * (first - j))
@@ -107,7 +107,7 @@ const BERNOULLI: [f64; 8] = [
     -3_617.0 / 10_670_622_842_880_000.0,
 ];
 
-/// Euler-Maclaurin's formula.
+/// The Euler-Maclaurin formula.
 fn smooth(sigma: f64, t: f64, h: f64, over: f64) -> f64 {
     // E and 1 - E.
     let (kept, lost) = (exp(-over), -expm1(-over));
@@ -120,9 +120,8 @@ fn smooth(sigma: f64, t: f64, h: f64, over: f64) -> f64 {
     for (k, coefficient) in BERNOULLI.iter().enumerate() {
         power *= square;
         let n = 2 * k + 1;
-        // In the difference the leading parts cancel when h is small. That costs nothing that
-        // matters: the term is sigma^-2 of the whole, or sigma^-1 of it where h is of the size of
-        // 1/sigma.
+        // The leading parts of the difference cancel when h is small. That costs nothing that
+        // matters: the term is sigma^-2 of the whole, or sigma^-1 of it where h is about 1/sigma.
         edge += coefficient * power * (near_terms[n] - kept * far_terms[n]);
     }
     if t < -1.0 {

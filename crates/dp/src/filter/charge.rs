@@ -8,7 +8,7 @@ use crate::{Adjacency, Error, Event, Shape, rdp};
 
 /// The orders of the filter: about two per octave, dense where a budget between 0.1 and 10 has its
 /// best order; the last one is the infinite order, for black boxes and other pure mechanisms.
-/// Stored states depend on this list: to change it is to change the version of the stored form.
+/// Stored states depend on this list: if you change it, change the version of the stored form.
 pub const ORDERS: [f64; 32] = [
     1.1,
     1.25,
@@ -51,8 +51,7 @@ pub const RDP_UNIT: f64 = 1.0 / (1u64 << 44) as f64;
 pub const DELTA_UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 
 /// What an event costs: its divergence at each order of [`ORDERS`] and the sum of its black boxes'
-/// deltas, rounded up to whole units. It is worth keeping: computing it takes longer than charging
-/// it.
+/// deltas, rounded up to whole units. Worth caching: computing it takes longer than charging it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "stored::StoredCharge", into = "stored::StoredCharge")]
 pub struct Charge {
@@ -62,7 +61,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// The charge of an event, with the rules of [`crate::rdp::of_event`].
+    /// The charge for an event, by the rules of [`crate::rdp::of_event`].
     pub fn of_event(event: &Event, adjacency: Adjacency, shape: Shape) -> Result<Self, Error> {
         let mut charge = Self { adjacency, rdp: [0; ORDERS.len()], delta: 0 };
         for (units, order) in charge.rdp.iter_mut().zip(ORDERS) {
@@ -73,13 +72,13 @@ impl Charge {
         Ok(charge)
     }
 
-    /// The charge of an event of which only an `(epsilon, delta)` is known, by whatever accountant.
+    /// The charge for an event of which only an `(epsilon, delta)` is known, from any accountant.
     pub fn black_box(epsilon: f64, delta: f64, adjacency: Adjacency) -> Result<Self, Error> {
         let event = Event::ApproximateDp { epsilon, delta };
         Self::of_event(&event, adjacency, Shape::Vector)
     }
 
-    /// Whose neighbours it is about.
+    /// The adjacency that it is for.
     pub fn adjacency(&self) -> Adjacency {
         self.adjacency
     }
@@ -105,8 +104,8 @@ pub(super) fn delta_of(units: u64) -> f64 {
     count_up(units) * DELTA_UNIT
 }
 
-/// The smallest whole number of units that is not below `value`; what is too large (or no number)
-/// becomes the largest one.
+/// The smallest whole number of units that is not below `value`; values that are too large (or NaN)
+/// become the largest one.
 fn whole_units(value: f64, unit: f64) -> u64 {
     if value.is_nan() {
         return u64::MAX;

@@ -1,9 +1,9 @@
 //! The serialized forms of charges and of the ledger.
 //!
-//! What is read must be what was written: unknown versions and fields, another number of orders,
-//! budgets out of range and negative or fractional sums are refused, and a checksum over all fields
-//! refuses the rest of what accident can do, so that a damaged state never reads as a cheaper one.
-//! (It is no protection against somebody who writes the state on purpose.)
+//! What is read must be what was written. Unknown versions and fields, a wrong number of orders,
+//! budgets out of range and negative or fractional sums are rejected. A checksum over all fields
+//! catches other accidental damage, so that a damaged state never reads as a cheaper one. (It does
+//! not protect against deliberate changes.)
 
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +24,8 @@ pub(super) struct Stored {
     checksum: u64,
 }
 
-/// The budget's numbers as decimal text: some readers of JSON numbers are off by the last digit,
-/// which would read as damage.
+/// The budget's numbers as decimal text: some JSON readers get the last digit of a number wrong,
+/// which would look like damage.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredBudget {
@@ -55,7 +55,7 @@ pub(super) enum Damaged {
     Checksum,
     #[error("the stored ledger's budget: {0}")]
     Budget(#[from] Error),
-    #[error("the stored ledger's budget holds what is not a number")]
+    #[error("the stored ledger's budget contains something that is not a number")]
     Number(#[from] std::num::ParseFloatError),
 }
 
@@ -94,7 +94,7 @@ impl TryFrom<Stored> for Filter {
     }
 }
 
-/// Over all that a ledger holds.
+/// The checksum over everything that a ledger holds.
 fn sum(budget: &Budget, period: u64, rdp: &[u64], delta: u64) -> u64 {
     let head = [
         u64::from(VERSION),

@@ -115,8 +115,8 @@ pub(crate) fn upper_tail(n: u64, p: f64, k: u64) -> f64 {
     sum
 }
 
-/// A bound on how far from its mean a binomial must be looked at: all counts outside `first..=last`
-/// together have probability at most `outside` (Bernstein's inequality, both sides).
+/// How far from its mean a binomial must be examined: all counts outside `first..=last` together
+/// have probability at most `outside` (Bernstein's inequality, both sides).
 pub(crate) fn bulk(n: u64, p: f64, outside: f64) -> (u64, u64) {
     let size = n as f64;
     let mean = size * p;

@@ -9,7 +9,7 @@ pub(crate) fn upper_tail(x: f64) -> f64 {
     0.5 * libm::erfc(x * FRAC_1_SQRT_2)
 }
 
-/// `ln P(Z > x)`, also where the probability itself underflows.
+/// `ln P(Z > x)`, even where the probability itself underflows.
 pub(crate) fn ln_upper_tail(x: f64) -> f64 {
     if x > 5.0 { ln_density(x) + ln(mills(x)) } else { ln(upper_tail(x)) }
 }
@@ -94,7 +94,7 @@ mod tests {
     fn the_quantile_inverts_the_tail() {
         for x in [-8.0, -3.0, -1.0, -0.1, 0.3, 1.0, 4.9, 5.1, 12.0, 37.0, 100.0] {
             let found = quantile_of_ln_upper_tail(ln_upper_tail(x));
-            // Near 1 the tail itself cannot say where it was.
+            // Near 1 the tail itself no longer determines its argument.
             let tolerance = if x < -5.0 { 1e-2 } else { 1e-10 };
             assert!((found - x).abs() <= tolerance * x.abs(), "{x} {found}");
         }

@@ -1,4 +1,4 @@
-//! Searches that say on which side of the root they ended.
+//! Searches that report on which side of the root they ended.
 
 /// The two ends of an interval that still holds the root: `f(low) > 0 >= f(high)`.
 #[derive(Clone, Copy, Debug)]
@@ -8,9 +8,9 @@ pub(crate) struct Crossing {
 }
 
 /// Narrows `low..high`, where the decreasing `f` has `f(low) > 0 >= f(high)` (not checked), until
-/// the ends are within `relative * |high| + absolute` of each other. Illinois' false position with
-/// a bisection whenever that is slow; the ends keep their signs, so each is on its own side of the
-/// root for certain.
+/// the ends are within `relative * |high| + absolute` of each other. Uses the Illinois method, with
+/// a bisection whenever that is slow. The ends keep their signs, so each is certainly on its own
+/// side of the root.
 pub(crate) fn crossing(
     mut f: impl FnMut(f64) -> f64,
     low: (f64, f64),

@@ -1,20 +1,20 @@
 //! What remains of a device's privacy if leader and helper collude.
 //!
 //! They combine the shares and see each randomized report, but not who sent it: the view of a
-//! shuffler. Nobody holds small batches back any more, so the crowd is not half of the minimum
-//! batch but however many honest devices happened to answer. The only figure for that is the
-//! recipe's population, which nobody proves; this guarantee rests on it.
+//! shuffler. Nobody withholds small batches any more, so the crowd is not half of the minimum batch
+//! but however many honest devices happened to answer. The only figure for that is the recipe's
+//! population, which nobody proves; this guarantee rests on it.
 //!
-//! With `n` honest devices, each of which answers with probability `q`, the number `k` of honest
-//! reports is between `k_low` and `k_high` except with probability `eta` (Chernoff). Given `k`,
-//! the senders are a uniform subset of the honest devices: a shuffle of `k` reports, sampled
-//! without replacement at the rate `k/n`.
+//! With `n` honest devices that each answer with probability `q`, the number `k` of honest reports
+//! is between `k_low` and `k_high` except with probability `eta` (Chernoff). Given `k`, the senders
+//! are a uniform subset of the honest devices: a shuffle of `k` reports, sampled without
+//! replacement at the rate `k/n`.
 //!
 //! It also assumes that the relay hides the senders, and that the time of a report says nothing
 //! about them.
 //!
-//! Each rounding is towards more epsilon: the exponent up, the low count down, the high rate up,
-//! the delta that is left down.
+//! All rounding is towards more epsilon: the exponent up, the low count down, the high rate up, the
+//! remaining delta down.
 
 use serde::Serialize;
 
@@ -23,13 +23,13 @@ use crate::math::{down, ln, log1p, up};
 use crate::recipe::{HONEST, IMPROBABLE};
 use crate::{Error, closed, shuffle};
 
-/// Covers the roundings of a divergence and of the root of it. Relative.
+/// Covers the roundings of a divergence and of its root. Relative.
 const MARGIN: f64 = 1e-9;
 
 /// Covers three roundings of arithmetic. Relative.
 const ROUNDINGS: f64 = 4.0 * f64::EPSILON;
 
-/// How many devices there are, and with which probability each answers.
+/// How many devices there are, and the probability with which each answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// The author's figure.
@@ -40,18 +40,18 @@ pub struct Sampling {
     pub rate_high: f64,
 }
 
-/// The guarantee that is left if both aggregators collude.
+/// The guarantee that remains if both aggregators collude.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Colluding {
     /// At the recipe's delta, for replacement.
     pub epsilon: f64,
-    /// The honest devices that it assumes, this one included.
+    /// The number of honest devices that it assumes, including this one.
     pub honest_devices: u64,
     /// The fewest honest reports that it assumes.
     pub honest_reports: u64,
 }
 
-/// The guarantee of a local randomizer with the replacement epsilon `local`, of which
+/// The guarantee of a local randomizer with the replacement epsilon `local`, where
 /// `shuffled(n, delta)` is the epsilon of `n` shuffled reports.
 pub(super) fn colluding(
     sampling: &Sampling,
@@ -69,7 +69,7 @@ pub(super) fn colluding(
     let exponent = up(-ln(0.5 * IMPROBABLE * delta) / n, MARGIN);
     let low = down(n * tail(rate_low, 0.0, exponent), MARGIN).floor();
     let honest_reports = (low as u64).max(1);
-    // A crowd that may be empty leaves the randomizer alone.
+    // If the crowd may be empty, only the randomizer's own guarantee remains.
     if low < 1.0 {
         return Ok(Colluding { epsilon: local, honest_devices, honest_reports });
     }
@@ -79,8 +79,8 @@ pub(super) fn colluding(
     Ok(Colluding { epsilon: sampled.min(local), honest_devices, honest_reports })
 }
 
-/// The rate between `q` and `end` that is so improbable: `KL(x || q) = exponent`, rounded
-/// towards `end`.
+/// The rate between `q` and `end` with this exponent: `KL(x || q) = exponent`, rounded towards
+/// `end`.
 fn tail(q: f64, end: f64, exponent: f64) -> f64 {
     let (mut near, mut far) = (q, end);
     if divergence(end, q) <= exponent {
@@ -93,7 +93,7 @@ fn tail(q: f64, end: f64, exponent: f64) -> f64 {
     far
 }
 
-/// `KL(x || q)` of two coins. Precise also where `x` is next to `q`, and `q` next to 0 or 1.
+/// `KL(x || q)` of two coins. Precise even where `x` is close to `q`, and `q` close to 0 or 1.
 fn divergence(x: f64, q: f64) -> f64 {
     let part = |x: f64, q: f64, gap: f64| if x <= 0.0 { 0.0 } else { x * log1p(gap / q) };
     part(x, q, x - q) + part(1.0 - x, 1.0 - q, q - x)

@@ -21,10 +21,10 @@
 //! Var[M]       = E[A] + (B + 1 - q) q n_v
 //! ```
 //!
-//! Both are linear in what is estimated. With `M` in its place (and the `m` that came for its mean)
-//! they are unbiased, and their roots divided by `q` are the standard errors. They are never
-//! negative: `M >= -m s/d`, and there `A + B M = m s p/d^2`, while `(1 - q) m s/d` is less, as
-//! `p/d >= 1`.
+//! Both are linear in the estimated value. With `M` substituted for it (and the observed `m` for
+//! its mean) they are unbiased, and their roots divided by `q` are the standard errors. They are
+//! never negative: `M >= -m s/d`, and there `A + B M = m s p/d^2`, while `(1 - q) m s/d` is less,
+//! as `p/d >= 1`.
 //!
 //! **Intervals** are score intervals: all `x` from which `M` is at most `z` of *its* standard
 //! deviations away,
@@ -34,12 +34,12 @@
 //! ```
 //!
 //! with `B + 1 - q` in place of `B` for the total. Unlike `M +- z` standard errors they do not
-//! shrink to a point at a count of zero. The noise interval is for `m_v/q`, the truth about those
-//! who took part; the total one is for `n_v`. Both rest on the normal approximation of sums of
-//! coins, and each holds for one symbol at a time.
+//! shrink to a point at a count of zero. The noise interval is for `m_v/q`, the truth about the
+//! devices that took part; the total interval is for `n_v`. Both rest on the normal approximation
+//! of sums of coins, and each holds for one symbol at a time.
 //!
-//! Nothing is rounded or cut off: an estimate may be negative, and so may the low end of an
-//! interval. Cut at zero, sums and averages of estimates would be biased.
+//! Nothing is rounded or clamped: an estimate may be negative, and so may the low end of an
+//! interval. Clamping at zero would bias sums and averages of estimates.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,11 +67,11 @@ pub struct Estimate {
     pub total_high: f64,
 }
 
-/// How the participants represent the population, and how sure an interval must be.
+/// How the participants represent the population, and the confidence of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     rate: f64,
-    /// Standard deviations to either side of an interval.
+    /// How many standard deviations an interval extends to either side.
     z: f64,
 }
 
@@ -95,8 +95,8 @@ impl Sample {
         Ok(Self { rate, z: quantile_of_ln_upper_tail(ln((1.0 - level) / 2.0)) })
     }
 
-    /// The estimate for the population, from the estimate `taken` for those who took part and the
-    /// variance of its noise. `unit`: what one device counts, or an upper bound of it.
+    /// The estimate for the population, from the estimate `taken` for the participants and the
+    /// variance of its noise. `unit` is what one device counts, or an upper bound on it.
     pub(super) fn estimate(&self, taken: f64, noise: Variance, unit: f64) -> Estimate {
         let total = Variance { slope: noise.slope + (1.0 - self.rate) * unit, ..noise };
         let (noise_error, noise_low, noise_high) = self.spread(taken, noise);

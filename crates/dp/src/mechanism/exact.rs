@@ -20,7 +20,7 @@ pub struct Exact {
 }
 
 impl Exact {
-    /// For values of this encoding.
+    /// The mechanism for values of this encoding.
     pub fn of(encoding: Encoding) -> Self {
         Self { encoding }
     }

@@ -1,6 +1,6 @@
 //! k-ary randomized response: the true symbol with probability
-//! `p = e^epsilon0/(e^epsilon0 + k - 1)`, else one of the others, each with the same probability
-//! `s = (1 - p)/(k - 1)`.
+//! `p = e^epsilon0/(e^epsilon0 + k - 1)`, otherwise one of the others, each with the same
+//! probability `s = (1 - p)/(k - 1)`.
 //!
 //! **Exact arithmetic.** A device keeps its symbol if 63 random bits are below a threshold `T`, so
 //! with probability exactly `T/2^63`. The other symbol is drawn by rejection, without bias. `T` is
@@ -14,7 +14,7 @@
 //!
 //! **Side channels.** Both random words are always drawn, the number of words after them does not
 //! depend on the value, and the choice is made without a branch. So neither the state of the
-//! generator nor the path through the code tells whether the symbol was kept.
+//! generator nor the path through the code reveals whether the symbol was kept.
 //!
 //! The formulas of the estimator are in [`super::estimate`], the theorem by which a recipe is
 //! judged in [`crate::recipe`], and the one about colluding aggregators in [`super::collusion`].
@@ -31,7 +31,7 @@ use crate::recipe::Law;
 use crate::uniform::uniform_below;
 use crate::{Error, Event, shuffle};
 
-/// Random bits that decide whether the symbol is kept.
+/// How many random bits decide whether the symbol is kept.
 const KEEP_BITS: u32 = 63;
 
 /// A keep probability of one.
@@ -50,8 +50,8 @@ pub struct RandomizedResponse {
 }
 
 impl RandomizedResponse {
-    /// With the local epsilon in micro-units (one at least) and the number of symbols (two at
-    /// least).
+    /// A randomizer with the local epsilon in micro-units (at least one) and the number of symbols
+    /// (at least two).
     pub fn new(epsilon_micro: u64, symbols: u64) -> Result<Self, Error> {
         at_least_one("epsilon_micro", epsilon_micro)?;
         let range = "a whole number between 2 and 4294967295";
@@ -60,7 +60,7 @@ impl RandomizedResponse {
         Ok(Self { epsilon_micro, symbols, threshold: threshold(epsilon_micro, symbols) })
     }
 
-    /// For values of this encoding, which must be one-hot.
+    /// A randomizer for values of this encoding, which must be one-hot.
     pub fn of(epsilon_micro: u64, encoding: Encoding) -> Result<Self, Error> {
         match encoding {
             Encoding::OneHot { length } => Self::new(epsilon_micro, u64::from(length)),
@@ -85,12 +85,13 @@ impl RandomizedResponse {
         self.threshold as f64 / ONE as f64
     }
 
-    /// What one report is to the accountant.
+    /// The event of one report for the accountant.
     pub fn event(&self) -> Event {
         Event::RandomizedResponse { epsilon0: self.epsilon0(), k: u64::from(self.symbols) }
     }
 
-    /// The local epsilon. The division rounds to the nearest number, so one step up is never below.
+    /// The local epsilon. The division rounds to nearest, so one step up is never below the true
+    /// value.
     fn epsilon0(&self) -> f64 {
         (self.epsilon_micro as f64 / 1e6).next_up()
     }
@@ -150,7 +151,7 @@ impl Method for RandomizedResponse {
     fn randomize(&self, value: Value, rng: &mut dyn CryptoRng) -> Value {
         let symbol = match value {
             Value::OneHot(symbol) => symbol,
-            // Whatever a caller gives, only a randomized symbol leaves.
+            // Whatever a caller passes, only a randomized symbol leaves.
             Value::Bit(bit) => u32::from(bit),
             Value::Number(number) => u32::try_from(number).unwrap_or(u32::MAX),
         };
@@ -200,21 +201,21 @@ impl Method for RandomizedResponse {
                 more_is_weaker: true,
             }],
             explanation: format!(
-                "Your device rolls dice: in {:.1} of 100 cases it sends its answer, else another one at \
+                "Your device rolls dice: in {:.1} of 100 cases it sends its answer, otherwise another one at \
                  random. Whatever was sent, it may have been the dice.",
                 100.0 * keep
             ),
             effect: format!(
-                "kept with probability {}, else another value at random",
+                "kept with probability {}, otherwise another value at random",
                 up_short(keep)
             ),
         }
     }
 }
 
-/// The probabilities of a report, each from whole numbers: none loses digits to a subtraction.
+/// The probabilities of a report, each computed from integers: none loses digits to a subtraction.
 struct Chances {
-    /// `s`: of one given other symbol.
+    /// `s`: the probability of one given other symbol.
     other: f64,
     /// `d = p - s`.
     gap: f64,
@@ -236,18 +237,17 @@ impl Chances {
     }
 }
 
-/// The largest `T` that we can be sure of: `T/2^63 <= e^epsilon/(e^epsilon + k - 1)`.
+/// The largest `T` known to be safe: `T/2^63 <= e^epsilon/(e^epsilon + k - 1)`.
 fn threshold(epsilon_micro: u64, symbols: u32) -> u64 {
     let epsilon = (epsilon_micro as f64 / 1e6).next_down();
-    // The weight of all other symbols together against the true one.
+    // The weight of all other symbols together, relative to the true one.
     let others = f64::from(symbols - 1) * exp(-epsilon);
     let (keep, lose) = (1.0 / (1.0 + others), others / (1.0 + others));
-    // Each is precise where it is small. A product with 2^63 is exact, and so is the rounding of
-    // what is then whole.
+    // Each is precise where it is small. Multiplying by 2^63 is exact, and so is rounding the
+    // result, which is then an integer.
     let from_below = (down(keep, MARGIN) * ONE as f64).floor() as u64;
     let lose = ((up(lose, MARGIN) * ONE as f64).ceil() as u64).clamp(1, ONE);
-    // Never less than 1/k. Its rounding up is worth less than 2^-30 in epsilon, which is at least
-    // 1e-6.
+    // Never less than 1/k. Rounding it up costs less than 2^-30 in epsilon, which is at least 1e-6.
     let uniform = ONE.div_ceil(u64::from(symbols));
     from_below.max(ONE - lose).max(uniform)
 }

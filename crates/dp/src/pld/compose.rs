@@ -1,10 +1,9 @@
 //! The composition of pairs.
 //!
-//! Long compositions go up in stages of about 64: after each, the composed law is wider, so its
-//! lattice may be coarser, and no transform grows long. The lattice is fine where a step is taken
-//! often and coarse where it is rare: a step that is taken `t` times on a lattice of width `h` adds
-//! at most `t h^2 / 4` to the variance of the whole, and every law of the last stage gets the same
-//! share.
+//! Long compositions proceed in stages of about 64: after each, the composed law is wider, so its
+//! lattice may be coarser, and no transform becomes long. The lattice is fine for frequent steps
+//! and coarse for rare ones: a step that is taken `t` times on a lattice of width `h` adds at most
+//! `t h^2 / 4` to the variance of the whole, and every law of the last stage gets the same share.
 
 use super::convolve::Care;
 use super::lattice::{Cells, Lattice};
@@ -16,20 +15,20 @@ use crate::math::search::crossing;
 use crate::math::{exp, expm1, ln, log1p, sqrt, up};
 
 /// How many lattice points one standard deviation of a step gets. The variance grows by a relative
-/// `1 / (6 POINTS^2)` for each stage, epsilon by half of that. Sized so that the transforms are
+/// `1 / (6 POINTS^2)` for each stage, epsilon by half of that. Chosen so that the transforms are
 /// just below a power of two: 8,192.
 const POINTS: f64 = 64.0;
 
-/// The same where more than one stage lies before the last, and errors add up.
+/// The same when there is more than one stage before the last, and errors add up.
 const MORE_POINTS: f64 = 124.0;
 
 /// How much coarser the lattice of the lower end is.
 const LOWER_FACTOR: i64 = 4;
 
-/// A step's masses are trusted to this, relatively: a few dozen roundings each.
+/// A bound on the relative error of a step's masses: a few dozen roundings each.
 const MASS_TRUST: f64 = 2e-14;
 
-/// A step's losses are trusted to this, times one more than the largest of them.
+/// A bound on the error of a step's losses, to be multiplied by one plus the largest of them.
 const LOSS_TRUST: f64 = 1e-15;
 
 /// The part of delta that may be spent on losses above the lattice.
@@ -38,7 +37,7 @@ const TRUNCATION: f64 = 1e-6;
 /// The most cells that one pair is cut into; see [`cells`] for costly pairs.
 const MAX_CELLS: f64 = 16_384.0;
 
-/// The most cells of a pair times the work that each is.
+/// The most cells of a pair times the work per cell.
 const MAX_WORK: f64 = 4e6;
 
 /// The most cells that the jumps of a pair are cut into.
@@ -53,7 +52,7 @@ const MOST_LAWS: u64 = 1_024;
 /// The cells of the bulk of a pair with jumps.
 const BULK_CELLS: f64 = 8_192.0;
 
-/// A pair, and how often it is released.
+/// A pair, and the number of its releases.
 pub(crate) type Part<'a> = (&'a dyn Pair, u64);
 
 /// Which end of the bracket is computed.
@@ -61,8 +60,8 @@ pub(crate) type Part<'a> = (&'a dyn Pair, u64);
 enum End {
     Upper,
     Lower,
-    /// A lower end again, with the bulk of each pair as one outcome: for rare jumps out of a narrow
-    /// bulk, which the lattice of the other one cannot resolve.
+    /// A second lower end, with the bulk of each pair as one outcome: for rare jumps out of a
+    /// narrow bulk, which the lattice of the first one cannot resolve.
     JumpsOnly,
 }
 
@@ -87,13 +86,13 @@ pub(crate) fn epsilon_lower(parts: &[Part<'_>], delta: f64) -> f64 {
     found.max(plan.epsilon(End::JumpsOnly).unwrap_or(0.0))
 }
 
-/// Only the upper end, in half of the time.
+/// Only the upper end, in half the time.
 pub(crate) fn epsilon_upper(parts: &[Part<'_>], delta: f64) -> f64 {
     Question::new(parts, delta, 1.0).upper().0
 }
 
 /// An upper end that is either at most `known` or as sharp as [`epsilon_upper`]: a lattice of half
-/// the resolution may already show that another direction is the worse one.
+/// the resolution may already show that the other direction is the worse one.
 pub(crate) fn epsilon_upper_beside(known: f64, parts: &[Part<'_>], delta: f64) -> f64 {
     let pure = pure_bound(parts);
     if pure <= known {
@@ -103,26 +102,26 @@ pub(crate) fn epsilon_upper_beside(known: f64, parts: &[Part<'_>], delta: f64) -
     if rough <= known { rough } else { rough.min(epsilon_upper(parts, delta)) }
 }
 
-/// The sum of the largest losses: what holds with no delta at all.
+/// The sum of the largest losses: the bound that needs no delta.
 fn pure_bound(parts: &[Part<'_>]) -> f64 {
     let sum: f64 = parts.iter().map(|(pair, times)| pair.largest_loss() * *times as f64).sum();
     if sum.is_nan() { f64::INFINITY } else { up(sum, 1e-12) }
 }
 
-/// Whether nothing at all can be told apart but with probability `delta`.
+/// Whether nothing can be told apart except with probability `delta`.
 fn hidden(parts: &[Part<'_>], delta: f64) -> bool {
     let sum: f64 = parts.iter().map(|(pair, times)| pair.total_variation() * *times as f64).sum();
     up(sum, 1e-12) <= delta
 }
 
-/// What is asked, with rough pictures of the parts.
+/// The question, with rough sketches of the parts.
 struct Question<'a> {
     parts: &'a [Part<'a>],
     sketches: Vec<tilt::Sketch>,
     delta: f64,
     /// The mass of each part that may lie above its lattice.
     outside: f64,
-    /// Lattice points, relative to the usual number.
+    /// Lattice points relative to the usual number.
     resolution: f64,
 }
 
@@ -143,15 +142,15 @@ impl<'a> Question<'a> {
         }
         let pure = pure_bound(self.parts);
         if pure.is_finite() && tilt >= tilt::LARGEST {
-            // No saddle point: epsilon lies near the largest loss possible, and this tilt resolves
-            // all below it.
+            // No saddle point: epsilon lies near the largest possible loss, and this tilt resolves
+            // everything below it.
             tilt = (40.0 / pure.max(1e-300)).min(tilt::LARGEST);
         }
         let plan = self.plan(tilt);
         let (mut best, mut best_tilt) = (plan.upper().min(pure), tilt);
         // With rare large jumps the tilted law is not one bulk near epsilon, but a bulk and a far
-        // tail. A smaller tilt then gives a finer lattice; every tilt is valid, so the best answer
-        // is.
+        // tail. A smaller tilt then gives a finer lattice. Every tilt is valid, so the best answer
+        // is too.
         let mut deviation = plan.deviation;
         let mut irregular = false;
         for _ in 0..8 {
@@ -188,13 +187,13 @@ impl<'a> Question<'a> {
         let deviation = sqrt(tilt::variance(&self.sketches, tilt));
         let most = self.parts.iter().map(|(_, times)| *times).max().unwrap_or(1);
         let points = if halvings(most) > 3 { MORE_POINTS } else { POINTS };
-        // Laws of the last stage, each of which costs the same.
+        // Laws of the last stage, all with the same cost.
         let laws: u64 = self.parts.iter().map(|(_, times)| (*times).min(64)).sum();
         let laws = laws.clamp(1, MOST_LAWS) as f64;
         let mut step = deviation / (self.resolution * points * sqrt(laws));
         let ranges: Vec<_> =
             self.sketches.iter().map(|(s, _)| tilt::range(s, self.outside, tilt)).collect();
-        // Nothing to tell apart, or nothing but black boxes: any lattice will do.
+        // Nothing to tell apart, or only black boxes: any lattice will do.
         let widest = ranges.iter().map(|(low, high)| high - low).fold(0.0, f64::max);
         let work = self.parts.iter().map(|(pair, _)| pair.work()).fold(1.0, f64::max);
         step = step.max(widest / JUMP_CELLS.min(MAX_WORK / work));
@@ -210,9 +209,9 @@ struct Plan<'a> {
     parts: &'a [Part<'a>],
     delta: f64,
     tilt: f64,
-    /// Of the composed loss, tilted.
+    /// The standard deviation of the composed loss, tilted.
     deviation: f64,
-    /// The step of the last stage; earlier stages have this divided by a power of two.
+    /// The step of the last stage; earlier stages use this divided by a power of two.
     step: f64,
     /// For each part, the losses that its lattice must hold.
     ranges: Vec<(f64, f64)>,
@@ -222,13 +221,13 @@ struct Plan<'a> {
 /// lattice is, as a power of two.
 type Stage = (Lattice, u64, u32);
 
-/// What a pair becomes: its stages, and a loss that each of its releases has in any case.
+/// What a pair becomes: its stages, and a loss that each of its releases always has.
 struct Prepared {
     stages: Vec<Stage>,
     offset: f64,
 }
 
-/// Losses beyond this are not put on a lattice: such an epsilon means nothing, and the Renyi
+/// Losses beyond this are not put on a lattice: such an epsilon is meaningless, and the Renyi
 /// accountant has one too.
 const LARGEST_LOSS: f64 = 500.0;
 
@@ -274,15 +273,15 @@ impl Plan<'_> {
         (!epsilon.is_nan()).then_some(epsilon + offset)
     }
 
-    /// The law at least as bad as the pair's. When its lattice would be too long, the step is taken
-    /// apart into two independent ones: the *jumps*, losses far from the bulk, on the coarse
+    /// The law that is at least as bad as the pair's. If its lattice would be too long, the step is
+    /// split into two independent ones: the *jumps*, losses far from the bulk, on the coarse
     /// lattice of the last stage (with all of the bulk as one outcome), and the bulk, given that it
     /// is the bulk, on the fine one.
     ///
-    /// That is at least as bad: who sees both outcomes can forget the second where the first is a
-    /// jump. Where it is not, the first outcome's loss `c = ln P(bulk)/Q(bulk)` and the second's,
-    /// smaller by `c`, add up to the original loss; so jumps are counted from `c` and the bulk's
-    /// losses need not be shifted.
+    /// That is at least as bad: anyone who sees both outcomes can forget the second where the first
+    /// is a jump. Where it is not, the first outcome's loss `c = ln P(bulk)/Q(bulk)` and the
+    /// second's, smaller by `c`, add up to the original loss; so jumps are counted from `c` and the
+    /// bulk's losses need not be shifted.
     fn pessimistic(
         &self,
         pair: &dyn Pair,
@@ -299,7 +298,7 @@ impl Plan<'_> {
         let mut bulk = Cells::cut(pair, fine, 0.0, low.max(-reach), high.min(reach))?;
         let (p, q, ends) = bulk.keep_inside();
         let c = ln(p / q);
-        // Jumps are rare: the lattice of the last stage is fine enough for them, at once.
+        // Jumps are rare: the lattice of the last stage is fine enough for them right away.
         let range = (low.min(c - self.step), high.max(c + self.step));
         let mut jumps = Cells::cut_without(pair, (self.step, c), range, ends)?.pessimistic();
         jumps.still = p;
@@ -307,7 +306,7 @@ impl Plan<'_> {
         Some(Prepared { stages: vec![(bulk, times, halvings), (jumps, times, 0)], offset: 0.0 })
     }
 
-    /// The law at most as bad as the pair's.
+    /// The law that is at most as bad as the pair's.
     fn optimistic(&self, pair: &dyn Pair, times: u64, (low, high): (f64, f64)) -> Option<Prepared> {
         let mut halvings = halvings(times);
         while halvings > 0 && (high - low) / self.step * f64::from(1u32 << halvings) > cells(pair) {
@@ -365,7 +364,7 @@ impl Plan<'_> {
         Some(())
     }
 
-    /// The smallest epsilon whose delta, by this law, is not above the wanted one.
+    /// The smallest epsilon whose delta under this law is at most the target.
     fn solve(&self, law: &Law, infinite: f64, total: f64, end: End) -> Option<f64> {
         let delta = self.delta - infinite;
         if !(delta > 0.0) {
@@ -399,7 +398,8 @@ impl Plan<'_> {
                 (error * kernel, epsilon)
             };
             match end {
-                // Overflow far from the saddle point says nothing: the side that claims less.
+                // Overflow far from the saddle point says nothing: choose the side that claims
+                // less.
                 End::Upper if sum.is_nan() => f64::MAX,
                 End::Lower | End::JumpsOnly if !(sum > 0.0 && sum.is_finite()) => f64::MIN,
                 _ if sum <= 0.0 => f64::MIN,
@@ -419,7 +419,7 @@ fn solve_upper(excess: impl Fn(f64) -> f64, top: f64) -> Option<f64> {
     if excess(0.0) <= 0.0 {
         return Some(0.0);
     }
-    // Beyond the law only the error term keeps delta up; it shrinks like e^(-tilt epsilon).
+    // Beyond the law only the error term keeps delta above 0; it shrinks like e^(-tilt epsilon).
     let mut high = top;
     for _ in 0..40 {
         if excess(high) <= 0.0 {
@@ -443,14 +443,14 @@ fn solve_lower(excess: impl Fn(f64) -> f64, bottom: f64, top: f64) -> Option<f64
     Some(crossing(excess, low, high, 1e-11, 1e-13).low)
 }
 
-/// How many are composed at once, about `usual`: a divisor of `times` if there is one, for what is
-/// left over costs a transform of its own.
+/// How many are composed at once, about `usual`: a divisor of `times` if there is one, because a
+/// remainder costs its own transform.
 fn group(times: u64, usual: u64) -> u64 {
     let near = (usual..=usual + usual / 2).chain((usual * 3 / 4..usual).rev());
     near.into_iter().find(|g| times.is_multiple_of(*g)).unwrap_or(usual)
 }
 
-/// Into how many cells a pair may be cut.
+/// The number of cells that a pair may be cut into.
 fn cells(pair: &dyn Pair) -> f64 {
     MAX_CELLS.min(MAX_WORK / pair.work())
 }

@@ -1,14 +1,14 @@
-//! The convolution of tilted laws, by Fourier transform on a finite window, with a bound on all
-//! that this loses.
+//! The convolution of tilted laws, by Fourier transform on a finite window, with a bound on the
+//! total error.
 
 use super::fft::{Complex, Fft};
 use super::law::Law;
 use crate::math::{exp, sqrt};
 
-/// Mass (tilted) that a window may leave out on each side.
+/// The (tilted) mass that a window may leave out on each side.
 const LN_OUTSIDE: f64 = -30.0;
 
-/// The same with care.
+/// The same for the careful transform.
 const LN_OUTSIDE_WITH_CARE: f64 = -34.0;
 
 /// The longest transform: about 15 MB of work space.
@@ -16,7 +16,7 @@ const MAX_LENGTH: usize = 1 << 19;
 
 impl Law {
     /// The law of the sum of `times` independent losses of each of the `parts`, which share a step.
-    /// `None` where the window would be longer than we compute.
+    /// `None` if the window would be too long to compute.
     pub(crate) fn compose(parts: &[(&Self, u64)], care: Care) -> Option<Self> {
         let window = Window::around(parts, care.ln_outside())?;
         let fft = Fft::new(window.length);
@@ -52,11 +52,11 @@ impl Law {
                 }
             }
         }
-        // What was taken as 0 is below e^-50, at every frequency.
+        // Values that were treated as 0 are below e^-50, at every frequency.
         let vanished = length as f64 * exp(-50.0);
         let error = noise.total(&product)
             + vanished
-            // Mass that wraps around is missing in one place and too much in another, on either
+            // Mass that wraps around is missing at one point and surplus at another, on either
             // side.
             + 4.0 * exp(care.ln_outside())
             + parts.iter().map(|(law, times)| grown(law.error, *times)).sum::<f64>();
@@ -70,9 +70,9 @@ impl Law {
         Some(Self { step, first: window.first, mass, still: 0.0, ln_scale, error }.trimmed())
     }
 
-    /// Multiplies `product` by the power of this law's spectrum, each value that counts summed anew
-    /// around the law's mean: for compositions that are repeated so often that the transform's own
-    /// error would show.
+    /// Multiplies `product` by the power of this law's spectrum. Each value that matters is summed
+    /// again around the law's mean. For compositions with so many repetitions that the transform's
+    /// own error would show.
     fn multiply_directly(
         &self,
         times: u64,
@@ -93,7 +93,7 @@ impl Law {
         }
     }
 
-    /// Without the ends that hold next to nothing.
+    /// Without the ends that hold almost no mass.
     fn trimmed(mut self) -> Self {
         let mut dropped = 0.0;
         let limit = 1e-18;
@@ -124,7 +124,7 @@ impl Law {
 pub(crate) enum Care {
     /// By the transform.
     Usual,
-    /// The transform only says which frequencies count; those are summed directly.
+    /// The transform only tells which frequencies matter; those are summed directly.
     Direct,
 }
 
@@ -142,24 +142,24 @@ fn vanishing(times: u64) -> f64 {
     exp(-100.0 / times as f64)
 }
 
-/// The error after `times` convolutions of a law that is `error` away from one of mass 1.
+/// The error after `times` convolutions of a law that is `error` away from a law of mass 1.
 fn grown(error: f64, times: u64) -> f64 {
     libm::expm1(times as f64 * libm::log1p(error))
 }
 
 /// A bound on the rounding error of a product of spectra.
 ///
-/// Each spectrum value is off by `e` at most, `e` being the transform's error times the law's mass.
-/// So a product of `n` of them, with moduli not above 1, is off by `n e` times its own modulus over
-/// that of its smallest factor, or, where that one is below 1/16, by `n e` times the decay of its
-/// other powers. By Parseval the errors of all values of the inverse transform together are at most
-/// the Euclidean norm over the frequencies; the inverse's own rounding is relative to that norm
-/// too, for each of its levels is, but for a factor, unitary.
+/// Each spectrum value is off by at most `e`, where `e` is the transform's error times the law's
+/// mass. So a product of `n` of them, with moduli not above 1, is off by `n e` times its own
+/// modulus over that of its smallest factor, or, where that one is below 1/16, by `n e` times the
+/// decay of its other powers. By Parseval the errors of all values of the inverse transform
+/// together are at most the Euclidean norm over the frequencies; the inverse's own rounding is
+/// relative to that norm too, because each of its levels is unitary up to a factor.
 struct Noise<'a> {
     fft: &'a Fft,
     /// The sum of `n e`.
     errors: f64,
-    /// For each frequency the square of the smallest modulus of a factor.
+    /// For each frequency, the square of the smallest modulus of a factor.
     least: Vec<f64>,
     /// The smallest decay of a small factor's other powers.
     decay: f64,
@@ -207,7 +207,7 @@ impl<'a> Noise<'a> {
     }
 }
 
-/// Where a composed law lives, up to a stated mass on each side.
+/// The range of a composed law, up to a stated mass on each side.
 struct Window {
     first: i64,
     length: usize,
@@ -232,8 +232,7 @@ impl Window {
             };
             let mut s = sqrt(-2.0 * ln_outside / variance.max(step * step));
             let mut best = bound(s);
-            // Walk while it gets better: in long strides, then in short ones while those still
-            // gain.
+            // Walk while it improves: in long strides, then in short ones while those still gain.
             for (factor, gain) in [(4.0, 1.0), (0.25, 1.0), (1.4, 0.98), (0.7, 0.98)] {
                 for _ in 0..40 {
                     let next = bound(s * factor);
@@ -303,7 +302,7 @@ mod tests {
                         let here = expected.remove(&(found.first + j as i64)).unwrap_or(0.0);
                         expected.insert(i64::MAX - j as i64, (m - here).abs());
                     }
-                    // What is left: differences, and mass that the composed law does not have.
+                    // What remains: differences, and mass that the composed law lacks.
                     let distance: f64 = expected.values().sum();
                     assert!(
                         distance <= found.error,

@@ -1,12 +1,13 @@
-//! Sampling with the count seen, and sampling by a leader that stops: the groups of a [`Mixture`].
+//! Sampling with the count seen, and sampling by a leader that stops early: the groups of a
+//! [`Mixture`].
 //!
 //! **The count is seen.** With `n` other devices that each send with probability `t`, the adversary
-//! sees a count and a noisy sum. Without the device that is (Bin(n, t), N(0, s^2)); with it, with
-//! probability `1 - t` the same, else a count that is larger by one and a sum in which, given the
-//! count, another device's contribution was exchanged for this one's: `(1 + Bin(n, t), N(D, s^2))`
-//! with the replacement distance `D`. (Given the two sets of senders the sums differ by at most
-//! `D`; the hockey-stick divergence is jointly convex, so the worst pair of values bounds every
-//! mixture of them.)
+//! sees a count and a noisy sum. Without the device that is (Bin(n, t), N(0, s^2)). With it, it is
+//! the same with probability `1 - t`; otherwise the count is larger by one, and in the sum, given
+//! the count, another device's contribution was exchanged for this one's:
+//! `(1 + Bin(n, t), N(D, s^2))` with the replacement distance `D`. (Given the two sets of senders
+//! the sums differ by at most `D`; the hockey-stick divergence is jointly convex, so the worst pair
+//! of values bounds every mixture of them.)
 //!
 //! **Dummies.** A device sends its value with probability `q` and, if not, a dummy with probability
 //! `q'`, so `t = q + (1-q) q'`. Given the other senders, joint convexity also averages over what
@@ -28,7 +29,7 @@ use crate::math::{binomial, sqrt};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountSeen {
     pub(crate) rate: f64,
-    /// Other devices.
+    /// The number of other devices.
     pub(crate) others: u64,
     pub(crate) dummy_rate: f64,
     pub(crate) sigma: f64,
@@ -36,7 +37,7 @@ pub(crate) struct CountSeen {
     pub(crate) distance: f64,
     /// How much of the variance of the loss the grouping of counts may cost.
     pub(crate) tolerance: f64,
-    /// About how many groups there may be, whatever they cost.
+    /// About how many groups there may be, at most.
     pub(crate) most_groups: u64,
 }
 
@@ -47,23 +48,23 @@ pub(crate) enum Grouping {
     Optimistic,
 }
 
-/// How many different counts there are, but for those whose mass is at most `outside` in all.
+/// How many different counts there are, except those whose total mass is at most `outside`.
 pub(crate) fn width(others: u64, rate: f64, dummy_rate: f64, outside: f64) -> u64 {
     let (first, last) = binomial::bulk(others, rate + (1.0 - rate) * dummy_rate, outside);
     last.saturating_sub(first)
 }
 
 impl CountSeen {
-    /// The probability to send anything.
+    /// The probability of sending anything.
     fn sending(&self) -> f64 {
         self.rate + (1.0 - self.rate) * self.dummy_rate
     }
 
-    /// The pair, without improbable counts: their mass is at most `outside` in all.
+    /// The pair, without improbable counts: their total mass is at most `outside`.
     pub(crate) fn pair(&self, outside: f64, grouping: Grouping, reversed: bool) -> Mixture {
         let sending = self.sending();
         let (first, last) = binomial::bulk(self.others, sending, outside);
-        // With the device the count may be one more.
+        // With the device the count may be one higher.
         let last = (last + 1).min(self.others + 1);
         let stride = self.stride().max((last - first) / self.most_groups);
         let counts = Counts { others: self.others, sending, first, last };
@@ -75,8 +76,8 @@ impl CountSeen {
         Mixture { sigma: self.sigma, groups, reversed }
     }
 
-    /// A count that has probability `base` without the device, and `one_more` when the others are
-    /// one fewer: one group, or two with dummies.
+    /// A count that has probability `base` without the device, and `one_more` when there is one
+    /// other fewer: one group, or two with dummies.
     fn groups(&self, base: f64, one_more: f64) -> Vec<Group> {
         let sending = self.sending();
         let dummy = (1.0 - self.rate) * self.dummy_rate;
@@ -104,8 +105,8 @@ impl CountSeen {
         groups
     }
 
-    /// How many counts make a group: so many that the error in the variance of the loss stays below
-    /// the tolerance, and never more than a quarter of the count's deviation.
+    /// How many counts make up a group: as many as keep the error in the variance of the loss below
+    /// the tolerance, but never more than a quarter of the count's standard deviation.
     fn stride(&self) -> u64 {
         let sending = self.sending();
         let deviation = sqrt(self.others as f64 * sending * (1.0 - sending));
@@ -133,7 +134,7 @@ impl Counts {
         let odds = self.sending / (1.0 - self.sending);
         let mut base = 0.0;
         (self.first..=self.last).map(move |k| {
-            // By ratios, started anew now and then: each step costs an ulp or two.
+            // By ratios, restarted now and then: each step costs an ulp or two.
             base = if (k - self.first).is_multiple_of(64) || !odds.is_finite() {
                 binomial::pmf(self.others, k, self.sending)
             } else {
@@ -159,13 +160,13 @@ impl Counts {
         masses.chunks(stride.max(1) as usize).map(sum).collect()
     }
 
-    /// Neighbouring counts split between the nodes around them, every `stride`-th count and the
-    /// last that is possible without the device.
+    /// Neighbouring counts split between the nodes around them: every `stride`-th count, and the
+    /// last count that is possible without the device.
     fn spread(&self, stride: u64) -> Vec<(f64, f64)> {
         let stride = stride.max(1) as usize;
         let masses: Vec<_> = self.masses().collect();
         let ratio = |m: (f64, f64)| if m.0 > 0.0 { m.1 / m.0 } else { f64::INFINITY };
-        // A count that only the device makes possible has an infinite ratio: it stays alone.
+        // A count that only the device makes possible has an infinite ratio: it stays separate.
         let finite = masses.iter().take_while(|m| m.0 > 0.0 && ratio(**m).is_finite()).count();
         let mut nodes: Vec<(usize, f64, f64)> = Vec::new();
         let mut j = 0;
@@ -199,13 +200,13 @@ impl Counts {
 }
 
 /// Poisson sampling of `others + 1` devices by a leader that stops at `most`, taking a uniform
-/// subset of those that came.
+/// subset of those that arrived.
 ///
-/// Let K others come. If K < most, the device, when it comes, is added: distance 1. Else it is
-/// taken with probability `most / (K+1)`, in another's place: replacement distance. Given K, the
-/// rest of the batch and whom it replaces, that is a sampled Gaussian; joint convexity averages
-/// over K. So the pair in which K's group (fewer, or not fewer) is seen dominates, and in the
-/// second group the probability is at most `q most / (most + 1)`.
+/// Let K others arrive. If K < most, the device, when it arrives, is added: distance 1. Otherwise
+/// it is taken with probability `most / (K+1)`, replacing another device: replacement distance.
+/// Given K, the rest of the batch and whom it replaces, that is a sampled Gaussian; joint convexity
+/// averages over K. So the pair in which K's group (fewer, or not fewer) is seen dominates, and in
+/// the second group the probability is at most `q most / (most + 1)`.
 pub(crate) fn truncated_poisson(
     (rate, others, most): (f64, u64, u64),
     sigma: f64,
@@ -227,8 +228,8 @@ pub(crate) fn truncated_poisson(
     Mixture { sigma, groups, reversed }
 }
 
-/// The count seen by those who compare a device's value with the null value: the count itself then
-/// says nothing, but given the count `k` the device is among the senders with probability
+/// The count seen when a device's value is compared with the null value: the count itself then says
+/// nothing, but given the count `k` the device is among the senders with probability
 /// `k / (others + 1)`.
 pub(crate) fn count_seen_zero_out(
     rate: f64,
@@ -250,7 +251,7 @@ pub(crate) fn count_seen_zero_out(
             dummy_distance: 1.0,
         }
     };
-    // A group of counts is bounded by the largest of them: the divergence grows with the rate.
+    // A group of counts is bounded by its largest count: the divergence grows with the rate.
     let stride = (last - first).div_ceil(512).max(1);
     let mut groups = Vec::new();
     let mut k = first;

@@ -12,13 +12,14 @@ use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discret
 
 /// The pairs of one event: in either direction, at least and at most as bad.
 pub(crate) struct Pairs {
-    /// The device leaves, the device comes; for symmetric ones both are the same.
+    /// The device leaves, the device joins; for symmetric pairs both are the same.
     pub(crate) upper: [Box<dyn Pair>; 2],
-    /// The same for the lower end, where it differs; `None`: the upper pairs are exact.
+    /// The same for the lower end, if it differs; `None` if the upper pairs are exact.
     pub(crate) lower: Option<[Box<dyn Pair>; 2]>,
     /// Mass that the pairs leave out, to be added to delta.
     pub(crate) outside: f64,
-    /// False where the pairs bound the event and no attack is known to reach them: no lower end.
+    /// False if the pairs bound the event but no attack is known to reach them: there is no lower
+    /// end.
     pub(crate) attained: bool,
 }
 
@@ -36,7 +37,7 @@ impl Pairs {
         Self { upper, lower: None, outside: 0.0, attained: true }
     }
 
-    /// Anything that is `epsilon`-DP but for `delta`, which is paid for at once: what is left is
+    /// Anything that is `epsilon`-DP except for `delta`, which is subtracted first: what is left is
     /// pure, and never worse than the sum of its epsilons.
     fn black_box(epsilon: f64, delta: f64) -> Self {
         let atoms = Atoms::black_box(epsilon);
@@ -44,7 +45,7 @@ impl Pairs {
     }
 }
 
-/// A release, and how often it happens.
+/// A release, and how often it occurs.
 pub(crate) type Leaf<'a> = (&'a Event, u64);
 
 /// The releases of a tree of compositions.
@@ -67,7 +68,7 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
             collect(of, times, found)
         }
         leaf => {
-            // The same release twice is one release, twice as often.
+            // The same release twice is one release with twice the count.
             let full = found.len() >= MOST_LEAVES;
             match found.iter_mut().find(|(known, _)| *known == leaf) {
                 Some((_, so_far)) => *so_far = so_far.saturating_add(times),
@@ -92,16 +93,17 @@ fn too_often(times: u64) -> Error {
     Error::OutOfRange { name: "times", value: times as f64, range: "at most 2^40 in all" }
 }
 
-/// More different counts than this are not looked at one by one.
+/// More different counts than this are not examined one by one.
 const MOST_COUNTS: u64 = 1 << 22;
 
-/// For whom, and with how much of delta for what must be cut off or counted as a black box.
+/// The adjacency and shape, and how much of delta pays for what must be cut off or counted as a
+/// black box.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) adjacency: Adjacency,
     pub(crate) shape: Shape,
     pub(crate) delta: f64,
-    /// All releases together.
+    /// The total number of releases.
     pub(crate) total: u64,
 }
 
@@ -120,8 +122,8 @@ impl Context {
         self.shape.distance(self.adjacency)
     }
 
-    /// The epsilon of a release that has a bound of its own, when it is the only one, and the
-    /// method in words.
+    /// The epsilon of a release that has a specific bound, if it is the only release, and the
+    /// method as text.
     pub(crate) fn single(&self, leaf: &Event) -> Result<Option<(Bracket, &'static str)>, Error> {
         let found = match leaf {
             Event::DiscreteGaussian { sigma, sensitivity }
@@ -193,7 +195,7 @@ impl Context {
     }
 
     fn gaussian(&self, rate: f64, sigma: f64, distance: f64) -> Pairs {
-        // In units of the distance, with less noise rather than more.
+        // In units of the distance, with the noise rounded down.
         let sigma = down(sigma / distance, 4.0 * f64::EPSILON);
         Pairs::exact(
             Mixture::sampled_gaussian(rate, sigma, 1.0, false),
@@ -239,9 +241,9 @@ impl Context {
 
     fn poisson(&self, rate: f64, of: &Event) -> Result<Pairs, Error> {
         if self.adjacency == Adjacency::Replace {
-            // The value is in with probability q; if it is not, another fills its place, so the two
-            // mixtures share all but q and the whole is (ln(1 + q (e^eps - 1)), q delta) (Balle,
-            // Barthe, Gaboardi 2018).
+            // The value is included with probability q. If it is not, another value takes its
+            // place, so the two mixtures share all but q and the whole is (ln(1 + q (e^eps - 1)), q
+            // delta) (Balle, Barthe, Gaboardi 2018).
             return match of {
                 Event::Shuffled { .. } => {
                     let delta = self.box_delta();
@@ -259,8 +261,7 @@ impl Context {
             Event::DiscreteGaussian { sigma, sensitivity } => {
                 let atoms = self.discrete(*sigma, *sensitivity)?;
                 let finite = sampled(rate, atoms.finite(), atoms.finite());
-                // Reversed, it is the other one's mass that the atoms leave out: the same, by
-                // symmetry.
+                // Reversed, the atoms leave out the mass of the other law: the same, by symmetry.
                 let outside = atoms.infinite();
                 let mut pairs = sampled(rate, atoms.clone(), atoms);
                 (pairs.lower, pairs.outside) = (Some(finite.upper), outside);
@@ -305,13 +306,13 @@ impl Context {
             Adjacency::ZeroOut | Adjacency::Replace => return Err(COUNT_SEEN),
         }
         let distance = shape.replacement_distance();
-        // With fewer others the view is at least as telling: the rest is post-processing.
+        // With fewer others the view reveals at least as much: the rest is post-processing.
         let (all, mut others) = (others, others.min(1 << 52));
         while counts::width(others, rate, dummy_rate, outside) > MOST_COUNTS {
             others /= 4;
         }
-        // A composition looks at every group for every cell of its lattice; with dummies a group is
-        // slow, and only a bound.
+        // A composition evaluates every group for every cell of its lattice. With dummies a group
+        // is slow, and only a bound.
         let (tolerance, most_groups) = match (self.total, dummy_rate > 0.0) {
             (1, false) => (2e-6, 1 << 20),
             (1, true) => (5e-5, 1 << 20),
@@ -325,7 +326,7 @@ impl Context {
             upper: [pair(Grouping::Pessimistic, false), pair(Grouping::Pessimistic, true)],
             lower: Some([pair(Grouping::Optimistic, false), pair(Grouping::Optimistic, true)]),
             outside,
-            // A dummy's distance is bounded, not attained together with the other one.
+            // A dummy's distance is bounded, but not attained together with the other one.
             attained: dummy_rate == 0.0 && others == all,
         })
     }
@@ -339,19 +340,19 @@ impl Context {
         self.only(Adjacency::AddRemove, TRUNCATED)?;
         let replacement = shape.replacement_distance();
         let pair = |reversed| truncated_poisson((rate, others, most), sigma, replacement, reversed);
-        // When all others hold the zero vector, only whether the device is taken matters.
+        // If all others hold the zero vector, only whether the device is taken matters.
         let fewer = crate::math::binomial::lower_tail(others, rate, most).min(1.0);
         let taken = most as f64 / (others as f64 + 1.0);
         let attack = down(rate * (fewer + (1.0 - fewer) * taken.min(1.0)), 1e-9).max(0.0);
         let lower = |reversed| Mixture::sampled_gaussian(attack, sigma, 1.0, reversed);
         let mut pairs = Pairs::exact(pair(false), pair(true));
         pairs.lower = Some([Box::new(lower(false)), Box::new(lower(true))]);
-        // Tails of the binomial are good to 1e-12: far less than this.
+        // Tails of the binomial are accurate to 1e-12: far less than this.
         pairs.outside = self.outside();
         Ok(pairs)
     }
 
-    /// The (epsilon, delta) of a release that has no pair of its own.
+    /// The (epsilon, delta) of a release that has no pair.
     fn black_box(&self, leaf: &Event) -> Result<(Bracket, f64), Error> {
         let delta = self.box_delta();
         let epsilon = match leaf {
@@ -421,8 +422,8 @@ fn sampled<P: Pair + 'static>(rate: f64, forward: P, reverse: P) -> Pairs {
     )
 }
 
-/// The noise of a composition of plain Gaussian releases, as one: `1 / sigma^2` adds up. `None` if
-/// something else is among them.
+/// The noise of a composition of plain Gaussian releases, as one release: `1 / sigma^2` adds up.
+/// `None` if there is anything else among them.
 pub(crate) fn plain_gaussian(
     leaves: &[Leaf<'_>],
     adjacency: Adjacency,

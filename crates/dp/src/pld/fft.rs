@@ -1,9 +1,9 @@
 //! The Fourier transform of real sequences, for the convolution of loss laws.
 //!
-//! Our own, for two reasons (`docs/decisions/0011-own-fft.md`): the certified bracket needs a
-//! transform whose rounding error is bounded by a known formula, and results must not depend on the
-//! platform, while the crates made for this choose their instructions, and so their rounding, at
-//! run time.
+//! We have our own for two reasons (`docs/decisions/0011-own-fft.md`). The certified bracket needs
+//! a transform whose rounding error is bounded by a known formula. And results must not depend on
+//! the platform, while the existing crates choose their instructions, and so their rounding, at run
+//! time.
 
 use std::cell::Cell;
 use std::f64::consts::PI;
@@ -92,7 +92,7 @@ impl Fft {
     pub(crate) fn new(length: usize) -> Self {
         let length = length.max(4).next_power_of_two();
         let half = length / 2;
-        // Roots as products of a coarse and a fine one: few calls of sine and cosine, two roundings
+        // Roots as products of a coarse and a fine one: few calls to sine and cosine, two roundings
         // each.
         let fine = 1usize << (half.ilog2() / 2);
         let angle = |k: usize| -2.0 * PI * (k as f64) / (length as f64);
@@ -117,7 +117,7 @@ impl Fft {
         let z = self.complex(packed);
         let mut spectrum = Vec::with_capacity(half + 1);
         for k in 0..=half {
-            // Both wrap around; a mask, for the length is a power of two.
+            // Both wrap around; a mask works because the length is a power of two.
             let a = z[k & (half - 1)];
             let b = z[(half - k) & (half - 1)].conjugate();
             let even = a.plus(b);
@@ -154,9 +154,9 @@ impl Fft {
         if k & half == 0 { root } else { Complex { re: -root.re, im: -root.im } }
     }
 
-    /// One value of the spectrum, less the sum of the `values`, whose first one lies at the
-    /// position `first`: summed directly, so that its error is [`Self::DIRECT_ERROR`] times that
-    /// sum, not that of a whole transform.
+    /// One value of the spectrum, minus the sum of the `values`, whose first one is at the position
+    /// `first`. It is summed directly, so that its error is [`Self::DIRECT_ERROR`] times that sum,
+    /// not that of a whole transform.
     pub(crate) fn direct(&self, values: &[f64], first: i64, frequency: usize) -> Complex {
         let mask = self.length - 1;
         let mut angle =

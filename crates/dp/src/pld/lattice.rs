@@ -1,10 +1,10 @@
-//! From a pair of distributions to a law of the loss on a lattice: one that is at least as bad, one
-//! that is at most as bad.
+//! From a pair of distributions to a law of the loss on a lattice: one that is at least as bad, and
+//! one that is at most as bad.
 
 use super::pair::{Cell, Nothing, Pair};
 use crate::math::{exp, expm1, ln};
 
-/// How much of a cell's mass may be rounding, relative to the tail that it was computed from.
+/// How much of a cell's mass may be rounding error, relative to the tail that it was computed from.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 /// The most points of a lattice.
@@ -17,7 +17,7 @@ pub(crate) struct Lattice {
     /// `mass[j]` belongs to the loss `(first + j) * step`.
     pub(crate) first: i64,
     pub(crate) mass: Vec<f64>,
-    /// P-mass at the loss 0, beside what `mass` has there.
+    /// P-mass at the loss 0, in addition to what `mass` has there.
     pub(crate) still: f64,
     pub(crate) infinite: f64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Cells {
 
 impl Cells {
     /// Cuts the losses of `pair` at the points `origin + i step` from about `low` to about `high`.
-    /// `None` if those are not numbers, or too many.
+    /// `None` if those are not finite, or too many.
     pub(crate) fn cut(
         pair: &dyn Pair,
         step: f64,
@@ -81,8 +81,8 @@ impl Cells {
         Some(whole)
     }
 
-    /// Leaves out what lies below the first and above the last point, and gives the masses under P
-    /// and Q of the rest, and its ends.
+    /// Drops what lies below the first and above the last point. Returns the masses of the rest
+    /// under P and Q, and its ends.
     pub(crate) fn keep_inside(&mut self) -> (f64, f64, (f64, f64)) {
         let last = self.cells.len() - 1;
         self.cells[0] = Cell::default();
@@ -123,9 +123,9 @@ impl Cells {
     }
 
     /// At most as bad, on every `factor`-th point (losses are counted from the origin). Each cell
-    /// is one outcome, and neighbouring ones, in parts where needed, are merged until their mean
-    /// ratio lies on the lattice: merging outcomes is post-processing. What is below the first end
-    /// is left out, which lowers delta too.
+    /// is one outcome. Neighbouring cells, split where needed, are merged until their mean ratio
+    /// lies on the lattice: merging outcomes is post-processing. What is below the first end is
+    /// dropped, which lowers delta too.
     pub(crate) fn optimistic(&self, factor: i64) -> Lattice {
         let step = self.step * factor as f64;
         let first = self.first.div_euclid(factor) - 1;
@@ -137,7 +137,7 @@ impl Cells {
         let mut surplus = 0.0;
         for cell in self.cells.iter().skip(1).filter(|cell| cell.p > 0.0) {
             if cell.q <= 0.0 {
-                // A ratio too large for a number, or infinite: the last point is below it.
+                // A ratio that overflows or is infinite: the last point is below it.
                 beyond += cell.p;
                 continue;
             }
@@ -158,7 +158,7 @@ impl Cells {
                 }
             }
         }
-        // A last group that never reached its ratio is moved down to the point that its own ratio
+        // A last group that never reached its ratio moves down to the point that its own ratio
         // reaches.
         if surplus > 0.0 && cell_index > 0 {
             let p = mass[cell_index];

@@ -20,18 +20,18 @@ pub(crate) struct Law {
     /// `mass[j]` belongs to the loss `(first + j) * step`.
     pub(crate) first: i64,
     pub(crate) mass: Vec<f64>,
-    /// Mass at the loss 0, kept apart: nearly all of it where the rest are rare jumps, whose
-    /// transform then has an error relative to them alone.
+    /// Mass at the loss 0, kept separately: it is nearly all of the mass if the rest are rare
+    /// jumps, whose transform then has an error relative to them alone.
     pub(crate) still: f64,
     /// The true mass at the loss `l` is `mass * exp(ln_scale - tilt * l)`.
     pub(crate) ln_scale: f64,
-    /// See above; relative to a law of total mass 1.
+    /// The certified error (see the module documentation), relative to a law of total mass 1.
     pub(crate) error: f64,
 }
 
-/// `exp(start + j * slope)` for `j` below `length`, by products that start anew every 32 terms.
+/// `exp(start + j * slope)` for `j` below `length`, by products that restart every 32 terms.
 fn geometric(length: usize, start: f64, slope: f64) -> Vec<f64> {
-    // Steep ones would lose, in the products, what underflows at the start of a run.
+    // With a steep slope the products would lose what underflows at the start of a run.
     let run = if slope.abs() > 4.0 { 1 } else { 32 };
     let ratio = exp(slope);
     let mut terms = Vec::with_capacity(length);
@@ -115,7 +115,7 @@ impl Law {
         let factors = geometric(self.mass.len(), s * (self.loss(0) - anchor), s * self.step);
         let sum = self.mass.iter().zip(&factors).map(|(m, f)| m * f).sum::<f64>()
             + if self.still > 0.0 { self.still * exp(-s * anchor) } else { 0.0 };
-        // Where everything underflows, an upper bound.
+        // Where everything underflows, use an upper bound.
         ln(if sum > 1e-300 { sum } else { 1e-300 }) + s * (anchor - centre)
     }
 
@@ -169,14 +169,14 @@ impl Law {
         for cell in 0..mass.len() {
             let centre = (first + cell as i64) as f64 * coarse;
             let mut sum = 0.0;
-            // How much Q-mass (relative to the centre's ratio) the group has too much of.
+            // The group's surplus of Q-mass (relative to the centre's ratio).
             let mut surplus = 0.0;
             while next < self.mass.len() {
                 let offset = self.loss(next) - centre;
                 let p = self.mass[next] * left * exp(-tilt * offset);
                 let excess = p * libm::expm1(-offset);
                 if offset <= 0.0 || surplus + excess > 0.0 {
-                    // Below the centre, or not enough to balance what is below: take it whole.
+                    // Below the centre, or not enough to balance what is below: take all of it.
                     sum += p;
                     surplus += excess;
                     (next, left) = (next + 1, 1.0);
@@ -191,7 +191,7 @@ impl Law {
             if surplus <= 0.0 {
                 mass[cell] += sum;
             } else if cell > 0 {
-                // The last group never reached its ratio. All of it lies above the centre before.
+                // The last group never reached its ratio. All of it lies above the previous centre.
                 mass[cell - 1] += sum * exp(-tilt * coarse);
             }
         }

@@ -1,20 +1,20 @@
-//! Gaussian noise around a secret: the sampled Gaussian, alone or together with what else is seen.
+//! Gaussian noise around a secret: the sampled Gaussian, alone or together with other observations.
 //!
-//! There are two measures over (group, x), a group being whatever the adversary sees beside the
-//! noisy value `x` (the count, the word "nothing released"): the *base*, `base N(0, s^2)` in each
+//! There are two measures over (group, x), where a group is whatever the adversary sees besides the
+//! noisy value `x` (the count, or that nothing was released): the *base*, `base N(0, s^2)` in each
 //! group, and the *mixed* one, `stay N(0, s^2) + moved N(D, s^2) + dummy N(D', s^2)`. In each group
 //! their ratio grows with `x`, so the losses below a bound are those with `x` below a threshold.
 
 use super::pair::{Cell, Pair, swapped};
 use crate::math::{exp, expm1, ln, log1p, normal, sqrt};
 
-/// One thing that the adversary may see beside the noisy value.
+/// Something that the adversary may see besides the noisy value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     /// Probability without the device.
     pub(crate) base: f64,
-    /// `base - stay`, where `stay` is the probability that the device is there and changes nothing.
-    /// Kept as the difference, which is small and must not be lost.
+    /// `base - stay`, where `stay` is the probability that the device is present and changes
+    /// nothing. Stored as the difference, which is small and must not be lost.
     pub(crate) gap: f64,
     /// Probability that the device moves the value by `distance`.
     pub(crate) moved: f64,
@@ -29,7 +29,7 @@ pub(crate) struct Group {
 pub(crate) struct Mixture {
     pub(crate) sigma: f64,
     pub(crate) groups: Vec<Group>,
-    /// False: mixed against base (the device leaves). True: base against mixed (the device comes).
+    /// False: mixed against base (the device leaves). True: base against mixed (the device joins).
     pub(crate) reversed: bool,
 }
 
@@ -41,7 +41,7 @@ impl Mixture {
         Self { sigma, groups: vec![group], reversed }
     }
 
-    /// A few groups that stand for all: of each run of neighbours the first and the last, with half
+    /// A few groups that represent all: the first and the last of each run of neighbours, with half
     /// of the run's mass each.
     fn representatives(&self) -> Vec<Group> {
         let run = self.groups.len().div_ceil(16);
@@ -96,7 +96,7 @@ impl Group {
             return f64::NEG_INFINITY;
         }
         if self.moved <= 0.0 && self.dummy <= 0.0 {
-            // A ratio that does not depend on x, and is below the bound.
+            // The ratio does not depend on x, and is below the bound.
             return f64::INFINITY;
         }
         let alone = |mass: f64, d: f64| 0.5 * d + sigma * sigma / d * ln(rest / mass);
@@ -106,8 +106,8 @@ impl Group {
         if self.moved <= 0.0 {
             return alone(self.dummy, self.dummy_distance);
         }
-        // Both terms grow with x, so the root lies below where either alone would do. Newton on the
-        // logarithm of the sum, which is convex and increasing, converges from above.
+        // Both terms grow with x, so the root lies below the root of either term alone. Newton on
+        // the logarithm of the sum, which is convex and increasing, converges from above.
         let mut x = alone(self.moved, self.distance).min(alone(self.dummy, self.dummy_distance));
         let square = sigma * sigma;
         let target = ln(rest);
@@ -227,7 +227,7 @@ impl Pair for Mixture {
             let (p, q) = if self.reversed { (cell.q, cell.p) } else { (cell.p, cell.q) };
             let theirs = if q > 0.0 { ratio * q } else { 0.0 };
             if !theirs.is_finite() {
-                // Beyond what numbers can say: between nothing and all of it.
+                // Out of floating-point range: between nothing and all of it.
                 error += p;
                 continue;
             }
@@ -244,7 +244,7 @@ impl Pair for Mixture {
     }
 
     fn largest_loss(&self) -> f64 {
-        // Reversed, the loss is largest where the mixed measure has nothing but what stays.
+        // Reversed, the loss is largest where the mixed measure has only the staying part.
         let largest = |group: &Group| match (self.reversed, group.moved + group.dummy > 0.0) {
             (false, true) => f64::INFINITY,
             (false, false) => log1p(-group.gap / group.base),

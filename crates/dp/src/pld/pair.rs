@@ -9,7 +9,7 @@ use crate::math::{exp, expm1, ln_sampled, log1p};
 pub(crate) struct Cell {
     pub(crate) p: f64,
     pub(crate) q: f64,
-    /// The size of the numbers whose difference `p` is: its rounding error is a few ulps of this.
+    /// The size of the numbers whose difference is `p`: its rounding error is a few ulps of this.
     pub(crate) tail: f64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) trait Pair: fmt::Debug {
             // Beyond the largest loss.
             return (0.0, 0.0);
         }
-        // Where the product overflows or Q has nothing, nothing is known but that P has no more.
+        // Where the product overflows or Q has no mass, all that is known is that P has no more.
         let theirs = if above.q > 0.0 { ratio * above.q } else { 0.0 };
         let error = f64::EPSILON * (64.0 * (above.p + above.tail) + 16.0 * theirs);
         let (low, high) = (above.p - theirs - error, above.p - theirs + error);
@@ -46,23 +46,23 @@ pub(crate) trait Pair: fmt::Debug {
         (low.max(0.0), high.max(0.0))
     }
 
-    /// A bound on the total variation distance: nobody can tell the two apart with more.
+    /// A bound on the total variation distance between the two.
     fn total_variation(&self) -> f64 {
         1.0
     }
 
-    /// A bound on the loss, not below 0: no outcome has more. Infinite where there is none.
+    /// A bound on the loss of every outcome, not below 0. Infinite if there is none.
     fn largest_loss(&self) -> f64 {
         f64::INFINITY
     }
 
-    /// How much longer one cell takes than that of a simple pair.
+    /// The cost of one cell, relative to that of a simple pair.
     fn work(&self) -> f64 {
         1.0
     }
 
-    /// A rough picture of the law of the loss under P, as (loss, mass), in any order; all but about
-    /// `outside` of the mass is in it. Used to choose grids, never to compute a bound.
+    /// A rough sketch of the law of the loss under P, as (loss, mass), in any order, with all but
+    /// about `outside` of the mass. Used to choose grids, never to compute a bound.
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)>;
 }
 
@@ -156,7 +156,7 @@ impl Pair for Atoms {
     }
 }
 
-/// Laplace noise around 0 against the same around `ratio` scales away.
+/// Laplace noise around 0 against the same noise `ratio` scales away.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Laplace {
     /// Distance over scale: the largest loss.
@@ -165,7 +165,7 @@ pub(crate) struct Laplace {
 
 impl Laplace {
     /// `P(loss <= l)` and `Q(loss > l)`, where `l` is a loss that occurs: the loss is `ratio` left
-    /// of P's centre, `-ratio` right of Q's, and linear between.
+    /// of P's centre, `-ratio` right of Q's, and linear in between.
     fn tails(&self, l: f64) -> (f64, f64) {
         (0.5 * exp(0.5 * (l - self.ratio)), 0.5 * exp(-0.5 * (l + self.ratio)))
     }
@@ -174,8 +174,8 @@ impl Laplace {
 impl Pair for Laplace {
     fn cells(&self, bounds: &[f64]) -> Vec<Cell> {
         let mut cells = Vec::with_capacity(bounds.len() + 1);
-        // (P below, Q below, Q above) at the bound before; differences are taken of the smaller
-        // numbers.
+        // (P below, Q below, Q above) at the previous bound; differences are taken between the
+        // smaller numbers.
         let mut before = (0.0, 0.0, 1.0);
         for l in bounds.iter().copied().chain([f64::INFINITY]) {
             let here = if l < -self.ratio {
@@ -225,12 +225,12 @@ pub(crate) struct Sampled<P> {
 }
 
 impl<P: Pair> Sampled<P> {
-    /// The loss of the whole where the mechanism's own is `l`.
+    /// The loss of the whole where the mechanism's own loss is `l`.
     fn loss(&self, l: f64) -> f64 {
         ln_sampled(self.rate, l)
     }
 
-    /// The mechanism's own loss where that of the whole is `l`.
+    /// The mechanism's own loss where the loss of the whole is `l`.
     fn own_loss(&self, l: f64) -> f64 {
         let x = expm1(l) / self.rate;
         if x <= -1.0 { f64::NEG_INFINITY } else { log1p(x) }
@@ -261,7 +261,7 @@ impl<P: Pair> Pair for Sampled<P> {
     }
 
     fn largest_loss(&self) -> f64 {
-        // The mixture is at least 1 - q of what it is compared with.
+        // The mixture is at least 1 - q of the law that it is compared with.
         if self.reversed { -log1p(-self.rate) } else { self.loss(self.of.largest_loss()) }
     }
 

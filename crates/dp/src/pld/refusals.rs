@@ -1,4 +1,4 @@
-//! What has no accounting here, and what to do instead.
+//! Events without accounting here, and what to do instead.
 
 use crate::Error;
 

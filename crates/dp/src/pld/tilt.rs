@@ -1,15 +1,15 @@
-//! Where to look: the tilt that moves the composed law to the wanted epsilon, from rough pictures
-//! of the parts. Any tilt gives valid bounds; a good one gives tight ones.
+//! Where to look: the tilt that moves the composed law to the wanted epsilon, from rough sketches
+//! of the parts. Any tilt gives valid bounds; a good one gives tight bounds.
 
 use std::f64::consts::PI;
 
 use crate::math::search::crossing;
 use crate::math::{exp, ln, sqrt};
 
-/// No tilt above this is tried.
+/// The largest tilt that is tried.
 pub(crate) const LARGEST: f64 = 1e7;
 
-/// A rough picture of a part: (loss, mass) points, and how often it is released.
+/// A rough sketch of a part: (loss, mass) points, and how often it is released.
 pub(crate) type Sketch = (Vec<(f64, f64)>, f64);
 
 /// The saddle point for `delta`: the tilt at which the composed law, tilted, has its mean at the
@@ -73,7 +73,7 @@ fn moments(sketch: &[(f64, f64)], tilt: f64) -> (f64, f64, f64) {
 }
 
 /// The losses that the lattice must hold: above them lies at most `outside` of the mass, and what
-/// lies below weighs next to nothing once tilted, even if it were moved up to the lower end.
+/// lies below has almost no weight once tilted, even if it were moved up to the lower end.
 pub(crate) fn range(sketch: &[(f64, f64)], outside: f64, tilt: f64) -> (f64, f64) {
     let mut sorted: Vec<_> = sketch.iter().filter(|(l, p)| l.is_finite() && *p > 0.0).collect();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));

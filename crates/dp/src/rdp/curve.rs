@@ -10,7 +10,7 @@ use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 
 /// The Renyi divergence of `event` at `order`, for the neighbours of `adjacency`, both directions.
 ///
-/// `order` is above 1; infinity asks for the pure epsilon (the largest loss), which is infinite for
+/// `order` is above 1; infinity means the pure epsilon (the largest loss), which is infinite for
 /// Gaussian noise.
 ///
 /// - `gaussian`, `discrete_gaussian`: `order d^2 / 2 sigma^2` with `d` the sensitivity times the
@@ -19,7 +19,7 @@ use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 /// - `laplace`: the exact divergence; its norm is L1, in which two contributions are 2 apart
 ///   whatever their shape.
 /// - `randomized_response`: the exact divergence, under replacement only.
-/// - `pure_dp`, `approximate_dp`, `zcdp`: their parameters must hold for the adjacency asked.
+/// - `pure_dp`, `approximate_dp`, `zcdp`: their parameters must hold for the requested adjacency.
 /// - `poisson_sampled`, `sampled_without_replacement`: see the functions below.
 /// - `composed`, `repeated`: sums.
 pub fn of_event(
@@ -125,7 +125,7 @@ impl Curve {
             let rdp = discrete::distributed_rdp(sigma, parties, dimension, distance, order)?;
             return Ok(pure(rdp));
         }
-        // Less noise than there is, by more than the rounding.
+        // Less noise than there is, by more than the rounding error.
         let total = down(sigma * sqrt(parties as f64), MARGIN);
         let centre = divergence_from_integers(rate, total / distance, order);
         let closeness = discrete::closeness(sigma, parties)? * dimension as f64;
@@ -135,11 +135,11 @@ impl Curve {
     /// Poisson sampling.
     ///
     /// In general, with weight `1-q` the device is not in the sample and both neighbours give the
-    /// same law. The moment `A = E_Q (P/Q)^a` is jointly convex in `(P, Q)`, so `A - 1` shrinks by
-    /// the factor `q` at least: a weak bound, but one that holds for every mechanism and every
-    /// adjacency. A delta inside becomes `q delta`: the bad part of the mixture.
+    /// same law. The moment `A = E_Q (P/Q)^a` is jointly convex in `(P, Q)`, so `A - 1` shrinks at
+    /// least by the factor `q`: a weak bound, but one that holds for every mechanism and every
+    /// adjacency. An inner delta becomes `q delta`: the bad part of the mixture.
     ///
-    /// Better, and used where it applies:
+    /// Better bounds, used where they apply:
     /// - Gaussian, add/remove: exact ([`super::sampled_gaussian()`]). Zero-out is the same pair,
     ///   since a contribution of zero and none leave the same sum.
     /// - Discrete Gaussian, the same: the shifts `k d` of its integer moments are lattice vectors,
@@ -304,8 +304,8 @@ fn mixed(rate: f64, inner: Loss, order: f64) -> Loss {
     Loss { rdp, delta: multiply_up(rate, inner.delta) }
 }
 
-/// How many plain releases an event is made of; infinitely many if it is not, or if its divergence
-/// is not cheap at every order.
+/// How many plain releases an event consists of; infinite if it does not, or if its divergence is
+/// not cheap at every order.
 fn plain_parts(event: &Event) -> f64 {
     match event {
         Event::Composed { of } => of.iter().map(plain_parts).sum(),

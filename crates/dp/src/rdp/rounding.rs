@@ -1,5 +1,5 @@
-//! Sums and products that are exact where they can be and rounded up where not, so that a
-//! composition of any length stays an upper bound and plain sums of epsilons stay plain.
+//! Sums and products that are exact where possible and rounded up otherwise, so that a composition
+//! of any length stays an upper bound and plain sums of epsilons stay exact.
 
 /// `a + b` for numbers that are not negative.
 pub(super) fn add_up(a: f64, b: f64) -> f64 {
@@ -13,12 +13,12 @@ pub(super) fn add_up(a: f64, b: f64) -> f64 {
 /// `a b` for numbers that are not negative.
 pub(super) fn multiply_up(a: f64, b: f64) -> f64 {
     let product = a * b;
-    // Where the error itself may underflow, assume one.
+    // If the error itself may underflow, assume there is one.
     let tiny = product < 1e-290 && a > 0.0 && b > 0.0;
     if tiny || libm::fma(a, b, -product) > 0.0 { product.next_up() } else { product }
 }
 
-/// `a / b` for numbers above 0, rounded down: a noise level.
+/// `a / b` for numbers above 0, rounded down: for a noise level.
 pub(super) fn divide_down(a: f64, b: f64) -> f64 {
     let quotient = a / b;
     if libm::fma(quotient, b, -a) > 0.0 { quotient.next_down() } else { quotient }

@@ -22,19 +22,20 @@ use crate::error::{Error, positive, rate};
 use crate::math::binomial::ln_pmf;
 use crate::math::{exp, expm1, ln, ln_sampled, log1p, sqrt, up};
 
-/// Added to every divergence, relatively. The two methods are good to a few parts in 1e13 (rounding
-/// of exponents, terms left out below 1e-17 of the sum each side, quadrature error `e^-40`).
+/// A relative margin added to every divergence. The two methods are accurate to a few parts in 1e13
+/// (rounding of exponents, terms left out below 1e-17 of the sum on each side, quadrature error
+/// `e^-40`).
 pub(super) const MARGIN: f64 = 2e-12;
 
-/// Above this order the bound of the mechanism without sampling is used: it holds always, and
-/// orders as large as this only matter where epsilon is below `ln(1/delta) / 1e6`.
+/// Above this order the bound of the mechanism without sampling is used. It always holds, and such
+/// large orders matter only where epsilon is below `ln(1/delta) / 1e6`.
 pub(super) const MAX_ORDER: f64 = 1_048_576.0;
 
-/// Above this `a^2/2s^2` the sampling is lost in the rounding of the exponent; no sampling is
-/// assumed.
+/// Above this `a^2/2s^2` the effect of sampling is lost in the rounding of the exponent, so no
+/// sampling is assumed.
 const MAX_EXPONENT: f64 = 1e12;
 
-/// What one side of a sum may leave out, relative to the sum.
+/// What each side of a sum may leave out, relative to the sum.
 const LEFT_OUT: f64 = 1e-17;
 
 /// The trapezoidal rule aims at an error of `e^-40`.
@@ -43,15 +44,15 @@ const QUADRATURE_EXPONENT: f64 = 40.0;
 /// How far beyond the centres of its bumps the integrand is followed, in standard deviations.
 const REACH: f64 = 10.0;
 
-/// More nodes than this and a fractional order is bounded from its integer neighbours instead. That
-/// takes a sigma below about 0.1 or an order above several thousand.
+/// If more nodes than this were needed, a fractional order is bounded from its integer neighbours
+/// instead. That takes a sigma below about 0.1 or an order above several thousand.
 const MAX_NODES: f64 = 8192.0;
 
 /// The Renyi divergence of order `order` of one step of the Gaussian mechanism of standard
 /// deviation `sigma` (sensitivity 1) over a Poisson sample of rate `rate`, for add/remove
 /// neighbours, both directions.
 ///
-/// Exact up to rounding (and rounded up) at integer and fractional orders. Only where a fractional
+/// Exact up to rounding (and rounded up) at integer and fractional orders. Only if a fractional
 /// order would need too large a quadrature (`sigma` below about 0.1) is it an upper bound by
 /// convexity: `ln A_a` is convex in `a`, so the chord between the neighbouring integers lies above
 /// it.
@@ -90,7 +91,7 @@ fn ln_moment(q: f64, sigma: f64, order: f64) -> f64 {
 }
 
 /// Divergence at integer orders, and the chord of `ln A` between them: for mechanisms whose moments
-/// are known at integers only.
+/// are known only at integers.
 pub(super) fn divergence_from_integers(q: f64, sigma: f64, order: f64) -> f64 {
     let plain = 0.5 * order / (sigma * sigma);
     if q == 0.0 {
@@ -163,7 +164,7 @@ impl Terms {
         ln((self.n as f64 - k) / (k + 1.0)) + self.odds + 2.0 * self.half * k
     }
 
-    /// Where `s` has its (one or two) local maxima.
+    /// Where `s` has its one or two local maxima.
     fn peaks(&self) -> (Option<u64>, Option<u64>) {
         let size = self.n as f64;
         let last = size - 1.0;
@@ -211,7 +212,7 @@ impl Terms {
         ln_pmf(self.n, k, self.q)
     }
 
-    /// Adds the term of `k`, given the logarithm of its weight; answers `ln s_k`.
+    /// Adds the term of `k`, given the logarithm of its weight; returns `ln s_k`.
     fn add(&self, sum: &mut LogSum, k: u64, weight: f64) -> f64 {
         let k = k as f64;
         let x = self.half * k * (k - 1.0);
@@ -239,8 +240,8 @@ impl Terms {
         }
     }
 
-    /// Adds the terms `from, from + 1, ..., to` while they matter; answers the last one that was
-    /// looked at.
+    /// Adds the terms `from, from + 1, ..., to` while they matter; returns the last one that was
+    /// examined.
     fn follow_up(&self, sum: &mut LogSum, from: u64, to: u64) -> u64 {
         if from > to {
             return to;
@@ -263,7 +264,7 @@ impl Terms {
     }
 }
 
-/// A sum with its rounding error kept beside it (Neumaier).
+/// A sum with a separate rounding error (Neumaier).
 struct Compensated {
     sum: f64,
     error: f64,

@@ -1,7 +1,7 @@
 //! The best order.
 //!
-//! Every order gives a valid epsilon, so the search decides about tightness only. With the
-//! conversion of Canonne, Kamath and Steinke,
+//! Every order gives a valid epsilon, so the search affects only tightness. With the conversion of
+//! Canonne, Kamath and Steinke,
 //!
 //! ```text
 //! (a - 1) epsilon(a) = ln A_a + ln(1/delta) + (a-1) ln(a-1) - a ln a,
@@ -22,11 +22,11 @@ use crate::{Adjacency, Error, Event, Shape, closed};
 pub struct RdpAnswer {
     /// The event is `(epsilon, delta)`-DP.
     pub epsilon: f64,
-    /// The order; infinite where adding up pure epsilons was best.
+    /// The order; infinite if adding up pure epsilons was best.
     pub order: f64,
 }
 
-/// Added to the final epsilon, relatively: the rounding of the conversion.
+/// The relative rounding error of the conversion, added to the final epsilon.
 const MARGIN: f64 = 1e-12;
 
 /// Orders are tried at `1 + 2^j`, from here ...
@@ -48,7 +48,7 @@ const MOST_STEPS: u32 = 60;
 
 /// The smallest epsilon at `delta` that Renyi divergences prove for `event`, over all orders.
 ///
-/// Deltas of black boxes in the event are taken from `delta` first. Where all of the event is pure
+/// Deltas of black boxes in the event are subtracted from `delta` first. If the whole event is pure
 /// (or black boxes), the plain sum of epsilons competes too.
 pub fn epsilon(
     event: &Event,
@@ -212,7 +212,7 @@ enum Resolution {
 }
 
 impl Resolution {
-    /// The order to try for the sake of `aim`: inside the bracket and not at the middle.
+    /// The order to try when aiming at `aim`: inside the bracket and not at the middle.
     fn place(self, aim: f64, low: f64, middle: f64, high: f64) -> Option<f64> {
         match self {
             Self::Integers => {

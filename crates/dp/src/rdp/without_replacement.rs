@@ -6,13 +6,13 @@ use super::sampled_gaussian::MARGIN;
 use crate::Error;
 use crate::math::{expm1, ln, up};
 
-/// The bound takes as many inner divergences as the order says; above this it is not worth it.
+/// The bound needs as many inner divergences as the order; above this it is not worth it.
 pub(super) const LARGEST_ORDER: f64 = 2048.0;
 
-/// The most inner divergences of single releases that one bound may take.
+/// The most inner divergences of single releases that one bound may need.
 pub(super) const MOST_INNER: f64 = 65_536.0;
 
-/// The divergence at `order` (2048 at most) of a mechanism over a uniform subset, `fraction` of the
+/// The divergence at `order` (at most 2048) of a mechanism over a uniform subset, `fraction` of the
 /// population, under replacement; `inner` is the mechanism's own divergence, at infinity its pure
 /// epsilon. For an integer order `n`,
 ///

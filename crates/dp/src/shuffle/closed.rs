@@ -10,9 +10,9 @@ const MARGIN: f64 = 1e-12;
 /// randomizer: `ln(1 + (e^epsilon0 - 1) (4 sqrt(2 ln(4/delta)) / sqrt((e^epsilon0 + 1) n) + 4/n))`,
 /// at most `epsilon0`.
 ///
-/// Feldman, McMillan, Talwar 2023; it holds for `epsilon0 <= ln(n / (8 ln(2/delta)) - 1)` only, and
-/// everything else is an error. [`super::generic_epsilon`] is always at least as good and has no
-/// such condition.
+/// Feldman, McMillan, Talwar 2023. It holds only for `epsilon0 <= ln(n / (8 ln(2/delta)) - 1)`;
+/// anything else is an error. [`super::generic_epsilon`] is always at least as good and has no such
+/// condition.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub fn closed_form_epsilon(epsilon0: f64, n: u64, delta: f64) -> Result<f64, Err
     error::delta(delta)?;
     let n = n as f64;
     let largest = ln(n / (8.0 * ln(2.0 / delta)) - 1.0);
-    // Not a number: a crowd far too small.
+    // NaN means that the crowd is far too small.
     if largest.is_nan() || largest < epsilon0 {
         return Err(Error::OutOfRange {
             name: "epsilon0",

@@ -8,11 +8,11 @@ use crate::error::{self, Error};
 use crate::math::{exp, expm1};
 use crate::notion::Bracket;
 
-/// The standard deviation of the number of clones beyond which the crowd is cut.
+/// The largest standard deviation of the number of clones; larger crowds are cut.
 const DEVIATION: f64 = 32_768.0;
 
 /// An upper bound on the delta at `epsilon` of `n` shuffled reports of any local randomizer that is
-/// `epsilon0`-DP under *replacement* (never give it a deletion epsilon).
+/// `epsilon0`-DP under *replacement* (never pass it a deletion epsilon).
 ///
 /// Feldman, McMillan, Talwar 2023: the output is a post-processing of `(A + D, C - A + 1 - D)`
 /// against `(A + 1 - D, C - A + D)`, `C ~ Bin(n - 1, 2/(e^epsilon0 + 1))`, `A ~ Bin(C, 1/2)`,
@@ -34,13 +34,12 @@ pub fn generic_delta(epsilon0: f64, n: u64, epsilon: f64) -> f64 {
 }
 
 /// The epsilon at `delta` of `n` shuffled reports of any local randomizer that is `epsilon0`-DP
-/// under *replacement* (never give it a deletion epsilon). One report alone, and any crowd that
-/// does not help, keeps `epsilon0`.
+/// under *replacement* (never pass it a deletion epsilon). For one report alone, and for any crowd
+/// that does not help, it is `epsilon0`.
 ///
-/// `upper` holds for all such randomizers and all inputs of the others (see [`generic_delta`]);
-/// `lower` is attained by one of them, binary or ternary randomized response, with certain inputs
-/// of the others. Crowds beyond some billions are cut, which only raises `upper`; their `lower` is
-/// 0.
+/// `upper` holds for all such randomizers and all inputs of the others (see [`generic_delta`]).
+/// `lower` is attained by binary or ternary randomized response, with certain inputs of the others.
+/// Crowds beyond some billions are cut, which only raises `upper`; their `lower` is 0.
 ///
 /// # Errors
 ///
@@ -63,7 +62,7 @@ pub(super) fn upper_end(epsilon0: f64, n: u64, delta: f64) -> f64 {
     }
     let pair = pair(epsilon0, n, OUTSIDE * delta);
     let found = root(|x| pair.estimate(x), delta, epsilon0, pair.guess(delta), Side::Upper, FINE);
-    // For crowds that are cut the closed form, where it holds, may be the better one.
+    // For crowds that are cut, the closed form, where it holds, may be better.
     closed_form_epsilon(epsilon0, n, delta).map_or(found, |closed| found.min(closed))
 }
 

@@ -31,7 +31,7 @@
 //! ```
 //!
 //! As `s` falls by one, `m` falls by one or stays (the line's slope is between 0 and 1/2), and
-//! Pascal's triangle moves `b` and `T` along. Another `m` than the best would only make the sum
+//! Pascal's triangle updates `b` and `T`. Any `m` other than the best would only make the sum
 //! smaller.
 
 use super::search::Estimate;
@@ -51,7 +51,7 @@ const UNDERFLOW: f64 = 1e-300;
 const BIG: f64 = 2.582_249_878_086_909e120;
 const LN_BIG: f64 = 400.0 * std::f64::consts::LN_2;
 
-/// The pair, see the module.
+/// The pair, as defined in the module documentation.
 #[derive(Debug)]
 pub(super) struct Pair {
     epsilon0: f64,
@@ -68,7 +68,7 @@ pub(super) struct Pair {
 struct Sums {
     near: [f64; 3],
     far: [f64; 3],
-    /// All of them are to be multiplied by the exponential of this.
+    /// The logarithm of the factor by which all of them are to be multiplied.
     ln_scale: f64,
     /// Relative error of the scale.
     drift: f64,
@@ -133,7 +133,7 @@ impl Pair {
         }
     }
 
-    /// Where a search may start.
+    /// The starting point for a search.
     pub(super) fn guess(&self, delta: f64) -> f64 {
         weights::guess(self.distance, delta)
     }

@@ -1,4 +1,4 @@
-//! Attacks: exact deltas of real crowds, which are lower bounds on the worst one.
+//! Attacks: exact deltas of real crowds, which are lower bounds on the worst case.
 
 use super::halves::Pair;
 use super::search::{Estimate, FINE, Side, root};
@@ -9,12 +9,12 @@ use crate::math::{down, exp, expm1, log1p, sqrt};
 /// Relative rounding of the terms.
 const ROUNDING: f64 = 1e-12;
 
-/// No standard deviation of a count above this is considered; larger crowds get no lower end.
+/// The largest standard deviation of a count that is considered; larger crowds get no lower end.
 const DEVIATION: f64 = 32_768.0;
 
-/// k-ary randomized response while all others hold something else than `x0`, and only the number of
-/// reports `x0` is looked at: `Bin(n - 1, p)` and the device's own, which is `x0` with probability
-/// `e^epsilon0 p` or `p`.
+/// k-ary randomized response where all others hold something other than `x0`, and only the number
+/// of reports of `x0` is considered: `Bin(n - 1, p)` plus the device's own, which is `x0` with
+/// probability `e^epsilon0 p` or `p`.
 struct OneSymbol {
     /// `p` and `1 - p`; `e^epsilon0 p` and `1 - e^epsilon0 p`.
     rare: (f64, f64),
@@ -24,7 +24,7 @@ struct OneSymbol {
 }
 
 impl OneSymbol {
-    /// The divergence of "holds `x0`" from "holds another", or the other way round.
+    /// The divergence of "holds `x0`" from "holds another", or the reverse.
     fn estimate(&self, epsilon: f64, backwards: bool) -> Estimate {
         let grown = exp(epsilon);
         let (first, second) =
@@ -61,9 +61,9 @@ impl OneSymbol {
 }
 
 /// A lower bound on the epsilon of `n` shuffled reports of k-ary randomized response with the worst
-/// inputs of the others: the best of three attacks. Every one of them sums a part of the true
-/// divergence only, less the rounding. It is not told any upper bound, so that the two ends check
-/// each other.
+/// inputs of the others: the best of three attacks. Each sums only a part of the true divergence,
+/// minus the rounding. This function does not use any upper bound, so the two ends check each
+/// other.
 pub(super) fn lower_end(epsilon0: f64, k: u64, n: u64, delta: f64) -> f64 {
     if n == 1 {
         return alone(epsilon0, k, delta);

@@ -2,14 +2,14 @@
 //!
 //! The device sends its own symbol with probability `e^epsilon0 p`, each other one with probability
 //! `p = 1/(e^epsilon0 + k - 1)`: that is, with probability `k p` a uniform symbol (the *blanket*),
-//! else its own.
+//! otherwise its own.
 //!
 //! **Why it holds for all inputs of the others.** Show the adversary more: the inputs of the
-//! others, which of them did not use the blanket, and their number `M` that did. The shuffled
-//! output is a post-processing of that, and what those without the blanket sent is their known
-//! input, the same whatever the device holds: take it away. `M ~ Bin(n - 1, k p)`, independent of
-//! the device; given `M`, there is the histogram of `M` uniform reports and of the device's. No
-//! input of the others is left in it. Relative to `L = M + 1` uniform reports its density is
+//! others, which of them did not use the blanket, and the number `M` that did. The shuffled output
+//! is a post-processing of that. Those without the blanket sent their known input, the same
+//! whatever the device holds, so it can be removed. `M ~ Bin(n - 1, k p)`, independent of the
+//! device; given `M`, what remains is the histogram of `M` uniform reports and of the device's. It
+//! contains no input of the others. Relative to `L = M + 1` uniform reports its density is
 //! `(k/L) sum_s n_s R(s | x) = (L + a n_x) / (L (1 + a/k))`, `a = e^epsilon0 - 1`; so all but
 //! `(n_0, n_1)` may be forgotten, and the pair is that of [`Pair`] with `rho = 2/k`, `kappa = 1`.
 //! `M` has one law and is seen, so the deltas `d_M` are averaged over it.
@@ -25,8 +25,8 @@ use crate::error::{self, Error};
 use crate::math::{exp, expm1, sqrt, up};
 use crate::notion::Bracket;
 
-/// The width of a group relative to the mean of `M`, at most. It costs a quarter of that in
-/// epsilon, which goes like `1/sqrt(M)`, and keeps the work below a million steps for any crowd.
+/// The largest width of a group relative to the mean of `M`. It costs a quarter of that in epsilon,
+/// which is proportional to `1/sqrt(M)`, and keeps the work below a million steps for any crowd.
 const WIDTH: f64 = 2e-4;
 
 /// Large crowds have an `M` so certain that half its standard deviation is a finer width, and
@@ -37,20 +37,21 @@ const FINEST: f64 = 5e-5;
 const THIN: f64 = 1e-4;
 const WIDER: f64 = 8.0;
 
-/// When less than this is left, the last group takes it: there delta is smaller than the average.
+/// When less than this is left, the last group takes all of it: delta is smaller than average
+/// there.
 const LAST_MASS: f64 = 1e-6;
 
-/// What is left outside the sums here (and added), as a part of the target: less than the groups
-/// cost.
+/// What is left outside the sums here (and added), as a fraction of the target: less than the
+/// groups cost.
 const LEFT_OUT: f64 = 1e-8;
 
-/// The standard deviation of a count beyond which the crowd is cut.
+/// The largest standard deviation of a count; larger crowds are cut.
 const DEVIATION: f64 = 16_384.0;
 
 /// An upper bound on the delta at `epsilon` of `n` shuffled reports of k-ary randomized response,
-/// whatever the others hold: the better of the privacy blanket and of [`super::generic_delta`].
-/// `epsilon0` is the replacement parameter, the logarithm of the ratio of the two probabilities.
-/// Parameters out of range get the trivial answer 1.
+/// whatever the others hold: the better of the privacy blanket's bound and
+/// [`super::generic_delta`]. `epsilon0` is the replacement parameter, the logarithm of the ratio of
+/// the two probabilities. Parameters out of range get the trivial answer 1.
 pub fn krr_delta(epsilon0: f64, k: u64, n: u64, epsilon: f64) -> f64 {
     if k < 2 {
         return 1.0;
@@ -68,9 +69,9 @@ pub fn krr_delta(epsilon0: f64, k: u64, n: u64, epsilon: f64) -> f64 {
 /// The epsilon at `delta` of `n` shuffled reports of k-ary randomized response with the replacement
 /// parameter `epsilon0`.
 ///
-/// `upper` holds whatever the others hold: the smaller of the privacy blanket's and the generic one
-/// (at most `epsilon0`). `lower` is attained when all others hold a symbol that the device has not.
-/// Crowds of billions are cut, which only raises `upper`; their `lower` is 0.
+/// `upper` holds whatever the others hold: the smaller of the privacy blanket's bound and the
+/// generic one (at most `epsilon0`). `lower` is attained when all others hold a symbol that the
+/// device does not hold. Crowds of billions are cut, which only raises `upper`; their `lower` is 0.
 ///
 /// # Errors
 ///
@@ -113,7 +114,7 @@ impl Blanket {
         let (size, a) = (k as f64, expm1(epsilon0));
         let (keep, rest) = (size / (a + size), a / (a + size));
         let near = 2.0 / size;
-        // Both counts, of blankets and of reports on the two symbols, must stay in bounds.
+        // Both counts, of blankets and of reports on the two symbols, must stay within bounds.
         let n = weights::crowd(n, keep, rest, 8.0 * DEVIATION);
         let n = n.min(weights::crowd(n, near * keep, 1.0 - near, DEVIATION));
         let law = Weights::new(n - 1, keep, rest, outside);

@@ -1,9 +1,9 @@
-//! From a delta that falls with epsilon to the epsilon of a given delta, on the side that is asked
-//! for, with few evaluations.
+//! From a delta that falls with epsilon to the epsilon of a given delta, on the requested side,
+//! with few evaluations.
 
 use crate::math::ln;
 
-/// A delta, how wrong it may be (either way), and its derivative by epsilon.
+/// A delta, its possible error (in either direction), and its derivative by epsilon.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Estimate {
     pub(super) value: f64,
@@ -30,20 +30,21 @@ pub(super) enum Side {
     Lower,
 }
 
-/// How exact the answer must be (relative).
+/// The required (relative) precision of the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Precision {
-    /// A Newton step below this is the last: what it leaves is about its square.
+    /// A Newton step below this is the last: the remaining error is about its square.
     last_step: f64,
 }
 
 /// A part in 1e10.
 pub(super) const FINE: Precision = Precision { last_step: 3e-6 };
 
-/// A part in a million, for functions that cost more and say less.
+/// A part in a million, for functions that are expensive and less precise.
 pub(super) const COARSE: Precision = Precision { last_step: 1e-3 };
 
-/// How far the answer is moved to its side at least (relative), and how often ten times as far.
+/// The smallest (relative) distance by which the answer is moved to its side, and how often it
+/// grows tenfold.
 const FIRST_MARGIN: f64 = 1e-10;
 const TRIES: u32 = 3;
 
@@ -113,7 +114,7 @@ fn see(estimate: &mut impl FnMut(f64) -> Estimate, x: f64, side: Side) -> (f64, 
     (value, found.slope)
 }
 
-/// The first point beside `x` that is certainly on the right side.
+/// The first point next to `x` that is certainly on the right side.
 fn settle(
     estimate: &mut impl FnMut(f64) -> Estimate,
     target: f64,

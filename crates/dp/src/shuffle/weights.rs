@@ -11,15 +11,15 @@ const LARGEST_CROWD: u64 = 1 << 36;
 pub(super) struct Weights {
     /// The count of the first entry.
     pub(super) first: u64,
-    /// Probabilities of the counts from `first` on, not below the true ones but for rounding. They
-    /// sum to 1.
+    /// Probabilities of the counts from `first` on, not below the true ones except for rounding.
+    /// They sum to 1.
     pub(super) values: Vec<f64>,
     /// A bound on the sum of `P(s) (1 + s / mean)` over all counts `s` that are not in the table.
     pub(super) outside: f64,
 }
 
 impl Weights {
-    /// The table of `Bin(n, p)`, `q = 1 - p`, that leaves about `outside` out.
+    /// The table of `Bin(n, p)`, `q = 1 - p`, leaving out about `outside`.
     ///
     /// Ratios of neighbours decrease away from the mode, so what lies beyond the last entry is at
     /// most a geometric series. Entries are relative to the mode's, hence the sum is above 1 before
@@ -79,7 +79,7 @@ impl Weights {
     }
 }
 
-/// How many of `n` reports are looked at so that a binomial count of probability `p` (`q = 1 - p`)
+/// How many of `n` reports are considered so that a binomial count of probability `p` (`q = 1 - p`)
 /// among them has a standard deviation of at most `deviation`: this bounds time and memory for any
 /// `n`.
 pub(super) fn crowd(n: u64, p: f64, q: f64, deviation: f64) -> u64 {
@@ -93,8 +93,7 @@ pub(super) fn drift(entries: usize) -> f64 {
     1e-14 + 8.0 * f64::EPSILON * entries as f64
 }
 
-/// Where a Gaussian pair at distance `mu` has about this `delta`: the start of a search, nothing
-/// more.
+/// Where a Gaussian pair at distance `mu` has about this `delta`: only the start of a search.
 pub(super) fn guess(mu: f64, delta: f64) -> f64 {
     let mut t = 3.0;
     for _ in 0..4 {

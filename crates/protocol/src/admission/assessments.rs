@@ -1,4 +1,4 @@
-//! The checks of one recipe that are the same for every device: made once, shared by a fleet.
+//! The checks of a recipe that are the same for every device: made once and shared by a fleet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::{Check, Silence};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
 
-/// A full cache is emptied: an assessment can be made again.
+/// A full cache is emptied: assessments can be computed again.
 const MAX_ASSESSMENTS: usize = 4_096;
 
-/// Assessments by recipe id. Assessing a recipe takes milliseconds, and a device meets the same one
-/// again and again.
+/// Assessments by recipe id. Assessing a recipe takes milliseconds, and a device meets the same
+/// recipe repeatedly.
 #[derive(Debug, Default)]
 pub struct Assessments {
     known: HashMap<EntryId, Result<Arc<Assessment>, Silence>>,
@@ -33,7 +33,7 @@ impl Assessments {
         let (id, recipe) = parse(offer, trust)?;
         offer.recipe.verify_position(view, trust)?;
         if recipe.parties.log != view.checkpoint.origin {
-            let reason = format!("the recipe belongs into the log {}", recipe.parties.log);
+            let reason = format!("the recipe belongs in the log {}", recipe.parties.log);
             return Err(Silence::new(Check::Inclusion, reason));
         }
         let assessment = self.assess(id, recipe)?;
@@ -53,7 +53,7 @@ impl Assessments {
         Ok(Admitted { assessment, origin, index: offer.recipe.index, leader, helper, issuer })
     }
 
-    /// What follows from the recipe alone, now or from before.
+    /// What follows from the recipe alone, from the cache if it was assessed before.
     pub fn assess(&mut self, id: EntryId, recipe: Recipe) -> Result<Arc<Assessment>, Silence> {
         if let Some(known) = self.known.get(&id) {
             return known.clone();
@@ -70,15 +70,16 @@ impl Assessments {
 /// Canonical bytes and the author's signature.
 fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
     let entry = offer.recipe.parse(EntryKind::Recipe)?;
-    let recipe =
-        entry.recipe().ok_or_else(|| Silence::new(Check::Canonical, "the entry is no recipe"))?;
+    let recipe = entry
+        .recipe()
+        .ok_or_else(|| Silence::new(Check::Canonical, "the entry is not a recipe"))?;
     note::verify(entry.note(), &recipe.author.verifier())
         .map_err(|error| Silence::new(Check::AuthorSignature, error.to_string()))?;
     trust.check_author(&recipe.author)?;
     Ok((entry.id(), recipe.clone()))
 }
 
-/// The issuer's keys, of a recipe whose tokens the pinned issuer signs.
+/// The issuer's keys, if the recipe has tokens and the pinned issuer signs them.
 fn issuer_keys(
     offer: &Offer,
     recipe: &Recipe,
@@ -91,7 +92,8 @@ fn issuer_keys(
     evidence.verify_issuer(issuer, view, trust).map(Some)
 }
 
-/// The audience of a targeted recipe is certified, for exactly its predicate, and large enough.
+/// Checks that the audience of a targeted recipe is certified for exactly its predicate, and is
+/// large enough.
 fn check_audience(
     offer: &Offer,
     assessment: &Assessment,
@@ -107,7 +109,8 @@ fn check_audience(
     if id != targeting.certified {
         return refuse("the result is not the one that the recipe names".to_owned());
     }
-    // The same text over attributes of other types, or of types left open, is another predicate.
+    // The same text over attributes of other types, or of undeclared types, is a different
+    // predicate.
     let declared = &assessment.recipe().attributes;
     let same_types = result.attributes.iter().all(|(name, of)| declared.get(name) == Some(of));
     let covers = |name: &String| result.attributes.keys().any(|known| known.as_str() == name);

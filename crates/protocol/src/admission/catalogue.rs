@@ -1,7 +1,8 @@
-//! What a log holds for a party that acts on it: open recipes, key sets and results, with proofs.
+//! What a log holds for a party that acts on it: open recipes, key sets and results, with their
+//! proofs.
 //!
-//! An entry that is not understood is skipped; a later version of the format may bring new kinds.
-//! Leaves to others: whether to believe any of it ([`super::Assessments`] proves each offer).
+//! Entries of an unknown kind are skipped: a later version of the format may add kinds. Leaves to
+//! others: whether to believe any of it ([`super::Assessments`] proves each offer).
 
 use std::collections::BTreeMap;
 
@@ -13,21 +14,21 @@ use super::{Check, Evidence, Offer, View};
 use crate::log::{Fetch, Reader, ReaderError};
 use crate::trust::Trust;
 
-/// Entries that are read at once.
+/// How many entries are read at once.
 const STEP: u64 = 1_024;
 
-/// Entries that are read in one call: a tree may claim any size, and a call must end.
+/// How many entries one call reads: a tree may claim any size, and a call must end.
 const MAX_READ: u64 = 1 << 17;
 
-/// Open recipes, key sets and results that are kept, each. Far beyond what a device can pay for.
+/// How many open recipes, key sets and results are kept, each. Far more than a device can pay for.
 const MAX_LISTED: usize = 10_000;
 
-/// What was read of a log.
+/// What has been read of a log.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     scanned: u64,
     recipes: BTreeMap<EntryId, Listed>,
-    /// In the order of the log; all of them, for the spacing between them counts.
+    /// In log order. All of them are kept, because the spacing between them matters.
     key_sets: Vec<(KeySet, Listed)>,
     results: BTreeMap<EntryId, Listed>,
 }
@@ -36,34 +37,34 @@ pub(super) struct Catalogue {
 struct Listed {
     index: u64,
     entry: Vec<u8>,
-    /// Until when it matters.
+    /// When it stops being relevant.
     until: u64,
-    /// The proof with the first checkpoint, which never changes.
+    /// The proof against the first checkpoint that covered it, which never changes.
     first: Option<TlogProof>,
 }
 
 /// Why there is no offer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OfferError {
-    /// The log holds no such recipe, or it is over.
+    /// The log holds no such recipe, or the recipe has ended.
     #[error("the log holds no open recipe {0}")]
     NoRecipe(EntryId),
     /// The recipe names an operator that is not pinned.
     #[error("the operator {0} is not pinned")]
     NotPinned(String),
-    /// An operator has no key set that is in force.
+    /// An operator has no key set in force.
     #[error("the operator {0} has no key set in force")]
     NoKeySet(String),
     /// The log does not hold the result that a targeted recipe names.
     #[error("the log holds no result {0}")]
     NoResult(EntryId),
-    /// The files of the log.
+    /// The log's files cannot be read.
     #[error(transparent)]
     Reader(#[from] ReaderError),
 }
 
 impl OfferError {
-    /// The check that fails because of what is missing.
+    /// The check that fails because something is missing.
     pub(super) fn check(&self) -> Check {
         match self {
             Self::NoRecipe(_) | Self::Reader(_) => Check::Inclusion,
@@ -75,10 +76,10 @@ impl OfferError {
 }
 
 impl Catalogue {
-    /// Reads what the tree has more than before, as far as one call may, and drops what ended
-    /// before `time`. Whether all is read.
+    /// Reads entries that were added since the last call, up to the limit of one call, and drops
+    /// what ended before `time`. Returns whether everything has been read.
     ///
-    /// `time` is the witnessed one: a clock that jumps must not make a party forget what is open.
+    /// `time` is the witnessed time: a clock that jumps must not make a party forget what is open.
     pub(super) fn refresh<F: Fetch>(
         &mut self,
         reader: &mut Reader<F>,
@@ -100,7 +101,7 @@ impl Catalogue {
         Ok(self.scanned >= tree.size)
     }
 
-    /// How many entries were read.
+    /// How many entries have been read.
     pub(super) fn scanned(&self) -> u64 {
         self.scanned
     }
@@ -115,7 +116,7 @@ impl Catalogue {
         self.recipes.get(id).map(|listed| listed.entry.as_slice())
     }
 
-    /// A recipe with everything that must be proved beside it, in the tree of `view`.
+    /// A recipe with everything else that must be proved with it, in the tree of `view`.
     pub(super) fn offer<F: Fetch>(
         &mut self,
         id: &EntryId,
@@ -131,7 +132,7 @@ impl Catalogue {
             self.key_set(recipe.parties.leader.operator.as_str(), reader, view, trust)?;
         let helper_keys =
             self.key_set(recipe.parties.helper.operator.as_str(), reader, view, trust)?;
-        // Another issuer's keys are of no use: the recipe is refused for its issuer.
+        // Another issuer's keys are useless: the recipe is rejected because of its issuer.
         let issuer_keys = trust
             .pinned_issuer(&recipe)
             .map(|issuer| self.key_set(issuer.as_str(), reader, view, trust))
@@ -149,11 +150,11 @@ impl Catalogue {
 
     /// The key set of a pinned operator that is in force.
     ///
-    /// The choice depends on nothing but what the operator signed and the log holds: the sets in
-    /// the order of the log, each with a higher number than the one before and in force long enough
-    /// after it; the last of these that has begun. So all devices with one view choose one set. If
-    /// that one is over, or cannot be proved, there is none: to fall back would let the log or the
-    /// operator sort devices by what they were shown.
+    /// The choice depends only on what the operator signed and the log holds. Of the sets in log
+    /// order, those count that have a higher number than the one before and come into force long
+    /// enough after it. The last of these that has begun is chosen, so all devices with the same
+    /// view choose the same set. If it has ended or cannot be proved, there is none: falling back
+    /// would let the log or the operator sort devices by what they were shown.
     pub(super) fn key_set<F: Fetch>(
         &mut self,
         operator: &str,
@@ -184,15 +185,15 @@ impl Catalogue {
         Ok(chosen.prove(reader, view.checkpoint().size)?)
     }
 
-    /// Forgets proofs that may have been read wrongly: they are read again.
+    /// Forgets proofs that may have been read wrongly, so that they are read again.
     pub(super) fn forget_proofs(&mut self) {
         let key_sets = self.key_sets.iter_mut().map(|(_, listed)| listed);
         let others = self.recipes.values_mut().chain(self.results.values_mut());
         key_sets.chain(others).for_each(|listed| listed.first = None);
     }
 
-    /// Lists what this party may act on: entries signed by the parties that it trusts. Whatever else a
-    /// log holds costs no memory.
+    /// Lists what this party may act on: entries signed by parties that it trusts. Anything else in
+    /// the log costs no memory.
     fn list(&mut self, index: u64, bytes: Vec<u8>, trust: &Trust) {
         let Ok(entry) = Entry::parse(&bytes) else { return };
         let listed = |until| Listed { index, entry: bytes, until, first: None };

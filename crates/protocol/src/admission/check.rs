@@ -1,12 +1,12 @@
-//! The checks by name, and the refusal that names one.
+//! The checks by name, and the rejection that names one.
 
-/// What a device checks, in this order. What depends on the log and the recipe alone comes first: a
-/// fleet shares it, and aggregators check the same.
+/// What a device checks, in this order. Checks that depend only on the log and the recipe come
+/// first: a fleet shares them, and aggregators make them too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
     /// The entry is a recipe in canonical form, within its limits.
     Canonical,
-    /// The author signed it, and is one that this device listens to.
+    /// The author signed it, and this device accepts the author.
     AuthorSignature,
     /// The log's tree holds it.
     Inclusion,
@@ -16,7 +16,7 @@ pub enum Check {
     WitnessQuorum,
     /// The checkpoint is neither old nor from the future.
     Freshness,
-    /// It has been in the log for long enough.
+    /// It has been in the log long enough.
     MinimumAge,
     /// The log is an extension of what this device saw before.
     Consistency,
@@ -30,7 +30,7 @@ pub enum Check {
     TokenKeys,
     /// Leader, helper, relay, issuer and attester are distinct operators, and pinned.
     Operators,
-    /// Batch and population are large enough, the rate is small enough.
+    /// Batch and population are large enough, and the rate is small enough.
     Floors,
     /// The recipe is open now.
     Open,
@@ -42,16 +42,16 @@ pub enum Check {
     Token,
     /// The host's conditions (idle, charging) are met.
     Conditions,
-    /// The predicate is allowed, its audience certified, and this device in it.
+    /// The predicate is allowed, its audience is certified, and this device is in it.
     Targeting,
     /// The epsilon that the device computes is at most the claim.
     Claim,
-    /// The ledger can pay.
+    /// The ledger can pay for it.
     Ledger,
 }
 
 impl Check {
-    /// All, in order.
+    /// All checks, in order.
     pub const ALL: [Self; 22] = [
         Self::Canonical,
         Self::AuthorSignature,
@@ -106,7 +106,7 @@ impl Check {
     }
 }
 
-/// The recipe, or the whole log, is left alone because of this check.
+/// The recipe, or the whole log, is ignored because of this check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", check.name())]
 pub struct Silence {

@@ -1,4 +1,4 @@
-//! What the log shows, and the proofs that everybody is shown the same.
+//! What the log shows, and the proofs that it shows everybody the same.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{MAX_CLOCK_SKEW_S, Moment};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub(super) checkpoint: Checkpoint,
-    /// The witnessed time: a quorum has seen the checkpoint at this time or later.
+    /// The witnessed time: a quorum saw the checkpoint at this time or later.
     pub(super) time: u64,
 }
 
@@ -30,13 +30,14 @@ pub struct Evidence {
     pub entry: Vec<u8>,
     /// Its position in the log.
     pub index: u64,
-    /// The inclusion proof in the current checkpoint.
+    /// Its inclusion proof in the current checkpoint.
     pub inclusion: Vec<TreeHash>,
-    /// The proof with the checkpoint that covered it first, whose cosignatures prove its age.
+    /// The proof against the first checkpoint that covered it. Its cosignatures prove the entry's
+    /// age.
     pub first: TlogProof,
 }
 
-/// A recipe with everything that must be proved beside it.
+/// A recipe with everything else that must be proved with it.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// The recipe.
@@ -45,7 +46,7 @@ pub struct Offer {
     pub leader_keys: Evidence,
     /// The newest key set of the helper's operator.
     pub helper_keys: Evidence,
-    /// The newest key set of the issuer's operator, of a recipe with tokens whose issuer is the
+    /// The newest key set of the issuer's operator, if the recipe has tokens and its issuer is the
     /// pinned one.
     pub issuer_keys: Option<Evidence>,
     /// The result that certifies the audience of a targeted recipe.
@@ -58,11 +59,11 @@ pub struct Admitted {
     /// What follows from the recipe.
     pub assessment: Arc<Assessment>,
     pub(crate) origin: String,
-    /// Its position in the log: devices consider recipes in this order, which no author can choose.
+    /// Its position in the log. Devices consider recipes in this order, which no author can choose.
     pub(crate) index: u64,
     pub(crate) leader: OperatorKeys,
     pub(crate) helper: OperatorKeys,
-    /// The issuer's, of a recipe with tokens.
+    /// The issuer's keys, if the recipe has tokens.
     pub(crate) issuer: Option<OperatorKeys>,
 }
 
@@ -77,27 +78,28 @@ impl Admitted {
         &self.helper.config
     }
 
-    /// The key of the leader's gateway, to which a request with a report is sealed. There is one
-    /// unless reports go to the leader directly.
+    /// The key of the leader's gateway, to which a request with a report is sealed. `None` only if
+    /// reports go to the leader directly.
     pub fn gateway_config(&self) -> Option<&HpkeConfig> {
         self.leader.set.gateway.as_ref()
     }
 
-    /// The issuer's key, to which token requests are sealed. There is one if the recipe has tokens.
+    /// The issuer's key, to which token requests are sealed. `None` only if the recipe has no
+    /// tokens.
     pub fn encapsulation(&self) -> Option<&HpkeConfig> {
         self.issuer.as_ref().map(|issuer| &issuer.config)
     }
 }
 
-/// The keys of an aggregator or an issuer, proved.
+/// The proved keys of an aggregator or an issuer.
 #[derive(Clone, Debug)]
 pub(crate) struct OperatorKeys {
     pub(crate) set: ProvedKeySet,
-    /// The configuration to seal shares, or token requests, to.
+    /// The configuration to which shares, or token requests, are sealed.
     pub(super) config: HpkeConfig,
 }
 
-/// A key set whose position in the log is proved.
+/// A key set whose position in the log has been proved.
 #[derive(Clone, Debug)]
 pub(crate) struct ProvedKeySet {
     pub(crate) operator: Signer,
@@ -105,12 +107,12 @@ pub(crate) struct ProvedKeySet {
     pub(crate) seq: u64,
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
-    /// The first key of the operator's gateway that can be used.
+    /// The first usable key of the operator's gateway.
     pub(crate) gateway: Option<HpkeConfig>,
 }
 
 impl View {
-    /// Opens a checkpoint: signed by a pinned log, cosigned by a quorum.
+    /// Opens a checkpoint, which must be signed by a pinned log and cosigned by a quorum.
     pub fn open(note: &[u8], trust: &Trust) -> Result<Self, Silence> {
         let note = Note::parse(note)
             .map_err(|error| Silence::new(Check::LogKey, format!("checkpoint: {error}")))?;
@@ -129,7 +131,7 @@ impl View {
         self.time
     }
 
-    /// The checkpoint is neither old nor from the future.
+    /// Checks that the checkpoint is neither old nor from the future.
     pub(crate) fn check_fresh(&self, trust: &Trust, now: Moment) -> Result<(), Silence> {
         if self.time > now.0.saturating_add(MAX_CLOCK_SKEW_S) {
             let ahead = self.time - now.0;
@@ -146,13 +148,13 @@ impl View {
 }
 
 impl Evidence {
-    /// The key set of the operator `name`, proved as it is for a recipe that names the operator.
+    /// The key set of the operator `name`, proved as for a recipe that names the operator.
     pub fn key_set(&self, name: &KeyName, view: &View, trust: &Trust) -> Result<KeySet, Silence> {
         Ok(self.verify_key_set(name, view, trust)?.1)
     }
 
-    /// Parses the entry and proves its position and age. Gives the time by which a quorum had seen
-    /// it.
+    /// Parses the entry and proves its position and age. Returns the time by which a quorum had
+    /// seen it.
     pub(super) fn verify(
         &self,
         kind: EntryKind,
@@ -164,7 +166,7 @@ impl Evidence {
         Ok((entry, first_time))
     }
 
-    /// The entry, if its bytes are one of this kind.
+    /// The entry, if its bytes are an entry of this kind.
     pub(super) fn parse(&self, kind: EntryKind) -> Result<Entry, Silence> {
         let entry = Entry::parse(&self.entry)
             .map_err(|error| Silence::new(Check::Canonical, error.to_string()))?;
@@ -174,7 +176,7 @@ impl Evidence {
         Ok(entry)
     }
 
-    /// Proves that the log holds the entry, and for how long. Gives the time by which a quorum had
+    /// Proves that the log holds the entry, and since when. Returns the time by which a quorum had
     /// seen it.
     pub(super) fn verify_position(&self, view: &View, trust: &Trust) -> Result<u64, Silence> {
         let leaf = merkle::leaf_hash(&self.entry);
@@ -198,7 +200,7 @@ impl Evidence {
         Ok(seen_by)
     }
 
-    /// Proves a key set of an aggregator's operator, with a key to seal shares to.
+    /// Proves a key set of an aggregator's operator, which must hold a key to seal shares to.
     pub(super) fn verify_aggregator(
         &self,
         name: &KeyName,
@@ -208,7 +210,7 @@ impl Evidence {
         self.verify_sealing(name, view, trust, KeySet::configs, "HPKE configuration")
     }
 
-    /// Proves a key set of an issuer's operator, with a key to seal token requests to.
+    /// Proves a key set of an issuer's operator, which must hold a key to seal token requests to.
     pub(super) fn verify_issuer(
         &self,
         name: &KeyName,
@@ -234,7 +236,7 @@ impl Evidence {
         Ok(OperatorKeys { set: proved, config })
     }
 
-    /// Proves a key set of the operator `name`, signed by the key that is pinned for it.
+    /// Proves a key set of the operator `name`, signed by the key pinned for it.
     pub(super) fn verify_key_set(
         &self,
         name: &KeyName,
@@ -248,12 +250,13 @@ impl Evidence {
         let (entry, seen_by) = self
             .verify(EntryKind::KeySet, view, trust)
             .map_err(|silence| refuse(silence.to_string()))?;
-        let set = entry.key_set().ok_or_else(|| refuse("the entry is no key set".to_owned()))?;
+        let set = entry.key_set().ok_or_else(|| refuse("the entry is not a key set".to_owned()))?;
         if !set.operator.is(pinned) {
             return Err(refuse("the key set is another operator's".to_owned()));
         }
         note::verify(entry.note(), pinned).map_err(|error| refuse(error.to_string()))?;
-        // A set that began before it was public for long enough could be aimed at some devices.
+        // A set that came into force before it had been public long enough could target some
+        // devices.
         let earliest = seen_by.saturating_add(trust.min_log_age_s());
         if set.not_before.saturating_add(MAX_CLOCK_SKEW_S) < earliest {
             let reason = "it came into force before it had been in the log for long enough";
@@ -282,7 +285,7 @@ impl Evidence {
             .verify(EntryKind::Result, view, trust)
             .map_err(|silence| refuse(silence.to_string()))?;
         let result =
-            entry.result().ok_or_else(|| refuse("the entry is no result".to_owned()))?.clone();
+            entry.result().ok_or_else(|| refuse("the entry is not a result".to_owned()))?.clone();
         for signer in [&result.leader, &result.helper] {
             let pinned = trust
                 .operator(&signer.name)

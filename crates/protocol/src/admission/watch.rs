@@ -1,8 +1,8 @@
 //! The log as one party follows it: the newest view, and a verdict on every open recipe by the
 //! checks that are the same for all.
 //!
-//! One [`Watch`] serves a whole fleet of simulated devices; a real device has one for itself, an
-//! aggregator another.
+//! One [`Watch`] serves a whole fleet of simulated devices. Real devices and aggregators each have
+//! their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,15 +36,15 @@ pub enum WatchError {
     /// The log has published nothing yet.
     #[error("the log has published no checkpoint yet")]
     Empty,
-    /// The log is long, and was read in part: the next call goes on.
-    #[error("{read} of the log's {size} entries are read so far")]
+    /// The log is long and has been read only in part: the next call continues.
+    #[error("{read} of the log's {size} entries have been read so far")]
     Behind {
-        /// What is read.
+        /// Entries read so far.
         read: u64,
         /// The size of the log.
         size: u64,
     },
-    /// Files that are missing or malformed: nothing is proved either way.
+    /// Files are missing or malformed: nothing is proved either way.
     #[error(transparent)]
     Reader(#[from] ReaderError),
     /// The log cannot be believed.
@@ -65,11 +65,11 @@ impl<F: Fetch> Watch<F> {
         }
     }
 
-    /// Takes the newest checkpoint and judges every open recipe in it. What was seen before stays
-    /// in force if this fails.
+    /// Takes the newest checkpoint and judges every open recipe in it. If this fails, the previous
+    /// view and verdicts stay in force.
     pub fn refresh(&mut self, trust: &Trust, now: Moment) -> Result<&View, WatchError> {
         let read = self.read(trust, now);
-        // A file that was wrong once must not stay: what is not proved is read again.
+        // A file that was wrong once must not stay cached: whatever was not proved is read again.
         let refused = self.admitted.values().filter_map(|verdict| verdict.as_ref().err());
         let log_gateway = self.log_gateway.as_ref().and_then(|set| set.as_ref().err());
         let unproved = refused.chain(log_gateway).any(|silence| silence.check == Check::Inclusion);
@@ -111,7 +111,7 @@ impl<F: Fetch> Watch<F> {
         self.view.as_ref()
     }
 
-    /// The open recipes, each admitted or not.
+    /// The open recipes, admitted or not.
     pub fn recipes(&self) -> &BTreeMap<EntryId, Result<Arc<Admitted>, Silence>> {
         &self.admitted
     }
@@ -127,7 +127,7 @@ impl<F: Fetch> Watch<F> {
         }
     }
 
-    /// The reader, for single entries.
+    /// The reader, to read single entries.
     pub fn reader(&mut self) -> &mut Reader<F> {
         &mut self.reader
     }
@@ -138,8 +138,8 @@ impl<F: Fetch> Watch<F> {
         entry.recipe().map(|recipe| recipe.name.clone())
     }
 
-    /// The newest key set of a pinned operator that has been in the log for long enough: the keys
-    /// that devices seal to.
+    /// The newest key set of a pinned operator that has been in the log long enough: the keys that
+    /// devices seal to.
     pub fn key_set(&mut self, operator: &KeyName, trust: &Trust) -> Result<KeySet, Silence> {
         let Some(view) = self.view.clone() else {
             return Err(Silence::new(Check::KeySets, "the log has not been read yet"));
@@ -172,7 +172,7 @@ impl<F: Fetch> Watch<F> {
 
     fn admit(&mut self, id: &EntryId, view: &View, trust: &Trust) -> Result<Admitted, Silence> {
         let offer = self.catalogue.offer(id, &mut self.reader, view, trust);
-        // What is missing from an offer fails the check that would have needed it.
+        // Whatever is missing from an offer fails the check that needs it.
         let offer = offer.map_err(|error| Silence::new(error.check(), error.to_string()))?;
         self.assessments.admit(&offer, view, trust)
     }

@@ -1,19 +1,19 @@
-//! Who a device is: what an attester wants to know of the evidence that comes with a request.
+//! Who a device is: what an attester learns from the evidence that comes with a request.
 
 use crate::Moment;
 
-/// A device, whatever keys and certificates it has at the moment. Two requests of one device have one
-/// identity for as long as tokens are counted, or the limit falls.
+/// A device, whatever keys and certificates it currently has. All requests of a device must have
+/// the same identity for as long as tokens are counted, or the limit fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceIdentity([u8; 32]);
 
 impl DeviceIdentity {
-    /// A hash of what is stable about the device.
+    /// An identity from a hash of what is stable about the device.
     pub fn new(identity: [u8; 32]) -> Self {
         Self(identity)
     }
 
-    /// The bytes. They identify a device: none of them may be written down as they are.
+    /// The bytes. They identify a device: never store or print them unhashed.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -27,11 +27,11 @@ impl std::fmt::Debug for DeviceIdentity {
 
 /// A way to tell real devices from invented ones.
 pub trait Attestation: std::fmt::Debug + Send + Sync {
-    /// Checks that the evidence is a device's and that the device vouches with it for this message, and
-    /// says which device it is.
+    /// Checks that the evidence is a device's and that the device signed this message with it.
+    /// Returns which device it is.
     ///
-    /// `message` is `sotto_wire::token::attestation_message`: it binds attester, issuer, keys, alias,
-    /// blind and request, so that evidence seen elsewhere is good for nothing here.
+    /// `message` is `sotto_wire::token::attestation_message`. It binds attester, issuer, keys,
+    /// alias, blind and request, so that evidence seen elsewhere is useless here.
     fn identify(
         &self,
         evidence: &[u8],
@@ -40,29 +40,29 @@ pub trait Attestation: std::fmt::Debug + Send + Sync {
     ) -> Result<DeviceIdentity, AttestationRefusal>;
 }
 
-/// Why evidence was not believed. The device is told only that it was not.
+/// Why evidence was not accepted. The device is told only that it was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum AttestationRefusal {
     /// It does not decode.
     #[error("the evidence does not decode")]
     Malformed,
-    /// It is of a kind that this attester does not take.
-    #[error("the evidence is of a kind that is not taken")]
+    /// It is of a kind that this attester does not accept.
+    #[error("this kind of evidence is not accepted")]
     Kind,
-    /// It does not lead to a root that this attester trusts.
-    #[error("the evidence leads to no trusted root")]
+    /// It does not chain to a root that this attester trusts.
+    #[error("the evidence does not chain to a trusted root")]
     Untrusted,
-    /// It is not valid yet, or not any more.
-    #[error("the evidence is outside its time")]
+    /// It is not valid yet, or has expired.
+    #[error("the evidence is not valid at this time")]
     Expired,
     /// It was revoked.
     #[error("the evidence was revoked")]
     Revoked,
-    /// It cannot be told whether it was revoked, and the operator wants to know.
-    #[error("the revocation state of the evidence is not known")]
+    /// Whether it was revoked is unknown, and the operator requires the check.
+    #[error("the revocation status of the evidence is unknown")]
     UnknownRevocation,
-    /// It does not say which device it is about.
-    #[error("the evidence names no device")]
+    /// It does not identify a device.
+    #[error("the evidence does not identify a device")]
     NoIdentity,
     /// The signature over the message is wrong.
     #[error("the signature of the evidence is wrong")]

@@ -1,7 +1,7 @@
 //! Batches of requests to one issuer.
 //!
-//! While batches are away, the next one gathers, so no request is delayed to make a batch larger.
-//! The order inside a batch is random: the issuer does not learn in which order requests came.
+//! While batches are in flight the next one fills, so no request is delayed to make a batch larger.
+//! The order inside a batch is random: the issuer does not learn in which order requests arrived.
 
 use rand_core::CryptoRng;
 
@@ -17,17 +17,17 @@ pub struct Batches<T> {
 }
 
 impl<T> Batches<T> {
-    /// Batches of at most so many requests, of which so many may be away at once.
+    /// Batches of at most `max_batch` requests, with at most `max_away` batches in flight.
     pub fn new(max_batch: usize, max_away: usize) -> Self {
         Self { max_batch, max_away, waiting: Vec::new(), away: 0 }
     }
 
-    /// Requests arrived.
+    /// Adds requests that arrived.
     pub fn add(&mut self, requests: impl IntoIterator<Item = T>) {
         self.waiting.extend(requests);
     }
 
-    /// The next batch, if one may go now. The oldest requests go first.
+    /// The next batch, if one may be sent now. The oldest requests go first.
     pub fn next(&mut self, rng: &mut dyn CryptoRng) -> Option<Vec<T>> {
         let count = self.waiting.len().min(self.max_batch);
         if count == 0 || self.away >= self.max_away {
@@ -40,12 +40,12 @@ impl<T> Batches<T> {
         Some(batch)
     }
 
-    /// A batch has been answered, or has failed.
+    /// A batch was answered or failed.
     pub fn returned(&mut self) {
         self.away = self.away.saturating_sub(1);
     }
 
-    /// Whether no request waits.
+    /// Whether no requests are waiting.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -1,30 +1,30 @@
 //! Why an attester gives no token.
 //!
-//! What the device learns of it, the server's table says. Which check failed goes to the operator's
-//! counters, by its name, and nowhere else.
+//! The server's table says what the device learns. Which check failed appears only in the
+//! operator's counters, by name.
 
 /// Why a device gets no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum AttesterRefusal {
-    /// It is for an issuer that the attester does not work with.
+    /// The request is for an issuer that this attester does not work with.
     #[error("The issuer is not served.")]
     UnknownIssuer,
     /// The request does not decode.
     #[error("The token request does not decode.")]
     Malformed,
-    /// It is for another type of token.
+    /// It is for a different type of token.
     #[error("The token type is not served.")]
     TokenType,
-    /// It is sealed to a key that its issuer does not have, perhaps no longer.
+    /// It is sealed to a key that the issuer does not have, or no longer has.
     #[error("The encapsulation key is not one of the issuer's.")]
     EncapsulationKey,
-    /// The client key is no valid public key.
+    /// The client key is not a valid public key.
     #[error("The client key is not valid.")]
     ClientKey,
-    /// The request key is no valid public key.
+    /// The request key is not a valid public key.
     #[error("The request key is not valid.")]
     RequestKey,
-    /// Client key and blind do not make the request key.
+    /// Client key and blind do not give the request key.
     #[error("The blind does not fit the request key.")]
     Blind,
     /// The signature is wrong.
@@ -33,31 +33,31 @@ pub enum AttesterRefusal {
     /// The issuer cannot open the request, or does not serve the origin.
     #[error("The issuer refused the token request.")]
     IssuerRefused,
-    /// The issuer has another key for the origin.
+    /// The issuer has a different key for the origin.
     #[error("The issuer does not have the token key.")]
     IssuerKey,
-    /// The issuer failed. The same request may be sent again.
+    /// The issuer failed. The same request may be retried.
     #[error("The issuer gave no answer.")]
     IssuerTrouble,
-    /// The issuer grants another number of tokens than one.
+    /// The issuer's limit is not one token.
     #[error("The issuer's limit is not one.")]
     IssuerLimit,
     /// The issuer's answer holds no valid public key.
     #[error("The issuer's index key is not valid.")]
     IndexKey,
-    /// The issuer's response has not the length of one.
-    #[error("The issuer's response is no token response.")]
+    /// The issuer's response has the wrong length.
+    #[error("The issuer's response is not a token response.")]
     IssuerResponse,
-    /// The device has had its token for this origin.
+    /// The device already got its token for this origin.
     #[error("The token for this origin was granted before.")]
     Withheld,
-    /// One origin under two of the device's aliases, or one alias for two origins.
+    /// The device used two aliases for one origin, or one alias for two origins.
     #[error("The origin alias was used for another origin, or the origin under another alias.")]
     OtherAlias,
-    /// The device registered another client key, and still counts under it.
+    /// The device registered a different client key and is still counted under it.
     #[error("The device has another client key.")]
     OtherKey,
-    /// The device has had tokens for as many origins as the attester counts.
+    /// The device got tokens for as many origins as the attester counts.
     #[error("The device has asked for too many origins.")]
     Full,
 }
@@ -85,7 +85,7 @@ impl AttesterRefusal {
         Self::Full,
     ];
 
-    /// What an issuer's own refusal means.
+    /// What a refusal by the issuer means.
     pub(super) fn of_issuer(status: u16) -> Self {
         match status {
             401 => Self::IssuerKey,

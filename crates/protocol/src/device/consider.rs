@@ -1,5 +1,5 @@
-//! What one device decides: whether it may consider a recipe, what that costs, and what the coin
-//! says.
+//! What one device decides: whether it may consider a recipe, what that costs, and how the coin
+//! falls.
 
 use std::sync::Arc;
 
@@ -30,28 +30,28 @@ pub struct Host<'a> {
     pub attributes: &'a Attributes,
 }
 
-/// A recipe may be answered once this is committed.
+/// A recipe that may be answered once the change is committed.
 #[derive(Debug)]
 #[must_use]
 pub struct Consideration {
     /// To be made durable before anything else.
     pub change: Change,
-    /// What [`toss`] takes.
+    /// The input of [`toss`].
     pub ticket: Ticket,
 }
 
-/// The right to toss once. It is neither stored nor copied: after a crash it is gone.
+/// The right to toss once. It is never stored or copied, so a crash loses it.
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {
     admitted: Arc<Admitted>,
-    /// The commit has removed them from the state: they are used for this report or never.
+    /// The commit removed them from the state: they are used for this report or never.
     tokens: Option<ReportTokens>,
 }
 
 /// Takes a newer view of the log, if it extends what this device has seen. `proof` is the
 /// consistency proof from the stored checkpoint; empty if there is none, or if nothing was added.
-/// `None`: nothing is new.
+/// Returns `None` if there is nothing new.
 pub fn advance(
     state: &DeviceState,
     view: &View,
@@ -73,13 +73,13 @@ pub fn advance(
             return Ok(None);
         }
     }
-    // By the later of both clocks: an old checkpoint, shown again, must not make a new state look
+    // By the later of the two clocks: replaying an old checkpoint must not make a new state look
     // old.
     let silent_until = trust.period_end(view.time().max(now.0));
     Ok(Some(Change::Seen { checkpoint: new.clone(), time: view.time(), silent_until }))
 }
 
-/// Decides whether this device considers an admitted recipe now. Pure: nothing is spent before the
+/// Decides whether this device considers an admitted recipe now. Pure: nothing is spent until the
 /// change is committed.
 pub fn consider(
     state: &DeviceState,
@@ -128,8 +128,8 @@ pub fn consider(
     Ok(Consideration { change, ticket: Ticket { admitted: Arc::clone(admitted), tokens } })
 }
 
-/// Tosses the coin, once, and makes the report if it says yes. The change is committed before a
-/// byte is sent.
+/// Tosses the coin, once, and makes the report if it comes up heads. The change must be committed
+/// before any byte is sent.
 pub fn toss(
     ticket: Ticket,
     host: &Host<'_>,
@@ -156,7 +156,7 @@ fn coin(rate: &Probability, rng: &mut dyn CryptoRng) -> bool {
     uniform_below(rate.den(), rng) < rate.num()
 }
 
-/// The device has taken this view, and it is a view of the log of this origin.
+/// Checks that the device has taken this view, and that it is a view of the log with this origin.
 pub(super) fn check_taken(state: &DeviceState, origin: &str, view: &View) -> Result<(), Silence> {
     let seen = state.logs.get(&view.checkpoint().origin);
     let taken = seen.is_some_and(|seen| {
@@ -179,7 +179,8 @@ fn check_name(state: &DeviceState, admitted: &Admitted) -> Result<(), Silence> {
     }
 }
 
-/// The key set is in force, not older than one that was used, and not too soon after it.
+/// Checks that the key set is in force, not older than the last one used, and not too soon after
+/// it.
 pub(super) fn check_key_set(
     state: &DeviceState,
     set: &ProvedKeySet,
@@ -210,7 +211,7 @@ pub(super) fn check_key_set(
 }
 
 /// A device that was reset has forgotten what it spent and what it answered. So a device with a new
-/// state answers nothing until its period is over, and never a recipe that opened before that.
+/// state answers nothing until its period is over, and never a recipe that opened before then.
 fn check_history(state: &DeviceState, opens: u64, trust: &Trust) -> Result<(), Silence> {
     let silent = |until: u64| state.time < until || opens < until;
     if !trust.insecure_fresh_start() && state.silent_until.is_none_or(silent) {
@@ -220,7 +221,7 @@ fn check_history(state: &DeviceState, opens: u64, trust: &Trust) -> Result<(), S
     Ok(())
 }
 
-/// Open by the device's clock and not over by the witnesses'.
+/// Checks that the recipe is open by the device's clock and not over by the witnesses'.
 fn check_open(admitted: &Admitted, state: &DeviceState, now: Moment) -> Result<(), Silence> {
     let when = &admitted.assessment.recipe().when;
     if now.0 < when.opens {
@@ -232,8 +233,8 @@ fn check_open(admitted: &Admitted, state: &DeviceState, now: Moment) -> Result<(
     Ok(())
 }
 
-/// The ledger after the charge; `None` for a recipe that claims nothing, which needs an insecure
-/// setting to get here.
+/// The ledger after the charge; `None` for a recipe without a claim, which gets here only with an
+/// insecure setting.
 fn charge(
     state: &DeviceState,
     admitted: &Admitted,
@@ -242,7 +243,7 @@ fn charge(
     let Some(cost) = admitted.assessment.cost() else { return Ok(None) };
     let refuse = |reason: String| Silence::new(Check::Ledger, reason);
     let next_end = trust.period_end(state.time);
-    // Periods are numbered one after the other, whatever their length.
+    // Periods are numbered consecutively, whatever their length.
     let (filter, period, ends) = match &state.ledger {
         None => (Filter::new(trust.budget(), 0), 0, next_end),
         Some(Ledger { ends, filter }) => {

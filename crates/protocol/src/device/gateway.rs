@@ -1,8 +1,8 @@
-//! The keys of the gateways behind the relays: the leader's for a report, the log's for reading it.
+//! The keys of the gateways behind the relays: the leader's for reports, the log's for reading it.
 //!
-//! A key that only some devices use would tell them apart. So each comes from the newest logged key
-//! set of a pinned operator, by the rules for every other key. The key of the log's own gateway is
-//! pinned at first: the log cannot be read without it.
+//! A key that only some devices use would tell them apart. So each key comes from the newest logged
+//! key set of a pinned operator, under the same rules as every other key. The first key of the
+//! log's own gateway is pinned: without it the log cannot be read.
 
 use sotto_wire::HpkeConfig;
 
@@ -15,8 +15,8 @@ use crate::trust::Trust;
 /// The key of the leader's gateway for a report that is not delivered yet. The report may be older
 /// than the newest key set.
 ///
-/// The key seals only the request around the report; the report stays the same. Without a key it
-/// waits.
+/// The key seals only the request around the report; the report itself does not change. Without a
+/// key the report waits.
 pub fn leader_gateway_key<'a>(
     state: &DeviceState,
     admitted: &'a Admitted,
@@ -31,13 +31,13 @@ pub fn leader_gateway_key<'a>(
     admitted.gateway_config().ok_or_else(missing)
 }
 
-/// The keys of the log's gateway with which this device reads the log, in the order of preference:
-/// the newest logged key that it has seen, unless that key is over or belongs to another operator
+/// The keys of the log's gateway with which this device reads the log, in order of preference: the
+/// newest logged key that it has seen, unless that key has ended or belongs to an operator other
 /// than the pinned one; then the pinned keys. Empty if no gateway is pinned.
 ///
-/// A device that was offline while the key changed can learn the new one only from the log. So it
-/// falls back to the pinned keys, which are the same for all. Whoever refuses its key makes it look
-/// like a device that has never read the log, and learns nothing else.
+/// A device that was offline while the key changed can learn the new key only from the log. So it
+/// falls back to the pinned keys, which are the same for all. Whoever refuses the newer key only
+/// makes the device look like one that has never read the log, and learns nothing else.
 pub fn log_gateway_keys(state: &DeviceState, trust: &Trust, now: Moment) -> Vec<HpkeConfig> {
     let Some(pinned) = trust.log_gateway() else { return Vec::new() };
     let operator = trust.operator(pinned.operator());
@@ -50,7 +50,7 @@ pub fn log_gateway_keys(state: &DeviceState, trust: &Trust, now: Moment) -> Vec<
     seen.into_iter().chain(others).cloned().collect()
 }
 
-/// Takes a newer key of the log's gateway, if there is one. `None`: nothing is new.
+/// Takes a newer key of the log's gateway, if there is one. Returns `None` if there is nothing new.
 pub(super) fn advance_log_gateway(
     state: &DeviceState,
     set: &ProvedKeySet,

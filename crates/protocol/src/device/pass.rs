@@ -16,23 +16,23 @@ use crate::trust::Trust;
 pub struct Pass {
     /// Considered and charged in this pass.
     pub considered: Vec<EntryId>,
-    /// Left alone, and why.
+    /// Not considered, and why.
     pub silent: Vec<(EntryId, Silence)>,
 }
 
-/// Why a pass ended early. Nothing is lost: what was committed stays, and a next pass goes on.
+/// Why a pass ended early. Nothing is lost: committed changes stay, and the next pass continues.
 #[derive(Debug, thiserror::Error)]
 pub enum PassError {
-    /// There is no view of the log.
+    /// The log has not been read.
     #[error("the log has not been read yet")]
     NoView,
     /// The log cannot be believed.
     #[error(transparent)]
     Silence(#[from] Silence),
-    /// The files of the log.
+    /// The log's files cannot be read.
     #[error(transparent)]
     Reader(#[from] ReaderError),
-    /// The state could not be kept.
+    /// The state could not be stored.
     #[error(transparent)]
     State(#[from] StateError),
 }
@@ -60,8 +60,8 @@ pub fn pass<F: Fetch>(
             Ok(consideration) => {
                 store.commit(consideration.change)?;
                 done.considered.push(*id);
-                // A report that cannot be made is silence too: an error would tell that the coin
-                // said yes.
+                // If the report cannot be made, stay silent: an error would reveal that the coin
+                // came up heads.
                 if let Ok(Some(answered)) = toss(consideration.ticket, host, now, rng) {
                     store.commit(answered)?;
                 }
@@ -84,7 +84,7 @@ pub fn follow<F: Fetch>(
     if let Some(seen) = advance(store.state(), &view, &proof, trust, now)? {
         store.commit(seen)?;
     }
-    // Without a newer key the device goes on with the one it has.
+    // Without a newer key the device keeps using the one it has.
     let newer = watch
         .log_gateway_set()
         .and_then(|set| advance_log_gateway(store.state(), set, &view, trust, now).ok().flatten());

@@ -11,15 +11,15 @@ use sotto_wire::{Checkpoint, EntryId, HpkeConfig, KeyName, TreeHash};
 use super::tokens::{ClientSeed, RecipeTokens, TokenChange};
 use crate::base64url;
 
-/// Lines of the on-device log that are kept, the newest.
+/// How many lines of the device's history are kept, the newest.
 const MAX_AUDIT_LINES: usize = 1_000;
 
 /// Where a device keeps its state.
 ///
-/// `commit` is atomic and durable: when it returns, the state is the old one with the change; if it
-/// never returns, or fails, the state is the old one or the new one, and nothing between.
+/// `commit` is atomic and durable. When it returns, the change has been applied. If it fails or
+/// never returns, the state is either the old one or the new one, nothing in between.
 pub trait DeviceStore {
-    /// The state; the default one if there has never been any.
+    /// The state; the default state if none was ever stored.
     fn state(&self) -> &DeviceState;
 
     /// Makes a change durable, then visible.
@@ -46,7 +46,7 @@ impl<S: DeviceStore + ?Sized> DeviceStore for Box<S> {
     }
 }
 
-/// A state in memory, for simulated fleets: it survives nothing.
+/// A state in memory, for simulated fleets. It does not survive a restart.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryState(DeviceState);
 
@@ -61,73 +61,74 @@ impl DeviceStore for MemoryState {
     }
 }
 
-/// Why a state could not be kept or read. The device does nothing then.
+/// Why a state could not be stored or read. The device then does nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The operating system's.
-    #[error("the device's state cannot be kept: {0}")]
+    /// An error of the operating system.
+    #[error("the device's state cannot be stored: {0}")]
     Io(#[from] std::io::Error),
-    /// What was read is not a state.
+    /// What was read is not a valid state.
     #[error("the device's state is damaged: {0}")]
     Damaged(String),
-    /// It is sealed, and does not open.
-    #[error("the device's state does not open: its key is another one, or the file is damaged")]
+    /// It is sealed and does not open.
+    #[error("the device's state does not open: the key is wrong, or the file is damaged")]
     Sealed,
-    /// Another process has it.
+    /// Another process holds it.
     #[error("another process is using the device's state")]
     Locked,
 }
 
-/// What a device remembers. It says which recipes were considered, and nothing about whether they
-/// were answered, once the answer is delivered.
+/// What a device remembers. It says which recipes were considered, but, once an answer is
+/// delivered, not whether they were answered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceState {
     /// The newest checkpoint of each log, by its origin.
     pub(super) logs: BTreeMap<String, SeenCheckpoint>,
-    /// The newest witnessed time. It never goes back.
+    /// The newest witnessed time. It never goes backwards.
     pub(super) time: u64,
-    /// The end of the period in which this state began: until then, and to whatever opened before,
-    /// it is silent.
+    /// The end of the period in which this state began. Until then the device answers nothing, and
+    /// it never answers a recipe that opened before then.
     #[serde(deserialize_with = "Option::deserialize")]
     pub(super) silent_until: Option<u64>,
     /// The newest key set of each operator.
     pub(super) key_sets: BTreeMap<KeyName, SeenKeySet>,
     /// Recipes by their author's key and name.
     pub(super) names: BTreeMap<String, EntryId>,
-    /// Recipes that were considered and are not over.
+    /// Recipes that were considered and have not ended.
     pub(super) recipes: BTreeMap<EntryId, Considered>,
-    /// What is spent. Like every field it must be there: a state that lost it must not read as one
-    /// that spent nothing.
+    /// What has been spent. Like every field it is required: a state that lost it must not read as
+    /// a state that spent nothing.
     #[serde(deserialize_with = "Option::deserialize")]
     pub(super) ledger: Option<Ledger>,
-    /// The on-device log.
+    /// The device's history.
     pub(super) audit: Vec<AuditLine>,
-    /// Behind the key by which the attester knows this device.
+    /// The seed of the key by which the attester knows this device.
     #[serde(deserialize_with = "Option::deserialize")]
     pub(super) client_seed: Option<ClientSeed>,
-    /// The tokens of recipes that are not over. A state that lost them would request them again.
+    /// The tokens of recipes that have not ended. A state that lost them would request them again.
     pub(super) tokens: BTreeMap<EntryId, RecipeTokens>,
-    /// The newest key of the log's gateway. It may be missing: without it a device begins with the
-    /// pinned one again.
+    /// The newest key of the log's gateway. Optional: without it a device starts again from the
+    /// pinned key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) log_gateway: Option<SeenGateway>,
 }
 
-/// The key of a gateway from a key set that was proved.
+/// A gateway key from a proved key set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SeenGateway {
     /// Who signed the key set.
     pub(super) operator: Signer,
-    /// When the key set is over.
+    /// When the key set ends.
     pub(super) not_after: u64,
     #[serde(with = "config_text")]
     pub(super) config: HpkeConfig,
 }
 
-/// What is spent in a period, and when it ends. The end is fixed when the period begins: another
-/// length of periods counts from the next one on, or a change of settings would be a new budget.
+/// What has been spent in a period, and when the period ends. The end is fixed when the period
+/// begins. A new period length takes effect with the next period: otherwise a change of settings
+/// would be a new budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ledger {
@@ -135,7 +136,7 @@ pub(super) struct Ledger {
     pub(super) filter: Filter,
 }
 
-/// A checkpoint that was believed.
+/// A checkpoint that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SeenCheckpoint {
@@ -162,8 +163,8 @@ pub struct SeenKeySet {
 pub(super) struct Considered {
     /// After this it cannot be answered, and may be forgotten.
     closes: u64,
-    /// The answer, until it is delivered. Without one the device stays silent: the coin said no,
-    /// the answer is delivered, or the device crashed between.
+    /// The answer, until it is delivered. Without one the device stays silent: the coin came up
+    /// tails, the answer was delivered, or the device crashed in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<Pending>,
 }
@@ -172,10 +173,10 @@ pub(super) struct Considered {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
-    /// The report, to be sent as it is, however often.
+    /// The report, resent unchanged until it is accepted.
     #[serde(with = "base64url")]
     pub report: Vec<u8>,
-    /// The encoded task, which says to whom.
+    /// The encoded task, which says where to send it.
     #[serde(with = "base64url")]
     pub task_configuration: Vec<u8>,
 }
@@ -186,7 +187,7 @@ impl std::fmt::Debug for Pending {
     }
 }
 
-/// One line of the on-device log: a recipe was considered. Never whether it was answered.
+/// One line of the history: a recipe was considered. It never says whether it was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditLine {
@@ -196,9 +197,9 @@ pub struct AuditLine {
     pub recipe: EntryId,
     /// Its name.
     pub name: String,
-    /// Its purpose, as its author tells it.
+    /// Its purpose, as stated by its author.
     pub purpose: String,
-    /// What the ledger was charged, in micro-units of epsilon; absent if it claims nothing.
+    /// What the ledger was charged, in micro-units of epsilon; absent if the recipe claims nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epsilon_micro: Option<u64>,
 }
@@ -206,58 +207,58 @@ pub struct AuditLine {
 /// One durable step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A newer view of a log was believed.
+    /// A newer view of a log was accepted.
     Seen {
         /// What the log commits to.
         checkpoint: Checkpoint,
         /// The witnessed time.
         time: u64,
-        /// The end of the period of silence, if the state is new.
+        /// The end of the silent period, if the state is new.
         silent_until: u64,
     },
-    /// A recipe was considered, and paid for.
+    /// A recipe was considered and paid for.
     Considered(Box<Consider>),
-    /// The coin said yes.
+    /// The coin came up heads.
     Answered {
         /// The recipe.
         recipe: EntryId,
         /// What to send.
         pending: Pending,
     },
-    /// The log's operator has logged another key of the log's gateway.
+    /// The log's operator logged a new key of the log's gateway.
     LogGateway {
-        /// The operator, by the key that is pinned for it.
+        /// The operator, by the key pinned for it.
         operator: Signer,
         /// The key set.
         set: SeenKeySet,
-        /// When the key set is over.
+        /// When the key set ends.
         not_after: u64,
         /// The gateway's key.
         config: HpkeConfig,
     },
     /// Tokens: planned, requested, granted or withheld.
     Tokens(TokenChange),
-    /// The leader has the answer, or will never take it: the bytes go.
+    /// The leader has the answer, or will never accept it: the bytes are deleted.
     Delivered {
         /// The recipe.
         recipe: EntryId,
     },
 }
 
-/// All that considering a recipe changes, at once.
+/// Everything that considering a recipe changes, in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consider {
     pub(super) recipe: EntryId,
     pub(super) closes: u64,
     pub(super) name: String,
     pub(super) key_sets: [(KeyName, SeenKeySet); 2],
-    /// The ledger after the charge; `None` for a recipe that claims nothing.
+    /// The ledger after the charge; `None` for a recipe without a claim.
     pub(super) ledger: Option<Ledger>,
     pub(super) line: AuditLine,
 }
 
 impl DeviceState {
-    /// Takes one step.
+    /// Applies one step.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Seen { checkpoint, time, silent_until } => {
@@ -265,7 +266,7 @@ impl DeviceState {
                 self.logs.insert(checkpoint.origin, seen);
                 self.silent_until.get_or_insert(silent_until);
                 self.time = self.time.max(time);
-                // What is over by the witnessed time can never be open again.
+                // What has ended by the witnessed time can never be open again.
                 let now = self.time;
                 self.recipes.retain(|_, considered| considered.closes > now);
                 self.tokens.retain(|_, tokens| !tokens.is_over(now));
@@ -277,7 +278,7 @@ impl DeviceState {
                 if step.ledger.is_some() {
                     self.ledger = step.ledger;
                 }
-                // The report that they are for is made from the ticket, or never.
+                // Their report is made from the ticket, or never.
                 if let Some(tokens) = self.tokens.get_mut(&step.recipe) {
                     tokens.spend();
                 }
@@ -326,12 +327,12 @@ impl DeviceState {
         self.recipes.iter().filter_map(|(id, considered)| Some((*id, considered.pending.as_ref()?)))
     }
 
-    /// What is spent, if anything ever was.
+    /// What has been spent, if anything ever was.
     pub fn ledger(&self) -> Option<&Filter> {
         self.ledger.as_ref().map(|ledger| &ledger.filter)
     }
 
-    /// The on-device log, oldest first.
+    /// The device's history, oldest first.
     pub fn audit(&self) -> &[AuditLine] {
         &self.audit
     }

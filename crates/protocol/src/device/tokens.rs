@@ -1,6 +1,6 @@
 //! Which tokens a device requests, when, and what it stores. Pure: a host sends and commits.
 //!
-//! A device requests the tokens of every live recipe of the log, at random times, whatever its
+//! A device requests the tokens of every live recipe in the log, at random times, whatever its
 //! attributes, ledger, history and conditions. So what the attester sees does not depend on whether
 //! the device takes part.
 //!
@@ -13,8 +13,8 @@
 //! renew       the attester says that the issuer's key is gone, and there is another -> commit
 //! ```
 //!
-//! Requests are durable before their first byte is sent. So a crash anywhere burns no token, and
-//! there is never a second request for one: the attester gives the same bytes the same answer.
+//! Requests are durable before their first byte is sent. So a crash never wastes a token, and a
+//! token is never requested twice: the attester gives the same answer to the same bytes.
 
 mod stored;
 
@@ -36,8 +36,8 @@ use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms, report_id
 use crate::trust::Trust;
 use crate::{Moment, shuffle, uniform_below};
 
-/// Recipes whose tokens are kept, the oldest of the log. Far beyond what a budget lets a device
-/// consider.
+/// How many recipes have their tokens kept, the oldest in the log. Far more than a budget lets a
+/// device consider.
 const MAX_RECIPES: usize = 4_096;
 
 /// The aggregators, in the order in which requests are made.
@@ -48,11 +48,11 @@ const ROLES: [Role; 2] = [Role::Leader, Role::Helper];
 pub struct Live<'a> {
     /// The newest view.
     pub view: &'a View,
-    /// The recipes, each admitted or not.
+    /// The recipes, admitted or not.
     pub recipes: &'a BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>,
 }
 
-/// A request that waits for its answer.
+/// A request that is waiting for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The recipe.
@@ -61,7 +61,7 @@ pub struct Waiting {
     pub role: Role,
 }
 
-/// What goes to the attester.
+/// What is sent to the attester.
 #[derive(Debug)]
 pub struct TokenAsk<'a> {
     /// Who issues the token.
@@ -73,7 +73,7 @@ pub struct TokenAsk<'a> {
 }
 
 impl Live<'_> {
-    /// The admitted recipes that need tokens and are not over, in log order, which no author can
+    /// The admitted recipes that need tokens and have not ended, in log order, which no author can
     /// choose.
     fn asking(&self, state: &DeviceState, now: Moment) -> Vec<&Arc<Admitted>> {
         let now = now.0.max(state.time);
@@ -96,15 +96,17 @@ impl Live<'_> {
         self.recipes.get(recipe)?.as_ref().ok()
     }
 
-    /// The view is fresh, and the device has compared it with what it saw before. Otherwise a log
-    /// could show one device a recipe of its own and recognise the device by its token request.
+    /// Checks that the view is fresh and that the device has compared it with what it saw before.
+    /// Otherwise a log could show one device a recipe made for it alone, and recognise the device
+    /// by its token request.
     fn check(&self, state: &DeviceState, trust: &Trust, now: Moment) -> Result<(), Silence> {
         self.view.check_fresh(trust, now)?;
         check_taken(state, &self.view.checkpoint().origin, self.view)
     }
 }
 
-/// Draws when to request the tokens of recipes seen for the first time. `None`: nothing is new.
+/// Draws when to request the tokens of recipes seen for the first time. Returns `None` if there are
+/// none.
 pub fn plan(
     state: &DeviceState,
     live: &Live<'_>,
@@ -141,7 +143,7 @@ pub fn plan(
     Ok(Some(Change::Tokens(TokenChange::Planned(Planned { seed, recipes }))))
 }
 
-/// Makes the requests for the tokens that are due. `None`: none are due.
+/// Makes the requests for the tokens that are due. Returns `None` if none are due.
 pub fn ask(
     state: &DeviceState,
     live: &Live<'_>,
@@ -160,7 +162,7 @@ pub fn ask(
     for admitted in live.asking(state, now).into_iter().filter(|admitted| is_due(admitted)) {
         let Ok(seen) = check_issuer(state, admitted, trust, now) else { continue };
         let requests = Requests { client: &client, admitted, seq: seen.1.seq };
-        // A key that the scheme cannot use is no reason to leave the other recipes without tokens.
+        // If the scheme cannot use one recipe's key, the other recipes still get their tokens.
         if let Ok(asked) = requests.all(rng) {
             recipes.push((admitted.assessment.id(), asked));
             key_set = Some(seen);
@@ -170,8 +172,8 @@ pub fn ask(
     Ok(requested.map(|requested| Change::Tokens(TokenChange::Requested(Box::new(requested)))))
 }
 
-/// The requests that have no answer, in random order: the order of the log would tell the attester
-/// which is which.
+/// The requests without an answer, in random order: log order would tell the attester which is
+/// which.
 pub fn waiting(
     state: &DeviceState,
     live: &Live<'_>,
@@ -191,7 +193,7 @@ pub fn waiting(
     waiting
 }
 
-/// How many tokens of live recipes are neither held, spent nor withheld.
+/// How many tokens of live recipes are not yet held, spent or withheld.
 pub fn to_come(state: &DeviceState, live: &Live<'_>, now: Moment) -> usize {
     let roles = |admitted: &&Arc<Admitted>| {
         let tokens = state.tokens.get(&admitted.assessment.id());
@@ -207,7 +209,7 @@ pub fn to_come(state: &DeviceState, live: &Live<'_>, now: Moment) -> usize {
     live.asking(state, now).iter().map(roles).sum()
 }
 
-/// What to send for a request that waits.
+/// What to send for a waiting request.
 pub fn token_ask<'a>(
     state: &'a DeviceState,
     live: &Live<'a>,
@@ -220,10 +222,10 @@ pub fn token_ask<'a>(
     Some(TokenAsk { issuer, client_key, attempt })
 }
 
-/// Opens the attester's answer. A token that is not good is an error, and changes nothing.
+/// Opens the attester's answer. An invalid token is an error and changes nothing.
 ///
-/// The time from which the token may be used is drawn now. If a report always followed its token at
-/// once, attester and leader together could tell whose it is.
+/// The time from which the token may be used is drawn now. If a report always followed right after
+/// its token, attester and leader together could tell whose it is.
 pub fn granted(
     state: &DeviceState,
     live: &Live<'_>,
@@ -245,21 +247,21 @@ pub fn granted(
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 
-/// The attester withholds the token: this device had one. It is never requested again, so call this
-/// only if the attester says so with its own problem type
+/// The attester withholds the token: this device already got one. It is never requested again, so
+/// call this only if the attester says so with its own problem type
 /// ([`sotto_wire::token::WITHHELD_PROBLEM`]).
 pub fn withheld(waiting: &Waiting) -> Change {
     let Waiting { recipe, role } = *waiting;
     Change::Tokens(TokenChange::Withheld { recipe, role })
 }
 
-/// A new request in place of one that was refused, if the issuer has newer keys by now. The nonce
-/// stays.
+/// A new request to replace one that was refused, if the issuer has newer keys by now. The nonce
+/// stays the same.
 ///
-/// This discards what would open an answer to the old request. So call it only if the attester
-/// says with its own problem type ([`sotto_wire::token::ENCAPSULATION_KEY_PROBLEM`]) that the issuer
-/// has lost the key: before it says that, it looks for an answer that it gave earlier, so there is
-/// none. After any other refusal there may be one, and the token would be lost.
+/// This discards what would open an answer to the old request. So call it only if the attester says
+/// with its own problem type ([`sotto_wire::token::ENCAPSULATION_KEY_PROBLEM`]) that the issuer
+/// lost the key: before it says so, it looks for an answer that it gave earlier, so there is none.
+/// After any other refusal there may be one, and the token would be lost.
 pub fn renew(
     state: &DeviceState,
     live: &Live<'_>,
@@ -334,15 +336,15 @@ impl DeviceState {
     }
 }
 
-/// A time from now on: uniform over the spread of the trust file, but within the first half of the
-/// time that the recipe has left.
+/// A random time from now on: uniform over the spread in the trust file, but within the first half
+/// of the recipe's remaining time.
 fn draw(closes: u64, trust: &Trust, now: Moment, rng: &mut dyn CryptoRng) -> u64 {
     let spread = trust.tokens().map_or(0, |tokens| tokens.spread_s);
     let spread = spread.min(closes.saturating_sub(now.0) / 2);
     now.0.saturating_add(uniform_below(spread.saturating_add(1), rng))
 }
 
-/// A request that waits, and the nonce of its token.
+/// A waiting request, and the nonce of its token.
 fn request<'a>(state: &'a DeviceState, waiting: &Waiting) -> Option<(&'a [u8; 32], &'a Request)> {
     let asked = state.tokens.get(&waiting.recipe)?.asked()?;
     match asked.progress(waiting.role)? {
@@ -351,7 +353,7 @@ fn request<'a>(state: &'a DeviceState, waiting: &Waiting) -> Option<(&'a [u8; 32
     }
 }
 
-/// The issuer's key set, if it is in force and follows the one that was used before.
+/// Checks that the issuer's key set is in force and follows the one used before.
 fn check_issuer(
     state: &DeviceState,
     admitted: &Admitted,
@@ -364,7 +366,7 @@ fn check_issuer(
     }
 }
 
-/// What every request for the tokens of one recipe has in common.
+/// What all requests for the tokens of one recipe have in common.
 struct Requests<'a> {
     client: &'a ClientSecret,
     admitted: &'a Admitted,

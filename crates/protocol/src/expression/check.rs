@@ -1,4 +1,5 @@
-//! From CEL's syntax tree to the typed one. A list of what is allowed: all else is refused.
+//! From CEL's syntax tree to the typed tree. A list of what is allowed: everything else is
+//! rejected.
 
 use std::collections::BTreeSet;
 
@@ -235,7 +236,7 @@ impl Check<'_> {
         self.at(node, Reason::Unsupported(what.to_owned()))
     }
 
-    /// A call by name, or an operator that is not for us.
+    /// A function call, or an operator that is not in the subset.
     fn no_operator(&self, node: &IdedExpr, name: &str) -> ExpressionError {
         match name {
             operators::INDEX | operators::OPT_INDEX => self.unsupported(node, "an index"),

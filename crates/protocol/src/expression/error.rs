@@ -1,4 +1,4 @@
-//! Why a text is no expression, and why an expression has no value.
+//! Why a text is not an expression, and why an expression has no value.
 
 use std::fmt;
 
@@ -6,8 +6,7 @@ use cel::ParseErrors;
 
 use super::{MAX_BRACKETS, MAX_LIST, MAX_NODES, MAX_OPERATORS, MAX_SOURCE_LEN, Type};
 
-/// Characters of a message of the parser that are passed on. Its lists of what it expected can be
-/// long.
+/// How many characters of a parser message are passed on. Its lists of expected tokens can be long.
 const MAX_MESSAGE_LEN: usize = 200;
 
 /// A position in the text of an expression. Lines and columns count from 1, columns in characters.
@@ -36,7 +35,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a text is no expression.
+/// Why a text is not an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
     /// What is wrong.
@@ -74,22 +73,22 @@ pub enum Reason {
     /// More elements than allowed.
     #[error("a list of more than {MAX_LIST} elements")]
     ListTooLong,
-    /// Not CEL.
+    /// Not valid CEL.
     #[error("{0}")]
     Syntax(String),
-    /// CEL, but not of the subset.
+    /// Valid CEL, but outside the subset.
     #[error("{0}: not part of the language of recipes")]
     Unsupported(String),
     /// An attribute that is not declared.
     #[error("no attribute {0:?} is declared")]
     Undeclared(String),
-    /// An operator on types that it is not for.
+    /// An operator on types that it does not support.
     #[error("{0}")]
     Types(String),
 }
 
 impl Reason {
-    /// With a position.
+    /// The error at a position.
     pub(super) fn at(self, position: Option<Position>) -> ExpressionError {
         ExpressionError { reason: self, position }
     }
@@ -113,7 +112,7 @@ pub enum EvaluationError {
     /// The device does not have this attribute.
     #[error("the attribute {0:?} is missing")]
     Missing(String),
-    /// The device has it with another type.
+    /// The device has it, but with another type.
     #[error("the attribute {name:?} is of type {found}, not {declared}")]
     WrongType {
         /// The attribute.

@@ -1,15 +1,15 @@
 //! Bounds on a text before it is parsed.
 //!
-//! The parser descends once per bracket and once per operator of a chain, and unwinds its error
-//! recovery on top. So both are counted here first. The count is right only if this scan and the
-//! parser agree on what is inside a string or a comment; hence every token that it lets pass is one
-//! that the parser reads in the same way (CEL, "Syntax"), and what could be read in two ways
-//! (prefixed and triple-quoted strings, numbers that run into words, bad escapes) is refused.
+//! The parser recurses once per bracket and once per operator of a chain, and its error recovery
+//! adds to that. So both are counted here first. The count is right only if this scan and the
+//! parser agree on what is inside a string or a comment. Hence the parser reads every token that
+//! passes here in the same way (CEL, "Syntax"), and whatever could be read in two ways (prefixed
+//! and triple-quoted strings, numbers that run into words, bad escapes) is rejected.
 
 use super::error::{ExpressionError, Position, Reason};
 use super::{MAX_BRACKETS, MAX_OPERATORS, MAX_SOURCE_LEN};
 
-/// Refuses what is too long, too deep or too wide, or not made of tokens.
+/// Rejects text that is too long, too deep or too wide, or is not made of tokens.
 pub(super) fn scan(source: &str) -> Result<(), ExpressionError> {
     if source.len() > MAX_SOURCE_LEN {
         return Err(Reason::TooLong.at(None));
@@ -31,7 +31,7 @@ struct Scan<'a> {
     last: Last,
 }
 
-/// What the last token was, to tell a unary minus from a binary one.
+/// The last token, to tell a unary minus from a binary one.
 #[derive(Clone, Copy, PartialEq)]
 enum Last {
     Start,
@@ -46,7 +46,7 @@ impl Scan<'_> {
         self.bytes.get(self.at + ahead).copied()
     }
 
-    /// Steps over the bytes from here for which `holds`.
+    /// Skips the bytes from here for which `holds`.
     fn skip_while(&mut self, holds: impl Fn(u8) -> bool) {
         while self.peek(0).is_some_and(&holds) {
             self.at += 1;
@@ -65,7 +65,7 @@ impl Scan<'_> {
                 if self.open > MAX_BRACKETS {
                     return Err(Reason::TooDeep);
                 }
-                // An index is an operator on what is before it.
+                // An index is an operator on the operand before it.
                 let is_index = first == b'[' && self.last == Last::Operand;
                 self.step(1, Last::Other, is_index)?;
             }
@@ -94,7 +94,7 @@ impl Scan<'_> {
     }
 
     /// `!` and `-` before an operand. The parser drops pairs of them, so that `!!1` would be an int
-    /// and `--x` never overflow. One alone nests no deeper than its operand.
+    /// and `--x` would never overflow. A single one nests no deeper than its operand.
     fn unary(&mut self) -> Result<(), Reason> {
         if self.last == Last::Unary {
             return Err(Reason::Syntax("two unary operators in a row: use brackets".to_owned()));
@@ -112,9 +112,9 @@ impl Scan<'_> {
         self.step(0, if is_in { Last::Other } else { Last::Operand }, is_in)
     }
 
-    /// An integer in base 10 or 16, or what is before or after a decimal point; with the suffix of
-    /// an unsigned one or with an exponent. Whether it is of the subset is for the syntax tree to
-    /// say.
+    /// An integer in base 10 or 16, or what is before or after a decimal point, with the suffix of
+    /// an unsigned integer or an exponent. Whether it is in the subset is decided on the syntax
+    /// tree.
     fn number(&mut self, first: u8) -> Result<(), Reason> {
         if first == b'0' && self.peek(1) == Some(b'x') {
             self.at += 2;

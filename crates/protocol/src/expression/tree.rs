@@ -1,7 +1,7 @@
 //! The typed tree and its evaluation.
 //!
-//! One enum per type, so that no value of a wrong type can occur but from outside, in an attribute.
-//! Its depth is bounded by the limits on the text.
+//! There is one enum per type, so a value of the wrong type can come only from outside, in an
+//! attribute. The limits on the text bound the depth of the tree.
 
 use std::cmp::Ordering;
 
@@ -61,7 +61,7 @@ pub(super) enum Comparison {
     GreaterOrEqual,
 }
 
-/// What is calculated from two ints.
+/// An operation on two ints.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operation {
     Add,
@@ -107,7 +107,7 @@ impl Bool {
                 comparison.holds(left.evaluate(given)?.cmp(&right.evaluate(given)?))
             }
             Self::CompareStrings(comparison, left, right) => {
-                // By bytes, which is the order of code points, as CEL has it.
+                // By bytes, which is code point order, as in CEL.
                 comparison.holds(left.evaluate(given)?.cmp(right.evaluate(given)?))
             }
             Self::InBools(tree, list) => list.contains(&tree.evaluate(given)?),

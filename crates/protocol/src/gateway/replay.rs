@@ -12,15 +12,16 @@ use crate::{MAX_CLOCK_SKEW_S, Moment};
 
 /// The requests of a window of time, so that none is served twice.
 ///
-/// A request is known by its encapsulated key, which HPKE binds to every other byte: change one and it no
-/// longer opens. Its `date` is one of those bytes, so a replay has the date of the original and is looked
-/// for among the requests of the same ten minutes alone. These are forgotten together, once every date in
-/// them is too old to be admitted. Only requests that opened are remembered: garbage fills nothing. Whoever
-/// seals requests to the gateway can fill it all the same. [`InnerRefusal::Full`] says so, once dates and
-/// what is remembered have been checked, and the host decides whether its targets bear replays meanwhile.
+/// A request is identified by its encapsulated key, which HPKE binds to every other byte: if one is
+/// changed, the request no longer opens. Its `date` is one of those bytes, so a replay has the date
+/// of the original and is only searched for among the requests of the same ten minutes. These are
+/// forgotten together, once every date in them is too old to be admitted. Only requests that opened
+/// are remembered, so garbage takes no space. Still, anyone who seals requests to the gateway can
+/// fill the window. [`InnerRefusal::Full`] says so, after the date and the remembered requests have
+/// been checked, and the host decides whether its targets tolerate replays in the meantime.
 ///
-/// A restart forgets everything. Within a window after one, a repeated request reaches its target again,
-/// which for a DAP upload is the same report id again.
+/// A restart forgets everything. During the first window after a restart, a repeated request
+/// reaches its target again; for a DAP upload that is the same report id again.
 pub struct ReplayWindow {
     window_s: u64,
     max: usize,
@@ -28,20 +29,22 @@ pub struct ReplayWindow {
     /// Keyed hashes of encapsulated keys, by the number of the date's ten minutes.
     slots: BTreeMap<u64, HashedSet>,
     count: usize,
-    /// Slots below this were forgotten. If the clock went back, what they held would be new again.
+    /// Slots below this were forgotten. If the clock went backwards, their requests would count as
+    /// new.
     first_slot: u64,
 }
 
 impl ReplayWindow {
-    /// How old a date may be, unless the operator says otherwise.
+    /// How old a date may be, by default.
     pub const DEFAULT_WINDOW_S: u64 = 1_800;
-    /// The least that a date may be old: the rounding, a slow clock and the longest wait at a relay must fit.
+    /// The smallest window: it must cover the rounding, a slow clock and the longest wait at a
+    /// relay.
     pub const MIN_WINDOW_S: u64 = 1_200;
-    /// How many requests are remembered, unless the operator says otherwise: at most about 80 MB.
+    /// How many requests are remembered, by default: at most about 80 MB.
     pub const DEFAULT_MAX: usize = 4_000_000;
 
-    /// An empty window. `window_s` is raised to [`Self::MIN_WINDOW_S`]; at most `max` requests are
-    /// remembered, under a hash that `hash_key` makes unpredictable.
+    /// An empty window. `window_s` is raised to [`Self::MIN_WINDOW_S`]. At most `max` requests are
+    /// remembered, hashed under `hash_key` so that the hashes are unpredictable.
     pub fn new(window_s: u64, max: usize, hash_key: [u8; 16]) -> Self {
         Self {
             window_s: window_s.max(Self::MIN_WINDOW_S),
@@ -96,7 +99,7 @@ impl ReplayWindow {
         Ok(())
     }
 
-    /// Drops the slots whose every date is too old.
+    /// Drops the slots in which every date is too old.
     fn forget(&mut self, now: Moment) {
         while let Some(oldest) = self.slots.first_entry() {
             let slot = *oldest.key();
@@ -131,7 +134,8 @@ mod tests {
         window.slots.values().flatten().copied().collect()
     }
 
-    /// A copy of the memory does not tell which requests were seen, and nobody can craft two that collide.
+    /// A copy of the memory does not reveal which requests were seen, and nobody can craft two that
+    /// collide.
     #[test]
     fn requests_are_remembered_as_keyed_hashes() {
         assert_eq!(remembered([1; 16]), remembered([1; 16]));

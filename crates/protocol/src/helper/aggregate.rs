@@ -16,7 +16,7 @@ use crate::{
     Rejections, ReplayScope, VERIFICATION_KEY_ID,
 };
 
-/// A request that passed every check that concerns it as a whole.
+/// A request that passed every check on the request as a whole.
 #[derive(Debug)]
 pub struct ParsedJob<'a> {
     verify_inits: Vec<VerifyInit<'a>>,
@@ -29,29 +29,29 @@ pub struct ParsedJob<'a> {
 }
 
 impl ParsedJob<'_> {
-    /// Every report with its bucket, in order: what the store is asked about.
+    /// Every report with its bucket, in order, for the lookup in the store.
     pub fn reports(&self) -> Vec<(Bucket, ReportId)> {
         let buckets = self.slots.iter().filter_map(|slot| self.buckets.bucket(*slot));
         buckets.zip(self.verify_inits.iter().map(report_id)).collect()
     }
 }
 
-/// What the helper commits for a job, and answers.
+/// What the helper commits for a job, and its answer.
 #[derive(Clone, Debug)]
 pub struct HelperOutcome {
-    /// Among which reports an id must be new. The same for every job of a task.
+    /// The set of reports within which an id must be new. The same for every job of a task.
     pub scope: ReplayScope,
     /// The reports whose output shares are in `buckets`.
     pub reports: Vec<(Bucket, ReportId)>,
     /// What is added to which bucket.
     pub buckets: BucketAggregates,
-    /// Refused reports.
+    /// Rejected reports.
     pub rejections: Rejections,
     /// The encoded `AggregationJobResp`.
     pub response: Vec<u8>,
 }
 
-/// Makes the checks that concern the whole request, in the order of the section.
+/// Makes the checks on the request as a whole, in the order of the section.
 pub fn parse_aggregation_job_init_req<'a>(
     task: &AggregatorTask,
     body: &'a [u8],
@@ -61,8 +61,9 @@ pub fn parse_aggregation_job_init_req<'a>(
 
 /// Judges and verifies every report of a job, sums the accepted ones and writes the answer.
 ///
-/// `spent` is what the store said of [`ParsedJob::reports`], in its order. The answer to an accepted report
-/// is `continue` with the verifier message: the leader needs it, although the helper is done.
+/// `spent` is the store's answer about [`ParsedJob::reports`], in the same order. The answer to an
+/// accepted report is `continue` with the verifier message: the leader needs it, although the
+/// helper is done.
 pub fn consume_aggregation_job_init_req(
     task: &AggregatorTask,
     keys: &HpkeKeyring,
@@ -72,7 +73,7 @@ pub fn consume_aggregation_job_init_req(
 ) -> Result<HelperOutcome, Fault> {
     let ParsedJob { verify_inits, slots, buckets, is_key_known } = parsed;
     if spent.len() != verify_inits.len() {
-        return Err(Fault("the store judged another number of reports".into()));
+        return Err(Fault("the store judged a different number of reports".into()));
     }
     let mut opener = InputShareOpener::new(task, Role::Helper, keys, now);
     let opened: Vec<Result<InputShare, Rejection>> = verify_inits
@@ -123,7 +124,7 @@ pub fn consume_aggregation_job_init_req(
     Ok(HelperOutcome { scope: task.replay_scope(), reports, buckets, rejections, response })
 }
 
-/// Refuses a continuation: every VDAF here is done after one round. DAP, section "Aggregate
+/// Rejects a continuation: every VDAF here finishes after one round. DAP, section "Aggregate
 /// Continuation", helper's side.
 ///
 /// `known` says whether the helper has such a job.
@@ -194,7 +195,7 @@ fn parse<'a>(task: &AggregatorTask, body: &'a [u8]) -> Result<ParsedJob<'a>, Abo
     Ok(ParsedJob { verify_inits, slots, buckets, is_key_known })
 }
 
-/// The answers of a job, as they are written.
+/// The answers of a job, encoded as they are added.
 struct Answers {
     counted: Vec<Counted>,
     rejections: Rejections,

@@ -37,8 +37,8 @@ impl ParsedAggregateShareReq {
     }
 }
 
-/// Reads a request and finds the batch that it names: the section's checks up to the one that needs
-/// the batch.
+/// Reads a request and finds the batch that it names: the section's checks up to the first one that
+/// needs the batch.
 pub fn parse_aggregate_share_req(
     task: &AggregatorTask,
     body: &[u8],
@@ -49,7 +49,7 @@ pub fn parse_aggregate_share_req(
 /// Makes the remaining checks against the helper's own batch, in the order of the section, and
 /// seals its share: the encoded `AggregateShare`.
 ///
-/// `batch` is `None` if nothing is in it; `collected` says whether any of its buckets was collected.
+/// `batch` is `None` if it is empty; `collected` says whether any of its buckets was collected.
 pub fn consume_aggregate_share_req(
     task: &AggregatorTask,
     parsed: &ParsedAggregateShareReq,
@@ -59,7 +59,7 @@ pub fn consume_aggregate_share_req(
 ) -> Result<Vec<u8>, Failure> {
     let for_task = |abort: Abort| abort.for_task(*task.task.id());
     let batch = judge(task, &parsed.request, batch, collected).map_err(for_task)?;
-    // A leader-selected batch shows only here how much time it covers.
+    // Only here is it known how much time a leader-selected batch covers.
     check_window(task, batch.interval()?).map_err(for_task)?;
     // Encodings are canonical: these are the bytes that the collector sent.
     let collection_request = parsed.request.collection_job_req.to_bytes();
@@ -76,7 +76,7 @@ fn parse(task: &AggregatorTask, body: &[u8]) -> Result<ParsedAggregateShareReq, 
     if request.batch_selector.batch_mode() != mode || query.batch_mode() != mode {
         return Err(invalid("the batch is not of the task's batch mode".into()));
     }
-    // The selector names at least one bucket, and none but those that the collector asked for.
+    // The selector must name at least one bucket, and only buckets that the collector asked for.
     if let (BatchSelector::TimeInterval(selected), Query::TimeInterval(queried)) =
         (request.batch_selector, query)
         && (selected.is_empty() || !queried.contains_interval(&selected))
@@ -104,8 +104,8 @@ fn judge<'a>(
             "part of the batch was collected before",
         ));
     }
-    // Told apart from a mismatch before the counts are compared: nothing that depends on the count
-    // of a batch below the minimum leaves.
+    // Distinguished from a mismatch before the counts are compared: nothing that depends on the
+    // count of a batch below the minimum may leave.
     let batch = batch
         .filter(|batch| batch.count >= task.task.configuration().min_batch_size())
         .ok_or_else(|| {

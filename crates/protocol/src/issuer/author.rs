@@ -1,11 +1,11 @@
-//! What authors get from an issuer: the token keys of a recipe, endorsed.
+//! What authors get from an issuer: the endorsed token keys of a recipe.
 //!
-//! [`consume_token_key_request`] judges an author's signed note, and [`produce_token_keys`] makes the answer from
-//! the keys that the host has made and stored. The same note gets the same keys: the host finds them by
-//! [`RecipeKeys::id`].
+//! [`consume_token_key_request`] judges an author's signed note, and [`produce_token_keys`] makes
+//! the answer from the keys that the host has made and stored. The same note gets the same keys:
+//! the host finds them by [`RecipeKeys::id`].
 //!
-//! An endorsement binds a key to the role, to the aggregator's operator, to the author and to the expiry.
-//! Without the author in it, anybody could put another's key into a recipe of his own.
+//! An endorsement binds a key to the role, the aggregator's operator, the author and the expiry.
+//! Without the author in it, anybody could put another author's key into their own recipe.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use sotto_wire::{EntryId, FormatError, Note, Role, VerifierKey};
 use super::Origin;
 use crate::Moment;
 
-/// Whose requests an issuer takes, and for how long it makes keys.
+/// Whose requests an issuer accepts, and for how long its keys may live.
 #[derive(Debug)]
 pub struct AuthorRules {
     /// The authors, by their keys.
@@ -26,25 +26,25 @@ pub struct AuthorRules {
     pub window_s: u64,
 }
 
-/// Why an author gets no keys. All of it is the author's own business, so it is told.
+/// Why an author gets no keys. The reasons concern only the author, so the author is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorRefusal {
-    /// It is no request.
-    #[error("this is no request for token keys: {0}")]
+    /// It is not a valid request.
+    #[error("this is not a request for token keys: {0}")]
     Malformed(String),
     /// The author is not listed.
-    #[error("the author is not one of this issuer's")]
+    #[error("the author is not on this issuer's list")]
     UnknownAuthor,
-    /// The note does not bear its author's signature.
+    /// The note is not signed by its author.
     #[error("the note is not signed by its author")]
     Signature,
-    /// The keys would be of no use.
-    #[error("the expiry lies in the past")]
+    /// The keys would expire before they could be used.
+    #[error("the expiry is in the past")]
     Past,
-    /// The keys would outlive the attester's memory.
-    #[error("the expiry lies beyond the policy window of {0} seconds")]
+    /// The keys would live longer than the attester remembers.
+    #[error("the expiry is beyond the policy window of {0} seconds")]
     BeyondWindow(u64),
-    /// The issuer would check what it signs.
+    /// The issuer's operator would check the tokens that it signs.
     #[error("the operator of this issuer cannot be that of an aggregator")]
     IsAggregator,
 }
@@ -56,7 +56,7 @@ pub struct RecipeKeys {
     pub request: TokenKeyRequest,
     /// Signs the tokens that the leader takes.
     pub leader: Arc<Origin>,
-    /// Signs those of the helper, if one was asked for.
+    /// Signs the tokens that the helper takes, if the author asked for one.
     pub helper: Option<Arc<Origin>>,
 }
 
@@ -66,7 +66,7 @@ impl RecipeKeys {
         request_id(&self.request)
     }
 
-    /// The origins of both.
+    /// The origins of both keys.
     pub fn origins(&self) -> impl Iterator<Item = &Arc<Origin>> {
         std::iter::once(&self.leader).chain(&self.helper)
     }
@@ -77,12 +77,12 @@ impl RecipeKeys {
 pub struct TokenKeys {
     /// For the leader.
     pub leader: EndorsedKey,
-    /// For the helper, if one was asked for.
+    /// For the helper, if the author asked for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub helper: Option<EndorsedKey>,
 }
 
-/// The hash of a request's canonical JSON, by which the host finds keys that it has made before.
+/// The hash of a request's canonical JSON, by which the host finds keys that it made before.
 pub fn request_id(request: &TokenKeyRequest) -> EntryId {
     EntryId::of(&request.to_json())
 }
@@ -113,7 +113,7 @@ pub fn consume_token_key_request(
     Ok(request)
 }
 
-/// The keys with the operator's endorsement over each. Equal for equal keys: Ed25519 has no randomness.
+/// The keys, each endorsed by the operator. Deterministic: Ed25519 uses no randomness.
 pub fn produce_token_keys(keys: &RecipeKeys, operator: &NoteKey) -> TokenKeys {
     let request = &keys.request;
     let endorse = |role, aggregator, origin: &Origin| {

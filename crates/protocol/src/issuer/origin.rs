@@ -19,8 +19,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin of this key. `secret` is the Issuer Origin Secret: 32 random bytes that never change while
-    /// the key lives, or the attester would take one device for two.
+    /// The origin of this key. `secret` is the Issuer Origin Secret: 32 random bytes that must not
+    /// change while the key lives, or the attester would count one device twice.
     pub fn new(key: IssuerKey, secret: Secret<[u8; 32]>, expires: Moment) -> Self {
         Self { name: key.token_key().origin_name(), key, secret, expires }
     }
@@ -30,12 +30,12 @@ impl Origin {
         &self.name
     }
 
-    /// The public half of the key.
+    /// The public key.
     pub fn token_key(&self) -> &TokenKey {
         self.key.token_key()
     }
 
-    /// The private half, to store.
+    /// The private key, to be stored.
     pub fn key(&self) -> &IssuerKey {
         &self.key
     }
@@ -45,7 +45,7 @@ impl Origin {
         &self.secret
     }
 
-    /// From this moment on nothing is issued.
+    /// Nothing is issued from this moment on.
     pub fn expires(&self) -> Moment {
         self.expires
     }
@@ -54,7 +54,7 @@ impl Origin {
         now >= self.expires
     }
 
-    /// Whether it lives for longer than a window from now.
+    /// Whether it lives beyond a window that starts now.
     pub(super) fn outlives(&self, now: Moment, window_s: u64) -> bool {
         self.expires.0.saturating_sub(now.0) > window_s
     }
@@ -83,7 +83,7 @@ impl fmt::Debug for Origin {
 pub struct Origins(HashMap<String, Arc<Origin>>);
 
 impl Origins {
-    /// The origin of this name.
+    /// The origin with this name.
     pub fn origin(&self, name: &str) -> Option<&Origin> {
         self.0.get(name).map(Arc::as_ref)
     }

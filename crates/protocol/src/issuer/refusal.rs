@@ -1,41 +1,41 @@
 //! Why an issuer gives no token.
 
-/// Why a token request is refused. The operator's counters learn the reason, the attester only the
-/// code: a reason about the inside of a request would tell it what only the issuer may know.
+/// Why a token request is refused. The operator's counters get the reason, the attester only the
+/// code: a reason about the contents of a request would reveal what only the issuer may know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerRefusal {
     /// It does not decode.
     #[error("the token request does not decode")]
     Malformed,
-    /// It is of another token type.
+    /// It is for another token type.
     #[error("the token request is of another type")]
     TokenType,
-    /// It is sealed to a key that the issuer does not have, perhaps no longer.
+    /// It is sealed to a key that the issuer does not have, or no longer has.
     #[error("the token request is sealed to an unknown key")]
     EncapsulationKey,
-    /// The request key is not canonical, or not of the prime-order subgroup.
+    /// The request key is not canonical, or not in the prime-order subgroup.
     #[error("the request key is not valid")]
     RequestKey,
-    /// The signature is not one by the request key.
+    /// The signature is not by the request key.
     #[error("the signature does not verify")]
     Signature,
     /// The inner request does not open or does not decode.
     #[error("the inner request does not open")]
     Sealed,
-    /// The origin's name is not padded as it should be.
+    /// The origin's name is not padded correctly.
     #[error("the name of the origin is not well-formed")]
     OriginName,
-    /// There is no such origin, perhaps no longer.
+    /// The origin does not exist, or no longer exists.
     #[error("the origin is not known")]
     UnknownOrigin,
     /// The origin's key has expired.
     #[error("the origin has expired")]
     Expired,
-    /// The origin's key lives beyond the policy window, which was made shorter since.
+    /// The origin's key lives beyond the policy window, which was shortened after the key was made.
     #[error("the origin outlives the policy window")]
     BeyondWindow,
-    /// The inner request speaks of another key than the origin's.
-    #[error("the key is not that of the origin")]
+    /// The inner request names a key other than the origin's.
+    #[error("the key is not the origin's")]
     TokenKeyId,
     /// The blinded message is not a number below the modulus.
     #[error("the blinded message is out of range")]

@@ -1,9 +1,9 @@
 //! Aggregation jobs at the leader. DAP, section "Aggregate Initialization", leader's side.
 //!
 //! [`form_jobs`] sorts the backlog into sets, and the store fixes them. From then on everything is
-//! computed from the fixed set and its clock: a retry, in another process or after a new HPKE key,
-//! gives the same bytes. What the leader refuses it refuses before it speaks; after that the
-//! helper's verdict stands.
+//! computed from the fixed set and its clock: a retry gives the same bytes, even in another process
+//! or after a new HPKE key. The leader makes its own rejections before it sends anything; after
+//! that the helper's verdict stands.
 
 mod form;
 
@@ -35,7 +35,7 @@ use crate::{
 pub struct JobInput<'a> {
     /// The encoded reports, in their fixed order.
     pub reports: &'a [&'a [u8]],
-    /// The clock fixed with the set.
+    /// The clock that was fixed with the set.
     pub now: Moment,
     /// The batch, in leader-selected tasks.
     pub batch_id: Option<BatchId>,
@@ -43,14 +43,15 @@ pub struct JobInput<'a> {
 
 /// A job between the leader's request and the helper's answer.
 pub struct LeaderJob {
-    /// The encoded `AggregationJobInitReq`. The host may take it: only the digest is needed later.
+    /// The encoded `AggregationJobInitReq`. The host may take it out: only the digest is needed
+    /// later.
     pub request: Vec<u8>,
     /// Its digest.
     pub digest: Digest,
     vdaf: Arc<dyn Vdaf>,
     batch: Box<dyn LeaderBatch>,
     buckets: JobBuckets,
-    /// What `batch` holds, in its order.
+    /// The reports in `batch`, in the same order.
     reports: Vec<JobReport>,
     rejected: Vec<(usize, Rejection)>,
     unspent: Vec<usize>,
@@ -61,18 +62,19 @@ pub struct LeaderJob {
 pub struct LeaderOutcome {
     /// What is added to which bucket.
     pub buckets: BucketAggregates,
-    /// Reports refused by the leader or the helper.
+    /// Reports rejected by the leader or the helper.
     pub rejections: Rejections,
-    /// Indices into [`JobInput::reports`]: found too early, and to be tried again later.
+    /// Indices into [`JobInput::reports`] of reports that were too early and are to be retried
+    /// later.
     pub requeue: Vec<usize>,
-    /// Indices into [`JobInput::reports`], in tasks with tokens: refused by the leader before it
-    /// saw a good token, so that nothing was spent. It never spoke about them, and their ids are
-    /// free again: uploads without a token must not fill the store.
+    /// Indices into [`JobInput::reports`], in tasks with tokens, of reports that the leader
+    /// rejected before it saw a valid token, so that nothing was spent. It never sent them, and
+    /// their ids are free again: uploads without a token must not fill the store.
     pub unspent: Vec<usize>,
 }
 
 impl LeaderJob {
-    /// Whether the leader refused every report itself. Then nothing is sent, and
+    /// Whether the leader rejected every report itself. Then nothing is sent, and
     /// [`consume_aggregation_job_resp`] takes an empty answer.
     pub fn is_empty(&self) -> bool {
         self.sent().next().is_none()
@@ -83,7 +85,7 @@ impl LeaderJob {
         self.reports.iter().filter(|report| report.sent).map(|report| report.record)
     }
 
-    /// The reports that the leader refused itself, by their index, with the reason.
+    /// The reports that the leader rejected itself, by index, with the reason.
     pub fn rejected(&self) -> &[(usize, Rejection)] {
         &self.rejected
     }
@@ -99,7 +101,7 @@ impl fmt::Debug for LeaderJob {
     }
 }
 
-/// Opens, judges and begins to verify the reports of a job, and writes the request to the helper.
+/// Opens, judges and starts verifying the reports of a job, and writes the request to the helper.
 ///
 /// Deterministic in the task, the job and the keys that its reports name.
 pub fn produce_aggregation_job_init_req(
@@ -162,9 +164,9 @@ pub fn produce_aggregation_job_init_req(
 
 /// Finishes a job with the helper's answer.
 ///
-/// Ids and order must be those of the request. An answer with which any report does not finish is
-/// refused as a whole: from a helper that follows the VDAF it cannot come, because each aggregator
-/// compares its joint-randomness part before it speaks.
+/// Ids and order must be those of the request. If any report does not finish with the answer, the
+/// whole answer is rejected: a helper that follows the VDAF cannot send such an answer, because
+/// each aggregator compares its joint-randomness part before it sends anything.
 pub fn consume_aggregation_job_resp(
     job: LeaderJob,
     resp: &[u8],
@@ -214,7 +216,7 @@ pub fn consume_aggregation_job_resp(
 }
 
 impl LeaderOutcome {
-    /// Too early is the one verdict after which a report is tried again.
+    /// Too early is the only verdict after which a report is retried.
     fn reject(&mut self, record: usize, rejection: Rejection) {
         match rejection {
             Rejection::ReportTooEarly => self.requeue.push(record),
@@ -223,7 +225,7 @@ impl LeaderOutcome {
     }
 }
 
-/// A report of the job, once its shares are gone.
+/// A report of the job, after its shares were dropped.
 #[derive(Clone, Copy)]
 struct JobReport {
     record: usize,
@@ -239,7 +241,7 @@ impl JobReport {
     }
 }
 
-/// A report whose share is open.
+/// A report whose share has been opened.
 struct Opened<'a> {
     record: usize,
     slot: usize,
@@ -260,8 +262,8 @@ impl Opened<'_> {
 
 /// Opens the leader's share of one stored report.
 ///
-/// A key that is gone is our fault, not the report's: the report was acknowledged under that key,
-/// and a retry without it would compute another request.
+/// A missing key is our fault, not the report's: the report was acknowledged under that key, and a
+/// retry without it would compute a different request.
 fn open_report<'a>(
     opener: &mut InputShareOpener<'_>,
     keys: &HpkeKeyring,
@@ -273,7 +275,7 @@ fn open_report<'a>(
     let config_id = report.leader_encrypted_input_share.config_id();
     if keys.opener(config_id).is_none() {
         return Err(Fault(format!(
-            "HPKE key {} is needed for stored reports and is gone",
+            "HPKE key {} is missing, but stored reports need it",
             config_id.value()
         )));
     }
@@ -285,8 +287,8 @@ fn open_report<'a>(
     Ok(share.map(|share| (report, share)))
 }
 
-/// Of the reports whose shares were refused, those that are not tried again, in a task with tokens.
-/// The token is the last check of a share: none of them showed a good one.
+/// In a task with tokens, the reports whose shares were rejected and that are not retried. The
+/// token is the last check of a share, so none of them showed a valid token.
 fn unspent(task: &AggregatorTask, refused: &[(usize, Rejection)]) -> Vec<usize> {
     if task.tokens.is_none() {
         return Vec::new();

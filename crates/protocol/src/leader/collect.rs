@@ -15,14 +15,14 @@ use crate::aggregate_share::{
 use crate::{Abort, AggregatorTask, BucketAggregate, Failure, Fault};
 
 /// Judges a collector's request, in the order of DAP, section "Collection Job Initialization".
-/// Returns the query; whether its buckets were collected before is the store's to say
-/// (`batchOverlap`).
+/// Returns the query. The store says whether its buckets were collected before (`batchOverlap`).
 pub fn consume_collection_job_req(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
     judge(task, body).map_err(|abort| abort.for_task(*task.task.id()))
 }
 
 /// Writes the request for the helper's share of a drained batch. Deterministic: a retry sends the
-/// same bytes. A batch that covers more time than the task allows aborts the collection for good.
+/// same bytes. A batch that covers more time than the task allows aborts the collection
+/// permanently.
 pub fn produce_aggregate_share_req(
     task: &AggregatorTask,
     collection_request: &[u8],
@@ -43,7 +43,8 @@ pub fn produce_aggregate_share_req(
 }
 
 /// Reads the helper's share (an encoded `AggregateShare`), seals the leader's, and writes the
-/// answer to the collector. Its interval is the smallest that covers the timestamps of the batch.
+/// answer to the collector. Its interval is the smallest one that covers the timestamps of the
+/// batch.
 pub fn produce_collection_job_resp(
     task: &AggregatorTask,
     collection_request: &[u8],
@@ -73,7 +74,7 @@ pub fn produce_collection_job_resp(
     Ok(response.to_bytes())
 }
 
-/// The checks of the section, in its order.
+/// Makes the section's checks, in its order.
 fn judge(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
     let request = CollectionJobReq::from_bytes(body).map_err(|error| {
         let problem = match error {
@@ -99,8 +100,8 @@ fn judge(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
     Ok(request.query)
 }
 
-/// The store releases no smaller batch. Checked again before anything that depends on the count
-/// leaves.
+/// The store does not release a smaller batch. This checks again, before anything that depends on
+/// the count leaves.
 fn check_minimum(task: &AggregatorTask, aggregate: &BucketAggregate) -> Result<(), Fault> {
     if aggregate.count < task.task.configuration().min_batch_size() {
         return Err(Fault("the batch is below the task's minimum".into()));

@@ -1,31 +1,31 @@
-//! How much of the backlog is formed into jobs, and when the next look at it is due.
+//! How much of the backlog is formed into jobs, and when to look at it next.
 
 use std::time::Duration;
 
 use super::aggregate::JobLimits;
 
-/// How much of the backlog is read at once, in jobs: with several tasks, jobs get fuller.
+/// How much of the backlog is read at once, in jobs: with several tasks, this fills jobs better.
 const JOBS_PER_ROUND: usize = 4;
 /// The pause after a store error, while too many jobs are open, or while nothing can be formed.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(250);
-/// How long jobs fill while a helper fails: there is no hurry, and fewer jobs come of it.
+/// How long jobs fill while a helper is failing: there is no hurry, and waiting gives fewer jobs.
 const FAILING_DELAY: Duration = Duration::from_secs(2);
 
-/// What bounds the forming of jobs.
+/// Limits on forming jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct FormingLimits {
     /// The size of a job.
     pub job: JobLimits,
-    /// No jobs are formed while so many are open and could be worked on.
+    /// No jobs are formed while this many are open and ready to be worked on.
     pub max_open_jobs: usize,
     /// How long a job that is not full waits for more reports.
     pub job_delay: Duration,
 }
 
-/// What a look at the backlog came to.
+/// The outcome of one look at the backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// A stretch was taken: so many reports and bytes were read.
+    /// Records were taken: this many reports and bytes were read.
     Taken {
         /// Reports.
         reports: usize,
@@ -36,14 +36,15 @@ pub enum Round {
     Nothing,
 }
 
-/// What follows a look at the backlog.
+/// What to do after a look at the backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// There is more: look again at once.
+    /// There is more: look again immediately.
     Hurry,
-    /// Something is left. It may have been accepted by an earlier process and never counted here.
+    /// Some records are left. An earlier process may have accepted them, so they were never counted
+    /// here.
     SomethingLeft,
-    /// What is left cannot be formed now: it is too early for it, or its task is not served.
+    /// What is left cannot be formed now: it is too early, or its task is not served.
     NotYet,
     /// Nothing is left.
     Done,
@@ -55,7 +56,7 @@ impl FormingLimits {
         self.job.max_job_reports.saturating_mul(JOBS_PER_ROUND)
     }
 
-    /// About the most bytes that are read at once.
+    /// Approximately the most bytes that are read at once.
     pub fn max_bytes(&self) -> usize {
         self.job.max_job_bytes.saturating_mul(2)
     }
@@ -69,12 +70,13 @@ impl FormingLimits {
         if is_helper_failing { delay.max(FAILING_DELAY) } else { delay }
     }
 
-    /// Whether another job may be formed. Jobs that wait for a helper or an operator do not count.
+    /// Whether another job may be formed. Jobs that are waiting for a helper or an operator do not
+    /// count.
     pub fn has_room(&self, open_jobs: u64, waiting_jobs: u64) -> bool {
         open_jobs.saturating_sub(waiting_jobs) < self.max_open_jobs as u64
     }
 
-    /// What follows a look at the backlog that left so many bytes there.
+    /// What to do after a look at the backlog that left `bytes_left` bytes.
     pub fn next(&self, round: Round, bytes_left: u64) -> Next {
         match round {
             Round::Taken { reports, bytes }

@@ -7,9 +7,9 @@ use sotto_wire::ProblemType;
 /// Why there is no answer. Unless a refusal says otherwise, the helper may have committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelperError {
-    /// No connection, no answer in time, or one that is not the helper's.
+    /// No connection, no answer in time, or an answer that is not the helper's.
     Unreachable(&'static str),
-    /// A problem, by its status and its DAP type if it has one.
+    /// A problem, with its status and its DAP type if it has one.
     Refused {
         /// The HTTP status.
         status: u16,
@@ -17,13 +17,13 @@ pub enum HelperError {
         problem: Option<ProblemType>,
         /// How long the helper asks the leader to wait.
         retry_after: Option<Duration>,
-        /// The helper took the request itself; the poll for its result was refused.
+        /// The helper accepted the request itself, but refused the poll for its result.
         polled: bool,
     },
 }
 
 impl HelperError {
-    /// Every reason that [`Self::reason`] may give, beside the tokens of DAP's problem types.
+    /// Every reason that [`Self::reason`] may give, besides the tokens of DAP's problem types.
     pub const REASONS: [&'static str; 8] = [
         "connect",
         "timeout",
@@ -47,7 +47,7 @@ impl HelperError {
         }
     }
 
-    /// The same failure, of a poll.
+    /// The same failure, but of a poll.
     #[must_use]
     pub fn of_poll(mut self) -> Self {
         if let Self::Refused { polled, .. } = &mut self {
@@ -57,8 +57,8 @@ impl HelperError {
     }
 
     /// Whether the refusal of an aggregation job's first request guarantees that the helper
-    /// committed nothing: DAP has it check these before anything else, and they cannot become right
-    /// by themselves.
+    /// committed nothing: DAP has it check these conditions before anything else, and they do not
+    /// go away by themselves.
     pub fn refuses_job_for_good(&self) -> bool {
         self.problem_with_request().is_some_and(|problem| match problem {
             ProblemType::InvalidMessage
@@ -76,7 +76,7 @@ impl HelperError {
         })
     }
 
-    /// What the helper says about a batch for good. Everything else may pass.
+    /// The helper's permanent verdict on a batch, if this is one. Everything else may be temporary.
     pub fn refuses_batch_for_good(&self) -> Option<ProblemType> {
         self.problem_with_request().filter(|problem| match problem {
             ProblemType::InvalidMessage
@@ -94,8 +94,8 @@ impl HelperError {
         })
     }
 
-    /// The problem with the request itself. The refusal of a poll guarantees nothing: the helper
-    /// took the request before, and may have committed.
+    /// The problem with the request itself. A refused poll guarantees nothing: the helper accepted
+    /// the request earlier, and may have committed.
     fn problem_with_request(&self) -> Option<ProblemType> {
         match self {
             Self::Refused { status: 400..=499, problem, polled: false, .. } => *problem,

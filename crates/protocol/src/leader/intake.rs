@@ -1,8 +1,8 @@
-//! What has arrived and waits for its job: when forming jobs is worthwhile.
+//! Reports that have arrived and wait for a job: when it is worth forming jobs.
 
 use std::time::Duration;
 
-/// Reports accepted and not yet formed into jobs, as far as this process has seen them.
+/// Reports accepted but not yet formed into jobs, as far as this process has seen them.
 #[derive(Clone, Debug)]
 pub struct Intake {
     job_reports: u64,
@@ -16,16 +16,16 @@ pub struct Intake {
 /// When to form jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Now.
+    /// Immediately.
     Now,
-    /// At this time, unless something changes before.
+    /// At this time, unless something changes before then.
     At(Duration),
-    /// Nothing waits: look again when something changes.
+    /// Nothing is waiting: look again when something changes.
     Idle,
 }
 
 impl Intake {
-    /// So many reports or bytes fill a job.
+    /// An empty intake. A job is full at `job_reports` reports or `job_bytes` bytes.
     pub fn new(job_reports: usize, job_bytes: usize) -> Self {
         Self {
             job_reports: job_reports as u64,
@@ -37,8 +37,8 @@ impl Intake {
         }
     }
 
-    /// Reports were accepted. Returns whether that may change [`Self::due`]: for the first report,
-    /// and for the one that fills a job.
+    /// Reports were accepted. Returns whether that may change [`Self::due`]: true for the first
+    /// report and for the one that fills a job.
     pub fn add(&mut self, reports: u64, bytes: u64) -> bool {
         let (was_empty, was_full) = (self.reports == 0, self.is_full());
         self.reports = self.reports.saturating_add(reports);
@@ -46,37 +46,38 @@ impl Intake {
         was_empty || (!was_full && self.is_full())
     }
 
-    /// Reports and bytes counted now.
+    /// The reports and bytes currently counted.
     pub fn counted(&self) -> (u64, u64) {
         (self.reports, self.bytes)
     }
 
-    /// Reports and bytes were formed into jobs. May be more than were counted: an earlier process
-    /// accepted the others.
+    /// Reports and bytes were formed into jobs. There may be more than were counted: an earlier
+    /// process accepted the others.
     pub fn take(&mut self, (reports, bytes): (u64, u64)) {
         self.reports = self.reports.saturating_sub(reports);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// The store knows that something waits, whatever was counted. Returns whether that is news.
+    /// The store knows that something is waiting, whatever was counted. Returns whether that is
+    /// new.
     pub fn count_at_least_one(&mut self) -> bool {
         let was_empty = self.reports == 0;
         self.reports = self.reports.max(1);
         was_empty
     }
 
-    /// Something waits for what has been accepted: form it now.
+    /// Somebody is waiting for what was accepted: form it now.
     pub fn hurry(&mut self) {
         self.hurry = true;
     }
 
-    /// The wait for the next jobs begins: delays count from now on.
+    /// Starts the wait for the next jobs: delays count from now on.
     pub fn start_waiting(&mut self) {
         self.since = None;
     }
 
-    /// When to form jobs: at once if one is full or there is a hurry, which is then over; else when
-    /// something has waited for `delay`.
+    /// When to form jobs: immediately if one is full or [`Self::hurry()`] was called, which this
+    /// clears; otherwise once something has waited for `delay`.
     pub fn due(&mut self, now: Duration, delay: Duration) -> Due {
         if std::mem::take(&mut self.hurry) || self.is_full() {
             return Due::Now;
@@ -123,7 +124,8 @@ mod tests {
     #[test]
     fn a_count_that_was_lost_is_found_again() {
         let mut intake = Intake::new(10, 1000);
-        // New reports arrive while ones of an earlier process are formed, and their count is taken.
+        // New reports arrive while those of an earlier process are being formed, and their count is
+        // taken.
         intake.add(5, 50);
         intake.take((7, 70));
         assert!(intake.count_at_least_one());
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn nothing_waits_for_ever_but_an_empty_intake() {
         let mut intake = Intake::new(10, 1000);
-        // More taken than counted: an earlier process had accepted them.
+        // More were taken than counted: an earlier process had accepted them.
         intake.take((5, 50));
         assert_eq!(intake.due(NOW, DELAY), Due::Idle);
         assert!(intake.add(1, 10), "the first wakes the loop");

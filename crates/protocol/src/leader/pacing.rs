@@ -1,9 +1,9 @@
-//! How often a failing helper is asked again.
+//! How often a failing helper is retried.
 //!
 //! A gate closes when a helper fails: for all its tasks if it cannot be reached, for one task if it
 //! refuses that task's requests. It opens after a short pause that doubles with each failure, for
-//! one job at a time, until an answer comes. While it is closed its jobs are parked: one failing
-//! helper neither burns CPU nor delays the others.
+//! one job at a time, until an answer comes. While it is closed its jobs are parked, so one failing
+//! helper neither wastes CPU nor delays the others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use sotto_wire::TaskId;
 
 use super::HelperError;
 
-/// Parked jobs come back no faster than this many per second: each return costs a read from disk.
+/// Parked jobs come back at no more than this many per second: each return costs a read from disk.
 const UNPARKED_PER_SECOND: u32 = 20;
 
-/// The two kinds of job that a leader works on. Each has its own numbers.
+/// The two kinds of job that a leader works on. Each kind numbers its jobs separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobKind {
     /// Aggregation.
@@ -30,7 +30,7 @@ pub enum JobKind {
 pub struct HelperOf {
     /// The task.
     pub task_id: TaskId,
-    /// The helper's base URL as the task spells it. Tasks with the same one fail together.
+    /// The helper's base URL as the task spells it. Tasks with the same URL fail together.
     pub helper: Option<Arc<str>>,
 }
 
@@ -40,7 +40,7 @@ pub struct Pacing {
     min_pause: Duration,
     max_pause: Duration,
     gates: HashMap<GateKey, Gate>,
-    /// Aggregation jobs that wait for a gate.
+    /// Aggregation jobs that are waiting for a gate.
     parked: HashSet<u64>,
     stopped: HashSet<(JobKind, u64)>,
 }
@@ -52,7 +52,7 @@ pub struct Failing {
     pub unreachable: Option<String>,
     /// A helper refuses the requests of a task: the last failure.
     pub refused: Option<String>,
-    /// How many jobs were stopped because going on could make the two sums differ.
+    /// How many jobs were stopped because continuing could make the two sums differ.
     pub stopped: usize,
 }
 
@@ -72,13 +72,13 @@ struct Gate {
 }
 
 impl Pacing {
-    /// Pauses double from the first to the second.
+    /// Pauses double from `min_pause` up to `max_pause`.
     pub fn new(min_pause: Duration, max_pause: Duration) -> Self {
         Self { min_pause, max_pause: max_pause.max(min_pause), ..Self::default() }
     }
 
-    /// Whether the helper of a task may be asked now; if not, after which pause. Where a gate has
-    /// just opened, the first to ask goes ahead and the others wait for its result.
+    /// Whether the helper of a task may be called now; if not, how long to wait. When a gate has
+    /// just opened, the first caller goes ahead and the others wait for its result.
     pub fn admit(&mut self, of: &HelperOf, now: Duration) -> Result<(), Duration> {
         if let Some(pause) = self.pause(of, now) {
             return Err(pause);
@@ -91,7 +91,7 @@ impl Pacing {
         Ok(())
     }
 
-    /// How long until any of these tasks' helpers may be asked; `None` if one may be asked now.
+    /// How long until any of these tasks' helpers may be called; `None` if one may be called now.
     pub fn pause_of_all(
         &self,
         tasks: impl IntoIterator<Item = HelperOf>,
@@ -101,7 +101,7 @@ impl Pacing {
         pauses?.into_iter().min()
     }
 
-    /// Whether any helper fails.
+    /// Whether any helper is failing.
     pub fn is_any_failing(&self) -> bool {
         !self.gates.is_empty()
     }
@@ -117,8 +117,7 @@ impl Pacing {
         }
     }
 
-    /// The helper failed. Returns after which pause it may be asked again. `jitter` is a random
-    /// byte.
+    /// The helper failed. Returns how long to wait before the next call. `jitter` is a random byte.
     pub fn failed(
         &mut self,
         of: &HelperOf,
@@ -132,7 +131,8 @@ impl Pacing {
         gate.failures = gate.failures.saturating_add(1);
         let doublings = gate.failures.saturating_sub(1).min(16);
         let pause = (self.min_pause * 2u32.pow(doublings)).min(self.max_pause);
-        // Between half and all of it, so that leaders that failed together do not return together.
+        // Between half and all of the pause, so that leaders that failed together do not return
+        // together.
         let pause = pause / 2 + pause * u32::from(jitter) / 512;
         let asked_for = match error {
             HelperError::Refused { retry_after, .. } => *retry_after,
@@ -144,14 +144,14 @@ impl Pacing {
         pause
     }
 
-    /// Notes that a job waits for its gate. Returns for how long it should.
+    /// Notes that a job is waiting for its gate. Returns how long it should wait.
     pub fn park(&mut self, job: u64, pause: Duration) -> Duration {
         self.parked.insert(job);
         let parked = u32::try_from(self.parked.len()).unwrap_or(u32::MAX);
         pause.max(Duration::from_secs(1) * parked / UNPARKED_PER_SECOND)
     }
 
-    /// Notes that a job is worked on again. Returns whether it was stopped.
+    /// Notes that a job is being worked on again. Returns whether it was stopped.
     pub fn resume(&mut self, kind: JobKind, job: u64) -> bool {
         if kind == JobKind::Aggregation {
             self.parked.remove(&job);
@@ -159,12 +159,12 @@ impl Pacing {
         self.stopped.remove(&(kind, job))
     }
 
-    /// Notes that a job was stopped, because going on could make the two sums differ.
+    /// Notes that a job was stopped because continuing could make the two sums differ.
     pub fn stop(&mut self, kind: JobKind, job: u64) {
         self.stopped.insert((kind, job));
     }
 
-    /// Aggregation jobs that wait for something else than a worker.
+    /// Aggregation jobs that are waiting for something other than a worker.
     pub fn waiting_jobs(&self) -> u64 {
         let stopped = self.stopped.iter().filter(|(kind, _)| *kind == JobKind::Aggregation);
         (self.parked.len() + stopped.count()) as u64
@@ -194,7 +194,7 @@ impl HelperOf {
     }
 }
 
-/// A refusal that is about the task says nothing about the helper's other tasks.
+/// A refusal that concerns one task says nothing about the helper's other tasks.
 fn blame(of: &HelperOf, error: &HelperError) -> GateKey {
     match (error, &of.helper) {
         (HelperError::Refused { status: 400..=428, .. }, _) | (_, None) => {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(pacing.admit(&two, NOW + first / 2), Err(first - first / 2));
         assert_eq!(pacing.admit(&other, NOW), Ok(()));
         assert_eq!(pacing.failing().unreachable.as_deref(), Some("connect, 1 in a row"));
-        // The pause grows, up to its bound.
+        // The pause grows up to its bound.
         for _ in 0..40 {
             assert!(pacing.failed(&one, &AWAY, NOW, 255) <= LONG * 10);
         }

@@ -1,32 +1,32 @@
-//! What keeps a worker from finishing a job, and what becomes of the job then.
+//! What keeps a worker from finishing a job, and what happens to the job then.
 
 use std::time::Duration;
 
 use super::HelperError;
 use crate::{BadResponse, Fault};
 
-/// How long an idle worker waits before it asks for jobs whose pause is over.
+/// How long an idle worker waits before it looks for jobs whose pause is over.
 pub const IDLE_PAUSE: Duration = Duration::from_millis(250);
-/// How long a stopped job rests before it is tried again, for an operator may have repaired it.
+/// How long a stopped job waits before it is retried, since an operator may have repaired it.
 const STOPPED_PAUSE: Duration = Duration::from_secs(300);
 /// The pause after a store error.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why a job is not finished. It stays, in every case.
+/// Why a job is not finished. The job stays in every case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setback {
-    /// Try again after this pause.
+    /// Retry after this pause.
     Wait(Duration),
-    /// Going on could count reports twice or not at all: an operator must look.
+    /// Continuing could count reports twice or not at all: an operator must look.
     Stop(String),
-    /// The lease ran out: somebody else may work on the job.
+    /// The lease expired: another worker may have the job.
     LeaseLost,
     /// The store failed.
     Store(String),
 }
 
 impl Setback {
-    /// After which pause the lease is given back; `None` if it is not ours any more.
+    /// How long to wait before the lease is given back; `None` if we no longer hold it.
     pub fn pause(&self) -> Option<Duration> {
         match self {
             Self::Wait(pause) => Some(*pause),
@@ -49,7 +49,7 @@ impl From<BadResponse> for Setback {
     }
 }
 
-/// What becomes of an aggregation job to which the helper gave no result.
+/// What happens to an aggregation job that got no result from the helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
     /// It is sent again, with the same bytes.
@@ -61,8 +61,8 @@ pub enum Unanswered {
 }
 
 impl Unanswered {
-    /// A job is abandoned only if this was the first send ever and the helper's answer to it
-    /// guarantees that it committed nothing. In every other case it stays until it is committed.
+    /// A job is abandoned only if this was its very first send and the helper's answer guarantees
+    /// that it committed nothing. In every other case it stays until it is committed.
     pub fn of(error: &HelperError, is_first_send: bool) -> Self {
         match (error.refuses_job_for_good(), is_first_send) {
             (false, _) => Self::Retry,

@@ -1,7 +1,8 @@
-//! Arriving reports: what the leader can say before it stores them. DAP, section "Upload Request".
+//! Arriving reports: what the leader can check before it stores them. DAP, section "Upload
+//! Request".
 //!
-//! Nothing is opened here. Reports seen before and closed buckets are the store's to refuse
-//! (`accept_reports`, `fix_jobs`); shares are opened when they are aggregated.
+//! Nothing is opened here. The store rejects reports that were seen before or whose buckets are
+//! closed (`accept_reports`, `fix_jobs`); shares are opened when they are aggregated.
 
 use std::collections::HashSet;
 
@@ -17,12 +18,12 @@ use crate::{Abort, AggregatorTask, HpkeKeyring, Moment, Rejection};
 /// helper's suite; the largest registered KEM has 1120 bytes.
 const MAX_HELPER_ENC_LEN: usize = 2048;
 
-/// What the leader says of one uploaded report.
+/// The leader's verdict on one uploaded report.
 #[derive(Clone, Debug)]
 pub struct UploadVerdict<'a> {
     /// The report's id.
     pub report_id: ReportId,
-    /// What is to be stored, or why not.
+    /// What to store, or why not.
     pub outcome: Result<AcceptedReport<'a>, Rejection>,
 }
 
@@ -37,8 +38,8 @@ pub struct AcceptedReport<'a> {
     pub hpke_config_id: HpkeConfigId,
 }
 
-/// Judges every report of an upload, in order. A body that does not decode is refused as a whole;
-/// an empty one holds no reports and is fine.
+/// Judges every report of an upload, in order. A body that does not decode is rejected as a whole.
+/// An empty body holds no reports and is valid.
 pub fn consume_upload_req<'a>(
     task: &AggregatorTask,
     keys: &HpkeKeyring,
@@ -98,8 +99,8 @@ fn judge(
     task.check_clock(time, now)?;
     check_public_extensions(&report.report_metadata.public_extensions)?;
 
-    // A report that no VDAF of the task can accept would only fill the disk. An encapsulated key of
-    // the leader's suite is as long as a public key.
+    // A report that the task's VDAF can never accept would only fill the disk. In the leader's
+    // suite an encapsulated key is as long as a public key.
     let sizes = task.vdaf().sizes();
     if report.public_share.len() != sizes.public_share
         || leader.enc().len() != opener.config().public_key().len()
@@ -115,8 +116,8 @@ fn judge(
     })
 }
 
-/// The error that the section names. A timestamp outside the task's interval is `report_dropped` to
-/// the client; our counters keep the reason.
+/// The error that the section names. For a timestamp outside the task's interval the client is told
+/// `report_dropped`; our counters keep the reason.
 fn upload_error(rejection: Rejection) -> ReportError {
     match rejection {
         Rejection::TaskExpired | Rejection::TaskNotStarted => ReportError::ReportDropped,

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const DRAIN_PAUSE: Duration = Duration::from_millis(50);
 /// The first and the longest pause while a batch has too few reports.
 const FILL_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// Collections whose pauses are remembered. Some are deleted meanwhile, and nobody tells us.
+/// How many collections have their pauses remembered. Some are deleted without our being told.
 const MAX_WAITS: usize = 4096;
 
 /// The last pause of each collection that has found too few reports.
@@ -15,7 +15,8 @@ const MAX_WAITS: usize = 4096;
 pub struct Waits(HashMap<u64, Duration>);
 
 impl Waits {
-    /// A collection found too few reports: after which pause it is tried again. Pauses double.
+    /// A collection found too few reports. Returns how long to wait before it is retried. Pauses
+    /// double.
     pub fn next(&mut self, job: u64) -> Duration {
         let (first, longest) = FILL_PAUSES;
         let pause = self.0.get(&job).map_or(first, |last| (*last * 2).min(longest));

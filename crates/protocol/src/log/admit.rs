@@ -1,9 +1,9 @@
-//! Which entries a log takes.
+//! Which entries a log accepts.
 //!
-//! A log is no judge of recipes: devices and monitors judge. It takes what is well-formed, signed
-//! by those whom the entry names, from signers on its list, and does not contradict what it already
-//! holds. These rules keep the log small and readable; a device relies on none of them. Pure: what
-//! the log already holds comes through [`Held`].
+//! A log does not judge recipes: devices and monitors do. It accepts entries that are well-formed,
+//! are signed by the parties that the entry names, come from signers on its list, and do not
+//! contradict what it already holds. These rules keep the log small and readable; a device relies
+//! on none of them. Pure: what the log already holds comes through [`Held`].
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use sha2::{Digest, Sha256};
 use sotto_crypto::note::{self, NoteError};
 use sotto_wire::{Entry, EntryContent, EntryId, KeyType, PublicKey, Signer, VerifierKey};
 
-/// What an entry speaks for: (author, recipe name), or an operator's keys. Of two entries with the
-/// same subject the log takes the second only if its rank is higher.
+/// What an entry is about: (author, recipe name), or an operator's keys. Of two entries with the
+/// same subject the log accepts the second only if its rank is higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// A hash of what it speaks for.
+    /// A hash of what the entry is about.
     pub key: [u8; 32],
-    /// 0 for a recipe, so that a name is given once; the sequence number of a key set.
+    /// 0 for a recipe, so that a name is used only once; the sequence number for a key set.
     pub rank: u64,
 }
 
@@ -57,9 +57,9 @@ pub enum Signers {
     InsecureOpen,
 }
 
-/// What the log holds already.
+/// What the log already holds.
 pub trait Held {
-    /// Why it cannot say.
+    /// Why the lookup failed.
     type Error;
 
     /// The index of the entry with this id.
@@ -69,16 +69,16 @@ pub trait Held {
     fn last_rank(&self, subject: &[u8; 32]) -> Result<Option<u64>, Self::Error>;
 }
 
-/// An entry that the log takes, or has already.
+/// An entry that the log accepts, or already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
     /// To be appended.
     New,
-    /// It is there already, at this index.
+    /// It is already there, at this index.
     Known(u64),
 }
 
-/// Why a log does not take an entry.
+/// Why a log does not accept an entry.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Refused {
     /// A signature is missing or wrong.
@@ -93,24 +93,24 @@ pub enum Refused {
     /// The recipe names another log.
     #[error("the recipe is for the log {0}")]
     OtherLog(String),
-    /// The name is taken, or the sequence number not new.
+    /// The name is taken, or the sequence number is not new.
     #[error("{}", Self::OUTDATED)]
     Outdated,
 }
 
 impl Refused {
-    /// In words, for both kinds of entry that can be outdated.
+    /// The text for both kinds of entry that can be outdated.
     const OUTDATED: &str = "the author has another recipe of this name, or the operator a key set \
                             with this or a higher sequence number";
 }
 
-/// Why there is no decision, or the decision itself.
+/// Why there is no decision, or why the entry is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError<E> {
     /// The entry is refused.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The log cannot say what it holds.
+    /// The lookup in the log failed.
     #[error(transparent)]
     Held(E),
 }
@@ -154,8 +154,8 @@ pub fn check_entry(rules: &AdmissionRules, entry: &Entry) -> Result<(), Refused>
         }
         verify(entry, signer).map_err(|_| Refused::Signature(signer.name.to_string()))?;
     }
-    // Each signer has one verified signature, so any more are somebody else's or repeated. They
-    // would be unsigned bytes that a stranger can put into the log.
+    // Each signer has one verified signature, so any more are somebody else's or repeated. A
+    // stranger could use them to put unsigned bytes into the log.
     if entry.note().signatures().len() > signers.len() {
         return Err(Refused::ExtraSignature);
     }

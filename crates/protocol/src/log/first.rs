@@ -1,25 +1,25 @@
 //! `first` files: the cosigned checkpoints that first covered the entries of a bundle.
 //!
-//! For each bundle of 256 entries one file: notes, oldest first, each behind its length as a
-//! big-endian u32. The first checkpoint of entry i is the one with the smallest size above i. Its
-//! quorum of cosignature times proves how long the entry has been public.
+//! There is one file for each bundle of 256 entries: notes, oldest first, each preceded by its
+//! length as a big-endian u32. The first checkpoint of entry i is the one with the smallest size
+//! above i. The times in its quorum of cosignatures prove how long the entry has been public.
 
 use sotto_wire::tlog::tile::index_path;
 use sotto_wire::{Checkpoint, Note};
 
 /// The longest note in a `first` file: room for a checkpoint with 64 cosignatures.
 pub const MAX_NOTE: usize = 32 * 1024;
-/// The largest `first` file that a reader takes: 256 entries that were each published alone.
+/// The largest `first` file that a reader accepts: 256 entries that were each published alone.
 pub const MAX_FILE: usize = 256 * (MAX_NOTE + 4);
 
-/// Why a `first` file was refused.
+/// Why a `first` file was rejected.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FirstError {
-    /// A length points beyond the end, or is absurd.
+    /// A length points beyond the end, or is far too large.
     #[error("the file ends inside a checkpoint")]
     Length,
-    /// One of the notes is no checkpoint.
-    #[error("it holds something that is no checkpoint")]
+    /// One of the notes is not a checkpoint.
+    #[error("it contains something that is not a checkpoint")]
     Checkpoint,
     /// The sizes do not increase.
     #[error("its checkpoints are not in increasing order")]

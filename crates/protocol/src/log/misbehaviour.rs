@@ -1,6 +1,6 @@
-//! Proofs that somebody broke a promise, which anybody can check again without asking anyone.
+//! Proofs that somebody broke a promise. Anybody can check them without asking anyone.
 //!
-//! Each holds statements that the culprit itself signed, and that cannot all be honest. Whoever
+//! Each holds statements that the culprit itself signed and that cannot all be honest. Whoever
 //! finds one publishes it; [`Misbehaviour::check`] needs nothing else. It accuses a key, and says
 //! so: anybody can make a key under any name, so whose key it is must be known from elsewhere (a
 //! policy, a trust file).
@@ -17,7 +17,7 @@ use crate::recipe::Assessment;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Misbehaviour {
-    /// A log signed two trees, neither of which extends the other.
+    /// A log signed two trees, and neither extends the other.
     SplitView {
         /// The log's key, as a vkey.
         log: String,
@@ -25,13 +25,12 @@ pub enum Misbehaviour {
         one: String,
         /// Another, of the same size or a larger one.
         other: String,
-        /// If `other` is larger: hashes that prove another root than that of `one` at its size to
-        /// be in `other`.
+        /// If `other` is larger: hashes that prove that `other` has, at the size of `one`, a
+        /// different root.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proof: Option<ForeignRoot>,
     },
-    /// An author signed a recipe that promises what its parameters do not hold, or that means
-    /// nothing.
+    /// An author signed a recipe whose parameters do not keep its promise, or that has no meaning.
     BadRecipe {
         /// The signed entry.
         entry: String,
@@ -56,8 +55,8 @@ pub struct ForeignRoot {
 }
 
 impl Misbehaviour {
-    /// Two views that a log gave, if they contradict each other. Those of different sizes need a
-    /// proof. An error says why this proves nothing.
+    /// Makes a proof from two views that a log gave, if they contradict each other. Views of
+    /// different sizes need `proof`. An error says why this proves nothing.
     pub fn split_view(
         log: &VerifierKey,
         one: &Note,
@@ -69,8 +68,8 @@ impl Misbehaviour {
         found.check().map(|_| found)
     }
 
-    /// Checks every signature and that the statements contradict each other. Gives the charge in
-    /// words; an error says why this proves nothing.
+    /// Checks every signature, and that the statements contradict each other. Returns the
+    /// accusation as text; an error says why this proves nothing.
     pub fn check(&self) -> Result<String, String> {
         match self {
             Self::SplitView { log, one, other, proof } => {
@@ -100,23 +99,23 @@ impl Misbehaviour {
     }
 }
 
-/// What two trees that a log signed are to each other.
+/// How two trees that a log signed relate to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// The larger one begins with the smaller one.
+    /// The larger tree begins with the smaller one.
     Extends,
-    /// Neither extends the other, which is proved: by the two checkpoints alone if they are of one
-    /// size, else together with this. [`Misbehaviour::split_view`] makes of it what anybody can
-    /// check, given the notes, the smaller one first.
+    /// Neither extends the other, and this is proved: by the two checkpoints alone if they have the
+    /// same size, otherwise together with this value. Given the notes, the smaller one first,
+    /// [`Misbehaviour::split_view`] turns it into a proof that anybody can check.
     Split(Option<ForeignRoot>),
-    /// The files belong to another tree than the larger checkpoint. They are not signed, and
+    /// The files belong to a different tree than the larger checkpoint. They are not signed, and
     /// somebody on the path may have changed them, so nothing is proved either way.
     Unproved,
 }
 
 /// Compares two checkpoints, in either order. The files are read only if the sizes differ; they
-/// must be those of the larger tree. That the log has signed both is the caller's to know. Unless
-/// the trees fit, the reader forgets what it read.
+/// must be those of the larger tree. The caller must know that the log signed both. Unless the
+/// trees fit, the reader forgets what it read.
 pub fn compare<F: Fetch>(
     reader: &mut Reader<F>,
     one: &Checkpoint,
@@ -155,7 +154,7 @@ fn compare_prefix<F: Fetch>(
         return Ok(Comparison::Extends);
     }
     let root = reader.root_of_prefix(from, to)?;
-    // The hashes are worth something only because they lead to the signed root.
+    // The hashes prove something only because they lead to the signed root.
     Ok(match root != small.root && leads_from(&root) {
         true => Comparison::Split(Some(ForeignRoot {
             root: root.to_string(),
@@ -210,7 +209,7 @@ fn signed_checkpoint(text: &str, key: &VerifierKey) -> Result<Checkpoint, String
 
 fn signed_recipe(text: &str) -> Result<(Recipe, VerifierKey), String> {
     let entry = Entry::parse(text.as_bytes()).map_err(|error| format!("entry: {error}"))?;
-    let recipe = entry.recipe().ok_or("the entry is no recipe")?.clone();
+    let recipe = entry.recipe().ok_or("the entry is not a recipe")?.clone();
     note::verify(entry.note(), &recipe.author.verifier())
         .map_err(|error| format!("entry: {error}"))?;
     let author = recipe.author.verifier();

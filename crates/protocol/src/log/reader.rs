@@ -1,9 +1,9 @@
 //! Reads a log from plain files, wherever they are, and trusts none of them.
 //!
-//! A [`Reader`] builds proofs from tiles (C2SP `tlog-tiles`). What it hands out is either checked
+//! A [`Reader`] builds proofs from tiles (C2SP `tlog-tiles`). What it returns is either checked
 //! against a checkpoint that the caller gives, or a proof that the caller checks. Whether the
-//! checkpoint deserves trust (log key, witnesses, age) is the caller's question. Transport belongs
-//! to whoever implements [`Fetch`].
+//! checkpoint deserves trust (log key, witnesses, age) is up to the caller. Transport is up to the
+//! implementation of [`Fetch`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,9 +19,9 @@ use sotto_wire::{Checkpoint, EntryId, Note, TlogProof, TreeHash};
 use super::tiles::bundle_path;
 use super::{CHECKPOINT_PATH, first, rows};
 
-/// The longest checkpoint note that a reader takes.
+/// The longest checkpoint note that a reader accepts.
 pub const MAX_CHECKPOINT: usize = first::MAX_NOTE;
-/// The tiles that a reader remembers: 8 MiB.
+/// How many tiles a reader remembers: 8 MiB.
 const CACHED_TILES: usize = 1024;
 const WIDTH: u64 = TILE_WIDTH as u64;
 
@@ -54,18 +54,18 @@ impl Fetch for BTreeMap<String, Vec<u8>> {
     }
 }
 
-/// A file could not be fetched: an error of transport, which says nothing about the log.
+/// A file could not be fetched: a transport error, which says nothing about the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FetchError(String);
 
 impl FetchError {
-    /// With a reason for people.
+    /// An error with a reason for people.
     pub fn new(reason: impl std::fmt::Display) -> Self {
         Self(reason.to_string())
     }
 
-    /// For a file above its limit.
+    /// The error for a file above its limit.
     pub fn too_long(path: &str, limit: usize) -> Self {
         Self(format!("{path} is longer than {limit} bytes"))
     }
@@ -77,7 +77,7 @@ pub enum ReaderError {
     /// Transport failed.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// A file that the log must have is not there.
+    /// A file that the log must have is missing.
     #[error("the log has no {0}")]
     Missing(String),
     /// A file is not in its format.
@@ -120,7 +120,7 @@ impl<F: Fetch> Reader<F> {
         Self { fetch, tiles: BTreeMap::new(), first: None }
     }
 
-    /// Forgets every file: they are fetched again when they are needed.
+    /// Forgets every file: files are fetched again when they are needed.
     pub fn forget(&mut self) {
         self.tiles.clear();
         self.first = None;
@@ -168,8 +168,8 @@ impl<F: Fetch> Reader<F> {
         entry.ok_or(ReaderError::OutOfRange(index))
     }
 
-    /// The index that the log gives for an id. A hint: the caller checks that the entry there has
-    /// this id, and takes `None` as "not found", never as a proof of absence.
+    /// The index that the log gives for an id. It is a hint: the caller checks that the entry there
+    /// has this id, and treats `None` as "not found", never as a proof of absence.
     pub fn find(&mut self, id: &EntryId) -> Result<Option<u64>, ReaderError> {
         let path = rows::by_id_path(id);
         let Some(bytes) = self.fetch.fetch(&path, rows::MAX_ROWS * rows::ROW_LEN)? else {
@@ -199,14 +199,14 @@ impl<F: Fetch> Reader<F> {
         merkle::prove_consistency(old, new, &mut hashes).map_err(|error| prove_error(error, new))
     }
 
-    /// The root of the tree of `size` entries, as its tiles give it.
+    /// The root of the tree of `size` entries, computed from its tiles.
     pub fn root(&mut self, size: u64) -> Result<TreeHash, ReaderError> {
         let mut hashes = TileHashes::new(size, |path| self.tile(path));
         merkle::root(size, &mut hashes).map_err(|error| tile_error(error, size))
     }
 
-    /// The root that the first `old` entries of the tree of `new` entries have, from the tiles of
-    /// that tree alone: a log that never had a checkpoint of size `old` has no others.
+    /// The root of the first `old` entries of the tree of `new` entries, from the tiles of that
+    /// tree alone: a log that never had a checkpoint of size `old` has no others.
     pub fn root_of_prefix(&mut self, old: u64, new: u64) -> Result<TreeHash, ReaderError> {
         if old > new {
             return Err(ReaderError::OutOfRange(old));
@@ -223,7 +223,7 @@ impl<F: Fetch> Reader<F> {
             let found = notes.iter().find(|(checkpoint, _)| checkpoint.size > index);
             found.map(|(_, note)| note.clone())
         };
-        // The file grows until its bundle is full, so a miss is no answer.
+        // The file grows until its bundle is full, so a miss in the cache means nothing.
         if let Some((known, notes)) = &self.first
             && *known == bundle
             && let Some(note) = covering(notes)
@@ -262,7 +262,7 @@ impl<F: Fetch> Reader<F> {
         entries.truncate(usize::from(bundle.width()));
         let leaves: Vec<TreeHash> = entries.iter().map(|entry| leaf_hash(entry)).collect();
         // The proof is built from the hashes of these very entries. A tile that the log serves
-        // beside them may be another one the next time, so it proves nothing about them.
+        // separately may be different the next time, so it proves nothing about them.
         let own: Arc<[u8]> = concat(&leaves).into();
         let read = |path| if path == tile { Ok(Arc::clone(&own)) } else { self.tile(path) };
         let mut hashes = TileHashes::new(tree.size, read);
@@ -290,8 +290,8 @@ impl<F: Fetch> Reader<F> {
         Ok(bytes)
     }
 
-    /// A file, or its full form. A log may drop an incomplete tile once the full one is there,
-    /// which begins with the same bytes.
+    /// A file, or its full form. A log may drop an incomplete tile once the full tile exists, which
+    /// begins with the same bytes.
     fn either(&mut self, path: &str, full: &str, limit: usize) -> Result<Vec<u8>, ReaderError> {
         if let Some(bytes) = self.fetch.fetch(path, limit)? {
             return Ok(bytes);

@@ -1,15 +1,15 @@
 //! Rows that find an entry by 32 bytes: the format of `by-id/<4 hex>` files.
 //!
 //! A file holds the rows whose keys begin with its two bytes, sorted by key: 32 bytes of key, then
-//! the entry's index as a big-endian u64. With 2^16 files a row is found by one small read, from
-//! any web server. The rows are derived from the entries: a reader takes them as a hint and checks
-//! the entry.
+//! the entry's index as a big-endian u64. With 2^16 files, one small read from any web server finds
+//! a row. The rows are derived from the entries: a reader treats them as a hint and checks the
+//! entry.
 
 use sotto_wire::EntryId;
 
 /// The bytes of one row.
 pub const ROW_LEN: usize = 40;
-/// The most rows that a reader takes from one file: far more than 2^28 entries spread over 2^16
+/// The most rows that a reader accepts in one file: far more than 2^28 entries spread over 2^16
 /// files need.
 pub const MAX_ROWS: usize = 1 << 14;
 
@@ -22,7 +22,7 @@ pub struct Row {
     pub index: u64,
 }
 
-/// Why a file of rows was refused.
+/// Why a file of rows was rejected.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RowsError {
     /// The length is not a whole number of rows.
@@ -31,8 +31,8 @@ pub enum RowsError {
     /// Two rows are equal or in the wrong order.
     #[error("the rows are not in increasing order")]
     Order,
-    /// A row belongs into another file.
-    #[error("a row belongs into another file")]
+    /// A row belongs in another file.
+    #[error("a row belongs in another file")]
     Prefix,
 }
 

@@ -29,7 +29,7 @@ impl From<Tile> for FileWrite {
     }
 }
 
-/// The right edge of a tree: all that an append needs to know of what is there already.
+/// The right edge of a tree: everything that an append needs to know about the existing tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogState {
     tree: TileBuilder,
@@ -43,8 +43,8 @@ impl LogState {
         Self::default()
     }
 
-    /// Loads the edge of a tree of `size` entries. `read` gives the bytes of a file of the log. The
-    /// caller compares the root.
+    /// Loads the edge of a tree of `size` entries. `read` returns the bytes of a file of the log.
+    /// The caller compares the root.
     pub fn load<E>(
         size: u64,
         mut read: impl FnMut(&str) -> Result<Vec<u8>, E>,
@@ -80,7 +80,7 @@ impl LogState {
         }
     }
 
-    /// The incomplete files that are not those of the tree of `old` entries.
+    /// The incomplete files that differ from those of the tree of `old` entries.
     pub fn partial(&self, old: u64) -> impl Iterator<Item = FileWrite> {
         let size = self.size();
         let grown = move |level: u8| old >> (8 * level) < size >> (8 * level);
@@ -92,7 +92,7 @@ impl LogState {
     }
 }
 
-/// What an append writes and leads to.
+/// What an append writes and the state after it.
 #[derive(Clone, Debug)]
 pub struct Sequenced {
     /// The files, none of which exists in the old tree.
@@ -113,7 +113,7 @@ pub fn checkpoint(origin: &str, state: &LogState) -> Checkpoint {
     Checkpoint::new(origin, state.size(), state.root())
 }
 
-/// An entry as it is appended: its bytes and the keys under which it is found again.
+/// An entry to be appended: its bytes and the keys under which it can be found.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
     bytes: Vec<u8>,
@@ -132,7 +132,7 @@ impl NewEntry {
         self.id
     }
 
-    /// What it speaks for.
+    /// What it is about.
     pub fn subject(&self) -> Option<&Subject> {
         self.subject.as_ref()
     }
@@ -143,7 +143,7 @@ impl TryFrom<&Entry> for NewEntry {
 
     fn try_from(entry: &Entry) -> Result<Self, FormatError> {
         let bytes = entry.to_bytes();
-        // Bundles give an entry's length two bytes.
+        // Bundles store an entry's length in two bytes.
         if bytes.len() > MAX_ENTRY_LEN {
             return Err(FormatError::new("an entry has at most 65,535 bytes"));
         }

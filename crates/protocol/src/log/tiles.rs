@@ -32,7 +32,7 @@ impl TileFile {
     }
 }
 
-/// The bundle `index` as it is in a tree of `size` entries; nothing if the tree has no entry in it.
+/// The bundle `index` in a tree of `size` entries; `None` if the tree has no entry in it.
 pub fn bundle_path(index: u64, size: u64) -> Option<BundlePath> {
     tile_path(0, index, size).and_then(|tile| BundlePath::new(index, tile.width()))
 }

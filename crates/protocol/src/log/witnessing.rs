@@ -1,11 +1,11 @@
-//! The log's side of the witness protocol (C2SP `tlog-witness`): what to ask and what to do with
-//! the answer.
+//! The log's side of the witness protocol (C2SP `tlog-witness`): what to ask and how to handle the
+//! answer.
 //!
-//! Sending belongs to the host. A log that a witness has seen larger than the log itself remembers
-//! was set back, to a backup for instance; one that a witness has seen with another tree was
-//! copied. Both would fork if they went on, so both halt for good. But a witness's refusal is not
-//! signed, and must not end a log: it is a [`Claim`] until the witness shows a checkpoint that this
-//! log's own key signed. While it shows none, nothing is appended.
+//! Sending belongs to the host. If a witness has seen a larger tree than the log remembers, the log
+//! was rolled back, for example to a backup; if a witness has seen a different tree, the log was
+//! copied. Both would fork if they continued, so both halt permanently. But a witness's refusal is
+//! not signed, and must not end a log: it is a [`Claim`] until the witness shows a checkpoint that
+//! this log's own key signed. Until then, nothing is appended.
 
 use sotto_crypto::note::{self, NoteError, QuorumTime};
 use sotto_wire::tlog::witness::parse_tree_size_body;
@@ -13,12 +13,12 @@ use sotto_wire::{
     AddCheckpoint, Checkpoint, Note, NoteSignature, TlogPolicy, TreeHash, VerifierKey,
 };
 
-/// A question to one witness: our signed checkpoint, from the size that it should know.
+/// A question to one witness: our signed checkpoint, and the size that the witness should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The size of the checkpoint in question.
     pub size: u64,
-    /// The size that the witness is taken to know.
+    /// The size that we believe the witness knows.
     pub from: u64,
 }
 
@@ -29,13 +29,13 @@ pub enum Next {
     Cosigned(NoteSignature),
     /// Ask again, with a proof from this size.
     AskFrom(u64),
-    /// It says that it has seen another tree than ours. Ask for the checkpoint that it has stored,
-    /// and hand that to [`read_witness_checkpoint`] and [`consume_witness_checkpoint`].
+    /// It says that it has seen a different tree than ours. Fetch the checkpoint that it has
+    /// stored, and pass it to [`read_witness_checkpoint`] and [`consume_witness_checkpoint`].
     Inspect(Claim),
-    /// Stop the log for good.
+    /// Stop the log permanently.
     Halt(Halt),
-    /// It says that it has seen another tree, and does not show it. Append nothing until it cosigns
-    /// our tree: it may be right.
+    /// It says that it has seen a different tree, but does not show it. Append nothing until it
+    /// cosigns our tree: it may be right.
     Disputed(Dispute),
     /// No cosignature this time; the reason is for the operator.
     Without(String),
@@ -47,12 +47,12 @@ pub enum Claim {
     /// It has a larger tree than this log ever signed.
     #[error("it says that it has seen size {seen}, but this log has signed nothing above {signed}")]
     Larger {
-        /// What it says that it has.
+        /// The size that it says it has.
         seen: u64,
-        /// What the log has.
+        /// The size that the log has.
         signed: u64,
     },
-    /// It has another tree of the size that it was asked about.
+    /// It has a different tree of the size that it was asked about.
     #[error("it says that it has seen another tree of size {size}")]
     OtherTree {
         /// The size of both.
@@ -63,13 +63,13 @@ pub enum Claim {
         "it says that this log's tree does not extend the tree of size {seen} that it has seen"
     )]
     NotExtended {
-        /// The size of the one that it has.
+        /// The size of the tree that it has.
         seen: u64,
     },
 }
 
 impl Claim {
-    /// The size of the tree that the witness says to have.
+    /// The size of the tree that the witness says it has.
     pub fn seen(&self) -> u64 {
         match self {
             Self::Larger { seen, .. } | Self::NotExtended { seen } => *seen,
@@ -84,11 +84,11 @@ impl Claim {
 pub struct Dispute {
     /// What the witness says.
     pub claim: Claim,
-    /// What is wrong with what it shows, for the operator.
+    /// What is wrong with the proof that it shows, for the operator.
     pub unproved: String,
 }
 
-/// Why a log stops for good. Each was proved by a signature of the log's own key.
+/// Why a log stops permanently. Each reason was proved by a signature of the log's own key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
     /// A witness has a larger tree than this log ever signed.
@@ -102,7 +102,7 @@ pub enum Halt {
         /// What the log has.
         signed: u64,
     },
-    /// A witness has another tree of a size that this log has, too.
+    /// A witness has a different tree of a size that this log also has.
     #[error(
         "a witness shows another tree of size {size} signed by this log: somebody else signs with its key"
     )]
@@ -121,7 +121,7 @@ pub fn produce_add_checkpoint(
     AddCheckpoint { old_size: question.from, proof, checkpoint: signed.clone() }
 }
 
-/// What to do with a witness's answer to [`produce_add_checkpoint`].
+/// How to handle a witness's answer to [`produce_add_checkpoint`].
 pub fn consume_witness_answer(
     question: &Question,
     signed: &Note,
@@ -135,14 +135,14 @@ pub fn consume_witness_answer(
             Err(reason) => Next::Without(reason),
         },
         409 => conflict(question, body),
-        // Every tree extends the empty one: there is nothing to be seen.
+        // Every tree extends the empty one, so there is nothing to inspect.
         422 if question.from > 0 => Next::Inspect(Claim::NotExtended { seen: question.from }),
         _ => Next::Without(format!("the witness answered with status {status}")),
     }
 }
 
-/// The witness's cosignature in the body: the first line that is its own and verifies. One is
-/// enough, and more would only make the checkpoint longer.
+/// The witness's cosignature in the body: the first line that is from this witness and verifies.
+/// One is enough, and more would only make the checkpoint longer.
 fn cosignature(signed: &Note, witness: &VerifierKey, body: &[u8]) -> Result<NoteSignature, String> {
     let lines = NoteSignature::parse_lines(body).map_err(|error| error.to_string())?;
     let bare = Note::new(signed.text()).map_err(|error| error.to_string())?;
@@ -156,11 +156,11 @@ fn cosignature(signed: &Note, witness: &VerifierKey, body: &[u8]) -> Result<Note
         .ok_or_else(|| "the answer has no valid cosignature by this witness".to_owned())
 }
 
-/// The witness knows another size than we thought.
+/// The witness knows a different size than we thought.
 fn conflict(question: &Question, body: &[u8]) -> Next {
     let Ok(seen) = parse_tree_size_body(body) else {
-        // A conflict without a size is how some witnesses answer to another root of the same size.
-        // It proves nothing, so the log does not stop for it.
+        // Some witnesses report a different root of the same size as a conflict without a size.
+        // That proves nothing, so the log does not stop for it.
         return Next::Without("the witness reports a conflict without a size".to_owned());
     };
     if seen > question.size {
@@ -174,8 +174,8 @@ fn conflict(question: &Question, body: &[u8]) -> Next {
     }
 }
 
-/// The checkpoint that a witness has stored for this log, as its monitors fetch it: it counts only
-/// if the log's key has signed it. An error says in words why it does not.
+/// The checkpoint that a witness has stored for this log, as monitors fetch it. It counts only if
+/// the log's key signed it. An error says why it does not count.
 pub fn read_witness_checkpoint(body: &[u8], log: &VerifierKey) -> Result<Checkpoint, String> {
     let note = Note::parse(body).map_err(|error| format!("its checkpoint: {error}"))?;
     note::verify(&note, log).map_err(|error| format!("its checkpoint: {error}"))?;
@@ -201,7 +201,7 @@ pub fn consume_witness_checkpoint(
     }
     match own_root {
         Some(root) if root != shown.root => Next::Halt(Halt::Forked { size }),
-        // It has seen what we have, whatever it says.
+        // It has seen what we have, whatever it claims.
         Some(_) if size >= claim.seen() => {
             Next::Without(format!("{claim}, but shows this log's own tree of size {size}"))
         }
@@ -225,7 +225,7 @@ impl Cosigned {
     /// Checks a note against a policy: the log's signature and the quorum.
     pub fn new(note: Note, policy: &TlogPolicy) -> Result<Self, NoteError> {
         let checkpoint = note::verify_log(&note, policy)?;
-        // Under `quorum none` there is no time to prove.
+        // Under `quorum none` no time can be proved.
         let time = match policy.requires_witnesses() {
             true => Some(note::quorum(&note, policy)?),
             false => None,

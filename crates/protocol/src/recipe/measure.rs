@@ -15,7 +15,7 @@ pub(super) fn mapping_types(query: &Query) -> &'static [Type] {
     }
 }
 
-/// What a mapping's value means to a query; the fallback if it means nothing.
+/// What a mapping's value means to a query; the fallback if it has no meaning.
 pub(super) fn answer(query: &Query, value: Option<Value>) -> Answer {
     match query {
         Query::Count { fallback, .. } => Answer::Bit(match value {

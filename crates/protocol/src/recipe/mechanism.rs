@@ -1,4 +1,4 @@
-//! The one place that knows which mechanism and which VDAF a recipe's bytes stand for.
+//! The only module that knows which mechanism and which VDAF a recipe's bytes stand for.
 
 use sotto_dp::Error;
 use sotto_dp::mechanism::exact::Exact;
@@ -28,15 +28,15 @@ fn of(query: &Query, randomizer: &Randomizer) -> Result<Mechanism, Error> {
     })
 }
 
-/// The randomizer that a new recipe gets for its query; `None` if no mechanism answers such a query
-/// with a claim.
+/// The randomizer that a new recipe gets for its query; `None` if no mechanism with a claim answers
+/// such a query.
 pub fn suggested_randomizer(query: &Query, epsilon_micro: u64) -> Option<Randomizer> {
     let randomizer = Randomizer::RandomizedResponse { epsilon_micro };
     of(query, &randomizer).is_ok().then_some(randomizer)
 }
 
-/// The VDAF that sums what the mechanism sends, with the parameters that we compute. An author's
-/// parameters are never taken: a bad chunk length makes verification fifty times as expensive.
+/// The VDAF that sums what the mechanism sends, with parameters that we compute. An author's
+/// parameters are never used: a bad chunk length makes verification fifty times as expensive.
 pub fn derive_vdaf(mechanism: &Mechanism) -> VdafConfig {
     match mechanism.encoding() {
         Encoding::Bit => VdafConfig::count(),

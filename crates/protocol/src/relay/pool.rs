@@ -6,18 +6,18 @@ use super::SourceTag;
 use crate::keyed_hash::HashedSet;
 use crate::shuffle;
 
-/// When a pool is emitted.
+/// When a pool is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolRule {
-    /// As soon as it holds requests of this many sources. 0 is as good as 1: no request waits.
+    /// As soon as it holds requests from this many sources. 0 is the same as 1: no request waits.
     pub min: usize,
     /// Or once its first request has waited this long, at most [`Self::MAX_WAIT_MS`].
     pub wait_ms: u64,
 }
 
 impl PoolRule {
-    /// The longest that a request is ever held. Gateways remember requests for much longer than this, so
-    /// none expires in a pool.
+    /// The longest time that a request is ever held. Gateways remember requests for much longer
+    /// than this, so no request expires in a pool.
     pub const MAX_WAIT_MS: u64 = 60_000;
 }
 
@@ -29,13 +29,13 @@ impl Default for PoolRule {
 
 /// Requests for one gateway, of one size class.
 ///
-/// Requests of different classes or gateways are told apart on both sides of the relay anyway: in a pool of
-/// their own, none of them passes for company of another.
+/// Both sides of the relay can tell requests of different classes or gateways apart anyway. With
+/// separate pools, requests of one kind do not count as cover for another.
 #[derive(Debug)]
 pub struct Pool<T> {
     rule: PoolRule,
     items: Vec<T>,
-    /// When the first of `items` came.
+    /// When the first of `items` arrived.
     first_ms: u64,
     /// The sources of `items` that are known.
     sources: HashedSet,
@@ -49,10 +49,11 @@ impl<T> Pool<T> {
         Self { rule, items: Vec::new(), first_ms: 0, sources: HashedSet::default(), unknown: 0 }
     }
 
-    /// Adds a request. Whether the pool is due now is for [`Self::due_at`] to say.
+    /// Adds a request. [`Self::due_at`] says whether the pool is due now.
     ///
-    /// Requests of one source count once: else whoever wants a request to go on alone would only have to send
-    /// some of his own. One without a source (behind a proxy all have the same) counts for itself.
+    /// Requests of one source count once: otherwise anyone who wants a request to be forwarded
+    /// alone would only have to send a few themselves. A request without a source (behind a proxy
+    /// all have the same) counts for itself.
     pub fn push(&mut self, item: T, source: Option<SourceTag>, now_ms: u64) {
         if self.items.is_empty() {
             self.first_ms = now_ms;
@@ -64,7 +65,8 @@ impl<T> Pool<T> {
         self.items.push(item);
     }
 
-    /// From when on [`Self::take`] gives something: in the past if enough sources are here, none if no request is.
+    /// From when [`Self::take`] returns requests: in the past if there are enough sources, `None`
+    /// if the pool is empty.
     pub fn due_at(&self) -> Option<u64> {
         if self.items.is_empty() {
             return None;
@@ -75,7 +77,7 @@ impl<T> Pool<T> {
         Some(self.first_ms.saturating_add(self.rule.wait_ms.min(PoolRule::MAX_WAIT_MS)))
     }
 
-    /// All requests, every order equally likely, if the pool is due; else none.
+    /// All requests, every order equally likely, if the pool is due; otherwise none.
     pub fn take(&mut self, now_ms: u64, rng: &mut dyn CryptoRng) -> Vec<T> {
         match self.due_at() {
             Some(due_ms) if due_ms <= now_ms => self.take_all(rng),
@@ -83,7 +85,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// All requests, every order equally likely, due or not: for a host that shuts down.
+    /// All requests, every order equally likely, due or not. For a host that is shutting down.
     pub fn take_all(&mut self, rng: &mut dyn CryptoRng) -> Vec<T> {
         self.sources.clear();
         self.unknown = 0;
@@ -92,12 +94,12 @@ impl<T> Pool<T> {
         items
     }
 
-    /// How many requests wait.
+    /// How many requests are waiting.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether none waits.
+    /// Whether no requests are waiting.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

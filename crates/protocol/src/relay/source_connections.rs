@@ -8,10 +8,10 @@ use rand_core::CryptoRng;
 use super::source_limit::{SourceTag, source_bytes};
 use crate::keyed_hash::{HashKey, HashedMap, keyed_hash};
 
-/// Counts the open connections of each source, by the sources of [`super::SourceLimit`].
+/// Counts the open connections of each source, as [`super::SourceLimit`] defines sources.
 ///
-/// Only sources that have a connection open are in the table, as hashes under a key of the process: it is
-/// as large as the host's limit of connections lets it be, and holds nobody who has left.
+/// The table holds only sources with an open connection, as hashes under a key of the process. The
+/// host's limit on connections bounds its size, and it holds nobody who has left.
 pub struct SourceConnections {
     max: u32,
     key: HashKey,
@@ -26,7 +26,7 @@ impl SourceConnections {
         Self { max, key, open: HashedMap::default() }
     }
 
-    /// Counts one more connection of `source`, if it may have one. [`Self::close`] takes what this gives.
+    /// Counts one more connection of `source`, if allowed. Pass the result to [`Self::close`].
     pub fn open(&mut self, source: IpAddr) -> Option<SourceTag> {
         let hash = keyed_hash(&self.key, &source_bytes(source));
         let count = self.open.get(&hash).copied().unwrap_or(0);
@@ -37,7 +37,7 @@ impl SourceConnections {
         Some(SourceTag(hash))
     }
 
-    /// One connection less. With its last one, a source is forgotten.
+    /// Counts one connection less. With its last connection, a source is forgotten.
     pub fn close(&mut self, SourceTag(source): SourceTag) {
         if let Some(count) = self.open.get_mut(&source) {
             *count -= 1;
@@ -47,12 +47,12 @@ impl SourceConnections {
         }
     }
 
-    /// How many sources have a connection.
+    /// How many sources have an open connection.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether none has.
+    /// Whether no source has an open connection.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -95,7 +95,7 @@ mod tests {
             table.close(hash);
         }
         assert!(table.is_empty());
-        // What is not there cannot be closed.
+        // A source that is not in the table cannot be closed.
         table.close(first);
         assert!(table.is_empty());
     }

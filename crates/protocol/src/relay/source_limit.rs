@@ -7,7 +7,7 @@ use rand_core::CryptoRng;
 
 use crate::keyed_hash::{HashKey, HashedMap, keyed_hash};
 
-/// What tells one source from another in one table and while it lasts, and nothing more.
+/// Tells one source from another within one table, while the table lasts, and nothing more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SourceTag(pub(super) u64);
 
@@ -20,9 +20,9 @@ impl fmt::Debug for SourceTag {
 
 /// Counts requests per source, for one window after another.
 ///
-/// A source is an IPv4 address, or the first 64 bits of an IPv6 address: one subscriber has all that share
-/// them. It is held as a hash under a key of the window. At the window's end key and counts are dropped,
-/// and nothing links one window to the next.
+/// A source is an IPv4 address, or the first 64 bits of an IPv6 address, because one subscriber has
+/// all addresses that share them. It is stored as a hash under a key of the window. At the end of
+/// the window the key and the counts are dropped, and nothing links one window to the next.
 pub struct SourceLimit {
     max: u32,
     window_ms: u64,
@@ -42,10 +42,11 @@ impl SourceLimit {
         Self { max, window_ms, max_sources, window: None }
     }
 
-    /// The tag of `source`, if one more request of it is within its limit. A window begins with its first request.
+    /// The tag of `source`, if one more request is within its limit. A window begins with its first
+    /// request.
     ///
-    /// Sources beyond the table's size are not limited. Whoever has that many addresses has not been
-    /// limited by the table either, and to refuse newcomers would let him shut out everybody else.
+    /// Sources beyond the table's size are not limited. The table does not limit anyone who has
+    /// that many addresses anyway, and rejecting newcomers would let them shut out everybody else.
     pub fn admit(
         &mut self,
         source: IpAddr,
@@ -71,8 +72,8 @@ impl SourceLimit {
         Some(SourceTag(hash))
     }
 
-    /// Forgets all sources if the window has ended. [`Self::admit`] does it too; a host calls this at
-    /// [`Self::due_at`], so that sources are gone even if no request follows.
+    /// Forgets all sources if the window has ended. [`Self::admit`] does this too; a host calls
+    /// this at [`Self::due_at`], so that sources are forgotten even if no request follows.
     pub fn forget(&mut self, now_ms: u64) {
         self.window.take_if(|window| window.end_ms <= now_ms);
     }
@@ -104,10 +105,10 @@ impl fmt::Debug for SourceLimit {
     }
 }
 
-/// What tells one source from another: a byte for the family, then the address or its prefix.
+/// The bytes that identify a source: one for the family, then the address or its prefix.
 pub(super) fn source_bytes(source: IpAddr) -> [u8; 9] {
     let mut bytes = [0; 9];
-    // A dual-stack socket shows IPv4 peers as mapped IPv6 addresses, all of one /64.
+    // A dual-stack socket shows IPv4 peers as mapped IPv6 addresses, all in the same /64.
     let prefix: &[u8] = match source.to_canonical() {
         IpAddr::V4(address) => {
             bytes[0] = 4;

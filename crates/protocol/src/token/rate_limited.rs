@@ -62,8 +62,8 @@ impl TokenTerms {
         })
     }
 
-    /// Opens the answer to the request for the token with this nonce. Gives the encoded token once
-    /// it is known to be good.
+    /// Opens the answer to the request for the token with this nonce. Returns the encoded token
+    /// after checking that it is valid.
     pub fn finish(
         &self,
         nonce: &[u8; 32],
@@ -90,7 +90,7 @@ impl TokenTerms {
         Ok(token.to_bytes())
     }
 
-    /// What checks tokens for these self.
+    /// A verifier for tokens on these terms.
     #[cfg(feature = "server")]
     pub fn verifier(&self) -> Result<Arc<dyn VerifyToken>, TokenError> {
         let expires = Moment(self.expires);
@@ -105,7 +105,7 @@ pub fn report_id(nonce: &[u8; 32]) -> ReportId {
     ReportId::new(id)
 }
 
-/// What the issuer signs, blinded.
+/// The message that the issuer signs blindly.
 fn input(terms: &TokenTerms, nonce: &[u8; 32]) -> [u8; 98] {
     token_input(TOKEN_TYPE, nonce, &terms.challenge_digest, terms.key.id())
 }

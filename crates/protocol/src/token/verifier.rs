@@ -1,8 +1,8 @@
-//! An aggregator's half of the rate-limited scheme: whether a token is good for one key and one
+//! An aggregator's half of the rate-limited scheme: whether a token is valid for one key and one
 //! recipe.
 //!
-//! All that does not depend on the token is computed once per task. Whether the token was spent
-//! before is the store's to say, by the report id that its nonce gives.
+//! Everything that does not depend on the token is computed once per task. The store says whether
+//! the token was spent before, by the report id that its nonce gives.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use sotto_wire::{Decode, ReportId};
 use super::{TokenRefusal, VerifyToken, report_id};
 use crate::{Moment, Rejection};
 
-/// Judges the tokens of one key for one challenge.
+/// Checks the tokens of one key for one challenge.
 pub(super) struct RateLimitedVerifier {
     challenge_digest: [u8; 32],
     key_id: [u8; 32],
@@ -22,7 +22,7 @@ pub(super) struct RateLimitedVerifier {
 }
 
 impl RateLimitedVerifier {
-    /// For tokens that answer `challenge` under `key`, until the key expires.
+    /// A verifier for tokens that answer `challenge` under `key`, until the key expires.
     pub(super) fn new(
         challenge: &TokenChallenge,
         key: &TokenKey,
@@ -38,8 +38,8 @@ impl RateLimitedVerifier {
 }
 
 impl VerifyToken for RateLimitedVerifier {
-    /// What costs nothing is checked first, the signature last. Nothing compared here is secret:
-    /// key id and challenge are the recipe's.
+    /// Free checks come first, the signature last. Nothing compared here is secret: key id and
+    /// challenge come from the recipe.
     fn verify(&self, token: &[u8], now: Moment) -> Result<ReportId, TokenRefusal> {
         let token = Token::from_bytes(token).map_err(|_| TokenRefusal::Malformed)?;
         if token.token_type != TOKEN_TYPE {

@@ -20,22 +20,23 @@ const DAY_S: u64 = 86_400;
 pub struct TrustFile {
     /// Log, witnesses and quorum, in the form of C2SP tlog-policy.
     pub policy: String,
-    /// The oldest checkpoint that is believed, in seconds by the device's clock.
+    /// The maximum age of an accepted checkpoint, in seconds by the device's clock.
     #[serde(default = "max_checkpoint_age_s")]
     pub max_checkpoint_age_s: u64,
     /// How long a recipe, a result or a key set must have been in the log, so that somebody can
     /// object.
     #[serde(default = "one_day")]
     pub min_log_age_s: u64,
-    /// The least time between two key sets of one operator: faster ones could tell devices apart.
+    /// The minimum time between two key sets of one operator: faster changes could tell devices
+    /// apart.
     #[serde(default = "one_day")]
     pub min_key_set_spacing_s: u64,
     /// How old the measurement of a certified audience may be.
     #[serde(default = "max_result_age_s")]
     pub max_result_age_s: u64,
-    /// The operators whose aggregators may be named by a recipe.
+    /// The operators whose aggregators a recipe may name.
     pub operators: Vec<PinnedOperator>,
-    /// The authors whose recipes are considered; absent, all that the log holds.
+    /// The authors whose recipes are considered; if absent, every author in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authors: Option<Vec<String>>,
     /// The relays that this device may use.
@@ -56,28 +57,28 @@ pub struct TrustFile {
     /// What may be spent in a period.
     #[serde(default)]
     pub budget: BudgetFile,
-    /// Recipes and key sets count at once: anybody who controls the log can aim one at a device
-    /// before anybody sees it.
+    /// Recipes and key sets count immediately: anyone who controls the log can target a device with
+    /// one before anybody else sees it.
     #[serde(default)]
     pub insecure_no_min_age: bool,
     /// Recipes without a claim are answered, and cost nothing.
     #[serde(default)]
     pub insecure_exact: bool,
-    /// Recipes in which an aggregator counts reports without tokens are answered: whoever sends
-    /// many reports decides the total, and a leader can single out the report of one device.
+    /// Recipes in which an aggregator counts reports without tokens are answered: anyone who sends
+    /// many reports decides the total, and a leader can single out one device's report.
     #[serde(default)]
     pub insecure_no_tokens: bool,
-    /// Reports go to the leader directly, which sees the device's address; and the log is read
-    /// directly.
+    /// Reports go directly to the leader, which sees the device's address; the log is read directly
+    /// too.
     #[serde(default)]
     pub insecure_direct: bool,
-    /// A device without history answers at once: resetting it makes its budget new.
+    /// A device without history answers immediately: resetting it renews its budget.
     #[serde(default)]
     pub insecure_fresh_start: bool,
 }
 
 impl TrustFile {
-    /// A file with nothing but a policy: every setting at its default, no operator pinned.
+    /// A file with only a policy: every other setting has its default, and no operator is pinned.
     pub fn new(policy: impl Into<String>) -> Self {
         Self {
             policy: policy.into(),
@@ -114,7 +115,7 @@ pub struct PinnedOperator {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinnedRelay {
-    /// Who runs it: another operator than those of leader and helper.
+    /// Who runs it: not the operator of the leader or the helper.
     pub operator: String,
     /// Where it is.
     pub url: String,
@@ -124,10 +125,10 @@ pub struct PinnedRelay {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogGatewayFile {
-    /// Who runs it: one of the pinned operators, which logs its newer keys.
+    /// Who runs it: one of the pinned operators, which publishes newer keys in the log.
     pub operator: String,
-    /// The keys with which a device begins, in the text form of key sets, the preferred one first.
-    /// What the log holds takes their place once it is read.
+    /// The keys with which a device starts, in the text form of key sets, the preferred one first.
+    /// The logged keys replace them once the log has been read.
     pub hpke_configs: Vec<String>,
 }
 
@@ -137,13 +138,13 @@ pub struct LogGatewayFile {
 pub struct Floors {
     /// The smallest minimum batch.
     pub min_batch: u64,
-    /// The smallest audience: the population of an untargeted recipe, the certified one of a
-    /// targeted recipe.
+    /// The smallest audience: the population of an untargeted recipe, the certified audience of a
+    /// targeted one.
     pub min_population: u64,
     /// The largest sampling rate, as `[num, den]`.
     pub max_rate: Probability,
-    /// The shortest unit of time: a report carries the unit in which it was made, and a short one
-    /// would tell when exactly.
+    /// The shortest unit of time: a report carries the unit in which it was made, and a short unit
+    /// would reveal the exact time.
     pub min_window_s: u64,
 }
 
@@ -307,7 +308,7 @@ fn log_gateway_of(
     let at = TrustError::at("log_gateway");
     let operator: KeyName =
         file.operator.parse().map_err(|error| at(&format!("{:?}: {error}", file.operator)))?;
-    // Its newer keys are believed by this signature.
+    // This operator's signature authenticates the gateway's newer keys.
     if !operators.contains_key(&operator) {
         return Err(at(&format!("the operator {operator} is not pinned")));
     }

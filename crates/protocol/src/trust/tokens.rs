@@ -1,7 +1,7 @@
-//! Tokens: which issuer and attester are believed, and whether a recipe's token keys are that
-//! issuer's.
+//! Tokens: which issuer and attester are trusted, and whether a recipe's token keys come from that
+//! issuer.
 //!
-//! Leaves to others: whether they are keys at all ([`crate::recipe::Assessment`]).
+//! Leaves to others: whether they are valid keys at all ([`crate::recipe::Assessment`]).
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,24 @@ use super::Trust;
 use super::file::TrustError;
 use crate::admission::{Check, Silence};
 
-/// Who makes sure that each device contributes once.
+/// The parties that make sure that each device contributes once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokensFile {
-    /// The operator of the issuer: one of the pinned operators, whose key endorses token keys and
+    /// The operator of the issuer: one of the pinned operators. Its key endorses token keys and
     /// signs its key set.
     pub issuer: String,
     /// The attester, from which devices get their tokens; absent for aggregators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attester: Option<PinnedAttester>,
-    /// The time over which a device spreads its requests for tokens at random: the times of the
-    /// requests must say nothing about the device.
+    /// The time over which a device randomly spreads its token requests: the times of the requests
+    /// must say nothing about the device.
     #[serde(default = "spread_s")]
     pub spread_s: u64,
 }
 
 impl TokensFile {
-    /// With this issuer, and every other setting at its default.
+    /// A file with this issuer, and every other setting at its default.
     pub fn new(issuer: impl Into<String>) -> Self {
         Self { issuer: issuer.into(), attester: None, spread_s: spread_s() }
     }
@@ -41,20 +41,20 @@ impl TokensFile {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinnedAttester {
-    /// Who runs it: another operator than those of issuer, leader, helper and relay.
+    /// Who runs it: not the operator of the issuer, leader, helper or relay.
     pub operator: String,
     /// Where it is.
     pub url: String,
 }
 
-/// Who makes sure that each device contributes once.
+/// The parties that make sure that each device contributes once.
 #[derive(Clone, Debug)]
 pub struct TokenTrust {
     /// The operator of the issuer, which is pinned.
     pub issuer: KeyName,
     /// The attester, from which devices get their tokens; aggregators need none.
     pub attester: Option<Attester>,
-    /// The time over which requests for tokens are spread.
+    /// The time over which token requests are spread.
     pub spread_s: u64,
 }
 
@@ -84,10 +84,10 @@ impl Trust {
         recipe.parties.tokens.issuer().filter(|issuer| pinned == Some(*issuer))
     }
 
-    /// Both aggregators check tokens, or that one does not is allowed; their keys are endorsed by
-    /// the pinned issuer.
+    /// Checks that both aggregators check tokens, unless an insecure setting allows otherwise, and
+    /// that the pinned issuer endorsed their keys.
     ///
-    /// An author who could list own keys would sign tokens for any number of reports.
+    /// An author who could list their own keys could sign tokens for any number of reports.
     pub fn check_token_keys(&self, recipe: &Recipe) -> Result<(), Silence> {
         self.check_token_terms(recipe)?;
         let refuse = |reason: String| Silence::new(Check::TokenKeys, reason);
@@ -109,7 +109,7 @@ impl Trust {
         Ok(())
     }
 
-    /// What [`Trust::check_token_keys`] checks before it looks at the keys, which a draft does not
+    /// The part of [`Trust::check_token_keys`] that does not need the keys, which a draft does not
     /// have yet.
     pub fn check_token_terms(&self, recipe: &Recipe) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::TokenKeys, reason));
@@ -137,7 +137,7 @@ impl Trust {
     }
 }
 
-/// From the file.
+/// Reads the section of the trust file.
 pub(super) fn token_trust(
     file: &TokensFile,
     operators: &BTreeMap<KeyName, VerifierKey>,
@@ -147,7 +147,7 @@ pub(super) fn token_trust(
         text.parse().map_err(|error| at(&format!("{text:?}: {error}")))
     };
     let issuer = name(&file.issuer)?;
-    // Token keys and encapsulation keys are believed by this signature.
+    // This operator's signature authenticates token keys and encapsulation keys.
     if !operators.contains_key(&issuer) {
         return Err(at(&format!("the issuer {issuer} is not pinned under [[operators]]")));
     }

@@ -1,4 +1,4 @@
-//! One exchange after another between our device and our gateway, and what the gateway refuses to open.
+//! Exchanges between our device and our gateway, and what the gateway refuses to open.
 
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Moment;
@@ -21,7 +21,7 @@ fn the_target_gets_the_request_and_the_device_its_answer() {
     assert_eq!((request.method, request.scheme), ("POST", "https"));
     assert_eq!((request.authority, request.path), ("leader.example", "/dap/tasks/a/reports"));
     assert_eq!(request.content.as_ref(), b"a report");
-    // The rounded date, what the caller gave, and nothing else.
+    // The rounded date, the caller's fields, and nothing else.
     let fields: Vec<_> = request.fields.iter().map(|field| (field.name, field.value)).collect();
     let date = imf_fixdate(NOON);
     assert_eq!(
@@ -39,7 +39,7 @@ fn the_target_gets_the_request_and_the_device_its_answer() {
     assert_eq!(response.fields, [("content-type".to_owned(), "text/plain".to_owned())]);
 }
 
-/// Nothing links two requests, not even equal ones of one moment.
+/// Nothing links two requests, not even equal ones made at the same moment.
 #[test]
 fn equal_requests_share_no_byte_but_the_header() {
     let mut gateway = Gateway::new(3);
@@ -82,7 +82,7 @@ fn every_live_key_opens_and_others_do_not() {
         let (body, _) = produce_request(&UPLOAD, config, NOON, &mut gateway.rng).unwrap();
         assert_eq!(gateway.admit(&body, NOON), Ok(()));
     }
-    // A key that has gone, and one that took its id.
+    // A key that is gone, and a key that took its id.
     let gone = HpkeKeypair::generate(HpkeConfigId::new(9), &mut gateway.rng);
     let (body, _) = produce_request(&UPLOAD, gone.config(), NOON, &mut gateway.rng).unwrap();
     assert_eq!(consume_request(&gateway.keys, &body).unwrap_err(), OuterRefusal::UnknownKey);

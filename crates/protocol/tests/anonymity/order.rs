@@ -1,8 +1,9 @@
-//! The order at the gateway is uniform, given the order at the relay: chi-square tests over 10,000 pools.
+//! The order at the gateway is uniform, given the order at the relay: chi-square tests over 10,000
+//! pools.
 //!
-//! Five statistics are compared with the value that each exceeds with a probability of 2e-7 if the order is uniform. A
-//! relay that is right is found wrong with a probability of at most 1e-6, over the choice of the seed. With the seed
-//! fixed, the outcome is too.
+//! Five statistics are compared with the value that each exceeds with probability 2e-7 if the order
+//! is uniform. So a correct relay fails with probability at most 1e-6, over the choice of the seed.
+//! The seed is fixed, and so is the outcome.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -13,12 +14,13 @@ const POOLS: usize = 10_000;
 const SMALL: usize = 4;
 const LARGE: usize = 16;
 
-/// What chi-square with 23, 225 and 239 degrees of freedom exceeds with a probability of 2e-7.
+/// What chi-square with 23, 225 and 239 degrees of freedom exceeds with probability 2e-7.
 const LIMIT_23: f64 = 75.011;
 const LIMIT_225: f64 = 349.444;
 const LIMIT_239: f64 = 366.726;
 
-/// Puts a pool in order: `out[place]` is the number that the request had in the order of arrival.
+/// Puts a pool in order: `out[position]` is the number that the request had in the order of
+/// arrival.
 type Mix = dyn FnMut(usize) -> Vec<usize>;
 
 /// The pools of the relay.
@@ -37,12 +39,13 @@ fn orders(mix: &mut Mix) -> f64 {
     for _ in 0..POOLS {
         counts[mix(SMALL).iter().fold(0, |code, item| code * SMALL + item)] += 1;
     }
-    // Codes with a repeated digit are no orders, and have no count.
+    // Codes with a repeated digit are not orders, and have no count.
     chi_square(counts.into_iter().filter(|count| *count > 0), 24)
 }
 
-/// Each request of a large pool is at each place equally often. The counts of a row and those of a column sum to the number
-/// of pools, so with the factor (n - 1) / n the statistic has (n - 1)^2 = 225 degrees of freedom.
+/// Each request of a large pool is equally often at each position. The counts of a row and those of
+/// a column sum to the number of pools, so with the factor (n - 1) / n the statistic has (n - 1)^2
+/// = 225 degrees of freedom.
 fn places(mix: &mut Mix) -> f64 {
     let mut counts = vec![0_u64; LARGE * LARGE];
     for _ in 0..POOLS {
@@ -55,7 +58,8 @@ fn places(mix: &mut Mix) -> f64 {
     sum * (LARGE - 1) as f64 / LARGE as f64
 }
 
-/// Two requests of a large pool are at each pair of places equally often. 239 degrees of freedom.
+/// Two requests of a large pool are equally often at each pair of positions. 239 degrees of
+/// freedom.
 fn pair(first: usize, second: usize, mix: &mut Mix) -> f64 {
     let mut counts = vec![0_u64; LARGE * LARGE];
     for _ in 0..POOLS {
@@ -66,7 +70,7 @@ fn pair(first: usize, second: usize, mix: &mut Mix) -> f64 {
     chi_square(counts.into_iter().filter(|count| *count > 0), LARGE * (LARGE - 1))
 }
 
-/// The statistic for `cells` equally likely cells. Those that are not listed are empty.
+/// The statistic for `cells` equally likely cells. Cells that are not listed are empty.
 fn chi_square(counts: impl Iterator<Item = u64>, cells: usize) -> f64 {
     let expected = POOLS as f64 / cells as f64;
     let squares: f64 = counts.map(|count| (count as f64).powi(2)).sum();
@@ -89,11 +93,11 @@ fn the_relay_emits_in_uniform_order() {
     assert!(statistics.iter().all(|(value, limit)| value < limit), "{statistics:?}");
 }
 
-/// The tests find what is not uniform, if only a little.
+/// The tests detect orders that are only slightly non-uniform.
 #[test]
 fn orders_that_are_not_uniform_are_found() {
     let mut rng = ChaCha20Rng::seed_from_u64(62);
-    // Every place swapped with any: the mistake that is made most.
+    // Every position swapped with any other: the most common mistake.
     let mut careless = move |len: usize| {
         let mut items: Vec<_> = (0..len).collect();
         for place in 0..len {
@@ -105,7 +109,7 @@ fn orders_that_are_not_uniform_are_found() {
     assert!(places(&mut careless) > LIMIT_225);
 
     let mut rng = ChaCha20Rng::seed_from_u64(63);
-    // Every place is equally likely, but neighbours stay neighbours.
+    // Every position is equally likely, but neighbours stay neighbours.
     let mut rotated = move |len: usize| {
         let mut items: Vec<_> = (0..len).collect();
         items.rotate_left(uniform_below(len as u64, &mut rng) as usize);
@@ -119,7 +123,7 @@ fn orders_that_are_not_uniform_are_found() {
     assert!(orders(&mut |len| (0..len).collect()) > LIMIT_23);
 }
 
-/// The draws behind it are uniform for bounds that do not divide the range of a word.
+/// The underlying draws are uniform for bounds that do not divide the range of a word.
 #[test]
 fn draws_are_below_their_bound() {
     let mut rng = ChaCha20Rng::seed_from_u64(64);
@@ -128,7 +132,8 @@ fn draws_are_below_their_bound() {
     for bound in [2, 3, 7, 1 << 40, (1 << 63) + 1, u64::MAX] {
         assert!((0..100).all(|_| uniform_below(bound, &mut rng) < bound));
     }
-    // Three quarters of the range of a word: its remainder alone would be in the lowest third half of the time.
+    // Three quarters of the range of a word: a plain remainder would be in the lowest third half of
+    // the time.
     let bound = 3 << 62;
     let low = (0..POOLS).filter(|_| uniform_below(bound, &mut rng) < bound / 3).count() as f64;
     let deviation = (low - POOLS as f64 / 3.0) / (POOLS as f64 * 2.0 / 9.0).sqrt();

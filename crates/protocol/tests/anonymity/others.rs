@@ -1,4 +1,4 @@
-//! Our gateway with others' client, and others' gateway with our client.
+//! Our gateway with another implementation's client, and their gateway with our client.
 
 use std::io::Cursor;
 

@@ -1,4 +1,4 @@
-//! What the relay sees of a body is its size class.
+//! The relay learns only the size class of a body.
 
 use sotto_protocol::Moment;
 use sotto_protocol::oblivious::{InnerRequest, ObliviousError, produce_request};
@@ -15,7 +15,8 @@ fn every_request_has_the_length_of_a_class() {
         let content = vec![1; len];
         let (body, _) = gateway.produce(&InnerRequest { content: &content, ..UPLOAD }, NOON);
         let class = SizeClass::of_exact(body.len()).expect("an exact class");
-        // The smallest that holds it: a head of less than 300 bytes is all there is besides.
+        // The smallest class that holds it: besides the content there is only a head of less than
+        // 300 bytes.
         assert_eq!(Some(class), SizeClass::holding(body.len()));
         assert!(class.index() == 0 || len + 300 > class.bytes() / 4, "{len}");
         assert_eq!(gateway.open(&body).decode().unwrap().content.len(), len);
@@ -63,7 +64,8 @@ fn every_answer_has_the_length_of_a_class() {
     }
 }
 
-/// Every length around the edge has an answer: the last that fits fills its class, and the next has the class above.
+/// Every length around the edge has an answer: the last that fits fills its class, and the next
+/// gets the class above.
 #[test]
 fn the_edge_of_an_answers_class_is_exact() {
     let mut gateway = Gateway::new(28);
@@ -91,7 +93,7 @@ fn an_answer_that_no_class_holds_is_our_fault() {
     assert!(gateway.respond(&body, &success(&content)).is_err());
 }
 
-/// From outside, an accepted upload and every refusal are the same.
+/// From outside, an accepted upload and every refusal look the same.
 #[test]
 fn success_and_every_failure_inside_have_one_length() {
     let mut gateway = Gateway::new(26);

@@ -14,7 +14,7 @@ use sotto_wire::bhttp::{Field, Request, Response};
 use sotto_wire::ohttp::DATE_PROBLEM;
 use sotto_wire::{HpkeConfig, HpkeConfigId};
 
-/// A full ten minutes.
+/// The start of a ten-minute step.
 pub(crate) const NOON: Moment = Moment(1_794_744_000);
 
 pub(crate) const KEY_IDS: [u8; 2] = [7, 8];
@@ -59,7 +59,7 @@ impl Gateway {
         produce_request(request, &self.config(), now, &mut self.rng).unwrap()
     }
 
-    /// An upload whose only field is this `date`, or none: what a device of ours would not send.
+    /// An upload whose only field is this `date`, or none: our device would not send it.
     pub(crate) fn dated(&mut self, date: Option<&str>) -> Vec<u8> {
         let fields: Vec<_> =
             date.iter().map(|date| Field { name: "date", value: date.as_bytes() }).collect();

@@ -1,4 +1,4 @@
-//! When a pool is emitted, in virtual time.
+//! When a pool is released, in virtual time.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -39,7 +39,8 @@ fn enough_requests_go_at_once() {
     assert!(pool.is_empty());
 }
 
-/// Who wants a request to go on alone needs as many addresses as the pool wants company.
+/// Anyone who wants a request to be forwarded alone needs as many addresses as the pool requires
+/// sources.
 #[test]
 fn requests_of_one_source_are_no_company() {
     let mut limit = SourceLimit::new(1_000, 60_000, 100);
@@ -53,7 +54,7 @@ fn requests_of_one_source_are_no_company() {
     }
     pool.push(50, tag(3, 20), 20);
     assert_eq!(sorted(pool.take(20, &mut rng())), (0..=50).collect::<Vec<_>>());
-    // The next pool begins anew.
+    // The next pool starts over.
     pool.push(51, tag(1, 30), 30);
     assert!(pool.take(30, &mut rng()).is_empty());
     assert_eq!(pool.due_at(), Some(10_030));
@@ -68,7 +69,7 @@ fn few_requests_go_when_the_first_has_waited() {
     assert!(pool.take(14_999, &mut rng()).is_empty());
     assert_eq!(pool.len(), 2);
     assert_eq!(sorted(pool.take(15_000, &mut rng())), [1, 2]);
-    // The next first one waits for itself.
+    // The next first request waits its own time.
     assert_eq!(pool.due_at(), None);
     pool.push(3, None, 20_000);
     assert_eq!(pool.due_at(), Some(30_000));
@@ -112,7 +113,8 @@ fn no_request_waits_longer_than_a_gateway_allows() {
     assert_eq!(pool.due_at(), Some(u64::MAX));
 }
 
-/// A day of arrivals at uneven times: nobody waits too long, nobody is lost, and whoever goes early has company.
+/// A day of arrivals at uneven times: no request waits too long or is lost, and every early release
+/// has company.
 #[test]
 fn every_request_leaves_once_and_in_time() {
     let rule = PoolRule { min: 8, wait_ms: 10_000 };
@@ -121,7 +123,7 @@ fn every_request_leaves_once_and_in_time() {
     let mut now_ms = 0;
     for item in 0..left.len() {
         now_ms += sotto_protocol::uniform_below(4_000, &mut rng);
-        // The host wakes at the moment that the pool named.
+        // The host wakes at the moment that the pool gave.
         if let Some(due_ms) = pool.due_at().filter(|due_ms| *due_ms <= now_ms) {
             for (item, came_ms) in pool.take(due_ms, &mut rng) {
                 left[item] += 1;

@@ -21,7 +21,7 @@ fn the_same_bytes_are_admitted_once() {
         assert_eq!(gateway.admit(&first, now), Err(InnerRefusal::Replayed), "{later}");
     }
     assert_eq!(gateway.window.len(), 2);
-    // From here on its date alone keeps it out.
+    // From here on, only its date keeps it out.
     let now = Moment(NOON.0 + WINDOW_S + 1);
     assert_eq!(gateway.admit(&first, now), Err(InnerRefusal::Date));
 }
@@ -41,8 +41,8 @@ fn the_window_has_exact_edges() {
     }
 }
 
-/// Whenever in its ten minutes a device sends, and even if its clock is up to five minutes off, there is room
-/// for the longest wait at a relay.
+/// Whenever in its ten minutes a device sends, and even if its clock is up to five minutes off,
+/// there is room for the longest wait at a relay.
 #[test]
 fn an_honest_request_arrives_in_time() {
     let mut gateway = Gateway::new(33);
@@ -74,7 +74,7 @@ fn a_date_that_cannot_be_read_is_none() {
         let body = gateway.dated(date);
         assert_eq!(gateway.admit(&body, NOON), Err(InnerRefusal::Date), "{date:?}");
     }
-    // Dates as far away as they go.
+    // The most extreme dates.
     for date in [0, 253_402_300_799] {
         let body = gateway.dated_at(date);
         assert_eq!(gateway.admit(&body, NOON), Err(InnerRefusal::Date), "{date}");
@@ -95,7 +95,7 @@ fn a_full_window_refuses_what_is_new_and_still_knows_what_is_old() {
     assert_eq!(gateway.admit(&bodies[3], NOON), Err(InnerRefusal::Full));
     assert_eq!(gateway.admit(&bodies[0], NOON), Err(InnerRefusal::Replayed));
     assert_eq!(gateway.window.len(), 3);
-    // Room again, once the ten minutes are out of the window.
+    // There is room again once the ten minutes are out of the window.
     let later = Moment(NOON.0 + 600 + WINDOW_S);
     let (body, _) = gateway.produce(&UPLOAD, later);
     assert_eq!(gateway.admit(&body, later), Ok(()));
@@ -115,7 +115,8 @@ fn ten_minutes_are_forgotten_when_none_of_their_dates_is_admitted_any_more() {
     assert_eq!(gateway.window.len(), 0);
 }
 
-/// What was forgotten must not become new, and a clock that comes right again must not shut everybody out.
+/// What was forgotten must not become new again, and a clock that is corrected must not shut
+/// everybody out.
 #[test]
 fn a_clock_that_jumps_opens_no_door() {
     let mut gateway = Gateway::new(38);
@@ -129,8 +130,8 @@ fn a_clock_that_jumps_opens_no_door() {
     assert_eq!(gateway.admit(&body, next), Ok(()));
 }
 
-/// Hours of traffic with replays at random: each request gets in once, whatever the order, and memory follows the
-/// window.
+/// Hours of traffic with random replays: each request gets in once, in any order, and memory use
+/// follows the window.
 #[test]
 fn no_replay_gets_in_over_hours() {
     let mut gateway = Gateway::remembering(10_000, 39);

@@ -40,7 +40,7 @@ fn an_ipv4_address_is_the_same_on_every_socket() {
     let mut limit = SourceLimit::new(3, 60_000, 100);
     assert_eq!(admitted(&mut limit, "192.0.2.1", 2, 0), 2);
     assert_eq!(admitted(&mut limit, "::ffff:192.0.2.1", 5, 0), 1);
-    // All mapped addresses share 64 bits, and are not one source.
+    // All mapped addresses share 64 bits, but are not one source.
     assert_eq!(admitted(&mut limit, "::ffff:192.0.2.2", 5, 0), 3);
 }
 
@@ -52,7 +52,7 @@ fn at_its_end_a_window_is_forgotten() {
     assert_eq!(limit.due_at(), Some(61_000));
     limit.forget(60_999);
     assert_eq!(limit.len(), 1);
-    // Without another request, too.
+    // Even without another request.
     limit.forget(61_000);
     assert!(limit.is_empty());
     assert_eq!(limit.due_at(), None);
@@ -70,7 +70,7 @@ fn the_table_is_bounded_and_a_flood_shuts_nobody_out() {
         assert_eq!(admitted(&mut limit, &format!("198.51.100.{host}"), 1, 0), 1);
     }
     assert_eq!(limit.len(), 10);
-    // Who is in the table stays limited.
+    // Sources in the table stay limited.
     assert_eq!(admitted(&mut limit, "198.51.100.0", 1, 0), 0);
 }
 

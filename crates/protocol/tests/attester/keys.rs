@@ -1,4 +1,5 @@
-//! Keys outside the prime-order subgroup, of small order, or not canonical: each would make the limit fall.
+//! Keys outside the prime-order subgroup, of small order, or not canonical: each would break the
+//! limit.
 
 use super::*;
 
@@ -52,7 +53,8 @@ fn no_such_index_key_is_counted_by() {
     }
 }
 
-/// The attack of the transcripts: each line would give another alias for one origin, under one client key.
+/// The attack of the transcripts: each line would give a different alias for one origin, under one
+/// client key.
 #[test]
 fn a_torsioned_client_key_gets_nothing() {
     let demo = &rate_limited()["mixed_order_demo"];

@@ -1,4 +1,4 @@
-//! What could make a device's budget new before its time.
+//! What could renew a device's budget too early.
 
 use sotto_protocol::admission::Check;
 use sotto_protocol::device::{DeviceStore, MemoryState};
@@ -7,7 +7,8 @@ use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, HOUR, NOW, PERIOD, recipe, recipe_entry, reclaim};
 use sotto_testing::world::Plan;
 
-/// A reset device is shown a checkpoint from before its period, which is public and still fresh enough.
+/// A reset device is shown a checkpoint from before its period, which is public and still fresh
+/// enough.
 #[test]
 fn an_old_checkpoint_does_not_give_a_new_device_a_past() {
     let mut plan = Plan::new();
@@ -29,7 +30,7 @@ fn an_old_checkpoint_does_not_give_a_new_device_a_past() {
     }
 }
 
-/// The recipes are dear: each takes more than half of the budget.
+/// The recipes are expensive: each takes more than half of the budget.
 #[test]
 fn another_length_of_periods_is_no_new_budget() {
     let mut plan = Plan::new();

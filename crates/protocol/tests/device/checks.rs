@@ -1,4 +1,5 @@
-//! For each of the device's checks, worlds in which exactly that one fails, and silence as the answer.
+//! For each of the device's checks, worlds in which exactly that check fails, and silence as the
+//! answer.
 
 use std::collections::BTreeSet;
 
@@ -19,19 +20,19 @@ pub(crate) struct Row {
     pub(crate) world: fn(&mut World),
     /// Changes what the device is offered.
     pub(crate) offer: fn(&World, &mut Offer),
-    /// The device that meets it.
+    /// The device that sees it.
     pub(crate) device: fn(&World) -> MemoryState,
     pub(crate) walk: Walk,
 }
 
-/// What a device that reads the log for itself makes of the same world.
+/// What a device that reads the log itself makes of the same world.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Walk {
     /// The same check fails.
     Same,
-    /// It does not come to an offer: the entry is not one that the catalogue lists.
+    /// It does not get as far as an offer: the catalogue does not list the entry.
     Unlisted,
-    /// The lie is in the offer, which an honest reader makes otherwise.
+    /// The lie is in the offer, which an honest reader would make differently.
     Offered,
 }
 
@@ -110,7 +111,7 @@ fn assert_walk(row: &Row, world: &World) {
     }
 }
 
-/// At most the device has seen a newer log.
+/// The device may have seen a newer log, but nothing else changed.
 fn assert_untouched(before: &DeviceState, after: &DeviceState, world: &World, words: &str) {
     assert_eq!(before.pending().count(), after.pending().count(), "{words}");
     if before == after {

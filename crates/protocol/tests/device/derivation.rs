@@ -1,4 +1,4 @@
-//! The task of an arbitrary recipe follows from the recipe and from nothing else.
+//! The task of an arbitrary recipe follows from the recipe alone.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -10,8 +10,8 @@ use sotto_wire::{BatchMode, taskprov};
 /// A change and what it changes.
 type Named = (&'static str, fn(&mut Recipe));
 
-/// Changes that leave a recipe valid, one for each field that the task is derived from, and some that only the id
-/// stands for.
+/// Changes that leave a recipe valid: one for each field that the task is derived from, and some
+/// that only the id reflects.
 const CHANGES: [Named; 12] = [
     ("leader url", |recipe| recipe.parties.leader.url.push('x')),
     ("helper url", |recipe| recipe.parties.helper.url.push('x')),
@@ -48,7 +48,7 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
         recipe.aggregation.min_batch %= 1 << 20;
         recipe.aggregation.min_batch += 1;
         recipe.check().unwrap();
-        // Sums of numbers so large that they may wrap have no task.
+        // Sums of numbers so large that they may wrap around have no task.
         let Ok(task) = derive_task(&recipe) else { continue };
         derived += 1;
         let configuration = task.configuration();

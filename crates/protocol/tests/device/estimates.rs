@@ -12,7 +12,7 @@ fn close(one: f64, other: f64) {
     assert!((one - other).abs() <= 1e-6 * other.abs().max(1.0), "{one} is not {other}");
 }
 
-/// A recipe without randomizer that samples a quarter of the devices.
+/// A recipe without a randomizer that samples a quarter of the devices.
 fn exact(query: Query) -> Recipe {
     let mut recipe = recipe("exact");
     recipe.query = query;
@@ -34,7 +34,8 @@ fn sum() -> Query {
     Query::Sum { max: 10, mapping: "region".to_owned(), fallback: 0 }
 }
 
-/// Without noise all is known about those who took part: the interval from noise is a point, and the error that of sampling.
+/// Without noise everything is known about the participants: the interval from noise is a point,
+/// and the error is that of sampling.
 fn check_exact(estimate: &Estimate, collected: f64, unit: f64) {
     close(estimate.value, collected * 4.0);
     assert_eq!(estimate.noise_error, 0.0);
@@ -74,7 +75,7 @@ fn randomized_responses_are_corrected_for_their_noise() {
         let slope = (1.0 - p - s) / (p - s);
         close(estimate.noise_error, (noise + slope * taken).sqrt() / rate);
         close(estimate.total_error, (noise + (slope + 1.0 - rate) * taken).sqrt() / rate);
-        // Both ends are as far from the estimate as they should be: the score equation holds there.
+        // Both ends are at the right distance from the estimate: the score equation holds there.
         for end in [estimate.total_low, estimate.total_high] {
             let x = end * rate;
             let spread = Z * (noise + (slope + 1.0 - rate) * x).sqrt();

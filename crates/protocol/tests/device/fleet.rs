@@ -1,7 +1,8 @@
 //! Ten thousand devices over two hundred recipes, in four periods.
 //!
-//! Devices of one class (the same attributes, begun in the same period) meet the same recipes, so all that they
-//! remember must be the same to the byte, whatever their coins said: a charge that depended on the coin would show.
+//! Devices of one class (the same attributes, started in the same period) meet the same recipes, so
+//! their state must be the same to the byte, however their coins fell: a charge that depended on
+//! the coin would show.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +89,7 @@ fn trust() -> Trust {
     Trust::try_from(file).unwrap()
 }
 
-/// Everything that may set devices apart: a tier, and the period in which they began.
+/// Everything that may tell devices apart: a tier, and the period in which they started.
 type Class = (usize, u64);
 
 struct Simulated {
@@ -130,7 +131,7 @@ struct Counts {
     fresh: usize,
 }
 
-/// One pass of one device, and the delivery of what it answers.
+/// One pass of one device, and the delivery of its answers.
 fn step(
     device: &mut Simulated,
     watch: &mut Watch<Files>,
@@ -186,7 +187,7 @@ fn ten_thousand_devices_over_two_hundred_recipes_keep_their_budgets() {
     assert_rates(&counts, &rates);
 }
 
-/// The ledger's own figure, and one by another way: what `charge` was told, in floating point.
+/// The ledger's own figure, and an independent one: the arguments of `charge`, in floating point.
 fn assert_within_budget(state: &DeviceState, done: &Pass, costs: &BTreeMap<EntryId, Cost>) {
     let Some(ledger) = state.ledger() else { return assert!(done.considered.is_empty()) };
     let spent = ledger.epsilon_spent(DELTA).unwrap();
@@ -210,9 +211,10 @@ fn assert_within_budget(state: &DeviceState, done: &Pass, costs: &BTreeMap<Entry
     assert!(done.considered.is_empty() || (other - spent).abs() < 1e-6, "{other} {spent}");
 }
 
-/// Each recipe's rate and that of all together, within four standard deviations. The seed is fixed; over the choice of
-/// seeds a correct device would fail here with probability below 2 %: the 77 recipes that enough devices consider,
-/// times 2e-4 for both tails of a binomial with a mean above 40, and 6e-5 for the sum.
+/// Each recipe's rate and the overall rate, within four standard deviations. The seed is fixed;
+/// over the choice of seeds a correct device would fail here with probability below 2 %: the 77
+/// recipes that enough devices consider, times 2e-4 for both tails of a binomial with a mean above
+/// 40, and 6e-5 for the sum.
 fn assert_rates(counts: &Counts, rates: &BTreeMap<EntryId, Probability>) {
     let (mut sum, mut variance, mut answered, mut tested) = (0.0, 0.0, 0, 0);
     for (id, tally) in &counts.recipes {
@@ -221,7 +223,7 @@ fn assert_rates(counts: &Counts, rates: &BTreeMap<EntryId, Probability>) {
         sum += mean;
         variance += var;
         answered += tally.answered;
-        // Of too few the tail is not that of a bell.
+        // With too few devices the tail is not that of a normal law.
         if mean > 40.0 {
             let off = (tally.answered as f64 - mean) / var.sqrt();
             assert!(off.abs() <= 4.0, "{id}: {off} standard deviations from the rate");

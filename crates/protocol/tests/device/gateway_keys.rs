@@ -1,4 +1,5 @@
-//! The keys of the gateways: the log's, with which a device begins before it has read anything, and the leader's for an answer.
+//! The keys of the gateways: the log's, with which a device starts before it has read anything, and
+//! the leader's for an answer.
 
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Check, View};
@@ -28,7 +29,8 @@ fn log(set: &KeySet, times: u64) -> Batch {
     Batch { entries: vec![key_set_entry(set, &key(LOG_OPERATOR))], times: at(times) }
 }
 
-/// A world in which the log holds these sets of its gateway's operator, each since a day before it begins.
+/// A world in which the log holds these sets of its gateway's operator, each logged a day before it
+/// begins.
 fn world(sets: &[KeySet]) -> World {
     let mut plan = Plan::new();
     plan.later = sets.iter().map(|set| log(set, set.not_before.min(NOW - DAY) - DAY)).collect();
@@ -71,7 +73,7 @@ fn a_logged_key_that_is_over_gives_way_to_the_pinned_one() {
     };
     assert_eq!(at(&store, NOW + HOUR - 1), config(1));
     assert_eq!(at(&store, NOW + HOUR), config(PINNED));
-    // A clock that was set back does not bring it back.
+    // Setting the clock back does not bring it back.
     let checkpoint = Checkpoint::parse(world.log.view.text()).unwrap();
     store.commit(seen(checkpoint, NOW + HOUR)).unwrap();
     assert_eq!(at(&store, NOW), config(PINNED));
@@ -88,7 +90,7 @@ fn the_newest_set_in_force_counts_by_the_rules_of_all_key_sets() {
     assert_eq!(last(log_set(2, NOW + 1), store.clone()), config(1), "not yet");
     assert_eq!(last(log_set(2, NOW - 8 * DAY - 1), store.clone()), config(1), "too soon");
     assert_eq!(last(log_set(0, NOW - 2 * DAY), store.clone()), config(1), "a lower number");
-    // By what the device itself remembers, whatever the log shows now.
+    // From what the device itself remembers, whatever the log shows now.
     let remembered = Change::LogGateway {
         operator: signer(&key(LOG_OPERATOR)),
         set: SeenKeySet { seq: 7, id: EntryId::of(b"seven"), not_before: NOW - DAY },
@@ -173,7 +175,7 @@ fn an_answer_is_wrapped_with_the_leaders_newest_key() {
         key.cloned().map_err(|silence| silence.check)
     };
     assert_eq!(key_in(&old, &store, NOW), Ok(config(5)));
-    // Rotated: from the view on that the device has taken.
+    // Rotated: from the view that the device has taken.
     let mut rotated = Plan::new();
     let set = leader_set(&key("leader.example"), 6, NOW - 2 * DAY);
     let entries = vec![key_set_entry(&set, &key("leader.example"))];

@@ -1,4 +1,5 @@
-//! Which key set a device takes from the log: the same for all, whatever lies beside it and whatever the log says about its age.
+//! Which key set a device takes from the log: the same for all, whatever else the log holds and
+//! whatever it says about ages.
 
 use sotto_protocol::admission::{Silence, Watch};
 use sotto_protocol::log::first;
@@ -74,7 +75,8 @@ fn one_that_the_operator_did_not_sign_hides_nothing() {
     assert_eq!(world.walk(&mut store, 1).unwrap().considered, [plan.focus()]);
 }
 
-/// A log that shows each device other first checkpoints could otherwise choose each device's keys.
+/// Otherwise a log that shows each device different first checkpoints could choose each device's
+/// keys.
 #[test]
 fn what_the_log_says_about_ages_chooses_nothing() {
     let six = Later(6, NOW - 2 * DAY, NOW - 3 * DAY);

@@ -1,4 +1,5 @@
-//! Proofs of misbehaviour: what is guilty is proved, and nothing that an honest signer signs ever is.
+//! Proofs of misbehaviour: guilt can be proved, and nothing that an honest signer signs ever counts
+//! as guilt.
 
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::sequence::{LogState, checkpoint};
@@ -11,7 +12,7 @@ use sotto_testing::recipe::{key_set, key_set_entry, recipe, recipe_entry, reclai
 use sotto_wire::recipe::{Privacy, Query, Recipe};
 use sotto_wire::{Checkpoint, Entry, EntryKind, Note, TreeHash};
 
-/// A log of so many entries, the last of which are of another history from `fork` on: its files and its checkpoint.
+/// A log of `size` entries that has another history from `fork` on: its files and its checkpoint.
 fn tree(size: u64, fork: u64) -> (Files, Note) {
     let (mut state, mut writes) = (LogState::new(), Vec::new());
     for index in 0..size {
@@ -96,7 +97,7 @@ fn an_honest_log_is_never_convicted() {
     }
 }
 
-/// Tries every root and proof that is near at hand against two honest trees.
+/// Tries every root and proof at hand against two honest trees.
 fn forge(small: &Note, large: &Note, honest: &ForeignRoot, old: u64, new: u64) {
     let refused = |root: &str, hashes: &[String]| {
         let proof = ForeignRoot { root: root.to_owned(), hashes: hashes.to_vec() };
@@ -139,7 +140,7 @@ fn only_what_the_log_itself_signed_counts() {
     signature.signature[7] ^= 1;
     let spoiled = Note::new(other.text()).unwrap().with_signature(signature);
     assert!(split(&honest, &spoiled, None).unwrap_err().contains("does not verify"));
-    // What the key signed for another origin is not about this log.
+    // What the key signed for another origin says nothing about this log.
     let elsewhere = other.text().replace(ORIGIN, "other.example");
     let elsewhere = signed(&elsewhere, at(1), &key(ORIGIN));
     let reason = split(&honest, &elsewhere, None).unwrap_err();
@@ -206,7 +207,7 @@ fn files_that_were_changed_on_the_way_prove_nothing() {
             assert!(!matches!(compared(&missing, &honest, &large), Some(Comparison::Split(_))));
         }
         assert!(noticed > 0, "{old} {new}");
-        // The files of another history are no better.
+        // The files of another history do no better.
         let (other, _) = tree(new, old - 1);
         assert_eq!(compared(&other, &honest, &large), Some(Comparison::Unproved));
     }
@@ -227,7 +228,7 @@ fn a_comparison_reads_again_what_it_could_not_use() {
     assert_eq!(found, Comparison::Extends);
 }
 
-/// Gives the first files once, and the last from then on.
+/// Returns the first files once, and the last from then on.
 struct Turns(Vec<Files>);
 
 impl Fetch for Turns {
@@ -283,7 +284,7 @@ fn a_recipe_that_breaks_its_promise_is_proved() {
     assert!(bad_recipe(spoiled.to_bytes()).unwrap_err().contains("does not verify"));
     let operator = key("leader.example");
     let set = key_set_entry(&key_set(&operator, 1, 0), &operator);
-    assert_eq!(bad_recipe(set), Err("the entry is no recipe".to_owned()));
+    assert_eq!(bad_recipe(set), Err("the entry is not a recipe".to_owned()));
     assert!(bad_recipe(b"sotto.recipe/v1\n{}\n\n".to_vec()).is_err());
 }
 

@@ -1,4 +1,4 @@
-//! Every byte of what a device is shown, flipped: it is refused, or means the same.
+//! Flips every byte that a device is shown: the result is rejected, or means the same.
 
 use sotto_protocol::admission::{Admitted, Assessments, Evidence, Offer, Silence, View};
 use sotto_testing::world::{Plan, World};
@@ -59,7 +59,7 @@ fn a_flipped_bit_of_an_entry_or_a_proof_never_changes_what_is_admitted() {
         });
         assert_eq!(accepted, 0, "the leaf hash covers every byte of an entry");
         part(&mut offer).entry = entry;
-        // A witness more than the quorum may be lost.
+        // There is one witness more than the quorum, so one may be lost.
         flip_all(&first.to_bytes(), |bytes| {
             part(&mut offer).first = TlogProof::parse(bytes).ok()?;
             admit(&offer)

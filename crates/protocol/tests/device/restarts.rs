@@ -77,7 +77,7 @@ fn no_crash_makes_a_device_toss_twice_answer_otherwise_or_forget_a_charge() {
                 silenced += usize::from(after.made.len() > sent_after.len());
             }
         }
-        // A crash just before an answer is kept silences that answer, and no other crash does.
+        // Only a crash just before an answer is stored silences that answer.
         assert_eq!(silenced, sent.len(), "seed {seed}");
     }
     assert!(answers.len() > 1, "the seeds must toss differently: {answers:?}");

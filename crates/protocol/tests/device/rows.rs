@@ -1,4 +1,4 @@
-//! The worlds of the table: each differs from one that is answered in one thing.
+//! The worlds of the table: each differs in one thing from a world that is answered.
 
 pub(crate) mod parties;
 mod proofs;
@@ -24,7 +24,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows
 }
 
-/// Worlds close to those of the table that a device answers, so that the table shows where the line is.
+/// Worlds close to those of the table that a device does answer, to show where the line is.
 pub(crate) fn good() -> Vec<(&'static str, Plan)> {
     let mut plans = Vec::new();
     let mut add = |words, change: &dyn Fn(&mut Plan)| {

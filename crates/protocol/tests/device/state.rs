@@ -1,4 +1,4 @@
-//! The stored form of a device's state: it comes back as it was, or not at all.
+//! The stored form of a device's state: it reads back unchanged, or not at all.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -40,7 +40,7 @@ fn seed(rng: &mut ChaCha20Rng) -> String {
     PublicKey::new(bytes(rng)).to_string()
 }
 
-/// How far the tokens of a recipe are.
+/// The progress of a recipe's tokens.
 fn stage(rng: &mut ChaCha20Rng) -> Value {
     let progress = |rng: &mut ChaCha20Rng| match rng.next_u32() % 3 {
         0 => json!({ "kind": "granted", "token": "AQID", "from": rng.next_u64() }),
@@ -148,7 +148,8 @@ fn a_state_that_lost_or_gained_a_field_is_an_error() {
         let mut less = whole.clone();
         less.remove(field);
         let read = serde_json::from_value::<DeviceState>(Value::Object(less));
-        // States from before gateways have none. Whoever loses it begins with the pinned key again.
+        // States from before gateways have none. A device that loses it starts again with the
+        // pinned key.
         assert_eq!(read.is_ok(), field == "log_gateway", "without {field}");
     }
     let mut more = whole.clone();

@@ -1,4 +1,4 @@
-//! Tokens of a device: when it asks, for what, and what it does with them.
+//! Tokens of a device: when it requests them, for what, and how it uses them.
 
 mod shown;
 
@@ -24,7 +24,7 @@ use sotto_wire::recipe::Probability;
 use sotto_wire::token::{TOKEN_EXTENSION, WITHHELD_PROBLEM};
 use sotto_wire::{Decode, Encode, HpkeConfigId, InputShareAad, PlaintextInputShare, Report, Role};
 
-/// A round of asking, as a host does it. Gives how many requests were sent.
+/// A round of requests, as a host makes it. Returns how many requests were sent.
 fn round(world: &World, store: &mut MemoryState, authority: &mut Authority, seed: u64) -> usize {
     round_with(world, store, authority, &mut ChaCha20Rng::seed_from_u64(seed))
 }
@@ -116,7 +116,7 @@ fn one_token_of_two_is_none() {
             }
             let ask = token_ask(store.state(), &live, &next).unwrap();
             let response = authority.answer(Came::new(&ask)).unwrap();
-            // A response that was changed on its way is no token.
+            // A response that was changed on the way is not a token.
             let mut forged = response.clone();
             forged[40] ^= 1;
             let mut open = |response: &[u8]| {
@@ -180,7 +180,7 @@ fn each_token_is_in_its_own_share_alone_and_the_nonce_is_the_report_id() {
 fn times_are_uniform_over_the_spread_and_within_the_first_half_of_the_recipe() {
     let mut spread = token_plan();
     spread.trust.tokens.as_mut().unwrap().spread_s = 12 * HOUR;
-    // Two and a half days are left of the other one: its half is less than a spread of two days.
+    // The other one has two and a half days left: half of that is less than a spread of two days.
     let mut halved = token_plan();
     halved.trust.tokens.as_mut().unwrap().spread_s = 30 * DAY;
     let left = halved.recipe.when.closes - NOW;
@@ -239,7 +239,7 @@ fn nothing_is_asked_before_its_time() {
     world.now = Moment(due);
     assert_eq!(round(&world, &mut store, &mut authority, 7), 2);
 
-    // Nor is a token used when it comes: a report that follows it at once would be linked to it.
+    // Nor is a token used when it arrives: a report right after it would be linked to it.
     let text = serde_json::to_value(store.state()).unwrap();
     let stage = text["tokens"].as_object().unwrap().values().next().unwrap()["stage"].clone();
     let from = ["leader", "helper"].map(|role| stage[role]["from"].as_u64().unwrap());

@@ -133,7 +133,7 @@ fn no_party_of_a_recipe_with_tokens_carries_its_reports() {
     let url = |name| format!("https://{name}/relay/");
     let carry: Vec<_> = trust.relays_for(&plan.recipe).collect();
     assert_eq!(carry, [url("relay.example")]);
-    // Who issues no tokens for it has no part in it.
+    // An issuer that issues no tokens for it is not a party to it.
     let carry: Vec<_> = trust.relays_for(&without).collect();
     assert_eq!(carry, [url(ISSUER), url(ATTESTER), url("relay.example")]);
 }

@@ -1,4 +1,4 @@
-//! A log that answers one question in two ways.
+//! A log that gives two answers to one question.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sotto_testing::log::Files;
 use sotto_testing::world::Plan;
 use sotto_wire::{Checkpoint, EntryBundle, TreeHash};
 
-/// Serves forged files at first, each so many times.
+/// Serves forged files at first, each a given number of times.
 struct TwoFaced {
     forged: Files,
     honest: Files,

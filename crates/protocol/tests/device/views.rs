@@ -1,4 +1,4 @@
-//! Several views of the log: forks, repeats, and what a watch keeps when the log fails it.
+//! Several views of the log: forks, repeats, and what a watch keeps when reading the log fails.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use sotto_testing::log::{Batch, Files, at};
 use sotto_testing::recipe::{HOUR, NOW, recipe, recipe_entry, reclaim, trust_file};
 use sotto_testing::world::{Plan, World};
 
-/// Files that change under the reader's feet.
+/// Files that change while they are being read.
 struct Shared(Rc<RefCell<Files>>);
 
 impl Fetch for Shared {

@@ -1,4 +1,5 @@
-//! Our evaluation against the interpreter of the crate `cel`: the same value, or an error on both sides.
+//! Our evaluation against the interpreter of the crate `cel`: the same value, or an error on both
+//! sides.
 
 use cel::{Context, Program};
 use rand_chacha::ChaCha20Rng;
@@ -50,11 +51,11 @@ fn random_expressions() {
             trues += u32::from(ours == Some(Value::Bool(true)));
         }
     }
-    // The test says nothing if one outcome hardly occurs.
+    // The test says nothing if one outcome hardly ever occurs.
     assert!(values > EXPRESSIONS && errors > EXPRESSIONS / 2 && trues > EXPRESSIONS / 4);
 }
 
-/// Overflow and division by zero at all corners of the range, as attributes and as literals.
+/// Overflow and division by zero at all limits of the range, as attributes and as literals.
 #[test]
 fn arithmetic_at_the_edges() {
     let edges = [i64::MIN, i64::MIN + 1, -2, -1, 0, 1, 2, i64::MAX - 1, i64::MAX];

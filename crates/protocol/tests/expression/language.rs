@@ -1,4 +1,5 @@
-//! What is part of the language, what it means, and what is refused with which words where.
+//! What is part of the language, what it means, and what is rejected, with its message and
+//! position.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +146,7 @@ fn refused_on_the_syntax_tree() {
         ("i > 1e3", "a floating-point number", 5),
         ("i == 3u", "an unsigned integer", 6),
         ("s == null", "null", 6),
-        // Before it is parsed, as a scan must know what is in a string.
+        // Rejected before parsing, because the scan must know what is in a string.
         ("s == b'x'", "a string with a prefix (raw or bytes)", 6),
         ("s == r'x'", "a string with a prefix (raw or bytes)", 6),
         ("s == '''x'''", "a string in triple quotes", 6),

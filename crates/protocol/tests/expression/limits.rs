@@ -1,5 +1,5 @@
-//! No text of an author exhausts the stack of a device. Every case runs on a stack of 512 KiB, a quarter of what a
-//! thread usually has: an overflow would end the test run.
+//! No text of an author exhausts a device's stack. Every case runs on a stack of 512 KiB, a quarter
+//! of a thread's usual stack: an overflow would end the test run.
 
 use std::thread;
 
@@ -14,7 +14,7 @@ const STACK: usize = 512 * 1024;
 fn on_a_small_stack(source: String) -> Result<(), ExpressionError> {
     let run = move || {
         let expression = compile(&source)?;
-        // The value does not matter, but that there is one or an error.
+        // The value does not matter, only that there is one or an error.
         drop(expression.clone().evaluate(&attributes(&[])));
         Ok(())
     };
@@ -84,7 +84,7 @@ fn the_deepest_that_is_allowed() {
     assert_eq!(reason(format!("({open}i{close})")), Reason::TooDeep);
     assert_eq!(reason(format!("i{chain}+1")), Reason::TooManyOperators);
     assert_eq!(reason(format!("{choices}a?1:i")), Reason::TooManyOperators);
-    // At the limits and not closed: the parser reports from the bottom.
+    // At the limits and not closed: the parser reports from the innermost level.
     for source in [
         open.clone(),
         // Only the last branch of a choice may be a choice without brackets.
@@ -112,7 +112,7 @@ fn the_deepest_that_is_allowed() {
     }
 }
 
-/// What the scan takes for a string or a comment, the parser takes for one too: no bracket comes past it.
+/// Whatever the scan takes for a string or a comment, so does the parser: no bracket gets past it.
 #[test]
 fn brackets_cannot_hide() {
     let many = "(".repeat(2_000);

@@ -1,4 +1,4 @@
-//! No text makes it panic, and what is accepted has a value or an error.
+//! No text causes a panic, and every accepted text has a value or an error.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -113,7 +113,7 @@ fn mutated_texts() {
                 if let Ok(value) = compiled.evaluate(&attributes(&mut rng)) {
                     assert_eq!(value.type_of(), compiled.result_type(), "{text}");
                 }
-                // What was accepted is CEL.
+                // Every accepted text is CEL.
                 assert!(cel::Program::compile(&text).is_ok(), "{text}");
             }
             Err(error) => {

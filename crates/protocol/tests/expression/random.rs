@@ -38,7 +38,7 @@ pub(crate) fn any_type(rng: &mut ChaCha20Rng) -> Type {
     pick(&[Type::Bool, Type::Bool, Type::Int, Type::Int, Type::String], rng)
 }
 
-/// An expression of a type, in brackets or not, as precedence asks.
+/// An expression of a type, in brackets or not, as precedence requires.
 pub(crate) fn expression(of: Type, depth: u32, rng: &mut ChaCha20Rng) -> String {
     if depth == 0 || below(8, rng) == 0 {
         return leaf(of, rng);
@@ -69,7 +69,7 @@ fn boolean(depth: u32, rng: &mut ChaCha20Rng) -> String {
             format!("{} in [{}]", operand(of, depth, rng), literals.join(", "))
         }
         2..=4 => {
-            // Without brackets: how && and || bind is the parser's part.
+            // Without brackets: how && and || bind is up to the parser.
             let sign = pick(&["&&", "||"], rng);
             let terms: Vec<String> =
                 (0..2 + below(3, rng)).map(|_| operand(Type::Bool, depth, rng)).collect();

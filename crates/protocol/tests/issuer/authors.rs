@@ -59,7 +59,7 @@ fn a_listed_author_is_heard() {
 #[test]
 fn others_are_not() {
     let refused = |body: &[u8]| judge(body, NOW).unwrap_err();
-    // A key that is not listed, also under the author's name.
+    // A key that is not listed, even under the author's name.
     for stranger in [key("other.example"), key_of("stranger", "author.example")] {
         let signer = Signer {
             name: stranger.name().clone(),
@@ -68,7 +68,7 @@ fn others_are_not() {
         let request = TokenKeyRequest { author: signer, ..request() };
         assert_eq!(refused(&signed(&request, &stranger)), AuthorRefusal::UnknownAuthor);
     }
-    // The author's name and key, and somebody else's signature.
+    // The author's name and key, but somebody else's signature.
     let forged = signed(&request(), &key_of("stranger", "author.example"));
     assert_eq!(refused(&forged), AuthorRefusal::Signature);
     let NoteSignature { name, key_id, mut signature } = author().sign(&request().text());
@@ -132,7 +132,7 @@ fn keys(request: TokenKeyRequest) -> RecipeKeys {
     RecipeKeys { leader: origin("O1"), helper, request }
 }
 
-/// Whether the operator signed this of the key.
+/// Whether the operator signed this statement about the key.
 fn endorsed(key: &EndorsedKey, statement: &TokenKeyStatement<'_>) -> bool {
     let signer = operator().sign("");
     let signature = key.signature().unwrap().to_vec();

@@ -13,7 +13,7 @@ use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
 pub(crate) const NOW: Moment = Moment(1_800_000_000);
 pub(crate) const EXPIRES: Moment = Moment(NOW.0 + 1000);
-/// No longer than it must be.
+/// As short as possible.
 pub(crate) const WINDOW: u64 = 1000;
 
 pub(crate) fn bytes(value: &Value) -> Vec<u8> {

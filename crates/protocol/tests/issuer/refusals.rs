@@ -1,4 +1,4 @@
-//! What the issuer refuses, with the honest request beside it.
+//! What the issuer refuses, compared with the honest request.
 
 use curve25519_dalek::constants::EIGHT_TORSION;
 use curve25519_dalek::{EdwardsPoint, Scalar};
@@ -39,7 +39,7 @@ fn answer_to(issuer: &Issuer, inner: &InnerTokenRequest) -> Result<IssuerAnswer,
     issuer.answer(&seal(&client(), inner, &issuer.config(), &mut rng(3)).0)
 }
 
-/// The request again with a change, signed again by the same device.
+/// The request with a change, signed again by the same device.
 fn changed(issuer: &Issuer, change: impl FnOnce(&mut TokenRequest<'static>)) -> Vec<u8> {
     let (client, rng) = (client(), &mut rng(4));
     let (body, blind, _) = seal(&client, &inner(issuer), &issuer.config(), rng);
@@ -66,7 +66,7 @@ fn an_honest_device_gets_a_token_that_verifies() {
     let blind_sig = asked.response.open(&response).unwrap();
     let authenticator = asked.unblinder.finalize(&key, &asked.input, &blind_sig).unwrap();
     TokenVerifier::new(&key).unwrap().verify(&asked.input, &authenticator).unwrap();
-    // What the attester makes of the index key depends on device and origin alone.
+    // What the attester computes from the index key depends only on device and origin.
     let index_key = PublicKey::parse(&index_key).unwrap();
     let secret = issuer.origins.origin(&key.origin_name()).unwrap().secret();
     let expected = client.public_key().blind(secret.expose(), ISSUER_CONTEXT);
@@ -173,7 +173,7 @@ fn request_keys_that_are_not_valid_are_refused() {
     }
 }
 
-/// All of it is right but the key's part of order 8: signature and sealing pass.
+/// Everything is correct except for the key's component of order 8: signature and sealing pass.
 #[test]
 fn a_torsioned_request_key_is_refused_although_its_signature_verifies() {
     let (issuer, rng) = (Issuer::new(), &mut rng(9));
@@ -199,7 +199,8 @@ fn a_torsioned_request_key_is_refused_although_its_signature_verifies() {
     }
 }
 
-/// A signature that verifies under `point`, whatever its part of small order: the challenge is a multiple of 8.
+/// A signature that verifies under `point`, whatever its component of small order: the challenge is
+/// a multiple of 8.
 fn sign(secret: &Scalar, point: &EdwardsPoint, message: &[u8], rng: &mut ChaCha20Rng) -> [u8; 64] {
     loop {
         let nonce = random_scalar(rng);
@@ -253,7 +254,7 @@ fn a_key_that_outlives_the_window_signs_nothing() {
         assert_eq!((refused.code(), refused.name()), (400, "beyond_window"));
     }
     assert!(at(NOW, WINDOW).is_ok());
-    // When what is left of its life fits, it signs again.
+    // Once the rest of its life fits, it signs again.
     assert!(at(Moment(NOW.0 + 1), WINDOW - 1).is_ok());
 }
 

@@ -1,8 +1,9 @@
 //! What the issuer sees does not depend on the device.
 //!
-//! Two devices draw the same random numbers and ask for the same origin. Nothing that the issuer receives tells
-//! them apart but the request key, which a fresh blind makes uniform among the keys of the group, and what is computed
-//! from it: the signature, and the ciphertext through its associated data.
+//! Two devices draw the same random numbers and ask for the same origin. Nothing that the issuer
+//! receives tells them apart except the request key, which a fresh blind makes uniform among the
+//! keys of the group, and what is computed from it: the signature, and the ciphertext through its
+//! associated data.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +22,7 @@ use sotto_wire::{Decode, Encode, HpkeConfigId};
 
 use crate::issuer::keys::Issuer;
 
-/// All that is in a request, opened.
+/// Everything in a request, opened.
 fn view(client: &ClientSecret, issuer: &HpkeKeypair, seed: u64) -> (Vec<u8>, InnerTokenRequest) {
     let key = Issuer::new().token_key("O1");
     let body = ask(client, &key, issuer.config(), &mut rng(seed)).body;
@@ -45,7 +46,8 @@ fn swapping_two_devices_changes_nothing_but_blinded_values() {
         let b = b.unwrap();
         assert_eq!(a.token_type, b.token_type);
         assert_eq!(a.issuer_encap_key_id, b.issuer_encap_key_id);
-        // The encapsulated key and the ciphertext are those of the same plaintext; only the tag covers the key.
+        // The encapsulated key and the ciphertext belong to the same plaintext; only the tag covers
+        // the key.
         let (sealed_a, sealed_b) = (&a.encrypted_token_request, &b.encrypted_token_request);
         let tag = sealed_a.len() - 16;
         assert_eq!(sealed_a[..tag], sealed_b[..tag]);
@@ -68,8 +70,8 @@ fn request_keys_never_repeat_and_never_show_the_client_key() {
     }
 }
 
-/// For any request key and any device there is one blinding factor that leads from the device's key to it. The factor is a
-/// fresh hash, so every device could as well have sent any request.
+/// For any request key and any device there is one blinding factor that leads from the device's key
+/// to it. The factor is a fresh hash, so any device could have sent any request.
 #[test]
 fn any_request_key_could_be_any_devices() {
     let clients = [2, 3, 4].map(|seed| ClientSecret::generate(&mut rng(seed)));

@@ -1,4 +1,4 @@
-//! Collecting: what the leader, the helper and the collector refuse.
+//! Collecting: what the leader, the helper and the collector reject.
 
 use sotto_protocol::collector::{
     CollectorError, consume_collection_job_resp, produce_collection_job_req,
@@ -63,7 +63,7 @@ fn the_leader_refuses_illegal_collection_requests() {
     assert_eq!(refuse(&unsorted), InvalidExtension);
 }
 
-/// A batch of so many reports, as both aggregators hold it.
+/// A batch of `count` reports, as both aggregators hold it.
 fn batch(parties: &mut Parties, count: usize) -> (BucketAggregate, BucketAggregate) {
     let reports = parties.reports(count);
     let (leader, helper) = parties.aggregate(&reports);
@@ -86,7 +86,7 @@ fn share_request(parties: &Parties, leader: &BucketAggregate) -> AggregateShareR
     AggregateShareReq::from_bytes(&bytes).unwrap()
 }
 
-/// The problem with which the helper refuses a request, or `None`.
+/// The problem with which the helper rejects a request, or `None`.
 fn refusal(
     parties: &Parties,
     request: &AggregateShareReq,
@@ -147,7 +147,7 @@ fn the_helper_refuses_illegal_share_requests() {
 
     assert_eq!(refusal(&parties, &good, Some(&helper), true), Some(BatchOverlap));
     assert_eq!(refusal(&parties, &good, None, false), Some(InvalidBatchSize));
-    // Collected comes first: its shares are deleted, so nothing is in it either.
+    // `collected` comes first: its shares are deleted, so the batch is empty too.
     assert_eq!(refusal(&parties, &good, None, true), Some(BatchOverlap));
     let body = good.to_bytes();
     for body in [&body[..body.len() - 1], &[&body[..], &[0]].concat()] {
@@ -156,8 +156,8 @@ fn the_helper_refuses_illegal_share_requests() {
     }
 }
 
-/// Below the minimum nothing that depends on the count leaves: the answer is the same for a right and a
-/// wrong guess of it.
+/// Below the minimum nothing that depends on the count leaves: the answer is the same for a right
+/// and a wrong guess.
 #[test]
 fn the_helper_enforces_the_minimum_by_its_own_count() {
     for mode in [BatchMode::TimeInterval, BatchMode::LeaderSelected] {
@@ -272,7 +272,8 @@ fn the_collector_refuses_what_an_honest_leader_does_not_send() {
     }
 }
 
-/// The minimum batch size is in the AAD: a collector that was told another one opens nothing.
+/// The minimum batch size is in the AAD: a collector that was told another one cannot open the
+/// shares.
 #[test]
 fn shares_are_bound_to_the_task_configuration() {
     let mut parties = Parties::count();

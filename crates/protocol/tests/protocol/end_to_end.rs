@@ -18,7 +18,7 @@ use sotto_testing::keys::{keypair, rng};
 use sotto_vdaf::{AggregateResult, Measurement, VdafConfig};
 use sotto_wire::{BatchMode, BatchSelector, Decode, Query, Report, ReportIdChecksum};
 
-/// Seven measurements for each VDAF, and what they add up to.
+/// Seven measurements for each VDAF, and their sum.
 fn cases() -> Vec<(VdafConfig, Vec<Measurement>, AggregateResult)> {
     use AggregateResult::{Scalar, Vector};
     let bits = |bits: [u8; 4]| Measurement::MultihotCountVec(bits.map(|bit| bit == 1).to_vec());

@@ -79,7 +79,7 @@ fn records_are_grouped_by_task_in_order_of_arrival() {
     assert_eq!(timed.reports[1].time, unit(0));
 }
 
-/// A task that is missing by mistake must not cost its reports.
+/// If a task is missing by mistake, its reports must not be lost.
 #[test]
 fn a_record_of_an_unknown_task_is_an_error() {
     let mut backlog = Backlog::count();
@@ -104,7 +104,7 @@ fn jobs_are_bounded_in_reports_and_bytes() {
 
     let formed = backlog.form(JobLimits { max_job_bytes: 3 * len, ..UNLIMITED });
     assert_eq!(records(&formed), [vec![0, 1, 2], vec![3, 4]]);
-    // A report larger than the limit has a job of its own.
+    // A report larger than the limit gets its own job.
     let formed = backlog.form(JobLimits { max_job_bytes: 1, ..UNLIMITED });
     assert_eq!(records(&formed), [[0], [1], [2], [3], [4]]);
 }
@@ -125,14 +125,14 @@ fn every_bucket_of_a_job_counts_with_its_accumulator() {
     let formed = backlog.form(limits(2 * len + accumulator));
     assert_eq!(records(&formed), [vec![0, 1], vec![2], vec![3, 4]]);
 
-    // Each job has accumulators of its own, also for a bucket that the job before it had.
+    // Each job has its own accumulators, even for a bucket that the previous job had.
     backlog.records.clear();
     (0..3).for_each(|_| backlog.push(TIMED, &Measurement::Histogram(1), 0));
     let formed = backlog.form(limits(2 * len + accumulator - 1));
     assert_eq!(records(&formed), [[0], [1], [2]]);
 }
 
-/// The helper refuses a whole job in which an id occurs twice.
+/// The helper rejects a whole job in which an id occurs twice.
 #[test]
 fn one_id_with_two_timestamps_does_not_spoil_the_job() {
     let mut backlog = Backlog::count();
@@ -146,7 +146,7 @@ fn one_id_with_two_timestamps_does_not_spoil_the_job() {
     let formed = backlog.form(UNLIMITED);
     assert_eq!(records(&formed), [[0, 1]]);
     assert_eq!(formed.rejections, [(TIMED, Rejection::ReportReplayed)]);
-    // In another job it is the store's to judge.
+    // In another job the store judges it.
     let formed = backlog.form(JobLimits { max_job_reports: 2, ..UNLIMITED });
     assert_eq!(records(&formed), [vec![0, 1], vec![2]]);
 }

@@ -8,7 +8,7 @@ use sotto_wire::{
     AggregationJobResp, BatchMode, Decode, Encode, Payload, ReportError, ReportId, VerifyRespKind,
 };
 
-/// Three reports of a VDAF with joint randomness, so that the helper's message says something.
+/// Three reports of a VDAF with joint randomness, so that the helper's message carries information.
 fn three_reports() -> (Parties, Vec<Vec<u8>>) {
     let mut parties = Parties::new(&VdafConfig::histogram(4), BatchMode::TimeInterval);
     let reports = (0..3).map(|i| parties.report(&Measurement::Histogram(i), unit(0))).collect();
@@ -99,7 +99,7 @@ fn the_helpers_verdict_stands() {
         assert_eq!(outcome.rejections, rejections);
         assert!(outcome.requeue.is_empty());
 
-        // What is counted is what the other two alone give.
+        // The result is what the other two alone give.
         let (two, _) = parties.aggregate(&[reports[0].clone(), reports[2].clone()]);
         assert_eq!(assert_same_books(&outcome.buckets, &two.buckets), 2);
         for (ours, alone) in outcome.buckets.values().zip(two.buckets.values()) {

@@ -1,4 +1,4 @@
-//! Requests that the helper refuses as a whole.
+//! Requests that the helper rejects as a whole.
 
 use sotto_protocol::helper::{
     consume_aggregation_job_continue_req, consume_aggregation_job_init_req,
@@ -120,14 +120,14 @@ fn bytes_too_few_too_many_or_out_of_order_are_refused() {
 
 #[test]
 fn accumulators_of_one_job_are_bounded() {
-    // 262,144 elements of 16 bytes are 4 MiB a bucket: sixteen buckets fit, not seventeen.
+    // 262,144 elements of 16 bytes are 4 MiB per bucket: sixteen buckets fit, seventeen do not.
     let vdaf = VdafConfig::histogram(1 << 18);
     let parties = Parties::new(&vdaf, BatchMode::TimeInterval);
     let mut small = Parties::count();
     for (buckets, fits) in [(16, true), (17, false)] {
         let reports: Vec<_> =
             (0..buckets).map(|i| small.report(&Measurement::Count(true), unit(-i))).collect();
-        // The request of another task: the check comes before any report is looked at.
+        // The request of another task: the check comes before any report is examined.
         let request = small.produce(&reports).request;
         let parsed = parse_aggregation_job_init_req(&parties.helper, &request);
         assert_eq!(parsed.is_ok(), fits, "{buckets}");
@@ -152,8 +152,8 @@ fn continuations_are_refused() {
     assert_eq!(refuse(&request(1)[..5], true), ProblemType::InvalidMessage);
 }
 
-/// The leader may have another key: it learns for each report that this one is not known, and nothing
-/// is spent.
+/// The leader may have another key: it learns for each report that the key is not known, and
+/// nothing is spent.
 #[test]
 fn an_unknown_verification_key_rejects_every_report_and_not_the_request() {
     for mode in [BatchMode::TimeInterval, BatchMode::LeaderSelected] {
@@ -172,14 +172,14 @@ fn an_unknown_verification_key_rejects_every_report_and_not_the_request() {
         let resp = AggregationJobResp::from_bytes(&helper.response).unwrap();
         assert!(resp.verify_resps.iter().all(|resp| resp.kind == VerifyRespKind::Reject(error)));
         assert_eq!(error.value(), 12);
-        // A report that is spent, too, is told about the key: its verdict must not depend on ids.
+        // Even for a spent report the answer is about the key: its verdict must not depend on ids.
         let parsed = parse_aggregation_job_init_req(&parties.helper, &bytes).unwrap();
         let spent = [Some(Rejection::ReportReplayed); 3];
         let keys = &parties.helper_keys;
         let again =
             consume_aggregation_job_init_req(&parties.helper, keys, parsed, &spent, NOW).unwrap();
         assert_eq!(again.response, helper.response);
-        // The leader counts them under this reason, and tries none again.
+        // The leader counts them under this reason, and retries none.
         let outcome = consume_aggregation_job_resp(job, &helper.response).unwrap();
         assert_eq!(outcome.rejections, expected);
         assert!(outcome.buckets.is_empty() && outcome.requeue.is_empty());

@@ -1,4 +1,5 @@
-//! Each reason for which an aggregator refuses its share of a report, at the leader and at the helper.
+//! Each reason for which an aggregator rejects its share of a report, at the leader and at the
+//! helper.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use sotto_wire::{
     ReportId, ReportShare, VerifyInit, VerifyRespKind,
 };
 
-/// Who is spoiled.
+/// Whose share is spoiled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     Leader,
@@ -173,7 +174,7 @@ fn each_reason_at_the_leader() {
     }
 }
 
-/// Takes the bytes of an id for a token of the report with that id.
+/// Accepts the bytes of an id as a token for the report with that id.
 #[derive(Debug)]
 struct IdsForTokens;
 
@@ -183,7 +184,7 @@ impl VerifyToken for IdsForTokens {
     }
 }
 
-/// A report whose leader's share holds a token that is good.
+/// A report whose leader's share holds a valid token.
 fn with_token(parties: &mut Parties) -> Craft {
     let mut craft = Craft::new(parties, &Measurement::Count(true));
     let token = craft.report_id.as_bytes();
@@ -193,8 +194,9 @@ fn with_token(parties: &mut Parties) -> Craft {
     craft
 }
 
-/// A report that is refused before its token was seen to be good spent nothing; one that the VDAF or the helper
-/// refuses after that has spent it, and one that is too early is to be tried again.
+/// A report that is rejected before its token was found valid has spent nothing. A report that the
+/// VDAF or the helper rejects after that has spent it, and a report that is too early is to be
+/// retried.
 #[test]
 fn what_the_leader_refuses_before_a_good_token_is_unspent() {
     let missing = Rejection::TokenMissing;
@@ -218,7 +220,7 @@ fn what_the_leader_refuses_before_a_good_token_is_unspent() {
     }
 }
 
-/// Also what an honest leader would not have sent: the helper relies on nobody.
+/// Includes what an honest leader would not have sent: the helper relies on nobody.
 #[test]
 fn each_reason_at_the_helper() {
     for case in cases().into_iter().filter(|case| case.at != At::Leader) {
@@ -232,7 +234,7 @@ fn each_reason_at_the_helper() {
             public_share,
             encrypted_input_share: helper_encrypted_input_share,
         };
-        // The leader's message of another report: only the VDAF looks at it.
+        // The leader's message from another report: only the VDAF examines it.
         let payload = request.verify_inits[0].payload.clone();
         request.verify_inits.push(VerifyInit { report_share, payload });
 
@@ -260,7 +262,8 @@ fn what_only_the_helper_refuses_is_dropped_by_both() {
     }
 }
 
-/// What the leader would refuse itself, at a helper whose leader does not: another clock, another key.
+/// What the leader would reject itself, at a helper whose leader does not: another clock, another
+/// key.
 #[test]
 fn the_helper_judges_by_its_own_clock_and_keys() {
     let mut parties = Parties::count_in_interval();

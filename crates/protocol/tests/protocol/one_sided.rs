@@ -1,8 +1,9 @@
-//! Crafted reports that one aggregator alone would reject, end to end through the messages.
+//! Crafted reports that only one aggregator would reject, end to end through the messages.
 //!
-//! If every encoded element is one, the zero proof holds whatever the joint randomness. A device can then
-//! lie about a joint-randomness part in the public share, and the proof still verifies: with the VDAF as it
-//! is written, the helper accepts and the leader rejects afterwards, and the batch mismatches for ever.
+//! If every encoded element is one, the zero proof holds whatever the joint randomness. A device
+//! can then lie about a joint-randomness part in the public share, and the proof still verifies:
+//! with the VDAF as specified, the helper accepts and the leader rejects afterwards, and the batch
+//! mismatches permanently.
 
 use prio::codec::{Decode, Encode as _};
 use prio::field::{Field128, FieldElement};
@@ -19,7 +20,8 @@ fn parties() -> Parties {
     Parties::new(&VdafConfig::sum_vec(LENGTH as u32, 1), BatchMode::TimeInterval)
 }
 
-/// All values at the maximum, with a proof of zeros: the leader's proof share is the helper's, negated.
+/// All values at the maximum, with a proof of zeros: the leader's proof share is the helper's,
+/// negated.
 fn zero_proof_report(parties: &mut Parties) -> Craft {
     let mut craft = Craft::new(parties, &Measurement::SumVec(vec![1; LENGTH]));
     let context = vdaf_context(parties.leader.task.id());
@@ -34,7 +36,7 @@ fn zero_proof_report(parties: &mut Parties) -> Craft {
     for element in helper_proof {
         (Field128::zero() - element).encode(&mut proof).unwrap();
     }
-    // The honest proof is not zero already.
+    // The honest proof is not already zero.
     let honest: Vec<_> = craft.leader_share[start..end].to_vec();
     assert!(honest.chunks(16).all(|bytes| Field128::get_decoded(bytes).is_ok()));
     assert_ne!(honest, proof);
@@ -42,7 +44,7 @@ fn zero_proof_report(parties: &mut Parties) -> Craft {
     craft
 }
 
-/// Runs a crafted report beside an honest one: who dropped it?
+/// Runs a crafted report alongside an honest one, to see who drops it.
 fn fate(alter: fn(&mut Craft)) -> Fate {
     let mut parties = parties();
     let honest = parties.report(&Measurement::SumVec(vec![0; LENGTH]), unit(0));

@@ -1,4 +1,4 @@
-//! A retry sends what was sent before.
+//! A retry sends the same bytes as before.
 
 use sotto_protocol::leader::aggregate::{
     JobInput, consume_aggregation_job_resp, produce_aggregation_job_init_req,
@@ -16,7 +16,7 @@ fn the_same_job_gives_the_same_bytes_also_after_a_key_was_added() {
         let mut reports: Vec<_> = (0..5)
             .map(|i| parties.report(&Measurement::Histogram(i), unit(-i64::from(i))))
             .collect();
-        // One that the leader drops: it is dropped again.
+        // A report that the leader drops: it is dropped again.
         let mut spoiled = Craft::new(&mut parties, &Measurement::Histogram(0)).seal(&mut parties);
         spoiled.leader_encrypted_input_share = corrupted(&spoiled.leader_encrypted_input_share);
         reports.insert(2, spoiled.to_bytes());
@@ -41,7 +41,7 @@ fn the_same_job_gives_the_same_bytes_also_after_a_key_was_added() {
         assert_eq!(rotated.request, first.request);
         assert_eq!(rotated.digest, first.digest);
 
-        // The answer to the first is good for the last.
+        // The answer to the first request is valid for the last.
         let helper = parties.answer(&first.request);
         let outcome = consume_aggregation_job_resp(rotated, &helper.response).unwrap();
         assert_eq!(assert_same_books(&outcome.buckets, &helper.buckets), 5);
@@ -63,7 +63,7 @@ fn a_job_without_a_batch_id_does_not_fit_a_leader_selected_task() {
     }
 }
 
-/// The helper computes the same answer from the same request: it may lose a race with itself.
+/// The helper computes the same answer from the same request: it may race with itself.
 #[test]
 fn the_helper_is_deterministic_too() {
     let mut parties = Parties::new(&VdafConfig::sum(10), BatchMode::TimeInterval);

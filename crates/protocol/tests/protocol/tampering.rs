@@ -1,5 +1,5 @@
-//! Each byte of a small report, altered in turn: whatever the leader keeps and the helper continues, both
-//! finish.
+//! Each byte of a small report, altered in turn: whatever the leader keeps and the helper
+//! continues, both finish.
 
 use sotto_protocol::leader::aggregate::consume_aggregation_job_resp;
 use sotto_protocol::leader::upload::consume_upload_req;
@@ -17,7 +17,7 @@ struct Fates {
 }
 
 impl Fates {
-    /// Sends a report through upload and aggregation, beside an honest one.
+    /// Sends a report through upload and aggregation, together with an honest one.
     fn run(&mut self, parties: &Parties, honest: &[u8], report: &[u8]) {
         let Ok(verdicts) = consume_upload_req(&parties.leader, &parties.leader_keys, report, NOW)
         else {
@@ -31,7 +31,7 @@ impl Fates {
         let job = parties.produce(&[honest.to_vec(), report.to_vec()]);
         let sent = job.sent().count();
         let helper = parties.answer(&job.request);
-        // The helper's word is the last: the leader never fails on it.
+        // The helper has the final say: the leader never fails after it.
         let leader = consume_aggregation_job_resp(job, &helper.response).unwrap();
         let count = assert_same_books(&leader.buckets, &helper.buckets);
         match (sent, count) {
@@ -94,7 +94,7 @@ fn a_share_altered_by_the_device_is_never_counted_by_one_side_alone() {
     }
 }
 
-/// What the helper refuses of an altered request it refuses alone; nothing makes it panic.
+/// What the helper rejects in an altered request, it rejects alone; nothing makes it panic.
 #[test]
 fn a_request_altered_on_the_way_counts_nothing_that_the_leader_does_not() {
     let mut parties = Parties::new(&VdafConfig::histogram(2), BatchMode::TimeInterval);
@@ -118,7 +118,8 @@ fn a_request_altered_on_the_way_counts_nothing_that_the_leader_does_not() {
     assert!(counted > 0);
 }
 
-/// The helper's answer, altered: the leader counts no report that it would not have, or refuses the answer.
+/// An altered answer of the helper: the leader counts no report that it would not have counted, or
+/// rejects the answer.
 #[test]
 fn an_answer_altered_on_the_way_counts_nothing_else() {
     let mut parties = Parties::new(&VdafConfig::histogram(2), BatchMode::TimeInterval);

@@ -23,7 +23,7 @@ fn policy() -> TaskprovPolicy {
     }
 }
 
-/// A task that the policy allows: ten units, of which five are over.
+/// A task that the policy allows: ten units long, five of them already over.
 fn advertised() -> TaskParameters {
     let mut parameters = parameters(&VdafConfig::histogram(4), BatchMode::LeaderSelected);
     parameters.extensions.push(TaskExtension::TaskInterval(interval(-5, 10)));

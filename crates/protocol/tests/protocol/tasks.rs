@@ -1,4 +1,4 @@
-//! Tasks, keys, and the books of refused reports.
+//! Tasks, keys, and the counts of rejected reports.
 
 use sotto_protocol::{HpkeKeyring, Moment, Rejection, Rejections, Task, TaskError};
 use sotto_testing::aggregators::{PRECISION_S, interval, parameters, unit};
@@ -100,7 +100,7 @@ fn reasons_keep_their_numbers_and_names() {
     assert_eq!(ours, expected);
 }
 
-/// Whoever sent the report, and the other aggregator, learn that a token was bad, not how.
+/// The sender of the report and the other aggregator learn that a token was bad, but not how.
 #[test]
 fn every_bad_token_is_the_same_to_others() {
     for reason in Rejection::ALL.into_iter().filter(|reason| reason.name().starts_with("token_")) {

@@ -1,4 +1,4 @@
-//! What the leader says of arriving reports.
+//! The leader's verdicts on arriving reports.
 
 use sotto_protocol::leader::upload::{consume_upload_req, produce_upload_errors};
 use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment, Rejection, client};
@@ -30,7 +30,7 @@ fn honest(parties: &mut Parties) -> Craft {
     Craft::new(parties, &Measurement::Count(true))
 }
 
-/// The ciphertext with its parts cut or stretched.
+/// The ciphertext with its parts truncated or extended.
 fn resized(ciphertext: &HpkeCiphertext<'_>, enc: usize, payload: usize) -> HpkeCiphertext<'static> {
     let part = |bytes: &[u8], len| {
         let mut bytes = bytes.to_vec();

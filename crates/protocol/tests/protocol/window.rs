@@ -1,5 +1,5 @@
-//! The longest window of a recipe: nothing that covers more time is released, by neither aggregator,
-//! in neither batch mode.
+//! The longest window of a recipe: neither aggregator releases anything that covers more time, in
+//! either batch mode.
 
 use sotto_protocol::helper::{consume_aggregate_share_req, parse_aggregate_share_req};
 use sotto_protocol::leader::collect::{
@@ -15,7 +15,7 @@ use sotto_wire::{
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
 
-/// Parties whose releases may cover so many units.
+/// Parties whose releases may cover this many units.
 fn parties(mode: BatchMode, units: u64) -> Parties {
     let mut parties = Parties::new(&VdafConfig::count(), mode);
     limit(&mut parties, Some(units * PRECISION_S));
@@ -54,7 +54,7 @@ fn request(mode: BatchMode) -> (CollectionJobReq, BatchSelector) {
     }
 }
 
-/// What the helper says to the leader's request about a batch.
+/// The helper's answer to the leader's request about a batch.
 fn helper_says(parties: &Parties, batch: &BucketAggregate) -> Option<ProblemType> {
     let (collection_job_req, batch_selector) = request(parties.mode());
     let (report_count, checksum) = (batch.count, batch.checksum);
@@ -102,7 +102,7 @@ fn the_leader_asks_for_no_share_of_a_batch_that_covers_too_much() {
         let Err(Failure::Abort(abort)) = ask(&parties) else { panic!("{mode:?}") };
         assert_eq!(abort.problem, ProblemType::BatchInvalid);
         assert_eq!(abort.task_id, Some(*parties.leader.task.id()));
-        // And passes none on.
+        // And forwards none.
         let respond = |parties: &Parties| {
             let request = collection.to_bytes();
             let (task, rng) = (&parties.leader, &mut rng(1));

@@ -1,4 +1,4 @@
-//! Leader, helper and collector in memory, over reports that were uploaded.
+//! Leader, helper and collector in memory, over uploaded reports.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Aggregators {
         }
     }
 
-    /// Aggregates the uploads in the order in which they came, and collects them.
+    /// Aggregates the uploads in order of arrival, and collects them.
     pub(crate) fn collect(&self, uploads: &[Vec<u8>], now: Moment) -> Collected {
         let mut stored = Vec::new();
         for upload in uploads {

@@ -1,9 +1,10 @@
-//! What each party sees, byte for byte, and that nothing of it depends on who a device is.
+//! What each party sees, byte for byte, and that none of it depends on who a device is.
 //!
-//! A whole collection in memory and in virtual time: devices read the log, decide and upload, all through relay and
-//! gateways; leader and helper aggregate; the collector collects. Every byte that a party receives is recorded. All randomness
-//! and all timing belong to a *slot* (a device's data and its coins); an identity (address, name) plays a slot.
-//! Swapping two identities must leave everything but the relay's view as it was.
+//! A whole collection in memory and in virtual time: devices read the log, decide and upload, all
+//! through relay and gateways; leader and helper aggregate; the collector collects. Every byte that
+//! a party receives is recorded. All randomness and all timing belong to a *slot* (a device's data
+//! and its coins); an identity (address, name) plays a slot. Swapping two identities must leave
+//! everything unchanged except the relay's view.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -48,7 +49,7 @@ fn identities() -> Vec<Identity> {
     (0..DEVICES).map(|i| Identity { address: address(i) }).collect()
 }
 
-/// All that each party received, in order.
+/// Everything that each party received, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Views {
     relay: Vec<(IpAddr, String, Vec<u8>)>,
@@ -63,7 +64,7 @@ struct Views {
 }
 
 impl Views {
-    /// What everybody but the relay saw.
+    /// What everybody except the relay saw.
     fn without_relay(&self) -> Self {
         Self { relay: Vec::new(), relay_back: Vec::new(), ..self.clone() }
     }
@@ -92,7 +93,7 @@ impl Gateway {
     }
 }
 
-/// The relay and all behind it.
+/// The relay and everything behind it.
 struct Network {
     files: sotto_testing::log::Files,
     now_ms: u64,
@@ -242,7 +243,7 @@ fn world() -> (World, Assessment) {
     plan.trust.budget.epsilon = 100.0;
     plan.recipe.aggregation.min_batch = 2;
     plan.recipe.who.population = DEVICES as u64;
-    // Large enough for another size class than the reading of the log.
+    // Large enough for a different size class than reads of the log.
     plan.recipe.query =
         Query::Histogram { buckets: 200, labels: None, mapping: "region".to_owned(), fallback: 0 };
     plan.recipe.aggregation.vdaf =
@@ -254,7 +255,8 @@ fn world() -> (World, Assessment) {
     (plan.build(), assessment)
 }
 
-/// Runs a whole collection. `players[slot]` plays the slot. A leaky device puts its address into its requests.
+/// Runs a whole collection. `players[slot]` plays the slot. A leaky device puts its address into
+/// its requests.
 fn run(players: &[Identity], leaky: bool) -> (Views, Vec<Vec<u8>>) {
     let (world, assessment) = world();
     let network = Rc::new(RefCell::new(Network::new(&world)));
@@ -323,7 +325,7 @@ fn swapping_two_devices_changes_nothing_but_the_relays_view() {
     }
 }
 
-/// The test above can fail.
+/// Shows that the test above can fail.
 #[test]
 fn a_device_that_tells_its_address_is_noticed() {
     let honest = identities();
@@ -340,7 +342,8 @@ fn the_relay_sees_addresses_sizes_and_nothing_else() {
     let (views, reports) = run(&identities(), false);
     let (_, assessment) = world();
     let mut clear: HashSet<[u8; 16]> = HashSet::new();
-    // What must not be seen, in pieces of 16 bytes: ids in all spellings, reports, the task, files of the log.
+    // What must not be seen, in pieces of 16 bytes: ids in all spellings, reports, the task, files
+    // of the log.
     let (recipe, task) = (assessment.id(), *assessment.task().id());
     let mut secrets: Vec<Vec<u8>> = vec![
         recipe.as_bytes().to_vec(),
@@ -368,14 +371,14 @@ fn the_relay_sees_addresses_sizes_and_nothing_else() {
         bodies += 1;
     }
     assert!(bodies > 50 && sizes.len() >= 2, "{bodies} {sizes:?}");
-    // Where to, and no more: one of two operators.
+    // Only the destination: one of two operators.
     for (_, url, _) in &views.relay {
         assert!(
             url == "https://relay.example/log.example"
                 || url == "https://relay.example/leader.example"
         );
     }
-    // The same search finds what lies open: at the leader.
+    // The same search finds what is in the clear: at the leader.
     assert_eq!(views.leader.len(), reports.len());
     for opened in &views.leader {
         assert!(opened.windows(16).any(|window| clear.contains(window)));
@@ -397,7 +400,7 @@ fn no_address_reaches_anybody_behind_the_relay() {
         let text = identity.address.to_string();
         let holds = |view: &[u8], part: &[u8]| view.windows(part.len()).any(|there| there == part);
         assert!(!bytes.iter().any(|view| holds(view, text.as_bytes())));
-        // With fixed seeds there is no false alarm: the bytes are the same in every run.
+        // With fixed seeds there are no false alarms: the bytes are the same in every run.
         assert!(!bytes.iter().any(|view| holds(view, &address.octets())));
     }
 }

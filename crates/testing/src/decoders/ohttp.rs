@@ -1,5 +1,5 @@
-//! Decoders of Oblivious HTTP. A binary HTTP message has many encodings, so it must come back from
-//! ours.
+//! Decoders of Oblivious HTTP. A binary HTTP message has many encodings, so it must survive a round
+//! trip through ours.
 
 use sotto_wire::bhttp::{Request, Response};
 use sotto_wire::ohttp::{EncapsulatedRequest, KeyConfig, decode_key_list};
@@ -29,8 +29,7 @@ pub(super) fn ohttp_request(bytes: &[u8]) -> bool {
     true
 }
 
-/// Keys of unknown mechanisms are left out; what is kept must be somewhere in the list as it is
-/// encoded.
+/// Keys of unknown mechanisms are dropped; the encoding of each kept key must occur in the list.
 pub(super) fn ohttp_keys(bytes: &[u8]) -> bool {
     let Ok(configs) = decode_key_list(bytes) else { return false };
     let mut encoded = Vec::new();

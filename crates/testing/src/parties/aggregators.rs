@@ -57,7 +57,7 @@ pub fn parameters(vdaf: &VdafConfig, mode: BatchMode) -> TaskParameters {
     }
 }
 
-/// What an aggregator of a task knows, if it asks for no tokens.
+/// What an aggregator of a task without tokens knows.
 pub fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> AggregatorTask {
     AggregatorTask {
         task: task.clone(),
@@ -135,7 +135,7 @@ impl Parties {
         (0..count).map(|_| self.report(&Measurement::Count(true), unit(0))).collect()
     }
 
-    /// The job of so many new reports.
+    /// A job of `count` new reports.
     pub fn job(&mut self, count: usize) -> LeaderJob {
         let reports = self.reports(count);
         self.produce(&reports)
@@ -182,8 +182,7 @@ pub fn assert_same_books(leader: &BucketAggregates, helper: &BucketAggregates) -
     leader.values().map(|aggregate| aggregate.count).sum()
 }
 
-/// A report to be altered before it is sealed: whatever is set here is what the client
-/// authenticates.
+/// A report to be altered before it is sealed: the client authenticates whatever is set here.
 #[derive(Clone)]
 pub struct Craft {
     pub report_id: ReportId,

@@ -1,4 +1,4 @@
-//! A device that asks for tokens, honestly or not.
+//! A device that requests tokens, honestly or not.
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
@@ -10,7 +10,7 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Encode, HpkeConfig};
 
-/// A request, and what its device keeps.
+/// A request, and what its device stores.
 pub struct Asked {
     pub body: Vec<u8>,
     pub request_blind: [u8; 32],
@@ -39,7 +39,7 @@ pub fn ask(
     Asked { body, request_blind, input, unblinder, response }
 }
 
-/// A request with whatever is in it, well sealed and signed.
+/// A request with arbitrary contents, correctly sealed and signed.
 pub fn seal(
     client: &ClientSecret,
     inner: &InnerTokenRequest,

@@ -1,5 +1,5 @@
-//! A device that crashes before, in or after a durable step. The campaign runs over memory in the
-//! tests of `sotto-protocol`, and over real files in those of `sotto-client`.
+//! A device that crashes before, during or after a durable step. The campaign runs over memory in
+//! the tests of `sotto-protocol`, and over real files in those of `sotto-client`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +23,13 @@ pub enum Crash {
     Never,
     /// Before the commit with this number wrote anything.
     Before(usize),
-    /// After it was durable, before the device heard of it.
+    /// After it was durable, before the device was told.
     After(usize),
-    /// While the file was written: this part (of 100) of the new one lies beside the old one.
+    /// While the file was being written: this percentage of the new one lies next to the old one.
     Torn(usize, PathBuf, usize),
 }
 
-/// What a campaign remembers beyond the device's own state.
+/// What a campaign records beyond the device's own state.
 #[derive(Default)]
 pub struct Witnessed {
     pub commits: usize,
@@ -83,7 +83,7 @@ impl DeviceStore for Crashing<'_> {
     }
 }
 
-/// Three recipes: every device answers one of them, and tosses a coin for the others. And a newer
+/// Three recipes: every device answers one of them, and tosses a coin for the others. Also a newer
 /// key of the log's gateway.
 pub fn world() -> World {
     let mut plan = Plan::new();
@@ -102,7 +102,7 @@ pub fn world() -> World {
 /// The reports that were sent, by recipe.
 pub type Sent = BTreeMap<EntryId, BTreeSet<Vec<u8>>>;
 
-/// What a device reads, how it starts, and what it does with its answers in each round.
+/// What a device reads, how it starts, and how it handles its answers in each round.
 pub struct Campaign<'a> {
     pub watch: &'a mut Watch<Files>,
     pub open: &'a mut dyn FnMut() -> Box<dyn DeviceStore>,
@@ -110,7 +110,7 @@ pub struct Campaign<'a> {
     pub send: &'a mut dyn FnMut(&mut dyn DeviceStore, usize) -> Result<(), StateError>,
 }
 
-/// A device that dies at `crash`, starts again and goes on. Returns its state in the end.
+/// A device that dies at `crash`, restarts and continues. Returns its final state.
 pub fn campaign(
     world: &World,
     seed: u64,
@@ -123,7 +123,7 @@ pub fn campaign(
     let mut round = 0;
     while round < 5 {
         let mut store = Crashing { inner: open(), crash, seen: &seen };
-        // Another seed each time: a second toss would give other bytes.
+        // A different seed each time: a second toss would give different bytes.
         let mut rng = rng(seed + 1_000 * (round as u64 + deaths));
         let passed = pass(&mut store, watch, &world.trust, &world.host(), world.now, &mut rng);
         let done = match passed {
@@ -142,7 +142,7 @@ pub fn campaign(
     (state, seen.into_inner())
 }
 
-/// What must hold whatever happened.
+/// What must hold in every case.
 pub fn assert_sound(end: &DeviceState, calm: &DeviceState, seen: &Witnessed, sent: &Sent) {
     assert_eq!(end.ledger(), calm.ledger(), "no charge is forgotten, none is made twice");
     assert_eq!(end, calm, "nothing tells who answered, nor who crashed");

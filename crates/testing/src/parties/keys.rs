@@ -16,7 +16,7 @@ pub fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-/// The key of somebody, by name.
+/// The key of a party, by name.
 pub fn key(name: &str) -> NoteKey {
     key_of(name, name)
 }
@@ -66,13 +66,13 @@ pub fn keypair_from(id: u8, seed: u64) -> HpkeKeypair {
 /// How many token keys there are.
 pub const TOKEN_KEY_COUNT: usize = 6;
 
-/// An issuer's key. It takes a while to make, so the tests of a program share a few.
+/// An issuer's key. Making one is slow, so the tests of a program share a few.
 pub fn token_key(number: usize) -> &'static IssuerKey {
     static KEYS: [OnceLock<IssuerKey>; TOKEN_KEY_COUNT] = [const { OnceLock::new() }; _];
     KEYS[number].get_or_init(|| IssuerKey::generate().unwrap())
 }
 
-/// The public half, as recipes hold it.
+/// The public key, as recipes hold it.
 pub fn token_key_text(number: usize) -> String {
     EndorsedKey::key_text(token_key(number).token_key().spki())
 }

@@ -21,7 +21,7 @@ pub fn at(time: u64) -> Times {
     [Some(time); 3]
 }
 
-/// A policy of this log: so many of the witnesses must cosign.
+/// A policy for this log: `quorum` of the witnesses must cosign.
 pub fn policy(log: &NoteKey, witnesses: &[NoteKey], quorum: usize) -> String {
     let (mut policy, mut names) = (format!("log {}\n", log.verifier()), String::new());
     for (number, witness) in witnesses.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn policy(log: &NoteKey, witnesses: &[NoteKey], quorum: usize) -> String {
     format!("{policy}group enough {quorum}{names}\nquorum enough\n")
 }
 
-/// A text signed by everybody named.
+/// A text signed by all given signers.
 pub fn note(text: &str, signers: &[&NoteKey]) -> Note {
     let note = Note::new(text).unwrap();
     signers.iter().fold(note, |note, key| note.with_signature(key.sign(text)))
@@ -64,7 +64,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Publishes the batches one after the other; then the witnesses cosign the last tree again, at
+    /// Publishes the batches one after another; then the witnesses cosign the last tree again, at
     /// `view`.
     pub fn new(batches: &[Batch], view: Times, log_key: &NoteKey) -> Self {
         let mut log = Self::empty();
@@ -87,7 +87,7 @@ impl Log {
     }
 
     /// Appends entries and publishes the checkpoint, without the rules of admission: a bad log
-    /// takes anything.
+    /// accepts anything.
     pub fn publish(&mut self, entries: &[Vec<u8>], times: Times, log_key: &NoteKey) {
         let (old, mut writes) = (self.state.size(), Vec::new());
         entries.iter().for_each(|entry| self.state.push(entry, &mut writes));

@@ -45,20 +45,20 @@ pub fn key_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
     }
 }
 
-/// The same with a gateway, as leaders have one.
+/// The same with a gateway, as leaders have.
 pub fn leader_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
     let gateway_configs = Some(vec![KeySet::config_text(gateway_key(seq as u8).config())]);
     KeySet { gateway_configs, ..key_set(operator, seq, not_before) }
 }
 
-/// A key set of an issuer, who has no aggregator.
+/// A key set of an issuer without an aggregator.
 pub fn issuer_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
     let encapsulation_configs = Some(vec![KeySet::config_text(encapsulation_key().config())]);
     let hpke_configs = Vec::new();
     KeySet { hpke_configs, encapsulation_configs, ..key_set(operator, seq, not_before) }
 }
 
-/// A key set of the operator of the log's gateway, who has no aggregator.
+/// A key set of the operator of the log's gateway, without an aggregator.
 pub fn log_set(seq: u64, not_before: u64) -> KeySet {
     KeySet { hpke_configs: Vec::new(), ..leader_set(&key(LOG_OPERATOR), seq, not_before) }
 }
@@ -153,7 +153,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
     }
 }
 
-/// Makes the recipe ask this, with the VDAF that follows from it.
+/// Gives the recipe this query, with the VDAF that follows from it.
 pub fn set_query(recipe: &mut Recipe, query: Query) {
     recipe.aggregation.vdaf = recipe_vdaf(&query, &recipe.randomizer).unwrap();
     recipe.query = query;
@@ -181,7 +181,7 @@ pub fn result(predicate: &str, population: u64) -> PopulationResult {
     }
 }
 
-/// A recipe that is over.
+/// A recipe that has ended.
 pub fn closed(now: u64) -> Recipe {
     let mut old = recipe("over");
     let day = now / DAY * DAY;

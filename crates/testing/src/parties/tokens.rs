@@ -1,4 +1,4 @@
-//! Worlds whose recipes ask for tokens, and an attester and an issuer in memory that grant them by
+//! Worlds whose recipes require tokens, and an attester and an issuer in memory that grant them by
 //! the real protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use super::log::{Batch, at};
 use super::recipe::{DAY, NOW, recipe, recipe_entry, reclaim};
 use super::world::Plan;
 
-/// A world with one recipe that asks for both tokens, which devices request at once.
+/// A world with one recipe that requires both tokens, which devices request immediately.
 pub fn token_plan() -> Plan {
     let mut plan = Plan::new();
     plan.with_token_keys(&token_key_text(0), &token_key_text(1));
@@ -29,7 +29,7 @@ pub fn token_plan() -> Plan {
     plan
 }
 
-/// The same world with another recipe instead, open for as long and with other token keys.
+/// The same world with a different recipe, open for as long and with different token keys.
 pub fn other_plan() -> Plan {
     let mut plan = token_plan();
     plan.recipe = recipe("another-question");
@@ -52,7 +52,7 @@ pub fn add_recipe(plan: &mut Plan, number: usize, change: impl FnOnce(&mut Recip
     other.id()
 }
 
-/// A request as it came to the attester.
+/// A request as it reached the attester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Came {
     pub body: Vec<u8>,
@@ -75,7 +75,7 @@ impl Came {
 /// A refusal: its status and its problem type.
 pub type Refused = (u16, &'static str);
 
-/// A refusal that says nothing more.
+/// A refusal without details.
 const REFUSED: Refused = (400, "about:blank");
 
 /// Attester and issuer together: their keys, their counts and every request.
@@ -92,7 +92,7 @@ impl Authority {
         Self::with_keys(&[encapsulation_key()])
     }
 
-    /// With these encapsulation keys.
+    /// An authority with these encapsulation keys.
     pub fn with_keys(keys: &[HpkeKeypair]) -> Self {
         let origins = (0..TOKEN_KEY_COUNT).map(|number| {
             let key = IssuerKey::from_pkcs8(&token_key(number).to_pkcs8()).unwrap();
@@ -107,7 +107,7 @@ impl Authority {
         }
     }
 
-    /// The issuer has other keys from now on.
+    /// Gives the issuer other keys from now on.
     pub fn rotate(&mut self, keys: &[HpkeKeypair]) {
         self.keyring = EncapsulationKeyring::new(keys).unwrap();
     }
@@ -149,12 +149,12 @@ impl Authority {
         Ok(issued.response)
     }
 
-    /// Tokens that were granted.
+    /// How many tokens were granted.
     pub fn granted(&self) -> usize {
         self.rows.len()
     }
 
-    /// Requests by their bytes.
+    /// The distinct requests, by their bytes.
     pub fn distinct(&self) -> BTreeSet<&[u8]> {
         self.came.iter().map(|came| came.body.as_slice()).collect()
     }

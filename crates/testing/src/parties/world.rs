@@ -41,7 +41,7 @@ pub struct Plan {
     pub now: u64,
     pub recipe: Recipe,
     pub recipe_signer: NoteKey,
-    /// The recipe's entry, if not the honest one.
+    /// The recipe's entry, if it is not the honest one.
     pub recipe_bytes: Option<Vec<u8>>,
     pub recipe_times: Times,
     pub leader_set: KeySet,
@@ -49,7 +49,7 @@ pub struct Plan {
     pub helper_set: KeySet,
     pub helper_signer: NoteKey,
     pub keys_times: Times,
-    /// The issuer's, at the beginning of the log.
+    /// The issuer's key set, at the beginning of the log.
     pub issuer_set: Option<KeySet>,
     pub issuer_signer: NoteKey,
     pub result: PopulationResult,
@@ -110,7 +110,7 @@ impl Plan {
         }
     }
 
-    /// Asks only the devices for which the result's predicate holds.
+    /// Asks only the devices that satisfy the result's predicate.
     pub fn target(&mut self) {
         self.recipe.who.targeting = Some(Targeting {
             predicate: self.result.predicate.clone(),
@@ -141,7 +141,7 @@ impl Plan {
         self.endorse(leader, Some(helper));
     }
 
-    /// Endorses the recipe's token keys once more, for what the recipe says now.
+    /// Endorses the recipe's token keys again, for the recipe as it is now.
     pub fn endorse(&mut self, leader: &str, helper: Option<&str>) {
         let expires = self.recipe.when.closes;
         self.recipe.parties.tokens =
@@ -196,7 +196,7 @@ impl Plan {
     }
 }
 
-/// What a device finds.
+/// What a device reads.
 pub struct World {
     pub log: Log,
     pub trust: Trust,
@@ -206,7 +206,7 @@ pub struct World {
     pub attributes: Attributes,
 }
 
-/// What became of the recipe.
+/// The decision about the recipe.
 pub type Decision = Result<EntryId, Silence>;
 
 impl World {

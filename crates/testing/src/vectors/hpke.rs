@@ -1,4 +1,4 @@
-//! The intermediate values of HPKE, which no library shows (RFC 9180 §4 and §5.1, base mode,
+//! The intermediate values of HPKE, which no library exposes (RFC 9180 §4 and §5.1, base mode,
 //! DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM).
 
 use curve25519_dalek::montgomery::MontgomeryPoint;

@@ -16,7 +16,7 @@ use super::world::{Counted, World, find};
 use super::{Difference, Tally, hpke};
 use sotto_protocol::attester::Forwarded;
 
-/// What a party said.
+/// A party's verdict.
 struct Outcome {
     accepted: bool,
     status: Option<u16>,
@@ -45,7 +45,7 @@ pub(super) fn check(
     tally: &mut Tally,
 ) -> Result<(), Difference> {
     let sources = Sources::of(place, file)?;
-    // A name must be somebody's, even where nothing depends on it.
+    // A name must refer to a party, even where nothing depends on it.
     place.get("client").map_or(Ok(()), |name| world.client(&name).map(drop))?;
     place.get("origin").map_or(Ok(()), |name| world.origin(&name).map(drop))?;
     place.get("encap_key").map_or(Ok(()), |name| world.encap_key(&name).map(drop))?;
@@ -76,7 +76,7 @@ struct Negative<'a> {
 }
 
 impl Negative<'_> {
-    /// What the party of this name says.
+    /// The verdict of the party with this name.
     fn outcome(&self, party: &str, given: &Place<'_>) -> Result<Outcome, Difference> {
         match party {
             "attester_request" => Ok(Outcome::of(&self.forwarded()?)),
@@ -100,8 +100,8 @@ impl Negative<'_> {
         attester_request(&self.sources, self.world)
     }
 
-    /// The attester's second step, with the issuer's answer from the file, after the requests named
-    /// by `after` were counted.
+    /// The attester's second step, with the issuer's answer from the file, after counting the
+    /// requests named by `after`.
     fn attester_answer(&self) -> Result<Outcome, Difference> {
         let forwarded = match self.forwarded()? {
             Ok(forwarded) => forwarded,
@@ -122,7 +122,7 @@ impl Negative<'_> {
         for name in &after {
             let sources = Sources::of(&find(self.file, "transcripts", name)?, self.file)?;
             if let Ok((forwarded, issued)) = exchange(&sources, self.world)? {
-                // What was refused counts nothing.
+                // Refused requests are not counted.
                 let _ = counted.count(&forwarded, &issued);
             }
         }
@@ -143,14 +143,14 @@ impl Negative<'_> {
         Ok(Outcome::silent(token.is_ok()))
     }
 
-    /// An aggregator is shown a token.
+    /// An aggregator gets a token.
     fn verifier(&self) -> Result<Outcome, Difference> {
         let client = Client::new(&self.sources, self.world)?;
         let token = self.sources.at("token")?;
         verifies(&client.terms, &token.bytes()?, &token).map(Outcome::silent)
     }
 
-    /// What an attester would compute if it did not compare the blind.
+    /// What an attester would compute if it did not check the blind.
     fn not_checked(&self, given: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
         given.only(&["index_key", "wrong_issuer_origin_alias", "right_issuer_origin_alias"])?;
         let answer = issuer_answer(&self.sources, self.world)?;
@@ -179,7 +179,7 @@ impl Negative<'_> {
     }
 }
 
-/// What a request without a base shows: the ephemeral key, and the plaintext if it opens.
+/// The contents of a request without a base: the ephemeral key, and the plaintext if it opens.
 fn inside(place: &Place<'_>, world: &World, tally: &mut Tally) -> Result<(), Difference> {
     let Some(body) = place.get("token_request") else { return Ok(()) };
     let body = body.bytes()?;
@@ -201,7 +201,7 @@ fn inside(place: &Place<'_>, world: &World, tally: &mut Tally) -> Result<(), Dif
     Ok(())
 }
 
-/// A verdict is a word, a truth value, or an object with the status that goes with it.
+/// A verdict is a word, a truth value, or an object with the corresponding status.
 fn compare(given: &Place<'_>, outcome: &Outcome, tally: &mut Tally) -> Result<(), Difference> {
     let expected = match (given.boolean(), given.get("verdict")) {
         (Some(accepted), _) => accepted,

@@ -16,7 +16,7 @@ use super::place::{Place, hex_value};
 use super::{Difference, Tally};
 
 /// The P-384 part of the vectors of signature key blinding. Nonces are not published, so signatures
-/// are verified instead of made again.
+/// are verified instead of recomputed.
 pub(super) fn key_blinding(list: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
     for vector in list.list()? {
         let public_key = ProjectivePoint::GENERATOR * scalar(&vector.at("skS")?)?;
@@ -45,7 +45,7 @@ pub(super) fn key_blinding(list: &Place<'_>, tally: &mut Tally) -> Result<(), Di
     Ok(())
 }
 
-/// The published alias, which is from before blinds had contexts.
+/// The published alias, which predates contexts for blinds.
 pub(super) fn alias(vector: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
     let client_key = ProjectivePoint::GENERATOR * scalar(&vector.at("sk_sign")?)?;
     let request_blind = blind(&vector.at("request_blind")?, b"")?;

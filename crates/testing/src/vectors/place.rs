@@ -25,20 +25,20 @@ impl<'a> Place<'a> {
         Difference { place, what: what.into() }
     }
 
-    /// A field, if it is there and not null.
+    /// A field, if it exists and is not null.
     pub(super) fn get(&self, field: &str) -> Option<Self> {
         let value = self.value.get(field).filter(|value| !value.is_null())?;
         Some(Self { path: self.join(field), value })
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub(super) fn at(&self, field: &str) -> Result<Self, Difference> {
         self.get(field).ok_or_else(|| {
             Self { path: self.join(field), value: self.value }.difference("is missing")
         })
     }
 
-    /// The elements of a list; one with an `id` is named by it.
+    /// The elements of a list; an element with an `id` is named by it.
     pub(super) fn list(&self) -> Result<Vec<Self>, Difference> {
         let list = self.value.as_array().ok_or_else(|| self.difference("is not a list"))?;
         let element = |(index, value): (usize, &'a Value)| {
@@ -75,7 +75,7 @@ impl<'a> Place<'a> {
         self.value
     }
 
-    /// Bytes in lowercase hexadecimal. Upper case is refused: one value has one text.
+    /// Bytes in lowercase hexadecimal. Upper case is rejected: one value has one text.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, Difference> {
         let text = self.text()?;
         hex::decode(text)
@@ -90,7 +90,7 @@ impl<'a> Place<'a> {
         bytes.try_into().map_err(|_| self.difference(format!("has {len} bytes, not {N}")))
     }
 
-    /// Compares with what was computed.
+    /// Compares with the computed value.
     pub(super) fn expect(
         &self,
         computed: impl Into<Value>,
@@ -105,7 +105,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Compares bytes with what was computed.
+    /// Compares bytes with the computed value.
     pub(super) fn expect_bytes(
         &self,
         computed: impl AsRef<[u8]>,
@@ -114,7 +114,8 @@ impl<'a> Place<'a> {
         self.expect(hex::encode(computed), tally)
     }
 
-    /// Compares all fields with what was computed: none may be missing, and none may be left over.
+    /// Compares all fields with the computed values: none may be missing, and none may be left
+    /// over.
     pub(super) fn expect_fields(
         &self,
         computed: Vec<(&str, Value)>,
@@ -131,7 +132,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Refuses fields other than these and prose.
+    /// Rejects fields other than these and prose.
     pub(super) fn only(&self, known: &[&str]) -> Result<(), Difference> {
         for (name, field) in self.fields()? {
             if !known.contains(&name) && !PROSE.contains(&name) {

@@ -1,5 +1,5 @@
-//! Scalars and points of Ed25519 key blinding, computed from the specification; and what a key that
-//! nobody checked would do.
+//! Scalars and points of Ed25519 key blinding, computed from the specification; and the effect of a
+//! key that nobody checked.
 
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};
 use curve25519_dalek::scalar::{Scalar, clamp_integer};
@@ -64,7 +64,7 @@ pub(super) fn is_key(bytes: &[u8]) -> bool {
 }
 
 /// A key with a component of small order: each line passes the comparison of the blind and the
-/// verification of a signature, and gives another alias.
+/// verification of a signature, and gives a different alias.
 pub(super) fn mixed_order(
     demo: &Place<'_>,
     world: &World,

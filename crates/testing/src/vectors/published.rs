@@ -1,4 +1,4 @@
-//! Vectors of others: signature key blinding, RFC 9578 type 0x0002, and the older forms of
+//! Other people's vectors: signature key blinding, RFC 9578 type 0x0002, and the older forms of
 //! rate-limited issuance.
 
 use base64::Engine;
@@ -93,7 +93,7 @@ pub(super) fn rfc9578(file: &Place<'_>, tally: &mut Tally) -> Result<(), Differe
     Ok(())
 }
 
-/// The two published vectors of rate-limited issuance, which have the formats of an older draft.
+/// The two published vectors of rate-limited issuance, in the formats of an older draft.
 pub(super) fn older_forms(file: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
     file.only(&["origin_name_encryption", "issuer_origin_alias"])?;
     if let Some(vector) = file.get("origin_name_encryption") {
@@ -102,9 +102,9 @@ pub(super) fn older_forms(file: &Place<'_>, tally: &mut Tally) -> Result<(), Dif
     file.get("issuer_origin_alias").map_or(Ok(()), |vector| p384::alias(&vector, tally))
 }
 
-/// Opens the older request: it has another info string, and other layouts of the associated data
-/// and of the plaintext. The ephemeral key is not published, so the ciphertext cannot be made
-/// again.
+/// Opens the older request: it has a different info string, and different layouts of the associated
+/// data and the plaintext. The ephemeral key is not published, so the ciphertext cannot be
+/// recomputed.
 fn origin_name_encryption(vector: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
     let failed = |error: &dyn std::fmt::Display| vector.difference(error.to_string());
     let seed = vector.at("issuer_encap_key_seed")?.array::<32>()?;

@@ -1,10 +1,10 @@
-//! Randomness as a file gives it.
+//! Randomness from a file.
 
 use std::convert::Infallible;
 
 use rand_core::{TryCryptoRng, TryRng};
 
-/// Gives out these bytes in order, then zeros.
+/// Returns these bytes in order, then zeros.
 pub(super) struct Script(Vec<u8>);
 
 impl Script {

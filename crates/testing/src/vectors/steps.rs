@@ -19,7 +19,7 @@ pub(super) struct Refused {
     pub(super) name: &'static str,
 }
 
-/// An attester's refusal, with the status that the vectors have for it.
+/// An attester's refusal, with the status that the vectors give for it.
 impl From<AttesterRefusal> for Refused {
     fn from(refusal: AttesterRefusal) -> Self {
         let status = match refusal {
@@ -32,8 +32,8 @@ impl From<AttesterRefusal> for Refused {
     }
 }
 
-/// Where a value may be. The first that has it counts: a negative's own values, then those of its
-/// base.
+/// Where a value may be. The first source that has it is used: a negative's own values, then those
+/// of its base.
 pub(super) struct Sources<'a>(Vec<Place<'a>>);
 
 impl<'a> Sources<'a> {
@@ -41,7 +41,7 @@ impl<'a> Sources<'a> {
     pub(super) fn of(place: &Place<'a>, file: &Place<'a>) -> Result<Self, Difference> {
         let mut all = Vec::new();
         let mut from = Some(place.clone());
-        // A base has no base of its own.
+        // A base has no base.
         for _ in 0..2 {
             let Some(place) = from.take() else { break };
             let groups = [
@@ -70,7 +70,7 @@ impl<'a> Sources<'a> {
         self.find(field).map_or_else(|| self.nowhere(field), Ok)
     }
 
-    /// A value that an HTTP field carries: as bytes in the file, else in the field.
+    /// A value from an HTTP field: as bytes in the file, or else in the field.
     fn header(&self, field: &str, header: &str) -> Result<Option<Vec<u8>>, Difference> {
         for place in &self.0 {
             if let Some(value) = place.get(field) {
@@ -92,7 +92,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// What a client has: its keys, its request and what it keeps for the answer.
+/// What a client has: its keys, its request and what it stores for the answer.
 pub(super) struct Client<'a> {
     pub(super) secret: ClientSecret,
     pub(super) terms: TokenTerms,
@@ -151,7 +151,7 @@ pub(super) fn attester_request(
     let request_blind = header("request_blind", "Sec-Token-Request-Blind")?;
     let client_alias = header("client_origin_alias", "Sec-Token-Origin-Alias")?.unwrap_or_default();
     let (Some(client_key), Some(request_blind)) = (client_key, request_blind) else {
-        // Fields that are not of 32 bytes do not get as far as the attester's checks.
+        // Fields that do not have 32 bytes do not reach the attester's checks.
         return Ok(Err(Refused { status: 400, name: "malformed" }));
     };
     let ask = Ask { body: &body, client_key, request_blind, client_alias };

@@ -20,7 +20,7 @@ use super::world::World;
 use super::{Difference, Tally};
 use sotto_protocol::attester::Issued;
 
-/// Fields and what they should be.
+/// Fields and their expected values.
 type Values = Vec<(&'static str, Value)>;
 
 /// What later parts of the file refer to.
@@ -32,7 +32,7 @@ pub(super) struct Done {
     pub(super) alias: [u8; 64],
 }
 
-/// Computes every value of a transcript again.
+/// Recomputes every value of a transcript.
 pub(super) fn check(
     place: &Place<'_>,
     world: &World,
@@ -119,7 +119,7 @@ fn client_request(
     let (inner, mut computed) = inner_values(&inputs, client)?;
     computed.extend(request_values(client, &request, &inner, sender));
     place.at("client_request")?.expect_fields(computed, tally)?;
-    // The client's own alias is its own choice, so that the file's is taken as it is.
+    // The client chooses its own alias, so the file's value is used as it is.
     let alias: [u8; 32] = inputs.at("client_origin_alias")?.array()?;
     let client_key = client.secret.public_key();
     place.at("headers_to_attester")?.expect_fields(
@@ -145,7 +145,7 @@ fn inner_values(
         blinded.map_err(|error| inputs.difference(format!("rsa_blind: {error}")))
     };
     let (blinded_msg, unblinder) = rsa(&inputs.at("rsa_blind")?.array()?)?;
-    // Blinded with one, the message is what it was.
+    // Blinded with one, the message is unchanged.
     let mut one = [0; 256];
     one[255] = 1;
     let (encoded, _) = rsa(&one)?;

@@ -25,7 +25,7 @@ pub(super) struct World {
     clients: BTreeMap<String, ClientSecret>,
     known_origins: BTreeMap<String, KnownOrigin>,
     encap_keys: BTreeMap<String, HpkeConfig>,
-    /// The issuer's private halves, to look inside requests.
+    /// The issuer's private keys, to look inside requests.
     pub(super) openers: Vec<Opener>,
     /// What the issuer has.
     pub(super) keyring: EncapsulationKeyring,
@@ -165,7 +165,8 @@ fn constants(given: &Place<'_>, tally: &mut Tally) -> Result<(), Difference> {
     )
 }
 
-/// The numbers of the key give its encoding, AWS-LC accepts it, and the public half matches.
+/// Checks that the numbers of the key give its encoding, that AWS-LC accepts it, and that the
+/// public key matches.
 fn origin(place: &Place<'_>, tally: &mut Tally) -> Result<KnownOrigin, Difference> {
     let mut numbers = vec![integer(&[0])];
     for name in ["n", "e", "d", "p", "q", "dp", "dq", "qinv"] {
@@ -312,7 +313,7 @@ impl Counted {
     }
 }
 
-/// The transcript or negative of this name.
+/// The transcript or negative with this name.
 pub(super) fn find<'a>(
     file: &Place<'a>,
     list: &str,

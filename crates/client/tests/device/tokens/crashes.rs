@@ -1,4 +1,4 @@
-//! Crashes around every commit of a device that asks for tokens.
+//! Crashes around every commit of a device that requests tokens.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -46,8 +46,8 @@ impl DeviceStore for Mortal<'_> {
     }
 }
 
-/// A life with at most one death. Gives how many commits there were, and the reports that were made
-/// durable.
+/// A life with at most one death. Returns how many commits there were, and the reports that were
+/// made durable.
 fn live_through(
     world: &World,
     log: &mut Option<Log>,
@@ -60,7 +60,7 @@ fn live_through(
     for life in 0..6 {
         let inner = StateFile::open(path, &sealing_key()).unwrap();
         let store = Mortal { inner, death, commits: &commits, answered: &answered };
-        // Another seed in each life: a second request or toss would have other bytes.
+        // A different seed in each life: a second request or toss would have different bytes.
         let host = attested(world, attester, 100 + life);
         let trust = Arc::new(world.trust.clone());
         let mut device = Participant::new(host, trust, store, log.take().unwrap());
@@ -116,7 +116,7 @@ fn no_crash_burns_a_token_asks_twice_for_one_or_uses_one_twice() {
     for lost in 0..4 {
         assert_eq!(run(Death::Never, Some(lost)).1, 2);
     }
-    // A crash between considering and answering is silence, and nothing else is: after the former,
-    // before the latter.
+    // Only a crash between considering and answering causes silence: after the former, before the
+    // latter.
     assert_eq!(silenced, 4);
 }

@@ -1,4 +1,4 @@
-//! What a device keeps about the tokens of a recipe, and how that changes.
+//! What a device stores about the tokens of a recipe, and how that changes.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::base64url;
 use crate::token::TokenAttempt;
 
 /// The seed of the device's client secret, made once per state: the attester knows the device by
-/// its key.
+/// the key made from it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 #[serde(transparent)]
 pub struct ClientSeed(#[serde(with = "base64url")] pub(super) [u8; 32]);
@@ -20,12 +20,12 @@ pub struct ClientSeed(#[serde(with = "base64url")] pub(super) [u8; 32]);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::device) struct RecipeTokens {
-    /// After this they are of no use, and may be forgotten.
+    /// After this they are useless and may be forgotten.
     closes: u64,
     pub(super) stage: Stage,
 }
 
-/// How far the tokens of a recipe are.
+/// The progress of a recipe's tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Stage {
@@ -33,15 +33,15 @@ pub(super) enum Stage {
     Due { at: u64 },
     /// The requests are made. From now on only these bytes are sent.
     Asked(Box<Asked>),
-    /// Taken, when the recipe was considered.
+    /// Taken when the recipe was considered.
     Spent {},
 }
 
-/// The tokens that were requested.
+/// Tokens that have been requested.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
-    /// What both tokens carry.
+    /// The nonce of both tokens.
     #[serde(with = "base64url")]
     pub(super) nonce: Zeroizing<[u8; 32]>,
     pub(super) leader: Progress,
@@ -50,23 +50,23 @@ pub(super) struct Asked {
     pub(super) helper: Option<Progress>,
 }
 
-/// How far one token is.
+/// The progress of one token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Progress {
     /// No answer yet.
     Waiting(Request),
-    /// Held. It may be used from a time on that was drawn when it came.
+    /// Held. It may be used from a time that was drawn when it arrived.
     Granted {
         #[serde(with = "base64url")]
         token: Zeroizing<Vec<u8>>,
         from: u64,
     },
-    /// The attester says that this device had one. It is not requested again.
+    /// The attester says that this device already got one. It is not requested again.
     Withheld {},
 }
 
-/// A request, and which of the issuer's key sets it is sealed to.
+/// A request, and the issuer's key set that it is sealed to.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
@@ -78,9 +78,9 @@ pub(super) struct Request {
 /// One durable step towards tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenChange {
-    /// The times of the requests are drawn.
+    /// The times of the requests were drawn.
     Planned(Planned),
-    /// Requests are made. They are durable before their first byte is sent.
+    /// Requests were made. They are durable before their first byte is sent.
     Requested(Box<Requested>),
     /// A token was granted.
     Granted {
@@ -102,12 +102,12 @@ pub enum TokenChange {
     },
 }
 
-/// The plan for recipes that were seen for the first time.
+/// The plan for recipes seen for the first time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     /// The first plan makes the client secret.
     pub(super) seed: Option<ClientSeed>,
-    /// Each with its end and the time of its requests.
+    /// Each with its closing time and the time of its requests.
     pub(super) recipes: Vec<(EntryId, u64, u64)>,
 }
 
@@ -128,7 +128,7 @@ impl RecipeTokens {
         self.closes <= now
     }
 
-    /// Forgets the tokens: they are in a ticket, or nowhere.
+    /// Forgets the tokens: they are now in a ticket, or lost.
     pub(in crate::device) fn spend(&mut self) {
         self.stage = Stage::Spent {};
     }
@@ -181,7 +181,7 @@ impl DeviceState {
         }
     }
 
-    /// Takes the answer to a request that is waiting for one.
+    /// Records the answer to a waiting request.
     fn answer(&mut self, recipe: &EntryId, role: Role, answer: Progress) {
         let Some(tokens) = self.tokens.get_mut(recipe) else { return };
         let Stage::Asked(asked) = &mut tokens.stage else { return };
@@ -208,7 +208,7 @@ impl fmt::Debug for TokenBytes {
     }
 }
 
-/// Without the nonce, which is the report's id.
+/// Omits the nonce, which holds the report's id.
 impl fmt::Debug for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asked").field("leader", &self.leader).field("helper", &self.helper).finish()

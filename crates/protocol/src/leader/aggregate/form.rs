@@ -17,7 +17,7 @@ use crate::{AggregatorTask, Moment, Rejection, ReplayScope};
 pub struct JobLimits {
     /// Reports.
     pub max_job_reports: usize,
-    /// Bytes of its records, and of one accumulator for each of its buckets.
+    /// Bytes of its records, plus one accumulator for each of its buckets.
     pub max_job_bytes: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct JobLimits {
 pub enum FormedBatch {
     /// time_interval: by each report's timestamp.
     TimeInterval,
-    /// leader_selected: the task's open batch, or a new one of this id if none is open.
+    /// leader_selected: the task's open batch, or a new one with this id if none is open.
     LeaderSelected {
         /// Fresh and random.
         if_none_open: BatchId,
@@ -44,27 +44,27 @@ pub struct FormedReport {
     pub time: Time,
 }
 
-/// An aggregation job to be fixed.
+/// An aggregation job that the store is to fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormedJob {
     /// The task.
     pub task_id: TaskId,
-    /// The clock of every judgement of this job, now and in each retry.
+    /// The clock for every judgement of this job, now and in each retry.
     pub now: Moment,
     /// Where its output shares go.
     pub batch: FormedBatch,
-    /// Among which reports its ids must be new.
+    /// The set of reports within which its ids must be new.
     pub scope: ReplayScope,
-    /// Its reports, in order of arrival, their ids distinct.
+    /// Its reports, in order of arrival, with distinct ids.
     pub reports: Vec<FormedReport>,
 }
 
-/// A stretch of the backlog, sorted into jobs.
+/// A part of the backlog, sorted into jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormedJobs {
     /// The jobs, in the order of their first reports.
     pub jobs: Vec<FormedJob>,
-    /// Records that go into no job.
+    /// Records that do not go into any job.
     pub rejections: Vec<(TaskId, Rejection)>,
 }
 
@@ -76,9 +76,9 @@ pub struct UnknownTask(pub TaskId);
 /// Sorts records (task and encoded `Report`) by task into jobs within the limits. `task` finds a
 /// task that is served; `rng` names the batches of leader-selected tasks.
 ///
-/// An unknown task is the error: its reports were acknowledged and must not be lost because the
-/// task is missing from the configuration. The store does not offer them; one that stopped being
-/// served meanwhile means that the backlog must be read again.
+/// An unknown task is an error: its reports were acknowledged and must not be lost because the task
+/// is missing from the configuration. The store does not offer such reports. If a task stopped
+/// being served in the meantime, the backlog must be read again.
 pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
     records: impl IntoIterator<Item = (TaskId, &'a [u8])>,
     task: impl Fn(&TaskId) -> Option<T>,
@@ -107,9 +107,9 @@ pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
             let reports = Vec::new();
             formed.jobs.push(FormedJob { task_id, now, batch, scope, reports });
         }
-        // The helper refuses a whole job in which an id occurs twice. The store refuses an id twice
-        // in its scope, which may be one bucket. A device that sends one id with two timestamps
-        // must not make other devices' reports fail.
+        // The helper rejects a whole job in which an id occurs twice. The store rejects a repeated
+        // id only within its scope, which may be one bucket. A device that sends one id with two
+        // timestamps must not make other devices' reports fail.
         if !open_task.ids.insert(report_id) {
             formed.rejections.push((task_id, Rejection::ReportReplayed));
             continue;
@@ -122,7 +122,7 @@ pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
     Ok(formed)
 }
 
-/// A task of which records were seen, with the job that is being filled.
+/// A task with records in this part of the backlog, and the job that is being filled.
 struct OpenTask {
     mode: BatchMode,
     batch: FormedBatch,

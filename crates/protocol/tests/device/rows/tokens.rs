@@ -1,4 +1,4 @@
-//! Token keys: whose they are, and who must not be whom.
+//! Token keys: whose they are, and which parties must differ.
 
 use sotto_protocol::admission::Check;
 use sotto_protocol::trust::PinnedOperator;
@@ -35,7 +35,7 @@ fn keys(plan: &mut Plan) -> [&mut EndorsedKey; 2] {
     }
 }
 
-/// Endorses the keys for a recipe that is changed, and keeps the endorsement for the recipe as it is.
+/// Endorses the keys for a changed recipe, and uses that endorsement in the original recipe.
 fn endorsed_for(plan: &mut Plan, change: impl FnOnce(&mut Plan)) {
     let recipe = plan.recipe.clone();
     change(plan);

@@ -1,4 +1,4 @@
-//! What a device shows of its tokens: to the attester, and in its own logs.
+//! What a device reveals of its tokens: to the attester, and in debug output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -54,8 +54,8 @@ fn the_attester_sees_the_same_of_a_device_that_is_meant_and_of_one_that_is_not()
     assert!(views.iter().all(|view| *view == views[0]), "byte for byte");
 }
 
-/// Randomness that is drawn from one stream per length. How often a blinding factor is drawn again depends on the modulus, and
-/// so on the recipe; here that moves no other draw.
+/// Randomness drawn from one stream per length. How often a blinding factor is redrawn depends on
+/// the modulus, and so on the recipe; here that affects no other draw.
 struct Streams(u64, BTreeMap<usize, ChaCha20Rng>);
 
 impl Streams {
@@ -88,7 +88,8 @@ impl TryRng for Streams {
 
 impl TryCryptoRng for Streams {}
 
-/// A device in a world with one recipe, from its plan to the answers: what came to the attester, and when.
+/// A device in a world with one recipe, from its plan to the answers: what reached the attester,
+/// and when.
 fn asked_by(plan_of: &Plan, seed: u64) -> Vec<(u64, Came)> {
     let mut world = plan_of.build();
     let (mut store, mut authority) = (world.device(), Authority::new());
@@ -101,7 +102,8 @@ fn asked_by(plan_of: &Plan, seed: u64) -> Vec<(u64, Came)> {
     authority.came.into_iter().map(|came| (due, came)).collect()
 }
 
-/// The parts of a request's body: what is before the sealed inner request, that, and the signature.
+/// The parts of a request's body: what precedes the sealed inner request, the inner request, and
+/// the signature.
 fn parts(came: &Came) -> [&[u8]; 3] {
     // Type, request key, key id, length, and the ephemeral key of HPKE.
     let (clear, rest) = came.body.split_at(2 + 32 + 32 + 2 + 32);
@@ -111,9 +113,10 @@ fn parts(came: &Came) -> [&[u8]; 3] {
 
 /// Two devices ask for the tokens of two recipes, and swap: the attester sees the same.
 ///
-/// Three things may differ, and do. The sealed inner request holds the recipe's origin and the message blinded with its key.
-/// The signature covers the former. The client's alias is a pseudorandom function of the origin under the device's secret.
-/// For recipes that live for less than two spreads the time may differ too: it is drawn from the first half of what is left.
+/// Three things may differ, and do. The sealed inner request holds the recipe's origin and the
+/// message blinded with its key. The signature covers the inner request. The client's alias is a
+/// pseudorandom function of the origin under the device's secret. For recipes with less than two
+/// spreads to live the time may differ too: it is drawn from the first half of the remaining time.
 #[test]
 fn two_devices_that_swap_their_recipes_look_the_same_to_the_attester() {
     let mut plans = [token_plan(), other_plan()];
@@ -140,7 +143,8 @@ fn two_devices_that_swap_their_recipes_look_the_same_to_the_attester() {
     }
     assert_ne!(before[0].0, before[2].0, "two devices draw two times");
     assert_ne!(before[0].1.client_key, before[2].1.client_key);
-    // What may differ links nothing either: it never recurs, neither for one recipe of two devices nor the other way round.
+    // What may differ links nothing either: it never recurs, neither for one recipe of two devices
+    // nor for two recipes of one device.
     let mut seen = BTreeSet::new();
     for (_, came) in before.iter().chain(&after) {
         let [_, sealed, signature] = parts(came);
@@ -223,7 +227,8 @@ fn nothing_secret_shows_in_debug() {
     }
 }
 
-/// All texts in the state's tokens and its seed but the names of stages. The ids of recipes are keys, and are not among them.
+/// All texts in the state's tokens and its seed except the names of stages. The ids of recipes are
+/// keys, and so are not included.
 fn secrets(store: &MemoryState) -> BTreeSet<String> {
     fn collect(value: &serde_json::Value, to: &mut BTreeSet<String>) {
         match value {

@@ -11,8 +11,8 @@ use sotto_wire::{BoundsError, Encode, HpkeAeadId, HpkeConfigId, HpkeKdfId, HpkeK
 const INDETERMINATE_REQUEST: &[u8] =
     b"\x02\x04POST\x04http\x09l.example\x02/x\x04date\x011\0\x03abc\x02de\0\x01t\x00\0\0\0\0";
 
-/// A response of indeterminate length with an informational one in front, and nothing behind its
-/// status.
+/// A response of indeterminate length with an informational response before it, and nothing after
+/// its status.
 const INDETERMINATE_RESPONSE: &[u8] = b"\x03\x40\x67\x04link\x03</>\0\x40\xc8";
 
 /// Valid encodings for the decoder `name`, if it is one of these formats.
@@ -71,7 +71,7 @@ fn encapsulated() -> Result<Vec<Vec<u8>>, BoundsError> {
 
 fn keys() -> Result<Vec<Vec<u8>>, BoundsError> {
     let two = encode_key_list(&[super::hpke_config(1)?, super::hpke_config(9)?])?;
-    // A second suite, and a key of a mechanism that is not known.
+    // A second suite, and a key of an unknown mechanism.
     let aes = (HpkeKdfId::HKDF_SHA256, HpkeAeadId::AES_128_GCM);
     let chacha = (HpkeKdfId::HKDF_SHA256, HpkeAeadId::CHACHA20_POLY1305);
     let (id, kem) = (HpkeConfigId::new(1), HpkeKemId::X25519_HKDF_SHA256);
