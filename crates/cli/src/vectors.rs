@@ -35,7 +35,7 @@ enum VectorsCommand {
     },
 }
 
-/// What became of one file.
+/// The outcome of one file.
 #[derive(Debug, Default, Serialize)]
 struct Verdict {
     file: PathBuf,
@@ -52,7 +52,7 @@ struct Verdict {
     /// Operations that failed as they should.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<usize>,
-    /// What a file of token vectors is about.
+    /// The subject of a file of token vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<&'static str>,
     /// Values that are equal, as they should be.
@@ -112,7 +112,7 @@ impl Verdict {
     }
 }
 
-/// A file that cannot be read does not pass.
+/// Checks one file. A file that cannot be read does not pass.
 fn check(file: &Path) -> Verdict {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let result = std::fs::read_to_string(file)
@@ -154,7 +154,7 @@ fn vdaf(text: &str, name: &str) -> std::result::Result<Verdict, String> {
     })
 }
 
-/// What keeps a text from being a test vector, without the names that its parts have in the code.
+/// Why a text is not a test vector, without the names of types in our code.
 fn no_vector(text: &str, error: &serde_json::Error) -> String {
     match serde_json::from_str::<serde_json::Value>(text) {
         Err(error) => format!("it is not JSON: {error}"),

@@ -1,4 +1,4 @@
-//! `sotto device log`: what the person whose device it is may see.
+//! `sotto device log`: what the owner of a device may see.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ impl LogArgs {
     }
 }
 
-/// What is spent of the period's budget.
+/// How much of the period's budget is spent.
 fn spent(state: &DeviceState) -> Option<(f64, f64)> {
     let ledger = state.ledger()?;
     let budget = ledger.budget();

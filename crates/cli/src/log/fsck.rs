@@ -1,4 +1,4 @@
-//! `sotto log fsck`: everything that a log serves, derived again from its entries.
+//! `sotto log fsck`: checks everything that a log serves by deriving it again from the entries.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ impl FsckArgs {
         let policy = TlogPolicy::parse(&text)
             .with_context(|| format!("{} cannot be used", self.policy.display()))?;
         if !self.folder.is_dir() {
-            return Err(anyhow!("{} is no folder", self.folder.display()))
+            return Err(anyhow!("{} is not a folder", self.folder.display()))
                 .hint("give the folder that the log serves: `public` in its data folder");
         }
         let inner = self.folder.join("public");

@@ -36,7 +36,7 @@ pub(super) struct VerifyArgs {
     /// Log, witnesses and quorum (C2SP tlog-policy).
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// A trust file: its policy, and what a device that trusts it would say.
+    /// A trust file: use its policy, and show what a device with this file would decide.
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     trust: Option<PathBuf>,
     #[command(flatten)]
@@ -44,13 +44,13 @@ pub(super) struct VerifyArgs {
     /// Where checkpoints are remembered [default: in the state folder of this user]
     #[arg(long, value_name = "DIR")]
     remember: Option<PathBuf>,
-    /// Neither look at remembered checkpoints nor remember this one.
+    /// Neither use remembered checkpoints nor remember this one.
     #[arg(long, conflicts_with = "remember")]
     forget: bool,
     /// Where misbehaviour files are written.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Check a misbehaviour file again: exit code 1 if it proves what it says, 2 if not.
+    /// Check a misbehaviour file again: exit code 1 if it proves its claim, 2 if not.
     #[arg(
         long,
         value_name = "FILE",
@@ -68,7 +68,7 @@ impl VerifyArgs {
         let mut subject = self.subject(&policy, trust.as_ref())?;
         let memory = if self.forget { None } else { Memory::open(self.remember.as_deref()) };
         let found = checks::verify(&mut subject, &policy, trust.as_ref(), memory.as_ref())?;
-        // Whoever reads learns what is wrong even if the proof of it cannot be written.
+        // The finding is printed even if its proof cannot be written.
         if !output.json() {
             print(&found.findings, output)?;
         }
@@ -110,7 +110,7 @@ fn recheck(path: &Path, output: &Output) -> Result<Outcome> {
         output.value(&json!({ "proved": proved, "words": words }))?;
     } else if proved {
         output.line(format!("Proved: {words}"))?;
-        output.remark("Whose key that is, the file cannot tell: compare it with the one you know.");
+        output.remark("The file cannot prove whose key this is: compare it with the key you know.");
     } else {
         output.line(format!("Not proved: {words}"))?;
     }
