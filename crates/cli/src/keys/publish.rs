@@ -167,7 +167,7 @@ impl PublishArgs {
     }
 }
 
-/// Like [`configs`], for optional keys: `None` if there are none.
+/// Like [`config_texts`], for optional keys: `None` if there are none.
 fn optional_texts(files: &[PathBuf]) -> Result<Option<Vec<String>>> {
     (!files.is_empty()).then(|| config_texts(files)).transpose()
 }

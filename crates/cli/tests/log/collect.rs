@@ -45,11 +45,11 @@ fn a_name_counts_in_a_log_that_is_believed() {
     let asked = "is the leader at http://127.0.0.1:1/ running?";
     // The recipe decides where the token is sent, so an untrusted log must not choose the recipe.
     let said = collect(&world, "regions", "other.toml", &["--log", LOG]);
-    assert!(said.contains("needs a log that is believed"), "{said}");
+    assert!(said.contains("needs a log that can be verified"), "{said}");
     assert!(said.contains("hint: give --trust"), "{said}");
     let said = collect(&world, "regions", "other.toml", &["--log", LOG, "--trust", "trust.toml"]);
     assert!(said.contains(asked), "{said}");
-    // An id stands for the recipe itself.
+    // An id determines the recipe.
     let entry = Entry::parse(&world.read("regions.recipe")).unwrap();
     let said = collect(&world, &entry.id().to_string(), "other.toml", &["--log", LOG]);
     assert!(said.contains(asked), "{said}");

@@ -1,4 +1,4 @@
-//! The kinds of events and their fields: mistakes are found before anything else reads them.
+//! The kinds of events and their fields. Mistakes are found here, before any other code reads them.
 
 use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ enum Kind {
 
 use Kind::{Number, Whole};
 
-/// A name, what belongs there, and whether it must be there.
+/// A field: its name, its kind, and whether it is required.
 type Field = (&'static str, Kind, bool);
 
 const OF: Field = ("of", Kind::Event, true);
@@ -48,7 +48,7 @@ const EVENTS: &[(&str, &[Field])] = &[
     ("repeated", &[("times", Whole, true), OF]),
 ];
 
-/// Finds the first mistake, the innermost ones before those around them, and says where it is.
+/// Finds the first mistake and says where it is. Inner events are checked before those around them.
 pub(super) fn check(value: &Value, place: &str) -> Result<()> {
     let Some(object) = value.as_object() else {
         return Err(anyhow!("{place} must be an event: an object with the field `event`"));
@@ -76,7 +76,7 @@ pub(super) fn check(value: &Value, place: &str) -> Result<()> {
             None => {}
             Some(value) => {
                 check_kind(value, *kind, &place)?;
-                // The inner event has been checked already: a valid one stands in for it.
+                // The inner event has already been checked, so a valid one stands in for it.
                 match kind {
                     Kind::Event => alone.insert("of".to_owned(), inner()),
                     Kind::Events => alone.insert("of".to_owned(), json!([])),
@@ -116,12 +116,12 @@ fn check_kind(value: &Value, kind: Kind, place: &str) -> Result<()> {
     }
 }
 
-/// An event that fits everywhere.
+/// An event that is allowed everywhere.
 fn inner() -> Value {
     json!({ "event": "pure_dp", "epsilon": 1.0 })
 }
 
-/// Gives `shape` to every event that has one and does not say which; how many these are.
+/// Sets `shape` on every event that has a shape but does not set it. Returns the number of these.
 pub(super) fn fill_shape(value: &mut Value, shape: &str) -> u64 {
     let Some(object) = value.as_object_mut() else { return 0 };
     let name = object.get("event").and_then(Value::as_str).unwrap_or_default();
@@ -137,7 +137,7 @@ pub(super) fn fill_shape(value: &mut Value, shape: &str) -> u64 {
     }
 }
 
-/// `; did you mean ...?`, or all there are.
+/// `; did you mean ...?`, or a list of all kinds.
 fn meant(name: &str) -> String {
     let name = name.to_lowercase().replace(['-', ' '], "_");
     let far = |known: &str| {
@@ -156,7 +156,7 @@ fn meant(name: &str) -> String {
     }
 }
 
-/// The edit distance of two names; names of very different lengths are simply far apart.
+/// The edit distance of two names; names of very different lengths count as far apart.
 fn distance(a: &str, b: &str) -> usize {
     if a.len() > 64 {
         return a.len();
@@ -182,7 +182,7 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The least that an event of this kind needs.
+    /// An event of this kind with the required fields only.
     fn least(name: &str, fields: &[Field]) -> Value {
         let mut event = json!({ "event": name });
         for (field, kind, required) in fields {
@@ -215,7 +215,7 @@ mod tests {
                 assert!(check(&wrong, "$").is_err(), "{name} {field} {kind:?}");
             }
         }
-        // Every kind is there.
+        // Every kind is covered.
         let all = serde_json::from_value::<Event>(json!({ "event": "" })).unwrap_err().to_string();
         assert_eq!(all.matches('`').count(), 2 * (EVENTS.len() + 1), "{all}");
     }
