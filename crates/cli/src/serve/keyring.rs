@@ -1,4 +1,5 @@
-//! The HPKE keys of an aggregator: those that the configuration lists, or one of its own.
+//! The HPKE keys of an aggregator: those that the configuration lists, or one that the server
+//! makes.
 
 use std::path::{Path, PathBuf};
 

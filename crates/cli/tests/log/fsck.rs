@@ -10,7 +10,7 @@ fn fsck(world: &Folder, more: &[&str]) -> Run {
     world.run(&[&["log", "fsck", LOG, "--policy", "policy"], more].concat())
 }
 
-/// The only file below a folder whose path ends so.
+/// The only file below a folder whose path ends with this.
 fn file(folder: &Path, ending: &str) -> PathBuf {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
