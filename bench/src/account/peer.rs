@@ -22,11 +22,11 @@ pub(super) struct Peer {
     child: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Of Python and the packages.
+    /// The versions of Python and the packages.
     pub(super) versions: Value,
 }
 
-/// What one question took and gave.
+/// The time and the result of one question.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Reply {
     pub(super) value: f64,
@@ -35,7 +35,7 @@ pub(super) struct Reply {
 }
 
 impl Peer {
-    /// Installs it below `folder` if it is not there, and starts it.
+    /// Installs it below `folder` if it is missing, and starts it.
     pub(super) fn start(folder: &Path, say: impl Fn(&str)) -> Result<Self> {
         let python = installed(&folder.join("dp-accounting"), &say)?;
         say("starting the peer");
@@ -50,7 +50,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Asks once.
+    /// Asks one question.
     pub(super) fn ask(&mut self, question: &Value) -> Result<Reply> {
         let questions = self.questions.as_mut().context("the peer has ended")?;
         writeln!(questions, "{question}")?;
@@ -62,7 +62,7 @@ impl Peer {
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.answers.read_line(&mut line)? == 0 {
-            bail!("the peer ended early; what it says is above");
+            bail!("the peer ended early; see its output above");
         }
         Ok(line)
     }
@@ -70,7 +70,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The end of its input is the end of its work.
+        // It ends when its input ends.
         self.questions = None;
         let _ = self.child.wait();
     }
@@ -79,7 +79,7 @@ impl Drop for Peer {
 /// The interpreter of a virtual environment that holds exactly the requirements.
 fn installed(folder: &Path, say: &impl Fn(&str)) -> Result<PathBuf> {
     let python = folder.join("bin").join("python");
-    // Written last: without it, or with other requirements in it, the folder is made anew.
+    // Written last. If it is missing or has other requirements, the folder is made again.
     let marker = folder.join("requirements.txt");
     if fs::read_to_string(&marker).is_ok_and(|text| text == REQUIREMENTS) && python.exists() {
         return Ok(python);

@@ -17,7 +17,7 @@ use sotto_wire::{Entry, HpkeConfigId, Role};
 
 use crate::device::Shown;
 
-/// Tokens in one measurement. Few enough that one is rarely interrupted.
+/// The number of tokens in one measurement: few enough that it is rarely interrupted.
 pub(super) const BATCH: usize = 8;
 
 /// The key of the peers.
@@ -119,7 +119,7 @@ impl Parties {
     }
 }
 
-/// The terms of a recipe whose leader takes tokens of `key`.
+/// The token terms of a recipe whose leader accepts tokens of `key`.
 fn terms(world: &Shown, key: &IssuerKey) -> Result<TokenTerms> {
     let entry = Entry::parse(&world.offer.recipe.entry)?;
     let mut recipe = entry.recipe().cloned().context("a recipe")?;

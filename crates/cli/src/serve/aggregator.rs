@@ -103,7 +103,7 @@ impl Settings {
 fn taskprov(table: &TaskprovTable, role: Role) -> Result<TaskprovConfig> {
     ensure!(
         table.collector_authentication_token.is_some() == (role == Role::Leader),
-        "collector_authentication_token is only for the leader"
+        "the leader needs collector_authentication_token, and only the leader may have it"
     );
     let collector = table.collector_authentication_token.as_ref();
     let policy = TaskprovPolicy {
@@ -162,7 +162,8 @@ fn author(table: &RecipeAuthorTable, role: Role) -> Result<RecipeAuthor> {
     ensure!(key.key_type() == KeyType::Ed25519, "authors: {name}: this is a witness's key");
     ensure!(
         table.collector_authentication_token.is_some() == (role == Role::Leader),
-        "authors: {name}: the leader needs collector_authentication_token, and only the leader may have it"
+        "authors: {name}: the leader needs collector_authentication_token, and only the leader may \
+         have it"
     );
     let collector = table.collector_authentication_token.as_ref();
     let collector_token = collector.map(|text| token(text).map(Into::into)).transpose()?;
