@@ -64,7 +64,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Parses and verifies a proof bundle: inclusion in a tree of a million, the log's signature, three cosignatures.
+/// Parses and verifies a proof bundle: inclusion in a tree of a million, the log's signature, three
+/// cosignatures.
 fn proof(world: &Shown, times: usize) -> Result<Line> {
     let bytes = world.offer.recipe.first.to_bytes();
     let leaf = merkle::leaf_hash(&world.offer.recipe.entry);

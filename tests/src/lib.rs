@@ -1,5 +1,5 @@
-//! End-to-end tests of the binary `sotto`: leader and helper as operating-system processes on loopback,
-//! devices and collector beside them.
+//! End-to-end tests of the binary `sotto`: leader and helper as operating-system processes on
+//! loopback, devices and collector beside them.
 //!
 //! [`process`] finds and starts the binary, [`pair`] runs a leader and a helper, [`task`] reads
 //! what `sotto task new` wrote, [`cli`] uploads and collects through the binary, [`devices`] upload

@@ -173,7 +173,8 @@ impl World {
         Ok(file)
     }
 
-    /// Publishes the next key set of an operator, the preferred key first, and the key of its gateway.
+    /// Publishes the next key set of an operator, the preferred key first, and the key of its
+    /// gateway.
     pub fn publish_keys(&self, operator: &str, files: &[&str]) -> Result<Value> {
         let gateway = format!("{operator}-gateway.toml");
         match self.path(&gateway).exists() {
@@ -182,7 +183,8 @@ impl World {
         }
     }
 
-    /// Publishes the next key set of an operator: these keys, those of each kind in order of preference.
+    /// Publishes the next key set of an operator: these keys, those of each kind in order of
+    /// preference.
     pub fn publish_key_set(
         &self,
         operator: &str,

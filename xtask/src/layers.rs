@@ -81,7 +81,8 @@ const RESERVED: [(&str, &[&str]); 12] = [
     // SQL stays inside the store; the crash campaign and the benchmarks read its databases
     // directly.
     ("rusqlite", &["sotto-store", "sotto-tests", "sotto-bench"]),
-    // Layers 1 and 2 and the device do without a runtime. The benchmarks run a relay and a bare proxy.
+    // Layers 1 and 2 and the device do without a runtime. The benchmarks run a relay and a bare
+    // proxy.
     ("tokio", &["sotto-server", "sotto", "sotto-bench"]),
     ("axum", &["sotto-server", "sotto"]),
     ("hyper", &["sotto-server", "sotto-bench"]),
@@ -90,7 +91,8 @@ const RESERVED: [(&str, &[&str]); 12] = [
     ("aws-lc-rs", &["sotto-crypto", "sotto-server", "sotto", "sotto-bench"]),
     // C without a safe interface: the one place for unsafe code.
     ("aws-lc-sys", &["sotto-rsa-raw"]),
-    // RSA in Rust, whose private operation is not in constant time: oracles for tests, peers for benchmarks.
+    // RSA in Rust, whose private operation is not in constant time: oracles for tests, peers for
+    // benchmarks.
     ("blind-rsa-signatures", &["sotto-bench"]),
     ("privacypass", &["sotto-bench"]),
     ("rsa", &[]),

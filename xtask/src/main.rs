@@ -39,8 +39,8 @@ enum Chore {
         /// The campaign to run.
         #[arg(value_enum)]
         campaign: Campaign,
-        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash, default 300; log,
-        /// default 200).
+        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash, default 300;
+        /// log, default 200).
         #[arg(long)]
         count: Option<u64>,
         /// The seed of the pseudo-random choices.

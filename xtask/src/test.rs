@@ -108,7 +108,8 @@ fn device_library(_: &mut Tally) -> Result<()> {
     succeed(&mut cargo(["check", "--package", "sotto-client", "--lib", "--locked"]))
 }
 
-/// Compiles everything that the tests run, with all lints, and checks the links of the documentation.
+/// Compiles everything that the tests run, with all lints, and checks the links of the
+/// documentation.
 fn compile(_: &mut Tally) -> Result<()> {
     succeed(shared_build()?.args(["--no-run", "--no-fail-fast"]))
 }

@@ -1,4 +1,5 @@
-//! The peer: `dp-accounting` from the Python package index, in a process that answers one question at a time.
+//! The peer: `dp-accounting` from the Python package index, in a process that answers one question
+//! at a time.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -100,7 +101,8 @@ fn installed(folder: &Path, say: &impl Fn(&str)) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Runs a command to its end. What it prints goes to standard error: standard output is for results.
+/// Runs a command to its end. What it prints goes to standard error: standard output is for
+/// results.
 fn run(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command

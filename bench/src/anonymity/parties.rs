@@ -1,5 +1,5 @@
-//! The parties of the relay's measurement, each a process of this program: a relay, a bare reverse proxy, and the gateway that
-//! stands behind both.
+//! The parties of the relay's measurement, each a process of this program: a relay, a bare reverse
+//! proxy, and the gateway that stands behind both.
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,5 @@
-//! Issuing a token: the issuer's signature alone, its whole step, and the two steps each of attester and device.
+//! Issuing a token: the issuer's signature alone, its whole step, and the two steps each of
+//! attester and device.
 //!
 //! The issuer's step decodes, checks the request key, verifies the request's signature, opens the
 //! inner request, signs, blinds the request key and seals the answer. The peer only signs. Both

@@ -1,4 +1,5 @@
-//! A device, an attester, an issuer and an aggregator around one recipe, and what they send each other.
+//! A device, an attester, an issuer and an aggregator around one recipe, and what they send each
+//! other.
 
 use anyhow::{Context, Result, bail};
 use blind_rsa_signatures::{Deterministic, KeyPair, PSS, SecretKey, Sha384};

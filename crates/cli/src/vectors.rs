@@ -21,10 +21,10 @@ pub(crate) struct VectorsArgs {
 enum VectorsCommand {
     /// Run files of test vectors.
     ///
-    /// VDAF vectors are in the JSON schema of the VDAF specification. Token vectors are transcripts of
-    /// rate-limited issuance (sotto-tokens0004-v1) and the published ones of signature key blinding, of
-    /// RFC 9578 type 0x0002 and of rate-limited issuance: every value is computed again, and every party is
-    /// asked for its verdict.
+    /// VDAF vectors are in the JSON schema of the VDAF specification. Token vectors are transcripts
+    /// of rate-limited issuance (sotto-tokens0004-v1) and the published ones of signature key
+    /// blinding, of RFC 9578 type 0x0002 and of rate-limited issuance: every value is computed
+    /// again, and every party is asked for its verdict.
     ///
     /// Prints one line per file, with the first difference if it does not pass. Exit code 1 if any
     /// does not pass.

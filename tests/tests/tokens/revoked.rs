@@ -1,4 +1,5 @@
-//! Devices with certificates: revoked ones get no tokens, and a new certificate makes no new device.
+//! Devices with certificates: revoked ones get no tokens, and a new certificate makes no new
+//! device.
 
 use std::fs;
 use std::thread;

@@ -53,8 +53,9 @@ pub(super) struct PublishArgs {
     /// stop requesting tokens from this issuer.
     #[arg(long, conflicts_with = "encapsulation_key")]
     drop_encapsulation: bool,
-    /// When the keys come into use: POSIX seconds or 2026-11-15T08:00:00Z. By then the set must have been in the log for
-    /// long enough [default: when devices with the trust file accept it; without --trust, in a day and an hour]
+    /// When the keys come into use: POSIX seconds or 2026-11-15T08:00:00Z. By then the set must
+    /// have been in the log for long enough [default: when devices with the trust file accept it;
+    /// without --trust, in a day and an hour]
     #[arg(long, value_name = "TIME")]
     not_before: Option<String>,
     /// When the keys expire [default: --for after --not-before]
@@ -193,7 +194,8 @@ impl Rules {
         Self { min_log_age_s, min_spacing_s }
     }
 
-    /// The earliest start that devices accept, with time for the log and its witnesses to publish the set.
+    /// The earliest start that devices accept, with time for the log and its witnesses to publish
+    /// the set.
     fn earliest(self, last: Option<&KeySet>, now: u64) -> u64 {
         let margin = if self.min_log_age_s == 0 { 0 } else { PUBLISHING_S };
         let public = now.saturating_add(self.min_log_age_s).saturating_add(margin);

@@ -31,7 +31,8 @@ impl SignedTree {
     }
 }
 
-/// Compares two checkpoints, in either order. The files of the log are read only if the sizes differ.
+/// Compares two checkpoints, in either order. The files of the log are read only if the sizes
+/// differ.
 pub(super) fn compare(
     fetch: &mut dyn Fetch,
     policy: &TlogPolicy,

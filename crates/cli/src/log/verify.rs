@@ -30,7 +30,8 @@ pub(super) struct VerifyArgs {
     /// A signed entry, or the id or name of a recipe in the log.
     #[arg(value_name = "RECIPE", required_unless_present = "misbehaviour")]
     recipe: Option<String>,
-    /// A proof bundle (C2SP tlog-proof) [default: without --log, the file beside the entry that ends in .proof]
+    /// A proof bundle (C2SP tlog-proof) [default: without --log, the file beside the entry that
+    /// ends in .proof]
     #[arg(long, value_name = "FILE")]
     proof: Option<PathBuf>,
     /// Log, witnesses and quorum (C2SP tlog-policy).

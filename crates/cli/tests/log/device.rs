@@ -18,7 +18,8 @@ fn world(recipe: &Recipe) -> Folder {
     world
 }
 
-/// A recipe that a device answers once in 10,000 times. Nothing here depends on that: its leader cannot be reached.
+/// A recipe that a device answers once in 10,000 times. Nothing here depends on that: its leader
+/// cannot be reached.
 fn unanswered() -> Recipe {
     let mut recipe = recipe("regions");
     recipe.parties.leader.url = "http://127.0.0.1:1/".to_owned();

@@ -18,7 +18,8 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// A histogram of four regions by randomized response, which claims exactly what its parameters imply.
+/// A histogram of four regions by randomized response, which claims exactly what its parameters
+/// imply.
 pub(crate) fn recipe(name: &str) -> Recipe {
     let mut recipe = recipe_at(name, now());
     recipe.attributes.remove(&"tier".parse::<AttributeName>().unwrap());

@@ -1,4 +1,5 @@
-//! The operators of the demo: their keys, what they publish, the log with its witnesses, and the relay.
+//! The operators of the demo: their keys, what they publish, the log with its witnesses, and the
+//! relay.
 
 use std::path::Path;
 use std::sync::Arc;

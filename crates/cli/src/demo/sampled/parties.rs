@@ -1,4 +1,5 @@
-//! The parties of the demo: log, witnesses, attester, issuer, leader, helper, relay, author and collector.
+//! The parties of the demo: log, witnesses, attester, issuer, leader, helper, relay, author and
+//! collector.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -65,8 +66,9 @@ pub(super) struct Parties {
 }
 
 impl Parties {
-    /// Starts log and witnesses, attester and issuer, publishes keys and recipe, and starts the aggregators, which find both in
-    /// the log. The relay knows the gateways of leader and log, and devices know the relay and the attester.
+    /// Starts log and witnesses, attester and issuer, publishes keys and recipe, and starts the
+    /// aggregators, which find both in the log. The relay knows the gateways of leader and log, and
+    /// devices know the relay and the attester.
     pub(super) fn start(plan: &Plan, now: Moment, output: &Output) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
