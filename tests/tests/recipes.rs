@@ -216,7 +216,7 @@ fn the_walkthrough_works_as_it_is_written() {
     assert!(output.status.success(), "{text}");
     assert_eq!(text.matches("Verified. This recipe is public").count(), 2, "{text}");
     for expected in [
-        "a device would take this recipe",
+        "a device would accept this recipe",
         "5 entries checked: nothing is wrong",
         "200 considered  commute",
         "commute: once: it has been considered before",

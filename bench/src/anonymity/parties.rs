@@ -90,7 +90,7 @@ pub(crate) fn play(part: Part, gateway: Option<SocketAddr>) -> Result<()> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = end.send(());
     });
-    let gateway = || gateway.context("which gateway?");
+    let gateway = || gateway.context("no gateway is given");
     runtime.block_on(async {
         tokio::select! {
             _ = ended => Ok(()),

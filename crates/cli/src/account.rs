@@ -23,8 +23,8 @@ use crate::output::{Outcome, Output};
 /// Accounts for privacy.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Leave out the parameter that you want to know. Every epsilon is an upper bound; where a \
-    method knows how far below it the truth can be, both ends are printed.\n\n\
+    after_help = "Leave out the parameter that you want to know. Every epsilon is an upper bound; if \
+    a method also gives a lower bound, both ends are printed.\n\n\
     (epsilon, delta): whatever is concluded from the result is at most e^epsilon times as likely with a \
     given device as without it, plus delta. --adjacency, --count and --honest say for whom and against \
     whom. Sotto judges every recipe with the count seen and half of the devices honest.\n\n\

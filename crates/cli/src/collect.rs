@@ -28,10 +28,10 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Collects the result of a batch.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A time-interval batch is named by its interval, and each stretch of time can be \
-    collected once. A leader-selected task gives out one batch after the other: the job is deleted once \
-    its result is printed, which lets the leader go on to the next; with --keep the same batch comes \
-    again.\n\nExit code 1: the batch was not ready before the deadline. Run the same command again."
+    after_help = "A time-interval batch is named by its interval, and each period of time can be \
+    collected once. A leader-selected task hands out one batch after the other: once a result is \
+    printed, its job is deleted, and the leader continues with the next batch. With --keep, the \
+    same batch is returned again.\n\nExit code 1: the batch was not ready before the deadline. Run the same command again."
 )]
 pub(crate) struct CollectArgs {
     #[command(flatten)]

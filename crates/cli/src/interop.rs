@@ -23,8 +23,8 @@ use crate::output::{Outcome, Output, WithHint};
 #[derive(Debug, Args)]
 #[command(
     after_help = "For tests only: whoever reaches the port controls the party, and plain http is \
-    used throughout.\n\nThe task's task_info is \"task-info\", and tokens travel in DAP-Auth-Token, as \
-    other implementations have it."
+    used throughout.\n\nThe task's task_info is \"task-info\", and tokens are sent in \
+    DAP-Auth-Token, as in other implementations."
 )]
 pub(crate) struct InteropArgs {
     /// The party to run.

@@ -43,8 +43,8 @@ enum KeysCommand {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "List the file under `hpke_keys` in the server's configuration. A new key goes \
-    first; an old one stays listed until devices have stopped using it, at least twice as long as \
+    after_help = "List the file under `hpke_keys` in the server's configuration. Put a new key \
+    first. Keep an old one listed until devices have stopped using it: at least twice as long as \
     they may cache it."
 )]
 struct NewArgs {

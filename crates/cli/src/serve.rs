@@ -45,8 +45,8 @@ use crate::private_file;
 /// Runs a server.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "SIGTERM and SIGINT end it: requests in flight are finished first; a second signal \
-    ends it at once, which loses nothing that was acknowledged.\n\nEnvironment: SOTTO_LISTEN, \
+    after_help = "SIGTERM and SIGINT stop the server once the requests in flight are finished. A \
+    second signal stops it at once; nothing that was acknowledged is lost.\n\nEnvironment: SOTTO_LISTEN, \
     SOTTO_ADMIN_LISTEN and SOTTO_DATA_DIR override the configuration; SOTTO_LOG sets the log level \
     (error, warn, info, debug).\n\nA configuration to start from: sotto serve ROLE --print-config"
 )]

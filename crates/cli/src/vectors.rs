@@ -23,11 +23,11 @@ enum VectorsCommand {
     ///
     /// VDAF vectors are in the JSON schema of the VDAF specification. Token vectors are transcripts
     /// of rate-limited issuance (sotto-tokens0004-v1) and the published ones of signature key
-    /// blinding, of RFC 9578 type 0x0002 and of rate-limited issuance: every value is computed
-    /// again, and every party is asked for its verdict.
+    /// blinding, of RFC 9578 type 0x0002 and of rate-limited issuance: every value is recomputed,
+    /// and the verdict of every party is checked.
     ///
-    /// Prints one line per file, with the first difference if it does not pass. Exit code 1 if any
-    /// does not pass.
+    /// Prints one line per file, with the first difference if the file fails. Exit code 1 if any
+    /// file fails.
     Check {
         /// The files.
         #[arg(required = true, value_name = "FILE")]

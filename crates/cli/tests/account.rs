@@ -345,7 +345,7 @@ fn the_sentence_is_about_being_there() {
     let sampled = meaning(line);
     assert!(sampled.contains("among those that may be sampled as without it"), "{sampled}");
     assert!(sampled.contains("whether or not it was sampled"), "{sampled}");
-    let advice = "add --count seen --population N, and --honest 0.5 as every recipe is judged.";
+    let advice = "add --count seen --population N, and --honest 0.5 as for every recipe.";
     assert!(words(&shown(line)).contains(advice));
     let replaced = meaning("gaussian --sigma 5.1 --delta 1e-8 --adjacency replace --count seen");
     assert!(replaced.contains("with one value of a given device as with another"), "{replaced}");

@@ -34,7 +34,7 @@ use crate::output::WithHint;
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
     shuffled n of                                   random_allocation slots of\n  \
     composed of                                     repeated times of\n\n\
-    docs/privacy-accounting.md has the units, the ranges and what may be inside of what.")]
+    docs/privacy-accounting.md has the units, the ranges and the rules for nesting.")]
 pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.
     #[arg(long, value_name = "FILE")]

@@ -21,8 +21,8 @@ use crate::output::{Output, WithHint};
     sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \
     sotto account sampled-gaussian --rate 0.01 --steps 1 --sigma 0.7764 --delta 1e-6 \\\n    \
     --count seen --population 1e6 --shape one-hot --honest 0.5\n\n\
-    Sotto's own servers see how many devices were sampled: what is to hold against them needs --count seen \
-    and --population, and --honest 0.5 as every recipe is judged.")]
+    Sotto's own servers see how many devices were sampled: for a guarantee against them, add \
+    --count seen and --population, and --honest 0.5 as for every recipe.")]
 pub(super) struct SampledGaussianArgs {
     /// The probability of being sampled in a step.
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
@@ -185,7 +185,7 @@ impl SampledGaussianArgs {
             if plan.adjacency == Adjacency::Replace { "--adjacency add-remove " } else { "" };
         let population = if self.population.is_some() { "" } else { " --population N" };
         let honest = match plan.honest.fraction() {
-            Ok(all) if all >= 1.0 => ", and --honest 0.5 as every recipe is judged",
+            Ok(all) if all >= 1.0 => ", and --honest 0.5 as for every recipe",
             _ => "",
         };
         Some(format!(

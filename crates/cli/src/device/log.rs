@@ -17,8 +17,8 @@ use crate::time_text::show_moment;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A line says that a recipe was considered and paid for. Whether it was answered is \
-    decided by a coin and never shown, and the device itself forgets an answer once it is delivered: \
-    that is what protects you."
+    decided by a coin and never shown, and the device itself forgets an answer once it is \
+    delivered. This protects you."
 )]
 pub(super) struct LogArgs {
     /// The device's state.

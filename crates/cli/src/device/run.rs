@@ -21,10 +21,9 @@ use crate::time_text::parse_seconds;
 use crate::trust_file;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Silence is the normal answer: whatever fails a check, cannot be paid for, or loses \
-    its coin is left alone. The reasons of the first two are shown; what the coin said never is."
-)]
+#[command(after_help = "Silence is normal: a device does not answer a recipe that fails a check, \
+    exceeds the budget, or loses the coin toss. The first two reasons are shown; the outcome of \
+    the coin toss never is.")]
 pub(super) struct RunArgs {
     /// The device's state: what it has seen, considered and spent. Created if it does not exist.
     #[arg(long, value_name = "FILE")]
@@ -62,7 +61,7 @@ impl RunArgs {
         // A mistake in the file is reported before anything is sent.
         attributes::read(&self.attributes)?;
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
-        let source = self.log.source(Some(&trust))?.context("which log?");
+        let source = self.log.source(Some(&trust))?.context("no log is given");
         let source = source
             .hint("give --log, or put a URL after the log's key in the trust file's policy")?;
         let key = state_key::open_or_make(&self.state)?;

@@ -13,7 +13,7 @@ use crate::{random, signer_file};
 
 #[derive(Debug, Args)]
 #[command(after_help = "The printed line is public: others pin it. The name is part of the key; \
-    a log's is its origin. `sotto keys show FILE` prints it again.")]
+    for a log, it is the origin. `sotto keys show FILE` prints it again.")]
 pub(super) struct SignerArgs {
     /// The name that signatures carry, like analytics.example: no spaces and no plus.
     #[arg(long)]

@@ -12,7 +12,8 @@ use crate::output::{Outcome, Output, WithHint};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 0: nothing is wrong; 1: something is; 2: the check could not be made."
+    after_help = "Exit code 0: nothing is wrong; 1: something is wrong; 2: the check could not be \
+    run."
 )]
 pub(super) struct FsckArgs {
     /// The folder with the log's files: `public` in the data folder of the log, or a mirror.

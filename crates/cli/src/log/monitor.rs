@@ -59,7 +59,7 @@ impl MonitorArgs {
         ensure!(self.once || !output.json(), "--json needs --once");
         let trust = trust_file::read(&self.trust)?;
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
-        let source = self.log.source(Some(&trust))?.context("which log?");
+        let source = self.log.source(Some(&trust))?.context("no log is given");
         let source = source.hint("give --log, or a URL in the trust file's policy")?;
         let mut notebook = Notebook::open(&self.state)?;
         loop {

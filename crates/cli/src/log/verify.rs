@@ -21,9 +21,9 @@ use crate::trust_file;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 0: verified; 1: proved bad; 2: could not be told. With a proof nothing \
-    is fetched. The newest checkpoint of each log is remembered; a log that contradicts it, or a \
-    recipe that breaks its promise, is reported in a file that anybody can check again with \
+    after_help = "Exit code 0: verified; 1: proved bad; 2: undecided. With a proof, nothing is \
+    fetched. The newest checkpoint of each log is remembered; a log that contradicts it, or a \
+    recipe that breaks its promise, is reported in a file that anyone can check with \
     --misbehaviour."
 )]
 pub(super) struct VerifyArgs {
@@ -81,8 +81,7 @@ impl VerifyArgs {
             output.value(&value(&subject, &found.findings, &files))?;
         }
         for path in &files {
-            output
-                .remark(format!("The proof is in {}; anybody can check it again.", path.display()));
+            output.remark(format!("The proof is in {}; anyone can check it.", path.display()));
         }
         Ok(found.findings.outcome())
     }
@@ -92,7 +91,7 @@ impl VerifyArgs {
             let trust = trust_file::read(path)?;
             return Ok((trust.policy().clone(), Some(trust)));
         }
-        let path = self.policy.as_ref().context("whom to trust?");
+        let path = self.policy.as_ref().context("no trust policy is given");
         let path = path.hint("give --policy or --trust: the keys of the log and its witnesses")?;
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;

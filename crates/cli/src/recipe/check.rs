@@ -15,8 +15,8 @@ use crate::time_text::now;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 a device would take it, as far as can be told without the log; 1 a device would \
-    refuse; 2 it cannot be told."
+    after_help = "Exit codes: 0 a device would accept it, as far as can be checked without the \
+    log; 1 a device would refuse it; 2 error."
 )]
 pub(super) struct CheckArgs {
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
         output.line(wrapped(&format!("warning: {warning}")))?;
     }
     let verdict = match found.ok {
-        true => "As far as can be told without the log, a device would take this recipe.",
+        true => "As far as can be checked without the log, a device would accept this recipe.",
         false => "A device would refuse this recipe.",
     };
     output.line(format!("\n{verdict}"))

@@ -24,7 +24,7 @@ use crate::time_text::{now, parse_seconds};
 
 #[derive(Debug, Default, Args)]
 #[command(
-    after_help = "On a terminal it asks for what is not given. Example for a script:\n  sotto recipe new commute \
+    after_help = "On a terminal, it asks for missing options. Example for a script:\n  sotto recipe new commute \
     --purpose 'How long do people commute?' \\\n    --attribute minutes:int --labels short,middle,long \\\n    --mapping \
     'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1000000 \\\n    --leader-operator leader.example --leader-url \
     https://leader.example/ \\\n    --helper-operator helper.example --helper-url https://helper.example/ \\\n    \

@@ -23,8 +23,9 @@ use crate::{signer_file, trust_file};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  sotto recipe publish commute.toml --signer author.key --log https://log.example\n\n\
-    It waits until the log's witnesses have cosigned. What is published cannot be changed or taken back. \
-    Exit codes: 0 published; 1 a device would refuse it, so it is not; 2 error."
+    It waits until the log's witnesses have cosigned. A published entry cannot be changed or \
+    removed. \
+    Exit codes: 0 published; 1 not published, because a device would refuse it; 2 error."
 )]
 pub(super) struct PublishArgs {
     /// The recipe: TOML, canonical JSON, or a signed entry (also of a result).

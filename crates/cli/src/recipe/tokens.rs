@@ -26,7 +26,8 @@ use crate::{signer_file, token_keys, trust_file};
 #[command(
     after_help = "Example:\n  sotto recipe tokens commute.toml --signer author.key --issuer https://issuer.example\n\n\
     The issuer makes a key pair for each aggregator, keeps the private halves and endorses the public ones, which are added to the \
-    file. Ask when the recipe is finished, and publish it then: the keys are for this recipe, and do not live for long. The same recipe \
+    file. Request the keys when the recipe is final, then publish it: the keys are for this \
+    recipe only, and expire soon. The same recipe \
     gets the same keys again."
 )]
 pub(super) struct TokensArgs {

@@ -107,7 +107,7 @@ pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
              single out one device. Only devices that allow insecure_no_tokens answer",
         ),
         Tokens::InsecureNone => Some(
-            "nobody checks tokens: anybody can send any number of reports, decide the totals, and fill \
+            "nobody checks tokens: anyone can send any number of reports, decide the totals, and fill \
              a batch to single out one device. Only devices that allow insecure_no_tokens answer",
         ),
     }

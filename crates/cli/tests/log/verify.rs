@@ -174,7 +174,10 @@ fn mistakes_are_explained() {
     let (world, _) = two();
     let failed = |arguments: &[&str]| world.run(&[&["log", "verify"], arguments].concat()).fails();
     let said = failed(&["one.recipe"]);
-    assert!(said.contains("whom to trust?") && said.contains("hint: give --policy"), "{said}");
+    assert!(
+        said.contains("no trust policy is given") && said.contains("hint: give --policy"),
+        "{said}"
+    );
     let said = failed(&["one.recipe", "--policy", "policy", "--log", "http://127.0.0.1:1"]);
     assert!(said.contains("cannot read the log"), "{said}");
     let said = failed(&["one.recipe", "--policy", "policy", "--log", "nowhere"]);
@@ -182,7 +185,7 @@ fn mistakes_are_explained() {
     let said = failed(&["three", "--policy", "policy", "--log", LOG]);
     assert!(said.contains("the log has no recipe three"), "{said}");
     let said = failed(&["three", "--policy", "policy"]);
-    assert!(said.contains("where is the proof?"), "{said}");
+    assert!(said.contains("no proof is given"), "{said}");
     world.write("bad.proof", "c2sp.org/tlog-proof@v1\nnonsense\n");
     let said = failed(&["one.recipe", "--policy", "policy", "--proof", "bad.proof"]);
     assert!(said.contains("bad.proof is not a proof bundle"), "{said}");

@@ -33,7 +33,7 @@ pub(super) fn verify(
 ) -> Result<Verified> {
     let mut findings = Findings::default();
     let mut evidence = Vec::new();
-    let recipe = subject.entry.recipe().context("the entry is no recipe")?.clone();
+    let recipe = subject.entry.recipe().context("the entry is not a recipe")?.clone();
     findings.add("recipe", Verdict::Note, format!("{}  {}", recipe.name, subject.entry.id()));
     let signed = note::verify(subject.entry.note(), &recipe.author.verifier());
     findings.settle("signed", format!("by {}", recipe.author.name), signed);

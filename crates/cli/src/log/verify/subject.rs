@@ -29,7 +29,7 @@ impl VerifyArgs {
         }
         let listed = policy.logs().iter().find_map(|log| log.url.clone());
         let log = LogArgs { log: self.log.log.clone().or(listed), ..self.log.clone() };
-        let source = log.source(trust)?.context("where is the proof?");
+        let source = log.source(trust)?.context("no proof is given");
         let source = source.hint("give --proof for a bundle, or --log for the log")?;
         online(recipe, &source)
     }
