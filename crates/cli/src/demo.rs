@@ -107,22 +107,22 @@ impl DemoArgs {
     fn min_batch_size(&self, rate: Probability) -> Result<u64> {
         let devices = u64::from(self.devices);
         let expected = devices as f64 * rate.to_f64();
-        let sure = if self.exact { devices } else { (expected - 4.0 * expected.sqrt()) as u64 };
-        if sure == 0 {
+        let safe = if self.exact { devices } else { (expected - 4.0 * expected.sqrt()) as u64 };
+        if safe == 0 {
             return Err(anyhow!(
                 "{devices} devices are too few: about half of them take part, at random"
             ))
             .hint("give at least 34 --devices, or --exact");
         }
-        let asked = self.min_batch_size.unwrap_or(if self.exact { sure.min(100) } else { sure });
-        ensure!(asked > 0, "--min-batch-size must be at least 1");
-        if asked > sure {
+        let size = self.min_batch_size.unwrap_or(if self.exact { safe.min(100) } else { safe });
+        ensure!(size > 0, "--min-batch-size must be at least 1");
+        if size > safe {
             return Err(anyhow!(
-                "{devices} devices cannot reliably fill a batch of {asked}: the largest safe size is {sure}"
+                "{devices} devices cannot reliably fill a batch of {size}: the largest safe size is {safe}"
             ))
             .hint("raise --devices or lower --min-batch-size");
         }
-        Ok(asked)
+        Ok(size)
     }
 
     fn print(

@@ -43,7 +43,7 @@ impl LogArgs {
     pub(crate) fn source(&self, trust: Option<&Trust>) -> Result<Option<LogSource>> {
         let of_policy = || trust?.policy().logs().iter().find_map(|log| log.url.clone());
         match self.log.clone().or_else(of_policy) {
-            Some(place) => LogSource::open(&place, &self.connection).map(Some),
+            Some(location) => LogSource::open(&location, &self.connection).map(Some),
             None => Ok(None),
         }
     }
@@ -64,16 +64,16 @@ pub(crate) struct Snapshot {
 
 impl LogSource {
     /// The log at a URL or in a folder.
-    pub(crate) fn open(place: &str, connection: &ConnectionArgs) -> Result<Self> {
-        if place.starts_with("http://") || place.starts_with("https://") {
+    pub(crate) fn open(location: &str, connection: &ConnectionArgs) -> Result<Self> {
+        if location.starts_with("http://") || location.starts_with("https://") {
             return Ok(Self::Http {
-                url: place.trim_end_matches('/').to_owned(),
+                url: location.trim_end_matches('/').to_owned(),
                 transport: connection.transport(4)?,
             });
         }
-        let folder = Path::new(place);
+        let folder = Path::new(location);
         if !folder.is_dir() {
-            return Err(anyhow!("--log {place}: no such folder, and not a URL"))
+            return Err(anyhow!("--log {location}: no such folder, and not a URL"))
                 .hint("give the log's address like https://log.example, or a folder of its files");
         }
         Ok(Self::Folder(folder.to_owned()))

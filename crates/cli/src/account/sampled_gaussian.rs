@@ -356,7 +356,7 @@ impl SampledGaussianArgs {
             }
         }
         if texts.is_empty() {
-            let note = "What it costs if the count is seen cannot be told here.";
+            let note = "The cost if the count is seen cannot be computed here.";
             return (Detail::text(NAME, json!(null), "no answer"), note.to_owned());
         }
         let text = texts.join(", ");

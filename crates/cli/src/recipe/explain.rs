@@ -192,7 +192,7 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
         "Suppose somebody considers two answers equally likely for you (50 in 100 each). After \
          seeing the result they can be at most {} in 100 sure of one of them. Your device computes \
          this itself, and assumes that half of all other devices lie.",
-        sure(judged.epsilon)
+        certainty(judged.epsilon)
     )];
     text.push(format!("This can fail with a chance of less than {}.", words::one_in(*delta)));
     if let Some(trust) = trust {
@@ -243,13 +243,13 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
         ));
         return Ok(text);
     };
-    let alone = sure(local);
+    let alone = certainty(local);
     if let Some(found) = colluding(recipe)? {
         text.push(format!(
             "If {leader} and {helper} combine their parts, they see each answer after the dice, but not \
              whose it is. With {} honest devices around you, they can be at most {} in 100 sure.",
             grouped(found.honest_devices),
-            sure(found.epsilon)
+            certainty(found.epsilon)
         ));
     }
     text.push(format!(
@@ -260,7 +260,7 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
 }
 
 /// How sure somebody who starts at 50 in 100 can become. Rounded up.
-fn sure(epsilon: f64) -> String {
+fn certainty(epsilon: f64) -> String {
     let percent = 100.0 / (1.0 + libm::exp(-epsilon));
     match percent {
         percent if percent <= 99.0 => format!("{}", percent.ceil()),
@@ -284,9 +284,9 @@ mod tests {
             (5.0, "99.4"),
             (20.0, "almost 100"),
         ] {
-            assert_eq!(sure(epsilon), text, "{epsilon}");
+            assert_eq!(certainty(epsilon), text, "{epsilon}");
         }
-        assert_eq!(sure(f64::INFINITY), "almost 100");
+        assert_eq!(certainty(f64::INFINITY), "almost 100");
     }
 
     #[test]

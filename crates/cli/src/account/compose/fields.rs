@@ -49,33 +49,33 @@ const EVENTS: &[(&str, &[Field])] = &[
 ];
 
 /// Finds the first mistake and says where it is. Inner events are checked before those around them.
-pub(super) fn check(value: &Value, place: &str) -> Result<()> {
+pub(super) fn check(value: &Value, path: &str) -> Result<()> {
     let Some(object) = value.as_object() else {
-        return Err(anyhow!("{place} must be an event: an object with the field `event`"));
+        return Err(anyhow!("{path} must be an event: an object with the field `event`"));
     };
     let name = match object.get("event") {
-        None => return Err(anyhow!("{place}.event is missing: it says which event this is")),
+        None => return Err(anyhow!("{path}.event is missing: it says which event this is")),
         Some(Value::String(name)) => name,
-        Some(_) => return Err(anyhow!("{place}.event must be a string")),
+        Some(_) => return Err(anyhow!("{path}.event must be a string")),
     };
     let Some((_, fields)) = EVENTS.iter().find(|(known, _)| known == name) else {
-        return Err(anyhow!("{place}.event: there is no event `{name}`{}", meant(name)));
+        return Err(anyhow!("{path}.event: there is no event `{name}`{}", meant(name)));
     };
     let known = |key: &str| key == "event" || fields.iter().any(|(name, ..)| *name == key);
     if let Some(key) = object.keys().find(|key| !known(key)) {
         let names: Vec<&str> = fields.iter().map(|(name, ..)| *name).collect();
         let names = names.join(", ");
-        return Err(anyhow!("{place}.{key}: {name} has no such field, it has {names}"));
+        return Err(anyhow!("{path}.{key}: {name} has no such field, it has {names}"));
     }
     let own = object.iter().filter(|(name, _)| *name != "of");
     let mut alone: Map<String, Value> = own.map(|(k, v)| (k.clone(), v.clone())).collect();
     for (field, kind, required) in *fields {
-        let place = format!("{place}.{field}");
+        let path = format!("{path}.{field}");
         match object.get(*field) {
-            None if *required => return Err(anyhow!("{place} is missing: {name} needs it")),
+            None if *required => return Err(anyhow!("{path} is missing: {name} needs it")),
             None => {}
             Some(value) => {
-                check_kind(value, *kind, &place)?;
+                check_kind(value, *kind, &path)?;
                 // The inner event has already been checked, so a valid one stands in for it.
                 match kind {
                     Kind::Event => alone.insert("of".to_owned(), inner()),
@@ -85,18 +85,18 @@ pub(super) fn check(value: &Value, place: &str) -> Result<()> {
             }
         }
     }
-    let event: Event = serde_json::from_value(Value::Object(alone))
-        .map_err(|error| anyhow!("{place}: {error}"))?;
+    let event: Event =
+        serde_json::from_value(Value::Object(alone)).map_err(|error| anyhow!("{path}: {error}"))?;
     event.check().map_err(|error| match error {
         Error::OutOfRange { name, value, range } => {
-            anyhow!("{place}.{name} is {}: it must be {range}", exact(value))
+            anyhow!("{path}.{name} is {}: it must be {range}", exact(value))
         }
-        other => anyhow!("{place}: {other}"),
+        other => anyhow!("{path}: {other}"),
     })
 }
 
-fn check_kind(value: &Value, kind: Kind, place: &str) -> Result<()> {
-    let wrong = |what: &str| Err(anyhow!("{place} must be {what}"));
+fn check_kind(value: &Value, kind: Kind, path: &str) -> Result<()> {
+    let wrong = |what: &str| Err(anyhow!("{path} must be {what}"));
     match (kind, value) {
         (Kind::Number, Value::Number(_)) => Ok(()),
         (Kind::Number, _) => wrong("a number"),
@@ -107,10 +107,10 @@ fn check_kind(value: &Value, kind: Kind, place: &str) -> Result<()> {
         (Kind::Whole, _) => wrong("a whole number"),
         (Kind::Shape, Value::String(shape)) if shape == "one-hot" || shape == "vector" => Ok(()),
         (Kind::Shape, _) => wrong("\"one-hot\" or \"vector\""),
-        (Kind::Event, value) => check(value, place),
+        (Kind::Event, value) => check(value, path),
         (Kind::Events, Value::Array(parts)) => {
             let mut parts = parts.iter().enumerate();
-            parts.try_for_each(|(index, part)| check(part, &format!("{place}[{index}]")))
+            parts.try_for_each(|(index, part)| check(part, &format!("{path}[{index}]")))
         }
         (Kind::Events, _) => wrong("a list of events"),
     }

@@ -69,11 +69,11 @@ impl<'de> Visitor<'de> for At<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let place = format!("{}.{key}", self.0);
+            let path = format!("{}.{key}", self.0);
             if object.contains_key(&key) {
-                return Err(A::Error::custom(format!("{place} is written twice")));
+                return Err(A::Error::custom(format!("{path} is written twice")));
             }
-            let value = entries.next_value_seed(At(&place))?;
+            let value = entries.next_value_seed(At(&path))?;
             object.insert(key, value);
         }
         Ok(Value::Object(object))

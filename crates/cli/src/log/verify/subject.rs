@@ -75,19 +75,19 @@ fn online(recipe: &str, source: &LogSource) -> Result<Subject> {
 /// The index of a file's recipe in the log, and its entry: that of the file if it is signed, else
 /// that of the log.
 fn from_file<F: Fetch>(path: &Path, reader: &mut Reader<F>, newest: &Note) -> Result<(u64, Entry)> {
-    let mut place = |id| {
+    let mut find_index = |id| {
         let found = reader.find(&id).context("cannot read the log")?;
         found.ok_or_else(|| anyhow!("the log holds no recipe {id}"))
     };
     match recipe_file::read(path)? {
-        Form::Entry(entry) => Ok((place(entry.id())?, *entry)),
+        Form::Entry(entry) => Ok((find_index(entry.id())?, *entry)),
         form => {
             let loaded = form.loaded()?;
             ensure!(
                 loaded.id_known(),
                 "the recipe has no author or no token keys yet, so it has no id"
             );
-            let index = place(loaded.recipe.id())?;
+            let index = find_index(loaded.recipe.id())?;
             let tree = Checkpoint::parse(newest.text()).context("the log's checkpoint")?;
             Ok((index, Entry::parse(&reader.entry(index, &tree)?)?))
         }

@@ -161,9 +161,9 @@ impl NewArgs {
     /// A number, or the name of a bucket.
     fn fallback_number(&self, labels: Option<&[String]>) -> Result<u64> {
         let Some(text) = self.fallback.as_deref() else { return Ok(0) };
-        let place = labels.and_then(|labels| labels.iter().position(|label| label == text));
-        match (place, text.parse()) {
-            (Some(place), _) => Ok(place as u64),
+        let index = labels.and_then(|labels| labels.iter().position(|label| label == text));
+        match (index, text.parse()) {
+            (Some(index), _) => Ok(index as u64),
             (None, Ok(number)) => Ok(number),
             (None, Err(_)) => bail!("--fallback {text}: say a number, or one of the labels"),
         }
