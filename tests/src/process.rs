@@ -1,4 +1,4 @@
-//! The binary `sotto` as an operating-system process, and what the system says about it.
+//! The binary `sotto` as an operating-system process, and the system's statistics about it.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -220,7 +220,7 @@ fn the_walkthrough_works_as_it_is_written() {
         "5 entries checked: nothing is wrong",
         "200 considered  commute",
         "commute: once: it has been considered before",
-        "2 of 2 requests for tokens brought none: the attester refuses (status 400)",
+        "2 of 2 token requests failed: the attester refuses (status 400)",
         "95 % (noise and sampling)",
     ] {
         assert!(text.contains(expected), "{expected:?} is missing in {text}");

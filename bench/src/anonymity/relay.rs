@@ -10,7 +10,7 @@ use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
 use super::parties::{ANSWER_LEN, OPERATOR, Part, Party};
 use crate::load::Load;
 
-/// A request of 6 KB as it is, and as a device sends it: padded to its size class.
+/// A request of 6 KB without padding, and as a device sends it: padded to its size class.
 const BODY_LENS: [usize; 2] = [6_000, 16 * 1024];
 const CONNECTIONS: u8 = 32;
 

@@ -26,7 +26,7 @@ pub(super) type PeerPair = KeyPair<Sha384, PSS, Deterministic>;
 
 pub(super) struct Parties {
     pub(super) now: Moment,
-    /// A copy of the leader's key, for what is measured alone.
+    /// A copy of the leader's key, for operations that are measured in isolation.
     pub(super) key: IssuerKey,
     /// The same key in the peers' types.
     pub(super) peer: PeerPair,

@@ -178,7 +178,7 @@ fn explain<T>(error: CollectError, task: &Task) -> Result<T> {
             Some(ProblemType::UnrecognizedTask) => format!("does {leader} serve this task?"),
             Some(ProblemType::BatchOverlap) => {
                 "part of it was collected before: the same interval \
-                gives the same result again, another one must not touch it"
+                gives the same result again, and other intervals must not overlap with it"
                     .to_owned()
             }
             _ if matches!(problem.status, 401 | 403) => {

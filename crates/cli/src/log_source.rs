@@ -25,7 +25,7 @@ const STEP: u64 = 1_024;
 /// The number of attempts to submit an entry while the witnesses do not answer.
 const ATTEMPTS: u32 = 8;
 
-/// The longest pause between two attempts, whatever the log says.
+/// The longest pause between two attempts, whatever the log asks for.
 const LONGEST_PAUSE_S: u64 = 30;
 
 /// Options of commands that read a log.

@@ -16,7 +16,7 @@ use crate::output::WithHint;
 /// lost key.
 pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     if !force && path.symlink_metadata().is_ok() {
-        return Err(anyhow!("{} exists already", path.display()))
+        return Err(anyhow!("{} already exists", path.display()))
             .hint("choose another name, or give --force to replace it");
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -101,7 +101,7 @@ mod tests {
             fs::remove_file(&open).unwrap();
         }
         let error = write(&path, "two", false).unwrap_err();
-        assert!(error.to_string().contains("exists already"));
+        assert!(error.to_string().contains("already exists"));
         assert_eq!(read(&path).unwrap().as_str(), "one");
         write(&path, "two", true).unwrap();
         assert_eq!(read(&path).unwrap().as_str(), "two");

@@ -151,7 +151,7 @@ impl Form {
 /// Writes a public file. Replaces an existing one only with `force`.
 pub(crate) fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     if !force && path.symlink_metadata().is_ok() {
-        return Err(anyhow!("{} exists already", path.display()))
+        return Err(anyhow!("{} already exists", path.display()))
             .hint("choose another path with --out, or give --force to replace it");
     }
     std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))

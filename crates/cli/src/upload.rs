@@ -220,8 +220,9 @@ impl Tally {
 /// Adds hints to failures that devices see.
 fn explain<T>(error: UploadError) -> Result<T> {
     match error {
-        UploadError::FetchKeys { .. } => Err(error)
-            .hint("HPKE keys come from the aggregators: are both up, at the URLs of the task?"),
+        UploadError::FetchKeys { .. } => Err(error).hint(
+            "HPKE keys come from the aggregators: are both running, at the URLs of the task?",
+        ),
         _ => Err(error.into()),
     }
 }

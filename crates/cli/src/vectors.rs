@@ -46,16 +46,16 @@ struct Verdict {
     shares: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reports: Option<usize>,
-    /// Operations that succeeded as they should.
+    /// Operations that succeeded, as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     succeeded: Option<usize>,
-    /// Operations that failed as they should.
+    /// Operations that failed, as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<usize>,
     /// The subject of a file of token vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<&'static str>,
-    /// Values that are equal, as they should be.
+    /// Values that are equal, as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<usize>,
     /// The first difference.
@@ -99,7 +99,7 @@ impl Verdict {
             [self.values, self.succeeded, self.failed].map(Option::unwrap_or_default);
         if let Some(about) = self.tokens {
             return format!(
-                "{about}, {values} values equal, {equal} accepted and {refused} refused, as they should"
+                "{about}, {values} values equal, {equal} accepted and {refused} refused, as expected"
             );
         }
         let vdaf = self.vdaf.as_deref().unwrap_or_default();
@@ -107,7 +107,7 @@ impl Verdict {
             [self.shares.map(usize::from), self.reports].map(Option::unwrap_or_default);
         format!(
             "{vdaf}, shares {shares}, reports {reports}, operations {equal} equal and {refused} refused, \
-             as they should"
+             as expected"
         )
     }
 }
@@ -139,7 +139,7 @@ fn check(file: &Path) -> Verdict {
 fn vdaf(text: &str, name: &str) -> std::result::Result<Verdict, String> {
     let report = vectors::check(text, name).map_err(|failure| match failure {
         VectorFailure::Json(error) => {
-            format!("no VDAF or token test vector: {}", no_vector(text, &error))
+            format!("not a VDAF or token test vector: {}", no_vector(text, &error))
         }
         other => other.to_string(),
     })?;

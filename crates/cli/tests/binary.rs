@@ -177,7 +177,7 @@ fn a_task_is_not_overwritten() {
     let again = new_task(folder.path());
     assert_eq!(again.status.code(), Some(2));
     let error = json(&again);
-    assert!(error["error"].as_str().unwrap().contains("exists already"), "{error}");
+    assert!(error["error"].as_str().unwrap().contains("already exists"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("--force"), "{error}");
     assert_eq!(fs::read(folder.path().join("leader.toml")).unwrap(), before);
 }
@@ -270,7 +270,7 @@ fn what_is_no_vector_is_called_so() {
         let output = sotto(&["vectors", "check", text(&path)]);
         assert_eq!(output.status.code(), Some(1));
         let line = stdout(&output);
-        assert!(line.contains("no VDAF or token test vector: "), "{line}");
+        assert!(line.contains("not a VDAF or token test vector: "), "{line}");
         assert!(line.contains(reason), "{line}");
         assert!(!line.contains("struct") && !line.contains("Vector"), "{line}");
     }

@@ -197,7 +197,7 @@ fn scripts_learn_what_is_missing_and_nothing_is_overwritten() {
     assert!(error.contains("missing: --purpose, --mapping, --population"), "{error}");
     assert!(error.contains("hint"), "{error}");
     let error = failed(folder.path(), &NEW);
-    assert!(error.contains("exists already"), "{error}");
+    assert!(error.contains("already exists"), "{error}");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn published_recipes_come_with_entry_and_proof() {
     // Another recipe with the same name does not replace the first.
     let path = folder.path().join("commute.toml");
     fs::write(&path, fs::read_to_string(&path).unwrap().replace("How long", "How far")).unwrap();
-    assert!(failed(folder.path(), &publish).contains("exists already"));
+    assert!(failed(folder.path(), &publish).contains("already exists"));
 }
 
 /// What `recipe new` writes with an issuer can be checked and shown as it is, and published once it
@@ -368,7 +368,7 @@ fn two_operators_certify_a_population() {
     let publish = ["recipe", "publish", "ch.result", "--log", &url];
     assert!(failed(folder, &publish).contains("helper.example"));
     let again = ["recipe", "certify", "--add", "ch.result", "--signer", "leader.example.key"];
-    assert!(failed(folder, &again).contains("signed it already"));
+    assert!(failed(folder, &again).contains("already signed it"));
     signer(folder, "stranger.example");
     let strange = ["recipe", "certify", "--add", "ch.result", "--signer", "stranger.example.key"];
     failed(folder, &strange);
@@ -428,7 +428,7 @@ fn signers_keys_are_private_and_kept() {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
     let again = ["keys", "signer", "--name", "analytics.example", "--out", "author.key"];
-    assert!(failed(folder.path(), &again).contains("exists already"));
+    assert!(failed(folder.path(), &again).contains("already exists"));
     assert!(
         failed(folder.path(), &["keys", "signer", "--name", "a b", "--out", "x"]).contains("space")
     );

@@ -47,7 +47,7 @@ fn run(window_s: u64) -> Result<(), TooLate> {
         return Err(TooLate);
     }
 
-    // In the next window the previous one still counts, also for the key of the device.
+    // In the next window, the previous one still counts, also for the device's key.
     sleep_until(edge);
     let mut reset = Rogue::new("mallory", 3);
     let statuses =

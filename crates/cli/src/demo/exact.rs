@@ -126,7 +126,7 @@ fn saw(
         (
             "device",
             format!(
-                "its own word. Its report, {} bytes, is as long as everybody's",
+                "its own word. Its report, {} bytes, is as long as all others",
                 bytes.checked_div(reports).unwrap_or(0)
             ),
         ),
@@ -148,7 +148,7 @@ fn saw(
         (
             "collector",
             format!(
-                "two sealed sums of {} numbers over {} reports; under {} reports, nothing at all",
+                "two sealed sums of {} numbers over {} reports; below {} reports, nothing",
                 plan.words.labels().len(),
                 result.reports.accepted,
                 plan.min_batch_size

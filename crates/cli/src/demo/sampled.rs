@@ -115,7 +115,7 @@ fn saw(
         (
             "log",
             format!(
-                "one recipe and {} key sets, cosigned by {} witnesses; that they are read, not by whom",
+                "one recipe and {} key sets, cosigned by {} witnesses; it sees that they are read, but not by whom",
                 parties.key_sets(),
                 parties.witnesses()
             ),
@@ -130,18 +130,18 @@ fn saw(
         (
             "attester",
             format!(
-                "{devices} device certificates, and {} sealed requests for something: one pair of tokens each",
+                "{devices} device certificates, and {} sealed requests that it cannot read: one pair of tokens each",
                 parties.to_attester().lengths().values().sum::<u64>()
             ),
         ),
         (
             "issuer",
             format!(
-                "{} requests for tokens of this recipe, of nobody in particular; it signed {} and saw none",
+                "{} requests for tokens of this recipe, but not from whom; it signed {} and saw none",
                 turnout.tokens, turnout.tokens
             ),
         ),
-        ("relay", format!("devices' addresses, and {}; nothing inside", sealed(parties))),
+        ("relay", format!("devices' addresses, and {}; not their contents", sealed(parties))),
         (
             "leader",
             format!(
@@ -157,7 +157,7 @@ fn saw(
         (
             "collector",
             format!(
-                "two sealed sums of {} numbers over {} randomized words; under {} reports, nothing",
+                "two sealed sums of {} numbers over {} randomized words; below {} reports, nothing",
                 plan.words.labels().len(),
                 result.reports.accepted,
                 plan.min_batch_size

@@ -128,7 +128,7 @@ fn conditions_met(command: Option<&str>) -> Result<bool> {
 fn log_of(source: &LogSource, host: &Host, trust: &Trust) -> Result<Log> {
     let LogSource::Http { url, .. } = source else { return Ok(Log::from_files(source.fetch())) };
     Log::at(url, host, trust).hint(
-        "pin the log's gateway and relays in the trust file; insecure_direct = true does without, \
+        "pin the log's gateway and relays in the trust file; insecure_direct = true works without them, \
          and log and leader then see this device's address",
     )
 }
@@ -181,14 +181,14 @@ fn remarks(round: &TokenRound) -> Vec<String> {
     let mut remarks = Vec::new();
     if round.withheld > 0 {
         remarks.push(format!(
-            "the attester withholds {} tokens: this device has had them, or another one that shows the \
+            "the attester withholds {} tokens: this device already has them, or another one with the \
              same attestation",
             round.withheld
         ));
     }
     if let Some(failure) = &round.failure {
         let (missing, asked) = (round.asked - round.granted - round.withheld, round.asked);
-        remarks.push(format!("{missing} of {asked} requests for tokens brought none: {failure}"));
+        remarks.push(format!("{missing} of {asked} token requests failed: {failure}"));
     } else if round.waiting > 0 {
         remarks.push(format!("{} tokens will be requested later", round.waiting));
     }

@@ -163,7 +163,9 @@ impl MonitorArgs {
         for evidence in std::mem::take(&mut report.evidence) {
             match misbehaviour::write(&self.out, evidence) {
                 Ok(path) => report.files.push(path),
-                Err(error) => report.alert(format!("a proof is not written: {error:#}"), None),
+                Err(error) => {
+                    report.alert(format!("a proof could not be written: {error:#}"), None)
+                }
             }
         }
     }

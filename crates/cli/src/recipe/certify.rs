@@ -129,7 +129,7 @@ fn unsigned_by(path: &Path, signer: &NoteKey) -> Result<Note> {
         bail!("{} holds a {}, not a result", path.display(), recipe_file::kind_words(entry.kind()));
     };
     if note::verify(entry.note(), &signer.verifier()).is_ok() {
-        return Err(anyhow!("{} has signed it already", signer.name()))
+        return Err(anyhow!("{} has already signed it", signer.name()))
             .hint("the other operator signs next");
     }
     for other in [&result.leader, &result.helper] {

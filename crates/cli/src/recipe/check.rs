@@ -87,7 +87,7 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
         )?;
         let (devices, reports) = (grouped(found.honest_devices), grouped(found.honest_reports));
         row("", &format!("assumes {devices} honest devices (half of the stated population),"))?;
-        row("", &format!("so {reports} honest reports at least, and a relay that hides senders"))?;
+        row("", &format!("so at least {reports} honest reports, and a relay that hides senders"))?;
     }
     match privacy.local_epsilon {
         Some(local) => row(
@@ -103,7 +103,7 @@ fn print_contribution(contribution: &Contribution, row: &Row<'_>) -> Result<()> 
     let bytes = grouped(contribution.report_bytes as u64);
     row(
         "report",
-        &format!("{vdaf}, about {bytes} bytes, in two shares, each of which says nothing alone"),
+        &format!("{vdaf}, about {bytes} bytes, in two shares; each alone reveals nothing"),
     )?;
     for (index, example) in contribution.examples.iter().enumerate() {
         let name = if index == 0 { "for example" } else { "" };

@@ -30,7 +30,7 @@ const SOON_S: u64 = 86_400;
 const TOKEN_GRACE_S: u64 = 86_400;
 
 /// The reason shown if the parties pass.
-const OPERATORS: &str = "leader and helper are pinned, and no two parties are one operator";
+const OPERATORS: &str = "leader and helper are pinned, and no two parties have the same operator";
 
 /// The outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -99,7 +99,7 @@ pub(super) struct Examination {
 pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Result<Examination> {
     let recipe = &loaded.recipe;
     let mut found = Findings::default();
-    found.ok(Check::Canonical, "it keeps the rules of the format");
+    found.ok(Check::Canonical, "it follows the rules of the format");
     match (&loaded.entry, loaded.author_known) {
         (Some(_), _) => {
             found.ok(Check::AuthorSignature, format!("signed by {}", recipe.author.name))
@@ -255,13 +255,13 @@ fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) 
                 found.ok(Check::Operators, OPERATORS);
             }
             if silence.check == Check::Targeting {
-                found.ok(Check::Floors, "batch, population and rate keep the floors");
+                found.ok(Check::Floors, "batch, population and rate meet the floors");
             }
             found.failed(silence);
         }
         Ok(()) => {
             found.ok(Check::Operators, OPERATORS);
-            found.ok(Check::Floors, "batch, population and rate keep the floors");
+            found.ok(Check::Floors, "batch, population and rate meet the floors");
         }
     }
     match assessment.cost() {

@@ -118,7 +118,7 @@ impl TokensArgs {
             TokensDraft::InsecureLeaderOnly { .. } => None,
         };
         if !draft.tokens.keys_missing() {
-            return Err(anyhow!("the recipe has token keys already")).hint(
+            return Err(anyhow!("the recipe already has token keys")).hint(
                 "remove [parties.tokens.leader] and [parties.tokens.helper] to get new ones",
             );
         }

@@ -237,7 +237,7 @@ impl NewArgs {
         if !self.force
             && let Some((name, _)) = texts.iter().find(|(name, _)| exists(&path(name)))
         {
-            return Err(anyhow!("{} exists already", path(name).display()))
+            return Err(anyhow!("{} already exists", path(name).display()))
                 .hint("choose another --out, or give --force to replace the task");
         }
         for (name, text) in &texts {

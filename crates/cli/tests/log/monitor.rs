@@ -124,7 +124,7 @@ fn a_proof_that_cannot_be_written_does_not_hide_what_it_proves() {
     let report = monitor(&world, &["--no-served-keys", "--json", "--out", "taken"]).json(1);
     let alerts = texts(&report["alerts"]);
     assert!(alerts[0].contains("it claims"), "{alerts:?}");
-    assert!(alerts[1].starts_with("a proof is not written: "), "{alerts:?}");
+    assert!(alerts[1].starts_with("a proof could not be written: "), "{alerts:?}");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn key_sets_that_follow_each_other_too_fast_are_alerts() {
     let operator = key("leader.example");
     show(&world, &[key_set(&operator, 5), key_set(&operator, 6)]);
     let words = alert(&quiet(&world, 1));
-    let begins = "it begins less than 86400 s after key set 5: devices pass it over";
+    let begins = "it begins less than 86400 s after key set 5: devices ignore it";
     assert_eq!(words, format!("1: key set 6 of leader.example: {begins}"));
 }
 
@@ -144,7 +144,7 @@ fn key_sets_that_go_back_or_are_foreign_are_alerts() {
     let operator = key("leader.example");
     show(&world, &[key_set(&operator, 5), key_set(&operator, 4)]);
     let words = alert(&quiet(&world, 1));
-    assert_eq!(words, "1: key set 4 of leader.example: key set 5 was there before");
+    assert_eq!(words, "1: key set 4 of leader.example: key set 5 was published before");
 
     let world = Folder::new();
     let impostor = key_of("somebody", "leader.example");

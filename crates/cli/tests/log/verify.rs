@@ -21,7 +21,7 @@ fn two() -> (Folder, Entry) {
     (world, one)
 }
 
-/// What a line of the findings says.
+/// The verdict and words of one finding.
 fn finding(found: &Value, what: &str) -> (String, String) {
     let lines = found["findings"].as_array().unwrap();
     let line = lines.iter().find(|line| line["what"] == what);

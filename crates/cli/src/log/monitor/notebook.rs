@@ -87,7 +87,7 @@ impl Notebook {
         let entry = match Entry::parse(bytes) {
             Ok(entry) => entry,
             Err(error) => {
-                report.alert(format!("{index}: an entry that nobody understands: {error}"), None);
+                report.alert(format!("{index}: an entry that cannot be parsed: {error}"), None);
                 return;
             }
         };
@@ -189,7 +189,7 @@ impl Notebook {
         if let Some(last) = sets.last()
             && set.seq <= last.seq
         {
-            report.alert(format!("{head}: key set {} was there before", last.seq), None);
+            report.alert(format!("{head}: key set {} was published before", last.seq), None);
             return;
         }
         let spacing = trust.min_key_set_spacing_s();
@@ -197,7 +197,7 @@ impl Notebook {
             && set.not_before < last.not_before.saturating_add(spacing)
         {
             let words = format!("it begins less than {spacing} s after key set {}", last.seq);
-            report.alert(format!("{head}: {words}: devices pass it over"), None);
+            report.alert(format!("{head}: {words}: devices ignore it"), None);
             return;
         }
         sets.retain(|old| old.not_after > set.not_before);
