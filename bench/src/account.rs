@@ -1,8 +1,9 @@
-//! The accountant against the one that people use: `cargo xtask bench account`.
+//! Our accountant compared with the one in common use: `cargo xtask bench account`.
 //!
-//! [`cases`] says what is measured, [`samples`] takes the times, ours and the peer's by turns, and [`peer`] installs and
-//! runs the peer. The peer is charged its CPU time, ours the time that passes, which can only be more: on a busy
-//! machine the ratios come out too low. All is on one thread, imports and start are not counted.
+//! [`cases`] says what is measured, [`samples`] measures ours and the peer in alternation, and
+//! [`peer`] installs and runs the peer. For the peer CPU time counts, for ours wall-clock time,
+//! which can only be longer: on a busy machine the ratios come out too low. Everything runs on one
+//! thread; imports and start-up are not counted.
 #![allow(clippy::print_stderr)] // progress, so that standard output is results alone
 
 mod cases;
@@ -18,13 +19,14 @@ use crate::account::cases::{Goal, Line};
 use crate::account::peer::Peer;
 use crate::account::samples::Measured;
 
-/// The shuffling script of the paper's authors is in no registry. This is what it took once, on a machine of the same kind, at the
-/// settings of its own example (10 iterations, step 100), for the same n, epsilon0 and delta.
+/// The shuffling script of the paper's authors is in no registry. This is its time in an earlier
+/// run on the same kind of machine, with the settings of its own example (10 iterations, step 100),
+/// for the same n, epsilon0 and delta.
 const QUOTED_SHUFFLE_S: f64 = 7.7;
-/// And what it gave: it implements an older, weaker theorem.
+/// And its result: it implements an older, weaker theorem.
 const QUOTED_SHUFFLE_EPSILON: f64 = 0.077_421;
 
-/// How the benchmark is run.
+/// Options of the benchmark.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Fewer repetitions: to see that it works, not to quote.
@@ -33,7 +35,7 @@ pub(crate) struct Options {
     /// One JSON object instead of tables.
     #[arg(long)]
     json: bool,
-    /// Without the peer, its Python and the network.
+    /// Run without the peer, which needs Python and the network.
     #[arg(long)]
     alone: bool,
     /// Only lines whose name contains this, for instance `PLD epsilon`.
@@ -70,22 +72,23 @@ fn say(what: &str) {
 /// `target/bench`, beside the folder of this program.
 fn folder() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
-    let target = program.ancestors().nth(2).context("this program lies nowhere")?;
+    let target = program.ancestors().nth(2).context("this program has no parent folder")?;
     Ok(target.join("bench"))
 }
 
 impl Measured {
-    /// How many times faster; both at their best.
+    /// How many times faster ours is, comparing the best times.
     fn ratio(&self) -> Option<f64> {
         self.peer.map(|peer| peer.cpu.min_s / self.ours.min_s)
     }
 
-    /// Ours against the peer's, relatively: above 0 is looser. (A sigma, too, is better smaller.)
+    /// The relative difference of our value from the peer's: above 0 is looser. (A smaller sigma is
+    /// better, too.)
     fn looser(&self) -> Option<f64> {
         self.peer.map(|peer| self.found.value / peer.value - 1.0)
     }
 
-    /// `None`: there is no goal, or no peer to tell by.
+    /// `None`: there is no goal, or no peer to compare with.
     fn met(&self) -> Option<bool> {
         match self.line.goal {
             Goal::Shown => None,
@@ -184,7 +187,7 @@ fn given(measured: &Measured) -> String {
     }
 }
 
-/// A time with a unit that suits it.
+/// A time with a suitable unit.
 fn shown(seconds: f64) -> String {
     match seconds {
         s if s >= 1.0 => format!("{s:.2} s"),

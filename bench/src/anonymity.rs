@@ -1,7 +1,8 @@
-//! What the way through relay and gateway costs: `cargo xtask bench anonymity`.
+//! What the path through relay and gateway costs: `cargo xtask bench anonymity`.
 //!
-//! [`gateway`] is the gateway's cryptography on one thread, beside its floor and beside the crates `ohttp` and `bhttp`. [`relay`]
-//! is the CPU time of a relay, beside a reverse proxy that does nothing else; both are [`parties`], processes of this program.
+//! [`gateway`] measures the gateway's cryptography on one thread, compared with its floor and with
+//! the crates `ohttp` and `bhttp`. [`relay`] measures the CPU time of a relay, compared with a bare
+//! reverse proxy; both are [`parties`], processes of this program.
 
 mod gateway;
 mod parties;
@@ -15,12 +16,12 @@ pub(crate) use self::parties::{Part, play};
 use self::relay::Relayed;
 use crate::table::yes_no;
 
-/// The goal for the gateway, against the opening of one HPKE message.
+/// The goal for the gateway, relative to opening one HPKE message.
 const GOAL_GATEWAY: f64 = 1.3;
-/// The goal for the relay, against the bare proxy.
+/// The goal for the relay, relative to the bare proxy.
 const GOAL_RELAY: f64 = 1.5;
 
-/// How the benchmark is run.
+/// Options of the benchmark.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Fewer repetitions: to see that it works, not to quote.

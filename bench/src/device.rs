@@ -1,7 +1,7 @@
 //! What checking costs a device: `cargo xtask bench device`.
 //!
-//! Each line is beside its floor, taken by turns in the same run: a proof beside the four bare signature checks in it, and what is done
-//! once per recipe beside what is done once per device.
+//! Each line is compared with its floor, measured in alternation in the same run: a proof with the
+//! four bare signature checks in it, and the work per recipe with the work per device.
 
 mod world;
 
@@ -19,7 +19,7 @@ use sotto_wire::{Entry, TlogProof};
 pub(crate) use self::world::Shown;
 use crate::turns::least;
 
-/// How the benchmark is run.
+/// Options of the benchmark.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Fewer repetitions: to see that it works, not to quote.
@@ -64,7 +64,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Parses and verifies a proof bundle: inclusion in a tree of a million, the log's signature, three cosignatures.
+/// Parses and verifies a proof bundle: inclusion in a tree of a million, the log's signature, three
+/// cosignatures.
 fn proof(world: &Shown, times: usize) -> Result<Line> {
     let bytes = world.offer.recipe.first.to_bytes();
     let leaf = merkle::leaf_hash(&world.offer.recipe.entry);
@@ -90,7 +91,7 @@ fn proof(world: &Shown, times: usize) -> Result<Line> {
     })
 }
 
-/// Everything about a recipe that all devices share, the first time and when it is known.
+/// The work on a recipe that all devices share, the first time and when the recipe is known.
 fn admission(world: &Shown, times: usize) -> Result<Line> {
     let entry = Entry::parse(&world.offer.recipe.entry)?;
     let recipe = entry.recipe().cloned().ok_or_else(|| anyhow::anyhow!("a recipe"))?;

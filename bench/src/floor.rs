@@ -1,7 +1,7 @@
 //! The floor: what the cryptography alone costs, on one thread, with no server around it.
 //!
-//! For each report the leader must open its share, run its half of the VDAF and hash what it received;
-//! so must the helper. Everything else that a process spends is ours to explain.
+//! For each report the leader must open its share, run its half of the VDAF and hash what it
+//! received; so must the helper. All other CPU time of a process is our overhead.
 
 use std::time::{Duration, Instant};
 
@@ -22,9 +22,9 @@ use sotto_wire::{
 
 use crate::workload::Workload;
 
-/// Reports that are verified together. Few enough that a run is rarely interrupted.
+/// The number of reports that are verified together: few enough that a run is rarely interrupted.
 const BATCH: u64 = 16;
-/// How often; the quickest run counts, since others on the machine can only add to it.
+/// The number of runs. The fastest one counts, because other load on the machine can only add time.
 const RUNS: usize = 200;
 
 /// CPU microseconds per report.
@@ -41,7 +41,7 @@ impl Floor {
     }
 }
 
-/// Measures it.
+/// Measures the floor.
 pub(crate) fn measure(workload: Workload, task: &Task, verify_key: &[u8; 32]) -> Result<Floor> {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let leader = HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng);

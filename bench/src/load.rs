@@ -1,7 +1,7 @@
 //! The load: requests of one kind on kept-alive connections, for instance prepared reports.
 //!
-//! A thread keeps one request in flight on each of its connections and waits for the oldest: cheap
-//! enough to share the machine with what it measures.
+//! A thread keeps one request in flight on each of its connections and waits for the oldest. This
+//! is cheap enough to share the machine with the servers under test.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -13,10 +13,10 @@ use sotto_wire::MediaType;
 
 use crate::prepare::Prepared;
 
-/// Requests in flight of an upload.
+/// The number of requests in flight during an upload.
 const UPLOAD_CONNECTIONS: u8 = 128;
 const THREADS: u8 = 2;
-/// When the server says that it has enough to do.
+/// The pause after the server reports that it is overloaded.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Requests of one kind to one server.
@@ -24,28 +24,28 @@ pub(crate) struct Load<'a, F> {
     pub(crate) address: SocketAddr,
     /// The head of each request.
     pub(crate) head: &'a [u8],
-    /// How many.
+    /// The number of requests.
     pub(crate) count: u64,
     /// Requests in flight.
     pub(crate) connections: u8,
-    /// Where each connection comes from, by number.
+    /// The source address of each connection, by number.
     pub(crate) source: fn(u8) -> Ipv4Addr,
-    /// The bytes of every answer.
+    /// The length of every answer.
     pub(crate) answer_len: usize,
     /// Writes the body of a request, by number.
     pub(crate) body: F,
 }
 
-/// What the load took, beside time.
+/// What the load measured besides time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uploaded {
     /// Bytes of requests, heads included.
     pub(crate) sent_bytes: u64,
-    /// Requests that the server turned away for a while.
+    /// Requests that the server asked to retry later.
     pub(crate) turned_away: u64,
 }
 
-/// Uploads all reports; each is accepted when this returns.
+/// Uploads all reports. Returns when all are accepted.
 pub(crate) fn upload(address: SocketAddr, path: &str, reports: &Prepared) -> Result<Uploaded> {
     let media_type = ("content-type", MediaType::UploadReq.as_str());
     let head = head("POST", path, &[media_type], reports.report_len());
@@ -62,7 +62,7 @@ pub(crate) fn upload(address: SocketAddr, path: &str, reports: &Prepared) -> Res
 }
 
 impl<F: Fn(u64, &mut Vec<u8>) -> Result<()> + Sync> Load<'_, F> {
-    /// Sends all; each is answered when this returns.
+    /// Sends all requests. Returns when all are answered.
     pub(crate) fn send(&self) -> Result<Uploaded> {
         thread::scope(|scope| {
             let workers: Vec<_> =
@@ -95,7 +95,8 @@ impl<F: Fn(u64, &mut Vec<u8>) -> Result<()> + Sync> Load<'_, F> {
         while waiting > 0 {
             for slot in &mut lanes {
                 let Some(lane) = slot else { continue };
-                let answer = lane.connection.receive().context("the server went away")?;
+                let answer =
+                    lane.connection.receive().context("the server closed the connection")?;
                 match answer.status {
                     200..=299 if answer.body.len() == self.answer_len => {}
                     429 | 503 => {
@@ -124,7 +125,7 @@ impl<F: Fn(u64, &mut Vec<u8>) -> Result<()> + Sync> Load<'_, F> {
     }
 }
 
-/// A connection and the body that is on its way there.
+/// A connection and the body of the request in flight on it.
 struct Lane {
     connection: Connection,
     body: Vec<u8>,

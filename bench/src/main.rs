@@ -1,9 +1,10 @@
 //! Benchmarks: `cargo xtask bench aggregate | scale | account | device | anonymity | tokens`.
 //!
-//! The first two run the binary `sotto`: [`setup`] keeps tasks and prepared reports from run to run, [`run`] measures one run, [`floor`]
-//! what the cryptography alone costs, [`table`] prints. [`account`] runs the privacy accountant beside its peer,
-//! [`device`] the checks of a device beside their floor, [`anonymity`] gateway and relay beside theirs,
-//! [`tokens`] issuing and verifying tokens.
+//! The first two run the binary `sotto`: [`setup`] keeps tasks and prepared reports from run to
+//! run, [`run`] measures one run, [`floor`] measures what the cryptography alone costs, [`table`]
+//! prints. [`account`] compares the privacy accountant with its peer, [`device`] the checks of a
+//! device with their floor, [`anonymity`] gateway and relay with theirs. [`tokens`] measures
+//! issuing and verifying tokens.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
 
 mod account;
@@ -44,15 +45,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Benchmark {
-    /// What a report costs leader and helper, beside what its cryptography alone costs.
+    /// What a report costs leader and helper, compared with the cost of its cryptography alone.
     Aggregate {
         #[command(flatten)]
         options: Options,
-        /// Batches that the leader fills, instead of an interval of time.
+        /// Use leader-selected batches instead of a time interval.
         #[arg(long)]
         leader_selected: bool,
     },
-    /// Whether time grows linearly and memory not at all, from 10,000 to 1,000,000 reports.
+    /// Whether time grows linearly and memory stays constant, from 10,000 to 1,000,000 reports.
     Scale {
         #[command(flatten)]
         options: Options,
@@ -60,7 +61,7 @@ enum Benchmark {
         #[arg(long, value_name = "N")]
         reports: Vec<u64>,
     },
-    /// The privacy accountant against `dp-accounting`, in the same run.
+    /// The privacy accountant compared with `dp-accounting`, in the same run.
     Account {
         #[command(flatten)]
         options: account::Options,
@@ -70,17 +71,18 @@ enum Benchmark {
         #[command(flatten)]
         options: device::Options,
     },
-    /// What a gateway and a relay cost per request, beside what nobody can do without.
+    /// What a gateway and a relay cost per request, compared with the unavoidable minimum.
     Anonymity {
         #[command(flatten)]
         options: anonymity::Options,
     },
-    /// What issuing and verifying a token costs, beside bare signatures and other implementations.
+    /// What issuing and verifying a token costs, compared with bare signatures and other
+    /// implementations.
     Tokens {
         #[command(flatten)]
         options: tokens::Options,
     },
-    /// One process of `anonymity`.
+    /// One process of `anonymity` (internal).
     #[command(hide = true)]
     Party {
         /// What it does.

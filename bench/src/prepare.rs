@@ -1,5 +1,6 @@
-//! Reports made beforehand, in a file: each its length in four bytes, big-endian, then its bytes (the
-//! format of `sotto upload --prepared`). They are made once for each set of parameters and kept.
+//! Reports made beforehand, in a file: for each, its length in four bytes, big-endian, then its
+//! bytes (the format of `sotto upload --prepared`). They are made once for each set of parameters
+//! and kept.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -19,7 +20,7 @@ use sotto_wire::{HpkeConfig, Time};
 
 use crate::workload::Workload;
 
-/// Reports that a thread makes before it writes them.
+/// The number of reports that a thread makes before it writes them.
 const CHUNK: u64 = 256;
 
 /// A file of reports of one length.
@@ -83,15 +84,15 @@ impl Prepared {
         })?;
         output.into_inner().map_err(|_| anyhow!("a thread failed"))?.flush()?;
         fs::rename(&partial, path)?;
-        Self::open(path, count)?.context("the file that was just written is not whole")
+        Self::open(path, count)?.context("the file that was just written is incomplete")
     }
 
-    /// How many reports.
+    /// The number of reports.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes of each report.
+    /// The length of each report in bytes.
     pub(crate) fn report_len(&self) -> usize {
         self.report_len
     }

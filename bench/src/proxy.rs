@@ -22,7 +22,7 @@ impl Traffic {
     }
 }
 
-/// Listens at `listen` and passes connections on to `helper`, for as long as the program runs.
+/// Listens on `listen` and forwards connections to `helper`, as long as the program runs.
 pub(crate) fn start(listen: SocketAddr, helper: SocketAddr) -> Result<Arc<Traffic>> {
     let listener = TcpListener::bind(listen)?;
     let counts = Arc::new(Traffic::default());

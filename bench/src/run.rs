@@ -1,5 +1,6 @@
-//! One measured run: two processes of the release binary on loopback, durable SQLite, prepared reports
-//! uploaded one per request while the leader aggregates, then a collection that must be right.
+//! One measured run: two processes of the release binary on loopback, durable SQLite, prepared
+//! reports uploaded one per request while the leader aggregates, then a collection whose result
+//! must be correct.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,9 +25,9 @@ use crate::prepare::Prepared;
 use crate::proxy::Traffic;
 use crate::setup::{PORTS, Setup};
 
-/// How often counters and folders are looked at; rarely enough not to show in the CPU time.
+/// The time between two looks at counters and folders: long enough not to show in the CPU time.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// How long the last ids of a collected bucket may take to go.
+/// How long it may take until the last ids of a collected bucket are deleted.
 const PURGE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one run measured.
@@ -47,14 +48,14 @@ pub(crate) struct Measured {
     pub(crate) wire: Wire,
 }
 
-/// What one aggregator took. All but memory and counts is per report.
+/// The resources of one aggregator, per report except memory and counts.
 #[derive(Debug, Serialize)]
 pub(crate) struct Role {
     pub(crate) cpu_us: f64,
     pub(crate) peak_memory_bytes: u64,
-    /// What the process made the system write.
+    /// Bytes that the process caused to be written.
     pub(crate) written_bytes: f64,
-    /// The most that lay on disk at once.
+    /// The peak disk usage.
     pub(crate) peak_disk_bytes: f64,
     /// Pages of the database that hold something after the collection.
     pub(crate) database_bytes: f64,
@@ -72,7 +73,7 @@ pub(crate) struct Wire {
     pub(crate) helper_to_leader: f64,
 }
 
-/// Runs it, on fresh stores; `traffic` counts what flows between the two.
+/// Runs it on fresh stores; `traffic` counts the bytes between the two.
 pub(crate) fn run(setup: &Setup, reports: &Prepared, traffic: &Traffic) -> Result<Measured> {
     let mut pair = Pair::at(&setup.folder, PORTS)?;
     for aggregator in [&pair.leader, &pair.helper] {
@@ -161,7 +162,7 @@ fn collect(files: &TaskFiles, time: Time, count: u64) -> Result<Vec<u128>> {
     }
 }
 
-/// CPU time and writes since the process served.
+/// CPU time and writes since the process started serving.
 struct Clock {
     cpu: Duration,
     written: u64,
@@ -188,7 +189,7 @@ impl Clock {
     }
 }
 
-/// A thread that watches how much lies in a folder.
+/// A thread that watches the size of a folder.
 struct Disk {
     folder: PathBuf,
     peak: Arc<AtomicU64>,
@@ -209,7 +210,7 @@ impl Disk {
         disk
     }
 
-    /// Ends the process and looks at what it left.
+    /// Stops the process and inspects what it left.
     fn finish(
         self,
         aggregator: &mut Aggregator,
@@ -227,14 +228,14 @@ impl Disk {
         }
         role.report_ids_after = database.report_ids()?;
         role.database_bytes = database.used_bytes()? as f64 / reports as f64;
-        ensure!(aggregator.stop()?, "an aggregator did not end well");
+        ensure!(aggregator.stop()?, "an aggregator did not exit cleanly");
         role.peak_disk_bytes = self.peak.load(Ordering::Relaxed) as f64 / reports as f64;
         role.segment_bytes_after = folder_bytes(&self.folder.join("segments"));
         Ok(role)
     }
 }
 
-/// Bytes of all files below a folder; files come and go meanwhile.
+/// The bytes of all files below a folder. Files may appear and disappear in the meantime.
 fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries
@@ -247,7 +248,7 @@ fn folder_bytes(folder: &Path) -> u64 {
         .sum()
 }
 
-/// A look into an aggregator's database.
+/// Read access to an aggregator's database.
 struct Database(Connection);
 
 impl Database {

@@ -1,5 +1,5 @@
-//! What a benchmark needs before it begins, kept under `target/bench` from run to run: a task, HPKE keys
-//! and prepared reports. Reports are bound to the task with its URLs, hence the fixed ports.
+//! What a benchmark needs before it starts, kept under `target/bench` between runs: a task, HPKE
+//! keys and prepared reports. Reports are bound to the task with its URLs, hence the fixed ports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use sotto_wire::{BatchMode, Time};
 use crate::prepare::Prepared;
 use crate::workload::Workload;
 
-/// Where the aggregators of benchmarks listen; between them, a pipe that counts.
+/// The ports of the aggregators in benchmarks, and of the counting pipe between them.
 pub(crate) const PORTS: Ports = Ports {
     leader: 17_401,
     leader_admin: 17_402,
@@ -90,6 +90,7 @@ fn key_path(folder: &Path, role: &str) -> PathBuf {
 
 /// `target/bench`, beside the folder of the binary.
 fn bench_folder() -> Result<PathBuf> {
-    let target = sotto()?.parent().and_then(Path::parent).context("the binary lies nowhere")?;
+    let target =
+        sotto()?.parent().and_then(Path::parent).context("the binary has no parent folder")?;
     Ok(target.join("bench"))
 }

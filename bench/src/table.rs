@@ -6,12 +6,12 @@ use crate::floor::Floor;
 use crate::run::{Measured, Role};
 use crate::workload::Workload;
 
-/// The goal for leader and helper together: twice the floor and a little for everything else.
+/// The goal for leader and helper together: twice the floor plus a little for everything else.
 const GOAL_FACTOR: f64 = 2.0;
 const GOAL_EXTRA_US: f64 = 60.0;
 /// The goal for each process, whatever the number of reports.
 const GOAL_MEMORY_BYTES: u64 = 300 * 1000 * 1000;
-/// The goal against the peer.
+/// The goal relative to the peer.
 const GOAL_PEER_FRACTION: f64 = 0.2;
 
 /// A run of `aggregate`, as JSON.
@@ -126,7 +126,7 @@ fn memory(measured: &Measured) -> &'static str {
     yes_no(small(&measured.leader) && small(&measured.helper))
 }
 
-/// How a goal that was met is shown.
+/// Shows whether a goal was met.
 pub(crate) fn yes_no(met: bool) -> &'static str {
     if met { "yes" } else { "NO" }
 }

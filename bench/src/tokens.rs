@@ -1,8 +1,10 @@
 //! What tokens cost the servers: `cargo xtask bench tokens`.
 //!
-//! [`verify`] is an aggregator's work per token, beside a bare RSA-PSS verification and beside the crate `privacypass`. [`issue`] is what
-//! issuer, attester and device do for one, beside the crate `blind-rsa-signatures`. All on one thread, by turns in one run, without HTTP and without
-//! disk; the tokens come from the real protocol between [`parties`].
+//! [`verify`] measures an aggregator's work per token, compared with a bare RSA-PSS verification
+//! and with the crate `privacypass`. [`issue`] measures the work of issuer, attester and device per
+//! token, compared with the crate `blind-rsa-signatures`. Everything runs on one thread, in
+//! alternation within one run, without HTTP and without disk; the tokens come from the real
+//! protocol between [`parties`].
 
 mod issue;
 mod parties;
@@ -16,14 +18,14 @@ use self::parties::Parties;
 use self::verify::Verification;
 use crate::table::yes_no;
 
-/// The goal for a whole verification, against the signature alone.
+/// The goal for a whole verification, relative to the signature alone.
 const GOAL_VERIFY_FLOOR: f64 = 1.2;
-/// The goal for a whole verification: so many times faster than the peer.
+/// The goal for a whole verification: this many times faster than the peer.
 const GOAL_VERIFY_PEER: f64 = 3.0;
-/// The goal for issuing: so many times faster than the peer.
+/// The goal for issuing: this many times faster than the peer.
 const GOAL_ISSUE_PEER: f64 = 3.0;
 
-/// How the benchmark is run.
+/// Options of the benchmark.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Fewer repetitions: to see that it works, not to quote.

@@ -1,11 +1,11 @@
-//! Times of several things, measured by turns.
+//! Times of several operations, measured in alternation.
 
 use std::time::Instant;
 
 use anyhow::Result;
 
-/// The least seconds of each, of so many turns. What else runs on the machine can only add to a time, and by turns it
-/// adds to all of them alike.
+/// The minimum time of each in seconds, over this many turns. Other load on the machine can only
+/// add to a time, and alternation spreads it evenly.
 pub(crate) fn least<const N: usize>(
     times: usize,
     mut things: [&mut dyn FnMut() -> Result<()>; N],

@@ -1,4 +1,4 @@
-//! What the devices of a benchmark say, and what must come out.
+//! The measurements of the devices in a benchmark, and the expected result.
 
 use anyhow::{Result, ensure};
 use sotto_vdaf::Measurement;
@@ -68,14 +68,14 @@ impl Workload {
         sums
     }
 
-    /// Compares a collected sum with the one that must come out.
+    /// Compares a collected sum with the expected one.
     pub(crate) fn check(self, count: u64, sum: &[u128]) -> Result<()> {
         ensure!(self.expected(count) == sum, "the result is wrong");
         Ok(())
     }
 
-    /// CPU microseconds per report of the best-known peer, leader and helper and their databases
-    /// together, where it was measured on the same kind of machine. See docs/performance.md.
+    /// CPU microseconds per report of the best-known peer (leader, helper and their databases
+    /// together), if it was measured on the same kind of machine. See docs/performance.md.
     pub(crate) fn peer_cpu_us(self) -> Option<f64> {
         match self {
             Self::Count => Some(944.0),

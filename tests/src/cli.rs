@@ -1,4 +1,4 @@
-//! Devices and the collector as processes of their own: `sotto upload` and `sotto collect`.
+//! Devices and the collector as separate processes: `sotto upload` and `sotto collect`.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,10 @@
-//! `kill -9` of the leader or the helper at a moment that a seed picks, a restart, and the whole sum.
+//! `kill -9` of the leader or the helper at a time that a seed picks, a restart, and a check of the
+//! complete sum.
 //!
 //! Each device has its own bucket of a histogram: a bucket of 0 is a lost report, one of 2 a double
-//! count. That leader and helper agree on count and checksum is what the helper demands before it
-//! releases its share, so a result is the proof. Uploads without an answer are sent again, byte for byte,
-//! until they are acknowledged.
+//! count. The helper releases its share only if leader and helper agree on count and checksum, so a
+//! result proves that they do. Uploads without an answer are resent, byte for byte, until they are
+//! acknowledged.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,21 +27,21 @@ use crate::task::TaskFiles;
 
 /// Devices of one run.
 pub const DEVICES: usize = 64;
-/// Small jobs, so that several are under way whenever the kill comes.
+/// Small jobs, so that several are in progress whenever the kill happens.
 const SMALL_JOBS: &str = "[jobs]\nmax_reports = 8\ndelay_ms = 5";
 const CONNECTIONS: usize = 4;
-/// The kill comes up to this long after the acknowledgement that triggers it.
+/// The kill happens at most this long after the acknowledgement that triggers it.
 const MAX_DELAY_US: u64 = 40_000;
 /// Much longer than any recovery; a run that takes longer has lost something.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
-/// The moment of the kill.
+/// When and whom to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Who is killed.
+    /// The aggregator to kill.
     pub victim: Role,
-    /// Of what kind the task is.
+    /// The batch mode of the task.
     pub batch_mode: BatchMode,
     /// After how many acknowledged reports.
     pub acknowledged: usize,
@@ -48,10 +49,10 @@ pub struct Moment {
     pub delay: Duration,
 }
 
-/// How a run went.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
-    /// When it was hit.
+    /// The moment of the kill.
     pub moment: Moment,
     /// From the restart until the process serves again.
     pub serving: Duration,
@@ -62,14 +63,14 @@ pub struct Recovery {
 }
 
 impl Moment {
-    /// The moment that a seed stands for.
+    /// The moment that a seed determines.
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let mut below = |bound: u64| rng.next_u64() % bound;
         let victim = if below(2) == 0 { Role::Leader } else { Role::Helper };
         let batch_mode =
             if below(2) == 0 { BatchMode::TimeInterval } else { BatchMode::LeaderSelected };
-        // One time in five after the last report, when jobs end and the collection begins.
+        // In one of five runs, after the last report, when jobs end and the collection starts.
         let acknowledged = (below(DEVICES as u64 * 5 / 4) as usize).min(DEVICES);
         let delay = Duration::from_micros(below(MAX_DELAY_US));
         Self { victim, batch_mode, acknowledged, delay }
@@ -172,7 +173,7 @@ impl Scene<'_> {
         Ok((restart, Instant::now()))
     }
 
-    /// Asks for the batch until it is there, whoever is down meanwhile.
+    /// Requests the batch until it is ready, even while an aggregator is down.
     fn collect(&self) -> Result<(Collection, Instant)> {
         let collector = self.files.collector()?;
         let query = match self.moment.batch_mode {
@@ -203,7 +204,7 @@ impl Scene<'_> {
 }
 
 /// Waits until the leader's store has counted every report. Its counter is committed with the sums;
-/// those of `/metrics` begin anew with the process.
+/// those of `/metrics` restart at 0 with the process.
 fn wait_for_count(database: &Path, failed: &AtomicBool) -> Result<Instant> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -224,7 +225,7 @@ fn counted(database: &Path) -> rusqlite::Result<u64> {
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Every device exactly once.
+/// Checks that every device is counted exactly once.
 fn check(collection: &Collection) -> Result<()> {
     let AggregateResult::Vector(buckets) = &collection.result else {
         bail!("the result is not a histogram");

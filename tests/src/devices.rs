@@ -1,5 +1,5 @@
-//! Devices in this process: reports made with the client's code, uploaded one per request, and sent again
-//! with the same bytes until they are acknowledged.
+//! Devices in this process: reports are made with the client's code, uploaded one per request, and
+//! resent with the same bytes until they are acknowledged.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use sotto_wire::{MediaType, ReportError};
 
 use crate::http::{Connection, head};
 
-/// Between two attempts to reach a leader that is away.
+/// The pause between two attempts to reach a leader that is down.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Uploads every report on `connections` connections, and returns once all are acknowledged.
 ///
-/// `acknowledged` counts along. A report that the leader refuses is an error.
+/// `acknowledged` counts the acknowledged reports. A report that the leader refuses is an error.
 pub fn upload_all(
     task: &Task,
     leader: SocketAddr,
@@ -40,7 +40,7 @@ pub fn upload_all(
                 repeated = true;
                 connection = None;
                 if Instant::now() > deadline {
-                    bail!("the leader did not take a report in {patience:?}");
+                    bail!("the leader did not accept a report in {patience:?}");
                 }
                 thread::sleep(RETRY_PAUSE);
             }
@@ -57,7 +57,7 @@ pub fn upload_all(
     })
 }
 
-/// Whether the leader acknowledged the report. `false`: it is away, or asked for patience.
+/// Whether the leader acknowledged the report. `false`: it is down, or asked to retry later.
 fn attempt(
     connection: &mut Option<Connection>,
     leader: SocketAddr,
@@ -76,7 +76,7 @@ fn attempt(
     match response.status {
         200..=299 => match consume_upload_errors(&response.body)?.first() {
             None => Ok(true),
-            // It had the report from an attempt whose answer was lost.
+            // It got the report in an earlier attempt whose answer was lost.
             Some((_, ReportError::ReportReplayed)) if repeated => Ok(true),
             Some((_, error)) => bail!("the leader refused a report: {error:?}"),
         },

@@ -1,7 +1,8 @@
 //! A plain HTTP/1.1 client on one kept-alive connection: bytes out, bytes in.
 //!
-//! Load drivers share the machine with the servers that they measure, and the crash campaign must know
-//! exactly which request was answered. Both want nothing between them and the socket. Loopback only.
+//! Load drivers share the machine with the servers that they measure, and the crash campaign must
+//! know exactly which request was answered. So both need direct access to the socket. Loopback
+//! only.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// Longer than any honest answer takes.
+/// Longer than any correct answer takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One connection.
@@ -106,7 +107,7 @@ impl Connection {
         self.receive()
     }
 
-    /// Our end of it.
+    /// Our address on this connection.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }

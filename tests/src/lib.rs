@@ -1,11 +1,11 @@
-//! End-to-end tests of the binary `sotto`: leader and helper as operating-system processes on loopback,
-//! devices and collector beside them.
+//! End-to-end tests of the binary `sotto`: leader and helper as operating-system processes on
+//! loopback, devices and collector beside them.
 //!
-//! [`process`] finds and starts the binary, [`pair`] runs a leader and a helper, [`task`] reads what
-//! `sotto task new` wrote, [`cli`] uploads and collects through the binary, [`devices`] upload from this
-//! process, [`http`] is the plainest possible client. [`world`] adds a log, its witnesses and a relay (each a
-//! [`service`]), and whole devices, which [`phone`] runs in this process. [`pipe`] keeps what passes between two
-//! parties. [`crash`] is the crash campaign, of which the tests run a slice.
+//! [`process`] finds and starts the binary, [`pair`] runs a leader and a helper, [`task`] reads
+//! what `sotto task new` wrote, [`cli`] uploads and collects through the binary, [`devices`] upload
+//! from this process, [`http`] is a minimal client. [`world`] adds a log, its witnesses and a relay
+//! (each a [`service`]), and whole devices, which [`phone`] runs in this process. [`pipe`] records
+//! what passes between two parties. [`crash`] is the crash campaign; the tests run a slice of it.
 
 pub mod cli;
 pub mod crash;

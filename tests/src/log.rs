@@ -29,8 +29,8 @@ fn policy() -> Result<TlogPolicy> {
     Ok(TlogPolicy::parse(&format!("log {log}\nwitness w {witness}\nquorum w\n"))?)
 }
 
-/// A small entry, different for each pair of numbers. Its signatures are placeholders: a log's files
-/// do not depend on what they are worth.
+/// A small entry, different for each pair of numbers. Its signatures are placeholders: a log's
+/// files do not depend on their validity.
 fn entry(run: u64, number: u64) -> Result<Entry> {
     let signer = |name: &str, byte| -> Result<Signer> {
         Ok(Signer { name: name.parse()?, key: PublicKey::new([byte; 32]) })

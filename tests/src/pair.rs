@@ -15,22 +15,22 @@ use crate::http::{Connection, Response, head};
 use crate::process::{Process, free_port};
 use crate::task::TaskFiles;
 
-/// Longer than any start takes, also on a loaded machine.
+/// Longer than any start takes, even on a busy machine.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Both aggregators. Dropping it kills them and removes their folders.
 #[derive(Debug)]
 pub struct Pair {
-    /// Takes uploads and drives.
+    /// Takes uploads and drives the aggregation.
     pub leader: Aggregator,
     /// Answers the leader.
     pub helper: Aggregator,
     folder: PathBuf,
-    // Removed when dropped; last, after the processes.
+    // Removed when dropped; must be the last field, after the processes.
     _temporary: Option<TempDir>,
 }
 
-/// The places that two aggregators listen at.
+/// The ports on which two aggregators listen.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     /// The leader's.
@@ -46,7 +46,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Ports that nobody listens at now.
+    /// Ports that are free now.
     pub fn free() -> Result<Self> {
         let helper = free_port()?;
         Ok(Self {
@@ -118,7 +118,7 @@ impl Pair {
 pub struct Aggregator {
     /// The base URL that tasks name.
     pub url: String,
-    /// How much it logs (`SOTTO_LOG`).
+    /// The level of its log output (`SOTTO_LOG`).
     pub log_level: &'static str,
     settings: Table,
     name: &'static str,
@@ -149,7 +149,7 @@ impl Aggregator {
         self.listen
     }
 
-    /// Where its store lies.
+    /// The folder of its store.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.join(format!("{}-data", self.name))
     }
@@ -160,7 +160,7 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Lists an HPKE key file before those that it has, for the next start.
+    /// Lists an HPKE key file before the existing ones, for the next start.
     pub fn hpke_keys_first(&mut self, file: &str) -> Result<()> {
         let keys = self.settings.entry("hpke_keys").or_insert(Value::Array(Vec::new()));
         keys.as_array_mut().context("hpke_keys")?.insert(0, file.into());
@@ -207,7 +207,7 @@ impl Aggregator {
         Ok(())
     }
 
-    /// SIGTERM, and waits until it has drained. Returns whether it ended well.
+    /// Sends SIGTERM and waits until it has drained. Returns whether it exited successfully.
     pub fn stop(&mut self) -> Result<bool> {
         let ended_well = self.process_mut()?.terminate(START_PATIENCE)?;
         self.process = None;
@@ -229,12 +229,12 @@ impl Aggregator {
         Ok(sotto_protocol::client::consume_hpke_config_list(&response.body)?)
     }
 
-    /// A number of its `/metrics`; 0 if it is not there. A metric with labels is named with them.
+    /// A metric from its `/metrics`; 0 if it is missing. The name includes the labels, if any.
     pub fn metric(&self, name: &str) -> Result<f64> {
         metric(self.admin, name)
     }
 
-    /// Where operators ask.
+    /// The admin address.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin
     }
@@ -275,7 +275,7 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Response> {
     Ok(Connection::open(address)?.exchange(&head("GET", path, &[], 0), &[])?)
 }
 
-/// A number of an admin listener's `/metrics`; 0 if it is not there.
+/// A metric from an admin listener's `/metrics`; 0 if it is missing.
 pub fn metric(admin: SocketAddr, name: &str) -> Result<f64> {
     let response = get(admin, "/metrics")?;
     let text = String::from_utf8(response.body)?;

@@ -1,7 +1,7 @@
 //! Devices of a [`World`] in this process: a [`Participant`] over any transport.
 //!
-//! [`Source`] is a transport that comes from an address of its own, and says so in every header
-//! that it can think of.
+//! [`Source`] is a transport with its own source address, which it also puts into every header that
+//! could carry one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,12 +28,12 @@ use sotto_wire::EntryId;
 use crate::http::{Connection, Response, head};
 use crate::world::World;
 
-/// What the time is.
+/// The current time.
 pub fn now() -> Moment {
     Moment(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-/// What a device of this world takes on trust.
+/// The trust file of a device of this world.
 pub fn trust(world: &World) -> Result<Arc<Trust>> {
     let file: TrustFile = toml::from_str(&fs::read_to_string(world.path("trust.toml"))?)?;
     Ok(Arc::new(file.try_into()?))
@@ -56,8 +56,8 @@ struct Circumstances {
 }
 
 impl Phone {
-    /// A device of this world. Devices that send at the same time need seeds of their own: gateways
-    /// take nothing twice.
+    /// A device of this world. Devices that send at the same time need different seeds: gateways
+    /// accept nothing twice.
     pub fn new(
         world: &World,
         trust: &Arc<Trust>,
@@ -95,25 +95,25 @@ impl Phone {
         Self { device, trust, circumstances }
     }
 
-    /// The same with something to show the attester: it requests tokens.
+    /// The same with an attestation for the attester: it requests tokens.
     #[must_use]
     pub fn attested(self, attestor: impl Attestor + Send + 'static) -> Self {
         self.changed(|host, _| host.attestor = Some(Box::new(attestor)))
     }
 
-    /// The same with this memory.
+    /// The same with this state.
     #[must_use]
     pub fn remembering(self, memory: impl DeviceStore + 'static) -> Self {
         self.changed(|_, state| *state = Box::new(memory))
     }
 
-    /// The same, which repeats uploads as devices do.
+    /// The same, but retries uploads as real devices do.
     #[must_use]
     pub fn patient(self) -> Self {
         self.changed(|host, _| host.retry = RetryPolicy::default())
     }
 
-    /// A whole pass, of a device that says so many minutes.
+    /// A whole pass of a device with this many minutes.
     pub fn pass(&mut self, minutes: i64) -> Result<PassReport> {
         self.circumstances.minutes.store(minutes, Ordering::SeqCst);
         Ok(self.device.pass()?)
@@ -127,7 +127,7 @@ impl Phone {
         done
     }
 
-    /// A whole pass in which nothing reaches the leader: answers are made and wait.
+    /// A whole pass in which nothing reaches the leader: answers are made and kept for later.
     pub fn pass_cut_off(&mut self, minutes: i64) -> Result<PassReport> {
         self.circumstances.cut_off.store(true, Ordering::SeqCst);
         let done = self.pass(minutes);
@@ -135,13 +135,13 @@ impl Phone {
         done
     }
 
-    /// A pass that sends one report, taken at once.
+    /// A pass that sends one report, which is accepted at once.
     pub fn answer(&mut self, minutes: i64) -> Result<()> {
         let done = self.pass(minutes)?;
         ensure!(done.considered.len() == 1, "not considered: {:?}", done.silent);
         let delivery = done.insecure_delivery();
         let taken = Delivery { accepted: 1, ..Delivery::default() };
-        ensure!(delivery == taken, "not taken: {delivery:?}");
+        ensure!(delivery == taken, "not accepted: {delivery:?}");
         Ok(())
     }
 
@@ -160,13 +160,13 @@ impl Phone {
             .with_context(|| format!("{name} is not admitted: {:?}", silent().collect::<Vec<_>>()))
     }
 
-    /// Another device in its place, which has read the log as far.
+    /// Replaces it by another device that has read the log up to the same point.
     #[must_use]
     pub fn replaced(self) -> Self {
         self.remembering(MemoryState::default())
     }
 
-    /// The answers that wait to be sent.
+    /// The answers that are waiting to be sent.
     pub fn pending(&self) -> Vec<Pending> {
         self.device.insecure_pending().cloned().collect()
     }
@@ -188,7 +188,7 @@ impl Transport for Uplink {
     }
 }
 
-/// A transport from an address of its own, with a new connection for each request.
+/// A transport with its own source address and a new connection for each request.
 #[derive(Debug)]
 pub struct Source {
     address: IpAddr,
@@ -196,7 +196,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// From this address of this machine.
+    /// A transport from this address of this machine.
     pub fn new(address: IpAddr) -> Self {
         Self { address, sent: Mutex::default() }
     }
@@ -215,8 +215,8 @@ impl Source {
         body: &[u8],
     ) -> Result<Response> {
         let (server, path) = split(url)?;
-        // What a proxy before the relay would add, or a careless program: all of it must end at the
-        // relay.
+        // Headers that a proxy in front of the relay, or a careless program, would add: the relay
+        // must drop all of them.
         let text = self.address.to_string();
         let told = ["forwarded", "x-forwarded-for", "x-real-ip", "via", "user-agent", "cookie"];
         let mut fields = fields.to_vec();

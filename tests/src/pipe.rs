@@ -1,4 +1,5 @@
-//! A pipe before a server that keeps every byte that passes, in either direction, and can be cut.
+//! A pipe in front of a server. It records every byte that passes, in both directions, and can be
+//! cut.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,19 +20,19 @@ pub struct Pipe {
     cut: Arc<AtomicU8>,
 }
 
-/// What does not arrive any more. The connection that it was on ends.
+/// What no longer arrives. The connection that carried it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Everything passes.
     Nothing = 0,
-    /// The server sees nothing of a request.
+    /// Requests do not reach the server.
     Requests = 1,
-    /// The server has answered, and the client does not learn it.
+    /// The server answers, but the answer does not reach the client.
     Answers = 2,
 }
 
 impl Pipe {
-    /// Passes connections on to `server`, which need not run yet.
+    /// Forwards connections to `server`, which need not be running yet.
     pub fn before(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let listen = listener.local_addr()?;
@@ -58,7 +59,7 @@ impl Pipe {
         format!("http://{}/", self.listen)
     }
 
-    /// All that passed so far: one for each connection and direction.
+    /// Everything that passed so far: one record for each connection and direction.
     pub fn recorded(&self) -> Vec<Vec<u8>> {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.iter().map(|record| bytes(record).clone()).collect()
@@ -98,7 +99,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, record: &Record, is_cut: impl Fn
             let _ = to.shutdown(Shutdown::Both);
             return;
         }
-        // Kept before it arrives: whoever was answered finds the request here.
+        // Recorded before it is forwarded: once a request is answered, it is found here.
         bytes(record).extend_from_slice(&buffer[..read]);
         if to.write_all(&buffer[..read]).is_err() {
             break;

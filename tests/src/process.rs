@@ -1,4 +1,4 @@
-//! The binary `sotto` as an operating-system process, and what the system says about it.
+//! The binary `sotto` as an operating-system process, and the system's statistics about it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Where the binary is: `SOTTO_BIN`, or built now in the profile of this program.
+/// The path of the binary: `SOTTO_BIN`, or one that is built now in the profile of this program.
 pub fn sotto() -> Result<&'static Path> {
     static BINARY: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     match BINARY.get_or_init(|| locate().map_err(|error| format!("{error:#}"))) {
@@ -31,7 +31,7 @@ fn locate() -> Result<PathBuf> {
         .ancestors()
         .skip(1)
         .find(|folder| !folder.ends_with("deps"))
-        .context("this program lies nowhere")?;
+        .context("this program has no parent folder")?;
     build(folder, &["-p", "sotto", "--bin", "sotto"])?;
     Ok(folder.join("sotto"))
 }
@@ -50,9 +50,9 @@ fn build(folder: &Path, what: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Where an example of `sotto-client` is: built beside the binary.
+/// The path of an example of `sotto-client`, built beside the binary.
 pub fn example(name: &str) -> Result<PathBuf> {
-    let folder = sotto()?.parent().context("the binary lies nowhere")?.join("examples");
+    let folder = sotto()?.parent().context("the binary has no parent folder")?.join("examples");
     if std::env::var_os("SOTTO_BIN").is_none() {
         build(&folder, &["-p", "sotto-client", "--example", name])?;
     }
@@ -110,7 +110,7 @@ impl Process {
         Ok(())
     }
 
-    /// SIGTERM, then waits until it has drained. Returns whether it ended with success.
+    /// Sends SIGTERM, then waits until it has drained. Returns whether it exited successfully.
     pub fn terminate(&mut self, patience: Duration) -> Result<bool> {
         let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
         if !status.success() {
@@ -126,15 +126,15 @@ impl Process {
         bail!("the process did not end in {patience:?}")
     }
 
-    /// Whether it still runs.
+    /// Whether it is still running.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// User and system time since it began, ended threads included. In steps of 10 ms.
+    /// User and system time since it started, including ended threads. In steps of 10 ms.
     pub fn cpu(&self) -> Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name in parentheses may hold anything; the numbers begin behind it.
+        // The name in parentheses may contain anything; the numbers follow it.
         let (_, numbers) = stat.rsplit_once(')').context("/proc/<pid>/stat")?;
         let ticks: u64 = numbers
             .split_whitespace()
@@ -145,7 +145,7 @@ impl Process {
         Ok(Duration::from_millis(ticks * 10))
     }
 
-    /// The most memory that it had resident at once, in bytes.
+    /// Its peak resident memory, in bytes.
     pub fn peak_memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
@@ -175,8 +175,8 @@ impl Drop for Process {
     }
 }
 
-/// A port of the loopback interface that nobody listens on, below the range that the system gives to
-/// outgoing connections: a killed server must find its port free again.
+/// A free port of the loopback interface, below the range that the system uses for outgoing
+/// connections: a killed server must find its port free again.
 pub fn free_port() -> Result<u16> {
     free_ports(1)
 }
@@ -186,7 +186,7 @@ pub fn free_ports(count: u16) -> Result<u16> {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 20_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Programs that run at the same time begin at different places.
+    // Programs that run at the same time start at different ports.
     let begin = (std::process::id() as u16).wrapping_mul(97) % COUNT;
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(count, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use crate::world::PATIENCE;
 /// One of them: its configuration, and its process while it runs.
 #[derive(Debug)]
 pub struct Service {
-    /// How much it logs (`SOTTO_LOG`).
+    /// The level of its log output (`SOTTO_LOG`).
     pub log_level: &'static str,
     name: &'static str,
     role: &'static str,
@@ -26,7 +26,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// One of this name and role. Its files lie in `folder`.
+    /// A service with this name and role. Its files are in `folder`.
     pub fn new(folder: &Path, name: &'static str, role: &'static str) -> Result<Self> {
         let listen = (Ipv4Addr::LOCALHOST, free_port()?).into();
         let admin = (Ipv4Addr::LOCALHOST, free_port()?).into();
@@ -49,12 +49,12 @@ impl Service {
         self.process.as_ref().with_context(|| format!("{} does not run", self.name))
     }
 
-    /// Where it is reached.
+    /// Its URL.
     pub fn url(&self) -> String {
         format!("http://{}/", self.listen)
     }
 
-    /// A number of the `/metrics` of an attester or an issuer; 0 if it is not there.
+    /// A metric of an attester or an issuer; 0 if it is missing.
     pub fn metric(&self, name: &str) -> Result<f64> {
         pair::metric(self.admin, name)
     }

@@ -39,7 +39,7 @@ impl TaskFiles {
         Self::open(&folder)
     }
 
-    /// The task of a folder that was filled before.
+    /// The task in an existing folder.
     pub fn open(folder: &Path) -> Result<Self> {
         let file = table(&folder.join("client.toml"))?;
         let id = text(&file, "task_id")?.parse().map_err(|error| anyhow!("task_id: {error}"))?;
@@ -59,7 +59,7 @@ impl TaskFiles {
         &self.task
     }
 
-    /// A timestamp that lies wholly in the past, so that no clock is in doubt.
+    /// A timestamp that is well in the past, so that clock differences do not matter.
     pub fn past_time(&self) -> Result<Time> {
         Ok(Time::new(self.task.time(now()?).as_units() - 1))
     }
@@ -84,7 +84,7 @@ impl TaskFiles {
         };
         let transport = Arc::new(HttpTransport::new(options)?);
         let collector = Collector::new(self.task.clone(), key, token, transport);
-        // Whoever asks decides how often: tests look at each failure.
+        // No retries here: tests look at each failure.
         Ok(collector.with_retry(RetryPolicy::never()))
     }
 }

@@ -6,23 +6,23 @@ use anyhow::Result;
 
 use crate::service::Service;
 
-/// What the attester shows the issuer. A secret of a test: only who holds it matters.
+/// The token that the attester sends to the issuer. A test secret: only who holds it matters.
 pub const TOKEN: &str = "attesters-token-0123";
 
 /// Attester and issuer as processes of the binary.
 #[derive(Debug)]
 pub struct TokenServices {
-    /// It believes the names that devices give themselves, unless `attestation` says otherwise.
+    /// It accepts the names that devices give themselves, unless `attestation` says otherwise.
     pub attester: Service,
     /// The issuer.
     pub issuer: Service,
-    /// How the attester tells devices: lines of its configuration, tables at the end.
+    /// How the attester identifies devices: lines of its configuration, tables at the end.
     pub attestation: String,
     /// The length of a window of both, in seconds.
     pub window_s: u64,
-    /// Where devices find the attester, if something stands before it.
+    /// The URL of the attester for devices, if something is in front of it.
     pub attester_url: String,
-    /// Where the attester finds the issuer.
+    /// The URL of the issuer for the attester.
     pub issuer_url: String,
 }
 
@@ -41,7 +41,7 @@ impl TokenServices {
         })
     }
 
-    /// Writes both configurations. `author` may ask for token keys.
+    /// Writes both configurations. `author` may request token keys.
     pub(crate) fn write_configs(&self, author: &str) -> Result<()> {
         let window_s = self.window_s;
         self.issuer.write_config(&format!(
@@ -55,7 +55,7 @@ impl TokenServices {
         ))
     }
 
-    /// What devices and aggregators take on trust about them.
+    /// The lines about them in the trust files of devices and aggregators.
     pub(crate) fn trust(&self) -> String {
         format!(
             "[tokens]\nissuer = \"issuer.example\"\nspread_s = 0\n\

@@ -1,5 +1,6 @@
-//! Everybody whom a recipe needs, as processes of the binary: a log, its witnesses, leader and helper, a relay before log and
-//! leader, and devices that run one pass each. Keys, policy, trust file and configurations are made by the same commands that people type.
+//! All parties that a recipe needs, as processes of the binary: a log, its witnesses, leader and
+//! helper, a relay in front of log and leader, and devices that run one pass each. Keys, policy,
+//! trust file and configurations are made by the same commands that people type.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,28 +17,29 @@ use crate::process::{shown, sotto};
 use crate::service::Service;
 use crate::token_services::TokenServices;
 
-/// Longer than anything here takes, also on a loaded machine.
+/// Longer than anything here takes, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who signs what the log holds.
+/// The parties that sign entries of the log.
 const SIGNERS: [&str; 5] = ["author", "leader", "helper", "keeper", "issuer"];
 
 const WITNESSES: [&str; 3] = ["alpha", "beta", "gamma"];
 
-/// What the leader shows the helper.
+/// The token that the leader sends to the helper.
 pub const LEADER_TOKEN: &str = "leaders-token-0123";
 
-/// Operators that have a gateway. That of the log is not the log: it signs key sets, the log signs trees.
+/// Operators that have a gateway. The log's operator has a different key than the log: it signs key
+/// sets, the log signs trees.
 const GATEWAYS: [&str; 2] = ["leader", "keeper"];
 
 /// All parties, in one temporary folder. Dropping it kills the processes.
 #[derive(Debug)]
 pub struct World {
-    /// Leader and helper; they answer recipes of the log only.
+    /// Leader and helper; they serve only recipes in the log.
     pub pair: Pair,
     /// The log.
     pub log: Service,
-    /// Alpha, beta and gamma: two of them are a quorum.
+    /// Alpha, beta and gamma: any two of them are a quorum.
     pub witnesses: Vec<Service>,
     /// Between devices and everybody else.
     pub relay: Service,
@@ -49,19 +51,21 @@ pub struct World {
     pub tokens: Option<TokenServices>,
 }
 
-/// How relay and gateways are set up. To be changed in [`World::arranged`], before the files are written.
+/// How relay and gateways are set up. Change it in [`World::arranged`], before the files are
+/// written.
 #[derive(Debug)]
 pub struct Oblivious {
     /// The relay's settings, before its list of gateways.
     pub relay: String,
     /// Where the relay finds the gateway of an operator, if not at the leader or the log.
     pub urls: BTreeMap<&'static str, String>,
-    /// The tables of leader (`leader`) and log (`keeper`), if they have a gateway of their own.
+    /// The tables of leader (`leader`) and log (`keeper`), if they have their own gateway.
     pub tables: BTreeMap<&'static str, String>,
 }
 
 impl Default for Oblivious {
-    /// Requests wait for a moment, so that some are mixed and no test waits for long. All devices have one address.
+    /// Requests wait briefly, so that some are mixed but no test waits for long. All devices have
+    /// the same address.
     fn default() -> Self {
         let table = |operator| format!("[gateway]\nkeys = [\"{operator}-gateway.toml\"]\n");
         Self {
@@ -89,7 +93,7 @@ impl World {
         Ok(())
     }
 
-    /// The same after `arrange` has moved or set things: addresses, log levels, gateways.
+    /// The same after `arrange` has changed things: addresses, log levels, gateways.
     pub fn arranged(arrange: impl FnOnce(&mut Self) -> Result<()>) -> Result<Self> {
         let pair = Pair::new()?;
         let folder = pair.folder().to_path_buf();
@@ -119,7 +123,7 @@ impl World {
         Ok(world)
     }
 
-    /// Starts everybody, and waits until they serve.
+    /// Starts all parties, and waits until they are serving.
     pub fn start(&mut self) -> Result<()> {
         for witness in &mut self.witnesses {
             witness.start()?;
@@ -132,7 +136,7 @@ impl World {
         self.pair.start()
     }
 
-    /// A file of the folder.
+    /// A file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.pair.folder().join(name)
     }
@@ -153,13 +157,14 @@ impl World {
         serde_json::from_slice(&output.stdout).with_context(|| shown(&output))
     }
 
-    /// The exit code of a command, and all that it printed.
+    /// The exit code of a command, and everything that it printed.
     pub fn exit_code(&self, arguments: &[&str]) -> Result<(Option<i32>, String)> {
         let output = self.run(arguments)?;
         Ok((output.status.code(), shown(&output)))
     }
 
-    /// Makes an HPKE key for an aggregator and lists it before those that it has, for the next start.
+    /// Makes an HPKE key for an aggregator and lists it before the existing ones, for the next
+    /// start.
     pub fn add_hpke_key(&mut self, operator: &str, id: u8) -> Result<String> {
         let file = format!("{operator}-hpke-{id}.toml");
         self.run_json(&["keys", "new", "--id", &id.to_string(), "--out", &file])?;
@@ -168,7 +173,8 @@ impl World {
         Ok(file)
     }
 
-    /// Publishes the next key set of an operator, the preferred key first, and the key of its gateway.
+    /// Publishes the next key set of an operator, the preferred key first, and the key of its
+    /// gateway.
     pub fn publish_keys(&self, operator: &str, files: &[&str]) -> Result<Value> {
         let gateway = format!("{operator}-gateway.toml");
         match self.path(&gateway).exists() {
@@ -177,7 +183,8 @@ impl World {
         }
     }
 
-    /// Publishes the next key set of an operator: these keys, those of each kind in order of preference.
+    /// Publishes the next key set of an operator: these keys, those of each kind in order of
+    /// preference.
     pub fn publish_key_set(
         &self,
         operator: &str,
@@ -185,14 +192,15 @@ impl World {
         gateway: &[&str],
     ) -> Result<Value> {
         let signer = format!("{operator}.key");
-        // With the trust file: in force at once, because this one asks for no age.
+        // With the trust file, the set is in force at once, because this file requires no age.
         let mut arguments = vec!["keys", "publish", "--signer", &signer, "--trust", "trust.toml"];
         arguments.extend(files.iter().flat_map(|file| ["--hpke-key", file]));
         arguments.extend(gateway.iter().flat_map(|file| ["--gateway-key", file]));
         self.run_json(&arguments)
     }
 
-    /// An HPKE key for each aggregator, everybody serving, and all keys in the log.
+    /// Makes an HPKE key for each aggregator, starts all parties, and publishes all keys in the
+    /// log.
     pub fn start_with_keys(&mut self) -> Result<()> {
         let files = [self.add_hpke_key("leader", 1)?, self.add_hpke_key("helper", 1)?];
         self.start()?;
@@ -209,13 +217,14 @@ impl World {
         Ok(())
     }
 
-    /// Writes and publishes a histogram `minutes -> short, middle, long` that everybody answers, practically without
-    /// noise: rate 1, and a local epsilon so large that the value is kept.
+    /// Writes and publishes a histogram `minutes -> short, middle, long` that every device answers,
+    /// practically without noise: rate 1, and a local epsilon so large that the value is kept.
     pub fn publish_recipe(&self, name: &str, devices: u64) -> Result<Value> {
         self.publish_recipe_when(name, devices, &["--opens", &opens()?.to_string()], "7d")
     }
 
-    /// The same at another time: options of `recipe new`, and for how long the token keys outlive it.
+    /// The same with other times: options of `recipe new`, and how long the token keys outlive the
+    /// recipe.
     pub fn publish_recipe_when(
         &self,
         name: &str,
@@ -249,7 +258,7 @@ impl World {
         self.run_json(&["recipe", "publish", &file, "--signer", "author.key", "--log", &log])
     }
 
-    /// One pass of a device with these minutes. A name that comes again is the same device.
+    /// One pass of a device with these minutes. The same name is the same device.
     pub fn device(&self, name: &str, minutes: u64) -> Result<Value> {
         let (state, attributes) = (format!("{name}.json"), format!("{name}.attributes.toml"));
         fs::write(self.path(&attributes), format!("minutes = {minutes}\n"))?;
@@ -261,7 +270,7 @@ impl World {
         self.run_json(&arguments)
     }
 
-    /// Collects all that a recipe has brought so far.
+    /// Collects everything that a recipe has received so far.
     pub fn collect(&self, name: &str) -> Result<Value> {
         let recipe = self.run_json(&["recipe", "show", &format!("{name}.recipe")])?;
         let when = &recipe["when"];
@@ -275,7 +284,7 @@ impl World {
         self.run_json(&arguments)
     }
 
-    /// Waits until a number of an aggregator's `/metrics` is at least this.
+    /// Waits until a metric of an aggregator is at least this.
     pub fn wait_for(&self, aggregator: &Aggregator, metric: &str, value: f64) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while aggregator.metric(metric)? < value {
@@ -376,7 +385,7 @@ impl World {
 
     fn configure_aggregators(&mut self) -> Result<()> {
         let author = self.public("author", "verifier")?;
-        // Secrets of a test: what they are does not matter, only who holds them.
+        // Test secrets: their values do not matter, only who holds them.
         let (verify_key, leader_token) =
             ("BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ", LEADER_TOKEN);
         let collector_token = "collectors-token-0123";
@@ -400,7 +409,8 @@ impl World {
     }
 }
 
-/// The hour before this one: reports made now, and a little later, are in the recipe's time.
+/// The start of the previous hour: reports made now, and a little later, are within the recipe's
+/// time.
 fn opens() -> Result<u64> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     Ok(now / 3_600 * 3_600 - 3_600)

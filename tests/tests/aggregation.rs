@@ -1,14 +1,14 @@
-//! All VDAFs in both batch modes: leader, helper, devices and collector are processes of their own, and
-//! the result is right to the last count.
+//! All VDAFs in both batch modes: leader, helper, devices and collector are separate processes, and
+//! the result is exact.
 
 use serde_json::{Value, json};
 use sotto_tests::cli::{collect, upload};
 use sotto_tests::pair::Pair;
 
-/// Reports of each task.
+/// The number of reports of each task.
 const DEVICES: u64 = 60;
 
-/// A VDAF, what its devices say, and what must come out.
+/// A VDAF, the measurements of its devices, and the expected result.
 struct Case {
     name: &'static str,
     options: &'static [&'static str],
@@ -89,7 +89,7 @@ fn every_vdaf_in_time_interval_mode() {
         let collected = collect(&files, Some(time), &["--deadline", "60"]).unwrap();
         assert_eq!(collected["report_count"], DEVICES, "{}", case.name);
         assert_eq!(collected["result"], expected(case), "{}", case.name);
-        // A finished job is found again by the same request.
+        // The same request finds a finished job again.
         let again = collect(&files, Some(time), &["--deadline", "60"]).unwrap();
         assert_eq!(collected, again);
     }
@@ -115,7 +115,7 @@ fn every_vdaf_in_leader_selected_mode() {
         for _ in 0..2 {
             let uploaded = upload(&files, &measurements, time, pair.folder(), &[]).unwrap();
             assert_eq!(uploaded["accepted"], DEVICES, "{}", case.name);
-            // Kept, the job gives the same batch again; then it is deleted.
+            // A kept job gives the same batch again; then it is deleted.
             let kept = collect(&files, None, &["--deadline", "60", "--keep"]).unwrap();
             let collected = collect(&files, None, &["--deadline", "60"]).unwrap();
             assert_eq!(kept, collected, "{}", case.name);

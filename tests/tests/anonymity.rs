@@ -1,5 +1,6 @@
-//! What relay and gateways are for, shown between real processes over real sockets: nobody but the relay meets a device's address,
-//! keys change while devices send, and hostile clients are refused without harm to the others.
+//! What relay and gateways provide, shown between real processes over real sockets: only the relay
+//! sees a device's address, keys change while devices send, and hostile clients are refused without
+//! harm to others.
 #![cfg(target_os = "linux")] // every 127.x.y.z is an address of the machine, and /proc tells of memory
 
 mod addresses;
@@ -24,7 +25,7 @@ use sotto_tests::world::World;
 use sotto_wire::ohttp::{REQUEST_MEDIA_TYPE, decode_key_list};
 use sotto_wire::{HpkeConfig, HpkeConfigId, KeySet, MediaType, taskprov};
 
-/// Longer than anything here takes, also on a loaded machine.
+/// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const ACCEPTED: &str = "sotto_reports_accepted_total";
@@ -49,7 +50,7 @@ fn key_file(id: u8) -> String {
     format!("gateway-keys/{id}.toml")
 }
 
-/// Gives the leader's gateway another key. It takes notice a little later.
+/// Gives the leader's gateway another key. The gateway notices a little later.
 fn add_gateway_key(world: &World, id: u8) {
     let (id, file) = (id.to_string(), key_file(id));
     world.run_json(&["keys", "new", "--id", &id, "--out", &file]).unwrap();
@@ -73,7 +74,7 @@ fn gateway_ids(world: &World) -> Vec<HpkeConfigId> {
     decode_key_list(&response.body).unwrap().iter().map(|config| config.id()).collect()
 }
 
-/// Waits until the leader's gateway has, or has no more, the key of this id.
+/// Waits until the leader's gateway has, or no longer has, the key with this id.
 fn wait_for_key(world: &World, id: u8, is_there: bool) {
     let deadline = Instant::now() + PATIENCE;
     while gateway_ids(world).contains(&HpkeConfigId::new(id)) != is_there {

@@ -2,7 +2,7 @@
 
 use sotto_tests::crash;
 
-/// Kills, unless `SOTTO_CRASHES` says otherwise.
+/// The number of kills, unless `SOTTO_CRASHES` is set.
 const KILLS: u64 = 20;
 
 #[test]

@@ -5,7 +5,7 @@ use sotto_tests::cli::{collect, upload};
 use sotto_tests::pair::{Aggregator, Pair};
 use sotto_tests::process::run_json;
 
-/// Makes a key and puts it before those that the aggregator has.
+/// Makes a key and lists it before the aggregator's existing ones.
 fn add_key(aggregator: &mut Aggregator, keys: &mut Vec<String>, name: &str, id: &str) {
     let path = aggregator.data_dir().with_file_name(name).to_string_lossy().into_owned();
     run_json(["--json", "keys", "new", "--id", id, "--out", &path]).unwrap();
@@ -25,7 +25,7 @@ fn reports_in_the_backlog_survive_new_keys() {
     let time = files.past_time().unwrap();
     let old = (pair.leader.hpke_config().unwrap(), pair.helper.hpke_config().unwrap());
 
-    // With the keys in hand and the helper gone, the first half stays in the backlog.
+    // The client has the keys and the helper is down, so the first half stays in the backlog.
     let prepared = pair.folder().join("prepared").to_string_lossy().into_owned();
     let first: Vec<_> = (0..20).map(|bucket| json!(bucket)).collect();
     upload(&files, &first, time, pair.folder(), &["--prepare-only", "--out", &prepared]).unwrap();

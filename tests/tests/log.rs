@@ -1,4 +1,4 @@
-//! A short slice of the log's campaign. `cargo xtask campaign log` runs it at full length.
+//! A short slice of the log campaign. `cargo xtask campaign log` runs it at full length.
 
 use std::process::Command;
 

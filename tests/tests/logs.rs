@@ -1,4 +1,5 @@
-//! At the most talkative documented log level, through good and bad requests, no secret, address or report id is logged.
+//! At the most verbose documented log level, with good and bad requests, no secret, address or
+//! report id appears in the log output.
 
 use std::fs;
 
@@ -89,7 +90,7 @@ fn nothing_that_identifies_or_reveals_is_logged() {
             assert!(!log.contains(secret.as_str()), "{secret} is in\n{log}");
         }
     }
-    // Nor in what operators scrape.
+    // Nor do they appear in the metrics.
     for aggregator in [&pair.leader, &pair.helper] {
         let metrics = get(aggregator.admin_address(), "/metrics").unwrap();
         let metrics = String::from_utf8(metrics.body).unwrap();

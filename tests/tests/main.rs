@@ -1,6 +1,6 @@
 //! One test program: the real binary over real HTTP.
 
-// A panic is how a test fails, in its helpers too.
+// Tests fail by panicking, and so do their helpers.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod aggregation;

@@ -26,7 +26,7 @@ fn a_batch_is_released_with_the_last_missing_report_and_not_before() {
         let answer: Value = serde_json::from_slice(&early.stdout).unwrap();
         assert_eq!(answer["ready"], false);
         assert!(answer.get("result").is_none() && answer.get("report_count").is_none());
-        // Neither 29 nor 29 * 777, in whatever words.
+        // Neither 29 nor 29 * 777 may appear in any form.
         for secret in ["29", "22533"] {
             assert!(!shown(&early).contains(secret), "{}", shown(&early));
         }
@@ -49,6 +49,6 @@ fn a_collected_interval_takes_no_more_reports() {
     assert_eq!(collected["result"], 10);
     let late = upload(&files, &measurements, time, pair.folder(), &[]).unwrap_err().to_string();
     assert!(late.contains("batch_collected"), "{late}");
-    // The result stands.
+    // The result is unchanged.
     assert_eq!(collect(&files, Some(time), &["--deadline", "60"]).unwrap(), collected);
 }

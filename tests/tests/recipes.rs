@@ -1,5 +1,6 @@
-//! The whole way of a recipe between real parties: keys and the recipe go through a witnessed log, devices decide for
-//! themselves, leader and helper learn of it from the log alone, and the collector gets an estimate.
+//! The whole life of a recipe between real parties: keys and the recipe go through a witnessed log,
+//! devices decide for themselves, leader and helper learn about it only from the log, and the
+//! collector gets an estimate.
 
 use std::fs;
 
@@ -14,7 +15,8 @@ use sotto_wire::{Entry, EntryKind, Note};
 const ACCEPTED: &str = "sotto_reports_accepted_total";
 const AGGREGATED: &str = "sotto_reports_aggregated_total";
 
-/// Both operators' first keys in their configurations and in the log, everybody serving.
+/// Both operators' first keys are in their configurations and in the log, and all parties are
+/// serving.
 fn world() -> World {
     let mut world = World::with_tokens().unwrap();
     world.start_with_keys().unwrap();
@@ -25,7 +27,7 @@ fn considered(pass: &Value) -> usize {
     pass["considered"].as_array().unwrap().len()
 }
 
-/// Another recipe than the logged one, properly signed by the same author.
+/// A different recipe than the one in the log, properly signed by the same author.
 fn signed_again(world: &World) -> Vec<u8> {
     let key: toml::Table = fs::read_to_string(world.path("author.key")).unwrap().parse().unwrap();
     let seed = base64::Engine::decode(
@@ -42,7 +44,7 @@ fn signed_again(world: &World) -> Vec<u8> {
     Entry::from_note(Note::new(text).unwrap().with_signature(signature)).unwrap().to_bytes()
 }
 
-/// Offline and online, good and bad: what auditors can tell of the recipe `commute`.
+/// What auditors can find out about the recipe `commute`, offline and online, good and bad.
 fn audit(world: &World) {
     let verify = |options: &[&str]| {
         let arguments = [&["log", "verify", "--trust", "trust.toml", "--forget"], options].concat();
@@ -116,7 +118,8 @@ fn keys_change_and_the_leader_dies_while_reports_wait() {
         let pass = world.device(name, minutes.next().unwrap()).unwrap();
         assert_eq!(considered(&pass), 1, "{pass}");
     };
-    // 0 and 10 are counted under the old keys, 20 and 30 wait at the leader, 40 in the device's own state.
+    // 0 and 10 are counted under the old keys, 20 and 30 wait at the leader, 40 waits in the
+    // device's own state.
     device(&world, "a");
     device(&world, "b");
     world.wait_for(&world.pair.leader, AGGREGATED, 2.0).unwrap();
@@ -129,7 +132,7 @@ fn keys_change_and_the_leader_dies_while_reports_wait() {
 
     let new = ["leader", "helper"].map(|operator| world.add_hpke_key(operator, 2).unwrap());
     world.pair.start().unwrap();
-    // A log that was killed goes on, with the two witnesses that are left.
+    // A log that was killed continues, with the two remaining witnesses.
     world.log.kill().unwrap();
     world.witnesses[0].kill().unwrap();
     world.log.start().unwrap();
@@ -142,7 +145,7 @@ fn keys_change_and_the_leader_dies_while_reports_wait() {
     device(&world, "f");
     world.wait_for(&world.pair.leader, AGGREGATED, 4.0).unwrap();
 
-    // From here on only the new keys are there: whoever sealed to the old ones would not be counted.
+    // From here on only the new keys exist: reports sealed to the old ones would not be counted.
     for (operator, file) in ["leader", "helper"].iter().zip(&new) {
         let aggregator = world.aggregator(operator);
         aggregator.kill().unwrap();
@@ -190,12 +193,12 @@ fn the_walkthrough_works_as_it_is_written() {
     let page = include_str!("../../docs/walkthrough.md");
     let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let mut script: String = blocks.collect();
-    // Ports are counted up in the page, so a run of neighbours is needed.
+    // The page counts ports up, so consecutive free ports are needed.
     let first = free_ports(32).unwrap();
     for offset in [0, 1, 2, 3, 10, 11, 20, 30, 31] {
         script = script.replace(&format!("70{offset:02}"), &(first + offset).to_string());
     }
-    // What it started ends with it, also if a command fails.
+    // The processes that it started end with it, even if a command fails.
     let trap = "trap 'kill $(cat \"$TOP/walkthrough/pids\") 2>/dev/null || true' EXIT\n";
     let script = format!("set -e\n{trap}{}", script.replace("sleep 1", "sleep 2"));
 
@@ -213,11 +216,11 @@ fn the_walkthrough_works_as_it_is_written() {
     assert!(output.status.success(), "{text}");
     assert_eq!(text.matches("Verified. This recipe is public").count(), 2, "{text}");
     for expected in [
-        "a device would take this recipe",
+        "a device would accept this recipe",
         "5 entries checked: nothing is wrong",
         "200 considered  commute",
         "commute: once: it has been considered before",
-        "2 of 2 requests for tokens brought none: the attester refuses (status 400)",
+        "2 of 2 token requests failed: the attester refuses (status 400)",
         "95 % (noise and sampling)",
     ] {
         assert!(text.contains(expected), "{expected:?} is missing in {text}");

@@ -9,7 +9,8 @@ use sotto_tests::cli::{collect, upload};
 use sotto_tests::pair::{Aggregator, Pair};
 use sotto_tests::process::run;
 
-/// Writes an authority and a certificate for `localhost`; returns the paths of authority, chain and key.
+/// Writes an authority and a certificate for `localhost`; returns the paths of authority, chain and
+/// key.
 fn certificates(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -47,7 +48,7 @@ fn all_parties_over_tls() {
     assert_eq!(uploaded["accepted"], 20);
     let collected = collect(&files, Some(time), &["--deadline", "60", "--ca", &ca]).unwrap();
     assert_eq!(collected["result"], json!(vec![2; 10]));
-    // An authority that the device does not know vouches for nobody.
+    // A certificate of an authority that the device does not know is refused.
     let task = files.path("client").to_string_lossy().into_owned();
     let stranger = ["upload", "--task", &task, "--measurement", "1", "--attempts", "1"];
     assert_eq!(run(stranger).unwrap().status.code(), Some(2));

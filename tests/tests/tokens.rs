@@ -1,7 +1,9 @@
-//! Attacks on "one contribution per device", between real processes over real sockets. Devices, leaders and authors that cheat are
-//! in this process, with all the parts of honest ones in their hands. In each test the honest devices are counted, and nobody else.
+//! Attacks on "one contribution per device", between real processes over real sockets. Cheating
+//! devices, leaders and authors run in this process, with all the means of honest ones. In each
+//! test exactly the honest devices are counted.
 //!
-//! Values are kept by the local randomizer but for a probability below 1e-12 per report (epsilon 30): results are compared exactly.
+//! The local randomizer keeps values except with a probability below 1e-12 per report (epsilon 30),
+//! so results are compared exactly.
 #![cfg(target_os = "linux")] // every 127.x.y.z is an address of the machine
 
 mod author;
@@ -33,7 +35,7 @@ use sotto_tests::token_services::TokenServices;
 use sotto_tests::world::World;
 use sotto_wire::{MediaType, taskprov};
 
-/// Longer than anything here takes, also on a loaded machine.
+/// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const AGGREGATED: &str = "sotto_reports_aggregated_total";
@@ -42,17 +44,17 @@ const AGGREGATED: &str = "sotto_reports_aggregated_total";
 struct Scene {
     world: World,
     trust: Arc<Trust>,
-    /// Devices so far: each draws on its own.
+    /// The number of devices so far: each has its own randomness.
     devices: u64,
 }
 
 impl Scene {
-    /// Everybody serves, keys are in the log.
+    /// All parties are serving, and their keys are in the log.
     fn new() -> Self {
         Self::arranged(|_| Ok(()))
     }
 
-    /// The same after `arrange` has set things.
+    /// The same after `arrange` has changed things.
     fn arranged(arrange: impl FnOnce(&mut World) -> anyhow::Result<()>) -> Self {
         let world = World::arranged(|world| {
             world.add_tokens()?;
@@ -64,7 +66,7 @@ impl Scene {
         Self { world, trust, devices: 0 }
     }
 
-    /// Publishes a recipe for at least so many devices, and waits until the aggregators serve it.
+    /// Publishes a recipe for at least this many devices, and waits until the aggregators serve it.
     fn publish(&self, recipe: &str, devices: u64) {
         let served = "sotto_recipes_served";
         let before = self.world.pair.leader.metric(served).unwrap();
@@ -86,7 +88,7 @@ impl Scene {
         &self.world.tokens.as_ref().unwrap().issuer
     }
 
-    /// A device that shows the attester nothing yet.
+    /// A device without an attestation.
     fn bare_phone(&mut self) -> Phone {
         self.devices += 1;
         let source = Arc::new(Source::new(IpAddr::V4(Ipv4Addr::LOCALHOST)));
@@ -128,7 +130,7 @@ impl Scene {
         leader.exchange(&head, report).unwrap()
     }
 
-    /// Collects a recipe: so many devices said short, middle and long.
+    /// Collects a recipe: how many devices answered short, middle and long.
     fn collect(&self, recipe: &str, counts: [u64; 3]) {
         let collected = self.world.collect(recipe).unwrap();
         assert_eq!(collected["result"], json!(counts), "{collected}");
@@ -144,14 +146,14 @@ fn answer(phone: &mut Phone, minutes: i64) {
     assert_sent(&done);
 }
 
-/// The pass answered a recipe, or several, and the leader has all answers.
+/// Checks that the pass answered at least one recipe and that the leader has all answers.
 fn assert_sent(done: &PassReport) {
     assert!(!done.considered.is_empty(), "{:?}", done.silent);
     let taken = Delivery { accepted: done.considered.len(), ..Delivery::default() };
     assert_eq!(done.insecure_delivery(), taken);
 }
 
-/// How many reports an aggregator has turned away for this reason, at the door or later.
+/// How many reports an aggregator has refused for this reason, at upload or later.
 fn dropped(aggregator: &Aggregator, reason: &str) -> f64 {
     ["rejected", "dropped"]
         .map(|when| format!("sotto_reports_{when}_total{{reason=\"{reason}\"}}"))
@@ -160,7 +162,8 @@ fn dropped(aggregator: &Aggregator, reason: &str) -> f64 {
         .sum()
 }
 
-/// How many token requests the attester (or the issuer) has refused for this reason since it started.
+/// How many token requests the attester (or the issuer) has refused for this reason since it
+/// started.
 fn refused(service: &Service, reason: &str) -> f64 {
     let role = service.name();
     service.metric(&format!("sotto_{role}_refused_total{{reason=\"{reason}\"}}")).unwrap()

@@ -1,5 +1,5 @@
-//! Which crate may depend on which. The table is the shape of the project (see ARCHITECTURE.md): a
-//! change of shape is a change here.
+//! Which crate may depend on which. The table is the architecture of the project (see
+//! ARCHITECTURE.md): to change the architecture, change the table.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,15 @@ use cargo_metadata::{Dependency, DependencyKind, Metadata, Package};
 
 use crate::workspace::{cargo, metadata, root};
 
-/// The crate of test data and test parties, which stands on `sotto-protocol`.
+/// The crate of test data and test parties, which depends on `sotto-protocol`.
 const TESTING: &str = "sotto-testing";
 
-/// Each crate of the workspace with the crates of the workspace that it may name.
+/// Each crate of the workspace, with the workspace crates that it may depend on.
 const ARROWS: [(&str, &[&str]); 14] = [
     ("sotto-wire", &[]),
     ("sotto-vdaf", &[]),
     ("sotto-dp", &[]),
-    // The one crate with unsafe code: it stands alone and has one user.
+    // The only crate with unsafe code: it has no workspace dependencies and one user.
     ("sotto-rsa-raw", &[]),
     ("sotto-crypto", &["sotto-wire", "sotto-rsa-raw"]),
     ("sotto-protocol", &["sotto-wire", "sotto-vdaf", "sotto-dp", "sotto-crypto"]),
@@ -27,7 +27,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
         &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-store"],
     ),
     ("sotto-client", &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol"]),
-    // Test data, vectors and parties. As a development dependency it is open to every crate.
+    // Test data, vectors and parties. Every crate may use it as a development dependency.
     (TESTING, &["sotto-wire", "sotto-vdaf", "sotto-dp", "sotto-crypto", "sotto-protocol"]),
     (
         "sotto",
@@ -43,8 +43,8 @@ const ARROWS: [(&str, &[&str]); 14] = [
             TESTING,
         ],
     ),
-    // They drive the binary from outside, as a device and a collector would. The log's campaign
-    // drives its folder.
+    // They drive the binary from outside, as a device and a collector would. The campaign of the
+    // log works on its folder.
     (
         "sotto-tests",
         &[
@@ -74,22 +74,25 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("xtask", &[]),
 ];
 
-/// Third-party crates that only these crates of the workspace may name.
+/// Third-party crates that only these crates of the workspace may depend on.
 const RESERVED: [(&str, &[&str]); 12] = [
     // The VDAFs of `prio` stay behind our own trait.
     ("prio", &["sotto-vdaf"]),
-    // SQL stays behind the store's verbs; the crash campaign and the benchmarks look behind them.
+    // SQL stays inside the store; the crash campaign and the benchmarks read its databases
+    // directly.
     ("rusqlite", &["sotto-store", "sotto-tests", "sotto-bench"]),
-    // Layers 1 and 2 and the device do without a runtime. The benchmarks run a relay and a bare proxy.
+    // Layers 1 and 2 and the device do without a runtime. The benchmarks run a relay and a bare
+    // proxy.
     ("tokio", &["sotto-server", "sotto", "sotto-bench"]),
     ("axum", &["sotto-server", "sotto"]),
     ("hyper", &["sotto-server", "sotto-bench"]),
     ("reqwest", &["sotto-server"]),
-    // C code; devices do without.
+    // C code, which devices must not need.
     ("aws-lc-rs", &["sotto-crypto", "sotto-server", "sotto", "sotto-bench"]),
-    // C without a safe face: the one place for unsafe code.
+    // C without a safe interface: the one place for unsafe code.
     ("aws-lc-sys", &["sotto-rsa-raw"]),
-    // RSA in Rust, whose private operation is not in constant time: oracles for tests, peers for benchmarks.
+    // RSA in Rust, whose private operation is not in constant time: oracles for tests, peers for
+    // benchmarks.
     ("blind-rsa-signatures", &["sotto-bench"]),
     ("privacypass", &["sotto-bench"]),
     ("rsa", &[]),
@@ -97,20 +100,22 @@ const RESERVED: [(&str, &[&str]); 12] = [
     ("anyhow", &["sotto", "sotto-tests", "sotto-bench", "xtask"]),
 ];
 
-/// Modules, and what they must not import. Arrows inside a crate, which `cargo` does not see.
+/// Modules, and what they must not import: dependencies inside a crate, which `cargo` does not
+/// check.
 const IMPORTS: [(&str, &[&str]); 4] = [
-    // A log does not know who reads it.
+    // A log knows nothing about its readers.
     ("crates/protocol/src/log", &["crate::admission", "crate::device"]),
-    // What proves a recipe is the same for every device, and for aggregators.
+    // The proof of a recipe is the same for every device, and for aggregators.
     ("crates/protocol/src/admission", &["crate::device"]),
     ("crates/server/src", &["sotto_protocol::device"]),
     ("crates/store/src", &["sotto_protocol::device"]),
 ];
 
-/// What the device must not link, by the beginning of the crate's name.
+/// Crates that the device must not link, by the start of their names.
 const NOT_ON_DEVICES: [&str; 5] = ["tokio", "aws-lc-", "axum", "hyper", "rusqlite"];
 
-/// Checks the arrows between our crates, the reserved crates and the device's tree.
+/// Checks the dependencies between our crates, the reserved crates and the device's dependency
+/// tree.
 pub(crate) fn check() -> Result<()> {
     let metadata = metadata()?;
     let mut faults = Vec::new();
@@ -134,8 +139,8 @@ pub(crate) fn check() -> Result<()> {
     bail!("{}", faults.join("\n"))
 }
 
-/// Our crates point only downwards. Development dependencies too, or the tests of a lower crate
-/// would lean on a higher one; the one exception is the crate of test parties.
+/// Our crates depend only on lower ones. This includes development dependencies, so that the tests
+/// of a lower crate do not need a higher one. The only exception is the crate of test parties.
 fn arrows(package: &Package, faults: &mut Vec<String>) {
     let name = package.name.as_str();
     let Some((_, allowed)) = ARROWS.iter().find(|(crate_name, _)| *crate_name == name) else {
@@ -144,7 +149,7 @@ fn arrows(package: &Package, faults: &mut Vec<String>) {
     };
     for dependency in &package.dependencies {
         let other = dependency.name.as_str();
-        // A crate may name itself, to test with its own features on.
+        // A crate may depend on itself, to test with its own features enabled.
         let ours = ARROWS.iter().any(|(crate_name, _)| *crate_name == other) && other != name;
         let testing = other == TESTING && dependency.kind == DependencyKind::Development;
         if ours && !testing && !allowed.contains(&other) {
@@ -179,7 +184,7 @@ fn imports(path: &Path, forbidden: &[&str], faults: &mut Vec<String>) -> Result<
     Ok(())
 }
 
-/// The lines of code that name a forbidden module. Comments may.
+/// The lines of code that name a forbidden module. Comments may name it.
 fn forbidden_imports<'a>(text: &str, forbidden: &[&'a str]) -> Vec<(usize, &'a str)> {
     let code = (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"));
     let named = |(number, line): (usize, &str)| {
@@ -189,8 +194,8 @@ fn forbidden_imports<'a>(text: &str, forbidden: &[&'a str]) -> Vec<(usize, &'a s
     code.filter_map(named).collect()
 }
 
-/// The tree that an application gets with `sotto-client` at its default features. `cargo metadata`
-/// cannot tell, because it unites the features of the whole workspace.
+/// The dependency tree that an application gets from `sotto-client` with default features. `cargo
+/// metadata` cannot tell, because it unifies the features of the whole workspace.
 fn client_tree(faults: &mut Vec<String>) -> Result<()> {
     let mut command = cargo(["tree", "-p", "sotto-client", "-e", "normal", "--prefix", "none"]);
     let output = command.args(["--format", "{p}", "--locked"]).output().context("cargo tree")?;
@@ -199,7 +204,7 @@ fn client_tree(faults: &mut Vec<String>) -> Result<()> {
     }
     let tree = String::from_utf8_lossy(&output.stdout);
     if !tree.lines().any(|line| line.starts_with("sotto-protocol ")) {
-        bail!("cargo tree answered something unexpected");
+        bail!("unexpected output of cargo tree");
     }
     let mut found: Vec<&str> = tree
         .lines()
@@ -212,8 +217,8 @@ fn client_tree(faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// `prio`'s `test-util` shards from a given random-number generator. `sotto-vdaf` needs that and
-/// nobody else may ask for it.
+/// `prio`'s `test-util` shards from a given random-number generator. Only `sotto-vdaf` needs this,
+/// and no other crate may enable it.
 fn prio_test_util(metadata: &Metadata, faults: &mut Vec<String>) {
     for package in &metadata.packages {
         let asks = |dependency: &Dependency| {

@@ -1,7 +1,7 @@
 //! Every dependency must be under a licence that `deny.toml` allows.
 //!
-//! `cargo deny check` does the same and more (advisories, sources); this check needs no tool beyond
-//! Cargo, so that the one test command has no prerequisite.
+//! `cargo deny check` does the same and more (advisories, sources); this check needs no tool but
+//! Cargo, so that the test command has no other prerequisite.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,16 +45,17 @@ fn allow_list() -> Result<BTreeSet<String>> {
         .collect()
 }
 
-/// Whether an SPDX expression (or the older `A/B`, which means `A OR B`) can be met.
+/// Whether an SPDX expression (or the older `A/B`, which means `A OR B`) can be satisfied.
 fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> Result<bool, &'static str> {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut parser = Parser { words: &words, allowed };
     let verdict = parser.alternatives()?;
-    if parser.words.is_empty() { Ok(verdict) } else { Err("something follows the expression") }
+    if parser.words.is_empty() { Ok(verdict) } else { Err("unexpected text after the expression") }
 }
 
-/// Recursive descent over the words of an expression: OR binds weaker than AND, AND than WITH.
+/// Recursive descent over the words of an expression: WITH binds tighter than AND, and AND tighter
+/// than OR.
 struct Parser<'a> {
     words: &'a [&'a str],
     allowed: &'a BTreeSet<String>,
@@ -80,7 +81,7 @@ impl Parser<'_> {
     fn licence(&mut self) -> Result<bool, &'static str> {
         if self.take("(") {
             let verdict = self.alternatives()?;
-            return if self.take(")") { Ok(verdict) } else { Err("a parenthesis is open") };
+            return if self.take(")") { Ok(verdict) } else { Err("a parenthesis is not closed") };
         }
         let mut name = self.next()?.to_owned();
         if self.take("WITH") {

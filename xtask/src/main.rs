@@ -1,8 +1,8 @@
-//! The chores of the project: `cargo xtask test | campaign | bench | man`.
+//! Development tasks: `cargo xtask test | campaign | bench | man`.
 //!
-//! `test` is the one test command. What it runs is written in [`mod@test`], step by step; the checks that
-//! are ours alone are [`layers`], [`licences`] and [`tidy`]. Campaigns and benchmarks live in the
-//! crates `sotto-tests` and `sotto-bench`; here they are only built in release mode and started.
+//! `test` is the only test command. [`mod@test`] lists its steps; the project's own checks are
+//! [`layers`], [`licences`] and [`tidy`]. Campaigns and benchmarks live in the crates `sotto-tests`
+//! and `sotto-bench`; here they are only built in release mode and started.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
 
 mod layers;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// The chores of the project.
+/// Development tasks of the project.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
 struct Arguments {
@@ -34,20 +34,20 @@ enum Chore {
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
     },
-    /// The long form of a check of which `test` runs a short slice.
+    /// Runs a campaign at full length. `test` runs a short slice of each.
     Campaign {
-        /// Which one.
+        /// The campaign to run.
         #[arg(value_enum)]
         campaign: Campaign,
-        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash, default 300; log,
-        /// default 200).
+        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash, default 300;
+        /// log, default 200).
         #[arg(long)]
         count: Option<u64>,
-        /// Where the pseudo-random choices begin.
+        /// The seed of the pseudo-random choices.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// A benchmark of the release build. `--quick` and `--json` work with every one.
+    /// Runs a benchmark of the release build. `--quick` and `--json` work with every benchmark.
     Bench {
         /// The benchmark and its options; `--help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -65,9 +65,9 @@ enum Chore {
 enum Campaign {
     /// Mutated messages against every decoder.
     Fuzz,
-    /// `kill -9` of leader or helper at many moments.
+    /// `kill -9` of leader or helper at many different times.
     Crash,
-    /// A public log of a million entries, and `kill -9` of one that appends.
+    /// A public log of a million entries, and `kill -9` of a process that appends to one.
     Log,
 }
 

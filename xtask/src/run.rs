@@ -1,4 +1,4 @@
-//! Chores that build something in release mode and start it.
+//! Tasks that build something in release mode and start it.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -62,7 +62,7 @@ pub(crate) fn man(out: &Path) -> Result<ExitCode> {
     status(Command::new(release.join("sotto")).arg("man").arg("--out").arg(out))
 }
 
-/// Builds packages in release mode and says where the results are.
+/// Builds packages in release mode and returns the folder of the results.
 fn built(packages: &[&str]) -> Result<std::path::PathBuf> {
     let mut arguments = vec!["build", "--release", "--quiet", "--bins"];
     arguments.extend(packages.iter().flat_map(|package| ["-p", package]));
@@ -70,7 +70,7 @@ fn built(packages: &[&str]) -> Result<std::path::PathBuf> {
     target("release")
 }
 
-/// Runs a command and passes its verdict on.
+/// Runs a command and passes on its exit code.
 fn status(command: &mut Command) -> Result<ExitCode> {
     Ok(if command.status()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

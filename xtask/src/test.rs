@@ -13,12 +13,12 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{cargo, root, shown, succeed, target};
 use crate::{layers, licences, tidy};
 
-/// Kills in the slice of the crash campaign.
+/// The number of kills in the slice of the crash campaign.
 const CRASH_SLICE: &str = "20";
-/// Mutated messages per decoder in the slice of the fuzz campaign.
+/// The number of mutated messages per decoder in the slice of the fuzz campaign.
 const MUTATION_SLICE: &str = "20000";
 
-/// A check; it adds to the tally what it counted.
+/// A check. It adds its counts to the tally.
 type Step = fn(&mut Tally) -> Result<()>;
 
 const STEPS: [(&str, Step); 8] = [
@@ -47,7 +47,7 @@ pub(crate) fn run(only: &[String]) -> Result<ExitCode> {
         println!("== {name}: {:.1} s", step_begin.elapsed().as_secs_f64());
         if let Err(error) = outcome {
             println!("== {name} FAILED: {error:#}");
-            // Also a step that counts no tests must show in the last line.
+            // The failure of a step that counts no tests must also show in the last line.
             tally.failed = tally.failed.max(1);
             break;
         }
@@ -65,7 +65,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...`; others add nothing.
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...`; ignores other
+    /// lines.
     fn add_line(&mut self, line: &str) {
         let Some((_, counts)) =
             line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
@@ -82,7 +83,8 @@ impl Tally {
     }
 }
 
-/// rustfmt and clippy may be missing from a minimal toolchain; nothing else is needed beyond it.
+/// rustfmt and clippy may be missing from a minimal toolchain; nothing else needs to be added to
+/// it.
 fn tools(_: &mut Tally) -> Result<()> {
     for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         let mut probe = cargo([subcommand, "--version"]);
@@ -101,12 +103,13 @@ fn tools(_: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// What an application embeds, without the features that servers add to the same crates.
+/// Builds what an application embeds, without the features that servers enable in the same crates.
 fn device_library(_: &mut Tally) -> Result<()> {
     succeed(&mut cargo(["check", "--package", "sotto-client", "--lib", "--locked"]))
 }
 
-/// Compiles everything that the tests run, with all lints, and checks the links of the documentation.
+/// Compiles everything that the tests run, with all lints, and checks the links of the
+/// documentation.
 fn compile(_: &mut Tally) -> Result<()> {
     succeed(shared_build()?.args(["--no-run", "--no-fail-fast"]))
 }

@@ -3,7 +3,7 @@
 //! - No words that mark unfinished work.
 //! - No tabs, no trailing space, a newline at the end.
 //! - No `mod.rs`, no source file above [`MAX_LINES`] lines.
-//! - No path of somebody's machine.
+//! - No path from a developer's machine.
 //! - Links between documents resolve, and paths that documents name exist ([`links`]).
 //! - Prose in documents is wrapped at [`MAX_COLUMNS`] columns.
 
@@ -16,19 +16,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::root;
 
-/// Above this a file should have become two.
+/// A longer file should be split.
 const MAX_LINES: usize = 900;
 
 /// Where prose in documents is wrapped. Code, tables, headings and the targets of links are exempt.
 const MAX_COLUMNS: usize = 100;
 
-/// Folders that hold no text of ours.
+/// Folders without hand-written text.
 const SKIPPED: [&str; 5] = ["target", ".git", "corpus", "artifacts", "node_modules"];
 
-/// Text that we write by hand.
+/// File extensions of hand-written text.
 const EXTENSIONS: [&str; 4] = ["rs", "md", "toml", "sh"];
 
-// In two pieces, so that this file passes its own check.
+// Written in two pieces, so that this file passes its own check.
 const UNFINISHED: [&str; 7] = [
     concat!("todo", "!("),
     concat!("unimplemented", "!("),
@@ -127,7 +127,7 @@ fn text_faults(name: &Path, text: &str) -> Vec<(usize, String)> {
     faults
 }
 
-/// The numbers of lines of prose that are too long.
+/// The line numbers of prose lines that are too long.
 fn long_prose(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut is_code = false;
@@ -142,7 +142,7 @@ fn long_prose(text: &str) -> Vec<usize> {
     found
 }
 
-/// The characters of a line without the targets of links, which cannot be broken.
+/// The length of a line without the targets of links, which cannot be wrapped.
 fn width(line: &str) -> usize {
     let mut parts = line.split("](");
     let first = parts.next().unwrap_or_default().chars().count();

@@ -1,4 +1,4 @@
-//! Where the workspace is, and Cargo in it.
+//! The location of the workspace, and running Cargo in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,14 +16,14 @@ pub(crate) fn root() -> &'static Path {
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
-    // Set by the outer `cargo run`; they would send rustdoc and build scripts astray.
+    // Set by the outer `cargo run`; they would mislead rustdoc and build scripts.
     for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
         command.env_remove(name);
     }
     command
 }
 
-/// Runs a command to its end; its failure is ours.
+/// Runs a command to its end. Fails if the command fails.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
     if !status.success() {
@@ -40,7 +40,7 @@ pub(crate) fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// The packages of the workspace and all that they depend on.
+/// The packages of the workspace and all their dependencies.
 pub(crate) fn metadata() -> Result<Metadata> {
     let mut command = MetadataCommand::new();
     command.manifest_path(root().join("Cargo.toml")).other_options(vec!["--locked".into()]);

@@ -1,4 +1,4 @@
-//! What is measured: the questions, asked of ours and of the peer with the same numbers.
+//! What is measured: the same questions with the same numbers, for ours and for the peer.
 
 use std::cell::RefCell;
 
@@ -9,13 +9,13 @@ use sotto_dp::calibrate::{self, Target};
 use sotto_dp::recipe::{Law, Memo, Terms, judge};
 use sotto_dp::{Adjacency, Event, Shape};
 
-/// The example that runs through: 2,500 rounds at a rate of 2 %.
+/// The running example: 2,500 rounds at a rate of 2 %.
 const RATE: f64 = 0.02;
 const SIGMA: f64 = 5.1;
 const ROUNDS: u64 = 2_500;
 const MANY_ROUNDS: u64 = 1_000_000;
 const DELTA: f64 = 1e-8;
-/// What sigma is calibrated to, and how near (relatively) ours promises to come.
+/// The target of the calibration of sigma, and the relative accuracy that ours guarantees.
 const EPSILON: f64 = 1.0;
 const CALIBRATED_TO: f64 = 1e-4;
 
@@ -24,24 +24,24 @@ const SHUFFLED: u64 = 1_000_000;
 const LOCAL_EPSILON: f64 = 4.0;
 const SHUFFLE_DELTA: f64 = 1e-10;
 
-/// The recipe that a device judges.
+/// The recipe that a device checks.
 const MIN_BATCH: u64 = 10_000;
 const SYMBOLS: u64 = 256;
 
-/// What is wanted of a line.
+/// The goal of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Goal {
-    /// So many times faster than the peer.
+    /// This many times faster than the peer.
     Faster(f64),
-    /// So many times faster, and the value not above the peer's.
+    /// This many times faster, and the value not above the peer's.
     FasterNoLooser(f64),
-    /// In less than so many seconds.
+    /// In less than this many seconds.
     Below(f64),
-    /// Printed, nothing wanted.
+    /// Printed only, without a goal.
     Shown,
 }
 
-/// What ours gave.
+/// The result of ours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// The guarantee: an upper bound, or the sigma that meets one.
@@ -50,14 +50,14 @@ pub(super) struct Found {
     pub(super) lower: Option<f64>,
 }
 
-/// One thing that ours does.
+/// One measured operation of ours.
 pub(super) struct Line {
     pub(super) name: &'static str,
     pub(super) goal: Goal,
     pub(super) ours: Box<dyn Fn() -> Result<Found>>,
 }
 
-/// Lines that are held against the same question to the peer.
+/// Lines that are compared with the same question to the peer.
 pub(super) struct Case {
     pub(super) peer: Option<Value>,
     pub(super) lines: Vec<Line>,

@@ -1,4 +1,5 @@
-//! The peer: `dp-accounting` from the Python package index, in a process that answers one question at a time.
+//! The peer: `dp-accounting` from the Python package index, in a process that answers one question
+//! at a time.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -22,11 +23,11 @@ pub(super) struct Peer {
     child: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Of Python and the packages.
+    /// The versions of Python and the packages.
     pub(super) versions: Value,
 }
 
-/// What one question took and gave.
+/// The time and the result of one question.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Reply {
     pub(super) value: f64,
@@ -35,7 +36,7 @@ pub(super) struct Reply {
 }
 
 impl Peer {
-    /// Installs it below `folder` if it is not there, and starts it.
+    /// Installs it below `folder` if it is missing, and starts it.
     pub(super) fn start(folder: &Path, say: impl Fn(&str)) -> Result<Self> {
         let python = installed(&folder.join("dp-accounting"), &say)?;
         say("starting the peer");
@@ -50,7 +51,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Asks once.
+    /// Asks one question.
     pub(super) fn ask(&mut self, question: &Value) -> Result<Reply> {
         let questions = self.questions.as_mut().context("the peer has ended")?;
         writeln!(questions, "{question}")?;
@@ -62,7 +63,7 @@ impl Peer {
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.answers.read_line(&mut line)? == 0 {
-            bail!("the peer ended early; what it says is above");
+            bail!("the peer ended early; see its output above");
         }
         Ok(line)
     }
@@ -70,7 +71,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The end of its input is the end of its work.
+        // It ends when its input ends.
         self.questions = None;
         let _ = self.child.wait();
     }
@@ -79,7 +80,7 @@ impl Drop for Peer {
 /// The interpreter of a virtual environment that holds exactly the requirements.
 fn installed(folder: &Path, say: &impl Fn(&str)) -> Result<PathBuf> {
     let python = folder.join("bin").join("python");
-    // Written last: without it, or with other requirements in it, the folder is made anew.
+    // Written last. If it is missing or has other requirements, the folder is made again.
     let marker = folder.join("requirements.txt");
     if fs::read_to_string(&marker).is_ok_and(|text| text == REQUIREMENTS) && python.exists() {
         return Ok(python);
@@ -100,7 +101,8 @@ fn installed(folder: &Path, say: &impl Fn(&str)) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Runs a command to its end. What it prints goes to standard error: standard output is for results.
+/// Runs a command to its end. What it prints goes to standard error: standard output is for
+/// results.
 fn run(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command

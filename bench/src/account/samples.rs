@@ -1,4 +1,4 @@
-//! Times, taken by turns: the peer once, ours a few times, and again.
+//! Measures times in alternation: the peer once, ours a few times, and so on.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::cases::{Case, Found, Line};
 use super::peer::Peer;
 
-/// How often peer and ours take turns, and with `--quick`.
+/// The number of turns, normally and with `--quick`.
 const TURNS: usize = 15;
 const QUICK_TURNS: usize = 3;
-/// How long ours goes on in one turn, and how long one of its samples is at least: short enough to be rarely
+/// How long ours runs in one turn, and the minimum length of a sample: short enough to be rarely
 /// interrupted, long enough for the clock.
 const TURN: Duration = Duration::from_millis(40);
 const SAMPLE: Duration = Duration::from_micros(100);
@@ -26,11 +26,11 @@ pub(super) struct Times {
     pub(super) samples: usize,
 }
 
-/// One line, measured.
+/// The measurements of one line.
 pub(super) struct Measured {
     pub(super) line: Line,
     pub(super) found: Found,
-    /// The first call of all in this process, with empty caches.
+    /// The very first call in this process, with empty caches.
     pub(super) first_s: f64,
     pub(super) ours: Times,
     pub(super) peer: Option<PeerMeasured>,
@@ -71,11 +71,11 @@ pub(super) fn measure(case: Case, peer: Option<&mut Peer>, quick: bool) -> Resul
     Ok(measured)
 }
 
-/// What the first calls tell.
+/// What the first calls show.
 struct Start {
     found: Found,
     first_s: f64,
-    /// Calls in one sample.
+    /// The number of calls in one sample.
     calls: u32,
 }
 

@@ -1,7 +1,8 @@
 //! The gateway's cryptography: open, decode, judge, answer.
 //!
-//! The floor is the opening of an HPKE message of the same length, which no gateway can do without. The peer does what it
-//! can: it knows neither dates nor replays, and its answer is padded to the same length here.
+//! The floor is opening an HPKE message of the same length, which every gateway must do. The peer
+//! does less: it checks neither dates nor replays, and its answer is padded to the same length
+//! here.
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -25,7 +26,7 @@ use sotto_wire::{HpkeCiphertext, HpkeConfigId, MediaType};
 
 use crate::turns::least;
 
-/// Requests in one measurement. Few enough that one is rarely interrupted.
+/// The number of requests in one measurement: few enough that it is rarely interrupted.
 const BATCH: usize = 16;
 const KEY_ID: u8 = 1;
 const NOW: Moment = Moment(1_800_000_000);
@@ -34,7 +35,7 @@ const NOW: Moment = Moment(1_800_000_000);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) name: &'static str,
-    /// Of the encapsulated request.
+    /// The length of the encapsulated request.
     pub(super) bytes: usize,
     /// HPKE, one message.
     pub(super) floor_us: f64,
@@ -90,7 +91,7 @@ impl Gateway {
         })
     }
 
-    /// Uploads with so many bytes of content.
+    /// Uploads with this many bytes of content.
     fn requests(&self, len: usize, padded: bool) -> Result<Requests> {
         let mut rng = ChaCha20Rng::seed_from_u64(len as u64);
         let config = self.keypair.config();
@@ -142,7 +143,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// All requests, at a gateway that has seen none of them.
+    /// Handles all requests, at a gateway that has seen none of them before.
     fn answer(&self, encapsulated: &[Vec<u8>], rng: &mut ChaCha20Rng) -> Result<()> {
         let mut window = ReplayWindow::new(1_800, 1_000, [7; 16]);
         for body in encapsulated {

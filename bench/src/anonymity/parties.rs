@@ -1,5 +1,5 @@
-//! The parties of the relay's measurement, each a process of this program: a relay, a bare reverse proxy, and the gateway that
-//! stands behind both.
+//! The parties of the relay's measurement, each a process of this program: a relay, a bare reverse
+//! proxy, and the gateway that stands behind both.
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 
 /// Threads of each party's runtime.
 const WORKERS: usize = 2;
-/// Real pools, with a wait so short that the last requests of a run do not spoil it.
+/// Real pools, with a wait so short that the last requests of a run do not distort the result.
 const POOL: PoolRule = PoolRule { min: 16, wait_ms: 10 };
 /// The operator of the gateway: the path at the relay.
 pub(super) const OPERATOR: &str = "gateway.example";
@@ -42,7 +42,7 @@ pub(crate) enum Part {
     Gateway,
     /// The relay.
     Relay,
-    /// Passes requests and answers on as they come.
+    /// Forwards requests and answers as they arrive.
     Proxy,
 }
 
@@ -80,7 +80,8 @@ impl Party {
     }
 }
 
-/// Is a party: prints its address, and ends when its standard input does, at the latest with its parent.
+/// Runs as a party: prints its address, and ends when its standard input is closed, at the latest
+/// when its parent ends.
 pub(crate) fn play(part: Part, gateway: Option<SocketAddr>) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(WORKERS).enable_all().build()?;
@@ -89,7 +90,7 @@ pub(crate) fn play(part: Part, gateway: Option<SocketAddr>) -> Result<()> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = end.send(());
     });
-    let gateway = || gateway.context("which gateway?");
+    let gateway = || gateway.context("no gateway is given");
     runtime.block_on(async {
         tokio::select! {
             _ = ended => Ok(()),
@@ -112,7 +113,7 @@ async fn relay(gateway: SocketAddr) -> Result<()> {
     };
     let mut config = RelayConfig::new(any_port(), vec![gateway]);
     config.pool = POOL;
-    // Sources are counted, and each may send everything.
+    // Sources are counted, and each may send all requests.
     config.source_limit = Some(SourceRule { max: u32::MAX, ..SourceRule::default() });
     let relay = Relay::bind(config).await?;
     announce(relay.addr())?;
@@ -140,7 +141,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     Ok(response)
 }
 
-/// Serves HTTP/1.1 for ever, with nothing around it.
+/// Serves plain HTTP/1.1 forever.
 async fn serve<H, F, B, E>(handler: H) -> Result<()>
 where
     H: Fn(Request<Incoming>) -> F + Send + Sync + 'static,

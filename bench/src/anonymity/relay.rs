@@ -1,4 +1,5 @@
-//! The CPU time of a relay, beside a bare reverse proxy: same load, same gateway behind them, by turns.
+//! The CPU time of a relay, compared with a bare reverse proxy: same load, same gateway behind
+//! them, in alternation.
 
 use std::net::Ipv4Addr;
 
@@ -9,14 +10,14 @@ use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
 use super::parties::{ANSWER_LEN, OPERATOR, Part, Party};
 use crate::load::Load;
 
-/// A request of 6 KB as it is, and as a device sends it: padded to its size class.
+/// A request of 6 KB without padding, and as a device sends it: padded to its size class.
 const BODY_LENS: [usize; 2] = [6_000, 16 * 1024];
 const CONNECTIONS: u8 = 32;
 
-/// CPU microseconds per request, the least of the rounds.
+/// CPU microseconds per request, the minimum over the rounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relayed {
-    /// Of the request's body.
+    /// The length of the request's body.
     pub(super) bytes: usize,
     pub(super) relay_us: f64,
     pub(super) proxy_us: f64,
@@ -24,7 +25,7 @@ pub(super) struct Relayed {
     pub(super) median_ratio: f64,
 }
 
-/// So many rounds of `count` requests for each.
+/// Runs this many rounds of `count` requests for each.
 pub(super) fn measure(rounds: usize, count: u64) -> Result<Vec<Relayed>> {
     let gateway = Party::start(Part::Gateway, None)?;
     let relay = Party::start(Part::Relay, Some(gateway.address))?;
@@ -32,7 +33,7 @@ pub(super) fn measure(rounds: usize, count: u64) -> Result<Vec<Relayed>> {
     let mut all = Vec::new();
     for bytes in BODY_LENS {
         let body = vec![7; bytes];
-        // Connections and buffers are there before the clock runs.
+        // Connections and buffers exist before the clock starts.
         for party in [&relay, &proxy] {
             load(party, &body, count / 10)?;
         }
@@ -49,7 +50,7 @@ pub(super) fn measure(rounds: usize, count: u64) -> Result<Vec<Relayed>> {
     Ok(all)
 }
 
-/// Sends requests through a party and gives its CPU microseconds for each.
+/// Sends requests through a party and returns its CPU microseconds per request.
 fn load(party: &Party, body: &[u8], count: u64) -> Result<f64> {
     let media_type = ("content-type", REQUEST_MEDIA_TYPE);
     let head = head("POST", &format!("/{OPERATOR}"), &[media_type], body.len());
@@ -59,7 +60,7 @@ fn load(party: &Party, body: &[u8], count: u64) -> Result<f64> {
         head: &head,
         count,
         connections: CONNECTIONS,
-        // Pools count sources.
+        // Pools count source addresses.
         source: |connection| Ipv4Addr::new(127, 0, 1, connection),
         answer_len: ANSWER_LEN,
         body: |_, bytes: &mut Vec<u8>| {

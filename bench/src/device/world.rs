@@ -1,4 +1,4 @@
-//! A log of a million entries around one recipe: only the hashes on the way to the root exist.
+//! A log of a million entries around one recipe: only the hashes on the path to the root exist.
 
 use anyhow::Result;
 use sotto_crypto::merkle::{leaf_hash, node_hash};
@@ -16,7 +16,7 @@ use sotto_wire::{Checkpoint, Note, Probability, Recipe, TlogProof, TreeHash};
 const NOW: u64 = 1_800_000_000;
 const LEVELS: u32 = 20;
 
-/// What a device is shown.
+/// What a device reads.
 pub(crate) struct Shown {
     pub(super) trust: Trust,
     pub(super) view: View,
@@ -35,7 +35,7 @@ impl Shown {
         let trust = Trust::try_from(file)?;
         let [leader_keys, helper_keys] = [("leader.example", 1), ("helper.example", 2)]
             .map(|(name, seq)| key_set_entry(&key_set(&key(name), seq, NOW - 8 * DAY), &key(name)));
-        // The first three leaves of a perfect tree; the rest of it is one hash for each level.
+        // The first three leaves of a perfect tree; the rest is one hash per level.
         let leaves = [recipe_entry(&recipe()?), leader_keys, helper_keys];
         let tree = Tree::new(&leaves);
         let checkpoint = tree.checkpoint(NOW - 60);

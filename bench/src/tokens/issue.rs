@@ -1,7 +1,9 @@
-//! Issuing a token: the issuer's signature alone, its whole step, and the two steps each of attester and device.
+//! Issuing a token: the issuer's signature alone, its whole step, and the two steps each of
+//! attester and device.
 //!
-//! The issuer's step decodes, checks the request key, verifies the request's signature, opens the inner request, signs, blinds the request key
-//! and seals the answer. The peer signs, and nothing else. Both check the result of the private operation.
+//! The issuer's step decodes, checks the request key, verifies the request's signature, opens the
+//! inner request, signs, blinds the request key and seals the answer. The peer only signs. Both
+//! check the result of the private operation.
 
 use std::hint::black_box;
 
@@ -29,7 +31,7 @@ pub(super) struct Issuance {
     pub(super) attester_answer_us: f64,
     /// The device makes a request.
     pub(super) device_request_us: f64,
-    /// The device makes the token of the answer, and verifies it.
+    /// The device makes the token from the answer and verifies it.
     pub(super) device_answer_us: f64,
 }
 

@@ -1,4 +1,5 @@
-//! A device, an attester, an issuer and an aggregator around one recipe, and what they send each other.
+//! A device, an attester, an issuer and an aggregator around one recipe, and what they send each
+//! other.
 
 use anyhow::{Context, Result, bail};
 use blind_rsa_signatures::{Deterministic, KeyPair, PSS, SecretKey, Sha384};
@@ -17,7 +18,7 @@ use sotto_wire::{Entry, HpkeConfigId, Role};
 
 use crate::device::Shown;
 
-/// Tokens in one measurement. Few enough that one is rarely interrupted.
+/// The number of tokens in one measurement: few enough that it is rarely interrupted.
 pub(super) const BATCH: usize = 8;
 
 /// The key of the peers.
@@ -25,7 +26,7 @@ pub(super) type PeerPair = KeyPair<Sha384, PSS, Deterministic>;
 
 pub(super) struct Parties {
     pub(super) now: Moment,
-    /// A copy of the leader's key, for what is measured alone.
+    /// A copy of the leader's key, for operations that are measured in isolation.
     pub(super) key: IssuerKey,
     /// The same key in the peers' types.
     pub(super) peer: PeerPair,
@@ -119,7 +120,7 @@ impl Parties {
     }
 }
 
-/// The terms of a recipe whose leader takes tokens of `key`.
+/// The token terms of a recipe whose leader accepts tokens of `key`.
 fn terms(world: &Shown, key: &IssuerKey) -> Result<TokenTerms> {
     let entry = Entry::parse(&world.offer.recipe.entry)?;
     let mut recipe = entry.recipe().cloned().context("a recipe")?;

@@ -1,7 +1,9 @@
-//! Verifying a token: an aggregator's whole check, beside the signature alone and beside a peer.
+//! Verifying a token: an aggregator's whole check, compared with the signature alone and with a
+//! peer.
 //!
-//! The floor is `aws-lc-rs` with the key parsed beforehand. The peer redeems tokens of type 0x0002 under the same key, with stores in memory; its
-//! store of nonces is empty at every turn. Ours leaves that to the database, where the report id stands for the nonce.
+//! The floor is `aws-lc-rs` with the key parsed beforehand. The peer redeems tokens of type 0x0002
+//! under the same key, with stores in memory; its store of nonces is empty at the start of every
+//! turn. Ours leaves the nonces to the database, where the report id represents the nonce.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -39,7 +41,7 @@ pub(super) fn measure(parties: &Parties, times: usize) -> Result<Verification> {
             |token| Ok(Token::from_bytes(token).map(|token| (token.input(), token.authenticator))?),
         )
         .collect::<Result<Vec<_>>>()?;
-    // The bare key in PKCS#1 lies behind the algorithm in the SubjectPublicKeyInfo.
+    // In the SubjectPublicKeyInfo, the bare PKCS#1 key follows the algorithm.
     let spki = parties.key.token_key().spki();
     let bare = ParsedPublicKey::new(&RSA_PSS_2048_8192_SHA384, &spki[spki.len() - 270..])?;
     let verifier = parties.terms.verifier()?;
@@ -69,7 +71,7 @@ pub(super) fn measure(parties: &Parties, times: usize) -> Result<Verification> {
     Ok(Verification { floor_us, ours_us, peer_us })
 }
 
-/// Tokens that the peer takes.
+/// Tokens that the peer accepts.
 fn peer_tokens(parties: &Parties) -> Result<Vec<Vec<u8>>> {
     let key = parties.key.token_key();
     let mut rng = ChaCha20Rng::seed_from_u64(2);
@@ -89,7 +91,7 @@ fn peer_tokens(parties: &Parties) -> Result<Vec<Vec<u8>>> {
     (0..BATCH as u8).map(token).collect()
 }
 
-/// One key, and the nonces of one turn.
+/// The peer's stores: one key, and the nonces of one turn.
 struct Stores {
     key: PublicKey,
     spent: Mutex<HashSet<Nonce>>,

@@ -1,8 +1,9 @@
-//! `sotto account`: what a release costs, and how much noise, sampling or crowd a budget asks for.
+//! `sotto account`: what a release costs, and how much noise, what sampling rate or how many
+//! reports a budget requires.
 //!
-//! One file per question. Each takes all of its parameters but one, checks them under the names of
-//! their flags ([`flags`]), asks the crate `sotto-dp`, and hands over a [`report::Report`], which
-//! prints. There is no mathematics here.
+//! One file per question. Each takes all parameters but one, checks them under the names of their
+//! flags ([`flags`]), asks the crate `sotto-dp`, and returns a [`report::Report`], which prints the
+//! answer. There is no mathematics here.
 
 mod compose;
 mod donation;
@@ -22,8 +23,8 @@ use crate::output::{Outcome, Output};
 /// Accounts for privacy.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Leave out the parameter that you want to know. Every epsilon is an upper bound; where a \
-    method knows how far below it the truth can be, both ends are printed.\n\n\
+    after_help = "Leave out the parameter that you want to know. Every epsilon is an upper bound; if \
+    a method also gives a lower bound, both ends are printed.\n\n\
     (epsilon, delta): whatever is concluded from the result is at most e^epsilon times as likely with a \
     given device as without it, plus delta. --adjacency, --count and --honest say for whom and against \
     whom. Sotto judges every recipe with the count seen and half of the devices honest.\n\n\
@@ -42,11 +43,11 @@ pub(crate) struct AccountArgs {
 enum AccountCommand {
     /// A sum with Gaussian noise.
     Gaussian(gaussian::GaussianArgs),
-    /// Sums with Gaussian noise over secret random samples, again and again.
+    /// Repeated sums with Gaussian noise, each over a secret random sample.
     SampledGaussian(sampled_gaussian::SampledGaussianArgs),
     /// An integer sum with discrete Gaussian noise.
     DiscreteGaussian(gaussian::DiscreteGaussianArgs),
-    /// Randomized reports in an order that says nothing.
+    /// Randomized reports in random order.
     Shuffle(shuffle::ShuffleArgs),
     /// Anything that is (epsilon, delta) private, over a secret random sample.
     Sample(sample::SampleArgs),

@@ -1,4 +1,4 @@
-//! The command line: all commands in one table, from which help, completions and man pages come.
+//! The command line: one table of all commands. Help, completions and man pages come from it.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -25,7 +25,7 @@ use crate::{
 #[command(name = "sotto", version, max_term_width = 100)]
 #[command(after_help = "Start here: sotto demo")]
 pub(crate) struct Cli {
-    /// Print one JSON value to stdout, also for errors.
+    /// Print one JSON value to stdout, even for errors.
     #[arg(long, global = true, display_order = 1000)]
     pub(crate) json: bool,
 
@@ -39,13 +39,13 @@ enum Command {
     Demo(DemoArgs),
     /// Run a leader, helper, log, witness, relay, gateway, attester or issuer.
     Serve(ServeArgs),
-    /// Make and look at tasks.
+    /// Make and show tasks.
     Task(TaskArgs),
     /// Write, check and publish recipes: what devices are asked.
     Recipe(RecipeCommandArgs),
     /// Audit a public log: verify a recipe, watch for news, check the files.
     Log(LogCommandArgs),
-    /// Run a device, which decides for itself.
+    /// Run a device, which decides by itself what to answer.
     Device(DeviceArgs),
     /// Make keys, and publish them.
     Keys(KeysArgs),
@@ -53,9 +53,9 @@ enum Command {
     Upload(UploadArgs),
     /// Collect the result of a batch.
     Collect(CollectArgs),
-    /// Tell what a release costs in privacy, or what a privacy budget asks for.
+    /// Compute what a release costs in privacy, or what a privacy budget requires.
     Account(AccountArgs),
-    /// Serve the interoperability test API, for other implementations to drive.
+    /// Serve the interoperability test API, to be driven by other implementations.
     Interop(InteropArgs),
     /// Check VDAF and token test vectors.
     Vectors(VectorsArgs),

@@ -22,27 +22,28 @@ use crate::random;
 use crate::task_file::batch_mode_text;
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_seconds};
 
-/// With no `--deadline`.
+/// The deadline without `--deadline`.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Collects the result of a batch.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A time-interval batch is named by its interval, and each stretch of time can be \
-    collected once. A leader-selected task gives out one batch after the other: the job is deleted once \
-    its result is printed, which lets the leader go on to the next; with --keep the same batch comes \
-    again.\n\nExit code 1: the batch was not ready before the deadline. Run the same command again."
+    after_help = "A time-interval batch is named by its interval, and each period of time can be \
+    collected once. A leader-selected task hands out one batch after the other: once a result is \
+    printed, its job is deleted, and the leader continues with the next batch. With --keep, the \
+    same batch is returned again.\n\nExit code 1: the batch was not ready before the deadline. Run the same command again."
 )]
 pub(crate) struct CollectArgs {
     #[command(flatten)]
     subject: SubjectArgs,
-    /// The interval to collect: POSIX seconds or 2026-11-15T08:00:00Z, then seconds or like 1h.
+    /// The interval to collect: POSIX seconds or 2026-11-15T08:00:00Z, then a duration in seconds
+    /// or like 1h.
     #[arg(long, alias = "batch-interval", num_args = 2, value_names = ["START", "DURATION"])]
     interval: Option<Vec<String>>,
-    /// Collect the unit of time that is now. Later reports of that unit are refused.
+    /// Collect the current unit of time. Later reports for that unit are refused.
     #[arg(long, conflicts_with = "interval")]
     current: bool,
-    /// Give up after this long: seconds, or like 10m.
+    /// Give up after this time: seconds, or like 10m.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     deadline: Option<u64>,
     /// Leave the finished job at the leader.
@@ -59,13 +60,13 @@ impl CollectArgs {
         let query = self.query(&task)?;
         let transport = self.subject.log.connection.transport(1)?;
         let mut collector = Collector::new(task.clone(), key, AuthToken::Bearer(token), transport);
-        // Aggregators that have not read the log yet learn of the recipe from the request.
+        // Aggregators that have not read the log yet learn about the recipe from the request.
         if self.taskprov || recipe.is_some() {
             collector = collector.with_taskprov();
         }
         let collected = match self.wait(&collector, &query, output) {
             Ok(collected) => collected,
-            // An unreachable leader has not refused.
+            // Not reaching the leader is not a refusal.
             Err(CollectError::NotReady { reason: Some(ExchangeError::Transport(error)) }) => {
                 return explain(ExchangeError::from(error).into(), &task);
             }
@@ -73,7 +74,7 @@ impl CollectArgs {
             Err(error) => return explain(error, &task),
         };
         print(output, &task, recipe.as_ref(), &collected)?;
-        // Only now: until the result is printed, the same request must find it again.
+        // Not earlier: until the result is printed, the same request must find it again.
         std::io::stdout().flush()?;
         if task.configuration().batch_mode() == BatchMode::LeaderSelected && !self.keep {
             collector.finish(&collected.job, &mut random::system())?;
@@ -90,9 +91,9 @@ impl CollectArgs {
         let minimum = collector.task().configuration().min_batch_size();
         let spinner = output.spinner("asking the leader");
         let mut progress = |progress: Progress| match progress {
-            Progress::Created => spinner.set_message("the leader has the job"),
+            Progress::Created => spinner.set_message("the leader has accepted the job"),
             Progress::Waiting { .. } => spinner.set_message(format!(
-                "waiting until at least {minimum} reports are in the batch and summed"
+                "waiting until the batch has at least {minimum} reports and they are summed"
             )),
             Progress::Done => {}
         };
@@ -122,15 +123,15 @@ impl CollectArgs {
             }
             (BatchMode::TimeInterval, None) => {
                 let unit = show_seconds(configuration.time_precision().as_seconds());
-                Err(anyhow!("the task is collected by time: which interval?")).hint(format!(
-                    "give --interval START DURATION in multiples of {unit}, or --current"
-                ))
+                Err(anyhow!("the task is collected by time, but no interval is given")).hint(
+                    format!("give --interval START DURATION in multiples of {unit}, or --current"),
+                )
             }
         }
     }
 }
 
-/// The interval in units of the task's precision, which it must fit.
+/// The interval in units of the task's time precision. It must be a whole number of units.
 fn on_grid(task: &Task, start: Moment, duration: u64) -> Result<Interval> {
     let precision = task.configuration().time_precision();
     let unit = precision.as_seconds();
@@ -159,32 +160,35 @@ fn not_ready(output: &Output, reason: Option<&ExchangeError>) -> Result<Outcome>
     if output.json() {
         output.value(&json!({ "error": message, "ready": false }))?;
     } else {
-        output.remark(format!("{message}\n hint: run the same command again, or wait longer"));
+        output.remark(format!(
+            "{message}\n hint: run the same command again, or use a longer --deadline"
+        ));
     }
     Ok(Outcome::No)
 }
 
-/// Adds a hint to the errors that collectors see.
+/// Adds hints to errors that collectors commonly see.
 fn explain<T>(error: CollectError, task: &Task) -> Result<T> {
     let leader = task.configuration().leader_aggregator_endpoint();
     let hint = match &error {
         CollectError::Exchange(ExchangeError::Transport(_)) => {
-            format!("is the leader at {leader} up?")
+            format!("is the leader at {leader} running?")
         }
         CollectError::Exchange(ExchangeError::Problem(problem)) => match problem.problem_type {
             Some(ProblemType::UnrecognizedTask) => format!("does {leader} serve this task?"),
             Some(ProblemType::BatchOverlap) => {
                 "part of it was collected before: the same interval \
-                gives the same result again, another one must not touch it"
+                gives the same result again, and other intervals must not overlap with it"
                     .to_owned()
             }
             _ if matches!(problem.status, 401 | 403) => {
-                "the leader holds another token for this task's collector".to_owned()
+                "the leader expects a different token from this task's collector".to_owned()
             }
             _ => return Err(error.into()),
         },
         CollectError::Collection(CollectorError::Hpke { .. }) => {
-            "the aggregators hold another configuration or collector key of this task".to_owned()
+            "the aggregators have a different configuration or collector key for this task"
+                .to_owned()
         }
         _ => return Err(error.into()),
     };

@@ -22,7 +22,7 @@ pub(crate) struct CompletionsArgs {
 
 impl CompletionsArgs {
     pub(crate) fn run(self, _output: &Output) -> Result<Outcome> {
-        // In memory first: the generator panics on a closed pipe.
+        // Written to memory first: the generator panics on a closed pipe.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "sotto", &mut script);
         io::stdout().lock().write_all(&script)?;

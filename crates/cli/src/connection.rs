@@ -1,4 +1,4 @@
-//! How devices and collectors reach the aggregators: options that their commands share.
+//! How devices and collectors reach the aggregators: the options that their commands share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use sotto_client::{HttpOptions, HttpTransport, RetryPolicy};
 /// Options of commands that talk to aggregators.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectionArgs {
-    /// Trust the authorities in this PEM file, in place of the public ones.
+    /// Trust the authorities in this PEM file instead of the public ones.
     #[arg(long, value_name = "FILE", help_heading = "Connection")]
     pub(crate) ca: Option<PathBuf>,
     /// Allow plain http to other machines. Others can then read tokens and replace keys.
@@ -30,7 +30,7 @@ impl ConnectionArgs {
         };
         Ok(Arc::new(HttpTransport::new(HttpOptions {
             max_idle_connections: connections.max(1),
-            // A loaded aggregator answers late; a lost connection is noticed all the same.
+            // A busy aggregator answers late. A lost connection is still noticed.
             request_timeout: Duration::from_secs(120),
             insecure_http: self.insecure_http,
             ca_certificates_pem,

@@ -1,7 +1,8 @@
 //! `sotto demo`: everything in one process, and a result in a few seconds.
 //!
-//! A log with its witnesses, simulated devices, a leader, a helper and a collector talk over real HTTP on
-//! loopback ports, with their files in a temporary folder. No configuration, no network.
+//! A log with its witnesses, simulated devices, a leader, a helper and a collector talk over real
+//! HTTP on loopback ports, with their files in a temporary folder. It needs no configuration and no
+//! network.
 
 mod chart;
 mod collecting;
@@ -32,22 +33,22 @@ use crate::random;
     interval (noise and sampling together), and the interval of the noise alone."
 )]
 pub(crate) struct DemoArgs {
-    /// Simulated devices.
+    /// The number of simulated devices.
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     devices: u32,
-    /// Decides which word each device holds: the same seed, the same true values.
+    /// Decides which word each device holds: the same seed gives the same true values.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Plain DAP with no recipe, no sampling and no noise: the estimate is the exact value.
+    /// Run plain DAP without recipe, sampling and noise: the estimate is the exact value.
     #[arg(long)]
     exact: bool,
-    /// No result is released over fewer reports than this [default: with --exact 100, else four standard
-    /// deviations below the expected number]
+    /// Release no result over fewer reports than this [default: 100 with --exact, else four
+    /// standard deviations below the expected number]
     #[arg(long, value_name = "N")]
     min_batch_size: Option<u64>,
 }
 
-/// What is asked for, with nothing left open.
+/// The complete parameters of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) words: Words,
@@ -76,12 +77,12 @@ impl DemoArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
         let plan = self.plan()?;
         output.remark(format!(
-            "{} devices, each holding one of {} words. Leader, helper and collector are to learn how \
-             many hold which, and nothing about any one of them.",
+            "{} devices, each holding one of {} words. Leader, helper and collector will learn how \
+             many devices hold each word, and nothing about any single device.",
             plan.held.len(),
             plan.words.labels().len(),
         ));
-        // What runs without --exact may grow; what runs with it must not.
+        // The demo without --exact may change; the one with it must not.
         let run = if self.exact { exact::run } else { sampled::run };
         let (result, story) = run(&plan, output)?;
         if output.json() {
@@ -101,26 +102,27 @@ impl DemoArgs {
         Ok(Plan { words, held, seed, min_batch_size, rate })
     }
 
-    /// The batch that was asked for, or one that so many devices fill, also on a bad day.
+    /// The requested minimum batch size, or one that this many devices reach even in an unlucky
+    /// run.
     fn min_batch_size(&self, rate: Probability) -> Result<u64> {
         let devices = u64::from(self.devices);
         let expected = devices as f64 * rate.to_f64();
-        let sure = if self.exact { devices } else { (expected - 4.0 * expected.sqrt()) as u64 };
-        if sure == 0 {
+        let safe = if self.exact { devices } else { (expected - 4.0 * expected.sqrt()) as u64 };
+        if safe == 0 {
             return Err(anyhow!(
-                "{devices} devices are too few: half of them take part, by chance"
+                "{devices} devices are too few: about half of them take part, at random"
             ))
             .hint("give at least 34 --devices, or --exact");
         }
-        let asked = self.min_batch_size.unwrap_or(if self.exact { sure.min(100) } else { sure });
-        ensure!(asked > 0, "--min-batch-size must be at least 1");
-        if asked > sure {
+        let size = self.min_batch_size.unwrap_or(if self.exact { safe.min(100) } else { safe });
+        ensure!(size > 0, "--min-batch-size must be at least 1");
+        if size > safe {
             return Err(anyhow!(
-                "{devices} devices cannot surely fill a batch of {asked}: {sure} is the most"
+                "{devices} devices cannot reliably fill a batch of {size}: the largest safe size is {safe}"
             ))
             .hint("raise --devices or lower --min-batch-size");
         }
-        Ok(asked)
+        Ok(size)
     }
 
     fn print(

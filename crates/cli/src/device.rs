@@ -1,4 +1,4 @@
-//! `sotto device`: one real device, which decides for itself.
+//! `sotto device`: one real device, which decides by itself what to answer.
 
 mod attestation;
 mod attributes;
@@ -20,9 +20,9 @@ pub(crate) struct DeviceArgs {
 
 #[derive(Debug, Subcommand)]
 enum DeviceCommand {
-    /// Read the log, check recipes, and answer those that pass and can be paid for.
+    /// Read the log, check recipes, and answer those that pass and that the budget allows.
     Run(Box<run::RunArgs>),
-    /// Show which recipes were considered, and what of the budget is spent.
+    /// Show which recipes were considered, and how much of the budget is spent.
     Log(log::LogArgs),
 }
 

@@ -1,8 +1,8 @@
-//! `sotto interop`: the interoperability test API, by which other implementations drive ours.
+//! `sotto interop`: the interoperability test API, through which other implementations drive ours.
 //!
-//! One party per process: client, aggregator (leader or helper, by task) or collector. Every call is a
-//! POST of JSON below `/internal/test/` and is answered with status 200 and a `status` field, also
-//! when the DAP operation failed. For tests only: whoever reaches the port controls the party.
+//! One party per process: client, aggregator (leader or helper, by task) or collector. Every call
+//! is a POST of JSON below `/internal/test/` and is answered with status 200 and a `status` field,
+//! even if the DAP operation failed. For tests only: whoever reaches the port controls the party.
 
 mod aggregator;
 mod api;
@@ -23,17 +23,17 @@ use crate::output::{Outcome, Output, WithHint};
 #[derive(Debug, Args)]
 #[command(
     after_help = "For tests only: whoever reaches the port controls the party, and plain http is \
-    used throughout.\n\nThe task's task_info is \"task-info\", and tokens travel in DAP-Auth-Token, as \
-    other implementations have it."
+    used throughout.\n\nThe task's task_info is \"task-info\", and tokens are sent in \
+    DAP-Auth-Token, as in other implementations."
 )]
 pub(crate) struct InteropArgs {
-    /// Which party.
+    /// The party to run.
     #[arg(value_enum)]
     party: InteropParty,
-    /// The port; 0 lets the system choose. The address is printed once it serves.
+    /// The port; 0 lets the system choose. The address is printed once the party is serving.
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// The address to listen at; 0.0.0.0 opens it to other machines.
+    /// The address to listen on; 0.0.0.0 accepts other machines.
     #[arg(long, default_value = "127.0.0.1")]
     host: IpAddr,
 }
@@ -42,7 +42,7 @@ pub(crate) struct InteropArgs {
 enum InteropParty {
     /// Uploads reports.
     Client,
-    /// Leader or helper, as each task says.
+    /// Leader or helper, depending on the task.
     Aggregator,
     /// Collects batches.
     Collector,
@@ -61,7 +61,7 @@ impl InteropArgs {
         let address = SocketAddr::new(self.host, self.port);
         let listener = tokio::net::TcpListener::bind(address)
             .await
-            .with_context(|| format!("cannot listen at {address}"))
+            .with_context(|| format!("cannot listen on {address}"))
             .hint("choose another --port, or 0")?;
         let router = self.router().await?;
         let address = listener.local_addr()?;
@@ -71,7 +71,7 @@ impl InteropArgs {
             output.line(format!("listening at http://{address}/"))?;
         }
         let (first, _second) = crate::signals::pair()?;
-        // Not drained: a test that ends us has seen what it wanted.
+        // Not drained: a test that stops us has seen what it needs.
         tokio::select! {
             served = async { axum::serve(listener, router).await } => served?,
             () = first => {}

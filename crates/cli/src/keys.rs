@@ -43,18 +43,18 @@ enum KeysCommand {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "List the file under `hpke_keys` in the server's configuration. A new key goes \
-    first; an old one stays listed until devices have stopped using it, at least twice as long as \
+    after_help = "List the file under `hpke_keys` in the server's configuration. Put a new key \
+    first. Keep an old one listed until devices have stopped using it: at least twice as long as \
     they may cache it."
 )]
 struct NewArgs {
-    /// The key's id, 0 to 255: one that no key of the server had before [default: a random one]
+    /// The key's id, 0 to 255, which no earlier key of the server had [default: random]
     #[arg(long)]
     id: Option<u8>,
-    /// The file to write, readable by its owner alone.
+    /// The file to write, readable only by its owner.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Replace an existing file. Reports sealed to its key can then no longer be opened.
+    /// Replace an existing file. Reports sealed to its key can no longer be opened.
     #[arg(long)]
     force: bool,
 }
@@ -73,8 +73,8 @@ impl KeysArgs {
 
 impl NewArgs {
     fn run(self, output: &Output) -> Result<Outcome> {
-        // Random, so that a new key does not take over the id of the one it replaces: devices cache
-        // keys by id.
+        // Random, so that a new key is unlikely to reuse the id of the key it replaces: devices
+        // cache keys by id.
         let id = self.id.unwrap_or_else(|| {
             let [id] = random::bytes();
             id

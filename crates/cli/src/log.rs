@@ -1,4 +1,4 @@
-//! `sotto log`: for auditors. Verifies a recipe, watches a log, checks a log's files.
+//! `sotto log`: for auditors. It verifies a recipe, watches a log, or checks a log's files.
 
 mod findings;
 mod fork;
@@ -22,9 +22,9 @@ pub(crate) struct LogCommandArgs {
 
 #[derive(Debug, Subcommand)]
 enum LogCommand {
-    /// Verify that a recipe is public and keeps its promise.
+    /// Verify that a recipe is public and keeps its privacy promise.
     Verify(verify::VerifyArgs),
-    /// Watch a log: describe what is new, and alert to what is wrong.
+    /// Watch a log: describe new entries, and raise an alert if something is wrong.
     Monitor(monitor::MonitorArgs),
     /// Check every file of a log against its entries.
     Fsck(fsck::FsckArgs),

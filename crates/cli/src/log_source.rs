@@ -1,4 +1,4 @@
-//! Where a log is, how its files are read, and how an entry gets into it.
+//! Finding a log, reading its files, and submitting an entry to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::connection::ConnectionArgs;
 use crate::output::{Output, WithHint};
 use crate::problem_words;
 
-/// Entries that are read at once.
+/// The number of entries that are read at a time.
 const STEP: u64 = 1_024;
 
-/// How often an entry is submitted while the witnesses do not answer.
+/// The number of attempts to submit an entry while the witnesses do not answer.
 const ATTEMPTS: u32 = 8;
 
-/// The longest pause between two attempts, whatever the log says.
+/// The longest pause between two attempts, whatever the log asks for.
 const LONGEST_PAUSE_S: u64 = 30;
 
 /// Options of commands that read a log.
@@ -39,11 +39,11 @@ pub(crate) struct LogArgs {
 }
 
 impl LogArgs {
-    /// The log that was given, or else the one that the trust file's policy has a URL for.
+    /// The log given by option, or else the one whose URL is in the trust file's policy.
     pub(crate) fn source(&self, trust: Option<&Trust>) -> Result<Option<LogSource>> {
         let of_policy = || trust?.policy().logs().iter().find_map(|log| log.url.clone());
         match self.log.clone().or_else(of_policy) {
-            Some(place) => LogSource::open(&place, &self.connection).map(Some),
+            Some(location) => LogSource::open(&location, &self.connection).map(Some),
             None => Ok(None),
         }
     }
@@ -64,16 +64,16 @@ pub(crate) struct Snapshot {
 
 impl LogSource {
     /// The log at a URL or in a folder.
-    pub(crate) fn open(place: &str, connection: &ConnectionArgs) -> Result<Self> {
-        if place.starts_with("http://") || place.starts_with("https://") {
+    pub(crate) fn open(location: &str, connection: &ConnectionArgs) -> Result<Self> {
+        if location.starts_with("http://") || location.starts_with("https://") {
             return Ok(Self::Http {
-                url: place.trim_end_matches('/').to_owned(),
+                url: location.trim_end_matches('/').to_owned(),
                 transport: connection.transport(4)?,
             });
         }
-        let folder = Path::new(place);
+        let folder = Path::new(location);
         if !folder.is_dir() {
-            return Err(anyhow!("--log {place}: no such folder, and no URL"))
+            return Err(anyhow!("--log {location}: no such folder, and not a URL"))
                 .hint("give the log's address like https://log.example, or a folder of its files");
         }
         Ok(Self::Folder(folder.to_owned()))
@@ -87,9 +87,9 @@ impl LogSource {
         }
     }
 
-    /// The log at its newest checkpoint. With a policy, the checkpoint must satisfy it; without
-    /// one, the entries are merely those of the checkpoint that the log shows us. `None`: the log
-    /// has published nothing yet.
+    /// The log at its newest checkpoint. With a policy, the checkpoint must satisfy it. Without
+    /// one, nobody vouches for the checkpoint that the log shows us. `None`: the log has published
+    /// nothing yet.
     pub(crate) fn newest(&self, policy: Option<&TlogPolicy>) -> Result<Option<Snapshot>> {
         let mut fetch = self.fetch();
         let newest = Reader::new(&mut *fetch).checkpoint().context("cannot read the log")?;
@@ -105,16 +105,16 @@ impl LogSource {
         Ok(Some(Snapshot { tree, fetch }))
     }
 
-    /// The same of a log that must have something in it.
+    /// Like [`Self::newest`], but an empty log is an error.
     pub(crate) fn snapshot(&self, policy: Option<&TlogPolicy>) -> Result<Snapshot> {
         let newest = self.newest(policy)?;
         newest
-            .ok_or_else(|| anyhow!("there is no log, or it is empty"))
+            .ok_or_else(|| anyhow!("the log does not exist or is empty"))
             .hint("it has no file `checkpoint`")
     }
 
-    /// Submits an entry and waits until it is published with its cosignatures. The proof is checked
-    /// to be one for this entry; with a policy, also to satisfy it.
+    /// Submits an entry and waits until it is published with its cosignatures. Checks that the
+    /// proof is for this entry and, with a policy, that it satisfies the policy.
     pub(crate) fn submit(
         &self,
         entry: &Entry,
@@ -122,18 +122,18 @@ impl LogSource {
         output: &Output,
     ) -> Result<TlogProof> {
         let Self::Http { url, transport } = self else {
-            return Err(anyhow!("a folder of a log's files can be read, not written to"))
+            return Err(anyhow!("a folder with a log's files is read-only"))
                 .hint("give the log's URL with --log");
         };
         let bytes = entry.to_bytes();
         let spinner = output.spinner("waiting for the log and its witnesses");
         let answer = post(url, transport.as_ref(), &bytes);
         spinner.finish_and_clear();
-        let proof = TlogProof::parse(&answer?).context("the log's answer is no proof")?;
+        let proof = TlogProof::parse(&answer?).context("the log's answer is not a proof")?;
         let leaf = merkle::leaf_hash(&bytes);
         let tree = Checkpoint::parse(proof.checkpoint.text())?;
         merkle::verify_inclusion(&leaf, proof.index, tree.size, &proof.hashes, &tree.root)
-            .context("the log's proof is not one for this entry")?;
+            .context("the log's proof is not for this entry")?;
         if let Some(policy) = policy {
             note::verify_proof(&leaf, &proof, policy)
                 .context("the log's proof does not satisfy the trust policy")?;
@@ -150,12 +150,12 @@ impl Snapshot {
         let index = reader.find(id)?.ok_or_else(missing)?;
         let entry = Entry::parse(&reader.entry(index, &self.tree)?)?;
         if entry.id() != *id {
-            bail!("the log leads to another entry than {id}");
+            bail!("the log returned a different entry than {id}");
         }
         Ok((index, entry))
     }
 
-    /// All entries that are understood, with their positions.
+    /// All entries that we can parse, with their indexes.
     pub(crate) fn entries(&mut self) -> Result<Vec<(u64, Entry)>> {
         let mut reader = Reader::new(&mut *self.fetch);
         let (mut found, mut from) = (Vec::new(), 0);
@@ -173,7 +173,7 @@ impl Snapshot {
     }
 }
 
-/// Sends the entry until the log has published it.
+/// Submits the entry repeatedly until the log has published it.
 fn post(url: &str, transport: &dyn Transport, entry: &[u8]) -> Result<Vec<u8>> {
     let mut last = String::new();
     for attempt in 1..=ATTEMPTS {
@@ -198,8 +198,9 @@ fn post(url: &str, transport: &dyn Transport, entry: &[u8]) -> Result<Vec<u8>> {
             _ => return Err(refusal(&response)),
         }
     }
-    Err(anyhow!("the log could not publish the entry yet: {last}"))
-        .hint("run the same command again later: an entry that is already there keeps its place")
+    Err(anyhow!("the log could not publish the entry yet: {last}")).hint(
+        "run the same command again later: an entry that is already in the log keeps its index",
+    )
 }
 
 fn refusal(response: &HttpResponse) -> anyhow::Error {

@@ -8,8 +8,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts log output at the level of `SOTTO_LOG`: `info` by default, or for instance `warn,hyper=debug`.
-/// Starting twice does nothing.
+/// Starts log output at the level of `SOTTO_LOG`: `info` by default, or for instance
+/// `warn,hyper=debug`. Starting twice does nothing.
 pub(crate) fn start() {
     let wanted = std::env::var("SOTTO_LOG").unwrap_or_default();
     let filter = wanted

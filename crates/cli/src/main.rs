@@ -1,7 +1,7 @@
 //! The binary `sotto`: every role of the protocol and the tools around it.
 //!
-//! One file per command; each has its arguments and a `run`. What commands print and how they end is
-//! in [`output`]. Cryptography, protocol and servers live in the crates below.
+//! One file per command; each has its arguments and a `run`. Output and exit codes are in
+//! [`output`]. Cryptography, protocol and servers live in the crates below.
 
 mod account;
 mod cli;
@@ -42,7 +42,7 @@ use clap::Parser;
 use crate::cli::Cli;
 use crate::output::{Outcome, Output};
 
-/// Exit code of a usage error or a failure, as opposed to a check that says no.
+/// Exit code of a usage error or a failure, in contrast to a check with a negative result.
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Yes) => ExitCode::SUCCESS,
         Ok(Outcome::No) => ExitCode::FAILURE,
         Ok(Outcome::Undecided) => ExitCode::from(EXIT_ERROR),
-        // Whoever read our output has seen enough.
+        // The reader of our output has closed the pipe.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output.failure(&error);
@@ -64,17 +64,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version go to stdout, mistakes to stderr; with `--json` a mistake is JSON on stdout.
+/// Help and version go to stdout, usage errors to stderr. With `--json`, a usage error is JSON on
+/// stdout.
 fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json && error.use_stderr() {
         let text = error.to_string();
-        // What is wrong ends at the first empty line; how the command is used follows.
+        // The error message ends at the first empty line; the usage follows.
         let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
         let message = lines.collect::<Vec<_>>().join(" ");
         Output::new(true).failure(&anyhow::anyhow!("{}", message.trim_start_matches("error: ")));
     } else {
-        // Nothing is left to tell if the terminal is gone.
+        // If the terminal is gone, there is nobody to tell.
         let _ = error.print();
         let _ = std::io::stdout().flush();
     }

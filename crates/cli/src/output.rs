@@ -1,7 +1,7 @@
-//! What the commands print, and how they end.
+//! What the commands print, and their exit codes.
 //!
-//! Data goes to stdout, progress and remarks to stderr. With `--json` stdout carries exactly one JSON
-//! value, also when the command fails. Colour and progress bars appear on terminals only.
+//! Data goes to stdout, progress and remarks to stderr. With `--json`, stdout carries exactly one
+//! JSON value, even if the command fails. Colour and progress bars appear on terminals only.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -12,12 +12,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
-/// How a command ended, when nothing went wrong.
+/// The result of a command that ran without errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Exit code 0.
     Yes,
-    /// Exit code 1: the check failed, some reports were refused, the batch is not there yet.
+    /// Exit code 1: the check failed, some reports were refused, or the batch is not ready yet.
     No,
     /// Exit code 2: the question could not be answered either way.
     Undecided,
@@ -31,7 +31,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Looks at the terminal and the environment (`NO_COLOR`, `TERM`).
+    /// Reads the terminal and the environment (`NO_COLOR`, `TERM`).
     pub(crate) fn new(json: bool) -> Self {
         let colour = !json
             && io::stdout().is_terminal()
@@ -57,7 +57,7 @@ impl Output {
         self.line(text)
     }
 
-    /// Prints a remark to stderr; silent with `--json`. A closed stderr is nobody's concern.
+    /// Prints a remark to stderr; silent with `--json`. Ignores a closed stderr.
     pub(crate) fn remark(&self, text: impl fmt::Display) {
         if !self.json {
             let _ = writeln!(io::stderr().lock(), "{text}");
@@ -91,7 +91,7 @@ impl Output {
         spinner
     }
 
-    /// `indicatif` itself stays silent when stderr is no terminal.
+    /// `indicatif` itself stays silent if stderr is not a terminal.
     fn draw_target(&self) -> ProgressDrawTarget {
         if self.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
     }
@@ -116,9 +116,9 @@ impl Output {
     }
 }
 
-/// Adds to an error what the reader can do about it.
+/// Adds a hint to an error: what the reader can do about it.
 pub(crate) trait WithHint<T> {
-    /// The same result, its error carrying `hint`.
+    /// Attaches `hint` to the error, if there is one.
     fn hint(self, hint: impl Into<String>) -> Result<T>;
 }
 
@@ -128,7 +128,8 @@ impl<T, E: Into<anyhow::Error>> WithHint<T> for std::result::Result<T, E> {
     }
 }
 
-/// Whether the reader of our output went away (`sotto ... | head`), which is no failure to report.
+/// Whether the reader of our output closed the pipe (`sotto ... | head`). That is not reported as a
+/// failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
@@ -150,7 +151,7 @@ fn message(error: &anyhow::Error) -> String {
     text
 }
 
-/// The innermost hint: the nearer to the cause, the more it knows.
+/// The innermost hint: it is closest to the cause and so the most specific.
 pub(crate) fn hint_of(error: &anyhow::Error) -> Option<&str> {
     error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()).last().map(|h| h.hint.as_str())
 }

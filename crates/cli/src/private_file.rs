@@ -1,4 +1,4 @@
-//! Files with secrets: only their owner can read them, and nothing overwrites them by accident.
+//! Files with secrets: only their owner can read them, and they are not overwritten by accident.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -10,13 +10,13 @@ use zeroize::Zeroizing;
 use crate::output::WithHint;
 
 /// Writes a new file that only its owner can read (mode 0600). `force` replaces an existing file;
-/// without it, one is an error.
+/// without it, an existing file is an error.
 ///
-/// The file gets its name only when it is complete and on disk: half a key file would look like a
+/// The file gets its name only when it is complete and durable: half a key file would look like a
 /// lost key.
 pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     if !force && path.symlink_metadata().is_ok() {
-        return Err(anyhow!("{} exists already", path.display()))
+        return Err(anyhow!("{} already exists", path.display()))
             .hint("choose another name, or give --force to replace it");
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -51,7 +51,8 @@ fn sync_folder(_path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Creates a folder that only its owner can enter, and its parents. An existing one stays as it is.
+/// Creates a folder that only its owner can enter, and its parents. Leaves an existing folder
+/// unchanged.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -100,7 +101,7 @@ mod tests {
             fs::remove_file(&open).unwrap();
         }
         let error = write(&path, "two", false).unwrap_err();
-        assert!(error.to_string().contains("exists already"));
+        assert!(error.to_string().contains("already exists"));
         assert_eq!(read(&path).unwrap().as_str(), "one");
         write(&path, "two", true).unwrap();
         assert_eq!(read(&path).unwrap().as_str(), "two");

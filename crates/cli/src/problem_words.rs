@@ -1,9 +1,9 @@
-//! What a server says when it refuses, for people.
+//! A server's reason for a refusal, as text for people.
 
 use serde::Deserialize;
 use sotto_client::HttpResponse;
 
-/// What a problem document says, without control characters.
+/// The text of a problem document, without control characters.
 pub(crate) fn of(response: &HttpResponse) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]

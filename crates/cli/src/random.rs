@@ -1,12 +1,12 @@
-//! The operating system's randomness, where layers below take an rng as an argument.
+//! The operating system's randomness, for the layers below that take an rng as an argument.
 
 use getrandom::SysRng;
 use rand_core::{Rng, UnwrapErr};
 
 /// The operating system's generator.
 ///
-/// It panics if the system has no randomness: there is nothing sensible to go on with, and the
-/// kernels we run on do not fail once they are up.
+/// It panics if the system has no randomness: there is no sensible way to continue, and the kernels
+/// we run on do not fail once they have booted.
 pub(crate) fn system() -> UnwrapErr<SysRng> {
     UnwrapErr(SysRng)
 }

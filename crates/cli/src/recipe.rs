@@ -33,23 +33,23 @@ pub(crate) struct RecipeCommandArgs {
 
 #[derive(Debug, Subcommand)]
 enum RecipeCommand {
-    /// Write a recipe: asks on a terminal, takes options in scripts.
+    /// Write a recipe: asks questions on a terminal, takes options in scripts.
     New(Box<new::NewArgs>),
-    /// Check a recipe as a device would, and say what it gives and costs.
+    /// Check a recipe as a device would, and show what it yields and costs.
     Check(check::CheckArgs),
-    /// Ask an issuer for the keys with which leader and helper will check tokens.
+    /// Get the keys for checking tokens from an issuer.
     Tokens(tokens::TokensArgs),
     /// Sign a recipe and put it into the log.
     Publish(publish::PublishArgs),
     /// Show a recipe.
     Show(show::ShowArgs),
-    /// Say in words how two recipes differ, and what weakens privacy.
+    /// Describe how two recipes differ, and which changes weaken privacy.
     Diff(diff::DiffArgs),
-    /// Tell the person whose device it is what is sent, how often, and what it costs.
+    /// Explain to the owner of a device what is sent, how often, and what it costs.
     Explain(explain::ExplainArgs),
     /// Certify how many devices a predicate selects, as the operators of leader and helper.
     Certify(certify::CertifyArgs),
-    /// Print the JSON Schema of what the log holds.
+    /// Print the JSON Schema of log entries.
     Schema(schema::SchemaArgs),
 }
 

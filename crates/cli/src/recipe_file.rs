@@ -1,4 +1,4 @@
-//! Recipes as files and from the log: TOML as people write it, canonical JSON, or a signed entry.
+//! Recipes from files and from the log: TOML written by people, canonical JSON, or a signed entry.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::log_source::{LogArgs, Snapshot};
 use crate::output::WithHint;
 use crate::trust_file;
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug)]
 pub(crate) enum Form {
     /// TOML; author, VDAF and token keys may be missing.
@@ -26,10 +26,10 @@ pub(crate) enum Form {
     Entry(Box<Entry>),
 }
 
-/// A recipe, however it was given.
+/// A recipe from any source.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The recipe. If the draft has no author or no token keys, stand-ins are in their place.
+    /// The recipe. Placeholders stand for an author or token keys that the draft does not have.
     pub(crate) recipe: Recipe,
     /// The signed entry; its author's signature is verified.
     pub(crate) entry: Option<Entry>,
@@ -37,7 +37,7 @@ pub(crate) struct Loaded {
     pub(crate) author_known: bool,
     /// Whether the recipe has its token keys, or needs none.
     pub(crate) token_keys_known: bool,
-    /// Its place in the log that it came from.
+    /// Its index in the log that it came from.
     pub(crate) index: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Loaded {
         Self { recipe, entry, author_known: true, token_keys_known: true, index: None }
     }
 
-    /// Whether the id is known: that of a recipe with stand-ins means nothing.
+    /// Whether the id is known: the id of a recipe with placeholders means nothing.
     pub(crate) fn id_known(&self) -> bool {
         self.author_known && self.token_keys_known
     }
@@ -58,7 +58,7 @@ pub(crate) struct RecipeArgs {
     /// A file (TOML, canonical JSON or a signed entry), or the id or name of a recipe in the log.
     #[arg(value_name = "RECIPE")]
     pub(crate) recipe: String,
-    /// What a device takes on trust: pinned keys, floors, budget.
+    /// The trust file of a device: pinned keys, floors, budget.
     #[arg(long, value_name = "FILE")]
     pub(crate) trust: Option<PathBuf>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub(crate) fn load(path: &Path) -> Result<Loaded> {
     read(path)?.loaded().with_context(|| path.display().to_string())
 }
 
-/// The recipe that a person names: by a file, or by its id or name in a log.
+/// The recipe that a person specifies: by a file, or by its id or name in a log.
 pub(crate) fn find(recipe: &str, log: &LogArgs, trust: Option<&Trust>) -> Result<Loaded> {
     let path = Path::new(recipe);
     if path.is_file() {
@@ -95,7 +95,8 @@ pub(crate) fn find(recipe: &str, log: &LogArgs, trust: Option<&Trust>) -> Result
     Ok(loaded)
 }
 
-/// The entry of a recipe that a person names by its id or name in a log. Its signature is not verified.
+/// The entry of a recipe that a person specifies by its id or name in a log. Its signature is not
+/// verified.
 pub(crate) fn in_log(recipe: &str, snapshot: &mut Snapshot) -> Result<(u64, Entry)> {
     match recipe.parse::<EntryId>() {
         Ok(id) => snapshot.by_id(&id),
@@ -103,7 +104,7 @@ pub(crate) fn in_log(recipe: &str, snapshot: &mut Snapshot) -> Result<(u64, Entr
     }
 }
 
-/// What the file holds.
+/// Reads and parses a file.
 pub(crate) fn read(path: &Path) -> Result<Form> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&bytes).with_context(|| format!("{} cannot be used", path.display()))
@@ -114,7 +115,7 @@ fn parse(bytes: &[u8]) -> Result<Form> {
         return Ok(Form::Entry(Box::new(Entry::parse(bytes)?)));
     }
     if bytes.starts_with(b"{") {
-        // An editor's newline at the end is none of the JSON.
+        // A newline that an editor added at the end is not part of the JSON.
         let json = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let hint = "JSON must be canonical (RFC 8785); people write TOML: `sotto recipe new`";
         return Ok(Form::Json(Box::new(Recipe::parse(json).hint(hint)?)));
@@ -125,7 +126,7 @@ fn parse(bytes: &[u8]) -> Result<Form> {
 }
 
 impl Form {
-    /// The recipe, with stand-ins for what is not known yet.
+    /// The recipe, with placeholders for what is not known yet.
     pub(crate) fn loaded(self) -> Result<Loaded> {
         match self {
             Self::Draft(draft) => {
@@ -147,11 +148,11 @@ impl Form {
     }
 }
 
-/// Writes a public file; an existing one is replaced with `force` only.
+/// Writes a public file. Replaces an existing one only with `force`.
 pub(crate) fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     if !force && path.symlink_metadata().is_ok() {
-        return Err(anyhow!("{} exists already", path.display()))
-            .hint("choose another place with --out, or give --force to replace it");
+        return Err(anyhow!("{} already exists", path.display()))
+            .hint("choose another path with --out, or give --force to replace it");
     }
     std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -165,7 +166,7 @@ pub(crate) fn kind_words(kind: EntryKind) -> &'static str {
     }
 }
 
-/// The recipe of a draft, with stand-ins for an author and token keys that it does not have yet.
+/// The recipe of a draft, with placeholders for an author and token keys that it does not have yet.
 pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
     let author = draft.author.clone().map_or_else(stand_in, Ok)?;
     let vdaf = match draft.vdaf {
@@ -173,7 +174,7 @@ pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
         None => recipe_vdaf(&draft.query, &draft.randomizer)?,
     };
     let expires = draft.when.closes;
-    // Of the form of a key, and of no use as one.
+    // Has the form of a key, but is not usable as one.
     let [first, second] =
         [TokenKey::from_modulus(&[0xff; 256])?, TokenKey::from_modulus(&[0xef; 256])?];
     let fill = |key: &mut Option<EndorsedKey>, stand_in: &TokenKey| {
@@ -190,7 +191,7 @@ pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
     Ok(draft.complete(author, vdaf)?)
 }
 
-/// Holds the author's place in a draft that nobody signed yet. It is never published.
+/// A placeholder for the author of a draft that is not signed yet. It is never published.
 fn stand_in() -> Result<Signer> {
     let name: KeyName = "unsigned".parse()?;
     Ok(Signer { name, key: PublicKey::new([0; 32]) })

@@ -1,4 +1,4 @@
-//! `sotto serve`: runs one of the roles until it is told to end.
+//! `sotto serve`: runs a server of one role until a signal stops it.
 
 mod aggregator;
 mod attester;
@@ -45,13 +45,13 @@ use crate::private_file;
 /// Runs a server.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "SIGTERM and SIGINT end it: requests in flight are finished first; a second signal \
-    ends it at once, which loses nothing that was acknowledged.\n\nEnvironment: SOTTO_LISTEN, \
+    after_help = "SIGTERM and SIGINT stop the server once the requests in flight are finished. A \
+    second signal stops it at once; nothing that was acknowledged is lost.\n\nEnvironment: SOTTO_LISTEN, \
     SOTTO_ADMIN_LISTEN and SOTTO_DATA_DIR override the configuration; SOTTO_LOG sets the log level \
     (error, warn, info, debug).\n\nA configuration to start from: sotto serve ROLE --print-config"
 )]
 pub(crate) struct ServeArgs {
-    /// Which server.
+    /// The server to run.
     #[arg(value_enum)]
     role: RoleName,
     /// The configuration, TOML.
@@ -63,7 +63,7 @@ pub(crate) struct ServeArgs {
     /// Once serving, write the bound addresses to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
-    /// Print a configuration with every setting at its default, and end.
+    /// Print a configuration with every setting at its default, and exit.
     #[arg(long)]
     print_config: bool,
 }
@@ -78,17 +78,17 @@ enum RoleName {
     Log,
     /// Cosigns logs that only ever grow.
     Witness,
-    /// Passes devices' sealed requests on, without who they are from.
+    /// Forwards devices' sealed requests without their addresses.
     Relay,
-    /// Opens what comes through relays, for servers without a gateway of their own.
+    /// Opens requests from relays, for servers that have no gateway.
     Gateway,
-    /// Knows devices, and gets each of them one token per recipe.
+    /// Identifies devices, and gets each of them one pair of tokens per recipe.
     Attester,
-    /// Signs tokens, blindly, and endorses the keys that recipes hold.
+    /// Blindly signs tokens, and endorses the token keys in recipes.
     Issuer,
 }
 
-/// A configuration that was read.
+/// A configuration, as read from its file.
 enum Plan {
     Aggregator(Role, Box<Settings>),
     Log(Box<LogSettings>),
@@ -109,7 +109,7 @@ impl Plan {
         }
     }
 
-    /// Binds the server, and says how many tasks an aggregator was configured with.
+    /// Binds the server. Also returns the number of tasks that an aggregator was configured with.
     async fn bind(self, insecure_http: bool) -> Result<(Server, Option<usize>)> {
         let server = match self {
             Self::Aggregator(role, settings) => {
@@ -127,7 +127,7 @@ impl Plan {
     }
 }
 
-/// What a started server says about itself.
+/// What a server reports about itself once it has started.
 #[derive(Debug, Serialize)]
 struct Ready {
     role: &'static str,
@@ -189,7 +189,7 @@ impl ServeArgs {
             return Ok(Outcome::Yes);
         };
         if let Some(ready_file) = &self.ready_file {
-            // A file from an earlier run must not tell of addresses that are not there yet.
+            // A file from an earlier run must not announce addresses that are not bound yet.
             let _ = std::fs::remove_file(ready_file);
         }
         let plan = self.role.read(path).hint(format!(
@@ -210,14 +210,15 @@ impl ServeArgs {
     }
 
     async fn serve(&self, plan: Plan, output: &Output) -> Result<Outcome> {
-        // Before anybody can know that it serves: whoever reads the ready file may signal at once.
+        // Done before anyone can know that the server is serving: a reader of the ready file may
+        // send a signal at once.
         let signals = crate::signals::pair()?;
         let (server, tasks) = plan.bind(self.insecure_http).await?;
         self.announce(output, &server, tasks)?;
         until_signalled(signals, server).await
     }
 
-    /// Tells people and programs where the server listens.
+    /// Announces to people and programs where the server listens.
     fn announce(&self, output: &Output, server: &Server, tasks: Option<usize>) -> Result<()> {
         let (listen, admin_listen) = (server.addr(), server.admin_addr());
         let role = self.role.name();
@@ -263,14 +264,14 @@ fn open_store(data_dir: &Path) -> Result<SqliteStore> {
         .hint("is another server running on this folder, or does it belong to another user?")
 }
 
-/// Runs until the first signal, then drains; the second drops everything.
+/// Runs until the first signal, then drains. The second signal drops everything.
 async fn until_signalled(
     (first, second): (impl Future<Output = ()>, impl Future<Output = ()>),
     server: Server,
 ) -> Result<Outcome> {
     let stop = async move {
         first.await;
-        tracing::info!("ending: requests in flight are finished first; signal again to end now");
+        tracing::info!("stopping: requests in flight are finished first; signal again to stop now");
     };
     tokio::select! {
         ended = server.run(stop) => {
@@ -281,7 +282,7 @@ async fn until_signalled(
     }
 }
 
-/// Adds what to do to the mistakes that operators make.
+/// Adds hints to common mistakes of operators.
 fn explain<T>(error: BindError) -> Result<T> {
     let hint = match &error {
         BindError::PlainHttp { .. } => Some("configure [tls], or start with --insecure-http"),
@@ -294,7 +295,7 @@ fn explain<T>(error: BindError) -> Result<T> {
         BindError::Listen { .. } => {
             Some("is something else listening there? change `listen` or `admin_listen`")
         }
-        BindError::ForgetServed(_) => Some("take it out of `tasks` or out of `forget_tasks`"),
+        BindError::ForgetServed(_) => Some("remove it from `tasks` or from `forget_tasks`"),
         BindError::MissingKeys(_) => Some("list the old key files under `hpke_keys` again"),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! The signals that end a server.
+//! The signals that stop a server.
 
 use std::future::Future;
 
@@ -14,7 +14,7 @@ pub(crate) fn pair()
     tokio::spawn(async move {
         for sender in [first_sender, second_sender] {
             signals.next().await;
-            // Whoever waited has ended: then there is nothing left to end.
+            // The receiver is gone: the server has already stopped.
             let _ = sender.send(());
         }
     });

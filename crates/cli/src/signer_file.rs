@@ -1,4 +1,4 @@
-//! Files of keys that sign: authors, operators, logs and witnesses. A name and a seed.
+//! Files of signing keys: of authors, operators, logs and witnesses. Each has a name and a seed.
 
 use std::path::Path;
 
@@ -29,15 +29,15 @@ pub(crate) fn read(path: &Path) -> Result<NoteKey> {
     let name = file.name.parse::<KeyName>().map_err(|error| anyhow::anyhow!("name: {error}"));
     let key = name
         .and_then(|name| Ok(NoteKey::from_seed(name, secret_array(&file.seed).context("seed")?)));
-    key.with_context(|| format!("{} is no signer's key file", path.display())).hint(hint)
+    key.with_context(|| format!("{} is not a signer's key file", path.display())).hint(hint)
 }
 
-/// Writes a signer's key file, readable by its owner alone.
+/// Writes a signer's key file, readable only by its owner.
 pub(crate) fn write(path: &Path, key: &NoteKey, force: bool) -> Result<()> {
     let seed = Zeroizing::new(URL_SAFE_NO_PAD.encode(key.seed().expose()));
     let name = toml::Value::String(key.name().to_string());
     let text = Zeroizing::new(format!(
-        "# A signing key. SECRET: who has it can sign in this name.\nname = {name}\nseed = \"{}\"\n",
+        "# A signing key. SECRET: whoever has it can sign in this name.\nname = {name}\nseed = \"{}\"\n",
         *seed
     ));
     private_file::write(path, &text, force)

@@ -1,4 +1,4 @@
-//! `sotto task`: makes the files of a new task, and shows what a file says.
+//! `sotto task`: makes the files of a new task, and shows a task file.
 
 mod new;
 mod show;

@@ -58,7 +58,7 @@ pub(crate) struct TaskFields {
     pub(crate) min_batch_size: u64,
     /// Seconds.
     pub(crate) time_precision: u64,
-    /// POSIX seconds, multiples of the precision. Both are set, or neither.
+    /// POSIX seconds, multiples of the precision. Either both are set or neither is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) task_start: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,9 +98,9 @@ pub(crate) struct AggregatorPart {
     pub(crate) task: Task,
     pub(crate) role: Role,
     pub(crate) verify_key: Secret<[u8; 32]>,
-    /// With it the leader proves itself to the helper.
+    /// The leader authenticates to the helper with it.
     pub(crate) leader_token: Secret<String>,
-    /// With it the collector proves itself to the leader. The helper has none.
+    /// The collector authenticates to the leader with it. The helper has none.
     pub(crate) collector_token: Option<Secret<String>>,
     pub(crate) collector_hpke_config: HpkeConfig,
 }
@@ -252,7 +252,7 @@ pub(crate) fn task_interval(
     let (start, end) = match (start, end) {
         (None, None) => return Ok(None),
         (Some(start), Some(end)) => (start, end),
-        _ => bail!("task_start and task_end belong together"),
+        _ => bail!("task_start and task_end must be set together"),
     };
     ensure!(start < end, "task_start must be before task_end");
     let unit = precision.as_seconds();

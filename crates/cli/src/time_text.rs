@@ -1,4 +1,5 @@
-//! Moments and lengths of time as people type and read them, always UTC. The calendar is `sotto_wire::utc`.
+//! Times and durations as people type and read them, always in UTC. The calendar is
+//! `sotto_wire::utc`.
 
 use anyhow::{Result, anyhow};
 use sotto_protocol::Moment;
@@ -12,9 +13,9 @@ pub(crate) fn parse_moment(text: &str) -> Result<Moment> {
     if let Ok(seconds) = text.parse() {
         return Ok(Moment(seconds));
     }
-    utc::parse(text)
-        .map(Moment)
-        .ok_or_else(|| anyhow!("{text:?} is no time: give POSIX seconds or 2026-11-15T08:30:00Z"))
+    utc::parse(text).map(Moment).ok_or_else(|| {
+        anyhow!("{text:?} is not a time: give POSIX seconds or 2026-11-15T08:30:00Z")
+    })
 }
 
 /// Parses seconds, or a number with the unit `s`, `m`, `h`, `d` or `w`.

@@ -1,4 +1,4 @@
-//! Requesting the token keys of a recipe from an issuer.
+//! Requests the token keys of a recipe from an issuer.
 
 use anyhow::{Context, Result, anyhow};
 use sotto_client::{HttpRequest, Method, Transport, TransportError};
@@ -14,7 +14,7 @@ use crate::problem_words;
 /// The longest answer that is read from an issuer: two keys of a few hundred bytes.
 const MAX_ANSWER_LEN: usize = 16 * 1024;
 
-/// Asks the issuer at `url`, as the author who signs.
+/// Requests keys from the issuer at `url`, signed by the author.
 pub(crate) fn ask(
     transport: &dyn Transport,
     url: &str,
@@ -40,7 +40,7 @@ pub(crate) fn ask(
     let error = anyhow!("the issuer refuses (status {}): {reason}", response.status);
     match response.status {
         400 if reason.contains("policy window") => Err(error).hint(
-            "let the recipe close earlier, give a smaller --grace, or ask the issuer's operator for a longer window_s",
+            "make the recipe close earlier, give a smaller --grace, or ask the issuer's operator for a longer window_s",
         ),
         403 => Err(error).hint(format!(
             "ask the issuer's operator to list your key under `authors`: {}",
@@ -56,7 +56,7 @@ fn unanswered<T>(url: &str, error: TransportError) -> Result<T> {
     let hint = match &error {
         TransportError::InvalidUrl => "give the URL, like https://issuer.example, not the name",
         TransportError::Unreachable(_) | TransportError::Timeout => "is the issuer running there?",
-        // These errors say what to do.
+        // These errors already say what to do.
         _ => return Err(error).with_context(|| format!("no answer from {url}")),
     };
     Err(error).with_context(|| format!("no answer from {url}")).hint(hint)
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::signer_file;
 
-    /// Answers everything alike.
+    /// Answers every request the same way.
     struct Answers(fn() -> Result<HttpResponse, TransportError>);
 
     impl Transport for Answers {

@@ -1,4 +1,4 @@
-//! Reading TOML that people write. An unknown key is an error, with a suggestion.
+//! Reads TOML that people write. An unknown key is an error, with a suggestion.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
     })
 }
 
-/// What to do about some messages, by a part of each.
+/// Hints for some messages: a part of the message, and what to do.
 const ADVICE: [(&str, &str); 4] = [
     (
         "invalid type: map, expected a sequence",
@@ -60,7 +60,7 @@ fn suggestion(message: &str) -> Option<&str> {
     (distance <= 1 + unknown.len() / 3).then_some(name)
 }
 
-/// Insertions, deletions and substitutions from one text to the other.
+/// The edit distance: insertions, deletions and substitutions.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! The trust file: the keys and policies that a device takes on trust.
+//! The trust file: the keys and policies that a device trusts without proof.
 
 use std::path::Path;
 

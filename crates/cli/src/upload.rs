@@ -1,4 +1,4 @@
-//! `sotto upload`: makes reports of measurements and sends them, as devices do.
+//! `sotto upload`: makes reports from measurements and sends them, as devices do.
 
 mod prepared;
 mod source;
@@ -51,17 +51,17 @@ pub(crate) struct UploadArgs {
     /// Reports in flight at once, each on its own connection.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: u16,
-    /// How often a request is tried.
+    /// How many times each request is tried.
     #[arg(long, value_name = "N", default_value_t = 8)]
     attempts: u32,
-    /// Only make the reports, and write them to --out: each its length in 4 bytes, big-endian, then
-    /// its bytes.
+    /// Only make the reports, and write them to --out: for each, its length in 4 bytes, big-endian,
+    /// then its bytes.
     #[arg(long, requires = "out")]
     prepare_only: bool,
     /// The file for --prepare-only.
     #[arg(long, value_name = "FILE", requires = "prepare_only")]
     out: Option<PathBuf>,
-    /// Upload the reports of a file that --prepare-only wrote.
+    /// Upload the reports from a file that --prepare-only wrote.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["measurement", "file", "prepare_only"])]
     prepared: Option<PathBuf>,
     /// Announce the task in every request (taskprov).
@@ -74,7 +74,7 @@ pub(crate) struct UploadArgs {
 /// The leader no longer has the key that the report is sealed to.
 const OUTDATED: UploadOutcome = UploadOutcome::Rejected(ReportError::OutdatedConfig);
 
-/// What became of the reports so far.
+/// The outcome of the reports so far.
 #[derive(Debug, Default)]
 struct Tally {
     accepted: u64,
@@ -114,7 +114,7 @@ impl UploadArgs {
         Ok(if self.taskprov { device.with_taskprov() } else { device })
     }
 
-    /// `now` is the moment of each report, any other time the same for all.
+    /// `now` is the time at which each report is made; any other time is the same for all reports.
     fn moment(&self, fixed: Moment) -> Result<Moment> {
         if self.time == "now" { now() } else { Ok(fixed) }
     }
@@ -144,7 +144,7 @@ impl UploadArgs {
         let worked = work(source, self.concurrency.into(), &bar, |item, rng| {
             let mut report = prepare(device, &item, rng)?;
             let mut outcomes = device.upload(slice::from_ref(&report), rng)?;
-            // The keys are other ones now. A report of old keys stays one: it is not made anew.
+            // The keys have changed. A prepared report with the old keys is not made again.
             if self.prepared.is_none() && outcomes == [OUTDATED] {
                 report = prepare(device, &item, rng)?;
                 outcomes = device.upload(slice::from_ref(&report), rng)?;
@@ -217,11 +217,12 @@ impl Tally {
     }
 }
 
-/// Adds what to do to the failures that devices meet.
+/// Adds hints to failures that devices see.
 fn explain<T>(error: UploadError) -> Result<T> {
     match error {
-        UploadError::FetchKeys { .. } => Err(error)
-            .hint("HPKE keys come from the aggregators: are both up, at the URLs of the task?"),
+        UploadError::FetchKeys { .. } => Err(error).hint(
+            "HPKE keys come from the aggregators: are both running, at the URLs of the task?",
+        ),
         _ => Err(error.into()),
     }
 }

@@ -21,13 +21,13 @@ pub(crate) struct VectorsArgs {
 enum VectorsCommand {
     /// Run files of test vectors.
     ///
-    /// VDAF vectors are in the JSON schema of the VDAF specification. Token vectors are transcripts of
-    /// rate-limited issuance (sotto-tokens0004-v1) and the published ones of signature key blinding, of
-    /// RFC 9578 type 0x0002 and of rate-limited issuance: every value is computed again, and every party is
-    /// asked for its verdict.
+    /// VDAF vectors are in the JSON schema of the VDAF specification. Token vectors are transcripts
+    /// of rate-limited issuance (sotto-tokens0004-v1) and the published ones of signature key
+    /// blinding, of RFC 9578 type 0x0002 and of rate-limited issuance: every value is recomputed,
+    /// and the verdict of every party is checked.
     ///
-    /// Prints one line per file, with the first difference if it does not pass. Exit code 1 if any
-    /// does not pass.
+    /// Prints one line per file, with the first difference if the file fails. Exit code 1 if any
+    /// file fails.
     Check {
         /// The files.
         #[arg(required = true, value_name = "FILE")]
@@ -35,7 +35,7 @@ enum VectorsCommand {
     },
 }
 
-/// What became of one file.
+/// The outcome of one file.
 #[derive(Debug, Default, Serialize)]
 struct Verdict {
     file: PathBuf,
@@ -46,16 +46,16 @@ struct Verdict {
     shares: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reports: Option<usize>,
-    /// Operations that succeeded as they should.
+    /// Operations that succeeded, as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     succeeded: Option<usize>,
-    /// Operations that failed as they should.
+    /// Operations that failed, as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<usize>,
-    /// What a file of token vectors is about.
+    /// The subject of a file of token vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<&'static str>,
-    /// Values that are equal, as they should be.
+    /// Values that are equal, as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<usize>,
     /// The first difference.
@@ -99,7 +99,7 @@ impl Verdict {
             [self.values, self.succeeded, self.failed].map(Option::unwrap_or_default);
         if let Some(about) = self.tokens {
             return format!(
-                "{about}, {values} values equal, {equal} accepted and {refused} refused, as they should"
+                "{about}, {values} values equal, {equal} accepted and {refused} refused, as expected"
             );
         }
         let vdaf = self.vdaf.as_deref().unwrap_or_default();
@@ -107,12 +107,12 @@ impl Verdict {
             [self.shares.map(usize::from), self.reports].map(Option::unwrap_or_default);
         format!(
             "{vdaf}, shares {shares}, reports {reports}, operations {equal} equal and {refused} refused, \
-             as they should"
+             as expected"
         )
     }
 }
 
-/// A file that cannot be read does not pass.
+/// Checks one file. A file that cannot be read does not pass.
 fn check(file: &Path) -> Verdict {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let result = std::fs::read_to_string(file)
@@ -139,7 +139,7 @@ fn check(file: &Path) -> Verdict {
 fn vdaf(text: &str, name: &str) -> std::result::Result<Verdict, String> {
     let report = vectors::check(text, name).map_err(|failure| match failure {
         VectorFailure::Json(error) => {
-            format!("no VDAF or token test vector: {}", no_vector(text, &error))
+            format!("not a VDAF or token test vector: {}", no_vector(text, &error))
         }
         other => other.to_string(),
     })?;
@@ -154,7 +154,7 @@ fn vdaf(text: &str, name: &str) -> std::result::Result<Verdict, String> {
     })
 }
 
-/// What keeps a text from being a test vector, without the names that its parts have in the code.
+/// Why a text is not a test vector, without the names of types in our code.
 fn no_vector(text: &str, error: &serde_json::Error) -> String {
     match serde_json::from_str::<serde_json::Value>(text) {
         Err(error) => format!("it is not JSON: {error}"),

@@ -1,4 +1,4 @@
-//! A few threads that work through a list, for blocking clients.
+//! A few threads that work through a list, for clients that block.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use rand_core::CryptoRng;
 
 use crate::random;
 
-/// Runs `step` over the items on so many threads, until they are done or one has failed.
+/// Runs `step` over the items on this many threads, until all items are done or one has failed.
 pub(crate) fn work<T: Send>(
     source: impl Iterator<Item = Result<T>> + Send,
     threads: usize,
@@ -43,7 +43,7 @@ pub(crate) fn work<T: Send>(
     })
 }
 
-/// Locks, also after another thread has panicked.
+/// Locks a mutex, even after another thread has panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

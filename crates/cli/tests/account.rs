@@ -1,4 +1,4 @@
-//! `sotto account`: known values, both ways, and what it says to nonsense.
+//! `sotto account`: known values, in both directions, and error messages for invalid input.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn run(line: &str) -> Output {
         .unwrap()
 }
 
-/// What people see.
+/// The output for people.
 fn shown(line: &str) -> String {
     let output = run(line);
     assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
@@ -24,7 +24,7 @@ fn shown(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What programs see, with the fields that every command has.
+/// The output for programs. Checks the fields that every command has.
 fn answer(line: &str) -> Value {
     let output = run(&format!("{line} --json"));
     assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
@@ -59,14 +59,14 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `found` is `truth` or above it by a part of `slack` at most.
+/// `found` is at least `truth`, and at most a fraction `slack` above it.
 #[track_caller]
 fn just_above(found: f64, truth: f64, slack: f64) {
     assert!(found >= truth * (1.0 - 1e-12), "{found} is below {truth}");
     assert!(found <= truth * (1.0 + slack), "{found} is far above {truth}");
 }
 
-/// The rows of the block that people see, without the sentence.
+/// A row of the table that people see.
 fn row<'a>(shown: &'a str, name: &str) -> &'a str {
     let rest = shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("  "));
     rest.unwrap_or_else(|| panic!("no row {name}: {shown}")).trim()
@@ -143,7 +143,7 @@ fn sampled_gaussian_is_bracketed() {
     assert!(row(&text, "between").ends_with("(certified)"), "{text}");
     assert!(text.contains("at most 2.78 times (e^epsilon) as likely"), "{text}");
     assert!(text.contains("the paper's model"), "{text}");
-    // Everybody, once: no sampling.
+    // Every device, once: no sampling.
     let all = answer("sampled-gaussian --rate 1 --steps 1 --sigma 5.1 --delta 1e-8");
     just_above(number(&all, "epsilon"), 1.000_063_849_958_526, 1e-6);
 }
@@ -189,7 +189,7 @@ fn the_count_matters() {
         assert!(seen["meaning"].as_str().unwrap().contains("the number of devices in it"));
         assert!(!shown(&format!("{line} --count seen --shape {shape}")).contains("Sotto's own"));
     }
-    // Fewer honest devices hide less.
+    // Fewer honest devices hide a device less well.
     let half = answer(&format!("{line} --count seen --shape one-hot --honest 0.5"));
     assert!(number(&half, "epsilon") > 3.4, "{half}");
     assert_eq!(half["honest_population"], 500_000);
@@ -220,11 +220,11 @@ fn shuffle_any_one_of_four() {
     let value = answer("shuffle --epsilon0 4 --n 10000 --delta 1e-10");
     just_above(number(&value, "epsilon"), 0.605_255_975_466_401_2, 1e-6);
     assert_eq!(value["adjacency"], "replace");
-    // The paper's own example is outside of the closed form.
+    // The closed form does not cover the paper's own example.
     assert_eq!(value["closed_form"], Value::Null);
     assert_eq!(value["closed_form_valid"], false);
     assert!(value["closed_form_reason"].as_str().unwrap().ends_with("= 3.94546"), "{value}");
-    // The attacks that are known do not reach the bound.
+    // The known attacks do not reach the bound.
     assert_eq!(value["accountant"], "bound");
     let text = shown("shuffle --epsilon0 4 --n 10000 --delta 1e-10");
     assert!(row(&text, "closed form").starts_with("not valid"), "{text}");
@@ -285,7 +285,7 @@ fn donation_gives_all_bounds_and_the_best() {
     }
     let text = shown("donation --epsilon 1 --delta 1e-8 --slots 100");
     assert!(row(&text, "random allocation").ends_with("(certified)"), "{text}");
-    // The bracket is there once.
+    // The bracket appears only once.
     assert!(!text.contains("best"), "{text}");
     let text = words(&text);
     assert!(text.contains("63.4 % find a slot"), "{text}");
@@ -311,7 +311,7 @@ fn compose_reads_events() {
     assert_eq!((&value["count"], &value["events"]), (&"hidden".into(), &2500.into()));
     let value = answer(&format!("compose --events {path} --epsilon 1.02"));
     just_above(number(&value, "delta"), 1e-8, 0.05);
-    // Half of the noise, by flag or by hand.
+    // Half of the noise, by flag or written in the file.
     let half = answer(&format!("compose --events {path} --delta 1e-8 --honest 0.25"));
     let by_hand = answer("sampled-gaussian --rate 0.02 --steps 2500 --sigma 2.55 --delta 1e-8");
     just_above(number(&half, "epsilon"), number(&by_hand, "epsilon"), 1e-6);
@@ -345,7 +345,7 @@ fn the_sentence_is_about_being_there() {
     let sampled = meaning(line);
     assert!(sampled.contains("among those that may be sampled as without it"), "{sampled}");
     assert!(sampled.contains("whether or not it was sampled"), "{sampled}");
-    let advice = "add --count seen --population N, and --honest 0.5 as every recipe is judged.";
+    let advice = "add --count seen --population N, and --honest 0.5 as for every recipe.";
     assert!(words(&shown(line)).contains(advice));
     let replaced = meaning("gaussian --sigma 5.1 --delta 1e-8 --adjacency replace --count seen");
     assert!(replaced.contains("with one value of a given device as with another"), "{replaced}");
@@ -365,7 +365,7 @@ fn the_count_seen_under_zero_out() {
                 --adjacency zero-out --population 1e6";
     let hidden = answer(line);
     let seen = answer(&format!("{line} --count seen"));
-    // It tells next to nothing there.
+    // It reveals almost nothing there.
     just_above(number(&seen, "epsilon"), number(&hidden, "epsilon"), 1e-2);
     assert_eq!(hidden["count_seen"]["any"], seen["epsilon"]);
     assert_eq!(seen.get("shape"), None);
@@ -382,7 +382,7 @@ fn a_search_that_ends_at_a_limit_says_so() {
     let value = answer(line);
     assert_eq!((&value["steps"], &value["steps_at_least"]), (&(1_u64 << 39).into(), &true.into()));
     assert_eq!(row(&shown(line), "steps"), "at least 549755813888");
-    // A target that is met closely needs no more words.
+    // If the target is met closely, nothing more is said.
     let text = shown("sampled-gaussian --rate 0.02 --steps 100 --epsilon 1 --delta 1e-8");
     assert!(!text.contains("reached"), "{text}");
 }
@@ -445,7 +445,7 @@ fn the_documentation_is_what_is_printed() {
     }
 }
 
-/// Exit code 2, the same words for people and for programs, and every part of `parts` in them.
+/// Exit code 2, the same message for people and for programs, and every part of `parts` in it.
 #[track_caller]
 fn refused(line: &str, parts: &[&str]) {
     let output = run(line);

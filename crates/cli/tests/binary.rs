@@ -1,4 +1,4 @@
-//! Quick checks of the binary: what it prints, what it writes, how it ends.
+//! Quick checks of the binary: what it prints, what it writes, its exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ fn a_new_task_is_four_files_with_the_same_configuration() {
     }
     assert!(configurations.iter().all(|configuration| *configuration == configurations[0]));
     assert_eq!(configurations[0]["vdaf"]["length"], 16);
-    // 16 random bytes, at least.
+    // At least 16 random bytes.
     assert_eq!(configurations[0]["task_info"].as_str().unwrap().len(), 22);
 }
 
@@ -177,7 +177,7 @@ fn a_task_is_not_overwritten() {
     let again = new_task(folder.path());
     assert_eq!(again.status.code(), Some(2));
     let error = json(&again);
-    assert!(error["error"].as_str().unwrap().contains("exists already"), "{error}");
+    assert!(error["error"].as_str().unwrap().contains("already exists"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("--force"), "{error}");
     assert_eq!(fs::read(folder.path().join("leader.toml")).unwrap(), before);
 }
@@ -201,7 +201,7 @@ fn keys_get_different_ids_by_themselves() {
     let id =
         |_| json(&sotto(&["keys", "new", "--force", "--out", text(&path), "--json"]))["id"].clone();
     let ids: Vec<Value> = (0..9).map(id).collect();
-    // By chance they are all the same once in 2^64 runs.
+    // They are all equal by chance once in 2^64 runs.
     assert!(ids.iter().any(|id| *id != ids[0]), "{ids:?}");
 }
 
@@ -270,7 +270,7 @@ fn what_is_no_vector_is_called_so() {
         let output = sotto(&["vectors", "check", text(&path)]);
         assert_eq!(output.status.code(), Some(1));
         let line = stdout(&output);
-        assert!(line.contains("no VDAF or token test vector: "), "{line}");
+        assert!(line.contains("not a VDAF or token test vector: "), "{line}");
         assert!(line.contains(reason), "{line}");
         assert!(!line.contains("struct") && !line.contains("Vector"), "{line}");
     }
@@ -315,7 +315,7 @@ fn servers_explain_configurations_that_they_refuse() {
     assert!(shown.contains("line 2: unknown field `data_dri`"), "{shown}");
     assert!(shown.contains("did you mean `data_dir`?"), "{shown}");
 
-    // A plain task is not served by accident.
+    // A plain task is never served by accident.
     let task = folder.path().join("task");
     new_task(&task);
     fs::write(&path, "listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\ntasks = [\"task\"]\n")

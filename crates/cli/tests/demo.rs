@@ -74,8 +74,9 @@ fn a_batch_that_cannot_fill_is_refused_at_once() {
     assert!(error["hint"].as_str().unwrap().contains("--devices"));
 }
 
-/// The coins are real, so the bounds are wide: five standard deviations for the number that takes part, which fails by chance
-/// once in 1.7 million runs, and 14 of 24 intervals of 95 %, which fails less often than once in a million.
+/// The coins are real, so the bounds are wide: five standard deviations for the number of
+/// participants, which fails by chance once in 1.7 million runs, and 14 of 24 intervals of 95 %,
+/// which fails less often than once in a million.
 #[test]
 fn the_demo_samples_randomizes_and_says_what_it_cost() {
     let output = demo(&["--json", "--seed", "7", "--devices", "600"]);
@@ -106,7 +107,7 @@ fn the_demo_samples_randomizes_and_says_what_it_cost() {
     assert!(covered("lo95", "hi95") >= 14, "{buckets:?}");
     for bucket in buckets {
         assert!(number(&bucket["stderr"]) > 0.0);
-        // Score intervals are not centred, so it is the lengths that compare.
+        // Score intervals are not centred, so their lengths are compared.
         let length = |low: &str, high: &str| number(&bucket[high]) - number(&bucket[low]);
         if number(&bucket["estimate"]) > 0.0 {
             assert!(length("noise_lo95", "noise_hi95") < length("lo95", "hi95"), "{bucket}");

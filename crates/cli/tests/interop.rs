@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sotto_client::{HttpOptions, HttpRequest, HttpTransport, Method, Transport};
 use zeroize::Zeroizing;
 
-/// Beyond what any machine needs.
+/// Longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A party in its own process.

@@ -1,4 +1,5 @@
-//! `sotto log`, `sotto device` and `sotto collect --recipe` on logs that the test itself keeps: what auditors and devices say, and how they end.
+//! `sotto log`, `sotto device` and `sotto collect --recipe` on logs that the test itself keeps:
+//! what auditors and devices print, and their exit codes.
 
 mod collect;
 mod device;

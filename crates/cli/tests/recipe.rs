@@ -88,7 +88,8 @@ fn signer(folder: &Path, name: &str) -> String {
     good(folder, &["keys", "signer", "--name", name, "--out", &file]).trim().to_owned()
 }
 
-/// A log of one entry at most: answers each `POST /add` with a proof for it, and knows no other file.
+/// A log of at most one entry: answers each `POST /add` with a proof for it, and serves no other
+/// file.
 fn one_entry_log() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -196,7 +197,7 @@ fn scripts_learn_what_is_missing_and_nothing_is_overwritten() {
     assert!(error.contains("missing: --purpose, --mapping, --population"), "{error}");
     assert!(error.contains("hint"), "{error}");
     let error = failed(folder.path(), &NEW);
-    assert!(error.contains("exists already"), "{error}");
+    assert!(error.contains("already exists"), "{error}");
 }
 
 #[test]
@@ -249,18 +250,19 @@ fn published_recipes_come_with_entry_and_proof() {
     assert_eq!(entry.recipe().unwrap().author.name.as_str(), "analytics.example");
     let proof = TlogProof::parse(&fs::read(folder.path().join("commute.proof")).unwrap()).unwrap();
     assert_eq!(proof.index, 0);
-    // A second time is the same, from the TOML and from the signed entry.
+    // Publishing again gives the same result, from the TOML and from the signed entry.
     assert_eq!(good_json(folder.path(), &publish)["id"], published["id"]);
     good(folder.path(), &["recipe", "publish", "commute.recipe", "--log", &url]);
     let canonical = good(folder.path(), &["recipe", "show", "commute.recipe", "--json"]);
     assert_eq!(Recipe::parse(canonical.trim_end().as_bytes()).unwrap(), *entry.recipe().unwrap());
-    // Another recipe of the name does not take the place of the first.
+    // Another recipe with the same name does not replace the first.
     let path = folder.path().join("commute.toml");
     fs::write(&path, fs::read_to_string(&path).unwrap().replace("How long", "How far")).unwrap();
-    assert!(failed(folder.path(), &publish).contains("exists already"));
+    assert!(failed(folder.path(), &publish).contains("already exists"));
 }
 
-/// What `recipe new` writes with an issuer: checked and shown as it is, and published when it has its keys.
+/// What `recipe new` writes with an issuer can be checked and shown as it is, and published once it
+/// has its keys.
 #[test]
 fn a_recipe_with_tokens_is_not_published_without_its_keys() {
     let folder = folder();
@@ -280,7 +282,7 @@ fn a_recipe_with_tokens_is_not_published_without_its_keys() {
     assert!(shown.contains("sotto recipe tokens"), "{shown}");
     let shown = good_json(folder.path(), &["recipe", "show", "commute.toml"]);
     let kind = json!({ "kind": "rate_limited", "issuer": "issuer.example" });
-    assert_eq!(shown["parties"]["tokens"], kind, "no stand-ins are shown");
+    assert_eq!(shown["parties"]["tokens"], kind, "no placeholders are shown");
     let url = one_entry_log();
     let publish = ["recipe", "publish", "commute.toml", "--signer", "author.key", "--log", &url];
     let error = failed(folder.path(), &publish);
@@ -288,7 +290,7 @@ fn a_recipe_with_tokens_is_not_published_without_its_keys() {
     assert!(error.contains("sotto recipe tokens"), "{error}");
 }
 
-/// Whoever does without tokens is told what that means, loudly.
+/// An author who does without tokens gets a clear warning about what that means.
 #[test]
 fn recipes_without_tokens_come_with_a_warning() {
     let folder = folder();
@@ -299,7 +301,7 @@ fn recipes_without_tokens_come_with_a_warning() {
     let said = String::from_utf8(shown.stderr).unwrap();
     assert!(said.contains("warning: nobody checks tokens"), "{said}");
     let told = good(folder.path(), &["recipe", "explain", "commute.toml"]);
-    assert!(told.contains("Nobody makes sure that a device answers once only"), "{told}");
+    assert!(told.contains("Nobody makes sure that a device answers only once"), "{told}");
 }
 
 #[test]
@@ -366,7 +368,7 @@ fn two_operators_certify_a_population() {
     let publish = ["recipe", "publish", "ch.result", "--log", &url];
     assert!(failed(folder, &publish).contains("helper.example"));
     let again = ["recipe", "certify", "--add", "ch.result", "--signer", "leader.example.key"];
-    assert!(failed(folder, &again).contains("signed it already"));
+    assert!(failed(folder, &again).contains("already signed it"));
     signer(folder, "stranger.example");
     let strange = ["recipe", "certify", "--add", "ch.result", "--signer", "stranger.example.key"];
     failed(folder, &strange);
@@ -404,7 +406,7 @@ fn operators_publish_their_keys() {
     assert!(PathBuf::from(folder).join("leader.keys.proof").exists());
     let twice = [&publish[..], &["--hpke-key", "hpke.toml"]].concat();
     assert!(failed(folder, &twice).contains("same id"));
-    // Who holds no reports has other keys only: an issuer, for instance.
+    // An operator that receives no reports has only other keys: an issuer, for instance.
     let none = ["keys", "publish", "--signer", "leader.example.key", "--log", &url];
     let error = failed(folder, &none);
     for key in ["--hpke-key", "--gateway-key", "--encapsulation-key"] {
@@ -426,7 +428,7 @@ fn signers_keys_are_private_and_kept() {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
     let again = ["keys", "signer", "--name", "analytics.example", "--out", "author.key"];
-    assert!(failed(folder.path(), &again).contains("exists already"));
+    assert!(failed(folder.path(), &again).contains("already exists"));
     assert!(
         failed(folder.path(), &["keys", "signer", "--name", "a b", "--out", "x"]).contains("space")
     );

@@ -1,4 +1,4 @@
-//! Leader and helper as two processes over TLS, devices and collector as others.
+//! Leader and helper as two processes over TLS; devices and collector as other processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Beyond what any machine needs.
+/// Longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn sotto(arguments: &[&str]) -> Output {
@@ -55,7 +55,7 @@ impl Server {
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
-    /// Waits until it has ended, and gives its exit code.
+    /// Waits until it has ended, and returns its exit code.
     #[cfg(unix)]
     fn wait(mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Asks it to end, as an operator does.
+    /// Stops it as an operator does.
     #[cfg(unix)]
     fn stop(self) -> Option<i32> {
         self.signal("-TERM");
@@ -98,7 +98,7 @@ impl Pair {
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         fs::write(folder.path().join("cert.pem"), certified.cert.pem()).unwrap();
         fs::write(folder.path().join("key.pem"), certified.signing_key.serialize_pem()).unwrap();
-        // Held together, so that they differ; free again before the servers want them.
+        // Held at the same time, so that they differ; released before the servers need them.
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [leader, helper] = listeners.map(|listener| listener.local_addr().unwrap().port());
         let (leader_url, helper_url) =
@@ -181,7 +181,7 @@ fn batches_come_one_after_the_other_over_tls_and_restarts() {
     for value in ["100", "1", "0"] {
         assert_eq!(pair.upload(value).status.code(), Some(0));
     }
-    // Two or three reports, by when the batch closed.
+    // Two or three reports, depending on when the batch closed.
     let collected = json(&pair.collect(&[]));
     assert!(collected["report_count"].as_u64().unwrap() >= 2, "{collected}");
 }
@@ -260,7 +260,7 @@ fn a_certificate_that_nobody_vouches_for_is_refused() {
 #[test]
 fn a_second_signal_does_not_wait_for_requests() {
     let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
-    // Plain, and with more patience than this test has.
+    // Plain http, with timeouts longer than this test waits.
     let config = "listen = \"127.0.0.1:0\"\ntasks = [\"task/leader.toml\"]\n\
         insecure_plain_tasks = true\n[limits]\ndrain_deadline_s = 3600\nbody_timeout_s = 3600\n";
     fs::write(pair.path("leader.toml"), config).unwrap();

@@ -9,13 +9,13 @@ use clap::Parser;
 use sotto_tests::crash::{self, Recovery};
 use sotto_wire::{BatchMode, Role};
 
-/// Kills the leader or the helper, again and again, and checks every sum.
+/// Repeatedly kills the leader or the helper, and checks every sum.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// How many kills.
     #[arg(long, default_value_t = 300)]
     count: u64,
-    /// The seed of the first; the others count up from it.
+    /// The seed of the first run; the others count up from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -68,7 +68,7 @@ fn line(seed: u64, recovery: &Recovery) -> String {
     )
 }
 
-/// Prints the middle and the worst of a duration.
+/// Prints the median and the maximum of a duration.
 fn summary(name: &str, recoveries: &[Recovery], of: impl Fn(&Recovery) -> Duration) {
     let mut durations: Vec<Duration> = recoveries.iter().map(of).collect();
     durations.sort();

@@ -9,14 +9,14 @@ use anyhow::Result;
 use clap::Parser;
 use sotto_tests::log;
 
-/// Grows a log and compares it with two other implementations; then kills a process that appends,
-/// again and again.
+/// Grows a log and compares it with two other implementations; then repeatedly kills a process that
+/// appends.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// How many kills.
     #[arg(long, default_value_t = 200)]
     count: u64,
-    /// Where the pseudo-random choices begin.
+    /// The seed of the pseudo-random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many entries the log grows to.
@@ -28,7 +28,7 @@ struct Arguments {
     /// The folder to work in; a temporary one unless given.
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Be the process that is killed.
+    /// Run as the process that is killed (internal).
     #[arg(long, hide = true)]
     appender: Option<u64>,
 }

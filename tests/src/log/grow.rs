@@ -22,7 +22,7 @@ const PROOFS_PER_BATCH: u64 = 20;
 /// Inclusion proofs that are checked at the end.
 const FINAL_PROOFS: u64 = 2_000;
 
-/// What a run took.
+/// The measurements of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Growth {
     /// Entries appended.
@@ -37,11 +37,11 @@ pub struct Growth {
     pub staging: Duration,
     /// Time to publish: first checkpoints and checkpoint durable.
     pub publishing: Duration,
-    /// Time to write the rows at the end; those before are in `publishing`.
+    /// Time to write the last rows; earlier ones are counted in `publishing`.
     pub indexing: Duration,
     /// Time to open the grown log again.
     pub opening: Duration,
-    /// Time of a check of every file.
+    /// Time to check every file.
     pub checking: Duration,
 }
 
@@ -85,8 +85,8 @@ pub fn grow(
     Ok(growth)
 }
 
-/// Opens the log again. A process that another test has just forked holds the lock until it executes
-/// its program.
+/// Opens the log again. A process that another test has just forked holds the lock until it calls
+/// exec.
 fn reopen(folder: &Path) -> Result<LogDir> {
     for _ in 0..200 {
         match LogDir::open(folder, key(ORIGIN)?) {
@@ -151,7 +151,7 @@ fn concat(proof: &[TreeHash]) -> Vec<u8> {
     proof.iter().flat_map(|hash| hash.0).collect()
 }
 
-/// The tree as `tlog_tiles` has it, in memory.
+/// The tree of `tlog_tiles`, in memory.
 #[derive(Default)]
 struct Other {
     size: u64,

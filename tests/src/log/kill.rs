@@ -1,7 +1,7 @@
-//! `kill -9` of a process that appends, again and again, to one log with one witness.
+//! Repeated `kill -9` of a process that appends to one log with one witness.
 //!
-//! The process reports each checkpoint as it is signed and each batch as it is acknowledged; what it
-//! reported before it died is what the next start is held to.
+//! The process reports each checkpoint when it is signed and each batch when it is acknowledged.
+//! The next start must honour everything that was reported before the kill.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,10 +23,10 @@ use sotto_wire::{Checkpoint, Entry, TreeHash};
 
 use super::{ORIGIN, WITNESS, entry, key, policy};
 
-/// What a run of kills saw.
+/// The counts of a run of kills.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
-    /// Processes killed.
+    /// The number of processes killed.
     pub kills: u64,
     /// Kills after which a signed checkpoint waited for its witness.
     pub unpublished: u64,
@@ -36,7 +36,7 @@ pub struct Kills {
     pub acknowledged: u64,
 }
 
-/// The process that gets killed: appends batches until then. `run` makes its entries its own.
+/// The process that gets killed: appends batches until then. `run` makes its entries unique.
 pub fn appender(folder: &Path, run: u64, out: &mut dyn Write) -> Result<()> {
     let mut rng = ChaCha20Rng::seed_from_u64(run);
     let mut log = LogDir::open(&folder.join("log"), key(ORIGIN)?)?;
@@ -64,7 +64,7 @@ pub fn appender(folder: &Path, run: u64, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Has a checkpoint cosigned and publishes it.
+/// Gets a checkpoint cosigned and publishes it.
 fn publish(
     log: &mut LogDir,
     witness: &WitnessDir,
@@ -88,7 +88,7 @@ fn publish(
                 writeln!(out, "fork {halt}")?;
                 bail!("{halt}");
             }
-            // The witness is honest and asked by nobody else: what it claims is so.
+            // The witness is honest and has no other clients, so its claim is true.
             Next::Inspect(claim) => {
                 writeln!(out, "fork {claim}")?;
                 bail!("{claim}");
@@ -137,7 +137,7 @@ pub fn kills(
     Ok(kills)
 }
 
-/// All that the processes reported.
+/// Everything that the processes reported.
 #[derive(Default)]
 struct Seen {
     signed: BTreeMap<u64, TreeHash>,
@@ -147,7 +147,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes in a line. The last one may be cut off by the kill.
+    /// Records a line. The kill may have cut off the last one.
     fn note(&mut self, line: &str) -> Result<()> {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
@@ -166,7 +166,8 @@ impl Seen {
         Ok(())
     }
 
-    /// Opens the log and compares it with what was reported; whether a checkpoint is unpublished.
+    /// Opens the log and compares it with what was reported. Returns whether a checkpoint is
+    /// unpublished.
     fn check(&mut self, folder: &Path) -> Result<bool> {
         let mut log = LogDir::open(&folder.join("log"), key(ORIGIN)?)?;
         let size = log.signed_size();

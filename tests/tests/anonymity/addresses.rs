@@ -1,4 +1,5 @@
-//! No address of a device in any byte that leader, helper, log or collector receive, in any file, in any log output.
+//! No address of a device in any byte that leader, helper, log or collector receive, in any file,
+//! in any log output.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,23 +13,24 @@ use sotto_tests::phone::{Phone, Source, trust};
 use sotto_tests::pipe::Pipe;
 use sotto_tests::world::World;
 
-/// Their last two bytes occur in no text, so text holds them as four bytes never by chance.
+/// Their last two bytes occur in no text, so text never contains the four bytes by chance.
 const DEVICES: [Ipv4Addr; 3] = [
     Ipv4Addr::new(127, 77, 201, 233),
     Ipv4Addr::new(127, 77, 190, 177),
     Ipv4Addr::new(127, 77, 229, 146),
 ];
 
-/// How likely the search may find four bytes that are not an address, at most. See [`Search::false_alarm_rate`].
+/// The highest acceptable probability that the search finds four bytes that are not an address. See
+/// [`Search::false_alarm_rate`].
 const MAX_FALSE_ALARM_RATE: f64 = 1e-3;
 
-/// Requests that one source may send: more than a device does here.
+/// The number of requests that one source may send: more than a device sends here.
 const MAX_REQUESTS: usize = 60;
 
 /// Looks for addresses.
 #[derive(Default)]
 struct Search {
-    /// Bytes among which four could be an address by chance.
+    /// The number of bytes among which four could be an address by chance.
     random_bytes: usize,
     searched_bytes: usize,
     /// What was found where.
@@ -59,7 +61,7 @@ impl Search {
             if path.is_dir() {
                 count += self.search_files(&path);
             } else if let Ok(bytes) = fs::read(&path) {
-                // Files come and go: a store that is merged, a list that is replaced.
+                // Files may disappear: a store is merged, a list is replaced.
                 self.search(&path.display().to_string(), &bytes);
                 count += 1;
             }
@@ -67,7 +69,8 @@ impl Search {
         count
     }
 
-    /// The probability that random bytes are taken for one of the addresses, in one of two byte orders. Text is never.
+    /// The probability that random bytes are mistaken for one of the addresses, in one of two byte
+    /// orders. Text never is.
     fn false_alarm_rate(&self) -> f64 {
         (2 * DEVICES.len() * self.random_bytes) as f64 / 2f64.powi(32)
     }
@@ -81,7 +84,8 @@ fn forms(address: Ipv4Addr) -> [Vec<u8>; 5] {
     [address.to_string().into(), mapped.into(), shouted.into(), vec![a, b, c, d], vec![d, c, b, a]]
 }
 
-/// Before the leader (relay and collector come this way), before the helper (the leader does), and before the log's gateway.
+/// Pipes in front of the leader (for relay and collector), in front of the helper (for the leader),
+/// and in front of the log's gateway.
 struct Pipes(BTreeMap<&'static str, Pipe>);
 
 fn recorded_world() -> (World, Pipes) {
@@ -128,12 +132,13 @@ fn answer(world: &World) -> Vec<Arc<Source>> {
     sources.into()
 }
 
-/// The relay met each device at its own address: it turns one away that asks too much, and not the others.
+/// The relay saw each device at its own address: it refuses one that sends too much, but not the
+/// others.
 fn check_that_the_relay_sees_them(world: &World, sources: &[Arc<Source>]) {
     let url = relay_url(&world.relay.url(), &"leader.example".parse().unwrap());
     let ask = |source: &Source| source.exchange(&url, "POST", &[], b"").unwrap().status;
     let statuses: Vec<u16> = (0..=MAX_REQUESTS).map(|_| ask(&sources[0])).collect();
-    // Not the right type, until it is too many.
+    // Requests of the wrong type, until there are too many.
     assert_eq!((statuses[0], statuses[MAX_REQUESTS]), (415, 429));
     assert_eq!(ask(&sources[1]), 415);
 }
@@ -179,7 +184,8 @@ fn no_address_reaches_anybody_but_the_relay() {
     check_that_the_search_finds(&pipes, &sources);
 }
 
-/// What was sent to the relay is full of addresses, and so would the leader's part be without a relay.
+/// Control: what was sent to the relay is full of addresses, and without a relay, so is what the
+/// leader receives.
 fn check_that_the_search_finds(pipes: &Pipes, sources: &[Arc<Source>]) {
     for (source, device) in sources.iter().zip(DEVICES) {
         let mut control = Search::default();

@@ -1,4 +1,4 @@
-//! A report waits while the key of the leader's gateway goes.
+//! A report waits while the key of the leader's gateway is removed.
 
 use std::fs;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ fn a_report_outlives_its_gateway_key() {
     fs::remove_file(world.path(&key_file(FIRST_KEY))).unwrap();
     wait_for_key(&world, FIRST_KEY, false);
 
-    // What the gateway says, and the relay passes on.
+    // The gateway's answer, which the relay forwards.
     for (seed, door) in Door::ALL.into_iter().enumerate() {
         let (sealed, _) = seal_upload(&world, &pending[0], &expired, now(), seed as u64);
         let answer = door.post(&world, &sealed);
         assert_eq!((answer.status, problem(&answer).as_str()), (400, KEY_PROBLEM), "{door:?}");
     }
-    // Each delivery of a pass tries once, takes no for an answer, and keeps the report as it is.
+    // Each delivery of a pass tries once, accepts the refusal, and keeps the report unchanged.
     let waiting = Delivery { waiting: 1, ..Delivery::default() };
     let uploads = || {
         let to_leader = |sent: &Vec<u8>| sent.starts_with(b"POST /leader.example ");
@@ -53,7 +53,7 @@ fn a_report_outlives_its_gateway_key() {
     assert_eq!(phone.pending(), pending);
     assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 0.0);
 
-    // Once the log names the new key, the same report goes that way.
+    // Once the log has the new key, the same report is sent with it.
     publish_gateway_key(&world, NEXT_KEY);
     let done = phone.pass(50).unwrap();
     assert!(done.considered.is_empty());
@@ -63,7 +63,7 @@ fn a_report_outlives_its_gateway_key() {
     assert_eq!(phone.pass(50).unwrap().insecure_delivery(), Delivery::default());
     assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 1.0);
 
-    // The bytes that waited are the bytes that arrived: once more, they are not counted again.
+    // The bytes that arrived are those that waited: sent once more, they are not counted again.
     let next = public_half(&world, &key_file(NEXT_KEY));
     let (sealed, awaited) = seal_upload(&world, &pending[0], &next, now(), 7);
     let answer = Door::Relay.post(&world, &sealed);

@@ -1,5 +1,5 @@
-//! Clients that mean harm, at the relay and at the leader's gateway: each gets a clear answer, none costs memory without bound, and
-//! honest devices go on.
+//! Hostile clients at the relay and at the leader's gateway: each gets a clear answer, memory stays
+//! bounded, and honest devices are still served.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -28,22 +28,23 @@ use super::{Door, FIRST_KEY, PATIENCE, problem, public_half, seal_upload};
 const MIB: usize = 1024 * 1024;
 const BLANK: &str = "about:blank";
 
-/// Connections that dawdle, of each kind and at each door.
+/// The number of slow connections, of each kind and at each server.
 const SLOW: usize = 100;
 
-/// Connections that send the longest body, at each door: more than either has memory for.
+/// The number of connections that send the longest body, at each server: more than either has
+/// memory for.
 const FLOOD: usize = 48;
 
-/// What the relay may hold in memory, by its configuration here.
+/// The memory that the relay may use for requests, as configured here.
 const RELAY_MEMORY: usize = 8 * MIB;
-/// What the leader's gateway may hold in memory.
+/// The memory that the leader's gateway may use for requests.
 const GATEWAY_MEMORY: usize = 256 * MIB;
 /// What each connection may buffer.
 const CONNECTION_BUFFER: usize = 64 * 1024;
-/// For the allocator, and for all that honest devices cause.
+/// For the allocator, and for all that honest devices need.
 const SLACK: usize = 64 * MIB;
 
-/// Short timeouts, so that the test need not wait for long.
+/// Short timeouts, so that the test does not wait for long.
 fn world() -> World {
     const LIMITS: &str = "[limits]\nheader_timeout_s = 2\nbody_timeout_s = 3\n";
     let mut world = World::arranged(|world| {
@@ -75,17 +76,17 @@ impl<'a> Honest<'a> {
         Phone::new(self.world, &self.trust, transport, seed).unwrap()
     }
 
-    /// A device that notices nothing: every exchange succeeds at once.
+    /// A device that is not affected: every exchange succeeds at once.
     fn unharmed(&self) {
         self.phone().answer(10).unwrap();
     }
 
-    /// A device that is told to come back, and does.
+    /// A device that is told to retry later, and does.
     fn patient(&self) {
         let mut phone = self.phone().patient();
         let deadline = Instant::now() + PATIENCE;
         while phone.pass(10).is_err() || !phone.pending().is_empty() {
-            assert!(Instant::now() < deadline, "an honest device is kept out");
+            assert!(Instant::now() < deadline, "an honest device is not served");
             thread::sleep(Duration::from_millis(100));
         }
     }
@@ -144,7 +145,7 @@ fn refuse_what_does_not_open(world: &World, honest: &Honest<'_>, key: &HpkeConfi
         assert_eq!(typed("POST", door.path(), REQUEST_MEDIA_TYPE, 16 * MIB + 1), 413);
         assert_eq!(typed("POST", "/nobody.example", REQUEST_MEDIA_TYPE, 0), 404);
         assert_eq!(typed("DELETE", door.path(), REQUEST_MEDIA_TYPE, 0), 405);
-        // One that does not tell its length, and is too long by a byte.
+        // A body without a declared length, and one byte too long.
         let mut stream = connect(world, door);
         let path = door.path();
         let head = format!(
@@ -155,7 +156,7 @@ fn refuse_what_does_not_open(world: &World, honest: &Honest<'_>, key: &HpkeConfi
         stream.write_all(head.as_bytes()).unwrap();
         stream.write_all(&vec![7; 16 * MIB + 1]).unwrap();
         assert_eq!(status(stream), Some(413), "{door:?}");
-        // One that is no HTTP.
+        // A request that is not HTTP.
         let mut stream = connect(world, door);
         stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 garbage\r\n\r\n").unwrap();
         assert_eq!(status(stream), Some(400), "{door:?}");
@@ -163,7 +164,8 @@ fn refuse_what_does_not_open(world: &World, honest: &Honest<'_>, key: &HpkeConfi
     }
 }
 
-/// Requests that open, and are refused inside: outside all look like one that is taken.
+/// Requests that can be opened but are refused inside. From outside, they all look like an accepted
+/// one.
 fn refuse_inside(world: &World, honest: &Honest<'_>, key: &HpkeConfig) {
     let (pending, time) = (honest.unsent(), now());
     let leader = &world.pair.leader.url;
@@ -200,7 +202,7 @@ fn refuse_inside(world: &World, honest: &Honest<'_>, key: &HpkeConfig) {
     honest.unharmed();
 }
 
-/// Many connections that send a byte now and then, heads or bodies.
+/// Many connections that send a byte of a head or a body now and then.
 fn outlast_slow_clients(world: &World, honest: &Honest<'_>) {
     let mut slow = Vec::new();
     for door in Door::ALL {
@@ -219,7 +221,7 @@ fn outlast_slow_clients(world: &World, honest: &Honest<'_>) {
         scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
                 for (_, _, stream) in &slow {
-                    // Those that were given up are closed.
+                    // Connections that timed out are closed.
                     let _ = (&mut &*stream).write(b"x");
                 }
                 thread::sleep(Duration::from_millis(100));
@@ -229,13 +231,13 @@ fn outlast_slow_clients(world: &World, honest: &Honest<'_>) {
         done.store(true, Ordering::SeqCst);
     });
     for (door, is_body, stream) in slow {
-        // There is nobody to answer to before there is a request.
+        // Without a request there is nothing to answer.
         let expected = is_body.then_some(408);
         assert_eq!(status(stream), expected, "{door:?}");
     }
 }
 
-/// The longest bodies, all at once, and none of them ends.
+/// The longest bodies, all at once, and none of them complete.
 fn outlast_large_bodies(world: &World, honest: &Honest<'_>) {
     let flood = |door: Door| {
         let mut stream = connect(world, door);
@@ -251,7 +253,7 @@ fn outlast_large_bodies(world: &World, honest: &Honest<'_>) {
         (0..5).for_each(|_| honest.patient());
         for (door, flood) in floods {
             let (refused, status) = flood.join().unwrap();
-            // An answer may be lost to who does not stop sending.
+            // A client that does not stop sending may miss the answer.
             let is_clear = matches!(status, Some(408 | 429)) || (refused && status.is_none());
             assert!(is_clear, "{door:?}: {refused} {status:?}");
         }
@@ -271,7 +273,7 @@ fn status(mut stream: TcpStream) -> Option<u16> {
     let mut piece = [0; 4096];
     while let Ok(read @ 1..) = stream.read(&mut piece) {
         answer.extend_from_slice(&piece[..read]);
-        // Problems are short: what came at once is all of it.
+        // Problem documents are short, so one read returns all of it.
         if answer.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
             break;
         }
@@ -297,7 +299,8 @@ fn hostile_clients_are_refused_and_harm_nobody() {
 
     let after = memory();
     let connections = (2 * SLOW + FLOOD + 1) * CONNECTION_BUFFER;
-    // A buffer that doubled leaves smaller ones behind, which the allocator keeps: together as much as the buffer.
+    // A buffer that grew by doubling leaves smaller ones behind, which the allocator keeps:
+    // together as large as the buffer.
     let bounds = [RELAY_MEMORY, GATEWAY_MEMORY].map(|budget| 2 * budget + connections + SLACK);
     let grown = [after[0] - before[0], after[1] - before[1]];
     println!(

@@ -1,4 +1,5 @@
-//! The leader's gateway key changes every second while devices send as fast as they can, for `SOTTO_ROTATION_SECONDS` (8).
+//! The leader's gateway key changes every second while devices send as fast as they can, for
+//! `SOTTO_ROTATION_SECONDS` (8).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,27 +18,30 @@ use super::{
 /// Devices that are busy at the same time.
 const DEVICES_AT_ONCE: usize = 4;
 
-/// How long a key stays after a newer one was published: as long as a pass takes, the wait in the relay included. Passes here
-/// take a fraction of it; one that takes longer, because the machine is busy with other things, keeps its key.
+/// How long a key stays after a newer one was published: as long as a pass takes, including the
+/// wait in the relay. Passes here take a fraction of that. If one takes longer because the machine
+/// is busy, its key is kept.
 const OVERLAP: Duration = Duration::from_secs(3);
 
-/// What devices and the operator of the gateway know of each other, for the test's sake.
+/// What the test shares between devices and the operator of the gateway.
 #[derive(Default)]
 struct Keys {
-    /// How often a key was published.
+    /// The number of keys published so far.
     published: usize,
-    /// For each busy device how often a key was published when it began.
+    /// For each busy device, the number of keys published when its pass began.
     begun: [Option<usize>; DEVICES_AT_ONCE],
 }
 
 impl Keys {
-    /// The oldest key that a device may be using: whoever reads the log sees what was published before.
+    /// The oldest key that a device may be using: a device sees at least the keys published before
+    /// it reads the log.
     fn oldest_in_use(&self) -> usize {
         self.begun.iter().flatten().copied().min().unwrap_or(self.published)
     }
 }
 
-/// Sends one report after the other, each of a new device. No exchange is repeated. Returns how many there were.
+/// Sends one report after the other, each from a new device, without retries. Returns the number of
+/// reports.
 fn send(world: &World, place: usize, keys: &Mutex<Keys>, stop: &AtomicBool) -> u64 {
     let transport = Arc::new(HttpTransport::new(HttpOptions::default()).unwrap());
     let trust = trust(world).unwrap();
@@ -56,7 +60,8 @@ fn send(world: &World, place: usize, keys: &Mutex<Keys>, stop: &AtomicBool) -> u
     sent
 }
 
-/// Publishes a new key every second, for so many seconds, and removes old ones. Returns how many it published and removed.
+/// Publishes a new key every second, for this many seconds, and removes old ones. Returns how many
+/// it published and removed.
 fn rotate(world: &World, seconds: usize, keys: &Mutex<Keys>) -> (usize, usize) {
     let id = |key: usize| FIRST_KEY + u8::try_from(key).unwrap();
     // When each key was replaced by the next.
@@ -64,13 +69,14 @@ fn rotate(world: &World, seconds: usize, keys: &Mutex<Keys>) -> (usize, usize) {
     let mut removed = 0;
     add_gateway_key(world, id(1));
     for key in 1.. {
-        // Longer only if so many passes were slow that no key could go yet.
+        // It takes longer only if passes were so slow that no key could be removed yet.
         if key > seconds && removed > 0 {
             break;
         }
         let start = Instant::now();
         add_gateway_key(world, id(key + 1));
-        // Put there a second ago. No device must learn of a key before the gateway has it.
+        // The gateway got it a second ago. No device may learn about a key before the gateway has
+        // it.
         wait_for_key(world, id(key), true);
         publish_gateway_key(world, id(key));
         replaced.push(Instant::now());
@@ -101,7 +107,7 @@ fn no_upload_fails_while_keys_rotate_every_second() {
             scope
                 .spawn(move || uploads.fetch_add(send(world, place, keys, stop), Ordering::SeqCst));
         }
-        // Also if it panics: the devices must not go on for ever.
+        // Set even after a panic: otherwise the devices would run forever.
         struct Stop<'a>(&'a AtomicBool);
         impl Drop for Stop<'_> {
             fn drop(&mut self) {

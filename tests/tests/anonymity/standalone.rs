@@ -1,4 +1,4 @@
-//! `sotto serve gateway` before a leader and a log that have no gateway of their own.
+//! `sotto serve gateway` in front of a leader and a log without their own gateways.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use sotto_tests::world::World;
 
 use super::ACCEPTED;
 
-/// A gateway with the keys of both operators, before the leader and what it takes for the log.
+/// A gateway with the keys of both operators, in front of the leader and of what it takes for the
+/// log.
 fn configure(gateway: &Service, world: &World, log_origin: &str) -> anyhow::Result<()> {
     let (leader, log) = (&world.pair.leader.url, world.log.url());
     gateway.write_config(&format!(
@@ -36,7 +37,7 @@ fn one_gateway_before_leader_and_log() {
     world.start_with_keys().unwrap();
     world.publish_recipe("commute", 2).unwrap();
 
-    // Only what is listed lies behind it, whatever can be reached from there.
+    // It forwards only to listed targets, even if it could reach others.
     fs::write(world.path("a.attributes.toml"), "minutes = 1\n").unwrap();
     let device = ["device", "run", "--once", "--trust", "trust.toml", "--state", "a.json"];
     let device = [&device[..], &["--attributes", "a.attributes.toml"]].concat();

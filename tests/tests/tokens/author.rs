@@ -1,4 +1,4 @@
-//! An author who wants tokens that he signs himself.
+//! An author who tries to sign tokens without the issuer.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ fn bad_recipes(world: &World, good: &Recipe) -> Vec<(&'static str, Recipe)> {
     himself.parties.tokens =
         imposter.endorse_recipe(good, &own, Some(&helper.public_key), leader.expires);
     let (signed_himself, _) = keys(&himself);
-    // What the issuer gave another author, in earnest.
+    // Genuine keys that the issuer gave to another author.
     let mut theirs = good.clone();
     theirs.author.key = PublicKey::new([9; 32]);
     theirs.parties.tokens =
@@ -85,13 +85,13 @@ fn publish(world: &World, name: &str, mut recipe: Recipe) -> Recipe {
     recipe
 }
 
-/// What an aggregator says to a request for a task that it may not serve.
+/// An aggregator's answer to a request for a task that it may not serve.
 fn problem(response: &Response) -> String {
     let document: Value = serde_json::from_slice(&response.body).unwrap();
     document["type"].as_str().unwrap().to_owned()
 }
 
-/// A report for the task of a recipe goes to the leader, a job to the helper.
+/// Sends a report for a recipe's task to the leader, and a job to the helper.
 fn ask_aggregators(scene: &Scene, recipe: &Recipe, good: &Admitted) {
     let task = derive_task(recipe).unwrap();
     let announced = taskprov::header_value(task.encoded_configuration());
@@ -130,7 +130,7 @@ fn keys_that_the_issuer_did_not_endorse_are_refused_by_everybody() {
         .map(|(name, recipe)| publish(&scene.world, name, recipe))
         .collect();
 
-    // Devices ask for no tokens of theirs and say why; the good one goes on.
+    // Devices request no tokens for the bad recipes and say why; the good recipe still works.
     let mut phone = scene.phone("a device");
     let done = phone.pass(50).unwrap();
     assert_eq!(phone.recipes().len(), 1 + bad.len());

@@ -31,7 +31,7 @@ impl Manufacturer {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A certificate, with this number of its own, for the device of this number.
+    /// A certificate with this serial number, for the device with this number.
     pub(crate) fn badge(&self, device: &str, serial: u64) -> Badge {
         let mut params = params("a device");
         params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 5]), device);
@@ -41,7 +41,7 @@ impl Manufacturer {
         Badge { pem: certificate.pem(), der: certificate.der().to_vec(), key }
     }
 
-    /// The list of these certificates.
+    /// The revocation list of these certificates.
     pub(crate) fn crl(&self, revoked: &[u64]) -> String {
         let revoked = revoked.iter().map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),

@@ -1,4 +1,4 @@
-//! Whatever dies, and whenever: at the end every device has its pair of tokens, and no second one.
+//! Whichever process dies, and whenever: in the end every device has exactly one pair of tokens.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use sotto_tests::pipe::{Cut, Pipe};
 
 use crate::tokens::{PATIENCE, Scene, assert_sent};
 
-/// The ways between device and attester, and between attester and issuer.
+/// The pipes between device and attester, and between attester and issuer.
 type Ways = [Arc<Pipe>; 2];
 
 fn scene() -> (Scene, Ways) {
@@ -34,7 +34,7 @@ fn scene() -> (Scene, Ways) {
     (scene, ways.unwrap())
 }
 
-/// A transport on which a way is cut when the device sends this one of its token requests.
+/// A transport that cuts a pipe when the device sends the token request with this number.
 #[derive(Debug)]
 struct Stumbling {
     source: Source,
@@ -54,7 +54,7 @@ impl Transport for Stumbling {
     }
 }
 
-/// Who is killed.
+/// The process to kill.
 #[derive(Clone, Copy, Debug)]
 enum Victim {
     Attester,
@@ -86,7 +86,8 @@ impl Victim {
     }
 }
 
-/// Passes until the device has its tokens; with the last one it has answered. Gives how many tokens came.
+/// Runs passes until the device has its tokens; in the last one it answers. Returns the number of
+/// tokens received.
 fn answer_on(phone: &mut Phone, minutes: i64) -> usize {
     let (mut granted, deadline) = (0, Instant::now() + PATIENCE);
     loop {
@@ -103,7 +104,7 @@ fn answer_on(phone: &mut Phone, minutes: i64) -> usize {
     }
 }
 
-/// Every device has exactly its pair in what the attester counts.
+/// Checks that the attester has counted exactly one pair for every device.
 fn check_pairs(scene: &Scene, devices: usize) {
     let file = scene.world.path("attester-data/attester.sqlite");
     let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
@@ -118,7 +119,8 @@ fn attester_and_issuer_die_between_any_two_steps() {
     let (mut scene, ways) = scene();
     scene.publish("commute", 10);
     let (mut devices, mut counts) = (0, [0; 3]);
-    // The way that is cut says how far the request, or its answer, got; then they die.
+    // The pipe that is cut decides how far the request, or its answer, gets; then the processes
+    // die.
     for (place, way) in ways.iter().enumerate() {
         for cut in [Cut::Requests, Cut::Answers] {
             for at in [0, 1] {
@@ -145,7 +147,7 @@ fn attester_and_issuer_die_between_any_two_steps() {
             }
         }
     }
-    // Dead before the first byte.
+    // Killed before the first byte.
     for victim in Victim::ALL {
         let mut phone = scene.phone(&format!("device {devices}"));
         let minutes = devices as i64 % 3 * 30;
@@ -160,7 +162,7 @@ fn attester_and_issuer_die_between_any_two_steps() {
     scene.collect("commute", counts);
 }
 
-/// A device's state that ends with one of its commits: before it is durable, or after.
+/// A device's state that fails at one of its commits: before it is durable, or after.
 struct Mortal {
     file: StateFile,
     left: usize,
@@ -184,8 +186,8 @@ impl DeviceStore for Mortal {
     }
 }
 
-/// Opens a state. A process that another test is just starting holds its lock for a moment: until it begins, a child has
-/// all files of its parent.
+/// Opens a state. A process that another test is just starting holds its lock for a moment: until
+/// exec, a child has all open files of its parent.
 fn open(path: &Path) -> StateFile {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -216,12 +218,12 @@ fn a_device_dies_with_each_of_its_commits() {
             let mut phone = scene.phone(&name).remembering(mortal);
             let died = phone.pass(minutes).is_err();
             drop(phone);
-            // The next life, from what is on disk.
+            // The device restarts from what is on disk.
             let mut phone = scene.phone(&name).remembering(open(&state));
             phone.pass(minutes).unwrap();
             assert!(phone.pending().is_empty());
             devices += 1;
-            // The same bytes may be taken twice. That they count once is for the result to show.
+            // The same bytes may be accepted twice. The result shows that they count once.
             match uploads(&scene) - before {
                 0.0 => silent += 1,
                 _ => counts[minutes as usize / 30] += 1,
@@ -231,7 +233,8 @@ fn a_device_dies_with_each_of_its_commits() {
             }
         }
     }
-    // Between paying and tossing the coin: a second toss would raise the rate, so it stays silent. Nobody else does.
+    // A device that dies between paying and tossing the coin stays silent, because a second toss
+    // would raise the rate. No other device stays silent.
     assert_eq!(silent, 2);
     assert!(devices > 16, "{devices}");
     check_pairs(&scene, devices);

@@ -1,5 +1,6 @@
-//! A leader that cheats. It holds the leader's tokens, the report ids and the helper's sealed shares, and never a token that the
-//! helper accepts. The same at the level of the protocol, with more variants, is in the tests of `sotto-store`.
+//! A leader that cheats. It holds the leader's tokens, the report ids and the helper's sealed
+//! shares, and never a token that the helper accepts. The same at the level of the protocol, with
+//! more variants, is in the tests of `sotto-store`.
 
 use sotto_protocol::token::ReportTokens;
 use sotto_tests::http::{Connection, Response, head};
@@ -40,7 +41,7 @@ pub(crate) fn requests(mut record: &[u8]) -> Vec<Passed> {
     requests
 }
 
-/// Sends another body in the place of one that passed.
+/// Sends another body instead of one that passed.
 fn post(scene: &Scene, passed: &Passed, body: &[u8]) -> Response {
     let bearer = format!("Bearer {LEADER_TOKEN}");
     let mut fields = vec![("authorization", bearer.as_str())];
@@ -52,7 +53,7 @@ fn post(scene: &Scene, passed: &Passed, body: &[u8]) -> Response {
     helper.exchange(&head, body).unwrap()
 }
 
-/// What a leader can put in the place of the helper's token.
+/// What a leader can substitute for the helper's token.
 fn replacements(seen: &ReportTokens, helper: &Wish) -> [(&'static str, Option<Vec<u8>>); 3] {
     let mut forged = Token::from_bytes(&seen.leader).unwrap();
     forged.token_key_id = *helper.key.id();
@@ -79,7 +80,7 @@ fn a_leader_can_neither_replace_nor_replay() {
     let (leader, helper) = (&scene.world.pair.leader, &scene.world.pair.helper);
     until_equal(AGGREGATED, 3.0, || leader.metric(AGGREGATED).unwrap());
 
-    // The same jobs again are answered as before, or anew, and count once.
+    // Repeated jobs get the same answer, or a new one, but count once.
     let records = pipe.recorded();
     let jobs: Vec<Passed> = records
         .iter()
@@ -92,7 +93,7 @@ fn a_leader_can_neither_replace_nor_replay() {
     for job in &jobs {
         assert!(post(&scene, job, &job.body).status < 300);
     }
-    // All their reports in one other job: every one is known.
+    // All their reports in one other job: every report is recognized as a replay.
     let mut other = AggregationJobInitReq::from_bytes(&jobs[0].body).unwrap();
     let bodies = jobs.iter().map(|job| AggregationJobInitReq::from_bytes(&job.body).unwrap());
     other.verify_inits = bodies.flat_map(|body| body.verify_inits).collect();
@@ -107,7 +108,7 @@ fn a_leader_can_neither_replace_nor_replay() {
     }
     assert_eq!(dropped(helper, "report_replayed"), before + 3.0);
 
-    // Devices whose reports the leader keeps back, to send its own under their tokens.
+    // The leader withholds the reports of these devices, to send its own with their tokens.
     let admitted = scene.admitted("commute");
     for (number, name) in ["first", "second", "third"].into_iter().enumerate() {
         let mut victim = Rogue::new(name, 4_000 + number as u64);

@@ -1,4 +1,5 @@
-//! Tokens that are not good, in the share of either aggregator. Each is counted under what is wrong with it, where it is found.
+//! Invalid tokens in the share of either aggregator. Each is counted under its fault, where it is
+//! found.
 
 use sotto_protocol::admission::Admitted;
 use sotto_protocol::token::ReportTokens;
@@ -9,7 +10,7 @@ use sotto_wire::{Decode, Encode, ReportId, Role};
 use crate::tokens::rogue::{ROLES, Rogue, Wish, present, report_tokens};
 use crate::tokens::{Scene, dropped, until_equal};
 
-/// What is wrong with a token, and how it is counted.
+/// The fault of a token, and the reason under which it is counted.
 const WRONGS: [(&str, &str); 7] = [
     ("none", "token_missing"),
     ("a part of one", "token_malformed"),
@@ -20,7 +21,7 @@ const WRONGS: [(&str, &str); 7] = [
     ("for another report", "token_other_report"),
 ];
 
-/// Tokens of a new device, of which that of one aggregator is not good.
+/// Tokens of a new device; that of one aggregator is invalid.
 fn bad_tokens(
     device: &mut Rogue,
     world: &World,
@@ -32,7 +33,8 @@ fn bad_tokens(
     let [mut leader, mut helper] = ROLES.map(|role| Wish::of(admitted, role, nonce));
     let foreign = Wish::of(other, role, nonce);
     let own = if role == Role::Leader { &mut leader } else { &mut helper };
-    // The issuer signs blindly: what a token is for is the device's to say, and the aggregator's to check.
+    // The issuer signs blindly: the device decides what a token is for, and the aggregator checks
+    // it.
     match wrong {
         "under the key of another recipe" => *own = foreign,
         "for the challenge of another recipe" => own.challenge_digest = foreign.challenge_digest,
@@ -40,7 +42,7 @@ fn bad_tokens(
         _ => {}
     }
     let mut tokens = report_tokens([leader, helper].map(|wish| device.token(world, wish)));
-    // The id of the good token, also if the leader's is for another report.
+    // The id of the good token, even if the leader's token is for another report.
     tokens.report_id = ReportId::new(nonce[16..].try_into().unwrap());
     let others =
         if role == Role::Leader { tokens.helper.clone() } else { Some(tokens.leader.clone()) };
@@ -81,7 +83,7 @@ fn tokens_that_are_not_good_are_counted_by_what_is_wrong() {
                 true => device.report(&admitted, 0, present(&admitted), None),
                 false => device.report(&admitted, 0, present(&admitted), Some(&tokens)),
             };
-            // Whoever sent it learns nothing.
+            // The sender learns nothing.
             let response = scene.upload(&admitted, &report);
             assert_eq!((response.status, response.body.as_slice()), (200, &b""[..]), "{wrong}");
             match expected.iter_mut().find(|(at, why, _)| (*at, *why) == (role, reason)) {
@@ -98,7 +100,7 @@ fn tokens_that_are_not_good_are_counted_by_what_is_wrong() {
         };
         until_equal(&format!("{role:?} {reason}"), count, || dropped(aggregator, reason));
     }
-    // The helper tells the leader no more than that a report is not good.
+    // The helper only tells the leader that a report is invalid.
     let (leader, count) = (&scene.world.pair.leader, WRONGS.len() as f64);
     until_equal("invalid_message", count, || dropped(leader, "invalid_message"));
     for recipe in ["commute", "other"] {

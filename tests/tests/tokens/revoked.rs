@@ -1,4 +1,5 @@
-//! Devices with certificates: revoked ones get no tokens, and a new certificate makes no new device.
+//! Devices with certificates: revoked ones get no tokens, and a new certificate makes no new
+//! device.
 
 use std::fs;
 use std::thread;
@@ -33,7 +34,7 @@ fn revoke(scene: &Scene, manufacturer: &Manufacturer, revoked: &[u64]) {
     fs::rename(scene.world.path("new.crl"), scene.world.path(LIST)).unwrap();
     let deadline = Instant::now() + PATIENCE;
     let log = || fs::read_to_string(scene.world.path("attester.log")).unwrap();
-    while !log().contains("the revocation lists were read again") {
+    while !log().contains("the revocation lists were reloaded") {
         assert!(Instant::now() < deadline, "{}", log());
         thread::sleep(Duration::from_millis(20));
     }
@@ -56,7 +57,7 @@ fn a_revoked_device_gets_no_tokens() {
     let mut raw = Rogue::attested(revoked.attestor(), 1);
     assert_eq!(raw.statuses(&scene.world, &admitted), [403; 2]);
     assert_eq!(refused(scene.attester(), "attestation_revoked"), 4.0);
-    // A name in place of a certificate is no attestation here.
+    // A name instead of a certificate is not accepted here.
     assert_eq!(Rogue::new("somebody", 2).statuses(&scene.world, &admitted), [403; 2]);
 
     let mut devices = [first, second, doomed].map(|badge| phone(&mut scene, badge));
@@ -66,12 +67,13 @@ fn a_revoked_device_gets_no_tokens() {
     let [_, _, doomed] = &mut devices;
     assert_eq!(doomed.pass_busy().unwrap().tokens.unwrap().granted, 2);
 
-    // A renewed certificate is the same device, which has its tokens and its key.
+    // A renewed certificate is the same device, which keeps its tokens and its key.
     let renewed = manufacturer.badge("device 11", 111);
     assert_eq!(Rogue::attested(renewed.attestor(), 3).statuses(&scene.world, &admitted), [400; 2]);
     assert_eq!(refused(scene.attester(), "other_key"), 2.0);
 
-    // From the next recipe on it is refused. The tokens that it has are good: nobody could tell which they are.
+    // From the next recipe on it is refused. The tokens that it already has stay valid: nobody
+    // could tell which they are.
     revoke(&scene, &manufacturer, &[66, 13]);
     scene.publish("sleep", 2);
     let [.., doomed] = &mut devices;

@@ -30,7 +30,7 @@ pub(crate) struct Rogue {
     attestor: Box<dyn Attestor>,
 }
 
-/// What a token is asked for. Nobody but the aggregators compares it with a recipe.
+/// What a token is requested for. Only the aggregators compare it with a recipe.
 #[derive(Clone)]
 pub(crate) struct Wish {
     pub(crate) key: TokenKey,
@@ -51,7 +51,7 @@ pub(crate) struct Asking {
 }
 
 impl Wish {
-    /// The token that a recipe asks for.
+    /// The token that a recipe requires.
     pub(crate) fn of(admitted: &Admitted, role: Role, nonce: [u8; 32]) -> Self {
         let terms: &TokenTerms = admitted.assessment.token_terms(role).unwrap();
         Self {
@@ -114,7 +114,7 @@ impl Asking {
 }
 
 impl Rogue {
-    /// One that calls itself this. The same name with another seed is the same device after a reset.
+    /// A device with this name. The same name with another seed is the same device after a reset.
     pub(crate) fn new(name: &str, seed: u64) -> Self {
         Self::attested(InsecureName::new(name).unwrap(), seed)
     }
@@ -166,7 +166,7 @@ impl Rogue {
         Connection::open(attester).unwrap().exchange(&head, body).unwrap()
     }
 
-    /// Asks for a token that must be granted.
+    /// Requests a token, which must be granted.
     pub(crate) fn token(&mut self, world: &World, wish: Wish) -> Token {
         let asking = self.request(wish);
         let response = self.send(world, &asking);
@@ -174,7 +174,7 @@ impl Rogue {
         asking.finish(&response.body)
     }
 
-    /// Asks for both tokens of a recipe, which must be granted.
+    /// Requests both tokens of a recipe, which must be granted.
     pub(crate) fn tokens(&mut self, world: &World, admitted: &Admitted) -> ReportTokens {
         let nonce = self.nonce();
         report_tokens(ROLES.map(|role| self.token(world, Wish::of(admitted, role, nonce))))
@@ -210,7 +210,7 @@ pub(crate) fn report_tokens([leader, helper]: [Token; 2]) -> ReportTokens {
     ReportTokens { report_id, leader: leader.to_bytes(), helper: Some(helper.to_bytes()) }
 }
 
-/// The present, as reports of the recipe tell it.
+/// The current time, with the precision of the recipe's reports.
 pub(crate) fn present(admitted: &Admitted) -> Time {
     admitted.assessment.task().time(now())
 }

@@ -1,5 +1,6 @@
-//! Client keys with a component of small order: unblinding leaves it in, so that one key would have eight aliases for one
-//! origin (`docs/decisions` has the finding). Everything else about these requests is right, signatures included.
+//! Client keys with a component of small order: unblinding does not remove it, so one key would
+//! have eight aliases for one origin (`docs/decisions` has the finding). Everything else about
+//! these requests is correct, including the signatures.
 
 use curve25519_dalek::constants::EIGHT_TORSION;
 use curve25519_dalek::edwards::EdwardsPoint;
@@ -11,7 +12,7 @@ use sotto_crypto::rate_limited::CLIENT_CONTEXT;
 
 use crate::tokens::rogue::{Asking, Wish};
 
-/// A secret whose public key is off the subgroup of prime order.
+/// A secret whose public key is outside the subgroup of prime order.
 pub(crate) struct TorsionedKey {
     secret: Scalar,
     public: EdwardsPoint,
@@ -23,7 +24,8 @@ impl TorsionedKey {
         Self { secret, public: EdwardsPoint::mul_base(&secret) + EIGHT_TORSION[1] }
     }
 
-    /// A request whose blind comparison and signature pass, as section "Key Blinding" computes them.
+    /// A request whose blind comparison and signature pass, as section "Key Blinding" computes
+    /// them.
     pub(crate) fn request(&self, wish: Wish, rng: &mut ChaCha20Rng) -> Asking {
         let (blind, factor) = loop {
             let mut blind = [0; 32];
@@ -33,7 +35,7 @@ impl TorsionedKey {
             let mut low = [0; 32];
             low.copy_from_slice(&hash[..32]);
             let factor = Scalar::from_bytes_mod_order(low);
-            // An even factor would lose a part of the small component.
+            // An even factor would remove a part of the small component.
             if factor.as_bytes()[0] & 1 == 1 {
                 break (blind, factor);
             }
@@ -47,7 +49,8 @@ impl TorsionedKey {
     }
 }
 
-/// Signs until the small component falls out of the verification equation: one try in eight does.
+/// Signs until the small component cancels in the verification equation, which one try in eight
+/// does.
 fn sign(secret: Scalar, key: &EdwardsPoint, message: &[u8], rng: &mut ChaCha20Rng) -> [u8; 64] {
     loop {
         let nonce = random_scalar(rng);

@@ -11,7 +11,7 @@ use crate::tokens::rogue::{ROLES, Rogue, Wish, present, report_tokens};
 use crate::tokens::torsion::TorsionedKey;
 use crate::tokens::{AGGREGATED, Scene, dropped, refused, until_equal};
 
-/// The second report is refused whether it says something else or lies in another bucket.
+/// The second report is refused, whether it has another value or belongs to another batch bucket.
 fn spend_again(scene: &Scene, mallory: &mut Rogue, admitted: &Admitted, tokens: &ReportTokens) {
     let time = present(admitted);
     let first = mallory.report(admitted, 0, time, Some(tokens));
@@ -26,12 +26,13 @@ fn spend_again(scene: &Scene, mallory: &mut Rogue, admitted: &Admitted, tokens: 
         let expected = count as f64 + 1.0;
         until_equal("replayed", expected, || dropped(leader, "report_replayed"));
     }
-    // The very same bytes are the same report, also if it is aggregated already.
+    // The very same bytes are the same report, even if it is already aggregated.
     assert_eq!(scene.upload(admitted, &first).status, 200);
     assert_eq!(leader.metric(AGGREGATED).unwrap(), 1.0);
 }
 
-/// Another request is withheld. A device that lost its memory has another key, and is the same device.
+/// A further token is withheld. A device that lost its state has another key, but is the same
+/// device.
 fn ask_again(scene: &Scene, mallory: &mut Rogue, admitted: &Admitted) {
     assert_eq!(mallory.statuses(&scene.world, admitted), [429; 2]);
     let mut reset = Rogue::new("mallory", 1_001);
@@ -62,7 +63,7 @@ fn a_device_contributes_once() {
     scene.services().attester.kill().unwrap();
     scene.services().attester.start().unwrap();
     ask_again(&scene, &mut mallory, &admitted);
-    // The same bytes get the same answer, which holds the same token.
+    // The same bytes get the same answer, which contains the same token.
     for (asking, answer) in asked.iter().zip(&answers) {
         assert_eq!(mallory.send(&scene.world, asking).body, answer.body);
     }
@@ -92,7 +93,8 @@ fn an_origin_has_one_alias() {
     used_alias.client_alias = used;
     assert_eq!(eve.send(&scene.world, &used_alias).status, 429);
 
-    // Neither attempt cost her anything: the first token is good, and the other one still to be had.
+    // Neither attempt cost the device anything: the first token is good, and the second is still
+    // available.
     let second = eve.token(&scene.world, helper);
     assert_eq!(scene.attester().metric("sotto_attester_granted_total").unwrap(), 2.0);
     let tokens = report_tokens([first, second]);
@@ -116,12 +118,12 @@ fn a_key_of_mixed_order_gets_nothing() {
         assert_eq!(mallory.send(&scene.world, &asking).status, 400);
     }
     assert_eq!(refused(scene.attester(), "client_key"), 8.0);
-    // A key of its own, and a request key with a small component.
+    // Its own key, and a request key with a component of small order.
     let mut asking = torsioned.request(wish.clone(), &mut mallory.rng);
     asking.client_key = *mallory.secret.public_key().as_bytes();
     assert_eq!(mallory.send(&scene.world, &asking).status, 400);
     assert_eq!(refused(scene.attester(), "request_key"), 1.0);
-    // An attester that lets it pass does not get far either.
+    // If an attester let it pass, the issuer would refuse it.
     let bearer = format!("Bearer {TOKEN}");
     let fields = [("content-type", REQUEST_MEDIA_TYPE), ("authorization", bearer.as_str())];
     let head = head("POST", "/token-request", &fields, asking.body.len());
@@ -129,7 +131,7 @@ fn a_key_of_mixed_order_gets_nothing() {
     assert_eq!(issuer.exchange(&head, &asking.body).unwrap().status, 400);
     assert_eq!(refused(scene.issuer(), "request_key"), 1.0);
 
-    // Nothing was held against the device: with its proper key it counts once.
+    // The device was not penalized: with its proper key it counts once.
     let tokens = mallory.tokens(&scene.world, &admitted);
     assert_eq!(scene.attester().metric("sotto_attester_granted_total").unwrap(), 2.0);
     let report = mallory.report(&admitted, 0, present(&admitted), Some(&tokens));

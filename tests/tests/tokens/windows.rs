@@ -1,4 +1,5 @@
-//! The edge of a window, and the end of a token key, in real time: windows of some seconds, and a recipe within one of them.
+//! The boundary of a window, and the expiry of a token key, in real time: windows of a few seconds,
+//! and a recipe within one of them.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,12 +10,12 @@ use sotto_wire::Time;
 use crate::tokens::rogue::{Rogue, present};
 use crate::tokens::{Scene, dropped, refused, until_equal};
 
-/// The machine was too slow: something lay on the wrong side of an edge.
+/// The machine was too slow: something fell on the wrong side of a boundary.
 struct TooLate;
 
 #[test]
 fn a_window_edge_and_the_end_of_a_key() {
-    // Each try has more time between two edges.
+    // Each try has more time between two boundaries.
     let mut lengths = [10, 20, 40].into_iter();
     while run(lengths.next().unwrap()).is_err() {}
 }
@@ -25,7 +26,8 @@ fn run(window_s: u64) -> Result<(), TooLate> {
         world.floors = "min_window_s = 1\n".to_owned();
         Ok(())
     });
-    // Four tenths into a window: the recipe begins here, and its keys live on for nine tenths of a window.
+    // Four tenths into a window: the recipe opens here, and its keys stay valid for another nine
+    // tenths of a window.
     let begin = (now().0 + window_s * 6 / 10).next_multiple_of(window_s) - window_s * 6 / 10;
     let (edge, closes) = (begin + window_s * 6 / 10, begin + window_s * 9 / 10);
     sleep_until(begin);
@@ -45,7 +47,7 @@ fn run(window_s: u64) -> Result<(), TooLate> {
         return Err(TooLate);
     }
 
-    // In the next window the last one still counts, for the key of the device as well.
+    // In the next window, the previous one still counts, also for the device's key.
     sleep_until(edge);
     let mut reset = Rogue::new("mallory", 3);
     let statuses =
@@ -57,7 +59,7 @@ fn run(window_s: u64) -> Result<(), TooLate> {
     assert_eq!(refused(scene.attester(), "withheld"), 2.0);
     assert_eq!(refused(scene.attester(), "other_key"), 2.0);
 
-    // A token that was not spent in time is worth nothing, whatever time the report tells.
+    // A token that was not spent in time is worthless, whatever time the report states.
     sleep_until(closes);
     let before = Time::new(closes - 1);
     let report = late.report(&admitted, 2, before, Some(&unspent));
@@ -65,7 +67,7 @@ fn run(window_s: u64) -> Result<(), TooLate> {
     let leader = &scene.world.pair.leader;
     until_equal("expired", 1.0, || dropped(leader, "token_expired"));
 
-    // Two windows on nothing is counted any more, and the keys are over.
+    // Two windows later nothing is counted any more, and the keys have expired.
     sleep_until(edge + window_s);
     let mut stranger = Rogue::new("stranger", 4);
     for device in [&mut mallory, &mut stranger] {
@@ -77,7 +79,7 @@ fn run(window_s: u64) -> Result<(), TooLate> {
     Ok(())
 }
 
-/// Until this second has begun.
+/// Waits until this second has begun.
 fn sleep_until(second: u64) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     thread::sleep(Duration::from_secs(second).saturating_sub(since) + Duration::from_millis(20));

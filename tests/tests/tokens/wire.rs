@@ -1,4 +1,5 @@
-//! What the attester, the issuer and the aggregators see on the wire. Nobody of them can put a device together with a recipe.
+//! What the attester, the issuer and the aggregators see on the wire. None of them can link a
+//! device to a recipe.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,14 +30,14 @@ use crate::tokens::leader::{Passed, requests};
 
 const RECIPES: [&str; 2] = ["commute", "sleep"];
 
-/// No text holds their last two bytes, so text holds them as four bytes never by chance.
+/// No text contains their last two bytes, so text never contains the four bytes by chance.
 const ADDRESSES: [Ipv4Addr; 2] =
     [Ipv4Addr::new(127, 77, 201, 233), Ipv4Addr::new(127, 77, 190, 177)];
 
-/// In the certificates, and nowhere else.
+/// Appears in the certificates and nowhere else.
 const NUMBERS: [&str; 2] = ["device-0815-4711", "device-0816-4712"];
 
-/// Before attester, issuer, leader and helper.
+/// Pipes in front of attester, issuer, leader and helper.
 type Pipes = BTreeMap<&'static str, Pipe>;
 
 fn scene(manufacturer: &Manufacturer) -> (Scene, Pipes) {
@@ -74,8 +75,9 @@ fn field(passed: &Passed, name: &str) -> Vec<u8> {
     parse_byte_sequence(value).unwrap()
 }
 
-/// The requests of one device for two recipes and two aggregators. They differ in the values of three fields (of
-/// the evidence, in the signature alone), and in three parts of the body. Lengths and all the rest are equal.
+/// The requests of one device for two recipes and two aggregators. They differ in the values of
+/// three fields (of the evidence, in the signature alone), and in three parts of the body. Lengths
+/// and everything else are equal.
 fn check_that_requests_are_alike(asked: &[&Passed]) {
     let first = asked[0];
     let random = [header::ORIGIN_ALIAS, header::REQUEST_BLIND, header::ATTESTATION];
@@ -90,11 +92,13 @@ fn check_that_requests_are_alike(asked: &[&Passed]) {
         assert_eq!(own[..own.len() - 64], others[..others.len() - 64]);
         assert_eq!(other.body.len(), first.body.len());
         let end = first.body.len() - 64;
-        // Type, encapsulation key and length. Between and behind them: request key, sealed request, signature.
+        // Type, encapsulation key and length. Between and after them: request key, sealed request,
+        // signature.
         for same in [0..2, 34..68] {
             assert_eq!(other.body[same.clone()], first.body[same]);
         }
-        // All that is random is new: two of 32 random bytes are equal with a probability of 2^-256.
+        // All random values are fresh: two values of 32 random bytes are equal with a probability
+        // of 2^-256.
         for random in [2..34, 68..100, end..end + 32] {
             assert_ne!(other.body[random.clone()], first.body[random]);
         }
@@ -170,14 +174,14 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => all.extend(files(&path)),
-            // Files come and go.
+            // Files may disappear.
             false => all.extend(fs::read(&path).map(|bytes| (path.display().to_string(), bytes))),
         }
     }
     all
 }
 
-/// Each device asks for all tokens and answers both recipes. Gives the reports.
+/// Each device requests all tokens and answers both recipes. Returns the reports.
 fn answer(scene: &Scene, badges: &[Badge; 2]) -> Vec<Pending> {
     let mut reports = Vec::new();
     for (number, badge) in badges.iter().enumerate() {
@@ -208,7 +212,8 @@ fn all_bytes(name: &str, pipe: &Pipe) -> Vec<(String, Vec<u8>)> {
     pipe.recorded().into_iter().map(|record| (name.to_owned(), record)).collect()
 }
 
-/// What the attester knows and the issuer must not. Four random bytes are one of the addresses with a probability of 2^-32 each.
+/// What the attester knows and the issuer must not. Four random bytes are one of the addresses with
+/// a probability of 2^-32 each.
 fn secrets_of_the_attester(
     asked: &[Vec<Passed>; 2],
     badges: &[Badge; 2],
@@ -219,7 +224,7 @@ fn secrets_of_the_attester(
         let address = ADDRESSES[number].to_string();
         secrets.extend([("address", vec![a, b, c, d]), ("address", vec![d, c, b, a])]);
         secrets.extend([("address", address.into()), ("number", NUMBERS[number].into())]);
-        // The certificate is told by its key, its signature and its first bytes.
+        // The certificate is recognized by its key, its signature and its first bytes.
         let der = &badges[number].der;
         secrets.push(("certificate", badges[number].public_key().to_vec()));
         secrets.extend(der.chunks_exact(24).map(|part| ("certificate", part.to_vec())));
@@ -232,7 +237,7 @@ fn secrets_of_the_attester(
     secrets
 }
 
-/// What attester and issuer saw of the tokens' making, and the aggregators must not.
+/// What attester and issuer saw while the tokens were made, and the aggregators must not see.
 fn secrets_of_issuance(
     scene: &Scene,
     pipes: &Pipes,
@@ -300,7 +305,8 @@ fn what_everybody_sees() {
     assert_eq!(found(&issuance, &places), []);
     let long: Vec<_> = secrets.iter().filter(|(_, bytes)| bytes.len() > 4).cloned().collect();
     assert_eq!(found(&long, &places), []);
-    // What is looked for has 14 bytes or more, but for two addresses in two byte orders, looked for at the issuer.
+    // The search is for values of 14 bytes or more, except for two addresses in two byte orders at
+    // the issuer.
     let bytes: usize = issuers.iter().map(|(_, bytes)| bytes.len()).sum();
     let rate = 4.0 * bytes as f64 / 2f64.powi(32);
     println!("{bytes} bytes at the issuer; false alarm rate {rate:.1e}");
@@ -309,7 +315,8 @@ fn what_everybody_sees() {
     check_that_the_search_finds(&issuance, &secrets, &pipes, &reports, &places);
 }
 
-/// The attester received all of its own, the issuer the request keys, and each share holds its report's id.
+/// Control: the attester received all of its values, the issuer the request keys, and each share
+/// contains its report's id.
 fn check_that_the_search_finds(
     issuance: &[(&'static str, Vec<u8>)],
     secrets: &[(&'static str, Vec<u8>)],

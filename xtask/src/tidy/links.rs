@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::workspace::root;
 
-/// Words in backticks that begin so are paths from the root of the repository.
+/// Words in backticks with these prefixes are paths from the root of the repository.
 const ROOTED: [&str; 7] = ["crates/", "docs/", "tests/", "bench/", "xtask/", "fuzz/", ".ci/"];
 
 /// Checks one document, named from the root of the repository.
@@ -19,7 +19,10 @@ pub(super) fn check(name: &Path, text: &str, faults: &mut Vec<String>) {
         let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
         let path = if file.is_empty() { root().join(name) } else { root().join(folder).join(file) };
         if !path.exists() {
-            faults.push(format!("{}: the link `{target}` leads nowhere", name.display()));
+            faults.push(format!(
+                "{}: the target of the link `{target}` does not exist",
+                name.display()
+            ));
         } else if !anchor.is_empty() && !anchors(&path).contains(anchor) {
             faults.push(format!("{}: `{target}` has no such heading", name.display()));
         }
@@ -64,7 +67,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The anchors that headings make: lower case, spaces as hyphens, other signs dropped.
+/// The anchors that headings make: lower case, spaces as hyphens, other characters dropped.
 fn anchors(path: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     prose(&text)

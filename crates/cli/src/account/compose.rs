@@ -34,7 +34,7 @@ use crate::output::WithHint;
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
     shuffled n of                                   random_allocation slots of\n  \
     composed of                                     repeated times of\n\n\
-    docs/privacy-accounting.md has the units, the ranges and what may be inside of what.")]
+    docs/privacy-accounting.md has the units, the ranges and the rules for nesting.")]
 pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
@@ -42,17 +42,17 @@ pub(super) struct ComposeArgs {
     /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// What is added to that.
+    /// The additive slack in that bound: roughly, the probability that it fails.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
-    /// How to count.
+    /// The method of accounting.
     #[arg(long, value_enum, default_value_t = AccountantName::Best)]
     accountant: AccountantName,
     /// Which inputs are neighbours.
     #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
     adjacency: AdjacencyName,
-    /// How far apart two contributions are: with --adjacency replace, and for events that have a
-    /// shape and do not say which [default: vector].
+    /// The distance between two contributions: for --adjacency replace, and for events that have a
+    /// shape but do not set it [default: vector].
     #[arg(long, value_enum)]
     shape: Option<ShapeName>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ impl ComposeArgs {
         let adjacency = Adjacency::from(self.adjacency);
         let written = events::read(&self.events, self.shape)?;
         if self.shape.is_some() && written.shaped == 0 && adjacency != Adjacency::Replace {
-            return Err(anyhow!("--shape has no meaning: no event leaves its shape open"))
+            return Err(anyhow!("--shape has no meaning: no event leaves its shape unset"))
                 .hint("leave it out, or give --adjacency replace");
         }
         let event = events::honest_part(written.event, self.honest)?;

@@ -23,7 +23,7 @@ pub(super) struct DonationArgs {
     /// The delta that holds for one slot.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: f64,
-    /// How many slots there are to choose from.
+    /// The number of slots to choose from.
     #[arg(long, value_name = "M", value_parser = whole, allow_negative_numbers = true)]
     slots: u64,
 }
@@ -34,7 +34,7 @@ impl DonationArgs {
         let slots = at_least("--slots", self.slots, 1)?;
         let found = allocation::donation(epsilon, delta, slots).map_err(explain)?;
         let allocated = found.random_allocation;
-        // What the paper states is more than its formula needs.
+        // The paper states a larger delta than its formula needs.
         let stated = format!("{} (the paper's)", up(found.formula_delta));
         let details = vec![
             Detail::whole("slots", slots),

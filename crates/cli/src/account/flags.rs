@@ -1,4 +1,4 @@
-//! Flags that several questions share, and mistakes in the words of the command line.
+//! Flags that several questions share, and error messages in the terms of the command line.
 
 use std::convert::Infallible;
 
@@ -10,12 +10,12 @@ use sotto_dp::{Adjacency, Count, Error, Shape, shuffle};
 
 use crate::output::WithHint;
 
-/// A few roundings: of a square root, a product and a quotient.
+/// Covers a few roundings: of a square root, a product and a quotient.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum AdjacencyName {
-    /// A device is there or not.
+    /// A device is present or absent.
     AddRemove,
     /// A device holds one value or another.
     Replace,
@@ -37,7 +37,7 @@ impl From<AdjacencyName> for Adjacency {
 pub(super) enum CountName {
     /// Only the sum is seen: the paper's model.
     Hidden,
-    /// The number of devices is seen too, as aggregators do.
+    /// The number of devices is seen too, as it is by aggregators.
     Seen,
 }
 
@@ -82,7 +82,7 @@ pub(super) enum AccountantName {
     Rdp,
     /// The privacy loss distribution.
     Pld,
-    /// The least of all bounds that hold.
+    /// The smallest of all bounds that hold.
     Best,
 }
 
@@ -96,11 +96,11 @@ impl From<AccountantName> for Accountant {
     }
 }
 
-/// The honest fraction of the others.
+/// The honest fraction of the other devices.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Honest {
-    /// The fraction of devices that add their noise and keep their reports secret; recipes are
-    /// judged with 0.5.
+    /// The fraction of devices that add their noise and keep their reports secret; Sotto judges
+    /// recipes with 0.5.
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     honest: f64,
 }
@@ -115,27 +115,28 @@ impl Honest {
         )
     }
 
-    /// The noise that the honest part adds, rounded down: variances add up, so `sigma sqrt(F)`.
+    /// The noise that the honest devices add, rounded down. Variances add up, so it is `sigma
+    /// sqrt(F)`.
     pub(super) fn noise(self, sigma: f64) -> f64 {
         if self.honest >= 1.0 { sigma } else { sigma * self.honest.sqrt() * (1.0 - ROUNDING) }
     }
 
-    /// How much noise all must add for the honest part to add `sigma`, rounded up.
+    /// How much noise all devices must add so that the honest ones add `sigma`, rounded up.
     pub(super) fn noise_of_all(self, sigma: f64) -> f64 {
         if self.honest >= 1.0 { sigma } else { sigma / self.honest.sqrt() * (1.0 + 2.0 * ROUNDING) }
     }
 
-    /// The crowd that remains of `n` reports, the device's own included.
+    /// The number of honest reports out of `n`, including the device's own.
     pub(super) fn crowd(self, n: u64) -> u64 {
         shuffle::honest_crowd(n, self.honest)
     }
 
-    /// How many of `population` other devices remain.
+    /// How many of `population` other devices are honest.
     pub(super) fn others(self, population: u64) -> u64 {
         self.crowd(population.saturating_add(1)).saturating_sub(1).min(population)
     }
 
-    /// What the sentence says of the others, if there are any.
+    /// The note about malicious devices, if there are any.
     pub(super) fn note(self, of_what: &str) -> Option<String> {
         let part = exact(self.honest);
         (self.honest < 1.0).then(|| {
@@ -161,7 +162,7 @@ pub(super) fn product_up(a: f64, b: f64) -> f64 {
     if b == 1.0 { a } else { a * b * (1.0 + ROUNDING) }
 }
 
-/// Reads a whole number, also in the form 1e6.
+/// Parses a whole number. Also accepts the form 1e6.
 pub(super) fn whole(text: &str) -> Result<u64, String> {
     let digits = text.replace('_', "");
     if let Ok(number) = digits.parse() {
@@ -211,8 +212,8 @@ fn within(flag: &str, value: f64, holds: bool, range: &str) -> Result<f64> {
     if holds { Ok(value) } else { Err(anyhow!("{flag} is {}: it must be {range}", exact(value))) }
 }
 
-/// Exactly one parameter must be left out, and it was not so. `given` says of each flag whether it
-/// was given.
+/// The error if not exactly one parameter was left out. `given` says for each flag whether it was
+/// given.
 pub(super) fn not_one_left_out(given: &[(&str, bool)]) -> anyhow::Error {
     let list = |wanted: bool| -> Vec<&str> {
         given.iter().filter(|(_, there)| *there == wanted).map(|(flag, _)| *flag).collect()
@@ -241,12 +242,12 @@ fn enumeration(names: &[&str]) -> String {
     }
 }
 
-/// An error of the accountant in the words of the command line.
+/// An error of the accountant in the terms of the command line.
 pub(super) fn explain(error: Error) -> anyhow::Error {
     explain_as(flag, error)
 }
 
-/// The same where all but epsilon and delta are fields of events.
+/// The same for events, where all parameters but epsilon and delta are fields.
 pub(super) fn explain_event(error: Error) -> anyhow::Error {
     let name = |name: &str| match name {
         "epsilon" | "delta" => flag(name),
@@ -281,7 +282,7 @@ pub(super) fn hinted(error: anyhow::Error, hint: &str) -> anyhow::Error {
     }
 }
 
-/// How the accountant's parameters are called on the command line.
+/// The names of the accountant's parameters on the command line.
 fn flag(name: &str) -> String {
     match name {
         "times" | "steps" => "--steps".to_owned(),
@@ -304,7 +305,7 @@ mod tests {
         for bad in ["-1", "1.5", "1e300", "nan", "many", ""] {
             assert!(whole(bad).is_err(), "{bad}");
         }
-        // Numbers that are too large are told the limit.
+        // For numbers that are too large, the error names the limit.
         assert!(whole("1e20").unwrap_err().contains("9007199254740992"));
         assert!(whole("18446744073709551616").unwrap_err().contains("18446744073709551615"));
     }

@@ -24,10 +24,10 @@ pub(super) struct GaussianArgs {
     /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// What is added to that.
+    /// The additive slack in that bound: roughly, the probability that it fails.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
-    /// The largest norm of one contribution, in the same units: only sigma / sensitivity matters.
+    /// The largest norm of one contribution, in the same units. Only sigma / sensitivity matters.
     #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
     sensitivity: f64,
     /// Which inputs are neighbours.
@@ -36,7 +36,7 @@ pub(super) struct GaussianArgs {
     /// Whether the number of devices is seen [default: hidden, where that matters].
     #[arg(long, value_enum)]
     count: Option<CountName>,
-    /// How far apart two contributions are, with --adjacency replace [default: vector].
+    /// The distance between two contributions, with --adjacency replace [default: vector].
     #[arg(long, value_enum)]
     shape: Option<ShapeName>,
     #[command(flatten)]
@@ -55,7 +55,7 @@ impl GaussianArgs {
         let (count, count_note) = view(self.count, adjacency)?;
         let shape = self.shape.map_or(Shape::default(), Shape::from);
         let distance = product_up(sensitivity, shape.distance(adjacency));
-        // Noise of the honest part, in units of the distance between neighbours.
+        // The noise of the honest devices, in units of the distance between neighbours.
         let multiplier = |sigma: f64| quotient_down(self.honest.noise(sigma), distance);
         let (computed, sigma, epsilon, delta) = match (self.sigma, self.epsilon, self.delta) {
             (Some(sigma), None, Some(at)) => {
@@ -118,8 +118,8 @@ fn ends(least: f64, most: f64, delta: f64) -> Option<Bracket> {
     Some(Bracket { lower, upper })
 }
 
-/// What is seen of the number of devices, and what the sentence says of it. Where every device is
-/// there in any case, the number says nothing.
+/// Whether the number of devices is seen, and a note about it. Where every device is present in any
+/// case, the number reveals nothing.
 fn view(given: Option<CountName>, adjacency: Adjacency) -> Result<(Option<View>, Option<String>)> {
     match (adjacency, given) {
         (Adjacency::AddRemove, Some(CountName::Seen)) => {
@@ -144,13 +144,13 @@ fn quotient_up(numerator: f64, denominator: f64) -> f64 {
 #[command(after_help = "Give two of --sigma, --epsilon and --delta.\n\nExample:\n  \
     sotto account discrete-gaussian --sigma 5.1 --delta 1e-8")]
 pub(super) struct DiscreteGaussianArgs {
-    /// The parameter of the noise (from 2 on, its standard deviation).
+    /// The parameter of the noise (from 2 upwards, its standard deviation).
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     sigma: Option<f64>,
     /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// What is added to that.
+    /// The additive slack in that bound: roughly, the probability that it fails.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
     /// The largest contribution, up or down, in whole units.
@@ -174,7 +174,7 @@ impl DiscreteGaussianArgs {
         if honest < 1.0 {
             let hint = "describe a distributed_discrete_gaussian for `sotto account compose`";
             return Err(anyhow!(
-                "--honest: a part of discrete Gaussian noise is no discrete Gaussian"
+                "--honest: a part of discrete Gaussian noise is not a discrete Gaussian"
             ))
             .hint(hint);
         }
@@ -206,7 +206,7 @@ impl DiscreteGaussianArgs {
         })
     }
 
-    /// What was left out, and all three.
+    /// The parameter that was left out, and all three values.
     fn solve(&self, distance: u64) -> Result<(&'static [&'static str], f64, f64, f64)> {
         Ok(match (self.sigma, self.epsilon, self.delta) {
             (Some(sigma), None, Some(at)) => {
@@ -224,7 +224,7 @@ impl DiscreteGaussianArgs {
                 let target = Target {
                     epsilon: non_negative("--epsilon", epsilon)?,
                     delta: delta(at)?,
-                    // The distance is in the event.
+                    // The event contains the distance.
                     adjacency: Adjacency::AddRemove,
                     shape: Shape::default(),
                     accountant: Accountant::Best,

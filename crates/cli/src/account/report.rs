@@ -12,55 +12,55 @@ use crate::output::Output;
 /// Above this epsilon the sentence warns.
 const LARGE: f64 = 10.0;
 
-/// Ends this near to each other (relatively) are one number.
+/// Two ends with a smaller relative distance are shown as one number.
 const MEET: f64 = 1e-6;
 
-/// A target that was missed by more than this part tells what was reached instead.
+/// If the target is missed by more than this fraction, the value reached is shown too.
 const FAR: f64 = 1e-3;
 
-/// What every command of `sotto account` answers.
+/// The answer of every command of `sotto account`.
 #[derive(Debug)]
 pub(super) struct Report {
     /// The guarantee.
     pub(super) epsilon: f64,
-    /// No smaller epsilon is possible, if the method can tell.
+    /// No smaller epsilon is possible. `None` if the method cannot tell.
     pub(super) epsilon_lower: Option<f64>,
-    /// What the computed parameter reaches, where `epsilon` is the target.
+    /// The epsilon that the computed parameter reaches, if `epsilon` is the target.
     pub(super) reached: Option<f64>,
     pub(super) delta: f64,
     pub(super) sigma: Option<f64>,
     pub(super) adjacency: Adjacency,
     pub(super) among: Among,
-    /// Whose bound it is.
+    /// The accountant whose bound it is.
     pub(super) accountant: &'static str,
     /// The same in words.
     pub(super) method: String,
-    /// The fraction of honest devices that was counted with.
+    /// The fraction of devices that are assumed to be honest.
     pub(super) honest: Option<f64>,
-    /// Whether the number of devices is among what is seen.
+    /// Whether the number of devices is seen.
     pub(super) count: Option<View>,
-    /// What was not given and is the answer: `epsilon`, `delta`, `sigma`, names of details.
+    /// The parameters that were computed: `epsilon`, `delta`, `sigma`, or names of details.
     pub(super) computed: &'static [&'static str],
     /// The other parameters and answers.
     pub(super) details: Vec<Detail>,
-    /// What else the sentence has to say.
+    /// More sentences for the explanation.
     pub(super) notes: Vec<String>,
-    /// What to ask next, on a line of its own.
+    /// Advice on what to ask next, on a separate line.
     pub(super) advice: Option<String>,
 }
 
-/// Among whom the device is, if it is there.
+/// The group of devices that the device belongs to, if it is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
-    /// Those whose values are in the sum.
+    /// The devices whose values are in the sum.
     All,
-    /// Those of whom a part is sampled: being there and being in the sum are two things.
+    /// The devices from which a part is sampled: a device may be present but not in the sum.
     Sampled,
-    /// Those that wait for a slot.
+    /// The devices that wait for a slot.
     Willing,
 }
 
-/// What is seen of the number of devices.
+/// Whether the number of devices is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     Hidden,
@@ -93,7 +93,7 @@ impl View {
 pub(super) struct Detail {
     name: &'static str,
     value: Value,
-    /// For people; `None`: they have it elsewhere.
+    /// The text for people; `None` if it is shown elsewhere.
     text: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl Detail {
         Self::text(name, json!(value), value.to_string())
     }
 
-    /// Anything, with its own words.
+    /// Any value, with its own text.
     pub(super) fn text(name: &'static str, value: Value, text: impl Into<String>) -> Self {
         Self { name, value, text: Some(text.into()) }
     }
@@ -120,7 +120,7 @@ impl Detail {
 }
 
 impl Report {
-    /// Prints the report in the form that was asked for.
+    /// Prints the report in the requested format.
     pub(super) fn print(&self, output: &Output) -> Result<()> {
         if output.json() {
             return output.value(&self.to_json());
@@ -163,7 +163,7 @@ impl Report {
     }
 
     fn rows(&self) -> Vec<(&'static str, String)> {
-        // A given number is shown as given; a computed one never on the wrong side.
+        // A given number is shown as given. A computed one is rounded to the safe side.
         let shown = |name: &str, value: f64| {
             if self.is_computed(name) { finite(value, up) } else { exact(value) }
         };
@@ -193,7 +193,8 @@ impl Report {
         self.computed.contains(&name)
     }
 
-    /// In plain words: `P(S) <= e^epsilon Q(S) + delta` for both orders of the neighbours.
+    /// Explains `P(S) <= e^epsilon Q(S) + delta`, for both orders of the neighbours, in plain
+    /// words.
     fn meaning(&self) -> String {
         let neighbours = match (self.adjacency, self.among) {
             (Adjacency::AddRemove, Among::All) => {
@@ -256,7 +257,7 @@ pub(super) fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { json!(value.to_string()) }
 }
 
-/// Both ends, for people. A lower end of 0 is none.
+/// Both ends, for people. A lower end of 0 counts as unknown.
 pub(super) fn bracket(bound: Bracket) -> String {
     let upper = finite(bound.upper, up);
     if bound.lower > 0.0 {
@@ -270,7 +271,7 @@ fn finite(value: f64, show: impl Fn(f64) -> String) -> String {
     if value == f64::INFINITY { "unbounded".to_owned() } else { show(value) }
 }
 
-/// How the accountant of an answer is called.
+/// The name of an answer's accountant.
 pub(super) fn accountant(answer: &Answer) -> &'static str {
     match answer.accountant {
         Accountant::Rdp => "rdp",
@@ -279,7 +280,7 @@ pub(super) fn accountant(answer: &Answer) -> &'static str {
     }
 }
 
-/// How a closed form or a direct sum is called: `exact` if the truth is known, else `bound`.
+/// The name of a closed form or a direct sum: `exact` if the true value is known, else `bound`.
 pub(super) fn precision(epsilon: Bracket) -> &'static str {
     let Bracket { lower, upper } = epsilon;
     if upper.is_finite() && upper - lower <= MEET * upper { "exact" } else { "bound" }

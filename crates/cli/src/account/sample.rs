@@ -11,13 +11,13 @@ use crate::output::WithHint;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: sotto account sample --epsilon 1 --delta 1e-8 --rate 0.02\n\n\
-    This knows nothing of the mechanism but its guarantee. `sotto account \
-    sampled-gaussian` knows more, and gives less epsilon.")]
+    This uses only the guarantee of the mechanism. `sotto account \
+    sampled-gaussian` uses more, and gives a smaller epsilon.")]
 pub(super) struct SampleArgs {
-    /// The epsilon that holds for those that are sampled.
+    /// The epsilon that holds for the sampled devices.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: f64,
-    /// The delta that holds for those that are sampled.
+    /// The delta that holds for the sampled devices.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: f64,
     /// The probability of being sampled.
@@ -35,7 +35,7 @@ impl SampleArgs {
         let adjacency = Adjacency::from(self.adjacency);
         if adjacency == Adjacency::Replace {
             return Err(anyhow!(
-                "--adjacency replace: this theorem is about devices that are there or not"
+                "--adjacency replace: this theorem is about devices that are present or absent"
             ))
             .hint("leave it out, or describe the events for `sotto account compose`");
         }

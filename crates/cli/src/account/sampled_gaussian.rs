@@ -21,13 +21,13 @@ use crate::output::{Output, WithHint};
     sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \
     sotto account sampled-gaussian --rate 0.01 --steps 1 --sigma 0.7764 --delta 1e-6 \\\n    \
     --count seen --population 1e6 --shape one-hot --honest 0.5\n\n\
-    Sotto's own servers see how many devices were sampled: what is to hold against them needs --count seen \
-    and --population, and --honest 0.5 as every recipe is judged.")]
+    Sotto's own servers see how many devices were sampled: for a guarantee against them, add \
+    --count seen and --population, and --honest 0.5 as for every recipe.")]
 pub(super) struct SampledGaussianArgs {
     /// The probability of being sampled in a step.
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     rate: Option<f64>,
-    /// How many sums there are, each over a fresh sample.
+    /// The number of sums, each over a fresh sample.
     #[arg(long, value_name = "T", value_parser = whole, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Standard deviation of the noise of each sum, in units of the sum.
@@ -36,13 +36,13 @@ pub(super) struct SampledGaussianArgs {
     /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// What is added to that.
+    /// The additive slack in that bound: roughly, the probability that it fails.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
-    /// The largest norm of one contribution, in the same units: only sigma / sensitivity matters.
+    /// The largest norm of one contribution, in the same units. Only sigma / sensitivity matters.
     #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
     sensitivity: f64,
-    /// How to count.
+    /// The method of accounting.
     #[arg(long, value_enum, default_value_t = AccountantName::Best)]
     accountant: AccountantName,
     /// Which inputs are neighbours.
@@ -51,20 +51,20 @@ pub(super) struct SampledGaussianArgs {
     /// Whether the number of sampled devices is seen.
     #[arg(long, value_enum, default_value_t = CountName::Hidden)]
     count: CountName,
-    /// How many other devices there are to be sampled from.
+    /// The number of other devices to sample from.
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     population: Option<u64>,
-    /// How far apart two contributions are, where that matters [default: vector].
+    /// The distance between two contributions, where it matters [default: vector].
     #[arg(long, value_enum)]
     shape: Option<ShapeName>,
     #[command(flatten)]
     honest: Honest,
 }
 
-/// More steps are not tried.
+/// The largest number of steps that is tried.
 const MOST_STEPS: u64 = 1 << 39;
 
-/// What is done, apart from how often and with which rate and noise.
+/// The situation, without rate, steps and noise.
 #[derive(Clone, Copy)]
 struct Plan {
     honest: Honest,
@@ -72,11 +72,11 @@ struct Plan {
     adjacency: Adjacency,
     accountant: Accountant,
     shape: Shape,
-    /// The honest others, where the count is seen.
+    /// The number of other honest devices, if the count is seen.
     seen: Option<u64>,
 }
 
-/// All five.
+/// All five parameters.
 #[derive(Clone, Copy)]
 struct Solved {
     computed: &'static [&'static str],
@@ -176,7 +176,7 @@ impl SampledGaussianArgs {
         })
     }
 
-    /// The paper's model is not what our own servers see.
+    /// Advice: our own servers see more than the paper's model assumes.
     fn advice(&self, plan: Plan) -> Option<String> {
         if plan.seen.is_some() {
             return None;
@@ -185,7 +185,7 @@ impl SampledGaussianArgs {
             if plan.adjacency == Adjacency::Replace { "--adjacency add-remove " } else { "" };
         let population = if self.population.is_some() { "" } else { " --population N" };
         let honest = match plan.honest.fraction() {
-            Ok(all) if all >= 1.0 => ", and --honest 0.5 as every recipe is judged",
+            Ok(all) if all >= 1.0 => ", and --honest 0.5 as for every recipe",
             _ => "",
         };
         Some(format!(
@@ -213,7 +213,7 @@ impl SampledGaussianArgs {
             (CountName::Seen, Some(population)) => Some(self.others(population)?),
             (CountName::Seen, None) => {
                 return Err(anyhow!("--count seen needs --population"))
-                    .hint("how many other devices there are to be sampled from");
+                    .hint("give the number of other devices to sample from");
             }
         };
         if self.shape.is_some() && adjacency == Adjacency::ZeroOut {
@@ -271,7 +271,7 @@ impl SampledGaussianArgs {
             (Some(rate), None, Some(sigma), Some(at), Some(delta)) => {
                 let make = |steps: u64| plan.event(rate, steps, sigma);
                 let steps = match calibrate::times(plan.target(at, delta), make) {
-                    // There is no limit to speak of.
+                    // There is practically no limit.
                     Err(_) if plan.holds(rate, MOST_STEPS, sigma, (at, delta)) => MOST_STEPS,
                     found => found.map_err(explain)?,
                 };
@@ -325,7 +325,7 @@ impl SampledGaussianArgs {
         details
     }
 
-    /// What the same costs if the count is seen, for the shape asked or for both.
+    /// The cost if the count is seen, for the given shape or for both.
     fn if_seen(
         &self,
         plan: Plan,
@@ -356,7 +356,7 @@ impl SampledGaussianArgs {
             }
         }
         if texts.is_empty() {
-            let note = "What it costs if the count is seen cannot be told here.";
+            let note = "The cost if the count is seen cannot be computed here.";
             return (Detail::text(NAME, json!(null), "no answer"), note.to_owned());
         }
         let text = texts.join(", ");

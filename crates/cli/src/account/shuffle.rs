@@ -1,4 +1,4 @@
-//! `sotto account shuffle`: randomized reports among others, in an order that says nothing.
+//! `sotto account shuffle`: randomized reports in random order.
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
@@ -16,13 +16,13 @@ use crate::output::WithHint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mechanism {
-    /// Any local randomizer, from its epsilon under replacement.
+    /// Any local randomizer, by its epsilon under replacement.
     Generic,
     /// k-ary randomized response.
     Krr,
 }
 
-/// The others are known so that they can be refused with a reason.
+/// The other adjacencies are accepted by the parser, so that they can be refused with a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnlyReplace {
     /// A device holds one value or another.
@@ -45,13 +45,13 @@ pub(super) struct ShuffleArgs {
     /// The epsilon of one report, under replacement.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon0: Option<f64>,
-    /// How many reports there are, the device's own included.
+    /// The number of reports, including the device's own.
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     n: Option<u64>,
     /// The privacy loss: probabilities change by a factor of e^epsilon at most.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// What is added to that.
+    /// The additive slack in that bound: roughly, the probability that it fails.
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: Option<f64>,
     /// What the devices do with their values.
@@ -60,14 +60,14 @@ pub(super) struct ShuffleArgs {
     /// Number of symbols, with --mechanism krr.
     #[arg(long, value_name = "K", value_parser = whole, allow_negative_numbers = true)]
     k: Option<u64>,
-    /// Which inputs are neighbours: shuffling knows only this one.
+    /// Which inputs are neighbours. Shuffling supports only replacement.
     #[arg(long, value_enum, default_value_t = OnlyReplace::Replace)]
     adjacency: OnlyReplace,
     #[command(flatten)]
     honest: Honest,
 }
 
-/// All four.
+/// All four parameters.
 struct Solved {
     computed: &'static [&'static str],
     epsilon0: f64,
@@ -86,7 +86,7 @@ impl ShuffleArgs {
         };
         if given != Adjacency::Replace {
             return Err(anyhow!(
-                "--adjacency {given}: the number of reports is known, so that one cannot be missing"
+                "--adjacency {given}: the number of reports is known, so none can be missing"
             ))
             .hint("leave it out: shuffling is accounted under replacement");
         }
@@ -137,12 +137,12 @@ impl ShuffleArgs {
         })
     }
 
-    /// `--k`, where it belongs.
+    /// `--k`, which is required or forbidden depending on the mechanism.
     fn symbols(&self) -> Result<Option<u64>> {
         match (self.mechanism, self.k) {
             (Mechanism::Krr, Some(k)) => at_least("--k", k, 2).map(Some),
             (Mechanism::Krr, None) => Err(anyhow!("--mechanism krr needs --k"))
-                .hint("how many symbols there are to choose from"),
+                .hint("give the number of symbols to choose from"),
             (Mechanism::Generic, Some(_)) => {
                 Err(anyhow!("--k has no meaning with --mechanism generic"))
                     .hint("give --mechanism krr")
@@ -181,7 +181,7 @@ impl ShuffleArgs {
                     Some(k) => shuffle::krr_delta(epsilon0, k, crowd, at),
                     None => shuffle::generic_delta(epsilon0, crowd, at),
                 };
-                // Below the range of numbers, a probability that exists is still not 0.
+                // A probability too small for a floating-point number is still not 0.
                 let delta = delta.max(f64::MIN_POSITIVE);
                 Solved { computed: &["delta"], epsilon0, n, epsilon, delta }
             }
@@ -213,8 +213,8 @@ fn question(event: &Event) -> Question<'_> {
     Question { event, adjacency, shape, accountant }
 }
 
-/// The closed form, which holds for every mechanism, but not for every crowd; whether it holds; why
-/// not.
+/// The closed form, whether it is valid, and why not. It holds for every mechanism, but not for
+/// every number of reports.
 fn closed_form(epsilon0: f64, n: u64, delta: f64) -> [Detail; 3] {
     const NAMES: [&str; 3] = ["closed_form", "closed_form_valid", "closed_form_reason"];
     let (epsilon, reason, text) = match shuffle::closed_form_epsilon(epsilon0, n, delta) {

@@ -1,12 +1,12 @@
-//! Sentences in lines that fit.
+//! Wraps sentences into lines.
 
-/// No line is longer, whatever the terminal.
+/// The longest line, however wide the terminal is.
 const LONGEST: usize = 100;
 
 /// The narrowest width that is used.
 const SHORTEST: usize = 20;
 
-/// `text` in lines of the terminal's width, 100 characters at most.
+/// Wraps `text` to the width of the terminal, at most 100 characters.
 pub(crate) fn wrapped(text: &str) -> String {
     // The table only serves to detect the width of the terminal.
     let terminal = comfy_table::Table::new().width().map_or(LONGEST, usize::from);

@@ -9,7 +9,7 @@ use sotto_protocol::recipe::estimates;
 use sotto_wire::Recipe;
 use sotto_wire::recipe::Query;
 
-/// Intervals hold with this probability.
+/// The confidence level of the intervals.
 const LEVEL: f64 = 0.95;
 
 /// One number of the result.

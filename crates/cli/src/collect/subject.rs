@@ -1,4 +1,4 @@
-//! What is collected: the task of a file, or that of a recipe.
+//! What to collect: the task in a file, or the task of a recipe.
 
 use std::path::{Path, PathBuf};
 
@@ -35,14 +35,14 @@ pub(super) struct SubjectArgs {
     /// With --recipe: a file with the token that the leader expects from the collector.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// With --recipe: whom to believe about the log.
+    /// With --recipe: the trust file, to verify the log.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
     #[command(flatten)]
     pub(super) log: LogArgs,
 }
 
-/// What is collected, and with what.
+/// What to collect, and with which credentials.
 pub(super) struct Subject {
     pub(super) task: Task,
     pub(super) key: HpkeKeypair,
@@ -58,10 +58,10 @@ impl SubjectArgs {
         }
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let name = self.recipe.as_deref().unwrap_or_default();
-        // An id stands for the recipe itself. A name is what the log says, and where the recipe
-        // says the token is sent.
+        // An id determines the recipe. With a name, the log decides which recipe it is, and the
+        // token is sent where that recipe says.
         if trust.is_none() && !Path::new(name).is_file() && name.parse::<EntryId>().is_err() {
-            return Err(anyhow!("a recipe found by its name needs a log that is believed"))
+            return Err(anyhow!("a recipe found by its name needs a log that can be verified"))
                 .hint("give --trust, or the recipe's id or file");
         }
         let recipe = recipe_file::find(name, &self.log, trust.as_ref())?;

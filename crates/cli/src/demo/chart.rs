@@ -10,7 +10,8 @@ const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
 /// One line per bucket: label, true value, estimate with its interval, bar.
 ///
-/// The bar is as long as the estimate. A `┊` marks the true value where it lies beside its end.
+/// The bar is as long as the estimate. A `┊` marks the true value if it differs from the end of the
+/// bar.
 pub(crate) fn chart(buckets: &[DemoBucket]) -> Vec<String> {
     let exact = buckets.iter().all(|bucket| bucket.stderr == 0.0);
     let label_width = buckets.iter().map(|b| b.label.chars().count()).max().unwrap_or(0).max(4);

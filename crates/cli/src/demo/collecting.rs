@@ -11,11 +11,11 @@ use super::result::{DemoBatch, DemoInterval};
 use crate::output::Output;
 use crate::random;
 
-/// How long the servers may make no progress before the demo gives up. Far beyond what any machine
-/// needs, so that load alone never ends it.
+/// How long the demo waits without progress before it gives up. Far longer than any machine needs,
+/// so that a busy machine alone never makes it fail.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Shows how leader and helper work through the reports; `summed` tells how many they are done with.
+/// Shows how leader and helper work through the reports; `summed` returns how many are done.
 pub(super) fn wait_until_summed(
     total: u64,
     output: &Output,
@@ -36,7 +36,7 @@ pub(super) fn wait_until_summed(
     Ok(())
 }
 
-/// The collector asks for the one unit of time in which all reports are.
+/// The collector requests the one unit of time that contains all reports.
 pub(super) fn collect(collector: &Collector, moment: Moment, output: &Output) -> Result<Collected> {
     let query = Query::TimeInterval(Interval::bucket(collector.task().time(moment))?);
     let spinner = output.spinner("collecting");
@@ -45,7 +45,7 @@ pub(super) fn collect(collector: &Collector, moment: Moment, output: &Output) ->
     collected.context("the collector got no result")
 }
 
-/// The batch, as the result names it.
+/// The batch, as shown in the result.
 pub(super) fn batch(task: &Task, collected: &Collected) -> DemoBatch {
     let precision = task.configuration().time_precision();
     let interval = collected.collection.interval;

@@ -1,7 +1,7 @@
-//! The demo of plain DAP: every device takes part, nothing is added, the result is exact.
+//! The demo of plain DAP: every device takes part, no noise is added, and the result is exact.
 //!
-//! Its contract stays as it is, whatever the demo without `--exact` grows into: no coin, noise, token
-//! or relay; `true` = `estimate` = both ends of the interval.
+//! Its contract is fixed, however the demo without `--exact` changes: no coin, noise, token or
+//! relay; `true` = `estimate` = both ends of the interval.
 
 mod parties;
 
@@ -34,7 +34,7 @@ const CAVEATS: &[&str] = &[
     "Here all parties share one process. Leader and helper must be two operators who do not collude.",
 ];
 
-/// What became of the uploads.
+/// The outcome of the uploads.
 #[derive(Debug, Default)]
 struct Uploads {
     accepted: u64,
@@ -45,8 +45,8 @@ struct Uploads {
 /// Runs the demo.
 pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
     let started = Instant::now();
-    let parties = Parties::start(plan).context("the servers do not start")?;
-    // One moment for all, so that the hour does not turn between two devices.
+    let parties = Parties::start(plan).context("cannot start the servers")?;
+    // One time for all devices, so that they are all in the same hour.
     let moment = now()?;
     let uploads = upload(plan, &parties, moment, output)?;
     wait_until_summed(uploads.accepted, output, || {
@@ -126,7 +126,7 @@ fn saw(
         (
             "device",
             format!(
-                "its own word. Its report, {} bytes, is as long as everybody's",
+                "its own word. Its report, {} bytes, is as long as all others",
                 bytes.checked_div(reports).unwrap_or(0)
             ),
         ),
@@ -148,7 +148,7 @@ fn saw(
         (
             "collector",
             format!(
-                "two sealed sums of {} numbers over {} reports; under {} reports, nothing at all",
+                "two sealed sums of {} numbers over {} reports; below {} reports, nothing",
                 plan.words.labels().len(),
                 result.reports.accepted,
                 plan.min_batch_size

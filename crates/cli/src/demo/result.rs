@@ -1,11 +1,11 @@
-//! What a demo run found: the object that `--json` prints and the tables are made of.
+//! The result of a demo run: `--json` prints it, and the tables are made from it.
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use sotto_dp::mechanism::Estimate;
 
-/// One run. The keys are a contract with whoever reads the JSON.
+/// One run. The keys are a contract with readers of the JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoResult {
     /// Simulated devices.
@@ -18,22 +18,22 @@ pub(crate) struct DemoResult {
     pub(crate) batches: Vec<DemoBatch>,
     /// One for each word.
     pub(crate) buckets: Vec<DemoBucket>,
-    /// What became of the reports.
+    /// The outcome of the reports.
     pub(crate) reports: DemoReports,
-    /// What devices promised themselves; absent where nothing is promised.
+    /// The privacy that the devices computed; absent if none is claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) privacy: Option<DemoPrivacy>,
-    /// What devices sent through the relay; absent where there is none.
+    /// What devices sent through the relay; absent without a relay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) relay: Vec<DemoSize>,
-    /// Tokens that devices got; absent where none are asked for.
+    /// Tokens that devices got; absent without tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tokens: Option<u64>,
     /// Wall-clock seconds.
     pub(crate) elapsed_s: f64,
 }
 
-/// How many sealed requests had this length. The relay could count no more than this.
+/// How many sealed requests had this length. The relay sees no more than this.
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoSize {
     pub(crate) bytes: usize,
@@ -44,16 +44,16 @@ pub(crate) struct DemoSize {
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoPrivacy {
     pub(crate) recipe_id: String,
-    /// The place of the recipe in the log.
+    /// The index of the recipe in the log.
     pub(crate) log_index: u64,
     /// With half of the others honest and the count seen.
     pub(crate) epsilon: f64,
     pub(crate) delta: f64,
     /// The paper's figure for the same recipe: all honest, count hidden.
     pub(crate) paper_epsilon: f64,
-    /// What remains if everybody else is against one.
+    /// The bound that remains if everybody else is malicious.
     pub(crate) local_epsilon: Option<f64>,
-    /// The probability to take part.
+    /// The probability of taking part.
     pub(crate) sampling_rate: f64,
 }
 

@@ -1,7 +1,8 @@
-//! The demo of the whole idea: a recipe in a witnessed log, and devices that check it, pay for it and toss a coin.
+//! The demo of the whole system: a recipe in a witnessed log, and devices that check it, pay for it
+//! and toss a coin.
 //!
-//! Every simulated device runs the same engine as a real one, with its state in memory. They share what depends on
-//! the recipe alone, as a fleet in one process may.
+//! Every simulated device runs the same engine as a real one, with its state in memory. The devices
+//! share what depends only on the recipe, which is safe because they run in one process.
 
 mod carried;
 mod fleet;
@@ -26,13 +27,13 @@ use super::story::Story;
 use crate::output::Output;
 use crate::time_text::now;
 
-/// Intervals hold with this probability.
+/// The confidence level of the intervals.
 const LEVEL: f64 = 0.95;
 
 const CAVEATS: &[&str] = &[
     "The recipe counts at once (insecure_no_min_age), for devices without history (insecure_fresh_start); real ones wait a day, and a period.",
-    "Devices ask for their tokens at once, and use them at once; real ones wait for hours in between, so that the two cannot be linked.",
-    "The devices share a few readings of the log; real ones read it each for itself, with half a dozen requests.",
+    "Devices request their tokens and use them at once; real ones wait for hours in between, so that the two cannot be linked.",
+    "The devices share a few readings of the log; each real one reads it on its own, with about six requests.",
     "The relay holds requests for 30 ms; a real one waits ten seconds for more to mix them with.",
     "Here all parties share one process. Relay, attester, issuer, leader, helper, log and witnesses must be different operators.",
 ];
@@ -40,9 +41,9 @@ const CAVEATS: &[&str] = &[
 /// Runs the demo.
 pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
     let started = Instant::now();
-    // One moment for all, so that the hour does not turn between two devices.
+    // One time for all devices, so that they are all in the same hour.
     let moment = now()?;
-    let parties = Parties::start(plan, moment, output).context("the servers do not start")?;
+    let parties = Parties::start(plan, moment, output).context("cannot start the servers")?;
     let turnout = fleet::run(plan, &parties, moment, output)?;
     let accepted = turnout.accepted as u64;
     ensure!(
@@ -73,7 +74,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
     Ok((result, story))
 }
 
-/// Debiases the counts: estimates over all devices, with what noise and sampling leave open.
+/// Debiases the counts: estimates over all devices, with the uncertainty from noise and sampling.
 fn buckets(plan: &Plan, assessment: &Assessment, collected: &Collected) -> Result<Vec<DemoBucket>> {
     let labels = plan.words.labels();
     let collection = &collected.collection;
@@ -114,7 +115,7 @@ fn saw(
         (
             "log",
             format!(
-                "one recipe and {} key sets, cosigned by {} witnesses; that they are read, not by whom",
+                "one recipe and {} key sets, cosigned by {} witnesses; it sees that they are read, but not by whom",
                 parties.key_sets(),
                 parties.witnesses()
             ),
@@ -129,18 +130,18 @@ fn saw(
         (
             "attester",
             format!(
-                "{devices} device certificates, and {} sealed requests for something: one pair of tokens each",
+                "{devices} device certificates, and {} sealed requests that it cannot read: one pair of tokens each",
                 parties.to_attester().lengths().values().sum::<u64>()
             ),
         ),
         (
             "issuer",
             format!(
-                "{} requests for tokens of this recipe, of nobody in particular; it signed {} and saw none",
+                "{} requests for tokens of this recipe, but not from whom; it signed {} and saw none",
                 turnout.tokens, turnout.tokens
             ),
         ),
-        ("relay", format!("devices' addresses, and {}; nothing inside", sealed(parties))),
+        ("relay", format!("devices' addresses, and {}; not their contents", sealed(parties))),
         (
             "leader",
             format!(
@@ -156,7 +157,7 @@ fn saw(
         (
             "collector",
             format!(
-                "two sealed sums of {} numbers over {} randomized words; under {} reports, nothing",
+                "two sealed sums of {} numbers over {} randomized words; below {} reports, nothing",
                 plan.words.labels().len(),
                 result.reports.accepted,
                 plan.min_batch_size

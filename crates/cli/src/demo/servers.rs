@@ -13,14 +13,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A server and how to end it.
+/// A server and how to stop it.
 pub(super) struct Server {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), RunError>>,
 }
 
 impl Server {
-    /// Runs a server until it is stopped. Within a runtime.
+    /// Runs a server until it is stopped. Must be called within a runtime.
     pub(super) fn spawn<F>(run: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> F) -> Self
     where
         F: Future<Output = Result<(), RunError>> + Send + 'static,
@@ -32,9 +32,9 @@ impl Server {
         Self { stop, running: tokio::spawn(run(stopped)) }
     }
 
-    /// Ends it in good order.
+    /// Shuts it down cleanly.
     pub(super) fn stop(self, runtime: &Runtime) {
-        // A server that has ended by itself needs no telling.
+        // A server that has already ended needs no signal.
         let _ = self.stop.send(());
         let _ = runtime.block_on(self.running);
     }
@@ -46,7 +46,7 @@ pub(super) fn open_store(folder: &Path) -> Result<Arc<SqliteStore>> {
     Ok(Arc::new(SqliteStore::open(folder, SqliteOptions::default())?))
 }
 
-/// A port of this machine that the system chooses.
+/// A loopback address with a port that the system chooses.
 pub(super) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }

@@ -1,10 +1,10 @@
-//! What a demo tells beside its result.
+//! What a demo prints beside its result.
 
 /// What the result does not say.
 #[derive(Debug)]
 pub(crate) struct Story {
-    /// Who, and what they saw.
+    /// Each party, and what it saw.
     pub(crate) saw: Vec<(&'static str, String)>,
-    /// What is not private about it.
+    /// Where the demo is not private.
     pub(crate) caveats: &'static [&'static str],
 }

@@ -1,6 +1,6 @@
 //! The words that the demo's devices hold: a small frequency list that ships with the program.
 //!
-//! Where it comes from and under which licence: `data/README.md`.
+//! `data/README.md` names its source and licence.
 
 use anyhow::{Context, Result, ensure};
 use rand_chacha::ChaCha20Rng;
@@ -27,7 +27,7 @@ impl Words {
         let (mut words, mut cumulative, mut sum) = (Vec::new(), Vec::new(), 0);
         for line in list.lines().filter(|line| !line.starts_with('#')) {
             let (word, count) = line.split_once('\t').context("a line without a tab")?;
-            let count: u64 = count.parse().context("a count that is no number")?;
+            let count: u64 = count.parse().context("a count that is not a number")?;
             ensure!(!word.is_empty() && count > 0, "a word without a count");
             sum += count;
             words.push(word);

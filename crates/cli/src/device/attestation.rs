@@ -13,20 +13,21 @@ use crate::private_file;
 /// Options that say which device this is.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct AttestationArgs {
-    /// The manufacturer's certificate of this device, PEM: its own first, without the root.
+    /// The manufacturer's certificate chain for this device, PEM: the device's certificate first,
+    /// without the root.
     #[arg(long, value_name = "FILE", requires = "certificate_key", help_heading = "Attestation")]
     certificate: Option<PathBuf>,
     /// The key of the certificate: Ed25519, PKCS#8, PEM.
     #[arg(long, value_name = "FILE", requires = "certificate", help_heading = "Attestation")]
     certificate_key: Option<PathBuf>,
-    /// A name in place of a certificate. For development: only attesters with
-    /// `insecure_attestation` take it.
+    /// A name instead of a certificate. For development: only attesters with `insecure_attestation`
+    /// accept it.
     #[arg(long, value_name = "NAME", conflicts_with = "certificate", help_heading = "Attestation")]
     insecure_name: Option<String>,
 }
 
 impl AttestationArgs {
-    /// What signs token requests; `None` if nothing was said.
+    /// The signer of token requests; `None` without these options.
     pub(super) fn attestor(&self) -> Result<Option<Box<dyn Attestor + Send>>> {
         if let Some(name) = &self.insecure_name {
             return Ok(Some(Box::new(InsecureName::new(name.as_str())?)));

@@ -7,7 +7,7 @@ use sotto_protocol::expression::{Attributes, Value};
 
 use crate::private_file;
 
-/// Reads `name = value` lines of TOML: truth values, whole numbers and texts. What is none of these
+/// Reads `name = value` lines of TOML: truth values, whole numbers and texts. Any other value
 /// counts as missing: whether a device answers must not depend on its data.
 pub(super) fn read(path: &Path) -> Result<Attributes> {
     let text = private_file::read(path)?;
@@ -15,7 +15,7 @@ pub(super) fn read(path: &Path) -> Result<Attributes> {
 }
 
 fn parse(text: &str) -> Result<Attributes> {
-    // The parser's own message quotes the line, which is somebody's data.
+    // The parser's own message quotes the line, which is personal data.
     let table: toml::Table = toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         anyhow::anyhow!("line {} is not `name = value`", before.matches('\n').count() + 1)

@@ -1,4 +1,4 @@
-//! `sotto device log`: what the person whose device it is may see.
+//! `sotto device log`: what the owner of a device may see.
 
 use std::path::PathBuf;
 
@@ -17,8 +17,8 @@ use crate::time_text::show_moment;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A line says that a recipe was considered and paid for. Whether it was answered is \
-    decided by a coin and never shown, and the device itself forgets an answer once it is delivered: \
-    that is what protects you."
+    decided by a coin and never shown, and the device itself forgets an answer once it is \
+    delivered. This protects you."
 )]
 pub(super) struct LogArgs {
     /// The device's state.
@@ -54,7 +54,7 @@ impl LogArgs {
     }
 }
 
-/// What is spent of the period's budget.
+/// How much of the period's budget is spent.
 fn spent(state: &DeviceState) -> Option<(f64, f64)> {
     let ledger = state.ledger()?;
     let budget = ledger.budget();

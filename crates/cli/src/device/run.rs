@@ -1,4 +1,4 @@
-//! `sotto device run`: passes over the log, one after the other.
+//! `sotto device run`: repeated passes over the log.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -21,12 +21,11 @@ use crate::time_text::parse_seconds;
 use crate::trust_file;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Silence is the normal answer: whatever fails a check, cannot be paid for, or loses \
-    its coin is left alone. The reasons of the first two are shown; what the coin said never is."
-)]
+#[command(after_help = "Silence is normal: a device does not answer a recipe that fails a check, \
+    exceeds the budget, or loses the coin toss. The first two reasons are shown; the outcome of \
+    the coin toss never is.")]
 pub(super) struct RunArgs {
-    /// The device's memory: what it has seen, considered and spent. Made if it does not exist.
+    /// The device's state: what it has seen, considered and spent. Created if it does not exist.
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
     /// TOML lines `name = value`: what recipes may read.
@@ -35,13 +34,13 @@ pub(super) struct RunArgs {
     /// Log and witness keys, operators, floors and budget.
     #[arg(long, value_name = "FILE")]
     trust: PathBuf,
-    /// One pass, then end.
+    /// Make one pass, then exit.
     #[arg(long)]
     once: bool,
     /// The time between two passes.
     #[arg(long, value_name = "TIME", default_value = "1h")]
     interval: String,
-    /// A command whose exit code 0 says that now is a good time (idle, charging).
+    /// A command that exits with code 0 if now is a good time (idle, charging).
     #[arg(long, value_name = "COMMAND")]
     condition: Option<String>,
     #[command(flatten)]
@@ -52,19 +51,19 @@ pub(super) struct RunArgs {
 
 impl RunArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        ensure!(self.once || !output.json(), "--json goes with --once");
+        ensure!(self.once || !output.json(), "--json needs --once");
         let trust = trust_file::read(&self.trust)?;
         if trust.insecure_direct() {
             output.remark(
                 "insecure_direct: no relay is used, log and leader see this device's address",
             );
         }
-        // A mistake in the file shows before anything is sent.
+        // A mistake in the file is reported before anything is sent.
         attributes::read(&self.attributes)?;
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
-        let source = self.log.source(Some(&trust))?.context("which log?");
-        let source =
-            source.hint("give --log, or a URL after the log's key in the trust file's policy")?;
+        let source = self.log.source(Some(&trust))?.context("no log is given");
+        let source = source
+            .hint("give --log, or put a URL after the log's key in the trust file's policy")?;
         let key = state_key::open_or_make(&self.state)?;
         let state =
             StateFile::open(&self.state, &key).with_context(|| self.state.display().to_string())?;
@@ -113,7 +112,7 @@ impl RunArgs {
     }
 }
 
-/// Whether the command says that now is a good time.
+/// Whether the command reports that now is a good time.
 fn conditions_met(command: Option<&str>) -> Result<bool> {
     let Some(command) = command else { return Ok(true) };
     let status = Command::new("sh")
@@ -129,12 +128,12 @@ fn conditions_met(command: Option<&str>) -> Result<bool> {
 fn log_of(source: &LogSource, host: &Host, trust: &Trust) -> Result<Log> {
     let LogSource::Http { url, .. } = source else { return Ok(Log::from_files(source.fetch())) };
     Log::at(url, host, trust).hint(
-        "pin the log's gateway and relays in the trust file; insecure_direct = true does without, \
+        "pin the log's gateway and relays in the trust file; insecure_direct = true works without them, \
          and log and leader then see this device's address",
     )
 }
 
-/// What was considered and what was not, never what was answered.
+/// Shows what was considered and what was not, but never what was answered.
 fn report(output: &Output, log: &Log, done: &PassReport) -> Result<()> {
     let name = |id: &EntryId| log.name(id).unwrap_or_else(|| id.to_string());
     let round = done.tokens.as_ref();
@@ -177,19 +176,19 @@ fn report(output: &Output, log: &Log, done: &PassReport) -> Result<()> {
     Ok(())
 }
 
-/// What a person should know about the tokens of a pass.
+/// Remarks about the tokens of a pass.
 fn remarks(round: &TokenRound) -> Vec<String> {
     let mut remarks = Vec::new();
     if round.withheld > 0 {
         remarks.push(format!(
-            "the attester withholds {} tokens: this device has had them, or another one that shows the \
+            "the attester withholds {} tokens: this device already has them, or another one with the \
              same attestation",
             round.withheld
         ));
     }
     if let Some(failure) = &round.failure {
         let (missing, asked) = (round.asked - round.granted - round.withheld, round.asked);
-        remarks.push(format!("{missing} of {asked} requests for tokens brought none: {failure}"));
+        remarks.push(format!("{missing} of {asked} token requests failed: {failure}"));
     } else if round.waiting > 0 {
         remarks.push(format!("{} tokens will be requested later", round.waiting));
     }

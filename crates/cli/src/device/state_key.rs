@@ -1,5 +1,5 @@
-//! The key that seals a device's state: in a file of its own beside it, readable by its owner
-//! alone. A phone has a key store for that.
+//! The key that seals a device's state: in a separate file beside the state, readable only by its
+//! owner. A phone has a key store for that.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,7 @@ use zeroize::Zeroizing;
 use crate::output::WithHint;
 use crate::{private_file, random};
 
-/// The key of the state at `path`. A new state gets a new key; a state that lost its key is an
-/// error.
+/// The key of the state at `path`. A new state gets a new key; a state without its key is an error.
 pub(super) fn open_or_make(path: &Path) -> Result<SealingKey> {
     let file = beside(path);
     if !file.exists() && !path.exists() {
@@ -25,12 +24,13 @@ pub(super) fn open_or_make(path: &Path) -> Result<SealingKey> {
     open(path)
 }
 
-/// The key of the state at `path`, which exists.
+/// The key of the existing state at `path`.
 pub(super) fn open(path: &Path) -> Result<SealingKey> {
     let file = beside(path);
     if !file.exists() {
-        return Err(anyhow!("the key of {} is missing: {}", path.display(), file.display()))
-            .hint("put the key back, or move the state away: the device then begins anew");
+        return Err(anyhow!("the key of {} is missing: {}", path.display(), file.display())).hint(
+            "put the key back, or move the state away: the device then starts with an empty state",
+        );
     }
     let text = private_file::read(&file)?;
     let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.trim()).unwrap_or_default());

@@ -1,7 +1,7 @@
 //! The test API of the aggregators, with DAP itself on the same port.
 //!
-//! One process can be leader of some tasks and helper of others: it runs both servers, on loopback
-//! ports of their own, and hands each DAP request to the one whose resource it names.
+//! One process can be leader of some tasks and helper of others: it runs both servers, each on its
+//! own loopback port, and forwards each DAP request to the server whose resource it names.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(super) async fn router() -> Result<Router> {
         .with_state(state))
 }
 
-/// Starts both servers, each with the same HPKE key: `hpke_config` is one resource for both.
+/// Starts both servers with the same HPKE key: `hpke_config` is one resource for both.
 async fn start() -> Result<Aggregators> {
     let key = keys::generate(1);
     let leader =
@@ -128,7 +128,7 @@ impl Aggregators {
             role,
             verify_key: secret_array(&request.vdaf_verify_key).context("vdaf_verify_key")?,
             leader_token: request.leader_authentication_token,
-            // Some drivers send it to the helper too, who has no use for it.
+            // Some drivers send it to the helper too, which does not need it.
             collector_token: request
                 .collector_authentication_token
                 .filter(|_| role == Role::Leader),

@@ -1,4 +1,4 @@
-//! What the calls of the test API have in common: numbers, tasks, answers.
+//! Common parts of the calls of the test API: numbers, tasks, answers.
 //!
 //! Two generations of field names are accepted: `query_type` and `batch_mode`, `bits` and
 //! `max_measurement`. Numbers may be strings. What DAP no longer has (`max_batch_size`,
@@ -17,7 +17,7 @@ use sotto_wire::{
     BatchMode, TaskConfiguration, TaskId, TaskParameters, TimePrecision, Url, VdafType,
 };
 
-/// What all implementations put into `task_info`.
+/// The `task_info` that all implementations use.
 const TASK_INFO: &[u8] = b"task-info";
 
 /// The fields that describe a task.
@@ -36,7 +36,7 @@ pub(super) struct TaskDescription {
 }
 
 impl TaskDescription {
-    /// The task, with exactly the bytes that the other implementations make of it.
+    /// The task, encoded to exactly the same bytes as by the other implementations.
     pub(super) fn task(&self) -> Result<Task> {
         let vdaf = vdaf_config(&self.vdaf)?;
         let configuration = TaskConfiguration::new(TaskParameters {
@@ -83,12 +83,12 @@ pub(super) fn request<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
     serde_json::from_slice(body).context("the request cannot be read")
 }
 
-/// The answer of a call: its fields, or why it failed.
+/// The answer to a call: its fields, or the reason of its failure.
 pub(super) fn answer(result: Result<Value>) -> Json<Value> {
     Json(result.unwrap_or_else(|error| json!({ "status": "error", "error": format!("{error:#}") })))
 }
 
-/// The answer of a call that has nothing else to say.
+/// The answer to a call without other fields.
 pub(super) fn success() -> Value {
     json!({ "status": "success" })
 }
@@ -98,7 +98,7 @@ pub(super) async fn ready() -> Json<Value> {
     Json(json!({}))
 }
 
-/// Runs a blocking step of client or collector away from the listener's threads.
+/// Runs a blocking step of client or collector outside the listener's threads.
 pub(super) async fn blocking(
     step: impl FnOnce() -> Result<Value> + Send + 'static,
 ) -> Result<Value> {
@@ -108,13 +108,13 @@ pub(super) async fn blocking(
     }
 }
 
-/// For `#[serde(deserialize_with)]`: a number, or a string of one.
+/// For `#[serde(deserialize_with)]`: a number, or a string that holds one.
 pub(super) fn integer<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
     let value = Value::deserialize(d)?;
     as_integer(&value).ok_or_else(|| serde::de::Error::custom("expected an integer"))
 }
 
-/// For `#[serde(deserialize_with)]`: the same, or nothing.
+/// For `#[serde(deserialize_with)]`: the same, optional.
 pub(super) fn optional_integer<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     match Value::deserialize(d)? {
         Value::Null => Ok(None),
@@ -160,7 +160,8 @@ mod tests {
         });
         let old = description(old).unwrap().task().unwrap();
         assert_eq!(new.encoded_configuration(), old.encoded_configuration());
-        // The first bytes as the peers have them: the length of task_info, and task_info.
+        // The first bytes, as other implementations have them: the length of task_info, and
+        // task_info.
         assert_eq!(&new.encoded_configuration()[..10], b"\x09task-info");
     }
 

@@ -24,7 +24,7 @@ struct UploadRequest {
     #[serde(flatten)]
     task: TaskDescription,
     measurement: Value,
-    /// POSIX seconds, in place of the clock.
+    /// POSIX seconds, instead of the clock.
     #[serde(default, deserialize_with = "api::optional_integer")]
     time: Option<u64>,
 }

@@ -49,7 +49,7 @@ struct QueryDescription {
     batch_interval_start: Option<u64>,
     #[serde(default, deserialize_with = "api::optional_integer")]
     batch_interval_duration: Option<u64>,
-    /// Asks for a batch by its id, which DAP no longer has.
+    /// Requests a batch by its id, which DAP no longer supports.
     batch_id: Option<String>,
 }
 
@@ -71,7 +71,7 @@ struct Job {
     collector: Arc<Collector>,
     job: CollectionJob,
     done: Option<Collection>,
-    /// Whether the leader may forget the job, as it does before it gives out the next batch.
+    /// Whether the leader has deleted the job, which it must before it hands out the next batch.
     finished: bool,
 }
 
@@ -108,7 +108,7 @@ impl Collectors {
         let (id, key) = (*task.id(), keys::generate(1));
         let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
         let auth = AuthToken::DapAuth(request.collector_authentication_token);
-        // The caller polls: a leader that does not answer is its to deal with.
+        // The caller polls, so it handles a leader that does not answer.
         let collector =
             Collector::new(task, key, auth, self.transport.clone()).with_retry(retry(2));
         let mut tasks = lock(&self.tasks);
@@ -151,7 +151,7 @@ impl Job {
         let configuration = self.collector.task().configuration();
         let next_waits = configuration.batch_mode() == BatchMode::LeaderSelected;
         if next_waits && self.done.is_some() && !self.finished {
-            // The result is here; only the deletion makes room for the next batch.
+            // The result has arrived. The job must still be deleted to get the next batch.
             self.finished = self.collector.finish(&self.job, &mut random::system()).is_ok();
         }
     }
@@ -180,13 +180,13 @@ impl QueryDescription {
                 let unit = precision.as_seconds();
                 ensure!(
                     start.is_multiple_of(unit) && duration.is_multiple_of(unit),
-                    "the interval is off the grid"
+                    "the interval is not a multiple of the time precision"
                 );
                 let interval =
                     Interval::new(Time::new(start / unit), Duration::new(duration / unit))?;
                 Ok(Query::TimeInterval(interval))
             }
-            2 if self.batch_id.is_some() => bail!("batches cannot be asked for by id"),
+            2 if self.batch_id.is_some() => bail!("batches cannot be requested by id"),
             2 => Ok(Query::LeaderSelected),
             other => bail!("there is no batch mode {other}"),
         }

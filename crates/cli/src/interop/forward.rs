@@ -1,4 +1,4 @@
-//! Hands DAP requests on to the servers behind the test API.
+//! Forwards DAP requests to the servers behind the test API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use zeroize::Zeroizing;
 
 use crate::connection::ConnectionArgs;
 
-/// The request headers that DAP gives a meaning to.
+/// The request headers that DAP uses.
 const REQUEST_HEADERS: [&str; 4] =
     ["content-type", "authorization", "dap-auth-token", "dap-taskprov"];
 
-/// The response headers that DAP gives a meaning to.
+/// The response headers that DAP uses.
 const RESPONSE_HEADERS: [&str; 4] = ["content-type", "location", "retry-after", "cache-control"];
 
-/// The two servers of this process, each on a port of its own.
+/// The two servers of this process, each on its own port.
 #[derive(Debug)]
 pub(super) struct Forwarder {
     transport: Arc<HttpTransport>,
@@ -63,7 +63,7 @@ impl Forwarder {
         convert(response)
     }
 
-    /// The helper's resources are told by their names; all others are the leader's.
+    /// The helper's resources are recognized by their names; all others belong to the leader.
     fn server(&self, path: &str) -> SocketAddr {
         let helper = |name| matches!(name, "aggregation_jobs" | "aggregate_shares");
         if path.split('/').any(helper) { self.helper } else { self.leader }

@@ -33,33 +33,39 @@ pub(super) struct PublishArgs {
     /// The operator's key file: the key that devices pin.
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
-    /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; repeat for more keys.
+    /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; may be
+    /// repeated.
     #[arg(long, value_name = "FILE")]
     hpke_key: Vec<PathBuf>,
-    /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal their requests; repeat for
-    /// more keys.
+    /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal
+    /// their requests; may be repeated.
     #[arg(long, value_name = "FILE")]
     gateway_key: Vec<PathBuf>,
-    /// A key file of the issuer of tokens (`sotto keys new`), to which devices seal their token requests; repeat for more keys.
+    /// A key file of the issuer (`sotto keys new`), to which devices seal their token requests; may
+    /// be repeated.
     #[arg(long, value_name = "FILE")]
     encapsulation_key: Vec<PathBuf>,
-    /// Publish a set without gateway keys although the last one had some. Devices then stop sending to this operator.
+    /// Publish a set without gateway keys even though the last one had some. Devices then stop
+    /// sending to this operator.
     #[arg(long, conflicts_with = "gateway_key")]
     drop_gateway: bool,
-    /// Publish a set without encapsulation keys although the last one had some. Devices then stop asking this issuer.
+    /// Publish a set without encapsulation keys even though the last one had some. Devices then
+    /// stop requesting tokens from this issuer.
     #[arg(long, conflicts_with = "encapsulation_key")]
     drop_encapsulation: bool,
-    /// When the keys come into use: POSIX seconds or 2026-11-15T08:00:00Z. By then the set must have been in the log for
-    /// long enough [default: when devices with the trust file accept it; without --trust, in a day and an hour]
+    /// When the keys come into use: POSIX seconds or 2026-11-15T08:00:00Z. By then the set must
+    /// have been in the log for long enough [default: when devices with the trust file accept it;
+    /// without --trust, in a day and an hour]
     #[arg(long, value_name = "TIME")]
     not_before: Option<String>,
-    /// When the keys go out of use [default: --for after --not-before]
+    /// When the keys expire [default: --for after --not-before]
     #[arg(long, value_name = "TIME")]
     not_after: Option<String>,
     /// How long the keys may be used.
     #[arg(long = "for", value_name = "LENGTH", default_value = "90d", value_parser = parse_seconds, conflicts_with = "not_after")]
     length: u64,
-    /// Check the log and its answer against this trust file, and that devices with it will use the set.
+    /// Check the log and its answer against this trust file, and check that devices with this file
+    /// will use the set.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
     /// Write the signed entry here, and its proof beside it with the ending .proof.
@@ -148,21 +154,21 @@ impl PublishArgs {
         set.check()?;
         let had_gateway = last.is_some_and(|last| last.gateway_configs.is_some());
         if had_gateway && set.gateway_configs.is_none() && !self.drop_gateway {
-            return Err(anyhow!("the last key set names gateway keys, and this one would not"))
+            return Err(anyhow!("the last key set has gateway keys, but this one would have none"))
                 .hint(
-                    "give --gateway-key again, or --drop-gateway if devices are to stop sending",
+                    "give --gateway-key again, or --drop-gateway if devices should stop sending",
                 );
         }
         let had_issuer = last.is_some_and(|last| last.encapsulation_configs.is_some());
         if had_issuer && set.encapsulation_configs.is_none() && !self.drop_encapsulation {
-            return Err(anyhow!("the last key set names encapsulation keys, and this one would not"))
-                .hint("give --encapsulation-key again, or --drop-encapsulation if devices are to stop asking for tokens");
+            return Err(anyhow!("the last key set has encapsulation keys, but this one would have none"))
+                .hint("give --encapsulation-key again, or --drop-encapsulation if devices should stop requesting tokens");
         }
         Ok(set)
     }
 }
 
-/// The same for keys that are optional.
+/// Like [`config_texts`], for optional keys: `None` if there are none.
 fn optional_texts(files: &[PathBuf]) -> Result<Option<Vec<String>>> {
     (!files.is_empty()).then(|| config_texts(files)).transpose()
 }
@@ -180,7 +186,7 @@ struct Rules {
 }
 
 impl Rules {
-    /// Those of a trust file that does not set them.
+    /// The defaults of a trust file.
     const DEFAULT: Self = Self { min_log_age_s: DAY_S, min_spacing_s: DAY_S };
 
     fn of(trust: &Trust) -> Self {
@@ -188,7 +194,8 @@ impl Rules {
         Self { min_log_age_s, min_spacing_s }
     }
 
-    /// The earliest start that devices accept, with time for the log and its witnesses to publish the set.
+    /// The earliest start that devices accept, with time for the log and its witnesses to publish
+    /// the set.
     fn earliest(self, last: Option<&KeySet>, now: u64) -> u64 {
         let margin = if self.min_log_age_s == 0 { 0 } else { PUBLISHING_S };
         let public = now.saturating_add(self.min_log_age_s).saturating_add(margin);
@@ -224,8 +231,8 @@ fn check_pinned(set: &KeySet, trust: &Trust) -> Result<()> {
         .hint("sign with the operator's key, or omit --trust")
 }
 
-/// The operator's last key set in the log. Only sets that this key signed count: otherwise a log could
-/// use up all sequence numbers with sets of its own.
+/// The operator's last key set in the log. Only sets that this key signed count: otherwise a log
+/// could use up all sequence numbers with sets that it forged.
 fn last_set(
     source: &LogSource,
     policy: Option<&sotto_wire::TlogPolicy>,
@@ -281,7 +288,7 @@ mod tests {
         let rules = Rules::of(&trust(&leader));
         assert_eq!((rules.min_log_age_s, rules.min_spacing_s), (86_400, 86_400));
         assert_eq!(rules.earliest(None, NOW), NOW + 86_400 + PUBLISHING_S);
-        // One that has not even begun yet.
+        // A set that is not in force yet.
         let last = set(&leader, NOW + 50_000);
         let next = set(&leader, rules.earliest(Some(&last), NOW));
         assert_eq!(next.not_before, NOW + 136_400);

@@ -18,10 +18,10 @@ use crate::signer_file;
     trust files and configurations name it."
 )]
 pub(super) struct ShowArgs {
-    /// A key file, of `sotto keys signer` or `sotto keys new`.
+    /// A key file from `sotto keys signer` or `sotto keys new`.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The line of a signer that is a witness: the key of its cosignatures.
+    /// Print the line of a witness: the key of its cosignatures.
     #[arg(long)]
     witness: bool,
 }

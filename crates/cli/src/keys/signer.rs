@@ -12,21 +12,19 @@ use crate::output::{Outcome, Output};
 use crate::{random, signer_file};
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The line that is printed is public: others pin it. The name is part of the key; \
-    a log's is its origin. `sotto keys show FILE` prints it again."
-)]
+#[command(after_help = "The printed line is public: others pin it. The name is part of the key; \
+    for a log, it is the origin. `sotto keys show FILE` prints it again.")]
 pub(super) struct SignerArgs {
     /// The name that signatures carry, like analytics.example: no spaces and no plus.
     #[arg(long)]
     name: KeyName,
-    /// The file to write, readable by its owner alone.
+    /// The file to write, readable only by its owner.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// The key is a witness's: print the line that logs and devices name it by.
+    /// The key is for a witness: print the line by which logs and devices name it.
     #[arg(long)]
     witness: bool,
-    /// Replace an existing file. Nothing can then be signed with its key any more.
+    /// Replace an existing file. Nothing can be signed with the old key any more.
     #[arg(long)]
     force: bool,
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::output::{Outcome, Output};
 
-/// What a line says about its question.
+/// The verdict of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
@@ -13,9 +13,9 @@ pub(super) enum Verdict {
     Ok,
     /// It is proved not to hold.
     Bad,
-    /// It could not be told.
+    /// It could not be decided.
     Unknown,
-    /// Nothing was asked: information.
+    /// Information only.
     Note,
 }
 
@@ -38,7 +38,7 @@ impl Findings {
         self.0.push(Finding { what, verdict, words: words.into() });
     }
 
-    /// Adds a line for something that holds or is proved not to.
+    /// Adds a line for something that either holds or is proved not to hold.
     pub(super) fn settle<E: ToString>(
         &mut self,
         what: &'static str,
@@ -52,7 +52,7 @@ impl Findings {
         result.is_ok()
     }
 
-    /// Bad if anything is; else undecided if anything is.
+    /// Bad if any line is bad; otherwise undecided if any line is undecided.
     pub(super) fn outcome(&self) -> Outcome {
         let any = |verdict| self.0.iter().any(|finding| finding.verdict == verdict);
         if any(Verdict::Bad) {

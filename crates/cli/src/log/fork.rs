@@ -13,10 +13,10 @@ pub(super) struct SignedTree {
     pub(super) note: Note,
 }
 
-/// What a comparison says.
+/// The result of a comparison.
 #[derive(Debug)]
 pub(super) enum Compared {
-    /// One tree begins with the other.
+    /// The larger tree extends the smaller one.
     Agree,
     /// They contradict each other, and this proves it.
     Contradict(Misbehaviour),
@@ -31,7 +31,8 @@ impl SignedTree {
     }
 }
 
-/// Compares two checkpoints, in either order. The files of the log are read only if the sizes differ.
+/// Compares two checkpoints, in either order. The files of the log are read only if the sizes
+/// differ.
 pub(super) fn compare(
     fetch: &mut dyn Fetch,
     policy: &TlogPolicy,
@@ -48,7 +49,7 @@ pub(super) fn compare(
         }
         Err(error) => return Compared::Unclear(error.to_string()),
     };
-    // A log may have had several keys. It is accused by one that signed both.
+    // A log may have had several keys. The evidence names one that signed both.
     let signed_both =
         |key: &&_| note::verify(&small.note, key).is_ok() && note::verify(&large.note, key).is_ok();
     let Some(key) = policy.log_keys(&large.tree.origin).find(signed_both) else {

@@ -1,4 +1,4 @@
-//! `sotto log fsck`: everything that a log serves, derived again from its entries.
+//! `sotto log fsck`: checks everything that a log serves by deriving it again from the entries.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,8 @@ use crate::output::{Outcome, Output, WithHint};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 0: nothing is wrong; 1: something is; 2: the check could not be made."
+    after_help = "Exit code 0: nothing is wrong; 1: something is wrong; 2: the check could not be \
+    run."
 )]
 pub(super) struct FsckArgs {
     /// The folder with the log's files: `public` in the data folder of the log, or a mirror.
@@ -30,7 +31,7 @@ impl FsckArgs {
         let policy = TlogPolicy::parse(&text)
             .with_context(|| format!("{} cannot be used", self.policy.display()))?;
         if !self.folder.is_dir() {
-            return Err(anyhow!("{} is no folder", self.folder.display()))
+            return Err(anyhow!("{} is not a folder", self.folder.display()))
                 .hint("give the folder that the log serves: `public` in its data folder");
         }
         let inner = self.folder.join("public");

@@ -1,4 +1,5 @@
-//! The checkpoint of each log that was last believed, so that the next command notices if the log goes back.
+//! Remembers the last accepted checkpoint of each log, so that the next command notices if the log
+//! shrinks or forks.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// The folder that was given, or the usual place of this user; `None` if there is neither.
+    /// The given folder, or the default one of this user; `None` if there is neither.
     pub(super) fn open(folder: Option<&Path>) -> Option<Self> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let usual = || {
@@ -28,7 +29,7 @@ impl Memory {
         Some(Self { folder: folder.map(Path::to_owned).or_else(usual)? })
     }
 
-    /// The checkpoint of a log that was remembered.
+    /// The remembered checkpoint of a log.
     pub(super) fn recall(&self, origin: &str) -> Result<Option<SignedTree>> {
         let path = self.path(origin);
         match std::fs::read(&path) {
@@ -41,7 +42,7 @@ impl Memory {
         }
     }
 
-    /// Remembers a checkpoint that was believed.
+    /// Remembers an accepted checkpoint.
     pub(super) fn keep(&self, believed: &SignedTree) -> Result<()> {
         std::fs::create_dir_all(&self.folder)
             .with_context(|| format!("cannot make {}", self.folder.display()))?;

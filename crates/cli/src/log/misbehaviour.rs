@@ -1,4 +1,4 @@
-//! Files that prove a broken promise to anybody.
+//! Files with which anyone can verify that a promise was broken.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use sotto_protocol::log::Misbehaviour;
 use crate::private_file;
 use crate::time_text::{now, show_moment};
 
-/// The version of the file's form.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
-/// What the file holds. The words are for people; only the evidence is checked.
+/// The contents of the file. The words are for people; only the evidence is checked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MisbehaviourFile {
@@ -23,7 +23,8 @@ struct MisbehaviourFile {
     evidence: Misbehaviour,
 }
 
-/// Writes `misbehaviour-<time>.json` into a folder, and gives its path. One that is there is never replaced.
+/// Writes `misbehaviour-<time>.json` into a folder and returns its path. Never replaces an existing
+/// file.
 pub(super) fn write(folder: &Path, evidence: Misbehaviour) -> Result<PathBuf> {
     let charge = evidence.check().map_err(|reason| anyhow::anyhow!("no proof: {reason}"))?;
     let file = MisbehaviourFile {
@@ -46,11 +47,11 @@ pub(super) fn write(folder: &Path, evidence: Misbehaviour) -> Result<PathBuf> {
     anyhow::bail!("there is no free name for the file")
 }
 
-/// Checks a file again. The charge if it is proved, else why it is not.
+/// Checks a file again. Returns the charge if it is proved, else the reason why not.
 pub(super) fn check(path: &Path) -> Result<Result<String, String>> {
     let text = private_file::read(path)?;
     let file: MisbehaviourFile = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no misbehaviour file", path.display()))?;
-    ensure!(file.version == VERSION, "{} has the unknown version {}", path.display(), file.version);
+        .with_context(|| format!("{} is not a misbehaviour file", path.display()))?;
+    ensure!(file.version == VERSION, "{} has unknown version {}", path.display(), file.version);
     Ok(file.evidence.check())
 }

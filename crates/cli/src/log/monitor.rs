@@ -1,4 +1,4 @@
-//! `sotto log monitor`: reads what a log adds, tells it in words, and alerts to what is wrong.
+//! `sotto log monitor`: reads the new entries of a log, describes them, and raises alerts.
 
 mod alerts;
 mod keys;
@@ -23,7 +23,7 @@ use crate::output::{Outcome, Output, WithHint};
 use crate::time_text::{now, parse_seconds};
 use crate::trust_file;
 
-/// Entries that are read at once.
+/// The number of entries that are read at a time.
 const STEP: u64 = 1_024;
 
 #[derive(Debug, Args)]
@@ -35,18 +35,18 @@ pub(super) struct MonitorArgs {
     /// Log and witness keys, operators and floors.
     #[arg(long, value_name = "FILE")]
     trust: PathBuf,
-    /// What was read before. Made if it does not exist.
+    /// The monitor's state file. Created if it does not exist.
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
     #[command(flatten)]
     log: LogArgs,
-    /// Read once, then end.
+    /// Read once, then exit.
     #[arg(long)]
     once: bool,
     /// The time between two readings.
     #[arg(long, value_name = "TIME", default_value = "10m")]
     interval: String,
-    /// Do not ask aggregators for the keys that they serve.
+    /// Do not check which keys the aggregators serve.
     #[arg(long)]
     no_served_keys: bool,
     /// Where misbehaviour files are written.
@@ -56,10 +56,10 @@ pub(super) struct MonitorArgs {
 
 impl MonitorArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        ensure!(self.once || !output.json(), "--json goes with --once");
+        ensure!(self.once || !output.json(), "--json needs --once");
         let trust = trust_file::read(&self.trust)?;
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
-        let source = self.log.source(Some(&trust))?.context("which log?");
+        let source = self.log.source(Some(&trust))?.context("no log is given");
         let source = source.hint("give --log, or a URL in the trust file's policy")?;
         let mut notebook = Notebook::open(&self.state)?;
         loop {
@@ -81,7 +81,8 @@ impl MonitorArgs {
         }
     }
 
-    /// One reading: everything new, in order; then the state is kept. If it fails, the notebook is as it was.
+    /// Reads everything new, in order, then saves the state. If it fails, the notebook is
+    /// unchanged.
     fn read(
         &self,
         notebook: &mut Notebook,
@@ -96,7 +97,8 @@ impl MonitorArgs {
         let newest = SignedTree::new(newest)?;
         let mut report = Report { size: newest.tree.size, ..Report::default() };
         if !self.check_extends(notebook, source, trust, &newest, &mut report)? {
-            // What lies in another tree is not worth reading, and the notebook stays with what it knows.
+            // The entries of a contradicting tree are not read, and the notebook keeps what it
+            // knows.
             self.write_proofs(&mut report);
             return Ok(report);
         }
@@ -121,7 +123,7 @@ impl MonitorArgs {
         Ok(report)
     }
 
-    /// Whether the log is still the one that was read before. If not, why is in the report.
+    /// Whether the log extends what was read before. If not, the report has the reason.
     fn check_extends(
         &self,
         notebook: &Notebook,
@@ -144,7 +146,7 @@ impl MonitorArgs {
                 report.alert(words, Some(found));
                 Ok(false)
             }
-            // Going back is no contradiction by itself, but nobody should follow.
+            // A smaller tree is no contradiction by itself, but nobody should accept it.
             Compared::Agree | Compared::Unclear(_) if is < was => {
                 report.alert(format!("the log has {is} entries, but had {was}"), None);
                 Ok(false)
@@ -156,12 +158,14 @@ impl MonitorArgs {
         }
     }
 
-    /// Writes every proof. One that cannot be written must not hide what it proves.
+    /// Writes every proof. If one cannot be written, its alert is still shown.
     fn write_proofs(&self, report: &mut Report) {
         for evidence in std::mem::take(&mut report.evidence) {
             match misbehaviour::write(&self.out, evidence) {
                 Ok(path) => report.files.push(path),
-                Err(error) => report.alert(format!("a proof is not written: {error:#}"), None),
+                Err(error) => {
+                    report.alert(format!("a proof could not be written: {error:#}"), None)
+                }
             }
         }
     }

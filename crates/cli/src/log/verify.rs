@@ -21,22 +21,23 @@ use crate::trust_file;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 0: verified; 1: proved bad; 2: could not be told. With a proof nothing \
-    is fetched. The newest checkpoint of each log is remembered; a log that contradicts it, or a \
-    recipe that breaks its promise, is reported in a file that anybody can check again with \
+    after_help = "Exit code 0: verified; 1: proved bad; 2: undecided. With a proof, nothing is \
+    fetched. The newest checkpoint of each log is remembered; a log that contradicts it, or a \
+    recipe that breaks its promise, is reported in a file that anyone can check with \
     --misbehaviour."
 )]
 pub(super) struct VerifyArgs {
     /// A signed entry, or the id or name of a recipe in the log.
     #[arg(value_name = "RECIPE", required_unless_present = "misbehaviour")]
     recipe: Option<String>,
-    /// A proof bundle (C2SP tlog-proof) [default: without --log, the file beside the entry that ends in .proof]
+    /// A proof bundle (C2SP tlog-proof) [default: without --log, the file beside the entry that
+    /// ends in .proof]
     #[arg(long, value_name = "FILE")]
     proof: Option<PathBuf>,
     /// Log, witnesses and quorum (C2SP tlog-policy).
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// A trust file: its policy, and what a device that trusts it would say.
+    /// A trust file: use its policy, and show what a device with this file would decide.
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     trust: Option<PathBuf>,
     #[command(flatten)]
@@ -44,13 +45,13 @@ pub(super) struct VerifyArgs {
     /// Where checkpoints are remembered [default: in the state folder of this user]
     #[arg(long, value_name = "DIR")]
     remember: Option<PathBuf>,
-    /// Neither look at remembered checkpoints nor remember this one.
+    /// Neither use remembered checkpoints nor remember this one.
     #[arg(long, conflicts_with = "remember")]
     forget: bool,
     /// Where misbehaviour files are written.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Check a misbehaviour file again: exit code 1 if it proves what it says, 2 if not.
+    /// Check a misbehaviour file again: exit code 1 if it proves its claim, 2 if not.
     #[arg(
         long,
         value_name = "FILE",
@@ -68,7 +69,7 @@ impl VerifyArgs {
         let mut subject = self.subject(&policy, trust.as_ref())?;
         let memory = if self.forget { None } else { Memory::open(self.remember.as_deref()) };
         let found = checks::verify(&mut subject, &policy, trust.as_ref(), memory.as_ref())?;
-        // Whoever reads learns what is wrong even if the proof of it cannot be written.
+        // The finding is printed even if its proof cannot be written.
         if !output.json() {
             print(&found.findings, output)?;
         }
@@ -80,8 +81,7 @@ impl VerifyArgs {
             output.value(&value(&subject, &found.findings, &files))?;
         }
         for path in &files {
-            output
-                .remark(format!("The proof is in {}; anybody can check it again.", path.display()));
+            output.remark(format!("The proof is in {}; anyone can check it.", path.display()));
         }
         Ok(found.findings.outcome())
     }
@@ -91,7 +91,7 @@ impl VerifyArgs {
             let trust = trust_file::read(path)?;
             return Ok((trust.policy().clone(), Some(trust)));
         }
-        let path = self.policy.as_ref().context("whom to trust?");
+        let path = self.policy.as_ref().context("no trust policy is given");
         let path = path.hint("give --policy or --trust: the keys of the log and its witnesses")?;
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -110,7 +110,7 @@ fn recheck(path: &Path, output: &Output) -> Result<Outcome> {
         output.value(&json!({ "proved": proved, "words": words }))?;
     } else if proved {
         output.line(format!("Proved: {words}"))?;
-        output.remark("Whose key that is, the file cannot tell: compare it with the one you know.");
+        output.remark("The file cannot prove whose key this is: compare it with the key you know.");
     } else {
         output.line(format!("Not proved: {words}"))?;
     }

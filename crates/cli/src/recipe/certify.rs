@@ -29,19 +29,19 @@ pub(super) struct CertifyArgs {
     /// Co-sign this result, as the second operator.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["recipe", "predicate", "attribute", "population", "leader", "helper"])]
     add: Option<PathBuf>,
-    /// The id of the recipe that measured it.
+    /// The id of the recipe that measured the population.
     #[arg(long, value_name = "ID", required_unless_present = "add")]
     recipe: Option<EntryId>,
     /// The expression that selects devices.
     #[arg(long, value_name = "EXPRESSION", required_unless_present = "add")]
     predicate: Option<String>,
-    /// An attribute that it reads, with its type: name:bool, name:int or name:string.
+    /// An attribute that the expression reads, with its type: name:bool, name:int or name:string.
     #[arg(long, value_name = "NAME:TYPE", value_parser = parse_attribute)]
     attribute: Vec<(AttributeName, AttributeType)>,
-    /// How many devices it selects.
+    /// How many devices the expression selects.
     #[arg(long, value_name = "N", required_unless_present = "add")]
     population: Option<u64>,
-    /// When that was measured: POSIX seconds or 2026-11-15T08:00:00Z.
+    /// When this was measured: POSIX seconds or 2026-11-15T08:00:00Z.
     #[arg(long, value_name = "TIME", default_value = "now")]
     measured_at: String,
     /// The public key of the leader's operator (`sotto keys signer` prints it).
@@ -92,7 +92,7 @@ impl CertifyArgs {
         let given = (&self.recipe, &self.predicate, self.population, &self.leader, &self.helper);
         let (Some(recipe), Some(predicate), Some(population), Some(leader), Some(helper)) = given
         else {
-            bail!("--recipe, --predicate, --population, --leader and --helper are needed");
+            bail!("--recipe, --predicate, --population, --leader and --helper are required");
         };
         let attributes: BTreeMap<_, _> = self.attribute.iter().cloned().collect();
         let compiled = Expression::compile(predicate, &attributes).context("--predicate")?;
@@ -120,15 +120,16 @@ impl CertifyArgs {
     }
 }
 
-/// The note in a file, whose other signatures are good and which this key has not signed.
+/// The note in a file. Its other signatures are valid, and this key has not signed it yet.
 fn unsigned_by(path: &Path, signer: &NoteKey) -> Result<Note> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let entry = Entry::parse(&bytes).with_context(|| format!("{} is no result", path.display()))?;
+    let entry =
+        Entry::parse(&bytes).with_context(|| format!("{} is not a result", path.display()))?;
     let Some(result) = entry.result() else {
         bail!("{} holds a {}, not a result", path.display(), recipe_file::kind_words(entry.kind()));
     };
     if note::verify(entry.note(), &signer.verifier()).is_ok() {
-        return Err(anyhow!("{} has signed it already", signer.name()))
+        return Err(anyhow!("{} has already signed it", signer.name()))
             .hint("the other operator signs next");
     }
     for other in [&result.leader, &result.helper] {
@@ -173,7 +174,7 @@ pub(super) fn parse_attribute(text: &str) -> Result<(AttributeName, AttributeTyp
         "bool" => AttributeType::Bool,
         "int" => AttributeType::Int,
         "string" => AttributeType::String,
-        other => bail!("{other:?} is no type: use bool, int or string"),
+        other => bail!("{other:?} is not a type: use bool, int or string"),
     };
     Ok((name.trim().parse()?, kind))
 }

@@ -15,8 +15,8 @@ use crate::time_text::now;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 a device would take it, as far as can be told without the log; 1 a device would \
-    refuse; 2 it cannot be told."
+    after_help = "Exit codes: 0 a device would accept it, as far as can be checked without the \
+    log; 1 a device would refuse it; 2 error."
 )]
 pub(super) struct CheckArgs {
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
         output.line(wrapped(&format!("warning: {warning}")))?;
     }
     let verdict = match found.ok {
-        true => "As far as can be told without the log, a device would take this recipe.",
+        true => "As far as can be checked without the log, a device would accept this recipe.",
         false => "A device would refuse this recipe.",
     };
     output.line(format!("\n{verdict}"))
@@ -87,7 +87,7 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
         )?;
         let (devices, reports) = (grouped(found.honest_devices), grouped(found.honest_reports));
         row("", &format!("assumes {devices} honest devices (half of the stated population),"))?;
-        row("", &format!("so {reports} honest reports at least, and a relay that hides senders"))?;
+        row("", &format!("so at least {reports} honest reports, and a relay that hides senders"))?;
     }
     match privacy.local_epsilon {
         Some(local) => row(
@@ -103,7 +103,7 @@ fn print_contribution(contribution: &Contribution, row: &Row<'_>) -> Result<()> 
     let bytes = grouped(contribution.report_bytes as u64);
     row(
         "report",
-        &format!("{vdaf}, about {bytes} bytes, in two shares, each of which says nothing alone"),
+        &format!("{vdaf}, about {bytes} bytes, in two shares; each alone reveals nothing"),
     )?;
     for (index, example) in contribution.examples.iter().enumerate() {
         let name = if index == 0 { "for example" } else { "" };

@@ -1,7 +1,7 @@
 //! How two recipes differ, in words, and whether the difference weakens privacy.
 //!
-//! Used by `recipe diff` and by the monitor of a log. Each change is judged by itself: a larger batch
-//! may compensate for a larger rate, which only the accountant can tell.
+//! Used by `recipe diff` and by the monitor of a log. Each change is judged on its own: a larger
+//! batch may compensate for a larger rate, but only the accountant can tell.
 
 use serde::Serialize;
 use sotto_dp::mechanism::Mechanism;
@@ -164,7 +164,7 @@ fn when(list: &mut Changes, old: &Recipe, new: &Recipe) {
     list.text("when.closes", "closes", &words::moment(old.closes), &words::moment(new.closes));
     let lengths = |old, new| format!("{} -> {}", show_seconds(old), show_seconds(new));
     if old.window_s != new.window_s {
-        // A finer time of a report tells more about its device.
+        // A more precise time reveals more about a device.
         let text = format!("time precision {}", lengths(old.window_s, new.window_s));
         list.push("when.window_s", text, more_is_stronger(old.window_s, new.window_s));
     }
@@ -180,7 +180,7 @@ fn query(list: &mut Changes, old: &Query, new: &Query) {
         Query::Histogram { labels: Some(labels), .. } => labels.join(", "),
         _ => "none".to_owned(),
     };
-    // Long lists of labels are cut in the line above.
+    // The line above shortens long lists of labels.
     if words::query(old) == words::query(new) {
         list.text("query.labels", "labels", &labels(old), &labels(new));
     }
@@ -271,7 +271,7 @@ fn parties(list: &mut Changes, old: &Recipe, new: &Recipe) {
 }
 
 fn tokens(list: &mut Changes, old: &Tokens, new: &Tokens) {
-    // How many aggregators check.
+    // The number of aggregators that check tokens.
     let checked = |tokens: &Tokens| match tokens {
         Tokens::RateLimited { .. } => 2,
         Tokens::InsecureLeaderOnly { .. } => 1,

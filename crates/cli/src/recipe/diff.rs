@@ -13,7 +13,7 @@ use crate::{recipe_file, trust_file};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each change is judged by itself; `recipe check` tells what all of them together cost. Exit \
+    after_help = "Each change is judged on its own; `recipe check` shows what all of them cost together. Exit \
     codes: 0 the same, or nothing weaker; 1 something is weaker."
 )]
 pub(super) struct DiffArgs {
@@ -23,7 +23,7 @@ pub(super) struct DiffArgs {
     /// The new recipe.
     #[arg(value_name = "NEW")]
     new: String,
-    /// What a device takes on trust: the log is checked against it.
+    /// The trust file of a device: the log is checked against it.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
     #[command(flatten)]

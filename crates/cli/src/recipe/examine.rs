@@ -1,5 +1,5 @@
-//! Every check that a device makes of a recipe without the log, with its reason, and what the recipe
-//! guarantees.
+//! Every check that a device can make on a recipe without the log, with its reason, and what the
+//! recipe guarantees.
 
 use std::collections::BTreeMap;
 
@@ -25,22 +25,22 @@ use crate::task::REPORT_OVERHEAD;
 /// Recipes that close within this time get a warning.
 const SOON_S: u64 = 86_400;
 
-/// Token keys that expire sooner than this after the recipe closes get a warning: reports may come
-/// late, and jobs wait while a helper is away.
+/// Token keys that expire sooner than this after the recipe closes get a warning: reports may
+/// arrive late, and jobs wait while a helper is down.
 const TOKEN_GRACE_S: u64 = 86_400;
 
-/// The reason for parties that pass.
-const OPERATORS: &str = "leader and helper are pinned, and no two parties are one operator";
+/// The reason shown if the parties pass.
+const OPERATORS: &str = "leader and helper are pinned, and no two parties have the same operator";
 
-/// How one check went.
+/// The outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
-    /// A device goes on.
+    /// A device continues.
     Ok,
     /// A device stays silent.
     Failed,
-    /// It cannot be told here.
+    /// It cannot be decided here.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Line {
     pub(super) reason: String,
 }
 
-/// What a recipe promises and gives. Epsilons are `null` where there is no finite one.
+/// What a recipe promises and what it gives. An epsilon is `null` if it is not finite.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Guarantee {
     pub(super) claimed_epsilon: f64,
@@ -80,7 +80,7 @@ pub(super) struct Contribution {
     pub(super) examples: Vec<Example>,
 }
 
-/// All of it.
+/// The whole examination.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Examination {
     pub(super) ok: bool,
@@ -99,7 +99,7 @@ pub(super) struct Examination {
 pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Result<Examination> {
     let recipe = &loaded.recipe;
     let mut found = Findings::default();
-    found.ok(Check::Canonical, "it keeps the rules of the format");
+    found.ok(Check::Canonical, "it follows the rules of the format");
     match (&loaded.entry, loaded.author_known) {
         (Some(_), _) => {
             found.ok(Check::AuthorSignature, format!("signed by {}", recipe.author.name))
@@ -129,7 +129,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     })
 }
 
-/// What is known about each check.
+/// Collects what is known about each check.
 #[derive(Default)]
 struct Findings(BTreeMap<Check, (Status, String)>);
 
@@ -174,8 +174,8 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
     }
 }
 
-/// The assessment. A recipe whose only fault is a claim that is too low is assessed with the right
-/// claim, so that the other checks are shown too.
+/// The assessment. A recipe whose only fault is a claim that is too low is assessed with the
+/// correct claim, so that the other checks are shown too.
 fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
     let repaired = || {
         let mut repaired = recipe.clone();
@@ -219,7 +219,7 @@ fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
     let Some(trust) = trust else {
         return found.unknown(Check::TokenKeys, format!("{who}; needs --trust"));
     };
-    // An endorsement names the author, for whom a draft may have a stand-in only.
+    // An endorsement names the author, but a draft may have only a placeholder for it.
     let endorsed = loaded.author_known || loaded.recipe.parties.tokens.issuer().is_none();
     let checked = match loaded.token_keys_known && endorsed {
         true => trust.check_token_keys(&loaded.recipe),
@@ -229,18 +229,18 @@ fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
         Err(silence) => found.failed(silence),
         Ok(()) if loaded.token_keys_known && endorsed => found.ok(Check::TokenKeys, who),
         Ok(()) if loaded.token_keys_known => {
-            let reason =
-                "not checked: it needs the author; it is checked when you publish with --trust";
+            let reason = "not checked, because the author is not known yet; it is checked when you publish with --trust";
             found.unknown(Check::TokenKeys, reason);
         }
         Ok(()) => {
-            let reason = format!("{who}; its keys are missing: `sotto recipe tokens`");
+            let reason =
+                format!("{who}; its keys are missing: get them with `sotto recipe tokens`");
             found.unknown(Check::TokenKeys, reason);
         }
     }
 }
 
-/// What one device's trust file says about the recipe.
+/// Checks the recipe against the trust file of a device.
 fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) {
     let Some(trust) = trust else { return };
     let log = &assessment.recipe().parties.log;
@@ -255,13 +255,13 @@ fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) 
                 found.ok(Check::Operators, OPERATORS);
             }
             if silence.check == Check::Targeting {
-                found.ok(Check::Floors, "batch, population and rate keep the floors");
+                found.ok(Check::Floors, "batch, population and rate meet the floors");
             }
             found.failed(silence);
         }
         Ok(()) => {
             found.ok(Check::Operators, OPERATORS);
-            found.ok(Check::Floors, "batch, population and rate keep the floors");
+            found.ok(Check::Floors, "batch, population and rate meet the floors");
         }
     }
     match assessment.cost() {
@@ -270,7 +270,7 @@ fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) 
     }
 }
 
-/// Whether a period's whole budget pays for the recipe, and how often.
+/// Whether the whole budget of a period covers the recipe, and how often.
 fn ledger(cost: &Cost, trust: &Trust, found: &mut Findings) {
     let refuse = |reason: String| Silence { check: Check::Ledger, reason };
     let filter = match Filter::new(trust.budget(), 0) {
@@ -353,7 +353,7 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
     }
     if now < recipe.when.closes && recipe.when.closes - now < SOON_S {
         list.push(format!(
-            "it closes soon, at {}; devices want a recipe to be a day in the log first",
+            "it closes soon, at {}; devices require that a recipe has been in the log for a day",
             words::moment(recipe.when.closes)
         ));
     }
@@ -375,17 +375,17 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
     list
 }
 
-/// The first token key that does not outlive its recipe by enough. A token counts by the clock of
-/// the aggregator that checks it, not by the time of its report.
+/// The first token key that expires too soon after its recipe closes. A token's validity depends on
+/// the clock of the aggregator that checks it, not on the time of its report.
 fn expiry_warning(loaded: &Loaded) -> Option<String> {
-    // Missing keys have stand-ins.
+    // Missing keys have placeholders.
     let tokens = loaded.token_keys_known.then_some(&loaded.recipe.parties.tokens)?;
     let closes = loaded.recipe.when.closes;
     let keys = [Role::Leader, Role::Helper].into_iter().filter_map(|role| tokens.key(role));
     let expires = keys.map(|key| key.expires).min()?;
     (expires < closes.saturating_add(TOKEN_GRACE_S)).then(|| {
         format!(
-            "a token key expires at {}, less than a day after the recipe closes: reports that come late would be \
+            "a token key expires at {}, less than a day after the recipe closes: late reports would be \
              dropped as token_expired (`sotto recipe tokens --grace`)",
             words::moment(expires)
         )

@@ -1,4 +1,4 @@
-//! What a contribution looks like: the mapping over made-up attributes.
+//! Example contributions: the mapping applied to made-up attributes.
 
 use serde::Serialize;
 use sotto_protocol::expression::{Attributes, Value};
@@ -11,7 +11,7 @@ use super::words;
 /// How many examples are shown.
 const SHOWN: usize = 4;
 
-/// How many devices are made up to find them.
+/// How many made-up devices are tried to find them.
 const TRIED: usize = 24;
 
 /// Whole numbers that fall into different ranges of most mappings.
@@ -22,7 +22,7 @@ const NUMBERS: [i64; 8] = [0, 1, 3, 8, 20, 45, 120, 1_000];
 pub(super) struct Example {
     /// The attributes, like `minutes = 20`.
     pub(super) attributes: String,
-    /// What follows from them, like `bucket 2 (train)`.
+    /// The contribution, like `bucket 2 (train)`.
     pub(super) measurement: String,
 }
 
@@ -63,7 +63,7 @@ fn made_up(kind: AttributeType, number: usize, texts: &[String]) -> Option<Value
     })
 }
 
-/// Texts that the mapping may know: those that it quotes, and the labels.
+/// Texts that the mapping may compare with: those that it quotes, and the labels.
 fn texts(mapping: &str, query: &Query) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for quote in ['"', '\''] {

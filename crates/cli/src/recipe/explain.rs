@@ -1,4 +1,4 @@
-//! `sotto recipe explain`: for the person whose device it is, without jargon.
+//! `sotto recipe explain`: explains a recipe to the owner of a device, without jargon.
 
 use anyhow::Result;
 use clap::Args;
@@ -16,7 +16,7 @@ use crate::recipe_file::RecipeArgs;
 use crate::task::REPORT_OVERHEAD;
 use crate::time_text::show_seconds;
 
-/// How often a budget pays is counted up to this.
+/// The largest number of questions that is counted.
 const MOST: u64 = 1_000;
 
 #[derive(Debug, Args)]
@@ -121,7 +121,7 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
         true => format!("At most once, {span}. Every device that takes part answers."),
         false => format!(
             "At most once, {span}. Your device decides at random: {} devices answer, and the \
-             others send nothing. Its own log does not say whether yours did.",
+             others send nothing. Its own history does not say whether yours did.",
             words::one_in(recipe.sampling.rate)
         ),
     };
@@ -174,7 +174,7 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
              not learn whose device it is. The service that vouches for your device learns neither \
              the question nor the stamp."
         ),
-        None => "Nobody makes sure that a device answers once only.".to_owned(),
+        None => "Nobody makes sure that a device answers only once.".to_owned(),
     };
     let public = format!("Everybody can read this question in the public log {}.", parties.log);
     vec![servers, address, stamp, result, public]
@@ -192,7 +192,7 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
         "Suppose somebody considers two answers equally likely for you (50 in 100 each). After \
          seeing the result they can be at most {} in 100 sure of one of them. Your device computes \
          this itself, and assumes that half of all other devices lie.",
-        sure(judged.epsilon)
+        certainty(judged.epsilon)
     )];
     text.push(format!("This can fail with a chance of less than {}.", words::one_in(*delta)));
     if let Some(trust) = trust {
@@ -201,7 +201,7 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
     Ok(text)
 }
 
-/// How often the budget of a period pays for such a recipe.
+/// How often the budget of a period covers such a recipe.
 fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
     let days = (trust.period_s() as f64 / 86_400.0).round().max(1.0) as u64;
     let affordable = match Assessment::new(recipe.clone()).ok().as_ref().and_then(Assessment::cost)
@@ -243,13 +243,13 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
         ));
         return Ok(text);
     };
-    let alone = sure(local);
+    let alone = certainty(local);
     if let Some(found) = colluding(recipe)? {
         text.push(format!(
             "If {leader} and {helper} combine their parts, they see each answer after the dice, but not \
              whose it is. With {} honest devices around you, they can be at most {} in 100 sure.",
             grouped(found.honest_devices),
-            sure(found.epsilon)
+            certainty(found.epsilon)
         ));
     }
     text.push(format!(
@@ -259,8 +259,8 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
     Ok(text)
 }
 
-/// How sure somebody who starts at 50 of 100 can become. Rounded up.
-fn sure(epsilon: f64) -> String {
+/// How sure somebody who starts at 50 in 100 can become. Rounded up.
+fn certainty(epsilon: f64) -> String {
     let percent = 100.0 / (1.0 + libm::exp(-epsilon));
     match percent {
         percent if percent <= 99.0 => format!("{}", percent.ceil()),
@@ -284,9 +284,9 @@ mod tests {
             (5.0, "99.4"),
             (20.0, "almost 100"),
         ] {
-            assert_eq!(sure(epsilon), text, "{epsilon}");
+            assert_eq!(certainty(epsilon), text, "{epsilon}");
         }
-        assert_eq!(sure(f64::INFINITY), "almost 100");
+        assert_eq!(certainty(f64::INFINITY), "almost 100");
     }
 
     #[test]

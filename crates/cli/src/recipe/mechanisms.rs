@@ -1,4 +1,4 @@
-//! Every mechanism is complete: if one of its parts is forgotten, a test here says which.
+//! Checks that every mechanism is complete: if a part is missing, a test here says which.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use super::describe::changes;
 use super::explain::sections;
 use super::{testing, words};
 
-/// The page on which each kind and its parameters are described.
+/// The page that describes each kind and its parameters.
 const PAGE: &str = include_str!("../../../../docs/recipe-format.md");
 
-/// A recipe of each kind, with the query and the randomizer of an arbitrary recipe.
+/// A recipe with each kind of mechanism, with the query and the randomizer of an arbitrary recipe.
 fn recipes() -> Vec<Recipe> {
     let base = testing::recipe();
     let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -68,7 +68,7 @@ fn every_mechanism_has_words() {
     }
 }
 
-/// Whatever differs between two mechanisms is described, in both directions.
+/// Every difference between two mechanisms is described, in both directions.
 #[test]
 fn every_mechanism_and_every_parameter_of_it_is_compared() {
     let recipes = recipes();

@@ -1,4 +1,4 @@
-//! `sotto recipe new`: guided on a terminal, by options in scripts.
+//! `sotto recipe new`: asks questions on a terminal, takes options in scripts.
 
 mod draft;
 mod inquiry;
@@ -24,20 +24,20 @@ use crate::time_text::{now, parse_seconds};
 
 #[derive(Debug, Default, Args)]
 #[command(
-    after_help = "On a terminal it asks for what is not given. Example for a script:\n  sotto recipe new commute \
+    after_help = "On a terminal, it asks for missing options. Example for a script:\n  sotto recipe new commute \
     --purpose 'How long do people commute?' \\\n    --attribute minutes:int --labels short,middle,long \\\n    --mapping \
     'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1000000 \\\n    --leader-operator leader.example --leader-url \
     https://leader.example/ \\\n    --helper-operator helper.example --helper-url https://helper.example/ \\\n    \
     --collector-key collector.toml --log-origin log.example --issuer issuer.example"
 )]
 pub(crate) struct NewArgs {
-    /// The recipe's name: a-z, 0-9, dot and hyphen. No two recipes of an author share one.
+    /// The recipe's name: a-z, 0-9, dot and hyphen. Each recipe of an author needs its own.
     #[arg(value_name = "NAME")]
     pub(super) name: Option<String>,
-    /// The same as NAME.
+    /// Same as NAME.
     #[arg(long = "name", value_name = "NAME", conflicts_with = "name")]
     pub(super) name_option: Option<String>,
-    /// One sentence for the person whose device it is.
+    /// One sentence for the owner of the device.
     #[arg(long, value_name = "TEXT")]
     pub(super) purpose: Option<String>,
     /// What is measured [default: histogram]
@@ -55,22 +55,22 @@ pub(crate) struct NewArgs {
     /// An attribute that the device may read, with its type: name:bool, name:int or name:string.
     #[arg(long, value_name = "NAME:TYPE", help_heading = "Question")]
     pub(super) attribute: Vec<String>,
-    /// The expression that gives the bucket (or its name), the number, or yes and no.
+    /// The expression that gives the bucket (or its name), the number, or true and false.
     #[arg(long, value_name = "EXPRESSION", help_heading = "Question")]
     pub(super) mapping: Option<String>,
     /// The answer if the mapping gives none [default: 0 or false]
     #[arg(long, value_name = "VALUE", help_heading = "Question")]
     pub(super) fallback: Option<String>,
-    /// About how many devices there are.
+    /// The approximate number of devices.
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) population: Option<String>,
     /// Ask only devices for which this expression is true; needs --certified.
     #[arg(long, value_name = "EXPRESSION", requires = "certified", help_heading = "Crowd")]
     pub(super) predicate: Option<String>,
-    /// The id of the logged result that says how many those are.
+    /// The id of the result in the log that says how many these are.
     #[arg(long, value_name = "ID", requires = "predicate", help_heading = "Crowd")]
     pub(super) certified: Option<String>,
-    /// The probability with which a device answers, like 1/50 [default: for about 20,000 answers]
+    /// The probability that a device answers, like 1/50 [default: for about 20,000 answers]
     #[arg(long, value_name = "Q", help_heading = "Crowd")]
     pub(super) rate: Option<String>,
     /// The smallest batch that is released [default: four standard deviations below the expected]
@@ -95,7 +95,7 @@ pub(crate) struct NewArgs {
     /// Report times are rounded down to multiples of this.
     #[arg(long, value_name = "LENGTH", default_value = "1h", value_parser = parse_seconds, help_heading = "Time")]
     pub(super) window: u64,
-    /// The longest time that one release covers [default: from opens to closes]
+    /// The longest time that one release may cover [default: from opens to closes]
     #[arg(long, value_name = "LENGTH", value_parser = parse_seconds, help_heading = "Time")]
     pub(super) max_window: Option<u64>,
     /// How reports are grouped into batches.
@@ -119,14 +119,14 @@ pub(crate) struct NewArgs {
     /// The origin of the log: the name of its key.
     #[arg(long, value_name = "ORIGIN", help_heading = "Parties")]
     pub(super) log_origin: Option<String>,
-    /// Who runs the issuer of tokens, with which both aggregators check that each device
+    /// Who runs the issuer of the tokens with which both aggregators check that each device
     /// contributes once.
     #[arg(long, value_name = "NAME", help_heading = "Parties")]
     pub(super) issuer: Option<String>,
     /// Only the leader checks tokens, because the helper cannot. Only devices that allow it answer.
     #[arg(long, requires = "issuer", help_heading = "Parties")]
     pub(super) insecure_leader_only: bool,
-    /// No tokens: anybody can contribute any number of times. Only devices that allow it answer.
+    /// No tokens: anyone can contribute any number of times. Only devices that allow it answer.
     #[arg(long, conflicts_with = "issuer", help_heading = "Parties")]
     pub(super) insecure_no_tokens: bool,
     /// The file to write [default: NAME.toml]
@@ -149,7 +149,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// A query of this kind, which says whether a mechanism answers it.
+    /// A query of this kind, to find out whether a mechanism answers it.
     fn example(self) -> Query {
         let mapping = String::new();
         match self {
@@ -219,7 +219,7 @@ impl NewArgs {
         Ok(Outcome::Yes)
     }
 
-    /// Without a terminal there are no questions: options without a default must be given.
+    /// Without a terminal no questions are asked: options without a default must be given.
     fn nothing_missing(&self) -> Result<()> {
         let kind = self.kind.unwrap_or_default();
         let size = match kind {
@@ -256,8 +256,8 @@ impl NewArgs {
     }
 }
 
-/// Computes the claim of a draft as a device will, and writes it into the draft. The recipe that
-/// comes back has a stand-in for its author, and for the issuer's keys.
+/// Computes the claim of a draft as a device will, and writes it into the draft. The returned
+/// recipe has placeholders for its author and for the issuer's keys.
 fn with_claim(draft: &mut RecipeDraft) -> Result<Recipe> {
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
     let judged = judgement(&recipe)?;

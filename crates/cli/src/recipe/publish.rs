@@ -23,23 +23,25 @@ use crate::{signer_file, trust_file};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  sotto recipe publish commute.toml --signer author.key --log https://log.example\n\n\
-    It waits until the log's witnesses have cosigned. What is published cannot be changed or taken back. \
-    Exit codes: 0 published; 1 a device would refuse it, so it is not; 2 error."
+    It waits until the log's witnesses have cosigned. A published entry cannot be changed or \
+    removed. \
+    Exit codes: 0 published; 1 not published, because a device would refuse it; 2 error."
 )]
 pub(super) struct PublishArgs {
-    /// The recipe: TOML, canonical JSON, or an entry that is signed already (also a result).
+    /// The recipe: TOML, canonical JSON, or a signed entry (also of a result).
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The author's key file (`sotto keys signer`).
     #[arg(long, value_name = "FILE")]
     signer: Option<PathBuf>,
-    /// Check as a device with this trust file would, and the log's answer against its policy.
+    /// Check the recipe as a device with this trust file would, and the log's answer against its
+    /// policy.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
     /// The folder for the entry and its proof.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Publish what a device would refuse, and replace existing files.
+    /// Publish even if a device would refuse, and replace existing files.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -61,7 +63,7 @@ impl PublishArgs {
         let (name, ending) = file_name(&entry);
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make {}", self.out.display()))?;
-        // Without the `./` of the default: these are the names that people will type.
+        // Without the `./` of the default: people will type these names.
         let out = self.out.strip_prefix(".").unwrap_or(&self.out);
         let entry_file = out.join(format!("{name}.{ending}"));
         let proof_file = out.join(format!("{name}.proof"));
@@ -97,7 +99,8 @@ impl PublishArgs {
         Ok(Outcome::Yes)
     }
 
-    /// Whether to publish: a device would accept the recipe, or `--force` is given. Prints why not.
+    /// Whether to publish: a device would accept the recipe, or `--force` is given. Prints the
+    /// reason if not.
     fn acceptable(&self, entry: &Entry, trust: Option<&Trust>, output: &Output) -> Result<bool> {
         let loaded = Form::Entry(Box::new(entry.clone())).loaded()?;
         let found = examine(&loaded, trust, now()?.0)?;
@@ -117,7 +120,7 @@ impl PublishArgs {
     }
 }
 
-/// Signs what is not signed yet.
+/// Signs the recipe if it is not signed yet.
 fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
     let missing = || {
         Err(anyhow!("--signer is missing: the recipe is not signed yet"))
@@ -129,7 +132,7 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
         (Form::Draft(draft), Some(signer)) => {
             if let (true, Some(issuer)) = (draft.tokens.keys_missing(), draft.tokens.issuer()) {
                 return Err(anyhow!("the recipe has no token keys of {issuer} yet"))
-                    .hint("ask for them: `sotto recipe tokens FILE --signer FILE --issuer URL`");
+                    .hint("request them: `sotto recipe tokens FILE --signer FILE --issuer URL`");
             }
             let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
@@ -151,7 +154,7 @@ pub(super) fn sign(recipe: &Recipe, signer: &NoteKey) -> Result<Entry> {
     Ok(Entry::from_note(Note::new(text)?.with_signature(signature))?)
 }
 
-/// Checks the signatures that a log demands, before sending anything.
+/// Checks the signatures that a log requires, before anything is sent.
 fn check_signatures(entry: &Entry) -> Result<()> {
     let origin = entry.recipe().map(|recipe| recipe.parties.log.clone()).unwrap_or_default();
     let rules = AdmissionRules { origin, signers: Signers::InsecureOpen };
@@ -164,7 +167,7 @@ fn check_signatures(entry: &Entry) -> Result<()> {
     }
 }
 
-/// The file's name and ending: a recipe's own name, else the beginning of the id.
+/// The file's name and ending: the recipe's name, else the first characters of the id.
 fn file_name(entry: &Entry) -> (String, &'static str) {
     let short: String = entry.id().to_string().chars().take(12).collect();
     match entry.recipe() {

@@ -46,7 +46,7 @@ impl ShowArgs {
             let signed = if loaded.entry.is_some() { "signature verified" } else { "not signed" };
             row("author", &format!("{} ({signed})", recipe.author.verifier()))?;
         } else {
-            row("author", "none yet: it is signed when it is published")?;
+            row("author", "none yet: the recipe is signed when it is published")?;
         }
         if let Some(index) = loaded.index {
             row("log index", &index.to_string())?;
@@ -60,7 +60,7 @@ impl ShowArgs {
     }
 }
 
-/// Removes the stand-ins for what is not known yet.
+/// Removes the placeholders for what is not known yet.
 fn without_stand_ins(value: &mut Value, loaded: &Loaded) {
     if !loaded.author_known
         && let Some(fields) = value.as_object_mut()
@@ -78,14 +78,14 @@ fn token_rows(loaded: &Loaded, row: &dyn Fn(&str, &str) -> Result<()>) -> Result
     let tokens = &loaded.recipe.parties.tokens;
     row("tokens", &words::tokens(tokens))?;
     if !loaded.token_keys_known {
-        return row("token keys", "none yet: `sotto recipe tokens` asks the issuer for them");
+        return row("token keys", "none yet: `sotto recipe tokens` requests them from the issuer");
     }
     for (role, name) in [(Role::Leader, "leader"), (Role::Helper, "helper")] {
         if let Some(key) = tokens.key(role) {
-            // The name under which attester and issuer know it.
+            // The name by which attester and issuer know the key.
             let key_of = |spki: Vec<u8>| TokenKey::parse_spki(&spki).ok();
             let origin = key.spki().ok().and_then(key_of).map(|key| key.origin_name());
-            let origin = origin.unwrap_or_else(|| "no key for tokens".to_owned());
+            let origin = origin.unwrap_or_else(|| "not a token key".to_owned());
             row("token key", &format!("{name}: {origin} until {}", words::moment(key.expires)))?;
         }
     }

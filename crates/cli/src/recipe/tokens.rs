@@ -1,4 +1,4 @@
-//! `sotto recipe tokens`: asks an issuer for the token keys of a recipe.
+//! `sotto recipe tokens`: requests the token keys of a recipe from an issuer.
 
 use std::path::PathBuf;
 
@@ -26,23 +26,24 @@ use crate::{signer_file, token_keys, trust_file};
 #[command(
     after_help = "Example:\n  sotto recipe tokens commute.toml --signer author.key --issuer https://issuer.example\n\n\
     The issuer makes a key pair for each aggregator, keeps the private halves and endorses the public ones, which are added to the \
-    file. Ask when the recipe is finished, and publish it then: the keys are for this recipe, and do not live for long. The same recipe \
+    file. Request the keys when the recipe is final, then publish it: the keys are for this \
+    recipe only, and expire soon. The same recipe \
     gets the same keys again."
 )]
 pub(super) struct TokensArgs {
-    /// The recipe, TOML. The keys are added at its end.
+    /// The recipe in TOML. The keys are appended to the file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The author's key file (`sotto keys signer`), which the issuer must know.
+    /// The author's key file (`sotto keys signer`). The issuer must list the key.
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
-    /// Where the issuer is.
+    /// The URL of the issuer.
     #[arg(long, value_name = "URL")]
     issuer: String,
-    /// How long after the recipe closes the keys still count, for reports that come late.
+    /// How long the keys stay valid after the recipe closes, for late reports.
     #[arg(long, value_name = "TIME", default_value = "7d")]
     grace: String,
-    /// Check the endorsements by the issuer's key that is pinned here.
+    /// Check the endorsements with the issuer's key in this trust file.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
     #[command(flatten)]
@@ -56,10 +57,13 @@ impl TokensArgs {
         let text = std::fs::read_to_string(&self.file)
             .with_context(|| format!("cannot read {}", self.file.display()))?;
         let Form::Draft(draft) = recipe_file::read(&self.file)? else {
-            bail!("{} is finished: only a recipe in TOML takes token keys", self.file.display());
+            bail!(
+                "{} is final: token keys can only be added to a recipe in TOML",
+                self.file.display()
+            );
         };
         let request = self.request(&draft, &signer)?;
-        let spinner = output.spinner("the issuer makes keys");
+        let spinner = output.spinner("waiting for the issuer to make keys");
         let keys = self.connection.transport(1).and_then(|transport| {
             token_keys::ask(transport.as_ref(), &self.issuer, &request, &signer)
         });
@@ -98,11 +102,12 @@ impl TokensArgs {
         Ok(Outcome::Yes)
     }
 
-    /// The author's request. The nonce follows from the recipe, so asking again gives the same keys.
+    /// The author's request. The nonce is derived from the recipe, so a repeated request gives the
+    /// same keys.
     fn request(&self, draft: &RecipeDraft, signer: &NoteKey) -> Result<TokenKeyRequest> {
         let author = signer_file::public(signer);
         if draft.author.as_ref().is_some_and(|named| *named != author) {
-            bail!("the recipe names another author than the one who signs");
+            bail!("the recipe's author is not the signer");
         }
         let helper = match &draft.tokens {
             TokensDraft::InsecureNone => {
@@ -113,8 +118,9 @@ impl TokensArgs {
             TokensDraft::InsecureLeaderOnly { .. } => None,
         };
         if !draft.tokens.keys_missing() {
-            return Err(anyhow!("the recipe has token keys already"))
-                .hint("take out [parties.tokens.leader] and [parties.tokens.helper] for new ones");
+            return Err(anyhow!("the recipe already has token keys")).hint(
+                "remove [parties.tokens.leader] and [parties.tokens.helper] to get new ones",
+            );
         }
         let recipe = recipe_file::with_stand_ins(draft.clone())?;
         let nonce = URL_SAFE_NO_PAD.encode(Sha256::digest(recipe.to_json()));
@@ -161,7 +167,7 @@ fn check(draft: &RecipeDraft, signer: &NoteKey, trust: Option<&Trust>) -> Result
     Ok(())
 }
 
-/// The file with the keys at its end. What a person wrote stays as it is.
+/// The file with the keys at its end. The existing text is unchanged.
 fn appended(text: &str, draft: &RecipeDraft) -> Result<String> {
     let mut out = text.trim_end().to_owned();
     for (role, key) in [("leader", key(draft, Role::Leader)), ("helper", key(draft, Role::Helper))]
@@ -177,7 +183,7 @@ fn appended(text: &str, draft: &RecipeDraft) -> Result<String> {
     out.push('\n');
     match RecipeDraft::from_toml(&out) {
         Ok(read) if read == *draft => Ok(out),
-        // The tables cannot stand at the end, for instance because `tokens` is written in one line.
+        // The tables cannot be appended, for instance because `tokens` is an inline table.
         _ => Ok(draft.to_toml()),
     }
 }

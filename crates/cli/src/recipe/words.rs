@@ -1,4 +1,4 @@
-//! Values of a recipe as people read them.
+//! Values of a recipe as text for people.
 
 use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::Moment;
@@ -98,7 +98,7 @@ pub(crate) fn tokens(tokens: &Tokens) -> String {
     }
 }
 
-/// What it means for the author if an aggregator does not check tokens.
+/// A warning for the author if an aggregator does not check tokens.
 pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
     match tokens {
         Tokens::RateLimited { .. } => None,
@@ -107,7 +107,7 @@ pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
              single out one device. Only devices that allow insecure_no_tokens answer",
         ),
         Tokens::InsecureNone => Some(
-            "nobody checks tokens: anybody can send any number of reports, decide the totals, and fill \
+            "nobody checks tokens: anyone can send any number of reports, decide the totals, and fill \
              a batch to single out one device. Only devices that allow insecure_no_tokens answer",
         ),
     }
@@ -132,7 +132,7 @@ pub(crate) fn vdaf(vdaf: &RecipeVdaf) -> String {
     }
 }
 
-/// What a query's fallback is, in text.
+/// A query's fallback as text.
 pub(crate) fn fallback(query: &Query) -> String {
     match query {
         Query::Count { fallback, .. } => fallback.to_string(),

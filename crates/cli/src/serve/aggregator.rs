@@ -1,4 +1,4 @@
-//! Leader and helper: loads what their configuration files name.
+//! Leader and helper: loads everything that their configuration files name.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use crate::output::WithHint;
 use crate::task_file::{hpke_config, secret_array};
 use crate::trust_file;
 
-/// A configuration file that was read.
+/// A configuration, as read from its file.
 #[derive(Debug)]
 pub(crate) struct Settings {
     role: Role,
@@ -27,10 +27,10 @@ pub(crate) struct Settings {
     leader: LeaderTables,
 }
 
-/// What a leader or helper is started with.
+/// Everything that a leader or helper needs to start.
 pub(super) struct Loaded {
     pub(super) server: ServerConfig,
-    /// The leader's.
+    /// Settings that only the leader has.
     pub(super) aggregation: AggregationConfig,
     /// The authorities that may vouch for the peer.
     pub(super) peer_certificates: Option<Vec<u8>>,
@@ -51,7 +51,7 @@ impl Settings {
         })
     }
 
-    /// Whether the file has tables with secrets. Then only its owner should be able to read it.
+    /// Whether the file has tables with secrets. If so, only its owner should be able to read it.
     pub(super) fn is_secret(&self) -> bool {
         self.file.taskprov.is_some() || self.file.recipes.is_some()
     }
@@ -61,7 +61,7 @@ impl Settings {
         self.file.data_dir.clone()
     }
 
-    /// Loads everything that the file names. Follows the gateway's key files from now on.
+    /// Loads everything that the file names. From then on, watches the gateway's key files.
     pub(super) fn load(self, insecure_http: bool) -> Result<Loaded> {
         let Self { role, file, leader } = self;
         ensure!(
@@ -69,7 +69,7 @@ impl Settings {
             "[gateway]: devices talk to the leader, not to the helper"
         );
         let public_url = file.http.public_url.clone();
-        // The helper itself talks to nobody but the log.
+        // The helper itself connects only to the log.
         let peer_certificates = match role == Role::Leader || file.recipes.is_some() {
             true => load_authorities(&file.http)?,
             false => None,
@@ -103,7 +103,7 @@ impl Settings {
 fn taskprov(table: &TaskprovTable, role: Role) -> Result<TaskprovConfig> {
     ensure!(
         table.collector_authentication_token.is_some() == (role == Role::Leader),
-        "collector_authentication_token is for the leader alone"
+        "the leader needs collector_authentication_token, and only the leader may have it"
     );
     let collector = table.collector_authentication_token.as_ref();
     let policy = TaskprovPolicy {
@@ -162,7 +162,8 @@ fn author(table: &RecipeAuthorTable, role: Role) -> Result<RecipeAuthor> {
     ensure!(key.key_type() == KeyType::Ed25519, "authors: {name}: this is a witness's key");
     ensure!(
         table.collector_authentication_token.is_some() == (role == Role::Leader),
-        "authors: {name}: collector_authentication_token is for the leader alone, which needs it"
+        "authors: {name}: the leader needs collector_authentication_token, and only the leader may \
+         have it"
     );
     let collector = table.collector_authentication_token.as_ref();
     let collector_token = collector.map(|text| token(text).map(Into::into)).transpose()?;
@@ -173,13 +174,13 @@ fn token(text: &Secret<String>) -> Result<AuthToken> {
     Ok(AuthToken::bearer(text.expose().as_str())?)
 }
 
-/// Where the policy says that its one log is.
+/// The URL of the policy's only log.
 fn log_url(trust: &Trust) -> Result<String> {
     match trust.policy().logs() {
         [log] if log.url.is_some() => Ok(log.url.clone().unwrap_or_default()),
-        _ => {
-            Err(anyhow!("`log_url` is not set, and the policy does not name one log with its URL"))
-        }
+        _ => Err(anyhow!(
+            "`log_url` is not set, and the policy does not have exactly one log with a URL"
+        )),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `sotto serve attester`: loads what its configuration names.
+//! `sotto serve attester`: loads everything that its configuration names.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl AttesterSettings {
             config.attestations.push(attestation);
         }
         if file.insecure_attestation {
-            tracing::warn!("insecure_attestation: anybody can pretend to be any number of devices");
+            tracing::warn!("insecure_attestation: anyone can pretend to be any number of devices");
             config.attestations.push(Arc::new(InsecureAttestation) as Arc<dyn Attestation>);
         }
         private_file::make_folder(&file.data_dir)?;
@@ -52,7 +52,7 @@ impl AttesterSettings {
     }
 }
 
-/// Checks that everything required is there, before anything is written.
+/// Checks that everything required is present, before anything is written.
 fn check(file: &AttesterFile) -> Result<()> {
     let Some(operator) = &file.attester.operator else {
         return Err(anyhow!("no operator is configured"))
@@ -98,7 +98,7 @@ fn x509(table: &X509Table) -> Result<X509Attestation> {
     X509Attestation::new(&config).map_err(|error| anyhow!("[x509]: {error}"))
 }
 
-/// The files, one after the other.
+/// The contents of the files, concatenated.
 fn read_all(paths: &[PathBuf]) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     for path in paths {
@@ -108,8 +108,8 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Reads the revocation lists again whenever the files change, forever. Files that cannot be used
-/// change nothing.
+/// Reloads the revocation lists whenever the files change, forever. Files that cannot be used are
+/// ignored.
 async fn follow_crls(paths: Vec<PathBuf>, attestation: Arc<X509Attestation>) {
     let state = || -> Vec<Option<(SystemTime, u64)>> {
         let of_file = |path: &PathBuf| {
@@ -128,7 +128,7 @@ async fn follow_crls(paths: Vec<PathBuf>, attestation: Arc<X509Attestation>) {
         seen = now;
         let read = read_all(&paths).and_then(|pem| Ok(attestation.reload_crls(&pem)?));
         match read {
-            Ok(()) => tracing::info!("the revocation lists were read again"),
+            Ok(()) => tracing::info!("the revocation lists were reloaded"),
             Err(error) => tracing::error!(
                 error = format!("{error:#}"),
                 "the revocation lists have changed and cannot be used: the old ones stay in use"

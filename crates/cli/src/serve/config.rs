@@ -1,7 +1,7 @@
-//! Configuration files: reading them, and loading what they have in common.
+//! Reads configuration files, and loads what they have in common.
 //!
 //! The settings themselves are in `sotto_server`. `SOTTO_LISTEN`, `SOTTO_ADMIN_LISTEN` and
-//! `SOTTO_DATA_DIR` win over the file.
+//! `SOTTO_DATA_DIR` override the file.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use sotto_server::{AuthToken, HttpConfig, HttpFile, TlsConfig};
 use crate::output::WithHint;
 use crate::toml_text;
 
-/// A configuration file that was read. Its paths are relative to the working folder.
+/// A configuration, as read from its file. Its paths have been made relative to the working folder.
 #[derive(Debug)]
 pub(super) struct ConfigFile<T>(pub(super) T);
 
@@ -29,7 +29,8 @@ impl<T: Settings + DeserializeOwned> ConfigFile<T> {
     }
 }
 
-/// Applies the environment, given as a function so that tests need not change the process's.
+/// Applies the environment, which is given as a function so that tests need not change that of the
+/// process.
 fn override_from<T: Settings>(
     file: &mut T,
     variable: impl Fn(&str) -> Option<String>,
@@ -41,10 +42,10 @@ fn override_from<T: Settings>(
             .hint("write it like 127.0.0.1:8080")?;
     }
     if let Some(folder) = variable("SOTTO_DATA_DIR") {
-        // Relative to where the server is started, unlike paths in the file.
+        // Relative to the working folder, unlike paths in the file.
         let folder = std::path::absolute(folder)?;
         let folder = folder.to_str().context("SOTTO_DATA_DIR is not valid UTF-8")?;
-        // A relay keeps nothing but its spool.
+        // A relay stores only its spool.
         if !assign(file, "data_dir", folder)? {
             assign(file, "spool_dir", folder)?;
         }
@@ -52,7 +53,7 @@ fn override_from<T: Settings>(
     Ok(())
 }
 
-/// Loads how the server is reached.
+/// Loads the listener: addresses and TLS.
 pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfig> {
     let tls = match (&file.cert, &file.key) {
         (None, None) => None,
@@ -81,12 +82,12 @@ fn base_path(url: &str) -> Result<String> {
     Ok(rest.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}")))
 }
 
-/// Scheme and the rest of `public_url`.
+/// The scheme and the rest of `public_url`.
 pub(super) fn split_scheme(url: &str) -> Result<(&str, &str)> {
     url.split_once("://").with_context(|| format!("public_url {url:?} is not a URL"))
 }
 
-/// The files of a folder with the ending of our configurations, sorted.
+/// The files of a folder with the extension of our configurations, sorted.
 pub(super) fn toml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder)
         .and_then(|entries| {
@@ -99,7 +100,8 @@ pub(super) fn toml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The token that attester and issuer share. The one in the templates is known to everybody.
+/// The token that attester and issuer share. Refuses the one in the templates, which everybody
+/// knows.
 pub(super) fn peer_token(token: &Secret<String>) -> Result<AuthToken> {
     if token.expose() == "..." {
         return Err(anyhow!("it is the placeholder \"...\""))
@@ -108,7 +110,7 @@ pub(super) fn peer_token(token: &Secret<String>) -> Result<AuthToken> {
     Ok(AuthToken::bearer(token.expose().clone())?)
 }
 
-/// Attester and issuer have the same name.
+/// The error if attester and issuer have the same name.
 pub(super) fn same_operator(name: &str) -> anyhow::Error {
     anyhow!(
         "attester and issuer are both {name:?}, and must be two operators: together they know \
@@ -116,7 +118,7 @@ pub(super) fn same_operator(name: &str) -> anyhow::Error {
     )
 }
 
-/// A template with the shown defaults in force, for tests.
+/// A template with the lines that show defaults made active, for tests.
 #[cfg(test)]
 pub(super) fn uncommented(template: &str) -> String {
     let line = |line: &str| match line.strip_prefix("# ") {
@@ -138,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    /// The template is a configuration with every setting at its default, whether the defaults that
-    /// it shows are in force or not.
+    /// The template is a configuration with every setting at its default, whether or not the lines
+    /// that show defaults are active.
     fn check_template<T: Settings + DeserializeOwned>(count: usize) {
         let shown = |file: &T| {
             let defaults = file.entries().into_iter().map(|entry| (entry.key, entry.default));
@@ -151,7 +153,7 @@ mod tests {
         let in_force = uncommented(&text);
         let file: T = toml_text::parse(&in_force).unwrap();
         assert_eq!(shown(&file), shown(&T::default()));
-        // Control: the lines that show defaults are settings now.
+        // Control: the lines that show defaults are now active settings.
         let settings = in_force.lines().filter(|line| !line.starts_with('#') && line.contains('='));
         assert_eq!(settings.count(), count, "{in_force}");
     }

@@ -1,4 +1,5 @@
-//! `[gateway]` of a leader and of a log, and `sotto serve gateway`: loads what they name.
+//! `[gateway]` of a leader and of a log, and `sotto serve gateway`: loads everything that they
+//! name.
 
 use std::path::Path;
 
@@ -13,13 +14,13 @@ use super::key_files;
 use crate::output::WithHint;
 use crate::private_file;
 
-/// The folder of keys in `data_dir`, if none are listed.
+/// The folder for keys in `data_dir`, if no key files are listed.
 const OWN_KEYS: &str = "gateway-keys";
 
-/// The configuration of a gateway of its own.
+/// The configuration of a standalone gateway.
 pub(super) type GatewaySettings = ConfigFile<GatewayFile>;
 
-/// Loads the gateway of a server with this data folder. Follows its key files from now on.
+/// Loads the gateway of a server with this data folder. From then on, watches its key files.
 pub(super) fn load(
     table: GatewayTable,
     data_dir: &Path,
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(targets[1].url, "https://log.example");
     }
 
-    /// Before anything is written.
+    /// The check comes before anything is written.
     #[tokio::test]
     async fn a_gateway_without_targets_is_refused() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `sotto serve issuer`: loads what its configuration names.
+//! `sotto serve issuer`: loads everything that its configuration names.
 
 use anyhow::{Context, Result, anyhow};
 use sotto_crypto::HpkeKeypair;
@@ -14,7 +14,7 @@ use super::key_files::{self, KeyHolder};
 use crate::output::WithHint;
 use crate::{private_file, signer_file};
 
-/// The folder of encapsulation keys in `data_dir`, if none are listed.
+/// The folder for encapsulation keys in `data_dir`, if no key files are listed.
 const OWN_KEYS: &str = "encapsulation-keys";
 
 impl KeyHolder for EncapsulationKeys {
@@ -40,7 +40,7 @@ impl IssuerSettings {
         let attester = attester(file.attester.as_ref())?;
         if file.rules.authors.is_empty() {
             tracing::warn!(
-                "no author is configured: list who may ask for token keys under `authors`"
+                "no author is configured: list the authors who may request token keys under `authors`"
             );
         }
         let operator = signer_file::read(&file.key)?;
@@ -63,7 +63,7 @@ impl IssuerSettings {
 fn attester(table: Option<&IssuerAttesterTable>) -> Result<IssuerAttester> {
     let Some(table) = table else {
         return Err(anyhow!("no attester is configured")).hint(
-            "say who may ask for tokens: [attester] operator = \"attester.example\", \
+            "name the attester that may request tokens: [attester] operator = \"attester.example\", \
              token = \"...\"",
         );
     };
@@ -105,11 +105,11 @@ mod tests {
             let error = settings(folder.path(), &text).bind(false).await.unwrap_err();
             assert!(format!("{error:#}").contains(message), "{error:#}");
         }
-        // Nothing but the key is there.
+        // Only the key has been written.
         assert_eq!(folder.path().read_dir().unwrap().count(), 1);
     }
 
-    /// Before anything is written.
+    /// The check comes before anything is written.
     #[tokio::test]
     async fn an_issuer_without_attesters_is_refused() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The HPKE key files of a gateway or an issuer. They are read again when they change, so keys can
+//! The HPKE key files of a gateway or an issuer. They are reloaded when they change, so keys can
 //! rotate while the server runs.
 
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use crate::{keys, private_file};
 /// How often the files are checked for changes.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What holds the keys of the files.
+/// A holder of the keys in the files.
 pub(super) trait KeyHolder: Sized {
-    /// What a key is called.
+    /// The name of this kind of key.
     const KIND: &'static str;
-    /// The file of the key that is made when the folder has none.
+    /// The file name of the key that is made if the folder has none.
     const FIRST_KEY: &'static str;
-    /// With these keys.
+    /// Makes a holder with these keys.
     fn new(keys: Vec<HpkeKeypair>) -> Result<Self, Fault>;
-    /// With others from now on.
+    /// Replaces the keys.
     fn replace(&self, keys: Vec<HpkeKeypair>) -> Result<(), Fault>;
 }
 
@@ -48,11 +48,11 @@ pub(super) struct KeyFiles {
     seen: Seen,
 }
 
-/// What a file looked like when it was read.
+/// The state of a file when it was read.
 type Seen = Vec<(Option<SystemTime>, PathBuf, u64)>;
 
 impl KeyFiles {
-    /// The listed ones, or the folder `own`, with a key that is made at the first start.
+    /// The listed files, or the folder `own`, in which a key is made at the first start.
     fn new<H: KeyHolder>(listed: Vec<PathBuf>, own: &Path) -> Result<Self> {
         if !listed.is_empty() {
             return Ok(Self { paths: listed, seen: Seen::new() });
@@ -70,12 +70,12 @@ impl KeyFiles {
 
     /// Reads all keys.
     fn load<H: KeyHolder>(&mut self) -> Result<Arc<H>> {
-        // Before they are read, so that a change meanwhile is noticed later.
+        // Taken before the files are read, so that a change in the meantime is noticed later.
         self.seen = self.state();
         Ok(Arc::new(H::new(self.read()?)?))
     }
 
-    /// Replaces the keys whenever the files change, forever. Files that cannot be used change nothing.
+    /// Replaces the keys whenever the files change, forever. Files that cannot be used are ignored.
     async fn follow<H: KeyHolder>(mut self, keys: Arc<H>) {
         let kind = H::KIND;
         loop {
@@ -90,7 +90,7 @@ impl KeyFiles {
                 keys.replace(read)?;
                 Ok(count)
             }) {
-                Ok(count) => tracing::info!(keys = count, "the {kind} keys were read again"),
+                Ok(count) => tracing::info!(keys = count, "the {kind} keys were reloaded"),
                 Err(error) => tracing::error!(
                     error = format!("{error:#}"),
                     "the {kind} keys have changed and cannot be used: the old ones stay in use"
@@ -110,7 +110,8 @@ impl KeyFiles {
         paths.join(", ")
     }
 
-    /// The files, the preferred one first: as they are listed; in a folder, the newest.
+    /// The files, the preferred one first: in the listed order, or in a folder from the newest to
+    /// the oldest.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for path in &self.paths {
@@ -138,7 +139,8 @@ fn modified(file: &Path) -> Option<SystemTime> {
     std::fs::metadata(file).ok()?.modified().ok()
 }
 
-/// Loads the keys, the listed ones or those of the folder `own`, and follows the files from now on.
+/// Loads the keys, either the listed ones or those in the folder `own`. From then on, watches the
+/// files.
 pub(super) fn follow<H: KeyHolder + Send + Sync + 'static>(
     listed: Vec<PathBuf>,
     own: &Path,

@@ -1,8 +1,9 @@
 //! Which HPKE key each key id has had on a server, stored in its data folder.
 //!
-//! Devices cache a key by its id, and a report names only the id. If an id came back with another key, a
-//! report sealed to the old key would be acknowledged but could never be opened. So an id belongs to the
-//! first key that was served under it, and a server with another key under that id does not start.
+//! Devices cache a key by its id, and a report names only the id. If an id were reused for another
+//! key, a report sealed to the old key would be acknowledged but could never be opened. So an id
+//! belongs to the first key that was served under it, and a server with another key under that id
+//! does not start.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -55,7 +56,7 @@ impl KeyHistory {
         })
     }
 
-    /// Refuses keys whose id belonged to another key, and records the others on disk.
+    /// Refuses keys whose id belonged to another key, and records the ids of the rest on disk.
     pub(super) fn record(&mut self, keys: &[HpkeKeypair]) -> Result<()> {
         let mut seen = self.seen.clone();
         for key in keys {
@@ -116,12 +117,12 @@ mod tests {
         let history = || KeyHistory::read(folder.path()).unwrap();
         history().record(std::slice::from_ref(&old)).unwrap();
         history().record(std::slice::from_ref(&old)).unwrap();
-        // Replaced: refused, also beside a good key, which is then not remembered either.
+        // A replaced key is refused, even beside a good key, which is then not recorded either.
         let error = history().record(&[new, impostor]).unwrap_err();
         assert!(error.to_string().contains("id 1"), "{error}");
         let (new, impostor) = (keys::generate(2), keys::generate(1));
         history().record(&[new, old]).unwrap();
-        // A key that is no longer listed still has its id.
+        // A key that is no longer listed still owns its id.
         history().record(&[keys::generate(3)]).unwrap();
         assert!(history().record(&[impostor]).is_err());
         assert!(history().record(&[keys::generate(2)]).is_err());
@@ -134,7 +135,7 @@ mod tests {
         let twins = [keys::generate(4), keys::generate(4)];
         let error = history.record(&twins).unwrap_err();
         assert!(error.to_string().contains("two of the listed"), "{error}");
-        // Either may stay.
+        // Either one alone is accepted.
         history.record(&twins[1..]).unwrap();
     }
 

@@ -1,4 +1,5 @@
-//! The HPKE keys of an aggregator: those that the configuration lists, or one of its own.
+//! The HPKE keys of an aggregator: those that the configuration lists, or one that the server
+//! makes.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,8 @@ use crate::keys;
 /// The key that a server makes when none is configured.
 const OWN_KEY: &str = "hpke_key.toml";
 
-/// Loads the listed keys, or the server's own key, which it makes at its first start. No id may have
-/// belonged to another key of this server.
+/// Loads the listed keys, or the server's own key, which it makes at its first start. No id may
+/// have belonged to another key of this server.
 pub(super) fn load(listed: &[PathBuf], data_dir: &Path) -> Result<Vec<HpkeKeypair>> {
     let mut history = KeyHistory::read(data_dir)?;
     let keys = if listed.is_empty() {

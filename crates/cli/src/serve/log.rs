@@ -1,4 +1,4 @@
-//! `sotto serve log`: loads what its configuration names.
+//! `sotto serve log`: loads everything that its configuration names.
 
 use anyhow::{Context, Result, anyhow};
 use sotto_crypto::note::NoteKey;

@@ -1,5 +1,5 @@
 //! `docs/configuration.md`: every setting of every role. `SOTTO_BLESS=1 cargo test -p sotto
-//! the_reference_page` writes it anew.
+//! the_reference_page` writes it again.
 
 use sotto_server::settings::reference;
 use sotto_server::{

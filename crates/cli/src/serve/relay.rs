@@ -1,4 +1,4 @@
-//! `sotto serve relay`: loads what its configuration names.
+//! `sotto serve relay`: loads everything that its configuration names.
 
 use anyhow::{Context, Result, anyhow};
 use sotto_protocol::relay::PoolRule;

@@ -34,7 +34,7 @@ pub(super) fn load(listed: &[PathBuf], role: Role) -> Result<Vec<ServedTask>> {
     Ok(tasks)
 }
 
-/// An aggregator's part of a task, as its server holds it.
+/// An aggregator's part of a task, in the form that its server uses.
 pub(crate) fn served(part: AggregatorPart, scheme: AuthScheme) -> Result<ServedTask> {
     let token = |token: &str| AuthToken::new(scheme, token).map(Arc::new);
     let leader_token = token(part.leader_token.expose())?;
@@ -56,7 +56,7 @@ pub(crate) fn served(part: AggregatorPart, scheme: AuthScheme) -> Result<ServedT
 fn read(path: &Path, role: Role) -> Result<ServedTask> {
     let part = TaskFile::read_aggregator(path)?;
     if part.role != role {
-        return Err(anyhow!("{} is the file of the other aggregator", path.display()))
+        return Err(anyhow!("{} is the other aggregator's file", path.display()))
             .hint("leader and helper each have their own file for a task");
     }
     served(part, AuthScheme::Bearer).with_context(|| format!("{} cannot be used", path.display()))

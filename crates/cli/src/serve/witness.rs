@@ -1,4 +1,4 @@
-//! `sotto serve witness`: loads what its configuration names.
+//! `sotto serve witness`: loads everything that its configuration names.
 
 use anyhow::{Context, Result, anyhow};
 use sotto_server::{Server, Witness, WitnessConfig, WitnessFile};
@@ -22,7 +22,7 @@ impl WitnessSettings {
         let http = load_http(file.http, insecure_http)?;
         let key = signer_file::read(&file.key)?;
         private_file::make_folder(&file.data_dir)?;
-        tracing::info!(key = %key.cosigner(), "logs name this witness by its key");
+        tracing::info!(key = %key.cosigner(), "logs name the witness by this key");
         let dir = WitnessDir::open(&file.data_dir, key)
             .with_context(|| format!("cannot open the witness in {}", file.data_dir.display()))
             .hint("is another witness running on this folder?")?;

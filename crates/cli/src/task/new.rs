@@ -27,10 +27,10 @@ use crate::{keys, private_file, random};
     secure channel. client.toml is public, the others are secret."
 )]
 pub(crate) struct NewArgs {
-    /// The folder for the four files; made if missing.
+    /// The folder for the four files; created if missing.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// What is summed up.
+    /// What is computed.
     #[arg(long, value_enum)]
     vdaf: VdafName,
     /// Buckets of a histogram, or elements of a vector.
@@ -39,7 +39,7 @@ pub(crate) struct NewArgs {
     /// Largest measurement (sum) or element (sum-vec).
     #[arg(long, value_name = "N")]
     max_measurement: Option<u64>,
-    /// Most elements that may be true (multihot-count-vec).
+    /// Largest number of true elements (multihot-count-vec).
     #[arg(long, value_name = "N")]
     max_weight: Option<u64>,
     /// Largest sum of a vector's elements (l1-bound-sum).
@@ -51,7 +51,7 @@ pub(crate) struct NewArgs {
     /// The helper's base URL.
     #[arg(long, value_name = "URL")]
     helper: String,
-    /// No result is released over fewer reports than this.
+    /// Release no result over fewer reports than this.
     #[arg(long, value_name = "N", default_value_t = 100)]
     min_batch_size: u64,
     /// Report times are rounded down to multiples of this: seconds, or like 1h.
@@ -63,7 +63,7 @@ pub(crate) struct NewArgs {
     /// Refuse reports before this time: POSIX seconds or 2026-11-15T08:00:00Z.
     #[arg(long, value_name = "TIME", requires = "task_end")]
     task_start: Option<String>,
-    /// Refuse reports from this time on.
+    /// Refuse reports at or after this time.
     #[arg(long, value_name = "TIME", requires = "task_start")]
     task_end: Option<String>,
     /// Replace existing files.
@@ -81,9 +81,9 @@ enum VdafName {
     SumVec,
     /// How many measurements fall into each bucket.
     Histogram,
-    /// The sum of vectors of booleans with a bounded number of true ones.
+    /// The sum of vectors of booleans, each with a bounded number of true elements.
     MultihotCountVec,
-    /// The sum of vectors of integers with a bounded sum each.
+    /// The sum of vectors of integers, each with a bounded sum.
     L1BoundSum,
 }
 
@@ -95,7 +95,7 @@ enum BatchModeName {
     LeaderSelected,
 }
 
-/// A task made here, with everybody's secrets.
+/// A new task with the secrets of all parties.
 #[derive(Debug)]
 pub(crate) struct NewTask {
     pub(crate) leader: AggregatorPart,
@@ -103,8 +103,8 @@ pub(crate) struct NewTask {
     pub(crate) collector: CollectorPart,
 }
 
-/// Makes the secrets of a task. Its id is derived from the configuration, so that a peer who gets the
-/// configuration in band (taskprov) derives the same one.
+/// Makes the secrets of a task. Its id is derived from the configuration, so that a peer that gets
+/// the configuration in band (taskprov) derives the same id.
 pub(crate) fn new_task(configuration: TaskConfiguration) -> Result<NewTask> {
     let task = Task::new(taskprov::task_id(&configuration.to_bytes()), configuration)?;
     let verify_key: Zeroizing<[u8; 32]> = Zeroizing::new(random::bytes());
@@ -146,7 +146,7 @@ impl NewArgs {
             let secrecy = if *name == "client" { "public" } else { "secret" };
             output.remark(format!("  {name:<9} {} ({secrecy})", path.display()));
         }
-        // A task that is collected by time needs to be told which.
+        // A task that is collected by time needs an interval.
         let which = match self.batch_mode {
             BatchModeName::TimeInterval => " --current",
             BatchModeName::LeaderSelected => "",
@@ -181,13 +181,13 @@ impl NewArgs {
             time_precision: self.time_precision,
             task_start: seconds(&self.task_start)?,
             task_end: seconds(&self.task_end)?,
-            // Enough entropy that nobody can guess the id of a task that he knows nothing about.
+            // Enough entropy that nobody can guess the id of an unknown task.
             task_info: URL_SAFE_NO_PAD.encode(random::bytes::<16>()),
             encoded: String::new(),
         })
     }
 
-    /// The VDAF with exactly the parameters that it has.
+    /// The VDAF. Requires exactly the options that it has.
     fn vdaf_config(&self) -> Result<VdafConfig> {
         let name =
             self.vdaf.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
@@ -223,7 +223,7 @@ impl NewArgs {
         }
     }
 
-    /// Writes all four files, or none if one is in the way.
+    /// Writes all four files, or none if one of them exists.
     fn write(&self, task: &NewTask) -> Result<Vec<(&'static str, PathBuf)>> {
         let texts = [
             ("leader", aggregator_text(&task.leader)?),
@@ -237,7 +237,7 @@ impl NewArgs {
         if !self.force
             && let Some((name, _)) = texts.iter().find(|(name, _)| exists(&path(name)))
         {
-            return Err(anyhow!("{} exists already", path(name).display()))
+            return Err(anyhow!("{} already exists", path(name).display()))
                 .hint("choose another --out, or give --force to replace the task");
         }
         for (name, text) in &texts {
@@ -251,7 +251,7 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Catches what a person mistypes. The spelling is otherwise nobody's business but the parties'.
+/// Catches typing mistakes. Otherwise the spelling is up to the parties.
 fn check_url(url: &str) -> Result<()> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     match rest {

@@ -12,7 +12,8 @@ use crate::output::{Outcome, Output};
 use crate::task_file::{TaskFile, batch_mode_text};
 use crate::time_text::{show_moment, show_seconds};
 
-/// What a report has besides its shares: id, time, lengths, and two HPKE ciphertexts around them.
+/// The bytes of a report besides its shares: id, time, lengths, and the overhead of two HPKE
+/// ciphertexts.
 pub(crate) const REPORT_OVERHEAD: usize = 152;
 
 const REDACTED: &str = "[redacted]";

@@ -1,4 +1,4 @@
-//! Writing task files. Not with serde, because they have comments and an order.
+//! Writes task files. serde is not used, because the files have comments and a fixed order.
 
 use std::fmt::Write;
 
@@ -23,10 +23,10 @@ pub(crate) fn aggregator_text(part: &AggregatorPart) -> Result<Zeroizing<String>
     );
     let key = Zeroizing::new(URL_SAFE_NO_PAD.encode(part.verify_key.expose()));
     line(&mut text, "vdaf_verify_key", &key);
-    text.push_str("# With this the leader proves itself to the helper.\n");
+    text.push_str("# With this the leader authenticates to the helper.\n");
     line(&mut text, "leader_authentication_token", part.leader_token.expose());
     if let Some(token) = &part.collector_token {
-        text.push_str("# With this the collector proves itself to the leader.\n");
+        text.push_str("# With this the collector authenticates to the leader.\n");
         line(&mut text, "collector_authentication_token", token.expose());
     }
     text.push_str("# Aggregate shares are sealed to this key.\n");
@@ -35,7 +35,7 @@ pub(crate) fn aggregator_text(part: &AggregatorPart) -> Result<Zeroizing<String>
     Ok(text)
 }
 
-/// The file of the devices. Not secret.
+/// The file for devices. It is not secret.
 pub(crate) fn client_text(task: &Task) -> Result<String> {
     head(Party::Client, task)
 }
@@ -45,7 +45,7 @@ pub(crate) fn collector_text(part: &CollectorPart) -> Result<Zeroizing<String>> 
     let mut text = Zeroizing::new(head(Party::Collector, &part.task)?);
     text.push_str(
         "\n[collector]\n\
-         # With this the collector proves itself to the leader.\n",
+         # With this the collector authenticates to the leader.\n",
     );
     line(&mut text, "authentication_token", part.token.expose());
     text.push_str("# Whoever has this key can read the result.\n");

@@ -1,4 +1,4 @@
-//! Files of prepared reports: each its length in four bytes, big-endian, then its bytes.
+//! Files of prepared reports: for each, its length in four bytes, big-endian, then its bytes.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
@@ -34,7 +34,7 @@ impl PreparedWriter {
         Ok(())
     }
 
-    /// Reports and bytes of reports written.
+    /// The number of reports and the number of their bytes.
     pub(crate) fn finish(&mut self) -> Result<(u64, u64)> {
         self.file.flush().with_context(|| format!("cannot write {}", self.path.display()))?;
         Ok((self.reports, self.bytes))
@@ -62,7 +62,7 @@ impl PreparedReader {
         Ok(reader)
     }
 
-    /// About how many there are.
+    /// The approximate number of reports.
     pub(crate) fn expected(&self) -> Option<u64> {
         self.count
     }
@@ -73,7 +73,7 @@ impl PreparedReader {
         while filled < length.len() {
             match self.file.read(&mut length[filled..]) {
                 Ok(0) if filled == 0 => return Ok(None),
-                Ok(0) => return Err(anyhow!("the file ends within a report")),
+                Ok(0) => return Err(anyhow!("the file ends in the middle of a report")),
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
@@ -87,7 +87,7 @@ impl PreparedReader {
         let length = length as usize;
         ensure!(length <= MAX_REPORT_LEN, "a report of {length} bytes is too long");
         let mut report = vec![0; length];
-        self.file.read_exact(&mut report).context("the file ends within a report")?;
+        self.file.read_exact(&mut report).context("the file ends in the middle of a report")?;
         Ok(Some(report))
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use sotto_vdaf::{Measurement, VdafConfig};
 
-/// Measurements, one after the other; a file is never in memory as a whole.
+/// Measurements, one after the other. A file is never read into memory as a whole.
 pub(crate) struct Source {
     config: VdafConfig,
     texts: Box<dyn Iterator<Item = io::Result<String>> + Send>,
@@ -46,7 +46,7 @@ impl Source {
     fn parse(&self, text: &str) -> Result<Measurement> {
         let text = text.trim();
         let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
-        // The message must not quote the value: it is what everything else here keeps secret.
+        // The message must not quote the value, which is the secret that all of this protects.
         Measurement::parse(&self.config, &value)
             .with_context(|| format!("measurement {}", self.number))
     }

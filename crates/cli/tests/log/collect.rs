@@ -33,7 +33,7 @@ fn a_recipe_is_collected_with_its_own_key() {
     assert!(said.contains("the recipe is for another collector key"), "{said}");
     assert!(said.contains("hint: give the key whose public half"), "{said}");
     let said = collect(&world, "regions.recipe", "other.toml", &[]);
-    assert!(said.contains("is the leader at http://127.0.0.1:1/ up?"), "{said}");
+    assert!(said.contains("is the leader at http://127.0.0.1:1/ running?"), "{said}");
     std::fs::remove_file(world.path("token")).unwrap();
     let said = collect(&world, "regions.recipe", "other.toml", &[]);
     assert!(said.contains("the collector's token: cannot read token"), "{said}");
@@ -42,14 +42,14 @@ fn a_recipe_is_collected_with_its_own_key() {
 #[test]
 fn a_name_counts_in_a_log_that_is_believed() {
     let world = world();
-    let asked = "is the leader at http://127.0.0.1:1/ up?";
-    // The recipe says where the token is sent, so nobody else may say which recipe it is.
+    let asked = "is the leader at http://127.0.0.1:1/ running?";
+    // The recipe decides where the token is sent, so an untrusted log must not choose the recipe.
     let said = collect(&world, "regions", "other.toml", &["--log", LOG]);
-    assert!(said.contains("needs a log that is believed"), "{said}");
+    assert!(said.contains("needs a log that can be verified"), "{said}");
     assert!(said.contains("hint: give --trust"), "{said}");
     let said = collect(&world, "regions", "other.toml", &["--log", LOG, "--trust", "trust.toml"]);
     assert!(said.contains(asked), "{said}");
-    // An id stands for the recipe itself.
+    // An id determines the recipe.
     let entry = Entry::parse(&world.read("regions.recipe")).unwrap();
     let said = collect(&world, &entry.id().to_string(), "other.toml", &["--log", LOG]);
     assert!(said.contains(asked), "{said}");

@@ -18,14 +18,16 @@ fn world(recipe: &Recipe) -> Folder {
     world
 }
 
-/// A recipe that a device answers once in 10,000 times. Nothing here depends on that: its leader cannot be reached.
+/// A recipe that a device answers once in 10,000 times. Nothing here depends on that: its leader
+/// cannot be reached.
 fn unanswered() -> Recipe {
     let mut recipe = recipe("regions");
     recipe.parties.leader.url = "http://127.0.0.1:1/".to_owned();
     sampled(recipe, 1, 10_000)
 }
 
-/// A recipe that each device answers, and what its leader was sent. The leader is out of order.
+/// A recipe that every device answers, and the requests that its leader received. The leader always
+/// fails.
 fn answered() -> (Recipe, Requests) {
     let (url, requests) = serve(|_| (400, Vec::new()));
     let mut recipe = recipe("regions");
@@ -38,7 +40,7 @@ fn run(world: &Folder, more: &[&str]) -> Run {
     world.run(&[&["device", "run", "--once", "--log", LOG], &files[..], more].concat())
 }
 
-/// What the recipe costs, by the device's own judgement.
+/// What the recipe costs, as computed by the device.
 fn epsilon(recipe: &Recipe) -> u64 {
     Assessment::new(recipe.clone()).unwrap().cost().unwrap().epsilon_micro
 }
@@ -60,7 +62,7 @@ fn a_recipe_is_considered_once_and_the_coin_is_told_nobody() {
             run(&world, &["--json"]).json(0),
             json!({ "considered": [], "silent": [silent] })
         );
-        // What the person sees does not tell either.
+        // The output for people does not reveal it either.
         let cost = show_micro(epsilon(recipe));
         let shown = world.run(&["device", "log", "--state", "device.json"]).says(0);
         let lines: Vec<&str> = shown.lines().collect();
@@ -81,7 +83,7 @@ fn a_recipe_is_considered_once_and_the_coin_is_told_nobody() {
         fields.sort();
         assert_eq!(fields, ["at", "epsilon_micro", "name", "purpose", "recipe"]);
     }
-    // One of them answered: in each pass the same bytes, as the leader never took them.
+    // One of them answered. Each pass sends the same bytes, because the leader never accepted them.
     let asked = asked.lock().unwrap();
     assert!(asked.len() >= 3, "{}", asked.len());
     assert!(asked.iter().all(|request| *request == asked[0]));
@@ -115,14 +117,14 @@ fn what_is_not_allowed_is_refused_with_a_hint() {
     let web = ["device", "run", "--once", "--log", "http://127.0.0.1:1/"];
     let said = world.run(&[&web, &files[..]].concat()).fails();
     assert!(said.contains("names no log_gateway"), "{said}");
-    assert!(said.contains("insecure_direct = true does without"), "{said}");
+    assert!(said.contains("insecure_direct = true works without them"), "{said}");
     world.trust(|_| {});
     let said = world.run(&[&["device", "run", "--once"], &files[..]].concat()).fails();
-    assert!(said.contains("which log?") && said.contains("hint: give --log"), "{said}");
+    assert!(said.contains("no log is given") && said.contains("hint: give --log"), "{said}");
     let said = world.run(&[&["device", "run", "--json", "--log", LOG], &files[..]].concat());
     assert!(said.json(2)["error"].as_str().unwrap().contains("--once"));
     assert!(!world.path("device.json").exists());
-    // From a folder the log can be read; but the leader has no gateway.
+    // The log can be read from a folder, but the leader has no gateway.
     world.trust(|trust| trust.insecure_direct = false);
     let said = run(&world, &[]).says(0);
     assert!(
@@ -141,7 +143,7 @@ fn a_state_that_is_in_use_or_damaged_is_left_alone() {
     drop(lock);
     run(&world, &[]).says(0);
     let good = world.read("device.json");
-    // What a person did not write is not readable either.
+    // The file is sealed: it does not show which recipes were considered.
     assert!(!String::from_utf8_lossy(&good).contains("regions"));
     let mut changed = good.clone();
     *changed.last_mut().unwrap() ^= 1;
@@ -158,7 +160,7 @@ fn a_state_that_is_in_use_or_damaged_is_left_alone() {
         assert!(said.contains("device.json: the device's") && said.contains(why), "{said}");
         assert_eq!(world.read("device.json"), bad);
     }
-    // A state without its key is not begun anew by itself.
+    // A state without its key is not silently replaced by a new one.
     world.write("device.json", &good);
     let key = world.read("device.json.key");
     std::fs::remove_file(world.path("device.json.key")).unwrap();
@@ -181,7 +183,7 @@ fn mistakes_in_the_attributes_are_located_and_not_quoted() {
     std::fs::remove_file(world.path("me.toml")).unwrap();
     assert!(run(&world, &[]).fails().contains("cannot read me.toml"));
     assert!(!world.path("device.json").exists());
-    // A value that no expression can read counts as missing: the device goes on as any other.
+    // A value that no expression can read counts as missing: the device continues like any other.
     world.write("me.toml", "height = 1.83\n");
     run(&world, &[]).says(0);
 }

@@ -1,4 +1,4 @@
-//! Entries for logs of today.
+//! Entries for logs, dated today.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,12 +13,13 @@ use sotto_testing::recipe::recipe_at;
 use sotto_wire::recipe::{AttributeName, Privacy, Probability};
 use sotto_wire::{Entry, EntryKind, HpkeConfig, KeySet, PopulationResult, Recipe};
 
-/// The commands under test have no other clock.
+/// The current time: the commands under test use the system clock.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// A histogram of four regions by randomized response, which claims exactly what its parameters imply.
+/// A histogram of four regions by randomized response, which claims exactly what its parameters
+/// imply.
 pub(crate) fn recipe(name: &str) -> Recipe {
     let mut recipe = recipe_at(name, now());
     recipe.attributes.remove(&"tier".parse::<AttributeName>().unwrap());
@@ -68,7 +69,7 @@ pub(crate) fn result(leader: &NoteKey) -> Entry {
     valid_entry(EntryKind::Result, &result.to_json(), &[leader, &key("helper.example")])
 }
 
-/// The key sets that devices ask for.
+/// The key sets that devices require.
 pub(crate) fn key_sets() -> [Entry; 2] {
     [key_set(&key("leader.example"), 5), key_set(&key("helper.example"), 7)]
 }

@@ -1,4 +1,4 @@
-//! A folder with a policy, a trust file and logs; and the binary that is run in it.
+//! A folder with a policy, a trust file and logs, and the binary running in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ impl Folder {
         world
     }
 
-    /// With an honest log of these entries, each published on its own: the last one now, the others two days ago, for keys
-    /// must be public before they come into force.
+    /// With an honest log of these entries, each published on its own: the last one now, the others
+    /// two days ago, because keys must be public before they come into force.
     pub(crate) fn with(entries: &[Entry]) -> Self {
         let world = Self::new();
         let mut log = world.log();
@@ -51,7 +51,8 @@ impl Folder {
         LogDir::open(&self.path("data"), key(ORIGIN)).unwrap()
     }
 
-    /// Writes `trust.toml`: the operators are pinned, and what is insecure allowed where tests need it.
+    /// Writes `trust.toml`: it pins the operators, and allows insecure settings where tests need
+    /// them.
     pub(crate) fn trust(&self, change: impl FnOnce(&mut TrustFile)) {
         let mut file = TrustFile::new(policy());
         file.operators = pinned(&["leader.example", "helper.example"]);
@@ -92,7 +93,7 @@ impl Folder {
         found.map(|name| format!("{folder}/{name}")).collect()
     }
 
-    /// Runs the binary. What it remembers by itself stays in this folder.
+    /// Runs the binary. Whatever it remembers stays in this folder.
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         let output = Command::new(env!("CARGO_BIN_EXE_sotto"))
             .args(arguments)
@@ -107,11 +108,11 @@ impl Folder {
     }
 }
 
-/// What a command did.
+/// The outcome of a command.
 pub(crate) struct Run(Output);
 
 impl Run {
-    /// What it printed, after it ended with this code.
+    /// What it printed. Checks that it exited with this code.
     pub(crate) fn says(&self, code: i32) -> String {
         assert_eq!(self.0.status.code(), Some(code), "{:?}", self.0);
         String::from_utf8(self.0.stdout.clone()).unwrap()
@@ -122,19 +123,19 @@ impl Run {
         serde_json::from_str(&self.says(code)).unwrap()
     }
 
-    /// Why it failed. Then nothing is on stdout.
+    /// Why it failed. Checks that nothing is on stdout.
     pub(crate) fn fails(&self) -> String {
         assert_eq!(self.says(2), "");
         String::from_utf8(self.0.stderr.clone()).unwrap()
     }
 }
 
-/// The log and two witnesses, both of which are needed.
+/// The log and two witnesses. Both must cosign.
 pub(crate) fn policy() -> String {
     sotto_testing::log::policy(&key(ORIGIN), &[0, 1].map(witness), 2)
 }
 
-/// The checkpoint signed by the log and cosigned by so many witnesses at a time.
+/// The checkpoint, signed by the log and cosigned by this many witnesses at this time.
 pub(crate) fn signed(text: &str, witnesses: usize, time: u64) -> Note {
     sotto_testing::log::signed(text, times(witnesses, time), &key(ORIGIN))
 }
@@ -155,13 +156,13 @@ fn publish_at(log: &mut LogDir, entries: &[Entry], time: u64) {
     log.write_index().unwrap();
 }
 
-/// The files of a log that takes anything, published in one step: no rules of admission, no memory of what it signed
-/// before.
+/// The files of a log that accepts anything, published in one step: no admission rules, no memory
+/// of what it signed before.
 pub(crate) fn forge(folder: &Path, entries: &[Entry]) {
     forge_with(folder, entries, 2, now());
 }
 
-/// The same with so many witnesses at a time.
+/// The same, with this many witnesses at this time.
 pub(crate) fn forge_with(folder: &Path, entries: &[Entry], witnesses: usize, time: u64) {
     let mut log = Log::empty();
     let entries: Vec<_> = entries.iter().map(Entry::to_bytes).collect();

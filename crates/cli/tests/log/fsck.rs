@@ -10,7 +10,7 @@ fn fsck(world: &Folder, more: &[&str]) -> Run {
     world.run(&[&["log", "fsck", LOG, "--policy", "policy"], more].concat())
 }
 
-/// The only file below a folder whose path ends so.
+/// The only file below a folder whose path ends with this.
 fn file(folder: &Path, ending: &str) -> PathBuf {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -70,7 +70,7 @@ fn every_file_is_checked() {
 fn a_check_that_cannot_be_made_is_neither() {
     let world = Folder::new();
     let said = fsck(&world, &[]).fails();
-    assert!(said.contains("data/public is no folder") && said.contains("hint:"), "{said}");
+    assert!(said.contains("data/public is not a folder") && said.contains("hint:"), "{said}");
     fs::create_dir_all(world.path(LOG)).unwrap();
     assert!(fsck(&world, &[]).says(1).contains("there is no checkpoint"));
     world.write("policy", "quorum what\n");

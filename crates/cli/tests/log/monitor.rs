@@ -34,7 +34,7 @@ fn alert(report: &Value) -> String {
     alert
 }
 
-/// Checks that the one file which the report names proves something.
+/// Checks that the one file named by the report is a valid proof.
 fn check_proof(world: &Folder, report: &Value) -> String {
     let [file]: [String; 1] = texts(&report["misbehaviour_files"]).try_into().unwrap();
     world.run(&["log", "verify", "--misbehaviour", &file]).says(1)
@@ -60,7 +60,7 @@ fn what_is_new_is_told_once() {
     let empty = json!({ "size": 4, "news": [], "alerts": [], "misbehaviour_files": [] });
     assert_eq!(quiet(&world, 0), empty);
 
-    // Only what was added is read, and compared with what the author published before.
+    // Only new entries are read. They are compared with what the author published before.
     entries.push(recipe_entry(&sampled(recipe("two"), 1, 1)));
     show(&world, &entries);
     let report = quiet(&world, 0);
@@ -102,7 +102,7 @@ fn a_name_that_is_used_twice_is_an_alert_with_proof() {
     let author = key("author.example").verifier();
     let words = format!("Proved: the author key {author} signed two recipes named one\n");
     assert_eq!(proved, words);
-    // Told once.
+    // It is reported only once.
     assert_eq!(quiet(&world, 0)["alerts"], json!([]));
 }
 
@@ -124,7 +124,7 @@ fn a_proof_that_cannot_be_written_does_not_hide_what_it_proves() {
     let report = monitor(&world, &["--no-served-keys", "--json", "--out", "taken"]).json(1);
     let alerts = texts(&report["alerts"]);
     assert!(alerts[0].contains("it claims"), "{alerts:?}");
-    assert!(alerts[1].starts_with("a proof is not written: "), "{alerts:?}");
+    assert!(alerts[1].starts_with("a proof could not be written: "), "{alerts:?}");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn key_sets_that_follow_each_other_too_fast_are_alerts() {
     let operator = key("leader.example");
     show(&world, &[key_set(&operator, 5), key_set(&operator, 6)]);
     let words = alert(&quiet(&world, 1));
-    let begins = "it begins less than 86400 s after key set 5: devices pass it over";
+    let begins = "it begins less than 86400 s after key set 5: devices ignore it";
     assert_eq!(words, format!("1: key set 6 of leader.example: {begins}"));
 }
 
@@ -144,7 +144,7 @@ fn key_sets_that_go_back_or_are_foreign_are_alerts() {
     let operator = key("leader.example");
     show(&world, &[key_set(&operator, 5), key_set(&operator, 4)]);
     let words = alert(&quiet(&world, 1));
-    assert_eq!(words, "1: key set 4 of leader.example: key set 5 was there before");
+    assert_eq!(words, "1: key set 4 of leader.example: key set 5 was published before");
 
     let world = Folder::new();
     let impostor = key_of("somebody", "leader.example");
@@ -182,7 +182,7 @@ fn a_log_that_goes_back_or_contradicts_itself_is_an_alert() {
     assert_eq!(alert(&quiet(&world, 1)), "the log has 1 entries, but had 2");
     assert!(world.evidence(".").is_empty());
 
-    // The same size, and a larger one.
+    // A fork of the same size, and a larger one.
     for fork in [vec![0, 2], vec![0, 2, 1]] {
         let world = Folder::new();
         show(&world, &entries[..2]);
@@ -199,7 +199,7 @@ fn a_log_that_goes_back_or_contradicts_itself_is_an_alert() {
         assert_eq!(world.read("monitor.json"), state, "what was believed stays");
     }
 
-    // The monitor goes on where it was.
+    // The monitor continues where it was.
     assert_eq!(world.read("monitor.json"), state);
     show(&world, &entries);
     let news = texts(&quiet(&world, 0)["news"]);
@@ -218,7 +218,7 @@ fn a_log_that_cannot_be_read_is_neither() {
     assert!(monitor(&world, &once).fails().contains("monitor.json is damaged"));
     assert_eq!(world.read("monitor.json"), b"nonsense");
 
-    // Entries that do not belong to the checkpoint are not news, and nothing is kept.
+    // Entries that do not belong to the checkpoint are not reported, and nothing is saved.
     let world = Folder::new();
     show(&world, &[recipe_entry(&recipe("one"))]);
     let bundle = "log/tile/entries/000.p/1";
@@ -243,7 +243,7 @@ fn served_keys_are_compared_with_logged_ones() {
             (200, HpkeConfigList::new(configs).unwrap().to_bytes())
         };
         match line {
-            // Of the set before the newest, which is still in force.
+            // A key of the previous set, which is still in force.
             _ if line.starts_with("GET /leader/hpke_config ") => list(&[5]),
             _ if line.starts_with("GET /helper/hpke_config ") => list(&[7, 66]),
             _ => (404, Vec::new()),
@@ -260,11 +260,11 @@ fn served_keys_are_compared_with_logged_ones() {
         format!("helper.example at {url}/helper/ serves key 66, which it has not logged");
     assert_eq!(words, expected);
     assert_eq!(requests.lock().unwrap().len(), 2);
-    // It is an alert as long as it is so.
+    // The alert is repeated as long as the problem persists.
     assert_eq!(alert(&monitor(&world, &["--json"]).json(1)), expected);
     assert_eq!(quiet(&world, 0)["alerts"], json!([]));
 
-    // Who does not answer is told, but is no alert.
+    // An aggregator that does not answer is reported, but is not an alert.
     world.write(
         "monitor.json",
         "{\"size\":0,\"checkpoint\":null,\"recipes\":{},\"newest\":{},\"key_sets\":{}}",

@@ -21,7 +21,7 @@ fn two() -> (Folder, Entry) {
     (world, one)
 }
 
-/// What a line of the findings says.
+/// The verdict and words of one finding.
 fn finding(found: &Value, what: &str) -> (String, String) {
     let lines = found["findings"].as_array().unwrap();
     let line = lines.iter().find(|line| line["what"] == what);
@@ -70,7 +70,7 @@ fn a_recipe_is_verified_offline() {
     assert!(said.contains("recomputed, within the claim; nothing below 5000 reports"), "{said}");
     assert!(said.ends_with("Verified. This recipe is public and says what devices enforce.\n"));
 
-    // The log is not there any more, and the proof is the one beside the entry.
+    // The log is gone, and the proof is the one beside the entry.
     fs::remove_dir_all(world.path("data")).unwrap();
     let found = verify(&world, &["--json"]).json(0);
     assert_eq!(found["verdict"], "verified");
@@ -81,7 +81,7 @@ fn a_recipe_is_verified_offline() {
     assert_eq!(finding(&found, "included"), ok("leaf 0 of 2"));
     assert_eq!(finding(&found, "consistent"), ok("with size 2, seen before"));
 
-    // A trust file says more than a policy: what its devices would do.
+    // A trust file tells more than a policy: what its devices would do.
     let by_trust = ["log", "verify", "one.recipe", "--trust", "trust.toml", "--json"];
     let found = world.run(&by_trust).json(0);
     assert_eq!(finding(&found, "device"), ok("within the limits of the trust file"));
@@ -108,7 +108,7 @@ fn a_recipe_is_verified_from_the_log() {
 #[test]
 fn what_is_proved_bad_ends_with_1() {
     let (world, entry) = two();
-    // Still a recipe in canonical form, but not the one that was signed.
+    // Still a recipe in canonical form, but not the signed one.
     let text = String::from_utf8(entry.to_bytes()).unwrap();
     world.write("one.recipe", text.replacen("How many devices", "How busy devices", 1));
     let found = verify(&world, &["--json"]).json(1);
@@ -130,7 +130,7 @@ fn what_is_proved_bad_ends_with_1() {
     reproof(&world, |note| spoiled(note, "witness-1.example"));
     let found = verify(&world, &["--json"]).json(1);
     assert_eq!(finding(&found, "witnessed").0, "bad");
-    // None of this is the author's or the log's doing.
+    // None of this is the fault of the author or the log.
     assert!(world.evidence(".").is_empty());
 }
 
@@ -174,7 +174,10 @@ fn mistakes_are_explained() {
     let (world, _) = two();
     let failed = |arguments: &[&str]| world.run(&[&["log", "verify"], arguments].concat()).fails();
     let said = failed(&["one.recipe"]);
-    assert!(said.contains("whom to trust?") && said.contains("hint: give --policy"), "{said}");
+    assert!(
+        said.contains("no trust policy is given") && said.contains("hint: give --policy"),
+        "{said}"
+    );
     let said = failed(&["one.recipe", "--policy", "policy", "--log", "http://127.0.0.1:1"]);
     assert!(said.contains("cannot read the log"), "{said}");
     let said = failed(&["one.recipe", "--policy", "policy", "--log", "nowhere"]);
@@ -182,21 +185,21 @@ fn mistakes_are_explained() {
     let said = failed(&["three", "--policy", "policy", "--log", LOG]);
     assert!(said.contains("the log has no recipe three"), "{said}");
     let said = failed(&["three", "--policy", "policy"]);
-    assert!(said.contains("where is the proof?"), "{said}");
+    assert!(said.contains("no proof is given"), "{said}");
     world.write("bad.proof", "c2sp.org/tlog-proof@v1\nnonsense\n");
     let said = failed(&["one.recipe", "--policy", "policy", "--proof", "bad.proof"]);
-    assert!(said.contains("bad.proof is no proof bundle"), "{said}");
+    assert!(said.contains("bad.proof is not a proof bundle"), "{said}");
     world.write("one.json", recipe("one").to_json());
     let said = failed(&["one.json", "--policy", "policy", "--proof", "one.proof"]);
     assert!(said.contains("is not signed"), "{said}");
     world.write("policy", "log nobody\n");
     assert!(failed(&["one.recipe", "--policy", "policy"]).contains("policy cannot be used"));
-    // An unreachable log in JSON is one value too.
+    // An unreachable log also gives one JSON value.
     let arguments = ["log", "verify", "one", "--policy", "policy", "--json"];
     assert!(world.run(&arguments).json(2)["error"].as_str().unwrap().contains("cannot be used"));
 }
 
-/// Checks the one misbehaviour file of a folder again, without anything else.
+/// Checks the one misbehaviour file of a folder again, with no other input.
 fn recheck(world: &Folder, folder: &str) -> (Value, String) {
     let files = world.evidence(folder);
     assert_eq!(files.len(), 1, "{files:?}");
@@ -207,7 +210,7 @@ fn recheck(world: &Folder, folder: &str) -> (Value, String) {
     assert!(said.starts_with("Proved: the "), "{said}");
     let found = elsewhere.run(&[&arguments[..], &["--json"]].concat()).json(1);
     assert_eq!(found["proved"], true);
-    // A statement that was not made proves nothing.
+    // A statement that nobody signed proves nothing.
     let text = String::from_utf8(world.read(&files[0])).unwrap();
     elsewhere.write("evidence.json", text.replace("log.example", "lag.example"));
     assert!(elsewhere.run(&arguments).says(2).starts_with("Not proved: "));
@@ -235,7 +238,7 @@ fn a_claim_that_is_one_percent_too_low_is_misbehaviour() {
     let author = key("author.example").verifier();
     let expected = format!("the author key {author} signed a recipe that fails: claim: ");
     assert!(words.starts_with(&expected), "{words}");
-    // For people, too.
+    // The text output says the same.
     assert!(verify(&world, &[]).says(1).ends_with("Bad. This is proved, not suspected.\n"));
 }
 
@@ -254,7 +257,8 @@ fn two_trees_of_one_size_are_misbehaviour() {
     let (again, _) = recheck(&world, ".");
     let log = key(ORIGIN).verifier();
     assert_eq!(again["words"], format!("the log key {log} signed two trees of 2 entries"));
-    // The contradiction does not replace what is remembered: it is found again, online or not.
+    // The contradiction does not replace the remembered checkpoint: it is found again, online or
+    // offline.
     world.run(&by_name).says(1);
     let found = verify(&world, &["--json"]).json(0);
     assert_eq!(finding(&found, "consistent").0, "ok");
@@ -279,7 +283,7 @@ fn a_tree_that_does_not_begin_with_the_one_seen_before_is_misbehaviour() {
     );
     assert_eq!(again["words"], words);
     assert_eq!(remembered(&world).size, 2);
-    // Who wants no memory has none.
+    // With `--forget` nothing is remembered.
     let said = world.run(&[&by_name[..], &["--forget"]].concat()).says(0);
     assert!(said.contains("not compared with earlier views"), "{said}");
 }
@@ -312,18 +316,18 @@ fn the_remembered_checkpoint_only_moves_forward() {
     let agrees = ("ok".to_owned(), "with size 2, seen before".to_owned());
     assert_eq!(finding(&found, "consistent"), agrees);
     assert_eq!(remembered(&world).size, 3);
-    // The proof of before is still good, and not compared, for that needs the log.
+    // The old proof is still good. It is not compared, because that needs the log.
     let found = verify(&world, &["--json"]).json(0);
     assert_eq!(finding(&found, "consistent").0, "note");
     assert_eq!(remembered(&world).size, 3);
-    // A log that shows less than it did leaves the question open.
+    // A log that shows fewer entries than before leaves the question open.
     forge(&world.path("back"), &[one, recipe_entry(&recipe("two"))]);
     let by_name = ["log", "verify", "one", "--policy", "policy", "--log", "back", "--json"];
     let (verdict, words) = finding(&world.run(&by_name).json(2), "consistent");
     assert_eq!(verdict, "unknown");
     assert!(words.starts_with("it has 2 entries, but had 3"), "{words}");
     assert_eq!(remembered(&world).size, 3);
-    // What is remembered elsewhere is another memory; a damaged one is an error and stays.
+    // Another folder is another memory. A damaged one is an error and is left unchanged.
     let found = verify(&world, &["--remember", "elsewhere", "--json"]).json(0);
     assert_eq!(finding(&found, "consistent").0, "note");
     let file = fs::read_dir(world.path("elsewhere")).unwrap().next().unwrap().unwrap().path();

@@ -1,13 +1,14 @@
-//! A web server of one test: each request gets the answer that its path asks for.
+//! A web server for one test: the path of a request decides the answer.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-/// What was asked: the request line and the body.
+/// The requests so far: request line and body.
 pub(crate) type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// Serves what `answer` gives for a request line: the status and the body. Gives the address and what was asked.
+/// Serves the status and body that `answer` returns for a request line. Returns the address and the
+/// list of requests.
 pub(crate) fn serve(
     answer: impl Fn(&str) -> (u16, Vec<u8>) + Send + 'static,
 ) -> (String, Requests) {

@@ -1,4 +1,4 @@
-//! Files of events: reading them, and what can be said of them.
+//! Reads files of events, and describes them.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,10 +13,10 @@ use super::super::flags::{Honest, ShapeName, hinted};
 use super::super::report::View;
 use super::{fields, json};
 
-/// No file is read beyond this.
+/// Longer files are refused.
 const LONGEST: u64 = 16 << 20;
 
-/// What a file has.
+/// The contents of a file.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) event: Event,
@@ -24,7 +24,7 @@ pub(super) struct Written {
     pub(super) shaped: u64,
 }
 
-/// Reads a file of events; `-` is stdin. Events that do not say their shape have `shape`.
+/// Reads a file of events; `-` is stdin. Events without a shape get `shape`.
 pub(super) fn read(path: &Path, shape: Option<ShapeName>) -> Result<Written> {
     if path == Path::new("-") {
         let text = text(std::io::stdin().lock()).context("--events: cannot read stdin")?;
@@ -42,7 +42,7 @@ fn text(source: impl Read) -> Result<String> {
     let mut bytes = Vec::new();
     source.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
-        return Err(anyhow!("it has more than 16 MiB"));
+        return Err(anyhow!("it is longer than 16 MiB"));
     }
     String::from_utf8(bytes).map_err(|_| anyhow!("it is not UTF-8"))
 }
@@ -54,11 +54,11 @@ fn parse(text: &str, shape: Option<ShapeName>) -> Result<Written> {
     })?;
     fields::check(&value, "$")?;
     let shaped = shape.map_or(0, |shape| fields::fill_shape(&mut value, shape.name()));
-    // Every error that names its field was found above.
+    // All errors that can name their field were found above.
     Ok(Written { event: serde_json::from_value(value)?, shaped })
 }
 
-/// The events as they are when only a part of the others is honest.
+/// The events if only a part of the other devices is honest.
 pub(super) fn honest_part(event: Event, honest: Honest) -> Result<Event> {
     if honest.fraction()? >= 1.0 {
         return Ok(event);
@@ -72,7 +72,7 @@ pub(super) fn honest_part(event: Event, honest: Honest) -> Result<Event> {
             let parties = left("distributed_discrete_gaussian", honest.others(parties))?;
             Event::DistributedDiscreteGaussian { sigma, parties, dimension, sensitivity }
         }
-        // Liars can fill the batch, so that the others' contributions replace each other.
+        // Malicious devices can fill the batch, so that honest contributions replace each other.
         Event::TruncatedPoisson { .. } => return Err(no_part("truncated_poisson")),
         Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape } => {
             let population = left("sampled_count_seen", honest.others(population))?;
@@ -105,11 +105,11 @@ fn left(name: &str, others: u64) -> Result<u64> {
 }
 
 fn no_part(name: &str) -> anyhow::Error {
-    let hint = "leave --honest out, and write down what holds with the honest part alone";
+    let hint = "leave --honest out, and describe the events of the honest part alone";
     hinted(anyhow!("--honest has no meaning for the event {name}"), hint)
 }
 
-/// How many releases are written down, and how many there are.
+/// How many events the file has, and how many releases they stand for.
 pub(super) fn size(event: &Event) -> (u64, u64) {
     match event {
         Event::Composed { of } => of
@@ -124,14 +124,14 @@ pub(super) fn size(event: &Event) -> (u64, u64) {
     }
 }
 
-/// What the releases say of the number of devices.
+/// What the releases reveal about the number of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Plain sums that rely on its being hidden.
+    /// Plain sums that rely on a hidden number.
     pub(super) plain: bool,
-    /// Sums over samples that rely on its being hidden.
+    /// Sums over samples that rely on a hidden number.
     pub(super) sampled: bool,
-    /// Sums with which it is seen.
+    /// Sums for which the number is seen.
     pub(super) seen: bool,
 }
 
@@ -148,7 +148,7 @@ impl Counts {
             | Event::DiscreteGaussian { .. }
             | Event::DistributedDiscreteGaussian { .. }
             | Event::Laplace { .. } => self.plain |= adjacency == Adjacency::AddRemove,
-            // A leader that stops is accounted for by its sums alone.
+            // A leader that stops early is accounted for by its sums alone.
             Event::PoissonSampled { .. }
             | Event::TruncatedPoisson { .. }
             | Event::RandomAllocation { .. } => self.sampled = true,
@@ -173,7 +173,7 @@ impl Counts {
         }
     }
 
-    /// What the sentence says of it.
+    /// The part of the sentence about it.
     pub(super) fn notes(self) -> impl Iterator<Item = String> {
         let plain = "The number of devices in a plain sum must be hidden: if it is seen, use --adjacency \
                      replace.";
@@ -255,7 +255,7 @@ mod tests {
     fn long_files_are_refused() {
         assert!(text(&b"{}"[..]).is_ok());
         let error = text(std::io::repeat(b' ')).unwrap_err().to_string();
-        assert_eq!(error, "it has more than 16 MiB");
+        assert_eq!(error, "it is longer than 16 MiB");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The kinds of events and their fields: mistakes are found before anything else reads them.
+//! The kinds of events and their fields. Mistakes are found here, before any other code reads them.
 
 use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ enum Kind {
 
 use Kind::{Number, Whole};
 
-/// A name, what belongs there, and whether it must be there.
+/// A field: its name, its kind, and whether it is required.
 type Field = (&'static str, Kind, bool);
 
 const OF: Field = ("of", Kind::Event, true);
@@ -48,35 +48,35 @@ const EVENTS: &[(&str, &[Field])] = &[
     ("repeated", &[("times", Whole, true), OF]),
 ];
 
-/// Finds the first mistake, the innermost ones before those around them, and says where it is.
-pub(super) fn check(value: &Value, place: &str) -> Result<()> {
+/// Finds the first mistake and says where it is. Inner events are checked before those around them.
+pub(super) fn check(value: &Value, path: &str) -> Result<()> {
     let Some(object) = value.as_object() else {
-        return Err(anyhow!("{place} must be an event: an object with the field `event`"));
+        return Err(anyhow!("{path} must be an event: an object with the field `event`"));
     };
     let name = match object.get("event") {
-        None => return Err(anyhow!("{place}.event is missing: it says which event this is")),
+        None => return Err(anyhow!("{path}.event is missing: it says which event this is")),
         Some(Value::String(name)) => name,
-        Some(_) => return Err(anyhow!("{place}.event must be a string")),
+        Some(_) => return Err(anyhow!("{path}.event must be a string")),
     };
     let Some((_, fields)) = EVENTS.iter().find(|(known, _)| known == name) else {
-        return Err(anyhow!("{place}.event: there is no event `{name}`{}", meant(name)));
+        return Err(anyhow!("{path}.event: there is no event `{name}`{}", meant(name)));
     };
     let known = |key: &str| key == "event" || fields.iter().any(|(name, ..)| *name == key);
     if let Some(key) = object.keys().find(|key| !known(key)) {
         let names: Vec<&str> = fields.iter().map(|(name, ..)| *name).collect();
         let names = names.join(", ");
-        return Err(anyhow!("{place}.{key}: {name} has no such field, it has {names}"));
+        return Err(anyhow!("{path}.{key}: {name} has no such field, it has {names}"));
     }
     let own = object.iter().filter(|(name, _)| *name != "of");
     let mut alone: Map<String, Value> = own.map(|(k, v)| (k.clone(), v.clone())).collect();
     for (field, kind, required) in *fields {
-        let place = format!("{place}.{field}");
+        let path = format!("{path}.{field}");
         match object.get(*field) {
-            None if *required => return Err(anyhow!("{place} is missing: {name} needs it")),
+            None if *required => return Err(anyhow!("{path} is missing: {name} needs it")),
             None => {}
             Some(value) => {
-                check_kind(value, *kind, &place)?;
-                // The inner event has been checked already: a valid one stands in for it.
+                check_kind(value, *kind, &path)?;
+                // The inner event has already been checked, so a valid one stands in for it.
                 match kind {
                     Kind::Event => alone.insert("of".to_owned(), inner()),
                     Kind::Events => alone.insert("of".to_owned(), json!([])),
@@ -85,18 +85,18 @@ pub(super) fn check(value: &Value, place: &str) -> Result<()> {
             }
         }
     }
-    let event: Event = serde_json::from_value(Value::Object(alone))
-        .map_err(|error| anyhow!("{place}: {error}"))?;
+    let event: Event =
+        serde_json::from_value(Value::Object(alone)).map_err(|error| anyhow!("{path}: {error}"))?;
     event.check().map_err(|error| match error {
         Error::OutOfRange { name, value, range } => {
-            anyhow!("{place}.{name} is {}: it must be {range}", exact(value))
+            anyhow!("{path}.{name} is {}: it must be {range}", exact(value))
         }
-        other => anyhow!("{place}: {other}"),
+        other => anyhow!("{path}: {other}"),
     })
 }
 
-fn check_kind(value: &Value, kind: Kind, place: &str) -> Result<()> {
-    let wrong = |what: &str| Err(anyhow!("{place} must be {what}"));
+fn check_kind(value: &Value, kind: Kind, path: &str) -> Result<()> {
+    let wrong = |what: &str| Err(anyhow!("{path} must be {what}"));
     match (kind, value) {
         (Kind::Number, Value::Number(_)) => Ok(()),
         (Kind::Number, _) => wrong("a number"),
@@ -107,21 +107,21 @@ fn check_kind(value: &Value, kind: Kind, place: &str) -> Result<()> {
         (Kind::Whole, _) => wrong("a whole number"),
         (Kind::Shape, Value::String(shape)) if shape == "one-hot" || shape == "vector" => Ok(()),
         (Kind::Shape, _) => wrong("\"one-hot\" or \"vector\""),
-        (Kind::Event, value) => check(value, place),
+        (Kind::Event, value) => check(value, path),
         (Kind::Events, Value::Array(parts)) => {
             let mut parts = parts.iter().enumerate();
-            parts.try_for_each(|(index, part)| check(part, &format!("{place}[{index}]")))
+            parts.try_for_each(|(index, part)| check(part, &format!("{path}[{index}]")))
         }
         (Kind::Events, _) => wrong("a list of events"),
     }
 }
 
-/// An event that fits everywhere.
+/// An event that is allowed everywhere.
 fn inner() -> Value {
     json!({ "event": "pure_dp", "epsilon": 1.0 })
 }
 
-/// Gives `shape` to every event that has one and does not say which; how many these are.
+/// Sets `shape` on every event that has a shape but does not set it. Returns the number of these.
 pub(super) fn fill_shape(value: &mut Value, shape: &str) -> u64 {
     let Some(object) = value.as_object_mut() else { return 0 };
     let name = object.get("event").and_then(Value::as_str).unwrap_or_default();
@@ -137,7 +137,7 @@ pub(super) fn fill_shape(value: &mut Value, shape: &str) -> u64 {
     }
 }
 
-/// `; did you mean ...?`, or all there are.
+/// `; did you mean ...?`, or a list of all kinds.
 fn meant(name: &str) -> String {
     let name = name.to_lowercase().replace(['-', ' '], "_");
     let far = |known: &str| {
@@ -156,7 +156,7 @@ fn meant(name: &str) -> String {
     }
 }
 
-/// The edit distance of two names; names of very different lengths are simply far apart.
+/// The edit distance of two names; names of very different lengths count as far apart.
 fn distance(a: &str, b: &str) -> usize {
     if a.len() > 64 {
         return a.len();
@@ -182,7 +182,7 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The least that an event of this kind needs.
+    /// An event of this kind with the required fields only.
     fn least(name: &str, fields: &[Field]) -> Value {
         let mut event = json!({ "event": name });
         for (field, kind, required) in fields {
@@ -215,7 +215,7 @@ mod tests {
                 assert!(check(&wrong, "$").is_err(), "{name} {field} {kind:?}");
             }
         }
-        // Every kind is there.
+        // Every kind is covered.
         let all = serde_json::from_value::<Event>(json!({ "event": "" })).unwrap_err().to_string();
         assert_eq!(all.matches('`').count(), 2 * (EVENTS.len() + 1), "{all}");
     }

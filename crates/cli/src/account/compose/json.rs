@@ -1,12 +1,12 @@
-//! JSON in which no key is written twice.
+//! JSON without duplicate keys.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads a JSON value and refuses duplicate keys, of which a reader would see only one. Names the
-/// place.
+/// Reads a JSON value and refuses duplicate keys, of which a parser would see only one. The error
+/// names the position.
 pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = At("$").deserialize(&mut deserializer)?;
@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// A value at this place.
+/// A value at this position.
 struct At<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for At<'_> {
@@ -69,11 +69,11 @@ impl<'de> Visitor<'de> for At<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let place = format!("{}.{key}", self.0);
+            let path = format!("{}.{key}", self.0);
             if object.contains_key(&key) {
-                return Err(A::Error::custom(format!("{place} is written twice")));
+                return Err(A::Error::custom(format!("{path} is written twice")));
             }
-            let value = entries.next_value_seed(At(&place))?;
+            let value = entries.next_value_seed(At(&path))?;
             object.insert(key, value);
         }
         Ok(Value::Object(object))

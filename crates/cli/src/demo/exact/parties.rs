@@ -24,7 +24,7 @@ use crate::task::{NewTask, new_task};
 use crate::task_file::{CollectorPart, TaskFields};
 use crate::{keys, random};
 
-/// One hour: long enough that the demo falls into one unit.
+/// One hour: long enough that the demo fits into one unit.
 const TIME_PRECISION_S: u64 = 3_600;
 
 /// Everything that runs. Fields are dropped in order: servers, stores, then the folder.
@@ -39,7 +39,7 @@ pub(super) struct Parties {
 }
 
 impl Parties {
-    /// Starts leader and helper on ports that the system chooses, and gives them their task.
+    /// Starts leader and helper on free ports and gives them their task.
     pub(super) fn start(plan: &Plan) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let leader_store = open_store(&folder.path().join("leader"))?;
@@ -103,7 +103,7 @@ impl Parties {
         Ok(self.runtime.block_on(self.helper_store.counters(*self.task().id()))?)
     }
 
-    /// Ends the servers in good order.
+    /// Shuts the servers down cleanly.
     pub(super) fn stop(mut self) {
         for server in self.servers.drain(..) {
             server.stop(&self.runtime);

@@ -1,4 +1,4 @@
-//! Counts what devices send through the relay: what it could count itself.
+//! Counts what devices send through the relay, as the relay itself could.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use sotto_client::{HttpRequest, HttpResponse, Transport, TransportError};
 
 use crate::workers::lock;
 
-/// A transport that keeps count of the bodies' lengths.
+/// A transport that counts requests by the length of their bodies.
 pub(super) struct Carried {
     inner: Arc<dyn Transport>,
     lengths: Mutex<BTreeMap<usize, u64>>,
@@ -31,7 +31,7 @@ impl Transport for Carried {
     }
 }
 
-/// What devices have: one transport to the attester and one to everybody else, which is the relay.
+/// A device's transports: one to the attester, and one to the relay for everything else.
 pub(super) struct Branching {
     pub(super) attester: Arc<Carried>,
     pub(super) attester_url: String,

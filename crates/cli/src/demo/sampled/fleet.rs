@@ -17,16 +17,16 @@ use crate::workers::{lock, work};
 
 /// Devices that are busy at the same time.
 ///
-/// They mostly wait in the relay, which mixes those that send at the same time.
+/// They mostly wait for the relay, which mixes requests that arrive at the same time.
 const DEVICES_AT_ONCE: usize = 48;
 
-/// How many passes a device makes until it has its tokens, before the demo gives up.
+/// How many passes a device makes to get its tokens before the demo gives up.
 const MAX_PASSES: usize = 100;
 
-/// What became of the fleet.
+/// The outcome for the fleet.
 #[derive(Debug, Default)]
 pub(super) struct Turnout {
-    /// Reports that the leader took.
+    /// Reports that the leader accepted.
     pub(super) accepted: usize,
     /// Bytes of these reports.
     pub(super) bytes: u64,
@@ -52,7 +52,7 @@ pub(super) fn run(
         |(number, bucket), _| {
             let word = plan.words.labels().get(bucket as usize).copied().unwrap_or_default();
             let host = host(parties, number, word)?;
-            // Not in the `match`, which would hold the lock while the log is read.
+            // Not inside the `match`, which would hold the lock while the log is read.
             let free = lock(&logs).pop();
             let log = match free {
                 Some(log) => log,
@@ -63,7 +63,7 @@ pub(super) fn run(
             let mut device = device.frozen_at(moment);
             let (done, tokens) = answer(&mut device)?;
             let delivery = done.insecure_delivery();
-            ensure!(delivery.waiting == 0, "the leader does not take a report");
+            ensure!(delivery.waiting == 0, "the leader does not accept a report");
             let (_, store, log) = device.into_parts();
             lock(&logs).push(log);
             let mut turnout = lock(&turnout);
@@ -88,15 +88,15 @@ fn host(parties: &Parties, number: usize, word: &str) -> Result<Host> {
     Ok(host)
 }
 
-/// Passes until the device has its tokens and has decided. Gives the last one, and how many tokens
-/// came.
+/// Runs passes until the device has its tokens and has decided. Returns the last pass and the
+/// number of tokens received.
 fn answer(device: &mut Participant<Counting>) -> Result<(PassReport, usize)> {
     let mut granted = 0;
     for _ in 0..MAX_PASSES {
         let done = device.pass()?;
         let round = done.tokens.clone().unwrap_or_default();
         granted += round.granted;
-        ensure!(round.withheld + round.refused == 0, "the attester gives a device no token");
+        ensure!(round.withheld + round.refused == 0, "the attester refuses a device its tokens");
         if round.waiting == 0 {
             if let Some((_, silence)) = done.silent.first() {
                 bail!("a device refuses the demo's recipe: {silence}");

@@ -1,4 +1,5 @@
-//! The operators of the demo: their keys, what they publish, the log with its witnesses, and the relay.
+//! The operators of the demo: their keys, what they publish, the log with its witnesses, and the
+//! relay.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,20 +27,20 @@ use crate::demo::Plan;
 use crate::demo::servers::{Server, loopback};
 use crate::random;
 
-/// Two of them must cosign.
+/// The witnesses. Two of them must cosign.
 pub(super) const WITNESSES: [&str; 3] = ["alder.demo", "birch.demo", "cedar.demo"];
 
 /// The operators of the log and of the relay.
 pub(super) const LOG_OPERATOR: &str = "log-operator.demo";
 const RELAY: &str = "relay.demo";
 
-/// When the relay sends on what it holds. A real one waits for ten seconds.
+/// How long the relay holds requests. A real one waits for ten seconds.
 const POOL: PoolRule = PoolRule { min: 8, wait_ms: 30 };
 
 /// How long the key sets of the demo live.
 const KEYS_LIVE_S: u64 = 7 * 86_400;
 
-/// Who signs what.
+/// The signing keys of all parties.
 pub(super) struct Keys {
     pub(super) author: NoteKey,
     pub(super) leader: NoteKey,
@@ -49,7 +50,7 @@ pub(super) struct Keys {
     pub(super) log: NoteKey,
 }
 
-/// The same key, for a server that keeps its own.
+/// A copy of a key, for a server that owns its key.
 pub(super) fn duplicate(key: &NoteKey) -> NoteKey {
     NoteKey::from_seed(key.name().clone(), Secret::new(*key.seed().expose()))
 }
@@ -68,7 +69,7 @@ impl Keys {
     }
 }
 
-/// Starts the witnesses and the log. Gives the policy that devices pin, and the log's address.
+/// Starts the witnesses and the log. Returns the policy that devices pin, and the log's address.
 pub(super) async fn transparency(
     folder: &Path,
     keys: &Keys,
@@ -102,7 +103,7 @@ pub(super) async fn transparency(
     Ok((servers, format!("log {log_key} {url}\n{policy}"), url))
 }
 
-/// Starts the relay for these operators and the servers with their gateways. Gives its address.
+/// Starts the relay for these operators and their gateways. Returns its address.
 pub(super) async fn relay(gateways: &[(&str, String)]) -> Result<(Server, String)> {
     let gateway = |(operator, url): &(&str, String)| {
         let url = format!("{url}gateway");
@@ -111,7 +112,7 @@ pub(super) async fn relay(gateways: &[(&str, String)]) -> Result<(Server, String
     let gateways = gateways.iter().map(gateway).collect::<Result<_>>()?;
     let mut config = RelayConfig::new(loopback(), gateways);
     config.pool = POOL;
-    // All devices have one address here.
+    // All devices have the same address here.
     config.source_limit = None;
     let relay = Relay::bind(config).await?;
     let url = format!("http://{}/", relay.addr());
@@ -125,14 +126,14 @@ pub(super) fn gateway_config(key: HpkeKeypair, url: &str) -> Result<GatewayConfi
     Ok(config)
 }
 
-/// The keys that an operator publishes, each kind if it has one.
+/// The keys that an operator publishes, where it has them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Published<'a> {
     /// Shares are sealed to it.
     pub(super) hpke: Option<&'a HpkeConfig>,
-    /// Requests to its gateway are.
+    /// Requests to its gateway are sealed to it.
     pub(super) gateway: Option<&'a HpkeConfig>,
-    /// Requests for tokens are.
+    /// Token requests are sealed to it.
     pub(super) encapsulation: Option<&'a HpkeConfig>,
 }
 
@@ -151,7 +152,7 @@ pub(super) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> K
     }
 }
 
-/// What every device takes on trust.
+/// The trust file of every device.
 pub(super) fn trust(
     plan: &Plan,
     policy: &str,
@@ -168,7 +169,7 @@ pub(super) fn trust(
             hpke_configs: vec![KeySet::config_text(log_gateway)],
         }),
         operators: operators.map(|key| PinnedOperator { key: key.verifier().to_string() }).into(),
-        // A demo has few devices; real floors are far above.
+        // A demo has few devices; real floors are much higher.
         floors: Floors {
             min_batch: plan.min_batch_size,
             min_population: plan.held.len() as u64,

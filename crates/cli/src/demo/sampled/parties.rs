@@ -1,4 +1,5 @@
-//! The parties of the demo: log, witnesses, attester, issuer, leader, helper, relay, author and collector.
+//! The parties of the demo: log, witnesses, attester, issuer, leader, helper, relay, author and
+//! collector.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -37,7 +38,7 @@ use crate::log_source::LogSource;
 use crate::output::Output;
 use crate::{keys, random};
 
-/// Connections that the devices keep open together.
+/// The number of connections that all devices together keep open.
 const CONNECTIONS: usize = 64;
 
 /// Everything that runs. Fields are dropped in order: servers, stores, then the folder.
@@ -56,7 +57,7 @@ pub(super) struct Parties {
     collector_token: String,
     /// For the collector.
     transport: Arc<HttpTransport>,
-    /// For devices: to the relay, and nowhere else.
+    /// For devices: to the relay only.
     carried: Arc<Carried>,
     /// For devices: to the attester, which knows them anyway.
     to_attester: Arc<Carried>,
@@ -65,8 +66,9 @@ pub(super) struct Parties {
 }
 
 impl Parties {
-    /// Starts log and witnesses, attester and issuer, publishes keys and recipe, and starts the aggregators, which find both in
-    /// the log. The relay knows the gateways of leader and log, and devices know the relay and the attester.
+    /// Starts log and witnesses, attester and issuer, publishes keys and recipe, and starts the
+    /// aggregators, which find both in the log. The relay knows the gateways of leader and log, and
+    /// devices know the relay and the attester.
     pub(super) fn start(plan: &Plan, now: Moment, output: &Output) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -164,12 +166,12 @@ impl Parties {
         })
     }
 
-    /// What every device takes on trust.
+    /// The trust file of every device.
     pub(super) fn trust(&self) -> &Arc<Trust> {
         &self.trust
     }
 
-    /// What devices send to, which counts what goes to the relay and what to the attester.
+    /// The transports of a device, which count what goes to the relay and to the attester.
     pub(super) fn device_transport(&self) -> Arc<dyn Transport> {
         Arc::new(Branching {
             attester: Arc::clone(&self.to_attester),
@@ -178,23 +180,23 @@ impl Parties {
         })
     }
 
-    /// Where the log is.
+    /// The log's address.
     pub(super) fn log_url(&self) -> &str {
         &self.log_url
     }
 
-    /// How many requests of which length the relay was sent.
+    /// How many requests of each length the relay received.
     pub(super) fn carried(&self) -> Vec<DemoSize> {
         let lengths = self.carried.lengths();
         lengths.into_iter().map(|(bytes, requests)| DemoSize { bytes, requests }).collect()
     }
 
-    /// The way to the attester.
+    /// The transport to the attester.
     pub(super) fn to_attester(&self) -> &Carried {
         &self.to_attester
     }
 
-    /// Who makes the devices.
+    /// The manufacturer of the devices.
     pub(super) fn manufacturer(&self) -> &Manufacturer {
         &self.manufacturer
     }
@@ -204,7 +206,7 @@ impl Parties {
         self.key_sets
     }
 
-    /// The place of the recipe in the log.
+    /// The index of the recipe in the log.
     pub(super) fn log_index(&self) -> u64 {
         self.log_index
     }
@@ -214,7 +216,7 @@ impl Parties {
         WITNESSES.len()
     }
 
-    /// The recipe and what follows from it.
+    /// The recipe and what is derived from it.
     pub(super) fn assessment(&self) -> &Assessment {
         &self.assessment
     }
@@ -243,7 +245,7 @@ impl Parties {
         Ok(self.runtime.block_on(self.leader_store.counters(*self.assessment.task().id()))?)
     }
 
-    /// Ends the servers in good order.
+    /// Shuts the servers down cleanly.
     pub(super) fn stop(mut self) {
         for server in self.servers.drain(..).rev() {
             server.stop(&self.runtime);
@@ -268,7 +270,8 @@ impl Secrets {
     }
 }
 
-/// An aggregator before it starts: the recipe must name its address, and its operator log its key.
+/// An aggregator before it starts: the recipe must name its address, and its operator must put its
+/// key into the log.
 struct Aggregator {
     address: SocketAddr,
     key: HpkeKeypair,
@@ -276,7 +279,7 @@ struct Aggregator {
 
 impl Aggregator {
     fn new(id: u8) -> Result<Self> {
-        // The system gives a port that is free; it stays so for the moment until the server takes it.
+        // The system picks a free port. We assume that it stays free until the server binds it.
         let address = TcpListener::bind(loopback())?.local_addr()?;
         Ok(Self { address, key: keys::generate(id) })
     }

@@ -12,17 +12,17 @@ use sotto_wire::{HpkeConfig, KeyName};
 
 use crate::demo::Plan;
 
-/// One hour: long enough that the demo falls into one unit.
+/// One hour: long enough that the demo fits into one unit.
 const WINDOW_S: u64 = 3_600;
 
-/// The local epsilon of a report, in millionths: the true word in seven cases of ten.
+/// The local epsilon of a report, in millionths: seven of ten devices report the true word.
 const EPSILON0_MICRO: u64 = 4_000_000;
 
 /// The people behind the demo.
 pub(super) const LEADER: &str = "leader.demo";
 pub(super) const HELPER: &str = "helper.demo";
 
-/// Where the recipe sends devices.
+/// The addresses that the recipe names.
 pub(super) struct Places<'a> {
     pub(super) leader_url: String,
     pub(super) helper_url: String,

@@ -31,10 +31,10 @@ pub(super) const ISSUER: &str = "issuer.demo";
 
 const DAY_S: u64 = 86_400;
 
-/// The object identifier of `serialNumber` in a subject: what tells devices apart.
+/// The object identifier of `serialNumber` in a subject: it tells devices apart.
 const SERIAL_NUMBER: &[u64] = &[2, 5, 4, 5];
 
-/// Who makes the devices, and certifies them.
+/// The manufacturer, which certifies the devices.
 pub(super) struct Manufacturer {
     root_pem: String,
     signer: Signer<'static, KeyPair>,
@@ -61,14 +61,14 @@ impl Manufacturer {
     }
 }
 
-/// Both, running.
+/// The running attester and issuer.
 pub(super) struct TokenParties {
     pub(super) servers: Vec<Server>,
     pub(super) issuer_url: String,
     pub(super) attester_url: String,
 }
 
-/// Starts the issuer, and the attester that believes the manufacturer.
+/// Starts the issuer, and an attester that trusts the manufacturer.
 pub(super) async fn token_parties(
     folder: &Path,
     keys: &Keys,
@@ -104,7 +104,7 @@ pub(super) async fn token_parties(
     Ok(TokenParties { servers, issuer_url, attester_url })
 }
 
-/// What devices trust for tokens: they request them at once.
+/// The token settings of the trust file: devices request tokens at once.
 pub(super) fn tokens_file(attester_url: &str) -> TokensFile {
     TokensFile {
         issuer: ISSUER.to_owned(),
@@ -127,7 +127,7 @@ pub(super) fn with_token_keys(
         author: signer(&author.verifier()),
         leader: recipe.parties.leader.operator.clone(),
         helper: Some(recipe.parties.helper.operator.clone()),
-        // For reports that come late.
+        // For late reports.
         expires: recipe.when.closes + DAY_S,
         nonce: URL_SAFE_NO_PAD.encode(random::bytes::<32>()),
     };

@@ -1,4 +1,4 @@
-//! What one reading of the log brought.
+//! The report of one reading of the log.
 
 use std::path::PathBuf;
 
@@ -24,18 +24,18 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Something is new.
+    /// Adds a piece of news.
     pub(super) fn news(&mut self, words: impl Into<String>) {
         self.news.push(words.into());
     }
 
-    /// Something is wrong, with a proof if there is one.
+    /// Adds an alert, with a proof if there is one.
     pub(super) fn alert(&mut self, words: impl Into<String>, proof: Option<Misbehaviour>) {
         self.alerts.push(words.into());
         self.evidence.extend(proof);
     }
 
-    /// Whether devices would believe the checkpoint: a quorum, and fresh.
+    /// Checks whether devices would accept the checkpoint: it has a quorum and is fresh.
     pub(super) fn check_witnesses(&mut self, newest: &Note, trust: &Trust, now: Moment) {
         match note::quorum(newest, trust.policy()) {
             Err(error) => self.alert(format!("no device believes the checkpoint: {error}"), None),

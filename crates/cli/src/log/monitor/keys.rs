@@ -1,5 +1,5 @@
-//! Whether aggregators serve the keys that they logged. Devices never ask for served keys; a difference means that somebody
-//! else is told something else.
+//! Checks whether aggregators serve the keys that they logged. Devices never fetch served keys. A
+//! difference means that other clients are given different keys.
 
 use anyhow::Result;
 use sotto_client::{HttpRequest, Method, Transport};
@@ -22,7 +22,8 @@ pub(super) fn compare(
 ) -> Result<()> {
     let transport = connection.transport(1)?;
     for (url, operator) in notebook.aggregators(now) {
-        // Devices refuse recipes of other operators, and their key sets were not checked.
+        // Devices refuse recipes of operators that are not pinned, and their key sets were not
+        // checked.
         if trust.operator(&operator).is_none() {
             continue;
         }
@@ -38,7 +39,8 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// What is wrong with the served keys. Keys of any set that is in force may be served: sets overlap when keys change.
+/// What is wrong with the served keys, if anything. Keys of any set in force may be served: sets
+/// overlap when keys change.
 fn difference(served: &[HpkeConfig], logged: &[HpkeConfig]) -> Option<String> {
     if logged.is_empty() {
         return Some("serves keys, but has logged none that are in force".to_owned());

@@ -1,4 +1,5 @@
-//! What a monitor remembers of a log: enough to notice reused names, keys that go back, and what changed.
+//! What a monitor remembers about a log: enough to notice reused names, sequence numbers that go
+//! back, and changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,11 +26,12 @@ use crate::recipe::describe;
 pub(super) struct Notebook {
     size: u64,
     checkpoint: Option<String>,
-    /// Entries of recipes by author key and name: the whole entry, for it may become evidence.
+    /// Entries of recipes by author key and name: the whole entry, because it may become evidence.
     recipes: BTreeMap<String, String>,
     /// The name of the newest recipe of each author, by key.
     newest: BTreeMap<String, String>,
-    /// The key sets of each pinned operator, as they rise; those that are over are dropped when a newer one comes.
+    /// The key sets of each pinned operator, in ascending order. Expired ones are dropped when a
+    /// newer one arrives.
     key_sets: BTreeMap<String, Vec<KeySet>>,
 }
 
@@ -46,12 +48,12 @@ impl Notebook {
         private_file::write(path, &serde_json::to_string(self)?, true)
     }
 
-    /// Entries that were read.
+    /// The number of entries read so far.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// The checkpoint that was believed last.
+    /// The last accepted checkpoint.
     pub(super) fn checkpoint(&self) -> Result<Option<SignedTree>> {
         let Some(text) = &self.checkpoint else { return Ok(None) };
         let tree = Note::parse(text.as_bytes()).map_err(Into::into).and_then(SignedTree::new);
@@ -62,7 +64,7 @@ impl Notebook {
         self.checkpoint = String::from_utf8(checkpoint.to_bytes()).ok();
     }
 
-    /// The aggregators of recipes that are not over: their addresses and operators.
+    /// The aggregators of recipes that have not closed: their addresses and operators.
     pub(super) fn aggregators(&self, now: Moment) -> BTreeSet<(String, KeyName)> {
         let open = self.recipes.values().filter_map(|entry| recipe(entry));
         open.filter(|recipe| recipe.when.closes > now.0)
@@ -71,7 +73,7 @@ impl Notebook {
             .collect()
     }
 
-    /// The keys in an operator's key sets that are not over.
+    /// The keys in an operator's key sets that have not expired.
     pub(super) fn logged_keys(&self, operator: &KeyName, now: Moment) -> Vec<HpkeConfig> {
         let sets = self.key_sets.get(operator.as_str()).map(Vec::as_slice).unwrap_or_default();
         let in_force = sets.iter().filter(|set| set.not_after > now.0);
@@ -85,7 +87,7 @@ impl Notebook {
         let entry = match Entry::parse(bytes) {
             Ok(entry) => entry,
             Err(error) => {
-                report.alert(format!("{index}: an entry that nobody understands: {error}"), None);
+                report.alert(format!("{index}: an entry that cannot be parsed: {error}"), None);
                 return;
             }
         };
@@ -143,7 +145,7 @@ impl Notebook {
         }
     }
 
-    /// Tells what changed since the author's last recipe.
+    /// Reports what changed since the author's last recipe.
     fn compare(&self, head: &str, recipe: &Recipe, report: &mut Report) {
         let last = self.newest.get(&recipe.author.key.to_string());
         let Some(last) = last.and_then(|key| self.recipes.get(key)).and_then(|e| self::recipe(e))
@@ -187,7 +189,7 @@ impl Notebook {
         if let Some(last) = sets.last()
             && set.seq <= last.seq
         {
-            report.alert(format!("{head}: key set {} was there before", last.seq), None);
+            report.alert(format!("{head}: key set {} was published before", last.seq), None);
             return;
         }
         let spacing = trust.min_key_set_spacing_s();
@@ -195,7 +197,7 @@ impl Notebook {
             && set.not_before < last.not_before.saturating_add(spacing)
         {
             let words = format!("it begins less than {spacing} s after key set {}", last.seq);
-            report.alert(format!("{head}: {words}: devices pass it over"), None);
+            report.alert(format!("{head}: {words}: devices ignore it"), None);
             return;
         }
         sets.retain(|old| old.not_after > set.not_before);
@@ -217,7 +219,7 @@ fn read_result(
             report.news(format!("{head}: by {name}, whom the trust file does not pin"));
             return;
         };
-        // Anybody can make a key under this name.
+        // Anyone can make a key with this name.
         if !signer.is(pinned) || note::verify(entry.note(), pinned).is_err() {
             report.alert(format!("{head}: not signed by the pinned key of {}", signer.name), None);
             return;
@@ -230,7 +232,7 @@ fn recipe(entry: &str) -> Option<Recipe> {
     Entry::parse(entry.as_bytes()).ok()?.recipe().cloned()
 }
 
-/// The ids of keys, as a reader compares them.
+/// The ids of keys, in a form that is easy to compare.
 fn ids(keys: &[HpkeConfig]) -> String {
     let ids: Vec<String> = keys.iter().map(|key| key.id().value().to_string()).collect();
     ids.join(", ")

@@ -1,4 +1,4 @@
-//! What is asked about a recipe, each question with its line.
+//! The checks of a recipe. Each adds one line.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) struct Verified {
     pub(super) evidence: Vec<Misbehaviour>,
 }
 
-/// Asks everything.
+/// Runs all checks.
 pub(super) fn verify(
     subject: &mut Subject,
     policy: &TlogPolicy,
@@ -33,7 +33,7 @@ pub(super) fn verify(
 ) -> Result<Verified> {
     let mut findings = Findings::default();
     let mut evidence = Vec::new();
-    let recipe = subject.entry.recipe().context("the entry is no recipe")?.clone();
+    let recipe = subject.entry.recipe().context("the entry is not a recipe")?.clone();
     findings.add("recipe", Verdict::Note, format!("{}  {}", recipe.name, subject.entry.id()));
     let signed = note::verify(subject.entry.note(), &recipe.author.verifier());
     findings.settle("signed", format!("by {}", recipe.author.name), signed);
@@ -44,7 +44,7 @@ pub(super) fn verify(
         let words = format!("the recipe is for the log {}: devices look there", recipe.parties.log);
         findings.add("place", Verdict::Unknown, words);
     }
-    // A file that was fetched may have been changed on the way: that proves nothing about anybody.
+    // A fetched file may have been changed in transit, so it proves nothing about anyone.
     let broken = if subject.fetch.is_some() { Verdict::Unknown } else { Verdict::Bad };
     if log_and_witnesses(&new.note, policy, broken, &mut findings) {
         match memory {
@@ -57,20 +57,20 @@ pub(super) fn verify(
     if !promise(recipe, trust, &mut findings) {
         let entry = String::from_utf8(subject.entry.to_bytes())?;
         let bad = Misbehaviour::BadRecipe { entry };
-        // Without the author's signature it proves nothing about the author.
+        // Without the author's signature, it proves nothing about the author.
         evidence.extend(bad.check().is_ok().then_some(bad));
     }
     Ok(Verified { findings, evidence })
 }
 
-/// Whether the checkpoint's tree holds the entry.
+/// Whether the checkpoint's tree contains the entry.
 fn included(subject: &Subject, new: &SignedTree, findings: &mut Findings) {
     let leaf = merkle::leaf_hash(&subject.entry.to_bytes());
     let (index, size) = (subject.proof.index, new.tree.size);
     let hashes = &subject.proof.hashes;
     match merkle::verify_inclusion(&leaf, index, size, hashes, &new.tree.root) {
         Ok(()) => findings.add("included", Verdict::Ok, format!("leaf {index} of {size}")),
-        // Files of a log are not signed: somebody between may have changed them.
+        // The files of a log are not signed: they may have been changed in transit.
         Err(error) if subject.fetch.is_some() => {
             let words = format!("the log's files do not show this entry as leaf {index}: {error}");
             findings.add("included", Verdict::Unknown, words);
@@ -79,7 +79,8 @@ fn included(subject: &Subject, new: &SignedTree, findings: &mut Findings) {
     }
 }
 
-/// Whether the checkpoint is one that the policy believes. `broken`: what a signature that does not verify means.
+/// Whether the checkpoint satisfies the policy. `broken`: the verdict if a signature does not
+/// verify.
 fn log_and_witnesses(
     note: &Note,
     policy: &TlogPolicy,
@@ -146,7 +147,7 @@ fn history(
         }
     };
     match fork::compare(fetch, policy, &old, new) {
-        // Nobody contradicts himself, but whoever is shown an old tree is not shown what is new in it.
+        // This is no contradiction, but an old tree hides the entries that were added since.
         Compared::Agree if is < was => {
             let words = format!("the log shows {is} entries, but had {was}");
             findings.add("consistent", Verdict::Unknown, words);
@@ -183,7 +184,7 @@ fn history(
     }
 }
 
-/// Re-runs what a device computes. Whether the promise is kept.
+/// Repeats the computation of a device. Returns whether the promise is kept.
 fn promise(recipe: Recipe, trust: Option<&Trust>, findings: &mut Findings) -> bool {
     let assessment = match Assessment::new(recipe) {
         Ok(assessment) => assessment,

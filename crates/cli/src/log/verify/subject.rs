@@ -12,11 +12,11 @@ use crate::log_source::{LogArgs, LogSource};
 use crate::output::WithHint;
 use crate::recipe_file::{self, Form};
 
-/// What is to be verified. Nothing about it is believed yet.
+/// What to verify. Nothing about it is trusted yet.
 pub(super) struct Subject {
     pub(super) entry: Entry,
     pub(super) proof: TlogProof,
-    /// The files of the log, unless everything came from files.
+    /// The files of the log, unless everything was read from local files.
     pub(super) fetch: Option<Box<dyn Fetch>>,
 }
 
@@ -29,12 +29,12 @@ impl VerifyArgs {
         }
         let listed = policy.logs().iter().find_map(|log| log.url.clone());
         let log = LogArgs { log: self.log.log.clone().or(listed), ..self.log.clone() };
-        let source = log.source(trust)?.context("where is the proof?");
+        let source = log.source(trust)?.context("no proof is given");
         let source = source.hint("give --proof for a bundle, or --log for the log")?;
         online(recipe, &source)
     }
 
-    /// The proof that was given, or lies beside the entry.
+    /// The given proof, or the one beside the entry.
     fn proof_file(&self, recipe: &str) -> Option<PathBuf> {
         if self.proof.is_some() {
             return self.proof.clone();
@@ -55,7 +55,7 @@ fn offline(recipe: &Path, proof: &Path) -> Result<Subject> {
     let entry = entry.hint("give the signed entry that `recipe publish` wrote")?;
     let bytes = std::fs::read(proof).with_context(|| format!("cannot read {}", proof.display()))?;
     let proof = TlogProof::parse(&bytes)
-        .with_context(|| format!("{} is no proof bundle", proof.display()))?;
+        .with_context(|| format!("{} is not a proof bundle", proof.display()))?;
     Ok(Subject { entry, proof, fetch: None })
 }
 
@@ -65,28 +65,29 @@ fn online(recipe: &str, source: &LogSource) -> Result<Subject> {
     let newest = newest.ok_or_else(|| anyhow!("the log is empty"))?;
     let (index, entry) = match Path::new(recipe).is_file() {
         true => from_file(Path::new(recipe), &mut reader, &newest)?,
-        // Whether the checkpoint deserves belief is among the findings.
+        // Whether the checkpoint can be trusted is one of the findings.
         false => recipe_file::in_log(recipe, &mut source.snapshot(None)?)?,
     };
     let proof = reader.proof(index, &newest)?;
     Ok(Subject { entry, proof, fetch: Some(source.fetch()) })
 }
 
-/// The place of a file's recipe in the log, and its entry: the file's own if it is signed, else the log's.
+/// The index of a file's recipe in the log, and its entry: that of the file if it is signed, else
+/// that of the log.
 fn from_file<F: Fetch>(path: &Path, reader: &mut Reader<F>, newest: &Note) -> Result<(u64, Entry)> {
-    let mut place = |id| {
+    let mut find_index = |id| {
         let found = reader.find(&id).context("cannot read the log")?;
         found.ok_or_else(|| anyhow!("the log holds no recipe {id}"))
     };
     match recipe_file::read(path)? {
-        Form::Entry(entry) => Ok((place(entry.id())?, *entry)),
+        Form::Entry(entry) => Ok((find_index(entry.id())?, *entry)),
         form => {
             let loaded = form.loaded()?;
             ensure!(
                 loaded.id_known(),
                 "the recipe has no author or no token keys yet, so it has no id"
             );
-            let index = place(loaded.recipe.id())?;
+            let index = find_index(loaded.recipe.id())?;
             let tree = Checkpoint::parse(newest.text()).context("the log's checkpoint")?;
             Ok((index, Entry::parse(&reader.entry(index, &tree)?)?))
         }

@@ -46,7 +46,7 @@ fn more_eyes_and_less_noise_are_weaker() {
     assert_eq!(found[0], "may now read the attribute home (string) (weaker)");
 }
 
-/// Whatever differs is described: otherwise somebody could change a field unseen.
+/// Every difference is described: otherwise an author could change a field unnoticed.
 #[test]
 fn no_field_changes_in_silence() {
     let changes: [fn(&mut Recipe); 20] = [

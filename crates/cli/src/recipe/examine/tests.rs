@@ -2,7 +2,7 @@ use super::*;
 use crate::recipe::new::testing::{self, NOW};
 
 fn loaded(recipe: Recipe) -> Loaded {
-    // Its token keys are stand-ins.
+    // Its token keys are placeholders.
     Loaded { recipe, entry: None, author_known: true, token_keys_known: false, index: None }
 }
 
@@ -32,7 +32,7 @@ fn issuer() -> sotto_crypto::note::NoteKey {
     sotto_crypto::note::NoteKey::from_seed(name, sotto_crypto::Secret::new([4; 32]))
 }
 
-/// The same recipe with real keys, which the issuer endorsed, and which expire so long after it
+/// The same recipe with real keys that the issuer endorsed, and that expire this long after it
 /// closes.
 fn endorsed(mut recipe: Recipe, grace_s: u64) -> Loaded {
     let key = || {
@@ -57,7 +57,7 @@ fn a_good_recipe_passes_all_that_needs_no_log() {
     }
     assert_eq!(status(&found, Check::Inclusion), Status::Unknown);
     assert_eq!(status(&found, Check::TokenKeys), Status::Unknown);
-    assert_eq!(found.id, None, "an id of stand-ins means nothing");
+    assert_eq!(found.id, None, "the id of a recipe with placeholders means nothing");
     assert_eq!(found.checks.len(), Check::ALL.len());
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     let privacy = found.privacy.unwrap();
@@ -69,7 +69,7 @@ fn a_good_recipe_passes_all_that_needs_no_log() {
     assert!((keep - expected).abs() < 1e-9, "{keep}");
 }
 
-/// A check, and what makes it fail: in the recipe, or in the trust file.
+/// A check, and a change of the recipe or the trust file that makes it fail.
 type Case = (Check, fn(&mut Recipe), fn(&mut String));
 
 /// One recipe for each check that fails.
@@ -129,20 +129,20 @@ fn token_keys_are_checked_against_the_pinned_issuer() {
     assert!(found.ok, "{found:?}");
     assert_eq!(status(&found, Check::TokenKeys), Status::Ok);
     assert!(found.id.is_some());
-    // Endorsed for another author: nobody can take another's keys.
+    // Endorsed for another author: keys cannot be taken over.
     loaded.recipe.author.key = sotto_wire::PublicKey::new([9; 32]);
     let found = examine(&loaded, Some(&trust), NOW).unwrap();
     assert_eq!(status(&found, Check::TokenKeys), Status::Failed);
     let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
     assert!(line.reason.contains("ask the issuer again"), "{}", line.reason);
-    // Without the issuer's key it is only known who checks.
+    // Without the issuer's key, we only know who checks.
     let found = examine(&loaded, None, NOW).unwrap();
     let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
     assert_eq!(line.status, Status::Unknown);
     assert!(line.reason.contains("leader and helper each check a token of issuer.example"));
 }
 
-/// A draft without an author has a stand-in, for whom nobody endorsed anything.
+/// A draft without an author has a placeholder, for which there is no endorsement.
 #[test]
 fn token_keys_of_a_draft_without_an_author_are_not_refused() {
     let mut draft = endorsed(testing::recipe(), TOKEN_GRACE_S);
@@ -152,9 +152,9 @@ fn token_keys_of_a_draft_without_an_author_are_not_refused() {
     assert!(found.ok, "{found:?}");
     let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
     assert_eq!(line.status, Status::Unknown);
-    let reason = "not checked: it needs the author; it is checked when you publish with --trust";
+    let reason = "not checked, because the author is not known yet; it is checked when you publish with --trust";
     assert_eq!(line.reason, reason);
-    // What needs no author is still checked.
+    // Checks that need no author are still made.
     let other = trust(|text| {
         *text = text.replace("issuer = \"issuer.example\"", "issuer = \"helper.example\"");
     });
@@ -164,7 +164,7 @@ fn token_keys_of_a_draft_without_an_author_are_not_refused() {
     );
 }
 
-/// A wrong claim does not hide what else is wrong.
+/// A wrong claim does not hide other problems.
 #[test]
 fn several_failures_are_seen_at_once() {
     let mut recipe = testing::recipe();
@@ -186,10 +186,10 @@ fn warnings_are_given() {
     insecure.parties.tokens = sotto_wire::recipe::Tokens::InsecureNone;
     let warnings = examine(&loaded(insecure), None, NOW).unwrap().warnings;
     assert!(warnings.len() == 1 && warnings[0].contains("nobody checks tokens"), "{warnings:?}");
-    assert!(found.ok, "a warning is no refusal: {:?}", found.checks);
+    assert!(found.ok, "a warning is not a refusal: {:?}", found.checks);
 }
 
-/// Reports of the last minutes are judged after the recipe has closed.
+/// Reports of the last minutes are checked after the recipe has closed.
 #[test]
 fn a_token_key_that_expires_with_its_recipe_is_warned_of() {
     let warnings = |loaded: &Loaded| examine(loaded, None, NOW).unwrap().warnings;

@@ -1,4 +1,4 @@
-//! From options and answers to the draft of a recipe.
+//! Makes the draft of a recipe from options and answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ const WEEK_S: u64 = 7 * DAY_S;
 type Attributes = BTreeMap<AttributeName, AttributeType>;
 
 impl NewArgs {
-    /// The draft, whose claim has not been computed yet.
+    /// The draft. Its claim has not been computed yet.
     pub(super) fn draft(&self, ask: &mut Inquiry<'_>, now: u64) -> Result<RecipeDraft> {
         let given = self.name.as_deref().or(self.name_option.as_deref());
         let name = ask.value("--name", "Name (a-z, 0-9, dot, hyphen)", given, None, |text| {
@@ -46,7 +46,7 @@ impl NewArgs {
         let (attributes, query) = self.question(ask)?;
         let population = ask.value(
             "--population",
-            "How many devices are there, about?",
+            "About how many devices are there?",
             self.population.as_deref(),
             None,
             whole,
@@ -145,7 +145,7 @@ impl NewArgs {
             }
             let labels: Vec<String> =
                 text.split(',').map(|label| label.trim().to_owned()).collect();
-            ensure!(labels.len() >= 2, "a histogram has two buckets at least");
+            ensure!(labels.len() >= 2, "a histogram has at least two buckets");
             let count = labels.len() as u64;
             Ok((Some(labels), count))
         })
@@ -161,9 +161,9 @@ impl NewArgs {
     /// A number, or the name of a bucket.
     fn fallback_number(&self, labels: Option<&[String]>) -> Result<u64> {
         let Some(text) = self.fallback.as_deref() else { return Ok(0) };
-        let place = labels.and_then(|labels| labels.iter().position(|label| label == text));
-        match (place, text.parse()) {
-            (Some(place), _) => Ok(place as u64),
+        let index = labels.and_then(|labels| labels.iter().position(|label| label == text));
+        match (index, text.parse()) {
+            (Some(index), _) => Ok(index as u64),
             (None, Ok(number)) => Ok(number),
             (None, Err(_)) => bail!("--fallback {text}: say a number, or one of the labels"),
         }
@@ -285,7 +285,7 @@ impl NewArgs {
         Ok(PartiesDraft { leader, helper, collector_hpke_config, log: log.to_string() })
     }
 
-    /// Who checks tokens. Doing without must be explicit.
+    /// Who checks tokens. Having no tokens must be an explicit choice.
     fn tokens(&self, ask: &mut Inquiry<'_>) -> Result<TokensDraft> {
         const NONE: &str = "insecure-no-tokens";
         let question = "Who runs the issuer of tokens (or insecure-no-tokens, to do without)?";
@@ -320,7 +320,7 @@ fn collector_key(path: &Path) -> Result<String> {
 
 fn whole(text: &str) -> Result<u64> {
     let plain: String = text.chars().filter(|c| !matches!(c, ',' | '_')).collect();
-    let number = plain.parse().map_err(|_| anyhow!("{text:?} is no whole number"))?;
+    let number = plain.parse().map_err(|_| anyhow!("{text:?} is not a whole number"))?;
     ensure!(number > 0, "it must be at least 1");
     Ok(number)
 }

@@ -1,4 +1,4 @@
-//! Values that are given by an option, asked for on a terminal, or taken from a default.
+//! Values from an option, from an answer on a terminal, or from a default.
 
 use std::io::{BufRead, Write};
 
@@ -41,13 +41,13 @@ pub(super) struct Inquiry<'a> {
 }
 
 impl<'a> Inquiry<'a> {
-    /// Without a prompt there are no questions.
+    /// Without a prompt, no questions are asked.
     pub(super) fn new(prompt: Option<Prompt<'a>>) -> Self {
         Self { prompt }
     }
 
-    /// The value of an option: as given, as answered, or by default. A wrong option is an error, a
-    /// wrong answer is asked for again.
+    /// The value of an option: as given, as answered, or by default. An invalid option is an error;
+    /// after an invalid answer the question is repeated.
     pub(super) fn value<T>(
         &mut self,
         option: &str,

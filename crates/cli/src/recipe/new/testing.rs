@@ -33,7 +33,7 @@ pub(crate) fn arguments(folder: &std::path::Path) -> NewArgs {
     }
 }
 
-/// A commute recipe over a million devices, 1 in 50 of which answer.
+/// A commute recipe for a million devices, of which 1 in 50 answers.
 pub(crate) fn recipe() -> Recipe {
     let folder = tempfile::tempdir().unwrap();
     let mut draft = arguments(folder.path()).draft(&mut Inquiry::new(None), NOW).unwrap();

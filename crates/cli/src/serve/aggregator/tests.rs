@@ -139,8 +139,8 @@ mod of_recipes {
         let cosigner = AUTHOR.replace("KEY", &key("w.example", 4).cosigner().to_string());
         for (trust, more, url, role, message) in [
             (&with_url, &*with_token, None, Role::Leader, "`public_url` is not set"),
-            (&with_url, AUTHOR, url, Role::Leader, "which needs it"),
-            (&with_url, &with_token, url, Role::Helper, "for the leader alone"),
+            (&with_url, AUTHOR, url, Role::Leader, "the leader needs"),
+            (&with_url, &with_token, url, Role::Helper, "only the leader may"),
             (&with_url, "authors = []\n", url, Role::Leader, "no author"),
             (&with_url, &cosigner, url, Role::Helper, "a witness's key"),
             (&with_url, &format!("poll_s = 0\n{AUTHOR}"), url, Role::Helper, "poll_s"),
