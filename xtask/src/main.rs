@@ -30,7 +30,7 @@ struct Arguments {
 enum Chore {
     /// Formatting, lints, layers, licences, house rules, then every test. What CI runs.
     Test {
-        /// Run this step alone, for instance `lints`; may be repeated.
+        /// Run this step alone, for instance `compile`; may be repeated.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
     },
