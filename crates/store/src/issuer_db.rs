@@ -17,6 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::lock::try_lock;
 use sha2::{Digest, Sha256};
 use sotto_crypto::Secret;
 use sotto_crypto::blind_rsa::IssuerKey;
@@ -74,7 +75,7 @@ impl IssuerDb {
             .write(true)
             .mode(0o600)
             .open(folder.join("issuer.lock"))?;
-        match lock.try_lock() {
+        match try_lock(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(IssuerDbError::Locked),
             Err(TryLockError::Error(error)) => return Err(error.into()),

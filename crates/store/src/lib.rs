@@ -13,6 +13,7 @@ mod clock;
 mod collection_id;
 mod hold;
 mod issuer_db;
+mod lock;
 mod memory;
 mod outcome;
 mod sqlite;

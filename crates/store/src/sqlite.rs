@@ -53,6 +53,7 @@ use self::log::Log;
 use self::recovery::Recovered;
 use self::worker::Worker;
 use self::writer::{Writer, WriterState};
+use crate::lock::try_lock;
 use crate::{Clock, Result, StoreError, clock};
 
 pub use self::files::{DiskFiles, SegmentFile, SegmentFiles};
@@ -211,7 +212,7 @@ pub(crate) fn lock(dir: &Path) -> Result<File> {
     let mut options = File::options();
     options.create(true).truncate(false).write(true).mode(0o600);
     let file = options.open(&path).map_err(failed)?;
-    match file.try_lock() {
+    match try_lock(&file) {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Backend(format!(
             "{} is in use by another process: stop it, or choose another directory",

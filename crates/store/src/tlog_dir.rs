@@ -39,6 +39,7 @@ pub use disk::{DiskOp, DiskWatch, Step};
 pub use fetch::FolderFetch;
 pub use fsck::{Fsck, FsckError, fsck};
 
+use crate::lock::try_lock;
 use disk::Disk;
 use index::Index;
 use state::Pending;
@@ -145,7 +146,7 @@ impl LogDir {
         let mut disk = Disk::new(folder, state.join("tmp"), watch);
         disk.create_dir(folder)?;
         let lock = File::create(folder.join("log.lock"))?;
-        match lock.try_lock() {
+        match try_lock(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(LogDirError::Locked),
             Err(TryLockError::Error(error)) => return Err(error.into()),

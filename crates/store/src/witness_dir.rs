@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use crate::lock::try_lock;
 use sha2::{Digest, Sha256};
 use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::Moment;
@@ -60,7 +61,7 @@ impl WitnessDir {
             File::open(parent)?.sync_all()?;
         }
         let lock = File::create(folder.join("witness.lock"))?;
-        match lock.try_lock() {
+        match try_lock(&lock) {
             Ok(()) => Ok(Self { folder: folder.to_owned(), key, lock: Mutex::new(lock) }),
             Err(TryLockError::WouldBlock) => Err(WitnessDirError::Locked),
             Err(TryLockError::Error(error)) => Err(error.into()),
