@@ -138,7 +138,7 @@ mod aggregator {
     use std::sync::Arc;
 
     use sotto_crypto::{HpkeKeypair, Secret, server_hpke::Opener};
-    use sotto_wire::{BatchMode, HpkeConfig, HpkeConfigId, HpkeConfigList, Role};
+    use sotto_wire::{BatchMode, HpkeConfig, HpkeConfigId, HpkeConfigList, Role, Time};
 
     use super::Task;
     use crate::token::VerifyToken;
@@ -171,6 +171,23 @@ mod aggregator {
             match self.task.configuration().batch_mode() {
                 BatchMode::TimeInterval if self.tokens.is_none() => ReplayScope::Bucket,
                 _ => ReplayScope::Task,
+            }
+        }
+
+        /// The window of a leader-selected batch that a report belongs to. Reports of different
+        /// windows never share a batch, so that none covers more time than `max_window_s`: one
+        /// late report must not spoil a batch. The first window starts with the task. Always 0 for
+        /// time-interval tasks, and where there is no limit.
+        pub fn batch_window(&self, time: Time) -> u64 {
+            let configuration = self.task.configuration();
+            match (configuration.batch_mode(), self.max_window_s) {
+                (BatchMode::LeaderSelected, Some(longest_s)) => {
+                    let units = (longest_s / configuration.time_precision().as_seconds()).max(1);
+                    let start =
+                        self.task.interval().map_or(0, |interval| interval.start().as_units());
+                    time.as_units().saturating_sub(start) / units
+                }
+                _ => 0,
             }
         }
     }

@@ -134,7 +134,10 @@ struct Range {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BatchState {
-    Open,
+    /// At most one batch of a window is open.
+    Open {
+        window: u64,
+    },
     Closed,
     Collected,
 }

@@ -90,13 +90,15 @@ fn judge(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
         ));
     }
     check_agg_param(task, &request)?;
-    if let Query::TimeInterval(interval) = request.query {
-        if interval.is_empty() {
-            return Err(Abort::new(ProblemType::BatchInvalid, "the batch interval is empty"));
-        }
-        check_window(task, interval)?;
+    if let Query::TimeInterval(interval) = request.query
+        && interval.is_empty()
+    {
+        return Err(Abort::new(ProblemType::BatchInvalid, "the batch interval is empty"));
     }
     check_collection_extensions(&request)?;
+    if let Query::TimeInterval(interval) = request.query {
+        check_window(task, interval)?;
+    }
     Ok(request.query)
 }
 

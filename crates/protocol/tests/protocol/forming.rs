@@ -1,13 +1,15 @@
 //! How the backlog becomes jobs.
 
+use std::collections::HashSet;
+
 use sotto_protocol::Rejection;
 use sotto_protocol::leader::aggregate::{
     FormedBatch, FormedJobs, JobLimits, UnknownTask, form_jobs,
 };
-use sotto_testing::aggregators::{Craft, NOW, Parties, unit};
+use sotto_testing::aggregators::{Craft, NOW, PRECISION_S, Parties, interval, parameters, unit};
 use sotto_testing::keys::rng;
 use sotto_vdaf::{Measurement, VdafConfig};
-use sotto_wire::{BatchMode, Encode, TaskId};
+use sotto_wire::{BatchMode, Encode, TaskExtension, TaskId, Time};
 
 const UNLIMITED: JobLimits = JobLimits { max_job_reports: usize::MAX, max_job_bytes: usize::MAX };
 
@@ -77,6 +79,60 @@ fn records_are_grouped_by_task_in_order_of_arrival() {
     assert_eq!(selected.task_id, SELECTED);
     assert!(matches!(selected.batch, FormedBatch::LeaderSelected { .. }));
     assert_eq!(timed.reports[1].time, unit(0));
+}
+
+/// One late report, or a slow crowd, must not make a batch that no aggregator may release.
+#[test]
+fn reports_of_different_windows_do_not_share_a_batch() {
+    let mut backlog = Backlog::count();
+    for task_id in [SELECTED, TIMED] {
+        for offset in [0, -9, 1, 2, -9, 3, 4, 5] {
+            backlog.push(task_id, &Measurement::Count(true), offset);
+        }
+    }
+    let windows = |backlog: &Backlog| -> Vec<(u64, Vec<Time>)> {
+        let formed = backlog.form(UNLIMITED);
+        let ids: HashSet<_> = formed.jobs.iter().map(|job| format!("{:?}", job.batch)).collect();
+        assert_eq!(ids.len(), formed.jobs.len());
+        let jobs = formed.jobs.iter().filter_map(|job| match job.batch {
+            FormedBatch::TimeInterval => None,
+            FormedBatch::LeaderSelected { window, .. } => {
+                Some((window, job.reports.iter().map(|report| report.time).collect()))
+            }
+        });
+        jobs.collect()
+    };
+    let [(0, all)] = &windows(&backlog)[..] else { panic!("there is no limit") };
+    assert_eq!(all.len(), 8);
+    for units in 1..20 {
+        for parties in [&mut backlog.selected, &mut backlog.timed] {
+            // A fraction of a unit makes no window longer.
+            parties.leader.max_window_s = Some(units * PRECISION_S + PRECISION_S / 2);
+        }
+        assert_eq!(backlog.form(UNLIMITED).jobs.last().unwrap().reports.len(), 8, "by interval");
+        let windows = windows(&backlog);
+        assert_eq!(windows.iter().map(|(_, times)| times.len()).sum::<usize>(), 8);
+        for (_, times) in &windows {
+            let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+            assert!(last.as_units() - first.as_units() < units, "{units}: {times:?}");
+        }
+        let distinct: HashSet<_> = windows.iter().map(|(window, _)| window).collect();
+        assert_eq!(distinct.len(), windows.len(), "one batch per window");
+    }
+}
+
+/// The first window starts with the task: a release over the task's whole time stays one batch.
+#[test]
+fn windows_start_with_the_task() {
+    let mut parameters = parameters(&VdafConfig::count(), BatchMode::LeaderSelected);
+    parameters.extensions.push(TaskExtension::TaskInterval(interval(-3, 10)));
+    let mut parties = Parties::with(parameters);
+    parties.leader.max_window_s = Some(5 * PRECISION_S);
+    for (offset, window) in [(-3, 0), (1, 0), (2, 1), (6, 1)] {
+        assert_eq!(parties.leader.batch_window(unit(offset)), window, "{offset}");
+    }
+    parties.leader.max_window_s = Some(10 * PRECISION_S);
+    assert!((-3..7).all(|offset| parties.leader.batch_window(unit(offset)) == 0));
 }
 
 /// If a task is missing by mistake, its reports must not be lost.

@@ -99,11 +99,10 @@ async fn requests_that_come_while_a_batch_is_away_go_together() {
         let (request, addr) = (device.request(1), world.server.addr);
         arrived.push(request.body.clone());
         asked.spawn(async move { request.send(addr).await.token().to_vec() });
+        eventually("the first batch", || async { world.issuer.requests() >= 1 }).await;
         // Sent one after the other, so that the order of arrival is known.
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let occupied = || async { world.issuer.requests() >= 1 };
-    eventually("the first batch", occupied).await;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert_eq!(world.issuer.requests(), 1);
     world.issuer.answers.add_permits(1 << 10);

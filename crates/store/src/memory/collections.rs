@@ -107,7 +107,7 @@ impl State {
         let selector = match (batch, query) {
             (Some(selector), _) => selector,
             (None, Query::TimeInterval(interval)) => BatchSelector::TimeInterval(interval),
-            (None, Query::LeaderSelected) => match task.open_batch() {
+            (None, Query::LeaderSelected) => match task.ready_batch(min_batch_size) {
                 Some(batch_id) => BatchSelector::LeaderSelected(batch_id),
                 None => return Ok(Closing::TooFew),
             },

@@ -324,9 +324,9 @@ impl State {
 
     /// Whether the batch that a job may have to open is new.
     fn is_fresh(&self, job: &FormedJob) -> bool {
-        let FormedBatch::LeaderSelected { if_none_open } = job.batch else { return true };
+        let FormedBatch::LeaderSelected { window, if_none_open } = job.batch else { return true };
         self.tasks.get(&job.task_id).is_none_or(|task| {
-            task.open_batch().is_some() || !task.batches.contains_key(&if_none_open)
+            task.open_batch(window).is_some() || !task.batches.contains_key(&if_none_open)
         })
     }
 
@@ -339,7 +339,9 @@ impl State {
             let (time, report_id) = (report.time, report.report_id);
             let (admitted, bucket) = match job.batch {
                 FormedBatch::TimeInterval => (task.admits(time, position), Bucket::Time(time)),
-                FormedBatch::LeaderSelected { if_none_open } => (true, Bucket::Batch(if_none_open)),
+                FormedBatch::LeaderSelected { if_none_open, .. } => {
+                    (true, Bucket::Batch(if_none_open))
+                }
             };
             let reason = if !admitted {
                 Rejection::BatchCollected
@@ -353,9 +355,9 @@ impl State {
             struck.add(reason);
         }
         let batch_id = match job.batch {
-            FormedBatch::LeaderSelected { if_none_open } if !kept.is_empty() => {
-                Some(task.open_batch().unwrap_or_else(|| {
-                    task.batches.insert(if_none_open, BatchState::Open);
+            FormedBatch::LeaderSelected { window, if_none_open } if !kept.is_empty() => {
+                Some(task.open_batch(window).unwrap_or_else(|| {
+                    task.batches.insert(if_none_open, BatchState::Open { window });
                     if_none_open
                 }))
             }
@@ -377,8 +379,21 @@ impl Part {
 }
 
 impl super::TaskState {
-    pub(super) fn open_batch(&self) -> Option<BatchId> {
-        self.batches.iter().find(|(_, state)| **state == BatchState::Open).map(|(id, _)| *id)
+    fn open_batch(&self, window: u64) -> Option<BatchId> {
+        let mut batches = self.batches.iter();
+        batches.find(|(_, state)| **state == BatchState::Open { window }).map(|(id, _)| *id)
+    }
+
+    /// The open batch of the earliest window that has enough reports.
+    pub(super) fn ready_batch(&self, min_batch_size: u64) -> Option<BatchId> {
+        let ready = self.batches.iter().filter_map(|(id, state)| match state {
+            BatchState::Open { window } => {
+                let count = self.buckets.get(&Bucket::Batch(*id))?.count;
+                (count >= min_batch_size).then_some((*window, *id))
+            }
+            BatchState::Closed | BatchState::Collected => None,
+        });
+        ready.min().map(|(_, id)| id)
     }
 }
 

@@ -6,7 +6,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use sotto_protocol::{Bucket, BucketAggregate};
 use sotto_vdaf::AggregateShare;
-use sotto_wire::{BatchId, BatchSelector, ReportIdChecksum, Time};
+use sotto_wire::{BatchId, BatchSelector, Interval, ReportIdChecksum, Time};
 
 use super::ranges::{self, Standing, spans};
 use crate::{Result, StoreError};
@@ -98,13 +98,13 @@ pub(super) fn add(
     Ok(())
 }
 
-/// How many reports are in a batch.
-pub(super) fn count(conn: &Connection, task: i64, selector: &BatchSelector) -> Result<u64> {
+/// How many reports are in an interval.
+pub(super) fn count(conn: &Connection, task: i64, interval: Interval) -> Result<u64> {
     let mut statement = conn.prepare_cached(
         "SELECT COALESCE(SUM(count), 0) FROM buckets WHERE task = ?1 AND bucket BETWEEN ?2 AND ?3",
     )?;
     let mut count = 0;
-    for (first, last) in key_ranges(selector) {
+    for (first, last) in spans(interval) {
         count +=
             statement.query_row(params![task, first, last], |row| row.get::<_, i64>(0))? as u64;
     }
@@ -153,13 +153,50 @@ pub(super) fn collect(conn: &Connection, task: i64, selector: &BatchSelector) ->
     Ok(())
 }
 
-/// The batch that new jobs of a leader-selected task go to.
-pub(super) fn open_batch(conn: &Connection, task: i64) -> Result<Option<BatchId>> {
-    let mut statement =
-        conn.prepare_cached("SELECT batch_id FROM batches WHERE task = ?1 AND state = ?2")?;
-    let found =
-        statement.query_row(params![task, BatchState::Open as i64], |row| row.get(0)).optional()?;
+/// The batch that new jobs of this window of a leader-selected task go to.
+pub(super) fn open_batch(conn: &Connection, task: i64, window: u64) -> Result<Option<BatchId>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT batch_id FROM batches WHERE task = ?1 AND state = ?2 AND window = ?3",
+    )?;
+    let found = statement
+        .query_row(params![task, BatchState::Open as i64, window as i64], |row| row.get(0))
+        .optional()?;
     Ok(found.map(BatchId::new))
+}
+
+/// The open batch of the earliest window that has enough reports.
+pub(super) fn ready_batch(conn: &Connection, task: i64, min: u64) -> Result<Option<BatchId>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT batch_id FROM batches JOIN buckets
+         ON buckets.task = batches.task AND bucket = batch_id
+         WHERE batches.task = ?1 AND state = ?2 AND count >= ?3
+         ORDER BY window < 0, window LIMIT 1",
+    )?;
+    let min = i64::try_from(min).unwrap_or(i64::MAX);
+    let found = statement
+        .query_row(params![task, BatchState::Open as i64, min], |row| row.get(0))
+        .optional()?;
+    Ok(found.map(BatchId::new))
+}
+
+/// Opens a new batch of this window.
+pub(super) fn open_new_batch(
+    conn: &Connection,
+    task: i64,
+    window: u64,
+    batch_id: &BatchId,
+) -> Result<()> {
+    if batch_state(conn, task, batch_id)?.is_some() {
+        return Err(StoreError::Backend("the id of the new batch is not fresh".into()));
+    }
+    let state = BatchState::Open as i64;
+    conn.prepare_cached("INSERT INTO batches VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+        task,
+        batch_id.as_bytes(),
+        state,
+        window as i64
+    ])?;
+    Ok(())
 }
 
 pub(super) fn batch_state(
@@ -188,7 +225,7 @@ pub(super) fn set_batch_state(
     state: BatchState,
 ) -> Result<()> {
     conn.prepare_cached(
-        "INSERT INTO batches VALUES (?1, ?2, ?3)
+        "INSERT INTO batches (task, batch_id, state) VALUES (?1, ?2, ?3)
          ON CONFLICT (task, batch_id) DO UPDATE SET state = excluded.state",
     )?
     .execute(params![task, batch_id.as_bytes(), state as i64])?;

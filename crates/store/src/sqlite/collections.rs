@@ -235,9 +235,7 @@ impl Db {
         interval: Interval,
         min_batch_size: u64,
     ) -> Result<bool> {
-        if buckets::count(&self.conn, task, &BatchSelector::TimeInterval(interval))?
-            < min_batch_size
-        {
+        if buckets::count(&self.conn, task, interval)? < min_batch_size {
             return Ok(false);
         }
         let task_id = tasks::task_id(&self.conn, task)?;
@@ -257,7 +255,7 @@ impl Db {
         Ok(true)
     }
 
-    /// Closes the open batch of a leader-selected task if it has enough reports. Its jobs in flight
+    /// Closes an open batch of a leader-selected task that has enough reports. Its jobs in flight
     /// are still added to it; new jobs open another one.
     fn close_open_batch(
         &mut self,
@@ -266,11 +264,9 @@ impl Db {
         min_batch_size: u64,
     ) -> Result<bool> {
         let tx = Self::begin(&mut self.conn)?;
-        let Some(batch_id) = buckets::open_batch(&tx, wanted.task)? else { return Ok(false) };
-        let selector = BatchSelector::LeaderSelected(batch_id);
-        if buckets::count(&tx, wanted.task, &selector)? < min_batch_size {
+        let Some(batch_id) = buckets::ready_batch(&tx, wanted.task, min_batch_size)? else {
             return Ok(false);
-        }
+        };
         buckets::set_batch_state(&tx, wanted.task, &batch_id, BatchState::Closed)?;
         tx.prepare_cached("UPDATE collections SET state = ?2, batch_id = ?3 WHERE job = ?1")?
             .execute(params![lease.job as i64, CLOSING, batch_id.as_bytes()])?;

@@ -11,9 +11,9 @@ use std::ops::Range;
 use rusqlite::{Connection, params};
 use sotto_protocol::leader::aggregate::{FormedBatch, FormedJob, FormedJobs};
 use sotto_protocol::{Bucket, Rejection, Rejections, ReplayScope};
-use sotto_wire::{BatchId, TaskId, Time};
+use sotto_wire::{TaskId, Time};
 
-use super::buckets::{self, BatchState};
+use super::buckets;
 use super::db::{Db, LiveJob, Touches};
 use super::entries::Entry;
 use super::log::{Part, Position, Waiting};
@@ -179,10 +179,13 @@ fn fix_job(
         FormedBatch::TimeInterval => {
             Touches::Times(kept.iter().map(|entry| entry.time.as_units()).collect())
         }
-        FormedBatch::LeaderSelected { if_none_open } => {
-            Touches::Batch(match buckets::open_batch(conn, task)? {
+        FormedBatch::LeaderSelected { window, if_none_open } => {
+            Touches::Batch(match buckets::open_batch(conn, task, window)? {
                 Some(batch_id) => batch_id,
-                None => open_new_batch(conn, task, if_none_open)?,
+                None => {
+                    buckets::open_new_batch(conn, task, window, &if_none_open)?;
+                    if_none_open
+                }
             })
         }
     };
@@ -224,7 +227,7 @@ fn reserve(
     // between them.
     let bucket_of = |entry: &Entry| match job.batch {
         FormedBatch::TimeInterval => Bucket::Time(entry.time),
-        FormedBatch::LeaderSelected { if_none_open } => Bucket::Batch(if_none_open),
+        FormedBatch::LeaderSelected { if_none_open, .. } => Bucket::Batch(if_none_open),
     };
     let scope_of = |entry: &Entry| Scope::of(job.scope, &bucket_of(entry));
     let mut order: Vec<(usize, &Entry)> = entries.iter().enumerate().collect();
@@ -249,12 +252,4 @@ fn reserve(
         }
     }
     Ok(entries.iter().zip(keep).filter(|(_, keep)| *keep).map(|(entry, _)| *entry).collect())
-}
-
-fn open_new_batch(conn: &Connection, task: i64, batch_id: BatchId) -> Result<BatchId> {
-    if buckets::batch_state(conn, task, &batch_id)?.is_some() {
-        return Err(StoreError::Backend("the id of the new batch is not fresh".into()));
-    }
-    buckets::set_batch_state(conn, task, &batch_id, BatchState::Open)?;
-    Ok(batch_id)
 }

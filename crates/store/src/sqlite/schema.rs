@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{Result, StoreError};
 
 /// Incremented with every change to the tables.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 /// Small, because report ids are random: each new one dirties its own leaf, so every id costs the
 /// write of a page.
@@ -97,6 +97,7 @@ CREATE TABLE batches (           -- leader-selected
     task INTEGER NOT NULL,
     batch_id BLOB NOT NULL,
     state INTEGER NOT NULL,      -- 0 open, 1 closed, 2 collected
+    window INTEGER NOT NULL DEFAULT 0,  -- at most one batch of a window is open
     PRIMARY KEY (task, batch_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -116,10 +117,11 @@ CREATE TABLE jobs (
 CREATE TABLE requeued (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     task INTEGER NOT NULL,
-    time INTEGER,                -- in time-interval tasks
+    time INTEGER,                -- in time-interval tasks; NULL if set aside unread
     position INTEGER NOT NULL,
     bytes INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX requeued_by_task ON requeued (task, time);
 
 CREATE TABLE forgotten (         -- records of a task before the position are passed over
     task_id BLOB PRIMARY KEY,
@@ -166,9 +168,16 @@ CREATE TABLE response_buckets (  -- the buckets that a job's response is about
 CREATE INDEX response_buckets_by_response ON response_buckets (response);
 ";
 
-/// Opens the only connection that writes, and creates the tables if there are none.
+/// From version 3. Its open batches keep window 0, and can be collected as before.
+const UPGRADE: &str = "
+ALTER TABLE batches ADD COLUMN window INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX requeued_by_task ON requeued (task, time);
+";
+
+/// Opens the only connection that writes. Creates the tables if there are none, and upgrades those
+/// of the version before.
 pub(super) fn open_writer(path: &Path, cache_bytes: u64) -> Result<Connection> {
-    open_database(path, cache_bytes, VERSION, TABLES)
+    open_database(path, cache_bytes, VERSION, TABLES, Some(UPGRADE))
 }
 
 /// As [`open_writer`], with the tables of another role.
@@ -177,10 +186,16 @@ pub(crate) fn open_database(
     cache_bytes: u64,
     known: i64,
     tables: &str,
+    upgrade: Option<&str>,
 ) -> Result<Connection> {
     let mut conn = Connection::open(path)?;
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version != 0 && version != known {
+    let change = match version {
+        0 => Some(tables),
+        _ if version == known - 1 => upgrade,
+        _ => None,
+    };
+    if version != known && change.is_none() {
         return Err(StoreError::Backend(format!(
             "{} has schema version {version}, this program knows {known}: open it with the \
              program that wrote it, or start with an empty directory",
@@ -194,9 +209,9 @@ pub(crate) fn open_database(
     conn.pragma_update(None, "wal_autocheckpoint", WAL_BYTES / PAGE_BYTES)?;
     conn.pragma_update(None, "journal_size_limit", i64::from(WAL_BYTES))?;
     bound(&conn, cache_bytes)?;
-    if version == 0 {
+    if let Some(change) = change {
         let tx = conn.transaction()?;
-        tx.execute_batch(tables)?;
+        tx.execute_batch(change)?;
         tx.pragma_update(None, "user_version", known)?;
         tx.commit()?;
     }
@@ -252,6 +267,38 @@ mod tests {
         let versions = (format!("schema version {}", VERSION + 1), format!("knows {VERSION}"));
         assert!(why.contains(&versions.0) && why.contains(&versions.1), "{why}");
         assert_eq!(version(&Connection::open(&path).unwrap()), VERSION + 1);
+    }
+
+    #[test]
+    fn the_version_before_is_upgraded_to_the_same_tables() {
+        let column =
+            "\n    window INTEGER NOT NULL DEFAULT 0,  -- at most one batch of a window is open";
+        let index = "CREATE INDEX requeued_by_task ON requeued (task, time);\n";
+        let before = TABLES.replace(column, "").replace(index, "");
+        assert_eq!(before.len(), TABLES.len() - column.len() - index.len());
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        let conn = open_database(&old, 1 << 20, VERSION - 1, &before, None).unwrap();
+        conn.execute("INSERT INTO batches VALUES (1, x'07', 0)", []).unwrap();
+        drop(conn);
+        let describe = |conn: &Connection| -> Vec<(String, Option<String>)> {
+            let mut statement = conn
+                .prepare(
+                    "SELECT m.name, (SELECT group_concat(name || type || \"notnull\")
+                                     FROM pragma_table_info(m.name))
+                     FROM sqlite_master m ORDER BY m.name",
+                )
+                .unwrap();
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            rows.collect::<Result<_, _>>().unwrap()
+        };
+        let upgraded = open_writer(&old, 1 << 20).unwrap();
+        let window: i64 =
+            upgraded.query_row("SELECT window FROM batches", [], |row| row.get(0)).unwrap();
+        assert_eq!(window, 0);
+        assert_eq!(describe(&upgraded), describe(&open_writer(&new, 1 << 20).unwrap()));
+        drop(upgraded);
+        open_writer(&old, 1 << 20).unwrap();
     }
 
     #[test]

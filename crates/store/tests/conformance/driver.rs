@@ -100,7 +100,7 @@ pub(crate) fn jobs_without(
     let job = |(task_id, reports)| {
         let batch = match batch_mode(&task_id) {
             BatchMode::TimeInterval => FormedBatch::TimeInterval,
-            BatchMode::LeaderSelected => FormedBatch::LeaderSelected { if_none_open },
+            BatchMode::LeaderSelected => FormedBatch::LeaderSelected { window: 0, if_none_open },
         };
         FormedJob { task_id, now: NOW, batch, scope: replay_scope(&task_id), reports }
     };

@@ -1,6 +1,7 @@
-//! Leader-selected batches: one open at a time, filled by jobs, taken by byte-identical requests.
+//! Leader-selected batches: one open per window, filled by jobs, taken by byte-identical requests.
 
 use futures_executor::block_on;
+use sotto_protocol::leader::aggregate::FormedBatch;
 use sotto_store::{Closing, CollectionCreated, CollectionDeleted, CollectionState, StoreError};
 use sotto_wire::{BatchSelector, Query};
 
@@ -17,6 +18,7 @@ on_every_store!(
     a_collected_batch_takes_no_jobs,
     tasks_have_their_own_batches,
     a_failed_batch_is_not_taken_again,
+    each_window_has_its_own_open_batch,
 );
 
 const ANY: Query = Query::LeaderSelected;
@@ -175,4 +177,38 @@ fn a_failed_batch_is_not_taken_again(bench: &mut Bench) {
     let (_, selector, aggregate) = bench.collect(task, ANY);
     assert_eq!(selector, BatchSelector::LeaderSelected(batch_id(2)));
     assert_holds(&aggregate, &reports(task, 2..4, 10));
+}
+
+/// A late report does not enter the batch of another window, and waits for its own.
+fn each_window_has_its_own_open_batch(bench: &mut Bench) {
+    let task = batch_task(1);
+    let add = |bench: &mut Bench, at: u64, reports: &[Report], batch: u8, expected: u8| {
+        bench.accept(reports);
+        let backlog = bench.backlog(usize::MAX);
+        let mut formed = jobs_of(&backlog.records, batch_id(batch));
+        for job in &mut formed.jobs {
+            job.batch = FormedBatch::LeaderSelected { window: at, if_none_open: batch_id(batch) };
+        }
+        run(bench.store().fix_jobs(backlog.stretch.unwrap(), formed));
+        bench.restart();
+        assert_eq!(bench.lease_job().batch_id, Some(batch_id(expected)));
+        bench.restart();
+        bench.work();
+    };
+    add(bench, 7, &reports(task, 0..2, 70), 1, 1);
+    add(bench, 0, &reports(task, 2..3, 10), 2, 2);
+    add(bench, 7, &reports(task, 3..5, 70), 3, 1);
+    add(bench, u64::MAX, &reports(task, 5..7, 90), 4, 4);
+    let collect = |bench: &mut Bench, min: u64, batch: u8, expected: &[Report]| {
+        let id = bench.create(task, ANY);
+        let Closing::Drained { selector, aggregate } = bench.close(min) else { panic!("{min}") };
+        assert_eq!(selector, BatchSelector::LeaderSelected(batch_id(batch)));
+        assert_holds(&aggregate, expected);
+        bench.finish("done");
+        run(bench.store().delete_collection(task, id));
+    };
+    let on_time = [reports(task, 0..2, 70), reports(task, 3..5, 70)].concat();
+    collect(bench, 2, 1, &on_time);
+    collect(bench, 1, 2, &reports(task, 2..3, 10));
+    collect(bench, 1, 4, &reports(task, 5..7, 90));
 }

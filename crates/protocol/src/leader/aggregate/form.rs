@@ -26,8 +26,10 @@ pub struct JobLimits {
 pub enum FormedBatch {
     /// time_interval: by each report's timestamp.
     TimeInterval,
-    /// leader_selected: the task's open batch, or a new one with this id if none is open.
+    /// leader_selected: the open batch of this window, or a new one with this id if none is open.
     LeaderSelected {
+        /// From [`AggregatorTask::batch_window`]. All reports of the job are in it.
+        window: u64,
         /// Fresh and random.
         if_none_open: BatchId,
     },
@@ -73,8 +75,8 @@ pub struct FormedJobs {
 #[error("task {0} is not served")]
 pub struct UnknownTask(pub TaskId);
 
-/// Sorts records (task and encoded `Report`) by task into jobs within the limits. `task` finds a
-/// task that is served; `rng` names the batches of leader-selected tasks.
+/// Sorts records (task and encoded `Report`) by task and batch window into jobs within the limits.
+/// `task` finds a task that is served; `rng` names the batches of leader-selected tasks.
 ///
 /// An unknown task is an error: its reports were acknowledged and must not be lost because the task
 /// is missing from the configuration. The store does not offer such reports. If a task stopped
@@ -87,20 +89,22 @@ pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
     rng: &mut dyn CryptoRng,
 ) -> Result<FormedJobs, UnknownTask> {
     let mut formed = FormedJobs::default();
-    let mut open: HashMap<TaskId, OpenTask> = HashMap::new();
+    let mut tasks: HashMap<TaskId, T> = HashMap::new();
+    let mut open: HashMap<(TaskId, u64), OpenTask> = HashMap::new();
     for (record, (task_id, report)) in records.into_iter().enumerate() {
-        let open_task = match open.entry(task_id) {
+        let task = match tasks.entry(task_id) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                let task = task(&task_id).ok_or(UnknownTask(task_id))?;
-                new.insert(OpenTask::new(task.borrow(), rng))
-            }
+            Entry::Vacant(new) => new.insert(task(&task_id).ok_or(UnknownTask(task_id))?),
         };
         let Ok(decoded) = Report::from_bytes(report) else {
             formed.rejections.push((task_id, Rejection::InvalidMessage));
             continue;
         };
         let (report_id, time) = (decoded.report_metadata.report_id, decoded.report_metadata.time);
+        let task: &AggregatorTask = (*task).borrow();
+        let window = task.batch_window(time);
+        let open_task =
+            open.entry((task_id, window)).or_insert_with(|| OpenTask::new(task, window, rng));
         if open_task.job.is_none() || open_task.is_full(report.len(), time, limits) {
             open_task.begin_job(formed.jobs.len());
             let OpenTask { batch, scope, .. } = *open_task;
@@ -122,7 +126,8 @@ pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
     Ok(formed)
 }
 
-/// A task with records in this part of the backlog, and the job that is being filled.
+/// A task, or one window of it, with records in this part of the backlog, and the job that is being
+/// filled.
 struct OpenTask {
     mode: BatchMode,
     batch: FormedBatch,
@@ -135,14 +140,14 @@ struct OpenTask {
 }
 
 impl OpenTask {
-    fn new(task: &AggregatorTask, rng: &mut dyn CryptoRng) -> Self {
+    fn new(task: &AggregatorTask, window: u64, rng: &mut dyn CryptoRng) -> Self {
         let mode = task.task.configuration().batch_mode();
         let batch = match mode {
             BatchMode::TimeInterval => FormedBatch::TimeInterval,
             BatchMode::LeaderSelected => {
                 let mut id = [0; BatchId::LEN];
                 rng.fill_bytes(&mut id);
-                FormedBatch::LeaderSelected { if_none_open: BatchId::new(id) }
+                FormedBatch::LeaderSelected { window, if_none_open: BatchId::new(id) }
             }
         };
         Self {
