@@ -22,7 +22,7 @@ use crate::metrics::{MetricsRegistry, RouteMetrics};
 use crate::pool::CpuPool;
 use crate::problem::Failure;
 use crate::provision::Provisioner;
-use crate::recipes::{self, Announced, Recipes, Surroundings};
+use crate::recipes::{self, Announced, Recipes, RecipesContext};
 use crate::service::Server;
 use crate::tasks::{ServedTask, TaskRegistry};
 use crate::upkeep;
@@ -83,7 +83,7 @@ impl Aggregator {
         };
         let recipes = match config.recipes {
             Some(recipes) => {
-                let surroundings = Surroundings {
+                let context = RecipesContext {
                     role,
                     tasks: Arc::clone(&tasks),
                     store,
@@ -93,7 +93,7 @@ impl Aggregator {
                     health: Arc::clone(&health),
                     environment: server.environment.clone(),
                 };
-                Some(Recipes::load(recipes, surroundings, &metrics).await?)
+                Some(Recipes::load(recipes, context, &metrics).await?)
             }
             None => None,
         };

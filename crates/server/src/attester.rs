@@ -172,7 +172,7 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
     let (mut handles, mut dispatchers) = (HashMap::new(), Vec::new());
     for issuer in &config.issuers {
         let name = issuer.name.as_str();
-        let wrong = |reason: &str| BindError::Config(format!("the issuer {name}: {reason}"));
+        let wrong = |reason: String| BindError::Config(format!("the issuer {name}: {reason}"));
         let client = IssuerClient::new(issuer, config, http.clone(), Arc::clone(&unreachable))
             .map_err(wrong)?;
         let client = Arc::new(client);
@@ -182,7 +182,7 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
         let handle =
             IssuerHandle { name: issuer.name.clone(), directory: Arc::new(directory), queue };
         if handles.insert(name.to_owned(), handle).is_some() {
-            return Err(wrong("it is listed twice"));
+            return Err(wrong("it is listed twice".into()));
         }
         dispatchers.push(Dispatcher {
             client,

@@ -134,7 +134,7 @@ impl Reason {
     fn is_blocking(&self, concern: Concern) -> bool {
         match concern {
             Concern::Draining | Concern::BacklogFull | Concern::LogHalted => true,
-            Concern::Store => self.raised.elapsed() < STORE_HOLD,
+            Concern::Store => instant() - self.raised < STORE_HOLD,
             _ => false,
         }
     }

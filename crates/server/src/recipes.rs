@@ -46,7 +46,7 @@ const ASKED_PAUSE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the recipes need from their server.
-pub(crate) struct Surroundings {
+pub(crate) struct RecipesContext {
     pub(crate) role: Role,
     pub(crate) tasks: Arc<TaskRegistry>,
     pub(crate) store: Arc<dyn TaskStore>,
@@ -61,7 +61,7 @@ pub(crate) struct Surroundings {
 
 /// The recipes of a server.
 pub(crate) struct Recipes {
-    context: Surroundings,
+    context: RecipesContext,
     config: RecipesConfig,
     membership: Membership,
     client: Arc<LogClient>,
@@ -104,7 +104,7 @@ impl Recipes {
     /// Serves the recipes that were joined before, in this process or an earlier one.
     pub(crate) async fn load(
         config: RecipesConfig,
-        context: Surroundings,
+        context: RecipesContext,
         metrics: &MetricsRegistry,
     ) -> Result<Self, BindError> {
         let membership = Membership::new(context.role, &config)?;
@@ -170,7 +170,7 @@ impl Recipes {
             let mut asked = self.asked();
             let next = asked.begun + 1;
             match asked.last {
-                Some((at, reading)) if at.elapsed() < ASKED_PAUSE => reading,
+                Some((at, reading)) if instant() - at < ASKED_PAUSE => reading,
                 _ => {
                     asked.last = Some((instant(), next));
                     self.wanted.notify_one();

@@ -179,7 +179,7 @@ fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
     for (index, gateway) in config.gateways.iter().enumerate() {
         let operator = gateway.operator.as_str();
         let wrong =
-            |reason: &str| BindError::Config(format!("the gateway of {operator}: {reason}"));
+            |reason: String| BindError::Config(format!("the gateway of {operator}: {reason}"));
         let rule = gateway.pool.unwrap_or(config.pool);
         if rule.wait_ms > PoolRule::MAX_WAIT_MS {
             let reason = format!(
@@ -187,13 +187,13 @@ fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
                 rule.wait_ms,
                 PoolRule::MAX_WAIT_MS
             );
-            return Err(wrong(&reason));
+            return Err(wrong(reason));
         }
         let url = outbound::target(&gateway.url, config.http.insecure_http).map_err(wrong)?;
-        let uri = url.as_str().parse().map_err(|_| wrong("its URL does not parse"))?;
+        let uri = url.as_str().parse().map_err(|_| wrong("its URL does not parse".into()))?;
         let (names, rules, destinations) = &mut gateways;
         if names.insert(operator.to_owned(), index).is_some() {
-            return Err(wrong("it is listed twice"));
+            return Err(wrong("it is listed twice".into()));
         }
         rules.push(rule);
         destinations.push(Destination::new(operator.to_owned(), uri));

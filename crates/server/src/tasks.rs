@@ -105,17 +105,19 @@ pub(crate) struct HelperEndpoint {
 }
 
 impl HelperEndpoint {
-    fn new(task: &AggregatorTask) -> Result<Self, &'static str> {
+    fn new(task: &AggregatorTask) -> Result<Self, String> {
         let base = task.task.configuration().helper_aggregator_endpoint().as_str();
         let url = peer_url(base)?;
         let resource = |name: &str| {
             let below = url.below(&format!("tasks/{}/{name}", task.task.id()));
-            below.map_err(|_| "its URL does not parse")
+            below.map_err(|error| format!("its URL {error}"))
         };
         let taskprov = task
             .taskprov
             .then(|| taskprov::header_value(task.task.encoded_configuration()))
-            .map(|value| HeaderValue::try_from(value).map_err(|_| "its task is too long"))
+            .map(|value| {
+                HeaderValue::try_from(value).map_err(|_| "its task is too long".to_owned())
+            })
             .transpose()?;
         Ok(Self {
             base: base.into(),
@@ -178,7 +180,7 @@ impl TaskRegistry {
             return Err(TaskRefused::NoCollectorToken(id));
         }
         if !self.insecure_http && task.helper.as_ref().is_some_and(HelperEndpoint::is_exposed) {
-            return Err(TaskRefused::HelperUrl { task_id: id, reason: outbound::EXPOSED });
+            return Err(TaskRefused::HelperUrl { task_id: id, reason: outbound::EXPOSED.into() });
         }
         Ok(())
     }

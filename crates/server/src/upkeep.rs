@@ -31,7 +31,7 @@ pub(crate) async fn run(
     let mut looked: Option<Instant> = None;
     loop {
         queue.set(aggregator.pool.occupied() as f64);
-        if looked.is_none_or(|looked| looked.elapsed() >= RETENTION_PAUSE) {
+        if looked.is_none_or(|looked| instant() - looked >= RETENTION_PAUSE) {
             looked = Some(instant());
             for task in aggregator.tasks.all() {
                 let over = aggregator.is_over(&task);

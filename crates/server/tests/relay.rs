@@ -3,6 +3,7 @@
 // tests use their own clocks and tasks
 
 mod answers;
+mod failures;
 mod forwarding;
 mod gateway;
 mod harness;
@@ -11,4 +12,3 @@ mod pooling;
 mod secrecy;
 mod sources;
 mod transport;
-mod trouble;

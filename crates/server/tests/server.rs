@@ -3,9 +3,11 @@
 // tests use their own clocks and tasks
 
 mod backlog;
+mod batch_modes;
 mod collection;
 pub(crate) mod harness;
 mod helper;
+mod helper_failures;
 mod public_log;
 mod recipes;
 mod requests;
@@ -14,6 +16,4 @@ mod secrecy;
 mod taskprov;
 mod tokens;
 mod transport;
-mod trouble;
-mod walk;
 mod window;

@@ -54,7 +54,7 @@ impl Directory {
     /// read wait for the result.
     pub(super) async fn refresh(&self, min_age: Duration) {
         let mut asked = self.asked.lock().await;
-        if asked.is_some_and(|asked| asked.elapsed() < min_age.max(MIN_PAUSE)) {
+        if asked.is_some_and(|asked| instant() - asked < min_age.max(MIN_PAUSE)) {
             return;
         }
         let answer = self.client.directory().await;

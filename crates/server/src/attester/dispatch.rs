@@ -111,7 +111,7 @@ impl Exchange {
         self.shared.metrics.batched.increment(batch.len() as u64);
         let (bodies, callers): (Vec<_>, Vec<_>) = batch.into_iter().map(split).unzip();
         let Ok(answers) = self.client.ask(&bodies).await else {
-            return all(callers, &Refusal::Protocol(AttesterRefusal::IssuerTrouble));
+            return all(callers, &Refusal::Protocol(AttesterRefusal::IssuerUnavailable));
         };
         let (callers, issued) = match self.consume(callers, answers).await {
             Ok(consumed) => consumed,

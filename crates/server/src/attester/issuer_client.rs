@@ -43,9 +43,9 @@ impl IssuerClient {
         config: &AttesterConfig,
         http: HttpClient,
         unreachable: Arc<Failures>,
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, String> {
         let base = outbound::target(&issuer.url, config.http.insecure_http)?;
-        let resource = |path| base.below(path).map_err(|_| "its URL does not parse");
+        let resource = |path| base.below(path).map_err(|error| format!("its URL {error}"));
         Ok(Self {
             name: issuer.name.as_str().to_owned(),
             http,

@@ -78,7 +78,7 @@ impl Refusal {
     fn answer(&self) -> (StatusCode, &'static str, &'static str) {
         use AttesterRefusal::{
             Blind, ClientKey, EncapsulationKey, Full, IndexKey, IssuerKey, IssuerLimit,
-            IssuerRefused, IssuerResponse, IssuerTrouble, Malformed, OtherAlias, OtherKey,
+            IssuerRefused, IssuerResponse, IssuerUnavailable, Malformed, OtherAlias, OtherKey,
             RequestKey, Signature, TokenType, UnknownIssuer, Withheld,
         };
         let not_now = (StatusCode::SERVICE_UNAVAILABLE, ABOUT_BLANK, "No token can be given now.");
@@ -106,7 +106,7 @@ impl Refusal {
                     "The issuer does not have the token key.",
                 ),
                 // It passes with the window.
-                IssuerTrouble | Full => not_now,
+                IssuerUnavailable | Full => not_now,
                 UnknownIssuer | Malformed | TokenType | ClientKey | RequestKey | Blind
                 | Signature | IssuerRefused | IssuerLimit | IndexKey | IssuerResponse
                 | OtherAlias | OtherKey => {
@@ -311,7 +311,7 @@ async fn check(
     issuer.directory.refresh(std::time::Duration::ZERO).await;
     match issuer.directory.key_ids() {
         Some(key_ids) => Ok(check_with(state, received, key_ids).await??),
-        None => Err(AttesterRefusal::IssuerTrouble.into()),
+        None => Err(AttesterRefusal::IssuerUnavailable.into()),
     }
 }
 

@@ -24,7 +24,6 @@ use sotto_protocol::gateway::{
 };
 use sotto_wire::ohttp::KEYS_MEDIA_TYPE;
 use sotto_wire::size_class::SizeClass;
-use zeroize::Zeroizing;
 
 use super::GatewayConfig;
 use super::answer::{Answer, MAX_CONTENT, SMALL, sealed};
@@ -77,8 +76,8 @@ impl GatewayResource {
                 ReplayWindow::MIN_WINDOW_S
             )));
         }
-        let hash_key = Zeroizing::new(place.environment.random()?);
-        let window = ReplayWindow::new(window_s, config.limits.max_remembered, *hash_key);
+        let hash_key = place.environment.secret()?;
+        let window = ReplayWindow::new(window_s, config.limits.max_remembered, **hash_key);
         Ok(Self {
             keys: config.keys,
             window: Mutex::new(window),

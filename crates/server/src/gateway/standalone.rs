@@ -58,18 +58,19 @@ fn destination(config: &GatewayServerConfig) -> Result<Destination, BindError> {
         return Err(BindError::Config(reason.into()));
     }
     let targets = config.targets.iter().map(|target| {
-        let refused = |reason| BindError::Config(format!("the target {}: {reason}", target.origin));
+        let refused =
+            |reason: String| BindError::Config(format!("the target {}: {reason}", target.origin));
         let url = outbound::target(&target.url, config.http.insecure_http).map_err(refused)?;
         // A request could escape from a path prefix with dots.
         if url.path() != "/" {
-            return Err(refused("its URL has a path"));
+            return Err(refused("its URL has a path".into()));
         }
-        let broken = |_| refused("its URL does not parse");
+        let broken = |_| refused("its URL does not parse".into());
         let scheme = url.scheme().parse().map_err(broken)?;
         let authority = url.authority().parse().map_err(broken)?;
         let origin = Origin::parse(&target.origin)?;
         let host = HeaderValue::from_str(origin.authority());
-        let host = host.map_err(|_| refused("its origin is not a valid field value"))?;
+        let host = host.map_err(|_| refused("its origin is not a valid field value".into()))?;
         Ok(Target { origin, host, scheme, authority })
     });
     Ok(Destination::Outside {

@@ -143,7 +143,7 @@ fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<Recip
     let expires = Moment(request.expires);
     let origin = || {
         let key = IssuerKey::generate().map_err(|error| Fault(error.to_string()))?;
-        let secret = Secret::new(environment.random()?);
+        let secret = Secret::new(**environment.secret()?);
         Ok::<_, Fault>(Arc::new(Origin::new(key, secret, expires)))
     };
     let leader = origin()?;
@@ -208,6 +208,33 @@ fn noted(
             state.health.store_failed(work);
             let detail = "The issuer had an internal error.".to_owned();
             Err(Failure::Unavailable(detail, RETRY_SOON))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_refusal_of_an_author_has_its_status_and_no_problem_type_of_its_own() {
+        for (refusal, status) in [
+            (AuthorRefusal::UnknownAuthor, 403),
+            (AuthorRefusal::Signature, 403),
+            (AuthorRefusal::Malformed("a reason".into()), 400),
+            (AuthorRefusal::Past, 400),
+            (AuthorRefusal::BeyondWindow(60), 400),
+            (AuthorRefusal::IsAggregator, 400),
+        ] {
+            let (head, body) = refused(&refusal).into_response().into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(head.status.as_u16(), status, "{refusal:?}");
+            assert_eq!(problem["status"], status, "{refusal:?}");
+            assert_eq!(problem["type"], "about:blank", "{refusal:?}");
+            assert_eq!(problem["detail"], format!("No keys are made: {refusal}."));
         }
     }
 }

@@ -52,7 +52,7 @@ impl SharedIntake {
     pub(super) async fn ready(&self, delay: Duration) {
         self.lock().start_waiting();
         loop {
-            let due = self.lock().due(self.started.elapsed(), delay);
+            let due = self.lock().due(instant() - self.started, delay);
             let changed = self.changed.notified();
             match due {
                 Due::Now => return,

@@ -120,7 +120,7 @@ impl SharedPacing {
     }
 
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        instant() - self.started
     }
 
     fn lock(&self) -> MutexGuard<'_, Pacing> {

@@ -94,9 +94,9 @@ impl WitnessPool {
                 );
                 continue;
             };
-            let wrong = |reason| BindError::Config(format!("the witness {name}: {reason}"));
+            let wrong = |reason: String| BindError::Config(format!("the witness {name}: {reason}"));
             let base = outbound::target(url, config.http.insecure_http).map_err(wrong)?;
-            let below = |path| base.below(path).map_err(|_| wrong("its URL does not parse"));
+            let below = |path| base.below(path).map_err(|error| wrong(format!("its URL {error}")));
             let url = below("add-checkpoint")?;
             let shown_url = below(&format!("{origin}/checkpoint"))?;
             let (name, key, log) = (name.clone(), witness.key.clone(), log.clone());

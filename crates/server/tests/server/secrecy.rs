@@ -5,7 +5,7 @@ use sotto_wire::BatchMode;
 
 use crate::captured::{Captured, spellings};
 use crate::server::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, eventually, histogram};
-use crate::server::trouble::{Fate, start};
+use crate::server::helper_failures::{Fate, start};
 
 #[tokio::test]
 async fn logs_and_metrics_keep_quiet() {
