@@ -109,8 +109,9 @@ impl Role for Attester {
             in_flight: Arc::default(),
             shared,
         };
+        let handler = server.metrics.measured("token_request", request::token_request);
         Ok(Router::new()
-            .route(&format!("{}/token-request", server.base_path), post(request::token_request))
+            .route(&format!("{}/token-request", server.base_path), post(handler))
             .with_state(Arc::new(state)))
     }
 }

@@ -89,13 +89,16 @@ impl Role for Issuer {
         });
         let expiring = Arc::clone(&state);
         server.add_loop("expiry", |shutdown| token_keys::delete_expired(expiring, shutdown));
-        let base = &server.base_path;
-        let directory = format!("{base}/.well-known/private-token-issuer-directory");
+        let (base, metrics) = (&server.base_path, &server.metrics);
+        let one = post(metrics.measured("token_request", requests::post_one));
+        let batch = post(metrics.measured("token_requests", requests::post_batch));
+        let keys = post(metrics.measured("token_keys", token_keys::post));
+        let directory = get(metrics.measured("issuer_directory", directory::get));
         Ok(Router::new()
-            .route(&format!("{base}/token-request"), post(requests::post_one))
-            .route(&format!("{base}/token-requests"), post(requests::post_batch))
-            .route(&format!("{base}/token-keys"), post(token_keys::post))
-            .route(&directory, get(directory::get))
+            .route(&format!("{base}/token-request"), one)
+            .route(&format!("{base}/token-requests"), batch)
+            .route(&format!("{base}/token-keys"), keys)
+            .route(&format!("{base}/.well-known/private-token-issuer-directory"), directory)
             .with_state(state))
     }
 }

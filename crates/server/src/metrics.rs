@@ -3,9 +3,17 @@
 //! Each server has its own recorder, so that several roles can run in one process. Handles are
 //! created once: counting on the hot path is one atomic addition. No label names a task or a peer.
 
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::response::Response;
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use sotto_protocol::{Fault, Rejection, Rejections};
+
+use crate::environment::instant;
 
 const METADATA: Metadata<'static> =
     Metadata::new("sotto_server", Level::INFO, Some(module_path!()));
@@ -93,8 +101,12 @@ impl MetricsRegistry {
         RejectionCounters(self.counters(name, help, "reason", Rejection::ALL.map(Rejection::name)))
     }
 
-    /// The metrics of the requests to one resource.
-    pub(crate) fn route(&self, route: &'static str) -> RouteMetrics {
+    /// Measures the requests that a handler answers.
+    pub(crate) fn measured<H>(&self, route: &'static str, handler: H) -> Measured<H> {
+        Measured { handler, metrics: Arc::new(self.route(route)) }
+    }
+
+    fn route(&self, route: &'static str) -> RouteMetrics {
         const REQUESTS: &str = "sotto_http_requests_total";
         const DURATION: &str = "sotto_http_request_duration_seconds";
         self.recorder.describe_counter(REQUESTS.into(), None, "Answered requests.".into());
@@ -149,15 +161,35 @@ impl RejectionCounters {
     }
 }
 
+/// A handler whose requests are measured.
+#[derive(Clone)]
+pub(crate) struct Measured<H> {
+    handler: H,
+    metrics: Arc<RouteMetrics>,
+}
+
+impl<H: Handler<T, S>, T: 'static, S: Send + 'static> Handler<T, S> for Measured<H> {
+    type Future = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+    fn call(self, request: Request, state: S) -> Self::Future {
+        Box::pin(async move {
+            let start = instant();
+            let response = self.handler.call(request, state).await;
+            let seconds = (instant() - start).as_secs_f64();
+            self.metrics.observe(response.status().as_u16(), seconds);
+            response
+        })
+    }
+}
+
 /// The metrics of the requests to one resource.
-#[derive(Debug)]
-pub(crate) struct RouteMetrics {
+struct RouteMetrics {
     classes: [Counter; 3],
     duration: Histogram,
 }
 
 impl RouteMetrics {
-    pub(crate) fn observe(&self, status: u16, seconds: f64) {
+    fn observe(&self, status: u16, seconds: f64) {
         let [success, refused, failed] = &self.classes;
         match status {
             ..400 => success,

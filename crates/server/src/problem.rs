@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, DATE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use sotto_protocol::gateway::{InnerRefusal, OuterRefusal};
 use sotto_protocol::http_date::imf_fixdate;
@@ -81,8 +81,19 @@ pub(crate) const ABOUT_BLANK: &str = "about:blank";
 pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
 
 impl Failure {
-    /// The answer.
-    pub(crate) fn into_response(self) -> Response {
+    /// Not available now, but probably soon.
+    pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::Unavailable(detail.into(), RETRY_SOON)
+    }
+
+    /// Refused with this status and detail.
+    pub(crate) fn refused(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self::Refused(status, detail.into())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
         match self {
             Self::Abort(abort) => abort_response(abort),
             Self::Fault(fault) => {

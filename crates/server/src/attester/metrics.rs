@@ -3,10 +3,9 @@
 use metrics::Counter;
 
 use super::request::Refusal;
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 
 pub(super) struct AttesterMetrics {
-    pub(super) route: RouteMetrics,
     /// Tokens granted.
     pub(super) granted: Counter,
     /// Stored responses sent again.
@@ -21,7 +20,6 @@ pub(super) struct AttesterMetrics {
 impl AttesterMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            route: registry.route("token_request"),
             granted: registry.counter("sotto_attester_granted_total", "Tokens granted."),
             repeated: registry
                 .counter("sotto_attester_repeated_total", "Stored responses sent again."),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -26,9 +25,8 @@ use super::directory::KeyIds;
 use super::dispatch::{Place, Waiting};
 use super::{AttesterState, IssuerHandle};
 use crate::health::StoreWork;
-use crate::http::is_of_type;
-use crate::problem::{ABOUT_BLANK, Failure, RETRY_SOON};
-use crate::service::answer;
+use crate::http::{content, expect_type};
+use crate::problem::{ABOUT_BLANK, Failure};
 
 /// Why a device gets no token.
 #[derive(Clone, Debug)]
@@ -118,9 +116,7 @@ impl Refusal {
 
     fn into_failure(self) -> Failure {
         match self.answer() {
-            (StatusCode::SERVICE_UNAVAILABLE, _, detail) => {
-                Failure::Unavailable(detail.to_owned(), RETRY_SOON)
-            }
+            (StatusCode::SERVICE_UNAVAILABLE, _, detail) => Failure::unavailable(detail),
             (status, kind, detail) => Failure::Typed(status, kind, detail),
         }
     }
@@ -134,28 +130,19 @@ pub(super) async fn token_request(
     parameters: Result<Parameters, QueryRejection>,
     headers: HeaderMap,
     body: Body,
-) -> Response {
-    answer(&state.shared.metrics.route, async {
-        if !is_of_type(&headers, REQUEST_MEDIA_TYPE) {
-            return Err(Failure::UnexpectedMediaType(REQUEST_MEDIA_TYPE));
-        }
-        let body = state.bodies.read(body, MAX_TOKEN_REQUEST_LEN).await.map_err(not_withheld)?;
-        let body = body.bytes().clone();
-        let issuer =
-            parameters.ok().and_then(|Query(parameters)| named_issuer(&state, &parameters));
-        let served = match issuer {
-            Some(issuer) => serve(&state, issuer, &headers, body).await,
-            None => Err(AttesterRefusal::UnknownIssuer.into()),
-        };
-        match served {
-            Ok(response) => Ok(message(response)),
-            Err(refusal) => {
-                state.shared.metrics.refused(refusal.name());
-                Err(refusal.into_failure())
-            }
-        }
+) -> Result<Response, Failure> {
+    expect_type(&headers, REQUEST_MEDIA_TYPE)?;
+    let body = state.bodies.read(body, MAX_TOKEN_REQUEST_LEN).await.map_err(not_withheld)?;
+    let body = body.bytes().clone();
+    let issuer = parameters.ok().and_then(|Query(parameters)| named_issuer(&state, &parameters));
+    let served = match issuer {
+        Some(issuer) => serve(&state, issuer, &headers, body).await,
+        None => Err(AttesterRefusal::UnknownIssuer.into()),
+    };
+    served.map(|response| content(RESPONSE_MEDIA_TYPE, response)).map_err(|refusal| {
+        state.shared.metrics.refused(refusal.name());
+        refusal.into_failure()
     })
-    .await
 }
 
 /// The issuer that a request names.
@@ -331,13 +318,6 @@ fn not_withheld(failure: Failure) -> Failure {
         Failure::OutOfMemory => Refusal::Busy.into_failure(),
         other => other,
     }
-}
-
-fn message(response: Vec<u8>) -> Response {
-    let mut message = Response::new(Body::from(response));
-    let media_type = HeaderValue::from_static(RESPONSE_MEDIA_TYPE);
-    message.headers_mut().insert(CONTENT_TYPE, media_type);
-    message
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The standalone gateway, in front of servers that are reached over HTTP.
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::http::HeaderValue;
 use sotto_wire::size_class::SizeClass;
@@ -9,7 +7,7 @@ use sotto_wire::size_class::SizeClass;
 use super::config::GatewayServerConfig;
 use super::destination::{Destination, Target};
 use super::origin::Origin;
-use super::resource::{GatewayResource, Place};
+use super::resource::GatewayResource;
 use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
@@ -37,15 +35,12 @@ impl Role for Gateway {
 
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {
         let Self { config } = self;
-        let place = Place {
-            destination: destination(&config)?,
-            max_request: SizeClass::MAX_REQUEST.bytes(),
-            body_timeout: config.http.body_timeout,
-            metrics: &server.metrics,
-            environment: server.environment.clone(),
-        };
-        let resource = Arc::new(GatewayResource::new(config.gateway, place)?);
-        Ok(resource.router(&server.base_path))
+        let (destination, body_timeout) = (destination(&config)?, config.http.body_timeout);
+        let max_request = SizeClass::MAX_REQUEST.bytes();
+        let gateway = config.gateway;
+        let resource =
+            GatewayResource::new(gateway, destination, max_request, body_timeout, server)?;
+        Ok(resource.router(&server.base_path, &server.metrics))
     }
 }
 

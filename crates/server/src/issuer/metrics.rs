@@ -3,13 +3,9 @@
 use metrics::{Counter, Gauge};
 use sotto_protocol::issuer::IssuerRefusal;
 
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 
 pub(super) struct IssuerMetrics {
-    pub(super) token_request: RouteMetrics,
-    pub(super) token_requests: RouteMetrics,
-    pub(super) token_keys: RouteMetrics,
-    pub(super) directory: RouteMetrics,
     pub(super) keys_made: Counter,
     pub(super) keys_deleted: Counter,
     pub(super) live_keys: Gauge,
@@ -20,10 +16,6 @@ pub(super) struct IssuerMetrics {
 impl IssuerMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            token_request: registry.route("token_request"),
-            token_requests: registry.route("token_requests"),
-            token_keys: registry.route("token_keys"),
-            directory: registry.route("issuer_directory"),
             keys_made: registry.counter("sotto_issuer_keys_made_total", "Token keys made."),
             keys_deleted: registry.counter(
                 "sotto_issuer_keys_deleted_total",

@@ -10,7 +10,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
 use sotto_crypto::Secret;
 use sotto_crypto::blind_rsa::IssuerKey;
@@ -28,8 +27,8 @@ use tokio::sync::{Mutex, Semaphore};
 use super::IssuerState;
 use crate::environment::{Environment, spawn, spawn_blocking};
 use crate::health::StoreWork;
-use crate::problem::{Failure, RETRY_SOON};
-use crate::service::answer;
+use crate::http::content;
+use crate::problem::Failure;
 use crate::shutdown::Shutdown;
 
 /// The longest note, in bytes. Names and a nonce take far less.
@@ -77,26 +76,23 @@ impl KeyService {
     }
 }
 
-pub(super) async fn post(State(state): State<Arc<IssuerState>>, body: Body) -> Response {
-    answer(&state.metrics.token_keys, async {
-        let body = state.bodies.read(body, MAX_BODY).await?;
-        let (rules, operator) = (&state.key_service.rules, &state.key_service.operator);
-        let request =
-            consume_token_key_request(body.bytes(), rules, operator, state.environment.now())
-                .map_err(|refusal| refused(&refusal))?;
-        // A retry is answered even while no keys can be made.
-        if let Some(known) = known(&state, &request)? {
-            return Ok(known);
-        }
-        let _place = state.key_service.waiting.try_acquire().map_err(|_| {
-            Failure::Unavailable("Too many authors wait for keys.".to_owned(), RETRY_SOON)
-        })?;
-        // A separate task: a connection that breaks must not cancel it between the disk and the
-        // table.
-        let made = spawn(make(Arc::clone(&state), request));
-        made.await.map_err(|error| Fault(error.to_string()))?
-    })
-    .await
+pub(super) async fn post(
+    State(state): State<Arc<IssuerState>>,
+    body: Body,
+) -> Result<Response, Failure> {
+    let body = state.bodies.read(body, MAX_BODY).await?;
+    let (rules, operator) = (&state.key_service.rules, &state.key_service.operator);
+    let request = consume_token_key_request(body.bytes(), rules, operator, state.environment.now())
+        .map_err(|refusal| refused(&refusal))?;
+    // A retry is answered even while no keys can be made.
+    if let Some(known) = known(&state, &request)? {
+        return Ok(known);
+    }
+    let place = state.key_service.waiting.try_acquire();
+    let _place = place.map_err(|_| Failure::unavailable("Too many authors wait for keys."))?;
+    // A separate task: a connection that breaks must not cancel it between the disk and the table.
+    let made = spawn(make(Arc::clone(&state), request));
+    made.await.map_err(|error| Fault(error.to_string()))?
 }
 
 /// Makes, stores and returns the requested keys.
@@ -109,8 +105,8 @@ async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Respo
     let count = 1 + usize::from(request.helper.is_some());
     let live = state.table.snapshot().live_keys(&request.author.key, state.environment.now());
     if live.saturating_add(count) > service.max_live_keys {
-        let detail = "The author has as many live token keys as this issuer allows.".to_owned();
-        return Err(Failure::Refused(StatusCode::TOO_MANY_REQUESTS, detail));
+        let detail = "The author has as many live token keys as this issuer allows.";
+        return Err(Failure::refused(StatusCode::TOO_MANY_REQUESTS, detail));
     }
     let environment = state.environment.clone();
     let keys = state.pool.run(move || generate(request, &environment)).await??;
@@ -133,10 +129,7 @@ fn known(state: &IssuerState, request: &TokenKeyRequest) -> Result<Option<Respon
 fn show(state: &IssuerState, keys: &RecipeKeys) -> Result<Response, Failure> {
     let keys = produce_token_keys(keys, &state.key_service.operator);
     let body = serde_json::to_vec(&keys).map_err(|error| Fault(error.to_string()))?;
-    let mut response = Response::new(Body::from(body));
-    let media_type = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    Ok(response)
+    Ok(content("application/json", body))
 }
 
 fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<RecipeKeys, Fault> {
@@ -206,14 +199,14 @@ fn noted(
         Err(error) => {
             tracing::error!(%error, "the issuer's files failed");
             state.health.store_failed(work);
-            let detail = "The issuer had an internal error.".to_owned();
-            Err(Failure::Unavailable(detail, RETRY_SOON))
+            Err(Failure::unavailable("The issuer had an internal error."))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::response::IntoResponse;
     use http_body_util::BodyExt;
 
     use super::*;

@@ -11,17 +11,13 @@ use sotto_wire::ProblemType;
 
 use super::LeaderState;
 use crate::health::{Concern, StoreWork};
-use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
+use crate::metrics::{MetricsRegistry, RejectionCounters};
 use crate::shutdown::Shutdown;
 
 /// How often the load is measured.
 const LOAD_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct LeaderMetrics {
-    pub(super) upload: RouteMetrics,
-    pub(super) collection_post: RouteMetrics,
-    pub(super) collection_get: RouteMetrics,
-    pub(super) collection_delete: RouteMetrics,
     pub(super) reports_accepted: Counter,
     pub(super) reports_rejected: RejectionCounters,
     pub(super) uploads_throttled: Counter,
@@ -74,10 +70,6 @@ impl LeaderMetrics {
         let reasons = HelperError::REASONS.into_iter().chain(problems).collect();
         let bytes = |name, help| registry.gauge(name, Some(Unit::Bytes), help);
         Self {
-            upload: registry.route("upload"),
-            collection_post: registry.route("collection_post"),
-            collection_get: registry.route("collection_get"),
-            collection_delete: registry.route("collection_delete"),
             reports_accepted: registry
                 .counter("sotto_reports_accepted_total", "Reports acknowledged to devices."),
             reports_rejected: registry

@@ -2,11 +2,9 @@
 
 use metrics::{Counter, Gauge};
 
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 
 pub(super) struct LogMetrics {
-    pub(super) add: RouteMetrics,
-    pub(super) file: RouteMetrics,
     /// Submissions that were appended.
     pub(super) appended: Counter,
     /// Submissions of entries that were already there.
@@ -35,8 +33,6 @@ impl LogMetrics {
             ["cosigned", "failed"],
         );
         Self {
-            add: registry.route("log_add"),
-            file: registry.route("log_file"),
             appended,
             known,
             refused,

@@ -21,6 +21,7 @@ use super::config::LogConfig;
 use super::folder::Folder;
 use crate::environment::{instant, timeout};
 use crate::error::BindError;
+use crate::http::NOTE_MEDIA_TYPE;
 use crate::outbound::{self, HttpClient, TransportError};
 use crate::witness::origin_name;
 
@@ -270,7 +271,7 @@ impl Conversation {
 
     async fn send(&self, body: Vec<u8>) -> Result<(u16, Bytes), TransportError> {
         let request = outbound::request(Method::POST, &self.peer.url);
-        let request = request.header(CONTENT_TYPE, "text/plain; charset=utf-8");
+        let request = request.header(CONTENT_TYPE, NOTE_MEDIA_TYPE);
         let answer = self.http.send(request, body.into(), instant() + self.timeout).await?;
         let status = answer.status.as_u16();
         Ok((status, answer.read(MAX_ANSWER).await?))

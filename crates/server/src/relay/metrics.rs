@@ -2,10 +2,9 @@
 
 use metrics::{Counter, Gauge};
 
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 
 pub(super) struct RelayMetrics {
-    pub(super) route: RouteMetrics,
     /// Requests in pools.
     pub(super) held: Gauge,
     /// Bodies that were written to a file.
@@ -41,7 +40,6 @@ pub(super) enum Exchange {
 impl RelayMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            route: registry.route("relay"),
             held: registry.gauge(
                 "sotto_relay_held_requests",
                 None,
