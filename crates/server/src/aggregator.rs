@@ -30,7 +30,6 @@ use crate::tasks::{ServedTask, TaskRegistry};
 use crate::upkeep;
 
 /// Shared by all requests and loops of one server.
-#[derive(Debug)]
 pub(crate) struct Aggregator {
     pub(crate) environment: Environment,
     pub(crate) keys: Arc<HpkeKeyring>,
@@ -301,8 +300,8 @@ pub(crate) enum Peer {
 impl Peer {
     fn token(self, task: &ServedTask) -> Option<&AuthToken> {
         match self {
-            Self::Leader => Some(task.leader_token()),
-            Self::Collector => task.collector_token(),
+            Self::Leader => Some(&task.leader_token),
+            Self::Collector => task.collector_token.as_deref(),
         }
     }
 }

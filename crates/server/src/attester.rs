@@ -41,7 +41,7 @@ pub use self::config::{
     AttesterConfig, AttesterFile, IssuerPeer, IssuerPeerTable, ManufacturerTable, X509Table,
 };
 use self::directory::Directory;
-use self::dispatch::{Dispatcher, Waiting};
+use self::dispatch::{Dispatcher, Exchange, Waiting};
 use self::in_flight::InFlight;
 pub use self::insecure::InsecureAttestation;
 use self::issuer_client::{Failures, IssuerClient};
@@ -185,14 +185,13 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
         if handles.insert(name.to_owned(), handle).is_some() {
             return Err(wrong("it is listed twice".into()));
         }
+        let (issuer, shared) = (issuer.name.clone(), Arc::clone(shared));
         dispatchers.push(Dispatcher {
-            client,
-            issuer: issuer.name.clone(),
+            rng: shared.environment.rng()?,
+            exchange: Arc::new(Exchange { client, issuer, shared }),
             waiting,
-            shared: Arc::clone(shared),
             max_batch: config.max_batch,
             batches_in_flight: config.batches_in_flight,
-            rng: shared.environment.rng()?,
         });
     }
     Ok((handles, dispatchers))

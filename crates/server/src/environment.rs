@@ -10,7 +10,6 @@
 //! makes RSA keys from its own randomness.
 #![allow(clippy::disallowed_methods)]
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -79,12 +78,6 @@ impl Default for Environment {
                 .map_err(|_| Fault("the operating system provides no randomness".into()))
         };
         Self::new(now, fill)
-    }
-}
-
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment").finish_non_exhaustive()
     }
 }
 

@@ -113,6 +113,11 @@ fn digest(id: &str) -> Option<Digest> {
     id.parse().ok().map(|id: AggregationJobId| *id.as_bytes())
 }
 
+/// The state kept changing under a request.
+fn contended() -> Failure {
+    Failure::unavailable("Other requests keep changing the batch.")
+}
+
 /// `DELETE` of any resource.
 async fn delete(
     State(helper): State<Arc<HelperState>>,

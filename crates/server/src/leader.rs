@@ -219,14 +219,8 @@ async fn delete_loop(
     mut deletions: mpsc::Receiver<Deletion>,
     mut shutdown: crate::shutdown::Shutdown,
 ) {
-    let delete_all = async {
-        while let Some(Deletion { task, location }) = deletions.recv().await {
-            state.helper.delete(&task, location).await;
-        }
-    };
-    tokio::select! {
-        () = shutdown.begun() => {}
-        () = delete_all => {}
+    while let Some(Some(Deletion { task, location })) = shutdown.or(deletions.recv()).await {
+        shutdown.or(state.helper.delete(&task, location)).await;
     }
 }
 

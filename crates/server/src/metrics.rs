@@ -53,13 +53,8 @@ impl MetricsRegistry {
         self.recorder.register_counter(&Key::from_static_name(name), &METADATA)
     }
 
-    pub(crate) fn gauge(
-        &self,
-        name: &'static str,
-        unit: Option<Unit>,
-        help: &'static str,
-    ) -> Gauge {
-        self.recorder.describe_gauge(name.into(), unit, help.into());
+    pub(crate) fn gauge(&self, name: &'static str, help: &'static str) -> Gauge {
+        self.recorder.describe_gauge(name.into(), None, help.into());
         self.recorder.register_gauge(&Key::from_static_name(name), &METADATA)
     }
 
@@ -83,22 +78,22 @@ impl MetricsRegistry {
         values.map(|value| self.labelled_counter(name, &[(label, value)]))
     }
 
-    /// Like [`Self::counters`], for a list of values whose length is not fixed.
-    pub(crate) fn counter_of_each(
+    /// One counter for each value of a label, found by the value.
+    pub(crate) fn by_name(
         &self,
         name: &'static str,
         help: &'static str,
         label: &'static str,
-        values: Vec<&'static str>,
-    ) -> Vec<(&'static str, Counter)> {
+        values: impl IntoIterator<Item = &'static str>,
+    ) -> CountersByName {
         self.recorder.describe_counter(name.into(), None, help.into());
         let counter = |value| (value, self.labelled_counter(name, &[(label, value)]));
-        values.into_iter().map(counter).collect()
+        CountersByName(values.into_iter().map(counter).collect())
     }
 
     /// A counter for each reason to refuse a report.
-    pub(crate) fn rejections(&self, name: &'static str, help: &'static str) -> RejectionCounters {
-        RejectionCounters(self.counters(name, help, "reason", Rejection::ALL.map(Rejection::name)))
+    pub(crate) fn rejections(&self, name: &'static str, help: &'static str) -> CountersByName {
+        self.by_name(name, help, "reason", Rejection::ALL.map(Rejection::name))
     }
 
     /// Measures the requests that a handler answers.
@@ -125,38 +120,25 @@ impl MetricsRegistry {
     }
 }
 
-impl std::fmt::Debug for MetricsRegistry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MetricsRegistry").finish_non_exhaustive()
-    }
-}
-
 fn key(name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
     let labels: Vec<_> =
         labels.iter().map(|(key, value)| Label::from_static_parts(key, value)).collect();
     Key::from_parts(name, labels)
 }
 
-/// Refused reports by reason.
-#[derive(Debug)]
-pub(crate) struct RejectionCounters([Counter; Rejection::ALL.len()]);
+/// Counters that differ in the value of one label.
+pub(crate) struct CountersByName(Vec<(&'static str, Counter)>);
 
-impl RejectionCounters {
-    pub(crate) fn add(&self, reason: Rejection) {
-        self.add_many(reason, 1);
+impl CountersByName {
+    pub(crate) fn add(&self, name: &str, count: u64) {
+        if let Some((_, counter)) = self.0.iter().find(|(known, _)| *known == name) {
+            counter.increment(count);
+        }
     }
 
     pub(crate) fn add_all(&self, rejections: &Rejections) {
         for (reason, count) in rejections.iter() {
-            self.add_many(reason, count);
-        }
-    }
-
-    pub(crate) fn add_many(&self, reason: Rejection, count: u64) {
-        for (known, counter) in Rejection::ALL.into_iter().zip(&self.0) {
-            if known == reason {
-                counter.increment(count);
-            }
+            self.add(reason.name(), count);
         }
     }
 }
@@ -210,7 +192,7 @@ mod tests {
         let (one, other) = (MetricsRegistry::new().unwrap(), MetricsRegistry::new().unwrap());
         let counter = one.counter("sotto_things_total", "Things.");
         counter.increment(3);
-        one.rejections("sotto_refused_total", "Refused.").add(Rejection::ReportReplayed);
+        one.rejections("sotto_refused_total", "Refused.").add(Rejection::ReportReplayed.name(), 1);
         one.route("upload").observe(204, 0.002);
         one.upkeep();
         let text = one.render();

@@ -95,7 +95,7 @@ impl HelperClient {
         resource: Resource,
         body: Bytes,
     ) -> Result<Created, HelperError> {
-        let endpoint = task.helper_endpoint().ok_or(HelperError::Unreachable("connect"))?;
+        let endpoint = task.helper.as_ref().ok_or(HelperError::Unreachable("connect"))?;
         let deadline = instant() + self.timeout;
         let url = resource.url(endpoint);
         let request = self.request(Method::POST, url, task, endpoint);
@@ -120,7 +120,7 @@ impl HelperClient {
 
     /// Tells the helper that a resource is no longer needed. The answer does not matter.
     pub(crate) async fn delete(&self, task: &ServedTask, location: HttpUrl) {
-        if let Some(endpoint) = task.helper_endpoint() {
+        if let Some(endpoint) = &task.helper {
             let request = self.request(Method::DELETE, &location, task, endpoint);
             let _ = self.http.send(request, Bytes::new(), instant() + self.timeout).await;
         }
@@ -134,7 +134,7 @@ impl HelperClient {
         endpoint: &HelperEndpoint,
     ) -> Builder {
         let mut request = outbound::request(method, url);
-        if let Ok((name, value)) = task.leader_token().header() {
+        if let Ok((name, value)) = task.leader_token.header() {
             request = request.header(name, value);
         }
         if let Some(value) = &endpoint.taskprov {

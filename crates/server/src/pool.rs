@@ -26,7 +26,6 @@ pub(crate) enum PoolError {
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Threads and their queue. After the pool is dropped, the threads end once the queue is empty.
-#[derive(Debug)]
 pub(crate) struct CpuPool {
     queue: Arc<Queue>,
     slots: Arc<Semaphore>,
@@ -136,12 +135,6 @@ impl Queue {
             }
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-}
-
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
     }
 }
 

@@ -113,17 +113,8 @@ impl WitnessState {
         let _place = self.at_work.acquire().await.map_err(|error| Fault(error.to_string()))?;
         let state = Arc::clone(self);
         let done = spawn_blocking(move || work(&state)).await.map_err(gone)?;
-        match done {
-            Ok(value) => {
-                self.health.store_worked(StoreWork::Commit);
-                Ok(value)
-            }
-            Err(error) => {
-                tracing::error!(%error, "the witness's files failed");
-                self.health.store_failed(StoreWork::Commit);
-                Err(Failure::unavailable("The witness had an internal error."))
-            }
-        }
+        let done = self.health.noted(StoreWork::Commit, done);
+        done.map_err(|_| Failure::unavailable("The witness had an internal error."))
     }
 }
 

@@ -147,10 +147,6 @@ impl Failures {
         }
         let reasons: Vec<_> =
             failures.iter().map(|(issuer, reason)| format!("{issuer}: {reason}")).collect();
-        if reasons.is_empty() {
-            self.health.clear(self.concern);
-        } else {
-            self.health.raise(self.concern, reasons.join("; "));
-        }
+        self.health.set(self.concern, (!reasons.is_empty()).then(|| reasons.join("; ")));
     }
 }

@@ -3,7 +3,7 @@
 use metrics::Counter;
 
 use super::request::Refusal;
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{CountersByName, MetricsRegistry};
 
 pub(super) struct AttesterMetrics {
     /// Tokens granted.
@@ -14,7 +14,7 @@ pub(super) struct AttesterMetrics {
     pub(super) batches: Counter,
     /// Requests in them.
     pub(super) batched: Counter,
-    refused: Vec<(&'static str, Counter)>,
+    pub(super) refused: CountersByName,
 }
 
 impl AttesterMetrics {
@@ -26,18 +26,12 @@ impl AttesterMetrics {
             batches: registry.counter("sotto_attester_batches_total", "Batches sent to issuers."),
             batched: registry
                 .counter("sotto_attester_batched_total", "Token requests in those batches."),
-            refused: registry.counter_of_each(
+            refused: registry.by_name(
                 "sotto_attester_refused_total",
                 "Token requests that got no token, by reason.",
                 "reason",
                 Refusal::names(),
             ),
-        }
-    }
-
-    pub(super) fn refused(&self, reason: &str) {
-        if let Some((_, counter)) = self.refused.iter().find(|(name, _)| *name == reason) {
-            counter.increment(1);
         }
     }
 }

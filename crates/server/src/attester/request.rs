@@ -22,7 +22,7 @@ use sotto_wire::token::{
 use tokio::sync::oneshot;
 
 use super::directory::KeyIds;
-use super::dispatch::{Place, Waiting};
+use super::dispatch::Waiting;
 use super::{AttesterState, IssuerHandle};
 use crate::health::StoreWork;
 use crate::http::{content, expect_type};
@@ -65,10 +65,10 @@ impl Refusal {
     }
 
     /// All names used in counters.
-    pub(super) fn names() -> Vec<&'static str> {
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
         let protocol = AttesterRefusal::ALL.into_iter().map(AttesterRefusal::name);
         let attestation = AttestationRefusal::ALL.into_iter().map(AttestationRefusal::name);
-        protocol.chain(attestation).chain(["busy", "device_busy", "in_flight", "inside"]).collect()
+        protocol.chain(attestation).chain(["busy", "device_busy", "in_flight", "inside"])
     }
 
     /// The status, problem type and detail of each refusal. The detail is the same for all refusals
@@ -140,7 +140,7 @@ pub(super) async fn token_request(
         None => Err(AttesterRefusal::UnknownIssuer.into()),
     };
     served.map(|response| content(RESPONSE_MEDIA_TYPE, response)).map_err(|refusal| {
-        state.shared.metrics.refused(refusal.name());
+        state.shared.metrics.refused.add(refusal.name(), 1);
         refusal.into_failure()
     })
 }
@@ -167,13 +167,13 @@ async fn serve(
     let device = identify(state, issuer, &received).await?;
     // Before the lookup of stored answers: an earlier copy may be granted just after it.
     let flight = state.in_flight.enter(device, request_digest(&received.body))?;
-    let place = Place { _of_all: place, _of_the_device: flight };
     if let Some(response) = known(state, issuer, &received, &device).await? {
         return Ok(response);
     }
     let forwarded = check(state, issuer, &received).await?;
     let (answer, answered) = oneshot::channel();
-    let waiting = Waiting { body: received.body.clone(), forwarded, device, answer, place };
+    let occupied = (place, flight);
+    let waiting = Waiting { body: received.body.clone(), forwarded, device, answer, occupied };
     issuer.queue.send(waiting).await.map_err(|_| Refusal::Inside)?;
     answered.await.unwrap_or(Err(Refusal::Inside))
 }
@@ -261,24 +261,15 @@ async fn known(
     let now = shared.environment.now();
     let known =
         shared.db.stored_answer(device, &issuer.name, client_key, client_alias, &digest, now);
-    match known.await {
-        Ok(known) => {
-            shared.health.store_worked(StoreWork::Load);
-            match known {
-                Known::Unknown => Ok(None),
-                Known::Again(response) => {
-                    shared.metrics.repeated.increment(1);
-                    Ok(Some(response))
-                }
-                Known::Withheld => Err(AttesterRefusal::Withheld.into()),
-                Known::OtherKey => Err(AttesterRefusal::OtherKey.into()),
-            }
+    match shared.health.noted(StoreWork::Load, known.await) {
+        Ok(Known::Unknown) => Ok(None),
+        Ok(Known::Again(response)) => {
+            shared.metrics.repeated.increment(1);
+            Ok(Some(response))
         }
-        Err(error) => {
-            tracing::error!(%error, "the attester's database cannot be read");
-            shared.health.store_failed(StoreWork::Load);
-            Err(Refusal::Inside)
-        }
+        Ok(Known::Withheld) => Err(AttesterRefusal::Withheld.into()),
+        Ok(Known::OtherKey) => Err(AttesterRefusal::OtherKey.into()),
+        Err(_) => Err(Refusal::Inside),
     }
 }
 

@@ -89,7 +89,7 @@ async fn aggregate(
             Committed::Conflict => helper.metrics.jobs.conflicted.increment(1),
         }
     }
-    Err(Failure::Contended)
+    Err(super::contended())
 }
 
 async fn verify(

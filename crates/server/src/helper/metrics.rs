@@ -7,7 +7,7 @@ use metrics::Counter;
 
 use super::HelperState;
 use crate::health::StoreWork;
-use crate::metrics::{MetricsRegistry, RejectionCounters};
+use crate::metrics::{CountersByName, MetricsRegistry};
 use crate::shutdown::Shutdown;
 
 /// How often to check whether the store still answers.
@@ -15,7 +15,7 @@ const CHECK_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct HelperMetrics {
     pub(super) reports_aggregated: Counter,
-    pub(super) reports_dropped: RejectionCounters,
+    pub(super) reports_dropped: CountersByName,
     pub(super) jobs: JobCounters,
     pub(super) shares: ShareCounters,
 }
@@ -61,10 +61,7 @@ impl HelperMetrics {
 /// Checks whether the store still answers.
 pub(super) async fn run(helper: Arc<HelperState>, mut shutdown: Shutdown) {
     loop {
-        match helper.store.load().await {
-            Ok(_) => helper.aggregator.health.store_worked(StoreWork::Load),
-            Err(error) => helper.aggregator.store_failed(StoreWork::Load, &error),
-        }
+        let _ = helper.aggregator.health.noted(StoreWork::Load, helper.store.load().await);
         if shutdown.begins_within(CHECK_PAUSE).await {
             return;
         }

@@ -90,7 +90,7 @@ async fn collect(
             Committed::Conflict => helper.metrics.shares.conflicted.increment(1),
         }
     }
-    Err(Failure::Contended)
+    Err(super::contended())
 }
 
 pub(super) async fn get(

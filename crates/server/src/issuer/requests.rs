@@ -96,7 +96,7 @@ impl IssuerState {
             .batches
             .try_acquire()
             .map_err(|_| Failure::unavailable("All workers are busy."))?;
-        let (keyring, keys) = (self.encapsulation_keys.current(), self.table.snapshot());
+        let (keyring, keys) = (self.encapsulation_keys.current(), self.table.current());
         let piece = requests.len().div_ceil(self.cpu_threads).max(MIN_PIECE);
         let pieces: Vec<_> = requests
             .chunks(piece)
@@ -133,14 +133,21 @@ impl IssuerState {
                 self.key_service.window_s(),
                 &nonce,
             );
-            self.metrics.count(&outcome);
-            if let Err(IssuerRefusal::Fault) = outcome {
-                tracing::error!(
-                    "a token was not signed: the private operation or the sealing failed"
-                );
-            }
-            let refused = |refusal: IssuerRefusal| IssuerAnswer::Refused { status: refusal.code() };
-            Ok(outcome.unwrap_or_else(refused))
+            Ok(match outcome {
+                Ok(answer) => {
+                    self.metrics.issued.increment(1);
+                    answer
+                }
+                Err(refusal) => {
+                    self.metrics.refused.add(refusal.name(), 1);
+                    if refusal == IssuerRefusal::Fault {
+                        tracing::error!(
+                            "a token was not signed: the private operation or the sealing failed"
+                        );
+                    }
+                    IssuerAnswer::Refused { status: refusal.code() }
+                }
+            })
         };
         requests.iter().map(answer).collect()
     }

@@ -20,11 +20,11 @@ use sotto_protocol::issuer::author::{
     request_id,
 };
 use sotto_protocol::{Fault, Moment};
-use sotto_store::{IssuerDb, IssuerDbError};
+use sotto_store::IssuerDb;
 use sotto_wire::recipe::TokenKeyRequest;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::IssuerState;
+use super::{IssuerRules, IssuerState};
 use crate::environment::{Environment, spawn, spawn_blocking};
 use crate::health::StoreWork;
 use crate::http::content;
@@ -53,19 +53,14 @@ pub(super) struct KeyService {
 }
 
 impl KeyService {
-    pub(super) fn new(
-        db: IssuerDb,
-        operator: NoteKey,
-        rules: AuthorRules,
-        max_live_keys: usize,
-        key_grace: Duration,
-    ) -> Self {
+    pub(super) fn new(db: IssuerDb, operator: NoteKey, rules: IssuerRules) -> Self {
+        let authors = AuthorRules { authors: rules.authors, window_s: rules.window_s };
         Self {
             db: Arc::new(db),
             operator,
-            rules,
-            max_live_keys,
-            key_grace,
+            rules: authors,
+            max_live_keys: rules.max_live_keys,
+            key_grace: rules.key_grace,
             waiting: Semaphore::new(MAX_WAITING),
             making: Mutex::new(()),
         }
@@ -103,7 +98,7 @@ async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Respo
         return Ok(known);
     }
     let count = 1 + usize::from(request.helper.is_some());
-    let live = state.table.snapshot().live_keys(&request.author.key, state.environment.now());
+    let live = state.table.current().live_keys(&request.author.key, state.environment.now());
     if live.saturating_add(count) > service.max_live_keys {
         let detail = "The author has as many live token keys as this issuer allows.";
         return Err(Failure::refused(StatusCode::TOO_MANY_REQUESTS, detail));
@@ -112,9 +107,11 @@ async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Respo
     let keys = state.pool.run(move || generate(request, &environment)).await??;
     let (db, stored) = (Arc::clone(&service.db), keys.clone());
     let stored = spawn_blocking(move || db.insert(&stored)).await;
-    noted(&state, StoreWork::Commit, stored.map_err(|error| Fault(error.to_string()))?)?;
+    let stored = stored.map_err(|error| Fault(error.to_string()))?;
+    let stored = state.health.noted(StoreWork::Commit, stored);
+    stored.map_err(|_| Failure::unavailable("The issuer had an internal error."))?;
     let response = show(&state, &keys)?;
-    state.table.insert(keys);
+    state.table.change(|table| table.insert(keys));
     state.metrics.keys_made.increment(count as u64);
     measure(&state);
     Ok(response)
@@ -122,7 +119,7 @@ async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Respo
 
 /// The answer, if the keys were made before.
 fn known(state: &IssuerState, request: &TokenKeyRequest) -> Result<Option<Response>, Failure> {
-    let keys = state.table.snapshot();
+    let keys = state.table.current();
     keys.of_request(&request_id(request)).map(|keys| show(state, keys)).transpose()
 }
 
@@ -161,16 +158,16 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
     loop {
         let before =
             Moment(state.environment.now().0.saturating_sub(state.key_service.key_grace.as_secs()));
-        for id in state.table.snapshot().expired_before(before) {
+        for id in state.table.current().expired_before(before) {
             let db = Arc::clone(&state.key_service.db);
             let Ok(deleted) = spawn_blocking(move || db.remove(&id)).await else {
                 continue;
             };
             // What is still on disk stays in the table, so that it is retried.
-            if noted(&state, StoreWork::Forget, deleted).is_ok() {
-                let keys = state.table.snapshot();
+            if state.health.noted(StoreWork::Forget, deleted).is_ok() {
+                let keys = state.table.current();
                 let count = keys.of_request(&id).map_or(0, |keys| keys.origins().count());
-                state.table.remove(&id);
+                state.table.change(|table| table.remove(&id));
                 state.metrics.keys_deleted.increment(count as u64);
             }
         }
@@ -182,26 +179,7 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
 }
 
 fn measure(state: &IssuerState) {
-    state.metrics.live_keys.set(state.table.snapshot().origins().len() as f64);
-}
-
-/// Records for the operator whether the files work.
-fn noted(
-    state: &IssuerState,
-    work: StoreWork,
-    outcome: Result<(), IssuerDbError>,
-) -> Result<(), Failure> {
-    match outcome {
-        Ok(()) => {
-            state.health.store_worked(work);
-            Ok(())
-        }
-        Err(error) => {
-            tracing::error!(%error, "the issuer's files failed");
-            state.health.store_failed(work);
-            Err(Failure::unavailable("The issuer had an internal error."))
-        }
-    }
+    state.metrics.live_keys.set(state.table.current().origins().len() as f64);
 }
 
 #[cfg(test)]

@@ -76,7 +76,8 @@ pub(super) async fn delete(
             leader.metrics.collections.deleted.increment(1);
             Ok(http::empty(StatusCode::NO_CONTENT))
         }
-        CollectionDeleted::UnderWay => Err(Failure::Conflict(
+        CollectionDeleted::UnderWay => Err(Failure::refused(
+            StatusCode::CONFLICT,
             "The batch is being closed: the job must finish first, or the batch would be lost.",
         )),
     }

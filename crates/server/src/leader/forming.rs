@@ -22,11 +22,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     leader.intake.hurry();
     let mut last = Next::Done;
     loop {
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = ready(&leader, last) => {}
-        }
+        let Some(()) = shutdown.or(ready(&leader, last)).await else { return };
         last = match form(&leader).await {
             Ok(next) => next,
             Err(error) => {

@@ -20,7 +20,6 @@ pub(super) fn store_work(kind: JobKind) -> StoreWork {
 }
 
 /// The gates of all helpers and tasks.
-#[derive(Debug)]
 pub(super) struct SharedPacing {
     started: Instant,
     health: Arc<Health>,
@@ -112,10 +111,7 @@ impl SharedPacing {
             (Concern::HelperRefuses, refused),
             (Concern::JobsStopped, stopped),
         ] {
-            match detail {
-                Some(detail) => drop(self.health.raise(concern, detail)),
-                None => self.health.clear(concern),
-            }
+            self.health.set(concern, detail);
         }
     }
 
@@ -129,14 +125,14 @@ impl SharedPacing {
 }
 
 fn helper_of(task: &ServedTask) -> HelperOf {
-    let helper = task.helper_endpoint().map(|endpoint| Arc::clone(&endpoint.base));
+    let helper = task.helper.as_ref().map(|endpoint| Arc::clone(&endpoint.base));
     HelperOf { task_id: *task.id(), helper }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::testing::leader_task;
+    use crate::tasks::tests::leader_task;
 
     #[test]
     fn an_operator_sees_what_fails_until_it_works() {

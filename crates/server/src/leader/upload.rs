@@ -32,7 +32,7 @@ pub(super) async fn post(
 
     let failures = verdicts.iter().filter_map(|verdict| {
         let rejection = *verdict.outcome.as_ref().err()?;
-        leader.metrics.reports_rejected.add(rejection);
+        leader.metrics.reports_rejected.add(rejection.name(), 1);
         Some((verdict.report_id, rejection))
     });
     Ok(match produce_upload_errors(failures) {

@@ -40,10 +40,9 @@ impl LogMetrics {
                 "sotto_log_checkpoints_total",
                 "Published checkpoints, renewed ones included.",
             ),
-            size: registry.gauge("sotto_log_size", None, "Entries in the published tree."),
+            size: registry.gauge("sotto_log_size", "Entries in the published tree."),
             published_time: registry.gauge(
                 "sotto_log_checkpoint_timestamp_seconds",
-                None,
                 "When the last checkpoint was published, in seconds since 1970.",
             ),
             cosigned,

@@ -155,11 +155,7 @@ impl Sequencer {
             // little late.
             if may_act && due <= instant() {
                 // Nobody waits for it, so it may be dropped. The next start does the same.
-                tokio::select! {
-                    biased;
-                    () = shutdown.begun() => {}
-                    () = self.act() => {}
-                }
+                shutdown.or(self.act()).await;
                 continue;
             }
             tokio::select! {
@@ -348,7 +344,7 @@ impl Sequencer {
     fn has_quorum(&self, round: &Round) -> bool {
         let signed = |name: &str| {
             let mut numbers = round.fresh.keys();
-            numbers.any(|number| self.witnesses.witness(*number).is_some_and(|(n, _)| n == name))
+            numbers.any(|number| self.witnesses.name(*number) == Some(name))
         };
         self.policy.quorum_met(&signed)
     }
@@ -500,20 +496,12 @@ impl Sequencer {
     }
 
     fn show_witnesses(&self) {
-        match self.witnesses.failing() {
-            Some(failing) => {
-                self.health.raise(Concern::Witnesses, failing);
-            }
-            None => self.health.clear(Concern::Witnesses),
-        }
+        self.health.set(Concern::Witnesses, self.witnesses.failing());
     }
 
     fn show_disputes(&self) {
-        let Some(disputing) = self.witnesses.disputing() else {
-            self.health.clear(Concern::LogDisputed);
-            return;
-        };
-        if self.health.raise(Concern::LogDisputed, disputing.as_str()) {
+        let disputing = self.witnesses.disputing();
+        if self.health.set(Concern::LogDisputed, disputing.as_deref()) {
             tracing::error!(
                 disputing,
                 "a witness says that it has seen another tree of this log: nothing is appended until it \

@@ -149,11 +149,8 @@ impl Forwarder {
             .filter(|destination| destination.is_failing.load(Ordering::Relaxed))
             .map(|destination| destination.operator.as_str())
             .collect();
-        if failing.is_empty() {
-            self.health.clear(Concern::GatewayUnreachable);
-        } else {
-            self.health.raise(Concern::GatewayUnreachable, failing.join(", "));
-        }
+        let detail = (!failing.is_empty()).then(|| failing.join(", "));
+        self.health.set(Concern::GatewayUnreachable, detail);
     }
 }
 

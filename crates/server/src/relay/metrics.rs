@@ -42,7 +42,6 @@ impl RelayMetrics {
         Self {
             held: registry.gauge(
                 "sotto_relay_held_requests",
-                None,
                 "Requests that wait to be forwarded with others.",
             ),
             spooled: registry.counter("sotto_relay_spooled_total", "Bodies that waited in a file."),
