@@ -1,6 +1,4 @@
 //! The relay over real sockets on loopback, in front of a gateway that records what it gets.
-#![allow(clippy::disallowed_methods)]
-// tests use their own clocks and tasks
 
 mod answers;
 mod failures;

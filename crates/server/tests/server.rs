@@ -1,6 +1,4 @@
 //! Leader and helper over real HTTP on loopback.
-#![allow(clippy::disallowed_methods)]
-// tests use their own clocks and tasks
 
 mod backlog;
 mod batch_modes;

@@ -33,22 +33,19 @@ const PIECE: usize = 16 * 1024;
 
 /// An answer to be sealed.
 pub(super) struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    content: ReadBody,
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) content: ReadBody,
 }
 
 impl Answer {
-    pub(super) fn new(status: StatusCode, headers: HeaderMap, content: ReadBody) -> Self {
-        Self { status, headers, content }
-    }
-
     /// A refusal by the gateway itself.
     pub(super) async fn refusal(failure: Failure) -> Self {
         let (head, body) = failure.into_response().into_parts();
         // It is already in memory.
         let content = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        Self::new(head.status, head.headers, ReadBody::new(content, Share::default()))
+        let content = ReadBody::new(content, Share::default());
+        Self { status: head.status, headers: head.headers, content }
     }
 
     /// The response inside the sealed answer.

@@ -183,7 +183,7 @@ impl GatewayResource {
             Failure::OutOfMemory => unanswered(failure),
             _ => unanswered(unusable_answer()),
         })?;
-        Ok(Answer::new(head.status, head.headers, content))
+        Ok(Answer { status: head.status, headers: head.headers, content })
     }
 
     /// Seals an answer. If there is no memory for it, an out-of-memory error is sent instead.

@@ -5,9 +5,10 @@ use serde_json::Value;
 use sotto_server::ServedTask;
 use sotto_wire::{BatchMode, Query, Role, Time};
 
+use crate::background::eventually;
 use crate::server::backlog::{end_leader, leader_config, start_leader};
 use crate::server::harness::{
-    COLLECTOR_TOKEN, LEADER_TOKEN, PRECISION, Setup, aggregator_task, eventually, histogram, token,
+    COLLECTOR_TOKEN, LEADER_TOKEN, PRECISION, Setup, aggregator_task, histogram, token,
 };
 
 /// The collection fails permanently, and does not affect the next batch.
