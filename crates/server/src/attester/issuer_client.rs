@@ -65,16 +65,12 @@ impl IssuerClient {
     /// Has requests answered. Answers are in the order of the requests. It is safe to send the same
     /// requests again.
     pub(super) async fn ask(&self, requests: &[Bytes]) -> Result<Vec<IssuerAnswer>, &'static str> {
-        let outcome = self.try_ask(requests).await;
-        self.note(outcome.as_ref().err().copied());
-        outcome
+        self.noted(self.try_ask(requests).await)
     }
 
     /// The issuer's directory.
     pub(super) async fn directory(&self) -> Result<Bytes, &'static str> {
-        let outcome = self.try_directory().await;
-        self.note(outcome.as_ref().err().copied());
-        outcome
+        self.noted(self.try_directory().await)
     }
 
     async fn try_ask(&self, requests: &[Bytes]) -> Result<Vec<IssuerAnswer>, &'static str> {
@@ -114,8 +110,9 @@ impl IssuerClient {
     }
 
     /// Records for the operator whether the issuer answers.
-    fn note(&self, reason: Option<&'static str>) {
-        self.unreachable.note(&self.name, reason);
+    fn noted<T>(&self, outcome: Result<T, &'static str>) -> Result<T, &'static str> {
+        self.unreachable.note(&self.name, outcome.as_ref().err().copied());
+        outcome
     }
 }
 

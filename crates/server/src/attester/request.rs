@@ -8,13 +8,11 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use sotto_protocol::Moment;
 use sotto_protocol::attester::{
-    Ask, Attestation, AttestationRefusal, AttesterRefusal, DeviceIdentity, Forwarded,
-    consume_token_request, request_digest,
+    Ask, AttestationRefusal, AttesterRefusal, DeviceIdentity, Forwarded, consume_token_request,
+    request_digest,
 };
 use sotto_store::Known;
-use sotto_wire::KeyName;
 use sotto_wire::token::{
     ENCAPSULATION_KEY_PROBLEM, MAX_TOKEN_REQUEST_LEN, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE,
     WITHHELD_PROBLEM, attestation_message, header, parse_byte_sequence,
@@ -203,35 +201,6 @@ impl Received {
             body,
         })
     }
-
-    fn identify(
-        &self,
-        operator: &KeyName,
-        issuer: &KeyName,
-        attestations: &[Arc<dyn Attestation>],
-        now: Moment,
-    ) -> Result<DeviceIdentity, AttestationRefusal> {
-        let Self { body, client_key, client_alias, request_blind, evidence } = self;
-        let message =
-            attestation_message(operator, issuer, client_key, client_alias, request_blind, body);
-        for attestation in attestations {
-            match attestation.identify(evidence, &message, now) {
-                Err(AttestationRefusal::Kind) => {}
-                decided => return decided,
-            }
-        }
-        Err(AttestationRefusal::Kind)
-    }
-
-    fn check(&self, key_ids: &[[u8; 32]]) -> Result<Forwarded, AttesterRefusal> {
-        let ask = Ask {
-            body: &self.body,
-            client_key: self.client_key,
-            request_blind: self.request_blind,
-            client_alias: self.client_alias,
-        };
-        consume_token_request(&ask, key_ids)
-    }
 }
 
 /// Which device sent the request.
@@ -240,10 +209,21 @@ async fn identify(
     issuer: &IssuerHandle,
     received: &Arc<Received>,
 ) -> Result<DeviceIdentity, Refusal> {
-    let (operator, received) = (state.operator.clone(), Arc::clone(received));
-    let (issuer, attestations) = (issuer.name.clone(), Arc::clone(&state.attestations));
+    let Received { body, client_key, client_alias, request_blind, .. } = &**received;
+    let (attester, issuer) = (&state.operator, &issuer.name);
+    let message =
+        attestation_message(attester, issuer, client_key, client_alias, request_blind, body);
+    let (received, attestations) = (Arc::clone(received), Arc::clone(&state.attestations));
     let now = state.shared.environment.now();
-    let work = move || received.identify(&operator, &issuer, &attestations, now);
+    let work = move || {
+        for attestation in attestations.iter() {
+            match attestation.identify(&received.evidence, &message, now) {
+                Err(AttestationRefusal::Kind) => {}
+                decided => return decided,
+            }
+        }
+        Err(AttestationRefusal::Kind)
+    };
     let identified = state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)?;
     identified.map_err(Refusal::Attestation)
 }
@@ -299,7 +279,11 @@ async fn check_with(
     key_ids: KeyIds,
 ) -> Result<Result<Forwarded, AttesterRefusal>, Refusal> {
     let received = Arc::clone(received);
-    let work = move || received.check(&key_ids);
+    let work = move || {
+        let Received { client_key, client_alias, request_blind, .. } = *received;
+        let ask = Ask { body: &received.body, client_key, request_blind, client_alias };
+        consume_token_request(&ask, &key_ids)
+    };
     state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)
 }
 

@@ -26,30 +26,25 @@ pub(super) async fn post(
     Path(task_id): Path<String>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let created = create(&helper, &task_id, request).await;
-    created.inspect_err(|failure| helper.aggregator.note_failure(StoreWork::Commit, failure))
-}
-
-async fn create(
-    helper: &HelperState,
-    task_id: &str,
-    request: Request,
-) -> Result<Response, Failure> {
-    let (media_type, limit) = (MediaType::AggregationJobInitReq, helper.max_job());
-    let (task, body) = helper.receive(task_id, request, media_type, limit).await?;
-    let body = Arc::new(body);
-    let digest = digest(helper, &task, &body).await?;
-    let response = match helper.store.response(*task.id(), digest).await? {
-        Some(stored) => {
-            helper.metrics.jobs.replayed.increment(1);
-            stored
-        }
-        None => aggregate(helper, &task, &body, digest).await?,
+    let created = async {
+        let (media_type, limit) = (MediaType::AggregationJobInitReq, helper.max_job());
+        let (task, body) = helper.receive(&task_id, request, media_type, limit).await?;
+        let body = Arc::new(body);
+        let digest = digest(&helper, &task, &body).await?;
+        let response = match helper.store.response(*task.id(), digest).await? {
+            Some(stored) => {
+                helper.metrics.jobs.replayed.increment(1);
+                stored
+            }
+            None => aggregate(&helper, &task, &body, digest).await?,
+        };
+        let id = AggregationJobId::new(digest);
+        let location = helper.aggregator.path(&task, &format!("aggregation_jobs/{id}?step=0"));
+        let message = http::message(StatusCode::CREATED, MediaType::AggregationJobResp, response);
+        Ok(http::at(message, &location))
     };
-    let id = AggregationJobId::new(digest);
-    let location = helper.aggregator.path(&task, &format!("aggregation_jobs/{id}?step=0"));
-    let message = http::message(StatusCode::CREATED, MediaType::AggregationJobResp, response);
-    Ok(http::at(message, &location))
+    let noted = |failure: &Failure| helper.aggregator.note_failure(StoreWork::Commit, failure);
+    created.await.inspect_err(noted)
 }
 
 /// Verifies, sums and commits a job. Starts again if the commit finds a conflict.

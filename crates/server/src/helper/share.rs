@@ -24,32 +24,27 @@ pub(super) async fn post(
     Path(task_id): Path<String>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let created = create(&helper, &task_id, request).await;
-    created.inspect_err(|failure| helper.aggregator.note_failure(StoreWork::Collect, failure))
-}
-
-async fn create(
-    helper: &HelperState,
-    task_id: &str,
-    request: Request,
-) -> Result<Response, Failure> {
-    let (media_type, limit) = (MediaType::AggregateShareReq, MAX_AGGREGATE_SHARE_REQ_LEN);
-    let (task, body) = helper.receive(task_id, request, media_type, limit).await?;
-    let digest = request_digest(task.id(), RequestKind::AggregateShare, body.bytes());
-    let response = match helper.store.response(*task.id(), digest).await? {
-        Some(stored) => {
-            helper.metrics.shares.replayed.increment(1);
-            stored
-        }
-        None => {
-            let parsed = parse_aggregate_share_req(task.aggregator(), body.bytes())?;
-            collect(helper, &task, parsed, digest).await?
-        }
+    let created = async {
+        let (media_type, limit) = (MediaType::AggregateShareReq, MAX_AGGREGATE_SHARE_REQ_LEN);
+        let (task, body) = helper.receive(&task_id, request, media_type, limit).await?;
+        let digest = request_digest(task.id(), RequestKind::AggregateShare, body.bytes());
+        let response = match helper.store.response(*task.id(), digest).await? {
+            Some(stored) => {
+                helper.metrics.shares.replayed.increment(1);
+                stored
+            }
+            None => {
+                let parsed = parse_aggregate_share_req(task.aggregator(), body.bytes())?;
+                collect(&helper, &task, parsed, digest).await?
+            }
+        };
+        let id = AggregateShareId::new(digest);
+        let location = helper.aggregator.path(&task, &format!("aggregate_shares/{id}"));
+        let message = http::message(StatusCode::CREATED, MediaType::AggregateShare, response);
+        Ok(http::at(message, &location))
     };
-    let id = AggregateShareId::new(digest);
-    let location = helper.aggregator.path(&task, &format!("aggregate_shares/{id}"));
-    let message = http::message(StatusCode::CREATED, MediaType::AggregateShare, response);
-    Ok(http::at(message, &location))
+    let noted = |failure: &Failure| helper.aggregator.note_failure(StoreWork::Collect, failure);
+    created.await.inspect_err(noted)
 }
 
 /// Seals the share of a batch and marks the batch collected, in one commit.

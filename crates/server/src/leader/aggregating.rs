@@ -60,7 +60,7 @@ async fn attempt(leader: &Arc<LeaderState>, job: LeasedJob) -> Result<(), Setbac
             Setback::Stop(format!("task {} is no longer configured", job.task_id))
         })?;
     if let Err(pause) = leader.pacing.admit(&task) {
-        return Err(Setback::Wait(leader.pacing.park(lease.job, pause)));
+        return Err(Setback::Wait(leader.pacing.lock().park(lease.job, pause)));
     }
     let (first_send, reports) = (job.request_digest.is_none(), job.records.len());
     let mut prepared = prepare(leader, &task, job).await?;
@@ -137,7 +137,7 @@ async fn give_up_or_wait(
     if fate == Unanswered::Retry {
         let pause = leader.pacing.failed(task, error);
         tracing::warn!(reason = error.reason(), "the helper did not answer a job; retrying");
-        return Err(Setback::Wait(leader.pacing.park(lease.job, pause)));
+        return Err(Setback::Wait(leader.pacing.lock().park(lease.job, pause)));
     }
     // It is up and speaks DAP.
     leader.pacing.succeeded(task);

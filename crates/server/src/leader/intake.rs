@@ -29,14 +29,6 @@ impl SharedIntake {
         }
     }
 
-    pub(super) fn counted(&self) -> (u64, u64) {
-        self.lock().counted()
-    }
-
-    pub(super) fn take(&self, taken: (u64, u64)) {
-        self.lock().take(taken);
-    }
-
     pub(super) fn count_at_least_one(&self) {
         if self.lock().count_at_least_one() {
             self.changed.notify_one();
@@ -64,7 +56,8 @@ impl SharedIntake {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Intake> {
+    /// The intake, for a step that wakes nobody.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Intake> {
         self.intake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

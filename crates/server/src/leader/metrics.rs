@@ -121,7 +121,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
         let health = &leader.aggregator.health;
         if let Ok(load) = health.noted(StoreWork::Load, leader.store.load().await) {
-            leader.metrics.set_load(load, leader.pacing.waiting_jobs());
+            leader.metrics.set_load(load, leader.pacing.lock().waiting_jobs());
             let full = load.segment_bytes >= leader.config.max_segment_bytes;
             leader.uploads_paused.store(full, Ordering::Relaxed);
             let detail = full.then_some("reports on disk have reached the limit");

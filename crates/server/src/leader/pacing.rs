@@ -50,10 +50,6 @@ impl SharedPacing {
         }
     }
 
-    pub(super) fn is_any_failing(&self) -> bool {
-        self.lock().is_any_failing()
-    }
-
     pub(super) fn succeeded(&self, task: &ServedTask) {
         let mut pacing = self.lock();
         if pacing.is_any_failing() {
@@ -73,10 +69,6 @@ impl SharedPacing {
         pause
     }
 
-    pub(super) fn park(&self, job: u64, pause: Duration) -> Duration {
-        self.lock().park(job, pause)
-    }
-
     pub(super) fn resume(&self, kind: JobKind, job: u64) {
         let mut pacing = self.lock();
         if pacing.resume(kind, job) {
@@ -88,10 +80,6 @@ impl SharedPacing {
         let mut pacing = self.lock();
         pacing.stop(kind, job);
         self.tell(&pacing);
-    }
-
-    pub(super) fn waiting_jobs(&self) -> u64 {
-        self.lock().waiting_jobs()
     }
 
     fn pause_of_all(&self, tasks: impl Fn() -> Vec<Arc<ServedTask>>) -> Option<Duration> {
@@ -119,7 +107,8 @@ impl SharedPacing {
         instant() - self.started
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pacing> {
+    /// The gates, for a step that tells the operator nothing.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Pacing> {
         self.pacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
