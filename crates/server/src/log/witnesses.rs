@@ -212,7 +212,8 @@ impl Conversation {
         let Shown { note, size, .. } = &self.shown;
         let mut question = Question { size: *size, from };
         for _ in 0..MAX_QUESTIONS {
-            let proof = match self.folder.consistency(question.from, *size).await {
+            let (old, new) = (question.from, *size);
+            let proof = match self.folder.with(move |dir| dir.consistency(old, new)).await {
                 Ok(proof) => proof,
                 Err(error) => return Next::Without(error.to_string()),
             };
