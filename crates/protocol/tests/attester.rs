@@ -180,9 +180,9 @@ fn an_issuer_is_not_believed_either() {
         (400, (AttesterRefusal::IssuerRefused, 400)),
         (401, (AttesterRefusal::IssuerKey, 401)),
         (404, (AttesterRefusal::IssuerRefused, 400)),
-        (429, (AttesterRefusal::IssuerTrouble, 503)),
-        (500, (AttesterRefusal::IssuerTrouble, 503)),
-        (503, (AttesterRefusal::IssuerTrouble, 503)),
+        (429, (AttesterRefusal::IssuerUnavailable, 503)),
+        (500, (AttesterRefusal::IssuerUnavailable, 503)),
+        (503, (AttesterRefusal::IssuerUnavailable, 503)),
     ] {
         assert_eq!(refusal(IssuerAnswer::Refused { status }), Some(expected), "{status}");
     }
@@ -213,7 +213,7 @@ fn status(refusal: AttesterRefusal) -> u16 {
     match refusal {
         AttesterRefusal::Withheld => 429,
         AttesterRefusal::IssuerKey => 401,
-        AttesterRefusal::IssuerTrouble | AttesterRefusal::Full => 503,
+        AttesterRefusal::IssuerUnavailable | AttesterRefusal::Full => 503,
         _ => 400,
     }
 }

@@ -11,7 +11,7 @@ use axum::routing::get;
 
 use crate::health::Health;
 use crate::metrics::MetricsRegistry;
-use crate::problem::Failure;
+use crate::service::with_fallbacks;
 
 /// What the operator's listener serves.
 #[derive(Clone)]
@@ -21,13 +21,11 @@ pub(crate) struct Admin {
 }
 
 pub(crate) fn router(admin: Admin) -> Router {
-    Router::new()
+    let router = Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
-        .with_state(admin)
+        .route("/metrics", get(metrics));
+    with_fallbacks(router).with_state(admin)
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {

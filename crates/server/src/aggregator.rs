@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use axum::routing::get;
 use sotto_protocol::{Abort, Fault, HpkeKeyring};
 use sotto_store::{StoreError, StoredTask, TaskStore};
 use sotto_wire::{Encode, MediaType, ProblemType, Role, TaskId};
@@ -17,18 +19,17 @@ use crate::config::{BodyLimits, ServerConfig};
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::health::{Health, StoreWork};
-use crate::http::{self, BodyReader};
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::http::{self, BodyReader, ReadBody};
+use crate::metrics::MetricsRegistry;
 use crate::pool::CpuPool;
 use crate::problem::Failure;
 use crate::provision::Provisioner;
-use crate::recipes::{self, Announced, Recipes, Surroundings};
+use crate::recipes::{self, Announced, Recipes, RecipesContext};
 use crate::service::Server;
 use crate::tasks::{ServedTask, TaskRegistry};
 use crate::upkeep;
 
 /// Shared by all requests and loops of one server.
-#[derive(Debug)]
 pub(crate) struct Aggregator {
     pub(crate) environment: Environment,
     pub(crate) keys: Arc<HpkeKeyring>,
@@ -45,7 +46,6 @@ pub(crate) struct Aggregator {
     provisioner: Option<Provisioner>,
     hpke_config_list: Bytes,
     hpke_cache_control: HeaderValue,
-    hpke_config_route: RouteMetrics,
 }
 
 impl Aggregator {
@@ -83,7 +83,7 @@ impl Aggregator {
         };
         let recipes = match config.recipes {
             Some(recipes) => {
-                let surroundings = Surroundings {
+                let context = RecipesContext {
                     role,
                     tasks: Arc::clone(&tasks),
                     store,
@@ -93,7 +93,7 @@ impl Aggregator {
                     health: Arc::clone(&health),
                     environment: server.environment.clone(),
                 };
-                Some(Recipes::load(recipes, surroundings, &metrics).await?)
+                Some(Recipes::load(recipes, context, &metrics).await?)
             }
             None => None,
         };
@@ -109,7 +109,6 @@ impl Aggregator {
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
             body_limits: config.bodies,
             health,
-            hpke_config_route: metrics.route("hpke_config"),
             metrics,
             base_path: server.base_path.clone(),
             retention_grace: config.retention_grace,
@@ -185,6 +184,21 @@ impl Aggregator {
         Ok(task)
     }
 
+    /// The task and the body of a request that must carry a token.
+    pub(crate) async fn receive(
+        &self,
+        task_id: &str,
+        request: Request,
+        peer: Peer,
+        media_type: MediaType,
+        limit: usize,
+    ) -> Result<(Arc<ServedTask>, ReadBody), Failure> {
+        let (parts, body) = request.into_parts();
+        let task = self.authenticated_task(task_id, &parts.headers, peer).await?;
+        http::expect_media_type(&parts.headers, media_type)?;
+        Ok((task, self.bodies.read(body, limit).await?))
+    }
+
     /// Whether a task's interval, and the collector's grace after it, have passed.
     pub(crate) fn is_over(&self, task: &ServedTask) -> bool {
         let task = &task.aggregator().task;
@@ -198,6 +212,13 @@ impl Aggregator {
     /// The path of a resource of a task, for `Location`.
     pub(crate) fn path(&self, task: &ServedTask, resource: &str) -> String {
         format!("{}/tasks/{}/{resource}", self.base_path, task.id())
+    }
+
+    /// The routes that leader and helper have in common.
+    pub(crate) fn router(self: &Arc<Self>) -> Router {
+        let hpke_config = get(self.metrics.measured("hpke_config", hpke_config));
+        let router = Router::new().route(&format!("{}/hpke_config", self.base_path), hpke_config);
+        router.with_state(Arc::clone(self))
     }
 
     /// Adds the loops that leader and helper have in common.
@@ -279,18 +300,17 @@ pub(crate) enum Peer {
 impl Peer {
     fn token(self, task: &ServedTask) -> Option<&AuthToken> {
         match self {
-            Self::Leader => Some(task.leader_token()),
-            Self::Collector => task.collector_token(),
+            Self::Leader => Some(&task.leader_token),
+            Self::Collector => task.collector_token.as_deref(),
         }
     }
 }
 
 /// Serves `hpke_config`. DAP, section "HPKE Configuration Request".
-pub(crate) async fn hpke_config(State(aggregator): State<Arc<Aggregator>>) -> Response {
+async fn hpke_config(State(aggregator): State<Arc<Aggregator>>) -> Response {
     let body = aggregator.hpke_config_list.clone();
     let mut response = http::message(StatusCode::OK, MediaType::HpkeConfigList, body);
     response.headers_mut().insert(CACHE_CONTROL, aggregator.hpke_cache_control.clone());
-    aggregator.hpke_config_route.observe(200, 0.0);
     response
 }
 

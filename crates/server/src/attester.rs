@@ -41,7 +41,7 @@ pub use self::config::{
     AttesterConfig, AttesterFile, IssuerPeer, IssuerPeerTable, ManufacturerTable, X509Table,
 };
 use self::directory::Directory;
-use self::dispatch::{Dispatcher, Waiting};
+use self::dispatch::{Dispatcher, Exchange, Waiting};
 use self::in_flight::InFlight;
 pub use self::insecure::InsecureAttestation;
 use self::issuer_client::{Failures, IssuerClient};
@@ -109,8 +109,9 @@ impl Role for Attester {
             in_flight: Arc::default(),
             shared,
         };
+        let handler = server.metrics.measured("token_request", request::token_request);
         Ok(Router::new()
-            .route(&format!("{}/token-request", server.base_path), post(request::token_request))
+            .route(&format!("{}/token-request", server.base_path), post(handler))
             .with_state(Arc::new(state)))
     }
 }
@@ -172,7 +173,7 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
     let (mut handles, mut dispatchers) = (HashMap::new(), Vec::new());
     for issuer in &config.issuers {
         let name = issuer.name.as_str();
-        let wrong = |reason: &str| BindError::Config(format!("the issuer {name}: {reason}"));
+        let wrong = |reason: String| BindError::Config(format!("the issuer {name}: {reason}"));
         let client = IssuerClient::new(issuer, config, http.clone(), Arc::clone(&unreachable))
             .map_err(wrong)?;
         let client = Arc::new(client);
@@ -182,16 +183,15 @@ fn issuers(config: &AttesterConfig, shared: &Arc<Shared>) -> Result<Issuers, Bin
         let handle =
             IssuerHandle { name: issuer.name.clone(), directory: Arc::new(directory), queue };
         if handles.insert(name.to_owned(), handle).is_some() {
-            return Err(wrong("it is listed twice"));
+            return Err(wrong("it is listed twice".into()));
         }
+        let (issuer, shared) = (issuer.name.clone(), Arc::clone(shared));
         dispatchers.push(Dispatcher {
-            client,
-            issuer: issuer.name.clone(),
+            rng: shared.environment.rng()?,
+            exchange: Arc::new(Exchange { client, issuer, shared }),
             waiting,
-            shared: Arc::clone(shared),
             max_batch: config.max_batch,
             batches_in_flight: config.batches_in_flight,
-            rng: shared.environment.rng()?,
         });
     }
     Ok((handles, dispatchers))

@@ -208,8 +208,8 @@ settings! {
     pub struct ServerConfig {
         /// Ids of tasks that are no longer configured and whose data is deleted at the start, for good:
         /// reports, jobs, batches, report ids. Such a task must never be served again, because its
-        /// reports could count twice. Without this a leader keeps the task's waiting reports, and all
-        /// reports behind them, until the task is configured again.
+        /// reports could count twice. Without this a leader keeps the task's waiting reports until the
+        /// task is configured again.
         ["forget_tasks"] pub forget_tasks: Vec<TaskId>,
         /// Serves plain DAP tasks, which have no recipe that devices could check.
         ["insecure_plain_tasks"] pub insecure_plain_tasks: bool,

@@ -4,9 +4,12 @@
 //! runs the server, and are reached through the functions below: on a single-threaded runtime with
 //! a paused clock, a server runs in virtual time. Lints keep the rest of the crate from bypassing
 //! this file (`clippy.toml`).
+//!
+//! Three things bypass it: `JoinSet::spawn`, because the set belongs to the same runtime; the
+//! threads of the CPU pool, because they only compute; and `IssuerKey::generate`, because AWS-LC
+//! makes RSA keys from its own randomness.
 #![allow(clippy::disallowed_methods)]
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +19,7 @@ use sotto_protocol::{Fault, Moment};
 use tokio::task::JoinHandle;
 pub(crate) use tokio::time::Instant;
 use tokio::time::{Sleep, Timeout};
+use zeroize::Zeroizing;
 
 /// The time of day and the source of randomness of a server.
 #[derive(Clone)]
@@ -42,16 +46,23 @@ impl Environment {
         (self.now)()
     }
 
-    /// Random bytes.
+    /// Random bytes that are not secret: the stack keeps copies of them.
     pub(crate) fn random<const N: usize>(&self) -> Result<[u8; N], Fault> {
         let mut bytes = [0; N];
         (self.fill)(&mut bytes)?;
         Ok(bytes)
     }
 
+    /// Random bytes that are wiped when they are dropped.
+    pub(crate) fn secret<const N: usize>(&self) -> Result<Box<Zeroizing<[u8; N]>>, Fault> {
+        let mut bytes = Box::new(Zeroizing::new([0; N]));
+        (self.fill)(&mut bytes[..])?;
+        Ok(bytes)
+    }
+
     /// A generator with a fresh seed.
     pub(crate) fn rng(&self) -> Result<ChaCha20Rng, Fault> {
-        Ok(ChaCha20Rng::from_seed(self.random()?))
+        Ok(ChaCha20Rng::from_seed(**self.secret()?))
     }
 }
 
@@ -67,12 +78,6 @@ impl Default for Environment {
                 .map_err(|_| Fault("the operating system provides no randomness".into()))
         };
         Self::new(now, fill)
-    }
-}
-
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment").finish_non_exhaustive()
     }
 }
 

@@ -32,7 +32,7 @@ pub enum BindError {
         address: SocketAddr,
     },
     /// The address cannot be bound.
-    #[error("cannot listen at {address}: {source}")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// Where it should listen.
         address: SocketAddr,
@@ -83,7 +83,7 @@ pub enum TaskRefused {
         /// The task.
         task_id: TaskId,
         /// Why.
-        reason: &'static str,
+        reason: String,
     },
     /// The leader needs a token for collectors.
     #[error("task {0} has no token for its collector")]

@@ -20,5 +20,6 @@ pub use self::config::{
     GatewayConfig, GatewayFile, GatewayLimits, GatewayServerConfig, GatewayTable, GatewayTarget,
     GatewayTargetTable,
 };
+pub(crate) use self::destination::Destination;
 pub(crate) use self::resource::GatewayResource;
 pub use self::standalone::Gateway;

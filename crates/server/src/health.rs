@@ -5,15 +5,19 @@
 //! acknowledges reports.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::environment::{Instant, instant};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What is wrong. Each concern has at most one detail at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+use crate::environment::{Instant, instant};
+
+/// What is wrong, with its name in `/readyz`. Each concern has at most one detail at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Concern {
     /// The server is shutting down.
     Draining,
@@ -55,33 +59,6 @@ pub(crate) enum Concern {
     IssuerUnreachable,
     /// The attester does not use an issuer: its directory is invalid, or its windows are too long.
     IssuerRefused,
-}
-
-impl Concern {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Draining => "draining",
-            Self::Store => "store",
-            Self::BacklogFull => "backlog_full",
-            Self::HelperUnreachable => "helper_unreachable",
-            Self::HelperRefuses => "helper_refuses",
-            Self::UnknownTask => "unknown_task",
-            Self::JobsStopped => "jobs_stopped",
-            Self::LogHalted => "log_halted",
-            Self::LogDisputed => "log_disputed",
-            Self::Witnesses => "witnesses",
-            Self::GatewayUnreachable => "gateway_unreachable",
-            Self::LogUnreachable => "log_unreachable",
-            Self::LogRefused => "log_refused",
-            Self::LogForked => "log_forked",
-            Self::HpkeKeyMissing => "hpke_key_missing",
-            Self::HpkeKeysUnlogged => "hpke_keys_unlogged",
-            Self::GatewayKeyMissing => "gateway_key_missing",
-            Self::GatewayKeysUnlogged => "gateway_keys_unlogged",
-            Self::IssuerUnreachable => "issuer_unreachable",
-            Self::IssuerRefused => "issuer_refused",
-        }
-    }
 }
 
 /// What the store does for a server. Each kind of work fails and recovers by itself: a store that
@@ -134,7 +111,7 @@ impl Reason {
     fn is_blocking(&self, concern: Concern) -> bool {
         match concern {
             Concern::Draining | Concern::BacklogFull | Concern::LogHalted => true,
-            Concern::Store => self.raised.elapsed() < STORE_HOLD,
+            Concern::Store => instant() - self.raised < STORE_HOLD,
             _ => false,
         }
     }
@@ -150,9 +127,36 @@ impl Health {
         is_new
     }
 
+    /// Sets, replaces or removes a reason. Returns whether there is news that is bad.
+    pub(crate) fn set(&self, concern: Concern, detail: Option<impl Into<String>>) -> bool {
+        match detail {
+            Some(detail) => self.raise(concern, detail),
+            None => {
+                self.clear(concern);
+                false
+            }
+        }
+    }
+
     /// Removes a reason.
     pub(crate) fn clear(&self, concern: Concern) {
         self.lock().remove(&concern);
+    }
+
+    /// Passes on the outcome of some work of the store, and records whether it failed.
+    pub(crate) fn noted<T, E: Display>(
+        &self,
+        work: StoreWork,
+        outcome: Result<T, E>,
+    ) -> Result<T, E> {
+        match &outcome {
+            Ok(_) => self.store_worked(work),
+            Err(error) => {
+                tracing::error!(%error, ?work, "the store failed");
+                self.store_failed(work);
+            }
+        }
+        outcome
     }
 
     /// The store failed at some work.
@@ -189,7 +193,7 @@ impl Health {
             .iter()
             .map(|(concern, reason)| {
                 json!({
-                    "name": concern.name(),
+                    "name": concern,
                     "blocking": reason.is_blocking(*concern),
                     "detail": reason.detail,
                 })

@@ -13,7 +13,6 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use sotto_protocol::Abort;
-use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
 use sotto_wire::{MediaType, ProblemType, TaskId};
 
 pub(crate) use self::budget::{Budget, Share};
@@ -52,9 +51,9 @@ impl ReadBody {
         Bytes::from_owner(self)
     }
 
-    /// Bytes that we made ourselves and that are too few to count.
-    pub(crate) fn uncounted(bytes: Bytes) -> Self {
-        Self { bytes, _share: Share::default() }
+    /// Bytes that we made ourselves. If they are few, the share may be empty.
+    pub(crate) fn new(bytes: Bytes, share: Share) -> Self {
+        Self { bytes, _share: share }
     }
 }
 
@@ -186,11 +185,11 @@ pub(crate) fn expect_media_type(headers: &HeaderMap, expected: MediaType) -> Res
     if matches { Ok(()) } else { Err(Failure::UnexpectedMediaType(expected.as_str())) }
 }
 
-/// Lets a request pass if its `Content-Type` says that it is for a gateway (RFC 9458 §4.3).
-pub(crate) fn expect_encapsulated(headers: &HeaderMap) -> Result<(), Failure> {
-    match is_of_type(headers, REQUEST_MEDIA_TYPE) {
+/// Lets a request pass if its `Content-Type` names this media type, with any parameters.
+pub(crate) fn expect_type(headers: &HeaderMap, media_type: &'static str) -> Result<(), Failure> {
+    match is_of_type(headers, media_type) {
         true => Ok(()),
-        false => Err(Failure::UnexpectedMediaType(REQUEST_MEDIA_TYPE)),
+        false => Err(Failure::UnexpectedMediaType(media_type)),
     }
 }
 
@@ -215,10 +214,18 @@ pub(crate) fn message(
     media_type: MediaType,
     body: impl Into<Body>,
 ) -> Response {
-    let mut response = Response::new(body.into());
+    let mut response = content(media_type.as_str(), body);
     *response.status_mut() = status;
-    let value = HeaderValue::from_static(media_type.as_str());
-    response.headers_mut().insert(CONTENT_TYPE, value);
+    response
+}
+
+/// The media type of a signed note.
+pub(crate) const NOTE_MEDIA_TYPE: &str = "text/plain; charset=utf-8";
+
+/// An answer with this content.
+pub(crate) fn content(media_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
 }
 

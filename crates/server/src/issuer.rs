@@ -19,7 +19,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 use sotto_protocol::Fault;
-use sotto_protocol::issuer::author::AuthorRules;
 use sotto_store::IssuerDb;
 use sotto_wire::KeyType;
 use tokio::sync::Semaphore;
@@ -28,7 +27,7 @@ pub use self::config::{
     IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile, IssuerRules,
 };
 use self::metrics::IssuerMetrics;
-use self::table::KeyTable;
+use self::table::Keys;
 use self::token_keys::KeyService;
 use crate::config::HttpConfig;
 use crate::environment::Environment;
@@ -36,7 +35,7 @@ use crate::error::BindError;
 use crate::health::Health;
 use crate::http::BodyReader;
 use crate::pool::CpuPool;
-use crate::rotating::EncapsulationKeys;
+use crate::rotating::{EncapsulationKeys, Rotating};
 use crate::service::{Role, Server};
 
 /// The issuer, for [`Server::bind`].
@@ -66,36 +65,32 @@ impl Role for Issuer {
         let rules = config.rules;
         let pool = CpuPool::new(rules.cpu_threads, 4 * rules.cpu_threads)
             .map_err(|error| Fault(error.to_string()))?;
-        let author_rules = AuthorRules { authors: rules.authors, window_s: rules.window_s };
         let state = Arc::new(IssuerState {
             environment: server.environment.clone(),
             base_path: server.base_path.clone(),
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
             batches: Semaphore::new(rules.max_batches.max(1)),
             cpu_threads: rules.cpu_threads.max(1),
-            table: KeyTable::new(stored),
+            table: Rotating::holding(Keys::new(stored)),
             metrics: IssuerMetrics::new(&server.metrics),
             health: Arc::clone(&server.health),
             encapsulation_keys: config.encapsulation_keys,
             attester: config.attester,
-            key_service: KeyService::new(
-                db,
-                config.operator,
-                author_rules,
-                rules.max_live_keys,
-                rules.key_grace,
-            ),
+            key_service: KeyService::new(db, config.operator, rules),
             pool,
         });
         let expiring = Arc::clone(&state);
         server.add_loop("expiry", |shutdown| token_keys::delete_expired(expiring, shutdown));
-        let base = &server.base_path;
-        let directory = format!("{base}/.well-known/private-token-issuer-directory");
+        let (base, metrics) = (&server.base_path, &server.metrics);
+        let one = post(metrics.measured("token_request", requests::post_one));
+        let batch = post(metrics.measured("token_requests", requests::post_batch));
+        let keys = post(metrics.measured("token_keys", token_keys::post));
+        let directory = get(metrics.measured("issuer_directory", directory::get));
         Ok(Router::new()
-            .route(&format!("{base}/token-request"), post(requests::post_one))
-            .route(&format!("{base}/token-requests"), post(requests::post_batch))
-            .route(&format!("{base}/token-keys"), post(token_keys::post))
-            .route(&directory, get(directory::get))
+            .route(&format!("{base}/token-request"), one)
+            .route(&format!("{base}/token-requests"), batch)
+            .route(&format!("{base}/token-keys"), keys)
+            .route(&format!("{base}/.well-known/private-token-issuer-directory"), directory)
             .with_state(state))
     }
 }
@@ -104,7 +99,8 @@ impl Role for Issuer {
 struct IssuerState {
     environment: Environment,
     base_path: String,
-    table: KeyTable,
+    /// Requests use the keys that are current when they arrive, and never wait for a change.
+    table: Rotating<Keys>,
     key_service: KeyService,
     encapsulation_keys: Arc<EncapsulationKeys>,
     attester: IssuerAttester,

@@ -31,11 +31,11 @@ use tokio::sync::{Notify, mpsc};
 use self::intake::SharedIntake;
 use self::metrics::LeaderMetrics;
 use self::pacing::SharedPacing;
-use crate::aggregator::{Aggregator, forget_tasks, hpke_config};
+use crate::aggregator::{Aggregator, forget_tasks};
 use crate::config::{AggregationConfig, HttpConfig, LeaderConfig};
 use crate::environment::Environment;
 use crate::error::BindError;
-use crate::gateway::{GatewayConfig, GatewayResource};
+use crate::gateway::{Destination, GatewayConfig, GatewayResource};
 use crate::peer::HelperClient;
 use crate::service::{Role, Server, with_fallbacks};
 use crate::tasks::ServedTask;
@@ -116,7 +116,7 @@ impl Role for Leader {
             uploads_paused: AtomicBool::new(false),
         });
         let gateway =
-            gateway.map(|config| open_gateway(config, body_timeout, &state)).transpose()?;
+            gateway.map(|config| open_gateway(config, body_timeout, &state, server)).transpose()?;
         add_loops(&state, deletions, server);
         Ok(router(&state, gateway))
     }
@@ -159,23 +159,24 @@ impl LeaderState {
 }
 
 fn router(state: &Arc<LeaderState>, gateway: Option<Arc<GatewayResource>>) -> Router {
-    let base = &state.aggregator.base_path;
-    let tasks = format!("{base}/tasks/{{task_id}}");
-    uploads(base)
-        .route(&format!("{tasks}/collection_jobs"), post(collection::post))
+    let (base, metrics) = (&state.aggregator.base_path, &state.aggregator.metrics);
+    let collections = format!("{base}/tasks/{{task_id}}/collection_jobs");
+    uploads(&state.aggregator)
+        .route(&collections, post(metrics.measured("collection_post", collection::post)))
         .route(
-            &format!("{tasks}/collection_jobs/{{collection_job_id}}"),
-            get(collection::get).delete(collection::delete),
+            &format!("{collections}/{{collection_job_id}}"),
+            get(metrics.measured("collection_get", collection::get))
+                .delete(metrics.measured("collection_delete", collection::delete)),
         )
         .with_state(Arc::clone(state))
-        .route(&format!("{base}/hpke_config"), get(hpke_config))
-        .merge(gateway.map(|gateway| gateway.router(base)).unwrap_or_default())
-        .with_state(Arc::clone(&state.aggregator))
+        .merge(state.aggregator.router())
+        .merge(gateway.map(|gateway| gateway.router(base, metrics)).unwrap_or_default())
 }
 
 /// The routes that devices may use.
-fn uploads(base_path: &str) -> Router<Arc<LeaderState>> {
-    Router::new().route(&format!("{base_path}/tasks/{{task_id}}/reports"), post(upload::post))
+fn uploads(aggregator: &Aggregator) -> Router<Arc<LeaderState>> {
+    let path = format!("{}/tasks/{{task_id}}/reports", aggregator.base_path);
+    Router::new().route(&path, post(aggregator.metrics.measured("upload", upload::post)))
 }
 
 /// A gateway to uploads and nothing else.
@@ -183,15 +184,15 @@ fn open_gateway(
     config: GatewayConfig,
     body_timeout: Duration,
     state: &Arc<LeaderState>,
+    server: &Server,
 ) -> Result<Arc<GatewayResource>, BindError> {
     let aggregator = &state.aggregator;
-    let router = with_fallbacks(uploads(&aggregator.base_path)).with_state(Arc::clone(state));
+    let router = with_fallbacks(uploads(aggregator)).with_state(Arc::clone(state));
+    let destination = Destination::inside(config.origin.as_deref(), router)?;
     let max_upload = aggregator.body_limits.max_upload;
     let longest = SizeClass::holding(max_upload.saturating_add(MAX_INNER_HEAD));
     let max_request = longest.unwrap_or(SizeClass::MAX_REQUEST).bytes();
-    let environment = aggregator.environment.clone();
-    let metrics = &aggregator.metrics;
-    GatewayResource::inside(config, router, max_request, body_timeout, metrics, environment)
+    GatewayResource::new(config, destination, max_request, body_timeout, server)
 }
 
 fn add_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, server: &mut Server) {
@@ -218,14 +219,8 @@ async fn delete_loop(
     mut deletions: mpsc::Receiver<Deletion>,
     mut shutdown: crate::shutdown::Shutdown,
 ) {
-    let delete_all = async {
-        while let Some(Deletion { task, location }) = deletions.recv().await {
-            state.helper.delete(&task, location).await;
-        }
-    };
-    tokio::select! {
-        () = shutdown.begun() => {}
-        () = delete_all => {}
+    while let Some(Some(Deletion { task, location })) = shutdown.or(deletions.recv()).await {
+        shutdown.or(state.helper.delete(&task, location)).await;
     }
 }
 

@@ -16,7 +16,7 @@ use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -178,29 +178,16 @@ impl ConnectionBuilder {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(StallGuard::new(stream, self.write_timeout));
-        let service = PeerService { inner: self.service.clone(), peer };
+        let router = self.service.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
+            router.call(request)
+        });
         let connection = self.http1.serve_connection(io, service);
         // An error here is the peer's: it disconnected, was too slow or did not speak HTTP.
         let _ = watcher.watch(connection).await;
-    }
-}
-
-/// The router, for the requests of one peer.
-struct PeerService {
-    inner: TowerToHyperService<Router>,
-    peer: Option<PeerIp>,
-}
-
-impl Service<Request<Incoming>> for PeerService {
-    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
-    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
-    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
-
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
-        }
-        self.inner.call(request)
     }
 }
 

@@ -34,7 +34,7 @@ use self::witnesses::WitnessPool;
 use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
-use crate::gateway::GatewayResource;
+use crate::gateway::{Destination, GatewayResource};
 use crate::http::BodyReader;
 use crate::service::{Role, Server, with_fallbacks};
 
@@ -91,7 +91,7 @@ impl Role for Log {
         let sequencer = Sequencer::new(config, dir, witnesses, inbox, signed_size, metrics, server);
         server.add_loop("sequencer", |shutdown| sequencer.run(shutdown));
         // The router holds the last sender to the sequencer, which ends when all senders are gone.
-        Ok(router(state, gateway))
+        Ok(router(state, gateway, server))
     }
 }
 
@@ -108,20 +108,20 @@ struct LogState {
     metrics: Arc<LogMetrics>,
 }
 
-fn router(state: Arc<LogState>, gateway: Option<Arc<GatewayResource>>) -> Router {
-    let base = &state.base_path;
-    public_files(base)
-        .route(&format!("{base}/add"), post(add::post))
-        .merge(gateway.map(|gateway| gateway.router(base)).unwrap_or_default())
+fn router(state: Arc<LogState>, gateway: Option<Arc<GatewayResource>>, server: &Server) -> Router {
+    let (base, metrics) = (&server.base_path, &server.metrics);
+    public_files(server)
+        .route(&format!("{base}/add"), post(metrics.measured("log_add", add::post)))
+        .merge(gateway.map(|gateway| gateway.router(base, metrics)).unwrap_or_default())
         .with_state(state)
 }
 
-fn public_files(base_path: &str) -> Router<Arc<LogState>> {
-    Router::new()
-        .route(&format!("{base_path}/checkpoint"), get(files::get))
-        .route(&format!("{base_path}/tile/{{*path}}"), get(files::get))
-        .route(&format!("{base_path}/by-id/{{bucket}}"), get(files::get))
-        .route(&format!("{base_path}/first/{{*path}}"), get(files::get))
+fn public_files(server: &Server) -> Router<Arc<LogState>> {
+    let file = get(server.metrics.measured("log_file", files::get));
+    let paths = ["checkpoint", "tile/{*path}", "by-id/{bucket}", "first/{*path}"];
+    paths.into_iter().fold(Router::new(), |router, path| {
+        router.route(&format!("{}/{path}", server.base_path), file.clone())
+    })
 }
 
 /// A gateway to the files and nothing else.
@@ -131,11 +131,10 @@ fn open_gateway(
     server: &Server,
 ) -> Result<Option<Arc<GatewayResource>>, BindError> {
     let Some(gateway) = config.gateway.clone() else { return Ok(None) };
-    let router = with_fallbacks(public_files(&state.base_path)).with_state(Arc::clone(state));
+    let router = with_fallbacks(public_files(server)).with_state(Arc::clone(state));
+    let destination = Destination::inside(gateway.origin.as_deref(), router)?;
     let timeout = config.http.body_timeout;
-    let (metrics, environment) = (&server.metrics, server.environment.clone());
-    GatewayResource::inside(gateway, router, MAX_READ_REQUEST, timeout, metrics, environment)
-        .map(Some)
+    GatewayResource::new(gateway, destination, MAX_READ_REQUEST, timeout, server).map(Some)
 }
 
 /// The policy by which this log publishes must be for this log and no other.

@@ -3,9 +3,17 @@
 //! Each server has its own recorder, so that several roles can run in one process. Handles are
 //! created once: counting on the hot path is one atomic addition. No label names a task or a peer.
 
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::response::Response;
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use sotto_protocol::{Fault, Rejection, Rejections};
+
+use crate::environment::instant;
 
 const METADATA: Metadata<'static> =
     Metadata::new("sotto_server", Level::INFO, Some(module_path!()));
@@ -45,13 +53,8 @@ impl MetricsRegistry {
         self.recorder.register_counter(&Key::from_static_name(name), &METADATA)
     }
 
-    pub(crate) fn gauge(
-        &self,
-        name: &'static str,
-        unit: Option<Unit>,
-        help: &'static str,
-    ) -> Gauge {
-        self.recorder.describe_gauge(name.into(), unit, help.into());
+    pub(crate) fn gauge(&self, name: &'static str, help: &'static str) -> Gauge {
+        self.recorder.describe_gauge(name.into(), None, help.into());
         self.recorder.register_gauge(&Key::from_static_name(name), &METADATA)
     }
 
@@ -75,26 +78,30 @@ impl MetricsRegistry {
         values.map(|value| self.labelled_counter(name, &[(label, value)]))
     }
 
-    /// Like [`Self::counters`], for a list of values whose length is not fixed.
-    pub(crate) fn counter_of_each(
+    /// One counter for each value of a label, found by the value.
+    pub(crate) fn by_name(
         &self,
         name: &'static str,
         help: &'static str,
         label: &'static str,
-        values: Vec<&'static str>,
-    ) -> Vec<(&'static str, Counter)> {
+        values: impl IntoIterator<Item = &'static str>,
+    ) -> CountersByName {
         self.recorder.describe_counter(name.into(), None, help.into());
         let counter = |value| (value, self.labelled_counter(name, &[(label, value)]));
-        values.into_iter().map(counter).collect()
+        CountersByName(values.into_iter().map(counter).collect())
     }
 
     /// A counter for each reason to refuse a report.
-    pub(crate) fn rejections(&self, name: &'static str, help: &'static str) -> RejectionCounters {
-        RejectionCounters(self.counters(name, help, "reason", Rejection::ALL.map(Rejection::name)))
+    pub(crate) fn rejections(&self, name: &'static str, help: &'static str) -> CountersByName {
+        self.by_name(name, help, "reason", Rejection::ALL.map(Rejection::name))
     }
 
-    /// The metrics of the requests to one resource.
-    pub(crate) fn route(&self, route: &'static str) -> RouteMetrics {
+    /// Measures the requests that a handler answers.
+    pub(crate) fn measured<H>(&self, route: &'static str, handler: H) -> Measured<H> {
+        Measured { handler, metrics: Arc::new(self.route(route)) }
+    }
+
+    fn route(&self, route: &'static str) -> RouteMetrics {
         const REQUESTS: &str = "sotto_http_requests_total";
         const DURATION: &str = "sotto_http_request_duration_seconds";
         self.recorder.describe_counter(REQUESTS.into(), None, "Answered requests.".into());
@@ -113,51 +120,58 @@ impl MetricsRegistry {
     }
 }
 
-impl std::fmt::Debug for MetricsRegistry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MetricsRegistry").finish_non_exhaustive()
-    }
-}
-
 fn key(name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
     let labels: Vec<_> =
         labels.iter().map(|(key, value)| Label::from_static_parts(key, value)).collect();
     Key::from_parts(name, labels)
 }
 
-/// Refused reports by reason.
-#[derive(Debug)]
-pub(crate) struct RejectionCounters([Counter; Rejection::ALL.len()]);
+/// Counters that differ in the value of one label.
+pub(crate) struct CountersByName(Vec<(&'static str, Counter)>);
 
-impl RejectionCounters {
-    pub(crate) fn add(&self, reason: Rejection) {
-        self.add_many(reason, 1);
+impl CountersByName {
+    pub(crate) fn add(&self, name: &str, count: u64) {
+        if let Some((_, counter)) = self.0.iter().find(|(known, _)| *known == name) {
+            counter.increment(count);
+        }
     }
 
     pub(crate) fn add_all(&self, rejections: &Rejections) {
         for (reason, count) in rejections.iter() {
-            self.add_many(reason, count);
-        }
-    }
-
-    pub(crate) fn add_many(&self, reason: Rejection, count: u64) {
-        for (known, counter) in Rejection::ALL.into_iter().zip(&self.0) {
-            if known == reason {
-                counter.increment(count);
-            }
+            self.add(reason.name(), count);
         }
     }
 }
 
+/// A handler whose requests are measured.
+#[derive(Clone)]
+pub(crate) struct Measured<H> {
+    handler: H,
+    metrics: Arc<RouteMetrics>,
+}
+
+impl<H: Handler<T, S>, T: 'static, S: Send + 'static> Handler<T, S> for Measured<H> {
+    type Future = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+    fn call(self, request: Request, state: S) -> Self::Future {
+        Box::pin(async move {
+            let start = instant();
+            let response = self.handler.call(request, state).await;
+            let seconds = (instant() - start).as_secs_f64();
+            self.metrics.observe(response.status().as_u16(), seconds);
+            response
+        })
+    }
+}
+
 /// The metrics of the requests to one resource.
-#[derive(Debug)]
-pub(crate) struct RouteMetrics {
+struct RouteMetrics {
     classes: [Counter; 3],
     duration: Histogram,
 }
 
 impl RouteMetrics {
-    pub(crate) fn observe(&self, status: u16, seconds: f64) {
+    fn observe(&self, status: u16, seconds: f64) {
         let [success, refused, failed] = &self.classes;
         match status {
             ..400 => success,
@@ -178,7 +192,7 @@ mod tests {
         let (one, other) = (MetricsRegistry::new().unwrap(), MetricsRegistry::new().unwrap());
         let counter = one.counter("sotto_things_total", "Things.");
         counter.increment(3);
-        one.rejections("sotto_refused_total", "Refused.").add(Rejection::ReportReplayed);
+        one.rejections("sotto_refused_total", "Refused.").add(Rejection::ReportReplayed.name(), 1);
         one.route("upload").observe(204, 0.002);
         one.upkeep();
         let text = one.render();

@@ -6,32 +6,36 @@
 //! time and length.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, ErrorKind::TimedOut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::{ACCEPT, HeaderValue};
 use axum::http::request::Builder;
-use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use sotto_protocol::Fault;
-use sotto_wire::{HttpUrl, UrlError};
+use sotto_wire::HttpUrl;
+use tokio::net::TcpStream;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, ServiceExt, service_fn};
 
-use crate::environment::{Instant, timeout_at};
+use crate::environment::{self, Instant, timeout_at};
 
 /// The client, for bodies of one kind.
-pub(crate) type OutboundClient<B> = Client<HttpsConnector<HttpConnector>, B>;
+pub(crate) type OutboundClient<B> = Client<Connector, B>;
+type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// The longest wait for a connection.
+/// The longest wait for a connection, with its TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// We close idle connections before one of our servers would, so that few requests meet a
 /// connection that is just being closed.
@@ -62,18 +66,23 @@ where
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(timeout.min(CONNECT_TIMEOUT)));
+    let patience = timeout.min(CONNECT_TIMEOUT);
+    tcp.set_connect_timeout(Some(patience));
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
+    let connector = service_fn(move |uri| {
+        let connection = environment::timeout(patience, https.clone().oneshot(uri));
+        async { connection.await.unwrap_or_else(|_| Err(io::Error::from(TimedOut).into())) }
+    });
     Ok(Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
         .http1_max_buf_size(CONNECTION_BUFFER)
-        .build(https))
+        .build(BoxCloneSyncService::new(connector)))
 }
 
 /// Sends our own requests.
@@ -164,7 +173,7 @@ fn is_timeout(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let io = error.downcast_ref::<io::Error>();
-        if io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+        if io.is_some_and(|error| error.kind() == TimedOut) {
             return true;
         }
         cause = error.source();
@@ -177,20 +186,18 @@ pub(crate) const EXPOSED: &str =
     "its URL is plain http to another machine: use https, or start with --insecure-http";
 
 /// The URL of a peer. Paths are added to it, so it has no query.
-pub(crate) fn peer_url(url: &str) -> Result<HttpUrl, &'static str> {
-    let url = HttpUrl::parse(url).map_err(|error| match error {
-        UrlError::Scheme => "its URL does not begin with https://",
-        UrlError::Authority | UrlError::Character => {
-            "its URL does not parse: write it like https://host/path"
-        }
-    })?;
-    if url.query().is_some() { Err("its URL has a query") } else { Ok(url) }
+pub(crate) fn peer_url(url: &str) -> Result<HttpUrl, String> {
+    let url = HttpUrl::parse_setting(url).map_err(|error| format!("its URL {error}"))?;
+    match url.query() {
+        Some(_) => Err("its URL has a query: leave out what begins with ?".to_owned()),
+        None => Ok(url),
+    }
 }
 
 /// Where requests go. Plain HTTP to another machine needs `insecure_http`.
-pub(crate) fn target(url: &str, insecure_http: bool) -> Result<HttpUrl, &'static str> {
+pub(crate) fn target(url: &str, insecure_http: bool) -> Result<HttpUrl, String> {
     let url = peer_url(url)?;
-    if url.is_exposed() && !insecure_http { Err(EXPOSED) } else { Ok(url) }
+    if url.is_exposed() && !insecure_http { Err(EXPOSED.to_owned()) } else { Ok(url) }
 }
 
 fn roots(certificates: Option<&[u8]>) -> Result<RootCertStore, Fault> {
@@ -223,6 +230,7 @@ mod tests {
     #[test]
     fn targets_are_plain_urls_of_http() {
         assert_eq!(target("https://a.example", false).unwrap().as_str(), "https://a.example/");
+        assert_eq!(target("HTTPS://A.example/B", false).unwrap().as_str(), "https://a.example/B");
         assert!(target("http://127.0.0.1:80/gateway", false).is_ok());
         assert!(target("http://[::1]/gateway", false).is_ok());
         assert!(target("http://a.example/gateway", false).is_err());
@@ -232,5 +240,18 @@ mod tests {
         {
             assert!(target(bad, true).is_err(), "{bad}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_does_not_finish_the_handshake_is_given_up_soon() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}/", silent.local_addr().unwrap());
+        let url = HttpUrl::parse(&url).unwrap();
+        let http = HttpClient::new(Duration::from_secs(60), None).unwrap();
+        let start = Instant::now();
+        let deadline = start + Duration::from_secs(60);
+        let outcome = http.send(request(Method::GET, &url), Bytes::new(), deadline).await;
+        assert_eq!(outcome.err(), Some(TransportError::Late));
+        assert_eq!(start.elapsed().as_secs(), CONNECT_TIMEOUT.as_secs());
     }
 }

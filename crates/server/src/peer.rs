@@ -42,24 +42,16 @@ impl Resource {
         }
     }
 
-    fn request(self) -> MediaType {
+    /// The media types of the request and of the answer, and the longest answer in bytes.
+    fn messages(self) -> (MediaType, MediaType, usize) {
+        use MediaType::{
+            AggregateShare, AggregateShareReq, AggregationJobInitReq, AggregationJobResp,
+        };
         match self {
-            Self::AggregationJob => MediaType::AggregationJobInitReq,
-            Self::AggregateShare => MediaType::AggregateShareReq,
-        }
-    }
-
-    fn answer(self) -> MediaType {
-        match self {
-            Self::AggregationJob => MediaType::AggregationJobResp,
-            Self::AggregateShare => MediaType::AggregateShare,
-        }
-    }
-
-    fn max_answer(self) -> usize {
-        match self {
-            Self::AggregationJob => MAX_AGGREGATION_JOB_LEN,
-            Self::AggregateShare => MAX_AGGREGATE_SHARE_LEN,
+            Self::AggregationJob => {
+                (AggregationJobInitReq, AggregationJobResp, MAX_AGGREGATION_JOB_LEN)
+            }
+            Self::AggregateShare => (AggregateShareReq, AggregateShare, MAX_AGGREGATE_SHARE_LEN),
         }
     }
 }
@@ -95,11 +87,12 @@ impl HelperClient {
         resource: Resource,
         body: Bytes,
     ) -> Result<Created, HelperError> {
-        let endpoint = task.helper_endpoint().ok_or(HelperError::Unreachable("connect"))?;
+        let endpoint = task.helper.as_ref().ok_or(HelperError::Unreachable("connect"))?;
         let deadline = instant() + self.timeout;
         let url = resource.url(endpoint);
         let request = self.request(Method::POST, url, task, endpoint);
-        let request = request.header(CONTENT_TYPE, resource.request().as_str());
+        let (media_type, ..) = resource.messages();
+        let request = request.header(CONTENT_TYPE, media_type.as_str());
         let mut answer = self.send(request, body, resource, deadline).await?;
         let location = answer.location(url);
         while answer.body.is_empty() {
@@ -120,7 +113,7 @@ impl HelperClient {
 
     /// Tells the helper that a resource is no longer needed. The answer does not matter.
     pub(crate) async fn delete(&self, task: &ServedTask, location: HttpUrl) {
-        if let Some(endpoint) = task.helper_endpoint() {
+        if let Some(endpoint) = &task.helper {
             let request = self.request(Method::DELETE, &location, task, endpoint);
             let _ = self.http.send(request, Bytes::new(), instant() + self.timeout).await;
         }
@@ -134,7 +127,7 @@ impl HelperClient {
         endpoint: &HelperEndpoint,
     ) -> Builder {
         let mut request = outbound::request(method, url);
-        if let Ok((name, value)) = task.leader_token().header() {
+        if let Ok((name, value)) = task.leader_token.header() {
             request = request.header(name, value);
         }
         if let Some(value) = &endpoint.taskprov {
@@ -159,9 +152,10 @@ impl HelperClient {
             let (status, polled) = (status.as_u16(), false);
             return Err(HelperError::Refused { status, problem, retry_after, polled });
         }
-        let body = answer.read(resource.max_answer()).await.map_err(transport)?;
+        let (_, expected, max_len) = resource.messages();
+        let body = answer.read(max_len).await.map_err(transport)?;
         let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        if !body.is_empty() && !media_type.is_some_and(|named| resource.answer().matches(named)) {
+        if !body.is_empty() && !media_type.is_some_and(|named| expected.matches(named)) {
             return Err(HelperError::Unreachable("foreign_answer"));
         }
         Ok(Answer { headers, retry_after, body })

@@ -4,10 +4,9 @@
 //! hundreds of reports. The queue is bounded: when it is full, requests are rejected
 //! ([`CpuPool::try_run`]), and the leader's own work waits ([`CpuPool::run`]).
 
-use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -26,9 +25,8 @@ pub(crate) enum PoolError {
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Threads and their queue. After the pool is dropped, the threads end once the queue is empty.
-#[derive(Debug)]
 pub(crate) struct CpuPool {
-    queue: Arc<Queue>,
+    queue: mpsc::Sender<Work>,
     slots: Arc<Semaphore>,
     capacity: usize,
 }
@@ -36,12 +34,12 @@ pub(crate) struct CpuPool {
 impl CpuPool {
     /// Starts `threads` threads with room for `waiting` more closures.
     pub(crate) fn new(threads: usize, waiting: usize) -> io::Result<Self> {
-        let queue = Arc::new(Queue::default());
+        let (queue, waiting_work) = mpsc::channel();
+        let waiting_work = Arc::new(Mutex::new(waiting_work));
         for number in 0..threads.max(1) {
-            let queue = Arc::clone(&queue);
-            thread::Builder::new()
-                .name(format!("sotto-cpu-{number}"))
-                .spawn(move || queue.work())?;
+            let waiting_work = Arc::clone(&waiting_work);
+            let thread = thread::Builder::new().name(format!("sotto-cpu-{number}"));
+            thread.spawn(move || work_off(&waiting_work))?;
         }
         let capacity = threads.max(1) + waiting;
         Ok(Self { queue, slots: Arc::new(Semaphore::new(capacity)), capacity })
@@ -77,7 +75,8 @@ impl CpuPool {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
-        self.queue.push(Box::new(move || {
+        // If this fails, the answer's sender is dropped, as after a panic.
+        let _ = self.queue.send(Box::new(move || {
             // The slot is freed before the answer is sent: whoever has the answer finds room.
             let answer = work();
             drop(slot);
@@ -88,67 +87,18 @@ impl CpuPool {
     }
 }
 
-impl Drop for CpuPool {
-    fn drop(&mut self) {
-        self.queue.lock().closed = true;
-        self.queue.ready.notify_all();
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    state: Mutex<QueueState>,
-    ready: Condvar,
-}
-
-#[derive(Default)]
-struct QueueState {
-    work: VecDeque<Work>,
-    closed: bool,
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        // No code that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, work: Work) {
-        self.lock().work.push_back(work);
-        self.ready.notify_one();
-    }
-
-    fn work(&self) {
-        while let Some(work) = self.next() {
-            // A panic drops the sender, which tells the waiting side; the thread is not lost.
-            let _ = catch_unwind(AssertUnwindSafe(work));
-        }
-    }
-
-    fn next(&self) -> Option<Work> {
-        let mut state = self.lock();
-        loop {
-            if let Some(work) = state.work.pop_front() {
-                return Some(work);
-            }
-            if state.closed {
-                return None;
-            }
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
+/// Runs closures until the pool is gone and the queue is empty.
+fn work_off(queue: &Mutex<mpsc::Receiver<Work>>) {
+    // The lock is held while a thread waits for work, and not while it works.
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok(work) = next() {
+        // A panic drops the answer's sender, which tells the waiting side; the thread is not lost.
+        let _ = catch_unwind(AssertUnwindSafe(work));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, DATE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use sotto_protocol::gateway::{InnerRefusal, OuterRefusal};
 use sotto_protocol::http_date::imf_fixdate;
@@ -47,10 +47,6 @@ pub(crate) enum Failure {
     NotFound,
     /// The resource does not have this method.
     MethodNotAllowed,
-    /// The resource cannot be changed now.
-    Conflict(&'static str),
-    /// The state kept changing under the request.
-    Contended,
     /// Refused with this status and detail.
     Refused(StatusCode, String),
     /// Refused with this status, problem type and detail.
@@ -81,10 +77,21 @@ pub(crate) const ABOUT_BLANK: &str = "about:blank";
 pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
 
 impl Failure {
-    /// The answer.
-    pub(crate) fn into_response(self) -> Response {
+    /// Not available now, but probably soon.
+    pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::Unavailable(detail.into(), RETRY_SOON)
+    }
+
+    /// Refused with this status and detail.
+    pub(crate) fn refused(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self::Refused(status, detail.into())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
         match self {
-            Self::Abort(abort) => abort_response(abort),
+            Self::Abort(abort) => dap_response(&abort.problem.urn(), &abort.detail, abort.task_id),
             Self::Fault(fault) => {
                 tracing::error!(error = %fault, "a request failed with an internal error");
                 plain(StatusCode::INTERNAL_SERVER_ERROR, "The server had an internal error.")
@@ -123,8 +130,6 @@ impl Failure {
             Self::MethodNotAllowed => {
                 plain(StatusCode::METHOD_NOT_ALLOWED, "The resource has no such method.")
             }
-            Self::Conflict(detail) => plain(StatusCode::CONFLICT, detail),
-            Self::Contended => unavailable("Other requests keep changing the batch."),
             Self::Refused(status, detail) => plain(status, &detail),
             Self::Typed(status, kind, detail) => typed(status, kind, detail),
             Self::Unavailable(detail, pause) => {
@@ -132,7 +137,9 @@ impl Failure {
             }
             Self::Unopened(refusal) => unopened_response(refusal),
             Self::NotAdmitted(refusal, now) => not_admitted_response(refusal, now),
-            Self::Stored { problem, detail, task_id } => stored_response(problem, &detail, task_id),
+            Self::Stored { problem, detail, task_id } => {
+                dap_response(&problem, &detail, Some(task_id))
+            }
         }
     }
 }
@@ -181,22 +188,16 @@ fn store_response(error: &StoreError) -> Response {
     }
 }
 
-fn abort_response(abort: Abort) -> Response {
-    let status = StatusCode::from_u16(abort.problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
-    let mut document = dap_document(abort.problem, status, &abort.detail);
-    if let Some(task_id) = abort.task_id {
+/// A problem with a type of DAP, or one that was stored by a later version.
+fn dap_response(kind: &str, detail: &str, task_id: Option<TaskId>) -> Response {
+    let problem = ProblemType::from_urn(kind);
+    let status = problem.and_then(|problem| StatusCode::from_u16(problem.status()).ok());
+    let status = status.unwrap_or(StatusCode::BAD_REQUEST);
+    let title = problem.map(ProblemType::title).unwrap_or_default();
+    let mut document = document(kind, title, status, detail);
+    if let Some(task_id) = task_id {
         document.insert("taskid".into(), task_id.to_string().into());
     }
-    respond(status, document)
-}
-
-fn stored_response(problem: String, detail: &str, task_id: TaskId) -> Response {
-    let status = ProblemType::from_urn(&problem)
-        .and_then(|problem| StatusCode::from_u16(problem.status()).ok())
-        .unwrap_or(StatusCode::BAD_REQUEST);
-    let title = ProblemType::from_urn(&problem).map(ProblemType::title);
-    let mut document = document(&problem, title.unwrap_or_default(), status, detail);
-    document.insert("taskid".into(), task_id.to_string().into());
     respond(status, document)
 }
 
@@ -265,10 +266,6 @@ fn retry(response: Response) -> Response {
 fn retry_after(mut response: Response, pause: Duration) -> Response {
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(pause.as_secs().max(1)));
     response
-}
-
-fn dap_document(problem: ProblemType, status: StatusCode, detail: &str) -> Map<String, Value> {
-    document(&problem.urn(), problem.title(), status, detail)
 }
 
 fn document(kind: &str, title: &str, status: StatusCode, detail: &str) -> Map<String, Value> {

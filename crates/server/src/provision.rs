@@ -83,8 +83,7 @@ impl Provisioner {
         }
         let task = opt_in(&task_id, &announced, &self.config.policy, now)?;
         let opt_out = |detail: &str| Abort::new(ProblemType::InvalidTask, detail).for_task(task_id);
-        let in_band =
-            |task: &&Arc<ServedTask>| task.aggregator().taskprov && task.recipe().is_none();
+        let in_band = |task: &&Arc<ServedTask>| task.aggregator().taskprov && task.recipe.is_none();
         if self.is_of_a_recipe(task.task.configuration()) {
             return Err(opt_out("A task of a recipe is learned from the log alone.").into());
         }
@@ -123,10 +122,4 @@ impl Provisioner {
 pub(crate) fn announced(headers: &HeaderMap) -> Option<Vec<u8>> {
     let value = headers.get(taskprov::HEADER)?;
     taskprov::parse_header(value.to_str().ok()?).ok()
-}
-
-impl std::fmt::Debug for Provisioner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Provisioner").field("role", &self.role).finish_non_exhaustive()
-    }
 }

@@ -30,7 +30,7 @@ use self::membership::{Membership, NotJoined};
 use self::tail::{ReadError, Reading, Tail};
 use crate::aggregator::{Aggregator, Peer};
 use crate::config::RecipesConfig;
-use crate::environment::{Environment, Instant, instant, sleep, timeout};
+use crate::environment::{Environment, Instant, instant, timeout};
 use crate::error::BindError;
 use crate::health::{Concern, Health, StoreWork};
 use crate::metrics::MetricsRegistry;
@@ -46,7 +46,7 @@ const ASKED_PAUSE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the recipes need from their server.
-pub(crate) struct Surroundings {
+pub(crate) struct RecipesContext {
     pub(crate) role: Role,
     pub(crate) tasks: Arc<TaskRegistry>,
     pub(crate) store: Arc<dyn TaskStore>,
@@ -61,8 +61,7 @@ pub(crate) struct Surroundings {
 
 /// The recipes of a server.
 pub(crate) struct Recipes {
-    context: Surroundings,
-    config: RecipesConfig,
+    context: RecipesContext,
     membership: Membership,
     client: Arc<LogClient>,
     metrics: RecipeMetrics,
@@ -104,11 +103,12 @@ impl Recipes {
     /// Serves the recipes that were joined before, in this process or an earlier one.
     pub(crate) async fn load(
         config: RecipesConfig,
-        context: Surroundings,
+        context: RecipesContext,
         metrics: &MetricsRegistry,
     ) -> Result<Self, BindError> {
-        let membership = Membership::new(context.role, &config)?;
-        let client = LogClient::new(&config.log_url, config.log_certificates.as_deref())
+        let membership = Membership::new(context.role, config)?;
+        let RecipesConfig { log_url, log_certificates, .. } = &membership.config;
+        let client = LogClient::new(log_url, log_certificates.as_deref())
             .map_err(|reason| BindError::Config(format!("recipes: {reason}")))?;
         for (task_id, stored) in context.store.tasks().await? {
             let StoredTask::Recipe(json) = stored else { continue };
@@ -119,7 +119,6 @@ impl Recipes {
         let metrics = RecipeMetrics::new(metrics);
         let recipes = Self {
             context,
-            config,
             membership,
             client: Arc::new(client),
             metrics,
@@ -134,9 +133,14 @@ impl Recipes {
     /// Lets a request pass that carries the token of the task of any recipe.
     pub(crate) fn check(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
         match peer {
-            Peer::Leader => self.config.leader_token.check(headers),
+            Peer::Leader => self.membership.config.leader_token.check(headers),
             Peer::Collector => {
-                let tokens = self.config.authors.iter().filter_map(|a| a.collector_token.as_ref());
+                let tokens = self
+                    .membership
+                    .config
+                    .authors
+                    .iter()
+                    .filter_map(|a| a.collector_token.as_ref());
                 // Every token is compared, so that the time does not reveal which one matches.
                 let checks: Vec<_> = tokens.map(|token| token.check(headers)).collect();
                 let refused = checks.into_iter().reduce(|one, other| one.or(other));
@@ -170,7 +174,7 @@ impl Recipes {
             let mut asked = self.asked();
             let next = asked.begun + 1;
             match asked.last {
-                Some((at, reading)) if at.elapsed() < ASKED_PAUSE => reading,
+                Some((at, reading)) if instant() - at < ASKED_PAUSE => reading,
                 _ => {
                     asked.last = Some((instant(), next));
                     self.wanted.notify_one();
@@ -193,7 +197,7 @@ impl Recipes {
 
     /// The recipes that are served.
     fn served(&self) -> Vec<Arc<Recipe>> {
-        self.context.tasks.all().iter().filter_map(|task| task.recipe().cloned()).collect()
+        self.context.tasks.all().iter().filter_map(|task| task.recipe.clone()).collect()
     }
 
     fn count_served(&self) {
@@ -232,7 +236,7 @@ impl Recipes {
         assessment: &sotto_protocol::recipe::Assessment,
     ) -> Result<Result<(), NotJoined>, StoreError> {
         let (tasks, task_id) = (&self.context.tasks, *assessment.task().id());
-        if tasks.task(&task_id).is_some_and(|task| task.recipe().is_some()) {
+        if tasks.task(&task_id).is_some_and(|task| task.recipe.is_some()) {
             return Ok(Ok(()));
         }
         if self.context.forgotten.contains(&task_id) || tasks.is_forgotten(&task_id) {
@@ -301,29 +305,22 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
     let Some(recipes) = &aggregator.recipes else { return shutdown.begun().await };
     let mut logged = LoggedReasons::new();
     let client = Arc::clone(&recipes.client);
-    let mut tail = Tail::new(&recipes.config, client, Arc::clone(&recipes.context.store));
+    let mut tail =
+        Tail::new(&recipes.membership.config, client, Arc::clone(&recipes.context.store));
     loop {
         let number = recipes.begin();
         let outcome = async {
             let reading = tail.read(recipes.context.environment.now()).await?;
             recipes.learn(&reading, &mut logged).await.map_err(ReadError::Store)
         };
-        let outcome = tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            outcome = outcome => outcome,
-        };
+        let Some(outcome) = shutdown.or(outcome).await else { return };
         recipes.note(&outcome);
         recipes.ended.send_replace(number);
         if let Err(ReadError::Forked(_)) = outcome {
             break;
         }
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = recipes.wanted.notified() => {}
-            () = sleep(recipes.config.poll) => {}
-        }
+        let wanted = timeout(recipes.membership.config.poll, recipes.wanted.notified());
+        let Some(_) = shutdown.or(wanted).await else { return };
     }
     // Nobody must wait for reads that will never happen.
     recipes.ended.send_replace(u64::MAX);
@@ -359,20 +356,13 @@ impl RecipeMetrics {
                 "outcome",
                 ["read", "unreachable", "refused", "forked", "store"],
             ),
-            open: registry.gauge("sotto_recipes_open", None, "Open recipes in the public log."),
-            served: registry.gauge("sotto_recipes_served", None, "Recipes that are served."),
-            entries: registry.gauge("sotto_log_entries", None, "Entries of the public log."),
+            open: registry.gauge("sotto_recipes_open", "Open recipes in the public log."),
+            served: registry.gauge("sotto_recipes_served", "Recipes that are served."),
+            entries: registry.gauge("sotto_log_entries", "Entries of the public log."),
             witnessed: registry.gauge(
                 "sotto_log_witnessed_time_seconds",
-                Some(metrics::Unit::Seconds),
                 "When witnesses last saw the public log, in POSIX seconds.",
             ),
         }
-    }
-}
-
-impl std::fmt::Debug for Recipes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recipes").field("membership", &self.membership).finish_non_exhaustive()
     }
 }

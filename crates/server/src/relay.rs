@@ -26,6 +26,7 @@ use axum::response::Response;
 use axum::routing::post;
 use sotto_protocol::Fault;
 use sotto_protocol::relay::{PoolRule, SourceTag};
+use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
 use sotto_wire::size_class::SizeClass;
 use tokio::sync::{mpsc, oneshot};
 
@@ -41,11 +42,11 @@ use self::sources::Sources;
 use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
-use crate::http::expect_encapsulated;
+use crate::http::expect_type;
 use crate::listener::{PeerIp, SourceGate};
 use crate::outbound;
-use crate::problem::{Failure, RETRY_SOON};
-use crate::service::{Role, Server, answer};
+use crate::problem::Failure;
+use crate::service::{Role, Server};
 
 /// Requests on their way into a pool. Few are enough: a pool takes them at once.
 const INBOX: usize = 256;
@@ -108,7 +109,10 @@ impl Role for Relay {
             metrics,
         };
         Ok(Router::new()
-            .route(&format!("{}/{{gateway}}", server.base_path), post(receive))
+            .route(
+                &format!("{}/{{gateway}}", server.base_path),
+                post(server.metrics.measured("relay", relay)),
+            )
             .with_state(Arc::new(state)))
     }
 }
@@ -124,16 +128,8 @@ struct RelayState {
 }
 
 /// `POST` of an encapsulated request for a gateway.
-async fn receive(
-    State(state): State<Arc<RelayState>>,
-    gateway: Result<Path<String>, PathRejection>,
-    request: Request,
-) -> Response {
-    answer(&state.metrics.route, relay(&state, gateway, request)).await
-}
-
 async fn relay(
-    state: &RelayState,
+    State(state): State<Arc<RelayState>>,
     gateway: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Failure> {
@@ -141,9 +137,9 @@ async fn relay(
     let gateway = gateway.ok_or(Failure::NotFound)?;
     let (source, body) = {
         let (head, body) = request.into_parts();
-        let source = state.sources.as_deref().map(|sources| admit(state, sources, &head));
+        let source = state.sources.as_deref().map(|sources| admit(&state, sources, &head));
         let source = source.transpose()?;
-        expect_encapsulated(&head.headers)?;
+        expect_type(&head.headers, REQUEST_MEDIA_TYPE)?;
         // From here on, everything the device said about itself is gone.
         (source, body)
     };
@@ -152,7 +148,7 @@ async fn relay(
         state.metrics.spooled.increment(1);
     }
     let (answer, answered) = oneshot::channel();
-    let ending = || Failure::Unavailable("The relay is shutting down.".into(), RETRY_SOON);
+    let ending = || Failure::unavailable("The relay is shutting down.");
     let waiting = Waiting { gateway, source, body, answer };
     state.inbox.send(waiting).await.map_err(|_| ending())?;
     answered.await.unwrap_or_else(|_| Err(ending()))
@@ -179,7 +175,7 @@ fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
     for (index, gateway) in config.gateways.iter().enumerate() {
         let operator = gateway.operator.as_str();
         let wrong =
-            |reason: &str| BindError::Config(format!("the gateway of {operator}: {reason}"));
+            |reason: String| BindError::Config(format!("the gateway of {operator}: {reason}"));
         let rule = gateway.pool.unwrap_or(config.pool);
         if rule.wait_ms > PoolRule::MAX_WAIT_MS {
             let reason = format!(
@@ -187,13 +183,13 @@ fn gateways(config: &RelayConfig) -> Result<Gateways, BindError> {
                 rule.wait_ms,
                 PoolRule::MAX_WAIT_MS
             );
-            return Err(wrong(&reason));
+            return Err(wrong(reason));
         }
         let url = outbound::target(&gateway.url, config.http.insecure_http).map_err(wrong)?;
-        let uri = url.as_str().parse().map_err(|_| wrong("its URL does not parse"))?;
+        let uri = url.as_str().parse().map_err(|_| wrong("its URL does not parse".into()))?;
         let (names, rules, destinations) = &mut gateways;
         if names.insert(operator.to_owned(), index).is_some() {
-            return Err(wrong("it is listed twice"));
+            return Err(wrong("it is listed twice".into()));
         }
         rules.push(rule);
         destinations.push(Destination::new(operator.to_owned(), uri));

@@ -49,8 +49,7 @@ impl<R: Keyring> Rotating<R> {
     /// Replaces the keys. Requests that are already open are still answered; later ones to a
     /// removed key are refused. So a key must stay for as long as devices may still use it.
     pub fn replace(&self, keys: Vec<HpkeKeypair>) -> Result<(), Fault> {
-        let keyring = Arc::new(R::of(&keys)?);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = keyring;
+        self.set(R::of(&keys)?);
         Ok(())
     }
 }
@@ -58,6 +57,10 @@ impl<R: Keyring> Rotating<R> {
 impl<T> Rotating<T> {
     pub(crate) fn holding(value: T) -> Self {
         Self { current: RwLock::new(Arc::new(value)) }
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
     }
 
     pub(crate) fn current(&self) -> Arc<T> {

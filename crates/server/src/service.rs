@@ -9,16 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::response::Response;
 use tokio::task::JoinSet;
 
 use crate::admin::{self, Admin};
 use crate::config::HttpConfig;
-use crate::environment::{Environment, instant, timeout};
+use crate::environment::{Environment, timeout};
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
 use crate::listener::Listener;
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
 use crate::tasks::TaskRegistry;
@@ -178,8 +177,8 @@ impl std::fmt::Debug for Server {
 /// Adds the answers to requests for which there is no route.
 pub(crate) fn with_fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
-        .fallback(async || Failure::NotFound.into_response())
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed.into_response())
+        .fallback(async || Failure::NotFound)
+        .method_not_allowed_fallback(async || Failure::MethodNotAllowed)
 }
 
 /// A base path begins with a slash and does not end with one. It may be empty.
@@ -211,15 +210,4 @@ async fn fold_metrics(metrics: Arc<MetricsRegistry>, mut shutdown: Shutdown) {
             return;
         }
     }
-}
-
-/// Turns a handler's result into an answer and measures it.
-pub(crate) async fn answer(
-    metrics: &RouteMetrics,
-    handler: impl Future<Output = Result<Response, Failure>>,
-) -> Response {
-    let start = instant();
-    let response = handler.await.unwrap_or_else(Failure::into_response);
-    metrics.observe(response.status().as_u16(), start.elapsed().as_secs_f64());
-    response
 }

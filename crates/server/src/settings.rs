@@ -56,6 +56,21 @@ pub trait Setting: Sized {
     fn each_path(&mut self, _change: &mut dyn FnMut(&mut PathBuf)) {}
 }
 
+/// A group of settings is also a value: a table.
+impl<T: Settings> Setting for T {
+    fn read<'de, D: Deserializer<'de>>(_key: &str, value: D) -> Result<Self, D::Error> {
+        deserialize(value)
+    }
+
+    fn table() -> Option<Table> {
+        Some(Table { is_array: false, entries: Self::default().entries() })
+    }
+
+    fn each_path(&mut self, change: &mut dyn FnMut(&mut PathBuf)) {
+        Settings::each_path(self, change);
+    }
+}
+
 /// The description of a setting.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -142,24 +157,6 @@ macro_rules! settings {
 
             fn each_path(&mut self, change: &mut dyn FnMut(&mut std::path::PathBuf)) {
                 $($crate::settings::settings!(@path [$($mark)*] self.$field, change);)*
-            }
-        }
-
-        impl $crate::settings::Setting for $name {
-            fn read<'de, D: serde::Deserializer<'de>>(
-                _key: &str,
-                value: D,
-            ) -> Result<Self, D::Error> {
-                serde::Deserialize::deserialize(value)
-            }
-
-            fn table() -> Option<$crate::settings::Table> {
-                let entries = $crate::settings::Settings::entries(&Self::default());
-                Some($crate::settings::Table { is_array: false, entries })
-            }
-
-            fn each_path(&mut self, change: &mut dyn FnMut(&mut std::path::PathBuf)) {
-                $crate::settings::Settings::each_path(self, change);
             }
         }
 

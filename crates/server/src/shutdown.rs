@@ -37,6 +37,15 @@ impl Shutdown {
         timeout(pause, self.begun()).await.is_ok()
     }
 
+    /// The outcome of some work, unless the shutdown begins first.
+    pub(crate) async fn or<F: Future>(&mut self, work: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            () = self.begun() => None,
+            outcome = work => Some(outcome),
+        }
+    }
+
     /// Resolves once the shutdown has begun.
     pub(crate) async fn begun(&mut self) {
         // An error means that the trigger is gone.

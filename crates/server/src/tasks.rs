@@ -1,5 +1,8 @@
 //! The tasks that a server takes part in, and what it needs to talk to its peers about them.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -16,10 +19,14 @@ use crate::outbound::{self, peer_url};
 #[derive(Debug)]
 pub struct ServedTask {
     aggregator: AggregatorTask,
-    leader_token: Arc<AuthToken>,
-    collector_token: Option<Arc<AuthToken>>,
-    helper: Option<HelperEndpoint>,
-    recipe: Option<Arc<Recipe>>,
+    /// Between leader and helper.
+    pub(crate) leader_token: Arc<AuthToken>,
+    /// Between collector and leader; none at the helper.
+    pub(crate) collector_token: Option<Arc<AuthToken>>,
+    /// Where the leader finds the helper; the helper has none.
+    pub(crate) helper: Option<HelperEndpoint>,
+    /// A plain task has none.
+    pub(crate) recipe: Option<Arc<Recipe>>,
 }
 
 impl ServedTask {
@@ -61,11 +68,6 @@ impl ServedTask {
         Self { recipe: Some(recipe), ..self }
     }
 
-    /// The recipe of the task; a plain task has none.
-    pub(crate) fn recipe(&self) -> Option<&Arc<Recipe>> {
-        self.recipe.as_ref()
-    }
-
     /// The task's id.
     pub fn id(&self) -> &TaskId {
         self.aggregator.task.id()
@@ -74,21 +76,6 @@ impl ServedTask {
     /// The task itself.
     pub fn aggregator(&self) -> &AggregatorTask {
         &self.aggregator
-    }
-
-    /// Between leader and helper.
-    pub(crate) fn leader_token(&self) -> &AuthToken {
-        &self.leader_token
-    }
-
-    /// Between collector and leader; none at the helper.
-    pub(crate) fn collector_token(&self) -> Option<&AuthToken> {
-        self.collector_token.as_deref()
-    }
-
-    /// Where the leader finds the helper; the helper has none.
-    pub(crate) fn helper_endpoint(&self) -> Option<&HelperEndpoint> {
-        self.helper.as_ref()
     }
 }
 
@@ -105,17 +92,19 @@ pub(crate) struct HelperEndpoint {
 }
 
 impl HelperEndpoint {
-    fn new(task: &AggregatorTask) -> Result<Self, &'static str> {
+    fn new(task: &AggregatorTask) -> Result<Self, String> {
         let base = task.task.configuration().helper_aggregator_endpoint().as_str();
         let url = peer_url(base)?;
         let resource = |name: &str| {
             let below = url.below(&format!("tasks/{}/{name}", task.task.id()));
-            below.map_err(|_| "its URL does not parse")
+            below.map_err(|error| format!("its URL {error}"))
         };
         let taskprov = task
             .taskprov
             .then(|| taskprov::header_value(task.task.encoded_configuration()))
-            .map(|value| HeaderValue::try_from(value).map_err(|_| "its task is too long"))
+            .map(|value| {
+                HeaderValue::try_from(value).map_err(|_| "its task is too long".to_owned())
+            })
             .transpose()?;
         Ok(Self {
             base: base.into(),
@@ -178,7 +167,7 @@ impl TaskRegistry {
             return Err(TaskRefused::NoCollectorToken(id));
         }
         if !self.insecure_http && task.helper.as_ref().is_some_and(HelperEndpoint::is_exposed) {
-            return Err(TaskRefused::HelperUrl { task_id: id, reason: outbound::EXPOSED });
+            return Err(TaskRefused::HelperUrl { task_id: id, reason: outbound::EXPOSED.into() });
         }
         Ok(())
     }
@@ -202,90 +191,5 @@ impl TaskRegistry {
     /// Whether this process served a task until it was over.
     pub(crate) fn is_forgotten(&self, id: &TaskId) -> bool {
         self.forgotten.read().unwrap_or_else(PoisonError::into_inner).contains(id)
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    use sotto_crypto::{HpkeKeypair, Secret};
-    use sotto_protocol::Task;
-    use sotto_vdaf::VdafConfig;
-    use sotto_wire::{
-        BatchMode, HpkeConfigId, TaskConfiguration, TaskParameters, TimePrecision, Url as WireUrl,
-        VdafType,
-    };
-
-    use super::*;
-
-    /// A leader's task with this id and helper.
-    pub(crate) fn leader_task(id: u8, helper: &str) -> Result<ServedTask, TaskRefused> {
-        let vdaf = VdafConfig::count();
-        let configuration = TaskConfiguration::new(TaskParameters {
-            task_info: vec![id],
-            leader_aggregator_endpoint: WireUrl::new("https://leader.example/").unwrap(),
-            helper_aggregator_endpoint: WireUrl::new(helper).unwrap(),
-            time_precision: TimePrecision::from_seconds(60).unwrap(),
-            min_batch_size: 1,
-            batch_mode: BatchMode::TimeInterval,
-            vdaf_type: VdafType::new(vdaf.vdaf_type()),
-            vdaf_configuration: vdaf.encode_configuration(),
-            extensions: Vec::new(),
-        })
-        .unwrap();
-        let mut rng = crate::environment::Environment::default().rng().unwrap();
-        let aggregator = AggregatorTask {
-            task: Task::new(TaskId::new([id; 32]), configuration).unwrap(),
-            role: Role::Leader,
-            verify_key: Secret::new([0; 32]),
-            collector_hpke_config: HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng)
-                .config()
-                .clone(),
-            taskprov: false,
-            tokens: None,
-            max_window_s: None,
-        };
-        let token = Arc::new(AuthToken::bearer("token").unwrap());
-        ServedTask::leader(aggregator, Arc::clone(&token), token)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::testing::leader_task;
-    use super::*;
-
-    #[test]
-    fn resources_lie_below_the_helper_as_it_is_spelled() {
-        let id = TaskId::new([1; 32]);
-        for base in ["https://helper.example/dap/", "https://helper.example/dap"] {
-            let task = leader_task(1, base).unwrap();
-            let endpoint = task.helper_endpoint().unwrap();
-            let expected = format!("https://helper.example/dap/tasks/{id}/aggregate_shares");
-            assert_eq!(endpoint.aggregate_shares.as_str(), expected);
-        }
-        for bad in ["helper.example", "ftp://helper.example/", "https://helper.example/?a=b"] {
-            let refused = leader_task(1, bad).unwrap_err();
-            assert!(matches!(refused, TaskRefused::HelperUrl { .. }), "{bad}");
-        }
-    }
-
-    #[test]
-    fn plain_http_is_for_loopback() {
-        let registry = TaskRegistry::new(Role::Leader, true, false);
-        for (id, (helper, fine)) in [
-            ("https://helper.example/", true),
-            ("http://127.0.0.1:8080/", true),
-            ("http://[::1]:8080/", true),
-            ("http://localhost/", true),
-            ("http://helper.example/", false),
-            ("http://192.0.2.1/", false),
-            ("http://localhost.example/", false),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let task = leader_task(id as u8, helper).unwrap();
-            assert_eq!(registry.add(task).is_ok(), fine, "{helper}");
-        }
     }
 }

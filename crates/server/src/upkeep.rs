@@ -22,16 +22,14 @@ pub(crate) async fn run(
     store: Arc<dyn TaskStore>,
     mut shutdown: Shutdown,
 ) {
-    let queue = aggregator.metrics.gauge(
-        "sotto_cpu_pool_occupied",
-        None,
-        "Work items that run or wait in the CPU pool.",
-    );
+    let queue = aggregator
+        .metrics
+        .gauge("sotto_cpu_pool_occupied", "Work items that run or wait in the CPU pool.");
     let mut forgotten = HashSet::new();
     let mut looked: Option<Instant> = None;
     loop {
         queue.set(aggregator.pool.occupied() as f64);
-        if looked.is_none_or(|looked| looked.elapsed() >= RETENTION_PAUSE) {
+        if looked.is_none_or(|looked| instant() - looked >= RETENTION_PAUSE) {
             looked = Some(instant());
             for task in aggregator.tasks.all() {
                 let over = aggregator.is_over(&task);
@@ -52,18 +50,13 @@ pub(crate) async fn run(
 /// Deletes everything about a task. Returns whether that succeeded. The task must be unreachable by
 /// now: without its report ids, an old report would count again.
 async fn forget(aggregator: &Aggregator, store: &dyn TaskStore, task: &ServedTask) -> bool {
-    match store.forget_task(*task.id()).await {
-        Ok(()) => {
-            tracing::info!(task = %task.id(), "a task is over; its data is deleted");
-            aggregator.health.store_worked(StoreWork::Forget);
-            if task.aggregator().taskprov {
-                aggregator.tasks.forget(task.id());
-            }
-            true
-        }
-        Err(error) => {
-            aggregator.store_failed(StoreWork::Forget, &error);
-            false
+    let forgotten = store.forget_task(*task.id()).await;
+    let is_forgotten = aggregator.health.noted(StoreWork::Forget, forgotten).is_ok();
+    if is_forgotten {
+        tracing::info!(task = %task.id(), "a task is over; its data is deleted");
+        if task.aggregator().taskprov {
+            aggregator.tasks.forget(task.id());
         }
     }
+    is_forgotten
 }

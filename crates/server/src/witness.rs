@@ -17,7 +17,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::response::Response;
 use axum::routing::{get, post};
 use sotto_protocol::Fault;
@@ -32,9 +32,9 @@ use crate::config::HttpConfig;
 use crate::environment::{Environment, spawn_blocking};
 use crate::error::BindError;
 use crate::health::{Health, StoreWork};
-use crate::http::BodyReader;
-use crate::problem::{Failure, RETRY_SOON};
-use crate::service::{Role, Server, answer};
+use crate::http::{BodyReader, NOTE_MEDIA_TYPE, content};
+use crate::problem::Failure;
+use crate::service::{Role, Server};
 
 /// Requests in progress at once. They all need one lock; more threads would only wait.
 const MAX_AT_WORK: usize = 16;
@@ -63,7 +63,12 @@ impl Role for Witness {
         let Self { config, dir } = self;
         let state = WitnessState {
             environment: server.environment.clone(),
-            origins: config.logs.iter().map(|key| origin_entry(key.name().as_str())).collect(),
+            origins: config
+                .logs
+                .iter()
+                .map(|key| key.name().as_str().to_owned())
+                .map(|origin| (origin_name(&origin), origin))
+                .collect(),
             logs: known_logs(&config.logs)?,
             dir,
             bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
@@ -71,10 +76,16 @@ impl Role for Witness {
             health: Arc::clone(&server.health),
             metrics: WitnessMetrics::new(&server.metrics),
         };
-        let base = &server.base_path;
+        let (base, metrics) = (&server.base_path, &server.metrics);
         Ok(Router::new()
-            .route(&format!("{base}/add-checkpoint"), post(add_checkpoint))
-            .route(&format!("{base}/{{origin}}/checkpoint"), get(checkpoint))
+            .route(
+                &format!("{base}/add-checkpoint"),
+                post(metrics.measured("add_checkpoint", add_checkpoint)),
+            )
+            .route(
+                &format!("{base}/{{origin}}/checkpoint"),
+                get(metrics.measured("witness_checkpoint", checkpoint)),
+            )
             .with_state(Arc::new(state)))
     }
 }
@@ -102,60 +113,40 @@ impl WitnessState {
         let _place = self.at_work.acquire().await.map_err(|error| Fault(error.to_string()))?;
         let state = Arc::clone(self);
         let done = spawn_blocking(move || work(&state)).await.map_err(gone)?;
-        match done {
-            Ok(value) => {
-                self.health.store_worked(StoreWork::Commit);
-                Ok(value)
-            }
-            Err(error) => {
-                tracing::error!(%error, "the witness's files failed");
-                self.health.store_failed(StoreWork::Commit);
-                let detail = "The witness had an internal error.".to_owned();
-                Err(Failure::Unavailable(detail, RETRY_SOON))
-            }
-        }
+        let done = self.health.noted(StoreWork::Commit, done);
+        done.map_err(|_| Failure::unavailable("The witness had an internal error."))
     }
 }
 
 /// `POST add-checkpoint`. Statuses and bodies are those of C2SP `tlog-witness`.
-async fn add_checkpoint(State(state): State<Arc<WitnessState>>, body: Body) -> Response {
-    answer(&state.metrics.add_checkpoint, async {
-        let body = state.bodies.read(body, MAX_ADD_CHECKPOINT_LEN).await?;
-        let bytes = body.bytes().clone();
-        let answer = state
-            .at_disk(move |state| {
-                state.dir.add_checkpoint(&bytes, &state.logs, state.environment.now())
-            })
-            .await?;
-        state.metrics.count(answer.status);
-        let status = StatusCode::from_u16(answer.status);
-        let status = status.map_err(|error| Fault(error.to_string()))?;
-        Ok(text(status, answer.media_type, answer.body))
-    })
-    .await
+async fn add_checkpoint(
+    State(state): State<Arc<WitnessState>>,
+    body: Body,
+) -> Result<Response, Failure> {
+    let body = state.bodies.read(body, MAX_ADD_CHECKPOINT_LEN).await?;
+    let bytes = body.bytes().clone();
+    let add = move |state: &WitnessState| {
+        state.dir.add_checkpoint(&bytes, &state.logs, state.environment.now())
+    };
+    let answer = state.at_disk(add).await?;
+    state.metrics.count(answer.status);
+    let status = StatusCode::from_u16(answer.status);
+    let mut response = content(answer.media_type, answer.body);
+    *response.status_mut() = status.map_err(|error| Fault(error.to_string()))?;
+    Ok(response)
 }
 
 /// `GET <hex SHA-256 of the origin>/checkpoint`, for monitors.
 async fn checkpoint(
     State(state): State<Arc<WitnessState>>,
     Path(origin): Path<String>,
-) -> Response {
-    answer(&state.metrics.checkpoint, async {
-        let origin = state.origins.get(&origin).cloned().ok_or(Failure::NotFound)?;
-        let stored = state.at_disk(move |state| state.dir.stored(&origin)).await?;
-        let note = stored.ok_or(Failure::NotFound)?;
-        let mut response = text(StatusCode::OK, "text/plain; charset=utf-8", note.to_bytes());
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        Ok(response)
-    })
-    .await
-}
-
-fn text(status: StatusCode, media_type: &'static str, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    response
+) -> Result<Response, Failure> {
+    let origin = state.origins.get(&origin).cloned().ok_or(Failure::NotFound)?;
+    let stored = state.at_disk(move |state| state.dir.stored(&origin)).await?;
+    let note = stored.ok_or(Failure::NotFound)?;
+    let mut response = content(NOTE_MEDIA_TYPE, note.to_bytes());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
 }
 
 /// The logs in the form in which checkpoints are checked. Also rejects duplicate keys.
@@ -166,10 +157,6 @@ fn known_logs(keys: &[VerifierKey]) -> Result<TlogPolicy, BindError> {
     let lines: String = keys.iter().map(|key| format!("log {key}\n")).collect();
     TlogPolicy::parse(&format!("{lines}quorum none\n"))
         .map_err(|error| BindError::Config(format!("the logs of the witness: {error}")))
-}
-
-fn origin_entry(origin: &str) -> (String, String) {
-    (origin_name(origin), origin.to_owned())
 }
 
 /// The name under which monitors request the checkpoint of a log from a witness.

@@ -2,9 +2,9 @@
 
 mod certificates;
 mod directories;
+mod failures;
+mod granting;
 mod harness;
 mod issuer;
 mod requests;
 mod secrecy;
-mod trouble;
-mod walk;

@@ -1,6 +1,7 @@
 //! The gateway over real HTTP on loopback: in a leader, in a log, and standalone.
 
 mod device;
+mod hostile_bodies;
 mod inner_refusals;
 mod log_reads;
 mod oracle;
@@ -9,5 +10,4 @@ mod remembering;
 mod rotation;
 mod secrecy;
 mod standalone;
-mod trouble;
 mod uploads;

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod attester;
+mod background;
 mod captured;
 mod gateway;
 mod issuer;

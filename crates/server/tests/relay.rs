@@ -1,8 +1,7 @@
 //! The relay over real sockets on loopback, in front of a gateway that records what it gets.
-#![allow(clippy::disallowed_methods)]
-// tests use their own clocks and tasks
 
 mod answers;
+mod failures;
 mod forwarding;
 mod gateway;
 mod harness;
@@ -11,4 +10,3 @@ mod pooling;
 mod secrecy;
 mod sources;
 mod transport;
-mod trouble;

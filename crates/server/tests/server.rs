@@ -1,11 +1,11 @@
 //! Leader and helper over real HTTP on loopback.
-#![allow(clippy::disallowed_methods)]
-// tests use their own clocks and tasks
 
 mod backlog;
+mod batch_modes;
 mod collection;
 pub(crate) mod harness;
 mod helper;
+mod helper_failures;
 mod public_log;
 mod recipes;
 mod requests;
@@ -14,6 +14,4 @@ mod secrecy;
 mod taskprov;
 mod tokens;
 mod transport;
-mod trouble;
-mod walk;
 mod window;

@@ -86,4 +86,4 @@ pub use time::{Duration, Interval, Time, TimePrecision};
 pub use tlog::{
     AddCheckpoint, BundlePath, Checkpoint, EntryBundle, TilePath, TlogPolicy, TlogProof, TreeHash,
 };
-pub use url::{HttpUrl, UrlError};
+pub use url::{HttpUrl, UrlError, normal_authority};

@@ -1,7 +1,7 @@
 //! URLs of HTTP resources (RFC 9110 §4.2), in the spelling in which they were given.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The URL of an HTTP resource: `http` or `https`, a host, a path and perhaps a query, all in
 /// visible ASCII.
@@ -21,31 +21,54 @@ pub enum UrlError {
     /// Another scheme, or none.
     #[error("does not begin with https:// or http://")]
     Scheme,
-    /// No host, an invalid port, or a user.
-    #[error("has no host, a user, or a port that is not a number")]
+    /// A user name or a password, which would be sent with every request.
+    #[error("names a user: leave that out, and set a token where one is needed")]
+    User,
+    /// An international host name.
+    #[error("has a host that is not ASCII: write it in punycode, like xn--bcher-kva.example")]
+    International,
+    /// No host, or an invalid host or port.
+    #[error("has no valid host, or an invalid port: write it like https://host/path")]
     Authority,
+    /// A fragment, which is never sent.
+    #[error("has a fragment: leave out what begins with #")]
+    Fragment,
     /// Something that a request cannot contain.
-    #[error("has a fragment or a character that a URL cannot have")]
+    #[error("has a character that a URL cannot have")]
     Character,
 }
 
 impl HttpUrl {
-    /// Reads an absolute URL. An empty path becomes `/`.
+    /// Reads an absolute URL. An empty path becomes `/`; nothing else changes, because these bytes
+    /// are sent.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
-        let scheme_len = ["https://", "http://"].iter().find(|scheme| text.starts_with(**scheme));
-        let authority_at = scheme_len.ok_or(UrlError::Scheme)?.len();
-        if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#' && byte != b'\\') {
+        let mut schemes = ["https://", "http://"].iter();
+        let scheme = schemes.find(|scheme| text.starts_with(**scheme)).ok_or(UrlError::Scheme)?;
+        let (head, path) = text.split_at(authority_end(text));
+        let (_, authority) = head.split_at(scheme.len());
+        if authority.contains('@') {
+            return Err(UrlError::User);
+        }
+        if !authority.is_ascii() {
+            return Err(UrlError::International);
+        }
+        if path.contains('#') {
+            return Err(UrlError::Fragment);
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
             return Err(UrlError::Character);
         }
-        let (_, rest) = text.split_at(authority_at);
-        let path_at = authority_at + rest.find(['/', '?']).unwrap_or(rest.len());
-        let (head, path) = text.split_at(path_at);
-        let (_, authority) = head.split_at(authority_at);
         if !is_authority(authority) || path.starts_with('?') {
             return Err(UrlError::Authority);
         }
         let path = if path.is_empty() { "/" } else { path };
-        Ok(Self { text: format!("{head}{path}"), path_at })
+        Ok(Self { text: format!("{head}{path}"), path_at: head.len() })
+    }
+
+    /// Reads a URL that a person wrote: scheme and host may be in any case, and become lower case.
+    pub fn parse_setting(text: &str) -> Result<Self, UrlError> {
+        let (head, path) = text.split_at(authority_end(text));
+        Self::parse(&format!("{}{path}", head.to_ascii_lowercase()))
     }
 
     /// The whole URL.
@@ -84,12 +107,12 @@ impl HttpUrl {
         self.scheme() == other.scheme() && self.origin_authority() == other.origin_authority()
     }
 
-    /// The authority in the normal form of its origin: lower case, without the default port.
+    /// The authority in the normal form of its origin: without the default port, and otherwise as
+    /// [`normal_authority`] writes it.
     pub fn origin_authority(&self) -> String {
         let default_port = if self.scheme() == "http" { ":80" } else { ":443" };
-        let authority = self.authority().to_ascii_lowercase();
-        let authority = authority.strip_suffix(':').unwrap_or(&authority);
-        authority.strip_suffix(default_port).unwrap_or(authority).to_owned()
+        let authority = self.authority().strip_suffix(':').unwrap_or(self.authority());
+        normal_authority(authority.strip_suffix(default_port).unwrap_or(authority))
     }
 
     /// Whether requests to it leave the machine unencrypted.
@@ -159,12 +182,30 @@ fn is_authority(authority: &str) -> bool {
         }
         None => port.is_empty(),
     };
-    let inner = host.strip_prefix('[').map(|rest| rest.strip_suffix(']').unwrap_or_default());
-    let is_host = match inner {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && host.bytes().all(is_host_byte),
-    };
-    is_port && is_host
+    let is_name = !host.is_empty() && host.bytes().all(is_host_byte);
+    is_port && (is_name || ipv6(host).is_some())
+}
+
+/// Where the authority of a URL ends.
+fn authority_end(url: &str) -> usize {
+    let authority_at = url.find("://").map_or(0, |colon| colon + "://".len());
+    let (_, rest) = url.split_at(authority_at);
+    authority_at + rest.find(['/', '?', '#']).unwrap_or(rest.len())
+}
+
+/// One spelling for authorities that mean the same: lower case, IPv6 addresses as short as they can
+/// be.
+pub fn normal_authority(authority: &str) -> String {
+    let host = host_of(authority);
+    match ipv6(host) {
+        Some(address) => format!("[{address}]{}", authority.strip_prefix(host).unwrap_or_default()),
+        None => authority.to_ascii_lowercase(),
+    }
+}
+
+/// The address in brackets.
+fn ipv6(host: &str) -> Option<Ipv6Addr> {
+    host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
 /// The host of an authority. Colons inside brackets are part of an address.
@@ -240,6 +281,26 @@ mod tests {
     }
 
     #[test]
+    fn settings_may_have_capitals_and_errors_say_what_to_write() {
+        let url = HttpUrl::parse_setting("HTTPS://Leader.Example:8443/Path?Query").unwrap();
+        assert_eq!(url.as_str(), "https://leader.example:8443/Path?Query");
+        for (text, error) in [
+            ("ftp://A.example/", UrlError::Scheme),
+            ("https://user:password@a.example/", UrlError::User),
+            ("https://b\u{fc}cher.example/", UrlError::International),
+            ("https://:80/", UrlError::Authority),
+            ("https://a.example#b", UrlError::Fragment),
+            ("https://a.example/\u{e9}", UrlError::Character),
+        ] {
+            assert_eq!(HttpUrl::parse_setting(text), Err(error), "{text}");
+        }
+        for literal in ["HTTPS://a.example/", "Http://a.example/"] {
+            assert_eq!(HttpUrl::parse(literal), Err(UrlError::Scheme), "{literal}");
+        }
+        assert_eq!(HttpUrl::parse("https://A.example/").unwrap().authority(), "A.example");
+    }
+
+    #[test]
     fn references_are_resolved() {
         let base = HttpUrl::parse("https://a.example/b/c?d").unwrap();
         for (reference, url) in [
@@ -278,6 +339,7 @@ mod tests {
     #[test]
     fn one_origin_has_many_spellings() {
         let url = |text| HttpUrl::parse(text).unwrap();
+        assert!(url("https://[::1]/").is_same_origin(&url("https://[0:0:0:0:0:0:0:1]:443/")));
         let plain = url("https://a.example/b");
         for same in ["https://A.example:443/c", "https://a.example:/"] {
             assert!(plain.is_same_origin(&url(same)), "{same}");

@@ -38,7 +38,7 @@ pub enum AttesterRefusal {
     IssuerKey,
     /// The issuer failed. The same request may be retried.
     #[error("The issuer gave no answer.")]
-    IssuerTrouble,
+    IssuerUnavailable,
     /// The issuer's limit is not one token.
     #[error("The issuer's limit is not one.")]
     IssuerLimit,
@@ -75,7 +75,7 @@ impl AttesterRefusal {
         Self::Signature,
         Self::IssuerRefused,
         Self::IssuerKey,
-        Self::IssuerTrouble,
+        Self::IssuerUnavailable,
         Self::IssuerLimit,
         Self::IndexKey,
         Self::IssuerResponse,
@@ -89,7 +89,7 @@ impl AttesterRefusal {
     pub(super) fn of_issuer(status: u16) -> Self {
         match status {
             401 => Self::IssuerKey,
-            429 | 500.. => Self::IssuerTrouble,
+            429 | 500.. => Self::IssuerUnavailable,
             _ => Self::IssuerRefused,
         }
     }
@@ -107,7 +107,7 @@ impl AttesterRefusal {
             Self::Signature => "signature",
             Self::IssuerRefused => "issuer_refused",
             Self::IssuerKey => "issuer_key",
-            Self::IssuerTrouble => "issuer_trouble",
+            Self::IssuerUnavailable => "issuer_trouble",
             Self::IssuerLimit => "issuer_limit",
             Self::IndexKey => "index_key",
             Self::IssuerResponse => "issuer_response",

@@ -54,7 +54,7 @@ impl Directory {
     /// read wait for the result.
     pub(super) async fn refresh(&self, min_age: Duration) {
         let mut asked = self.asked.lock().await;
-        if asked.is_some_and(|asked| asked.elapsed() < min_age.max(MIN_PAUSE)) {
+        if asked.is_some_and(|asked| instant() - asked < min_age.max(MIN_PAUSE)) {
             return;
         }
         let answer = self.client.directory().await;
@@ -72,11 +72,7 @@ pub(super) async fn keep(directories: Vec<Arc<Directory>>, mut shutdown: Shutdow
     loop {
         for directory in &directories {
             let min_age = if directory.key_ids().is_some() { MAX_AGE } else { MIN_PAUSE };
-            tokio::select! {
-                biased;
-                () = shutdown.begun() => return,
-                () = directory.refresh(min_age) => {}
-            }
+            let Some(()) = shutdown.or(directory.refresh(min_age)).await else { return };
         }
         if shutdown.begins_within(MIN_PAUSE).await {
             return;

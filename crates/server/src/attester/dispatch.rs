@@ -13,7 +13,6 @@ use sotto_protocol::attester::{
 };
 use sotto_store::{Grant, Recorded};
 use sotto_wire::KeyName;
-use sotto_wire::token::IssuerAnswer;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -29,22 +28,23 @@ pub(super) struct Waiting {
     pub(super) forwarded: Forwarded,
     pub(super) device: DeviceIdentity,
     pub(super) answer: oneshot::Sender<Result<Vec<u8>, Refusal>>,
-    /// Freed when the answer is sent.
-    pub(super) place: Place,
+    /// What it occupies until the answer is sent, among all requests and those of its device.
+    pub(super) occupied: (OwnedSemaphorePermit, Flight),
 }
 
-/// What a request occupies while it is in progress.
-pub(super) struct Place {
-    pub(super) _of_all: OwnedSemaphorePermit,
-    pub(super) _of_the_device: Flight,
+impl Waiting {
+    fn tell(self, outcome: Result<Vec<u8>, Refusal>) {
+        // Freed first: whoever has the answer may send another request.
+        drop(self.occupied);
+        // A device that has disconnected will ask again.
+        let _ = self.answer.send(outcome);
+    }
 }
 
 /// Sends requests to one issuer.
 pub(super) struct Dispatcher {
-    pub(super) client: Arc<IssuerClient>,
-    pub(super) issuer: KeyName,
+    pub(super) exchange: Arc<Exchange>,
     pub(super) waiting: mpsc::Receiver<Waiting>,
-    pub(super) shared: Arc<Shared>,
     pub(super) max_batch: usize,
     pub(super) batches_in_flight: usize,
     pub(super) rng: ChaCha20Rng,
@@ -58,11 +58,7 @@ impl Dispatcher {
         let mut is_closed = false;
         loop {
             while let Some(batch) = batches.next(&mut self.rng) {
-                let exchange = Exchange {
-                    client: Arc::clone(&self.client),
-                    issuer: self.issuer.clone(),
-                    shared: Arc::clone(&self.shared),
-                };
+                let exchange = Arc::clone(&self.exchange);
                 away.spawn(async move { exchange.answer(batch).await });
             }
             if is_closed && batches.is_empty() {
@@ -81,102 +77,70 @@ impl Dispatcher {
     }
 }
 
-/// One batch.
-struct Exchange {
-    client: Arc<IssuerClient>,
-    issuer: KeyName,
-    shared: Arc<Shared>,
-}
-
-/// The caller that waits for the outcome of a request.
-struct Caller {
-    forwarded: Forwarded,
-    device: DeviceIdentity,
-    answer: oneshot::Sender<Result<Vec<u8>, Refusal>>,
-    place: Place,
-}
-
-impl Caller {
-    fn tell(self, outcome: Result<Vec<u8>, Refusal>) {
-        // The place is freed first: whoever has the answer may send another request.
-        drop(self.place);
-        // A device that has disconnected will ask again.
-        let _ = self.answer.send(outcome);
-    }
+/// Has batches answered.
+pub(super) struct Exchange {
+    pub(super) client: Arc<IssuerClient>,
+    pub(super) issuer: KeyName,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Exchange {
     async fn answer(&self, batch: Vec<Waiting>) {
         self.shared.metrics.batches.increment(1);
         self.shared.metrics.batched.increment(batch.len() as u64);
-        let (bodies, callers): (Vec<_>, Vec<_>) = batch.into_iter().map(split).unzip();
+        let bodies: Vec<_> = batch.iter().map(|waiting| waiting.body.clone()).collect();
         let Ok(answers) = self.client.ask(&bodies).await else {
-            return all(callers, &Refusal::Protocol(AttesterRefusal::IssuerTrouble));
+            return all(batch, &Refusal::Protocol(AttesterRefusal::IssuerUnavailable));
         };
-        let (callers, issued) = match self.consume(callers, answers).await {
-            Ok(consumed) => consumed,
-            Err(callers) => return all(callers, &Refusal::Inside),
+        // The aliases are computed on the pool.
+        let forwarded: Vec<_> = batch.iter().map(|waiting| waiting.forwarded.clone()).collect();
+        let issued = self.shared.pool.run(move || {
+            let pairs = forwarded.iter().zip(&answers);
+            pairs.map(|(forwarded, answer)| consume_issuer_answer(forwarded, answer)).collect()
+        });
+        let issued: Vec<_> = match issued.await {
+            Ok(issued) => issued,
+            Err(_) => return all(batch, &Refusal::Inside),
         };
         let mut grants = Vec::new();
         let mut granted = Vec::new();
-        for (caller, issued) in callers.into_iter().zip(issued) {
+        for (waiting, issued) in batch.into_iter().zip(issued) {
             match issued {
                 Ok(issued) => {
-                    grants.push(self.grant(&caller, &issued));
-                    granted.push((caller, issued.response));
+                    grants.push(self.grant(&waiting, &issued));
+                    granted.push((waiting, issued.response));
                 }
-                Err(refusal) => caller.tell(Err(Refusal::Protocol(refusal))),
+                Err(refusal) => waiting.tell(Err(Refusal::Protocol(refusal))),
             }
         }
         self.record(grants, granted).await;
     }
 
-    /// Computes the aliases, on the pool.
-    async fn consume(
-        &self,
-        callers: Vec<Caller>,
-        answers: Vec<IssuerAnswer>,
-    ) -> Result<(Vec<Caller>, Vec<Result<Issued, AttesterRefusal>>), Vec<Caller>> {
-        let forwarded: Vec<_> = callers.iter().map(|caller| caller.forwarded.clone()).collect();
-        let issued = self.shared.pool.run(move || {
-            let pairs = forwarded.iter().zip(&answers);
-            pairs.map(|(forwarded, answer)| consume_issuer_answer(forwarded, answer)).collect()
-        });
-        match issued.await {
-            Ok(issued) => Ok((callers, issued)),
-            Err(_) => Err(callers),
-        }
-    }
-
-    fn grant(&self, caller: &Caller, issued: &Issued) -> Grant {
+    fn grant(&self, waiting: &Waiting, issued: &Issued) -> Grant {
         Grant {
-            device: caller.device,
+            device: waiting.device,
             issuer: self.issuer.clone(),
-            client_key: *caller.forwarded.client_key.as_bytes(),
-            client_alias: caller.forwarded.client_alias,
+            client_key: *waiting.forwarded.client_key.as_bytes(),
+            client_alias: waiting.forwarded.client_alias,
             issuer_alias: issued.alias,
-            request_digest: caller.forwarded.body_digest,
+            request_digest: waiting.forwarded.body_digest,
             response: issued.response.clone(),
         }
     }
 
     /// Makes the grants durable. Only then are the responses passed on.
-    async fn record(&self, grants: Vec<Grant>, granted: Vec<(Caller, Vec<u8>)>) {
+    async fn record(&self, grants: Vec<Grant>, granted: Vec<(Waiting, Vec<u8>)>) {
         if grants.is_empty() {
             return;
         }
-        match self.shared.db.record(grants, self.shared.environment.now()).await {
+        let recorded = self.shared.db.record(grants, self.shared.environment.now()).await;
+        match self.shared.health.noted(StoreWork::Commit, recorded) {
             Ok(recorded) => {
-                self.shared.health.store_worked(StoreWork::Commit);
-                for ((caller, response), recorded) in granted.into_iter().zip(recorded) {
-                    caller.tell(self.outcome(response, recorded));
+                for ((waiting, response), recorded) in granted.into_iter().zip(recorded) {
+                    waiting.tell(self.outcome(response, recorded));
                 }
             }
-            Err(error) => {
-                tracing::error!(%error, "grants could not be recorded");
-                self.shared.health.store_failed(StoreWork::Commit);
-                all(granted.into_iter().map(|(caller, _)| caller), &Refusal::Inside);
-            }
+            Err(_) => all(granted.into_iter().map(|(waiting, _)| waiting), &Refusal::Inside),
         }
     }
 
@@ -199,14 +163,9 @@ impl Exchange {
     }
 }
 
-fn split(waiting: Waiting) -> (Bytes, Caller) {
-    let Waiting { body, forwarded, device, answer, place } = waiting;
-    (body, Caller { forwarded, device, answer, place })
-}
-
 /// Sends everybody the same refusal.
-fn all(callers: impl IntoIterator<Item = Caller>, refusal: &Refusal) {
-    for caller in callers {
-        caller.tell(Err(refusal.clone()));
+fn all(batch: impl IntoIterator<Item = Waiting>, refusal: &Refusal) {
+    for waiting in batch {
+        waiting.tell(Err(refusal.clone()));
     }
 }

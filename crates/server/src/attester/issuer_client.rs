@@ -43,9 +43,9 @@ impl IssuerClient {
         config: &AttesterConfig,
         http: HttpClient,
         unreachable: Arc<Failures>,
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, String> {
         let base = outbound::target(&issuer.url, config.http.insecure_http)?;
-        let resource = |path| base.below(path).map_err(|_| "its URL does not parse");
+        let resource = |path| base.below(path).map_err(|error| format!("its URL {error}"));
         Ok(Self {
             name: issuer.name.as_str().to_owned(),
             http,
@@ -65,16 +65,12 @@ impl IssuerClient {
     /// Has requests answered. Answers are in the order of the requests. It is safe to send the same
     /// requests again.
     pub(super) async fn ask(&self, requests: &[Bytes]) -> Result<Vec<IssuerAnswer>, &'static str> {
-        let outcome = self.try_ask(requests).await;
-        self.note(outcome.as_ref().err().copied());
-        outcome
+        self.noted(self.try_ask(requests).await)
     }
 
     /// The issuer's directory.
     pub(super) async fn directory(&self) -> Result<Bytes, &'static str> {
-        let outcome = self.try_directory().await;
-        self.note(outcome.as_ref().err().copied());
-        outcome
+        self.noted(self.try_directory().await)
     }
 
     async fn try_ask(&self, requests: &[Bytes]) -> Result<Vec<IssuerAnswer>, &'static str> {
@@ -114,8 +110,9 @@ impl IssuerClient {
     }
 
     /// Records for the operator whether the issuer answers.
-    fn note(&self, reason: Option<&'static str>) {
-        self.unreachable.note(&self.name, reason);
+    fn noted<T>(&self, outcome: Result<T, &'static str>) -> Result<T, &'static str> {
+        self.unreachable.note(&self.name, outcome.as_ref().err().copied());
+        outcome
     }
 }
 
@@ -147,10 +144,6 @@ impl Failures {
         }
         let reasons: Vec<_> =
             failures.iter().map(|(issuer, reason)| format!("{issuer}: {reason}")).collect();
-        if reasons.is_empty() {
-            self.health.clear(self.concern);
-        } else {
-            self.health.raise(self.concern, reasons.join("; "));
-        }
+        self.health.set(self.concern, (!reasons.is_empty()).then(|| reasons.join("; ")));
     }
 }

@@ -3,10 +3,9 @@
 use metrics::Counter;
 
 use super::request::Refusal;
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::{CountersByName, MetricsRegistry};
 
 pub(super) struct AttesterMetrics {
-    pub(super) route: RouteMetrics,
     /// Tokens granted.
     pub(super) granted: Counter,
     /// Stored responses sent again.
@@ -15,31 +14,24 @@ pub(super) struct AttesterMetrics {
     pub(super) batches: Counter,
     /// Requests in them.
     pub(super) batched: Counter,
-    refused: Vec<(&'static str, Counter)>,
+    pub(super) refused: CountersByName,
 }
 
 impl AttesterMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            route: registry.route("token_request"),
             granted: registry.counter("sotto_attester_granted_total", "Tokens granted."),
             repeated: registry
                 .counter("sotto_attester_repeated_total", "Stored responses sent again."),
             batches: registry.counter("sotto_attester_batches_total", "Batches sent to issuers."),
             batched: registry
                 .counter("sotto_attester_batched_total", "Token requests in those batches."),
-            refused: registry.counter_of_each(
+            refused: registry.by_name(
                 "sotto_attester_refused_total",
                 "Token requests that got no token, by reason.",
                 "reason",
                 Refusal::names(),
             ),
-        }
-    }
-
-    pub(super) fn refused(&self, reason: &str) {
-        if let Some((_, counter)) = self.refused.iter().find(|(name, _)| *name == reason) {
-            counter.increment(1);
         }
     }
 }

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use sotto_protocol::Moment;
 use sotto_protocol::attester::{
-    Ask, Attestation, AttestationRefusal, AttesterRefusal, DeviceIdentity, Forwarded,
-    consume_token_request, request_digest,
+    Ask, AttestationRefusal, AttesterRefusal, DeviceIdentity, Forwarded, consume_token_request,
+    request_digest,
 };
 use sotto_store::Known;
-use sotto_wire::KeyName;
 use sotto_wire::token::{
     ENCAPSULATION_KEY_PROBLEM, MAX_TOKEN_REQUEST_LEN, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE,
     WITHHELD_PROBLEM, attestation_message, header, parse_byte_sequence,
@@ -23,12 +20,11 @@ use sotto_wire::token::{
 use tokio::sync::oneshot;
 
 use super::directory::KeyIds;
-use super::dispatch::{Place, Waiting};
+use super::dispatch::Waiting;
 use super::{AttesterState, IssuerHandle};
 use crate::health::StoreWork;
-use crate::http::is_of_type;
-use crate::problem::{ABOUT_BLANK, Failure, RETRY_SOON};
-use crate::service::answer;
+use crate::http::{content, expect_type};
+use crate::problem::{ABOUT_BLANK, Failure};
 
 /// Why a device gets no token.
 #[derive(Clone, Debug)]
@@ -67,10 +63,10 @@ impl Refusal {
     }
 
     /// All names used in counters.
-    pub(super) fn names() -> Vec<&'static str> {
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
         let protocol = AttesterRefusal::ALL.into_iter().map(AttesterRefusal::name);
         let attestation = AttestationRefusal::ALL.into_iter().map(AttestationRefusal::name);
-        protocol.chain(attestation).chain(["busy", "device_busy", "in_flight", "inside"]).collect()
+        protocol.chain(attestation).chain(["busy", "device_busy", "in_flight", "inside"])
     }
 
     /// The status, problem type and detail of each refusal. The detail is the same for all refusals
@@ -78,7 +74,7 @@ impl Refusal {
     fn answer(&self) -> (StatusCode, &'static str, &'static str) {
         use AttesterRefusal::{
             Blind, ClientKey, EncapsulationKey, Full, IndexKey, IssuerKey, IssuerLimit,
-            IssuerRefused, IssuerResponse, IssuerTrouble, Malformed, OtherAlias, OtherKey,
+            IssuerRefused, IssuerResponse, IssuerUnavailable, Malformed, OtherAlias, OtherKey,
             RequestKey, Signature, TokenType, UnknownIssuer, Withheld,
         };
         let not_now = (StatusCode::SERVICE_UNAVAILABLE, ABOUT_BLANK, "No token can be given now.");
@@ -106,7 +102,7 @@ impl Refusal {
                     "The issuer does not have the token key.",
                 ),
                 // It passes with the window.
-                IssuerTrouble | Full => not_now,
+                IssuerUnavailable | Full => not_now,
                 UnknownIssuer | Malformed | TokenType | ClientKey | RequestKey | Blind
                 | Signature | IssuerRefused | IssuerLimit | IndexKey | IssuerResponse
                 | OtherAlias | OtherKey => {
@@ -118,9 +114,7 @@ impl Refusal {
 
     fn into_failure(self) -> Failure {
         match self.answer() {
-            (StatusCode::SERVICE_UNAVAILABLE, _, detail) => {
-                Failure::Unavailable(detail.to_owned(), RETRY_SOON)
-            }
+            (StatusCode::SERVICE_UNAVAILABLE, _, detail) => Failure::unavailable(detail),
             (status, kind, detail) => Failure::Typed(status, kind, detail),
         }
     }
@@ -134,28 +128,19 @@ pub(super) async fn token_request(
     parameters: Result<Parameters, QueryRejection>,
     headers: HeaderMap,
     body: Body,
-) -> Response {
-    answer(&state.shared.metrics.route, async {
-        if !is_of_type(&headers, REQUEST_MEDIA_TYPE) {
-            return Err(Failure::UnexpectedMediaType(REQUEST_MEDIA_TYPE));
-        }
-        let body = state.bodies.read(body, MAX_TOKEN_REQUEST_LEN).await.map_err(not_withheld)?;
-        let body = body.bytes().clone();
-        let issuer =
-            parameters.ok().and_then(|Query(parameters)| named_issuer(&state, &parameters));
-        let served = match issuer {
-            Some(issuer) => serve(&state, issuer, &headers, body).await,
-            None => Err(AttesterRefusal::UnknownIssuer.into()),
-        };
-        match served {
-            Ok(response) => Ok(message(response)),
-            Err(refusal) => {
-                state.shared.metrics.refused(refusal.name());
-                Err(refusal.into_failure())
-            }
-        }
+) -> Result<Response, Failure> {
+    expect_type(&headers, REQUEST_MEDIA_TYPE)?;
+    let body = state.bodies.read(body, MAX_TOKEN_REQUEST_LEN).await.map_err(not_withheld)?;
+    let body = body.bytes().clone();
+    let issuer = parameters.ok().and_then(|Query(parameters)| named_issuer(&state, &parameters));
+    let served = match issuer {
+        Some(issuer) => serve(&state, issuer, &headers, body).await,
+        None => Err(AttesterRefusal::UnknownIssuer.into()),
+    };
+    served.map(|response| content(RESPONSE_MEDIA_TYPE, response)).map_err(|refusal| {
+        state.shared.metrics.refused.add(refusal.name(), 1);
+        refusal.into_failure()
     })
-    .await
 }
 
 /// The issuer that a request names.
@@ -180,13 +165,13 @@ async fn serve(
     let device = identify(state, issuer, &received).await?;
     // Before the lookup of stored answers: an earlier copy may be granted just after it.
     let flight = state.in_flight.enter(device, request_digest(&received.body))?;
-    let place = Place { _of_all: place, _of_the_device: flight };
     if let Some(response) = known(state, issuer, &received, &device).await? {
         return Ok(response);
     }
     let forwarded = check(state, issuer, &received).await?;
     let (answer, answered) = oneshot::channel();
-    let waiting = Waiting { body: received.body.clone(), forwarded, device, answer, place };
+    let occupied = (place, flight);
+    let waiting = Waiting { body: received.body.clone(), forwarded, device, answer, occupied };
     issuer.queue.send(waiting).await.map_err(|_| Refusal::Inside)?;
     answered.await.unwrap_or(Err(Refusal::Inside))
 }
@@ -216,35 +201,6 @@ impl Received {
             body,
         })
     }
-
-    fn identify(
-        &self,
-        operator: &KeyName,
-        issuer: &KeyName,
-        attestations: &[Arc<dyn Attestation>],
-        now: Moment,
-    ) -> Result<DeviceIdentity, AttestationRefusal> {
-        let Self { body, client_key, client_alias, request_blind, evidence } = self;
-        let message =
-            attestation_message(operator, issuer, client_key, client_alias, request_blind, body);
-        for attestation in attestations {
-            match attestation.identify(evidence, &message, now) {
-                Err(AttestationRefusal::Kind) => {}
-                decided => return decided,
-            }
-        }
-        Err(AttestationRefusal::Kind)
-    }
-
-    fn check(&self, key_ids: &[[u8; 32]]) -> Result<Forwarded, AttesterRefusal> {
-        let ask = Ask {
-            body: &self.body,
-            client_key: self.client_key,
-            request_blind: self.request_blind,
-            client_alias: self.client_alias,
-        };
-        consume_token_request(&ask, key_ids)
-    }
 }
 
 /// Which device sent the request.
@@ -253,10 +209,21 @@ async fn identify(
     issuer: &IssuerHandle,
     received: &Arc<Received>,
 ) -> Result<DeviceIdentity, Refusal> {
-    let (operator, received) = (state.operator.clone(), Arc::clone(received));
-    let (issuer, attestations) = (issuer.name.clone(), Arc::clone(&state.attestations));
+    let Received { body, client_key, client_alias, request_blind, .. } = &**received;
+    let (attester, issuer) = (&state.operator, &issuer.name);
+    let message =
+        attestation_message(attester, issuer, client_key, client_alias, request_blind, body);
+    let (received, attestations) = (Arc::clone(received), Arc::clone(&state.attestations));
     let now = state.shared.environment.now();
-    let work = move || received.identify(&operator, &issuer, &attestations, now);
+    let work = move || {
+        for attestation in attestations.iter() {
+            match attestation.identify(&received.evidence, &message, now) {
+                Err(AttestationRefusal::Kind) => {}
+                decided => return decided,
+            }
+        }
+        Err(AttestationRefusal::Kind)
+    };
     let identified = state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)?;
     identified.map_err(Refusal::Attestation)
 }
@@ -274,24 +241,15 @@ async fn known(
     let now = shared.environment.now();
     let known =
         shared.db.stored_answer(device, &issuer.name, client_key, client_alias, &digest, now);
-    match known.await {
-        Ok(known) => {
-            shared.health.store_worked(StoreWork::Load);
-            match known {
-                Known::Unknown => Ok(None),
-                Known::Again(response) => {
-                    shared.metrics.repeated.increment(1);
-                    Ok(Some(response))
-                }
-                Known::Withheld => Err(AttesterRefusal::Withheld.into()),
-                Known::OtherKey => Err(AttesterRefusal::OtherKey.into()),
-            }
+    match shared.health.noted(StoreWork::Load, known.await) {
+        Ok(Known::Unknown) => Ok(None),
+        Ok(Known::Again(response)) => {
+            shared.metrics.repeated.increment(1);
+            Ok(Some(response))
         }
-        Err(error) => {
-            tracing::error!(%error, "the attester's database cannot be read");
-            shared.health.store_failed(StoreWork::Load);
-            Err(Refusal::Inside)
-        }
+        Ok(Known::Withheld) => Err(AttesterRefusal::Withheld.into()),
+        Ok(Known::OtherKey) => Err(AttesterRefusal::OtherKey.into()),
+        Err(_) => Err(Refusal::Inside),
     }
 }
 
@@ -311,7 +269,7 @@ async fn check(
     issuer.directory.refresh(std::time::Duration::ZERO).await;
     match issuer.directory.key_ids() {
         Some(key_ids) => Ok(check_with(state, received, key_ids).await??),
-        None => Err(AttesterRefusal::IssuerTrouble.into()),
+        None => Err(AttesterRefusal::IssuerUnavailable.into()),
     }
 }
 
@@ -321,7 +279,11 @@ async fn check_with(
     key_ids: KeyIds,
 ) -> Result<Result<Forwarded, AttesterRefusal>, Refusal> {
     let received = Arc::clone(received);
-    let work = move || received.check(&key_ids);
+    let work = move || {
+        let Received { client_key, client_alias, request_blind, .. } = *received;
+        let ask = Ask { body: &received.body, client_key, request_blind, client_alias };
+        consume_token_request(&ask, &key_ids)
+    };
     state.shared.pool.run(work).await.map_err(|_| Refusal::Inside)
 }
 
@@ -331,13 +293,6 @@ fn not_withheld(failure: Failure) -> Failure {
         Failure::OutOfMemory => Refusal::Busy.into_failure(),
         other => other,
     }
-}
-
-fn message(response: Vec<u8>) -> Response {
-    let mut message = Response::new(Body::from(response));
-    let media_type = HeaderValue::from_static(RESPONSE_MEDIA_TYPE);
-    message.headers_mut().insert(CONTENT_TYPE, media_type);
-    message
 }
 
 #[cfg(test)]

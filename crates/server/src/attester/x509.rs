@@ -15,7 +15,7 @@
 mod revocation;
 
 use std::cell::Cell;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -34,6 +34,7 @@ use webpki::{
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use self::revocation::RevocationLists;
+use crate::rotating::Rotating;
 
 /// Paths to a root that are tried for one request. An honest chain has one.
 const MAX_PATHS: usize = 8;
@@ -96,7 +97,7 @@ pub struct X509Attestation {
     anchors: Vec<TrustAnchor<'static>>,
     /// In the order of the anchors.
     roots: Vec<Root>,
-    crls: RwLock<Arc<RevocationLists>>,
+    crls: Rotating<RevocationLists>,
     require_crl: bool,
 }
 
@@ -109,7 +110,7 @@ impl X509Attestation {
     /// Reads roots and revocation lists. A root under two names is an error: a device under it
     /// would count twice.
     pub fn new(config: &X509Config) -> Result<Self, Fault> {
-        let crls = RwLock::new(Arc::new(RevocationLists::read(&config.crls)?));
+        let crls = Rotating::holding(RevocationLists::read(&config.crls)?);
         let (anchors, roots) = (Vec::new(), Vec::new());
         let mut all = Self { anchors, roots, crls, require_crl: config.require_crl };
         for manufacturer in &config.manufacturers {
@@ -145,8 +146,7 @@ impl X509Attestation {
 
     /// Replaces the revocation lists (PEM). If they cannot be read, the old ones stay.
     pub fn reload_crls(&self, pem: &[u8]) -> Result<(), Fault> {
-        let crls = Arc::new(RevocationLists::read(pem)?);
-        *self.crls.write().unwrap_or_else(PoisonError::into_inner) = crls;
+        self.crls.set(RevocationLists::read(pem)?);
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl X509Attestation {
         let (leaf, intermediates) = chain.split_first().ok_or(AttestationRefusal::Malformed)?;
         let device = EndEntityCert::try_from(leaf).map_err(|_| AttestationRefusal::Malformed)?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now.0));
-        let crls = Arc::clone(&self.crls.read().unwrap_or_else(PoisonError::into_inner));
+        let crls = self.crls.current();
         let paths = Cell::new(0);
         let check = |path: &VerifiedPath<'_>| {
             paths.set(paths.get() + 1);

@@ -5,9 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
@@ -16,7 +15,7 @@ use sotto_wire::ohttp::{RESPONSE_MEDIA_TYPE, RESPONSE_OVERHEAD};
 use sotto_wire::size_class::SizeClass;
 
 use super::destination::returned;
-use crate::http::{ReadBody, Share};
+use crate::http::{ReadBody, Share, content};
 use crate::pace::Paced;
 use crate::problem::Failure;
 
@@ -34,22 +33,19 @@ const PIECE: usize = 16 * 1024;
 
 /// An answer to be sealed.
 pub(super) struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    content: ReadBody,
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) content: ReadBody,
 }
 
 impl Answer {
-    pub(super) fn new(status: StatusCode, headers: HeaderMap, content: ReadBody) -> Self {
-        Self { status, headers, content }
-    }
-
     /// A refusal by the gateway itself.
     pub(super) async fn refusal(failure: Failure) -> Self {
         let (head, body) = failure.into_response().into_parts();
         // It is already in memory.
         let content = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        Self::new(head.status, head.headers, ReadBody::uncounted(content))
+        let content = ReadBody::new(content, Share::default());
+        Self { status: head.status, headers: head.headers, content }
     }
 
     /// The response inside the sealed answer.
@@ -71,21 +67,8 @@ impl Answer {
 
 /// A sealed answer that is being sent, with its share of the memory.
 pub(super) fn sealed(bytes: Vec<u8>, share: Share) -> Response {
-    let body = Sealed(Bytes::from_owner(Counted { bytes, _share: share }));
-    let mut response = Response::new(Body::new(Paced::new(body)));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(RESPONSE_MEDIA_TYPE));
-    response
-}
-
-struct Counted {
-    bytes: Vec<u8>,
-    _share: Share,
-}
-
-impl AsRef<[u8]> for Counted {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
+    let body = Sealed(ReadBody::new(bytes.into(), share).into_bytes());
+    content(RESPONSE_MEDIA_TYPE, Body::new(Paced::new(body)))
 }
 
 /// Bytes that are sent in pieces.

@@ -20,6 +20,7 @@ use tower::ServiceExt;
 
 use super::origin::Origin;
 use crate::environment;
+use crate::error::BindError;
 use crate::outbound::OutboundClient;
 use crate::problem::Failure;
 
@@ -63,6 +64,11 @@ pub(crate) struct Target {
 }
 
 impl Destination {
+    /// To resources of this process: those of `router`, under this origin.
+    pub(crate) fn inside(origin: Option<&str>, router: Router) -> Result<Self, BindError> {
+        Ok(Self::Inside { origin: origin.map(Origin::parse).transpose()?, router })
+    }
+
     /// Whether it is harmless to serve a request twice. An upload is counted once, by its report
     /// id, and files of a log are public; a replayer cannot open the answer. What a server over
     /// HTTP does is not known here.
@@ -123,7 +129,7 @@ impl Destination {
                 Err(Failure::MethodNotAllowed)
             }
             Self::Outside { client, timeout, .. } => {
-                let refused = |status, detail: &str| Failure::Refused(status, detail.to_owned());
+                let refused = |status, detail: &str| Failure::refused(status, detail);
                 let response = environment::timeout(*timeout, client.request(request)).await;
                 let response = response
                     .map_err(|_| refused(StatusCode::GATEWAY_TIMEOUT, "The server took too long."))?
@@ -156,7 +162,7 @@ pub(super) enum Undeliverable {
 }
 
 /// The content of the request to the server. It is copied only if it is borrowed.
-pub(super) fn content(content: Cow<'_, [u8]>) -> Body {
+pub(super) fn request_body(content: Cow<'_, [u8]>) -> Body {
     match content.is_empty() {
         true => Body::empty(),
         false => Body::from(content.into_owned()),

@@ -2,7 +2,7 @@
 
 use metrics::Counter;
 
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 
 /// The outcome of a request. The first three end in an answer that the relay can read. The relay
 /// cannot distinguish the others.
@@ -50,16 +50,12 @@ impl Outcome {
 
 #[derive(Debug)]
 pub(super) struct GatewayMetrics {
-    pub(super) route: RouteMetrics,
-    pub(super) keys_route: RouteMetrics,
     outcomes: [Counter; Outcome::NAMES.len()],
 }
 
 impl GatewayMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            route: registry.route("gateway"),
-            keys_route: registry.route("gateway_keys"),
             outcomes: registry.counters(
                 "sotto_gateway_requests_total",
                 "Encapsulated requests by outcome.",

@@ -1,6 +1,6 @@
 //! Scheme and authority of a server, compared by the rules for URLs.
 
-use sotto_wire::HttpUrl;
+use sotto_wire::{HttpUrl, normal_authority};
 
 use crate::error::BindError;
 
@@ -15,7 +15,7 @@ pub(crate) struct Origin {
 impl Origin {
     pub(crate) fn parse(text: &str) -> Result<Self, BindError> {
         let refused = |reason: String| BindError::Config(format!("the origin {text:?} {reason}"));
-        let url = HttpUrl::parse(text).map_err(|error| refused(error.to_string()))?;
+        let url = HttpUrl::parse_setting(text).map_err(|error| refused(error.to_string()))?;
         if url.path_and_query() != "/" {
             return Err(refused("is more than a scheme and an authority".to_owned()));
         }
@@ -31,7 +31,7 @@ impl Origin {
     pub(super) fn is(&self, scheme: &str, authority: &str) -> bool {
         let default_port = if self.scheme == "http" { ":80" } else { ":443" };
         let authority = authority.strip_suffix(default_port).unwrap_or(authority);
-        self.scheme.eq_ignore_ascii_case(scheme) && self.authority.eq_ignore_ascii_case(authority)
+        self.scheme.eq_ignore_ascii_case(scheme) && self.authority == normal_authority(authority)
     }
 }
 
@@ -55,6 +55,10 @@ mod tests {
         }
         assert!(Origin::parse("http://[::1]:8080").unwrap().is("http", "[::1]:8080"));
         assert!(Origin::parse("http://a.example").unwrap().is("http", "a.example:80"));
+        let spellings = ["[::1]:8080", "[0:0:0:0:0:0:0:1]:8080"];
+        for (one, other) in spellings.into_iter().zip(spellings.into_iter().rev()) {
+            assert!(Origin::parse(&format!("HTTP://{one}")).unwrap().is("http", other), "{one}");
+        }
     }
 
     #[test]

@@ -15,29 +15,27 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::response::Response;
 use axum::routing::get;
 use sotto_protocol::Fault;
 use sotto_protocol::gateway::{
     InnerRefusal, Opened, OuterRefusal, ReplayWindow, Responder, consume_request,
 };
-use sotto_wire::ohttp::KEYS_MEDIA_TYPE;
+use sotto_wire::ohttp::{KEYS_MEDIA_TYPE, REQUEST_MEDIA_TYPE};
 use sotto_wire::size_class::SizeClass;
-use zeroize::Zeroizing;
 
 use super::GatewayConfig;
 use super::answer::{Answer, MAX_CONTENT, SMALL, sealed};
-use super::destination::{Destination, Undeliverable, content};
+use super::destination::{Destination, Undeliverable, request_body};
 use super::metrics::{GatewayMetrics, Outcome};
-use super::origin::Origin;
 use crate::environment::Environment;
 use crate::error::BindError;
-use crate::http::{BodyReader, Share, expect_encapsulated};
+use crate::http::{BodyReader, Share, content, expect_type};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::rotating::GatewayKeys;
-use crate::service::answer;
+use crate::service::Server;
 
 /// Where other clients find a gateway (RFC 9540).
 const WELL_KNOWN: &str = "/.well-known/ohttp-gateway";
@@ -53,22 +51,16 @@ pub(crate) struct GatewayResource {
     environment: Environment,
 }
 
-/// What a gateway needs from its server.
-pub(super) struct Place<'a> {
-    /// Where requests go.
-    pub(super) destination: Destination,
-    /// The longest sealed request that makes sense there, in bytes.
-    pub(super) max_request: usize,
-    /// How long a body may take to arrive.
-    pub(super) body_timeout: Duration,
-    /// Counts.
-    pub(super) metrics: &'a MetricsRegistry,
-    /// Time and randomness.
-    pub(super) environment: Environment,
-}
-
 impl GatewayResource {
-    pub(super) fn new(config: GatewayConfig, place: Place<'_>) -> Result<Self, BindError> {
+    /// A gateway to this destination. `max_request` is the longest sealed request that makes sense
+    /// there, in bytes; a body may take `body_timeout` to arrive.
+    pub(crate) fn new(
+        config: GatewayConfig,
+        destination: Destination,
+        max_request: usize,
+        body_timeout: Duration,
+        server: &Server,
+    ) -> Result<Arc<Self>, BindError> {
         let window_s = config.limits.window.as_secs();
         if window_s < ReplayWindow::MIN_WINDOW_S {
             return Err(BindError::Config(format!(
@@ -77,39 +69,30 @@ impl GatewayResource {
                 ReplayWindow::MIN_WINDOW_S
             )));
         }
-        let hash_key = Zeroizing::new(place.environment.random()?);
-        let window = ReplayWindow::new(window_s, config.limits.max_remembered, *hash_key);
-        Ok(Self {
+        let hash_key = server.environment.secret()?;
+        let window = ReplayWindow::new(window_s, config.limits.max_remembered, **hash_key);
+        Ok(Arc::new(Self {
             keys: config.keys,
             window: Mutex::new(window),
-            bodies: BodyReader::new(config.limits.max_memory, place.body_timeout),
-            max_request: place.max_request.min(SizeClass::MAX_REQUEST.bytes()),
-            destination: place.destination,
-            metrics: GatewayMetrics::new(place.metrics),
-            environment: place.environment,
-        })
-    }
-
-    /// A gateway to resources of the same process: those of `router`, under the configured origin.
-    pub(crate) fn inside(
-        config: GatewayConfig,
-        router: Router,
-        max_request: usize,
-        body_timeout: Duration,
-        metrics: &MetricsRegistry,
-        environment: Environment,
-    ) -> Result<Arc<Self>, BindError> {
-        let origin = config.origin.as_deref().map(Origin::parse).transpose()?;
-        let destination = Destination::Inside { origin, router };
-        let place = Place { destination, max_request, body_timeout, metrics, environment };
-        Ok(Arc::new(Self::new(config, place)?))
+            bodies: BodyReader::new(config.limits.max_memory, body_timeout),
+            max_request: max_request.min(SizeClass::MAX_REQUEST.bytes()),
+            destination,
+            metrics: GatewayMetrics::new(&server.metrics),
+            environment: server.environment.clone(),
+        }))
     }
 
     /// Its routes, at both of its paths.
-    pub(crate) fn router<S>(self: Arc<Self>, base_path: &str) -> Router<S> {
+    pub(crate) fn router<S>(
+        self: Arc<Self>,
+        base_path: &str,
+        metrics: &MetricsRegistry,
+    ) -> Router<S> {
+        let methods =
+            get(metrics.measured("gateway_keys", keys)).post(metrics.measured("gateway", post));
         Router::new()
-            .route(&format!("{base_path}/gateway"), get(keys).post(post))
-            .route(WELL_KNOWN, get(keys).post(post))
+            .route(&format!("{base_path}/gateway"), methods.clone())
+            .route(WELL_KNOWN, methods)
             .with_state(self)
     }
 
@@ -139,7 +122,7 @@ impl GatewayResource {
     async fn open(&self, request: Request) -> Result<(Opened, Share), Failed> {
         let unread = |failure| (Outcome::Unread, failure);
         let (head, body) = request.into_parts();
-        expect_encapsulated(&head.headers).map_err(unread)?;
+        expect_type(&head.headers, REQUEST_MEDIA_TYPE).map_err(unread)?;
         let body = self.bodies.read(body, self.max_request).await.map_err(unread)?;
         let share = self.bodies.reserve(2 * body.bytes().len() + 2 * SMALL).map_err(unread)?;
         let keys = self.keys.current();
@@ -173,7 +156,7 @@ impl GatewayResource {
             Undeliverable::Malformed => refused(InnerRefusal::Malformed),
             Undeliverable::Misdirected => {
                 let detail = "The server that the request is for is not behind this gateway.";
-                let failure = Failure::Refused(StatusCode::MISDIRECTED_REQUEST, detail.into());
+                let failure = Failure::refused(StatusCode::MISDIRECTED_REQUEST, detail);
                 (Outcome::Misdirected, failure)
             }
         })?;
@@ -185,7 +168,7 @@ impl GatewayResource {
             Err(InnerRefusal::Full) if self.destination.bears_replays() => Outcome::Unremembered,
             Err(refusal) => return Err(refused(refusal)),
         };
-        Ok((request.map(|()| content(inner.content)), outcome))
+        Ok((request.map(|()| request_body(inner.content)), outcome))
     }
 
     /// Has the server answer a request.
@@ -200,7 +183,7 @@ impl GatewayResource {
             Failure::OutOfMemory => unanswered(failure),
             _ => unanswered(unusable_answer()),
         })?;
-        Ok(Answer::new(head.status, head.headers, content))
+        Ok(Answer { status: head.status, headers: head.headers, content })
     }
 
     /// Seals an answer. If there is no memory for it, an out-of-memory error is sent instead.
@@ -233,24 +216,22 @@ impl GatewayResource {
 type Failed = (Outcome, Failure);
 
 /// `POST`: an encapsulated request.
-async fn post(State(gateway): State<Arc<GatewayResource>>, request: Request) -> Response {
-    answer(&gateway.metrics.route, gateway.exchange(request)).await
+async fn post(
+    State(gateway): State<Arc<GatewayResource>>,
+    request: Request,
+) -> Result<Response, Failure> {
+    gateway.exchange(request).await
 }
 
 /// `GET`: the keys, for other clients. Our devices take keys only from the public log.
 async fn keys(State(gateway): State<Arc<GatewayResource>>) -> Response {
-    answer(&gateway.metrics.keys_route, async {
-        let mut response = Response::new(gateway.keys.current().key_list().into());
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(KEYS_MEDIA_TYPE));
-        // They may be replaced at any time.
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        Ok(response)
-    })
-    .await
+    let mut response = content(KEYS_MEDIA_TYPE, gateway.keys.current().key_list());
+    // They may be replaced at any time.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
 }
 
 fn unusable_answer() -> Failure {
     let detail = "The answer of the server is too long, or broke off.";
-    Failure::Refused(StatusCode::BAD_GATEWAY, detail.into())
+    Failure::refused(StatusCode::BAD_GATEWAY, detail)
 }

@@ -1,7 +1,5 @@
 //! The standalone gateway, in front of servers that are reached over HTTP.
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::http::HeaderValue;
 use sotto_wire::size_class::SizeClass;
@@ -9,7 +7,7 @@ use sotto_wire::size_class::SizeClass;
 use super::config::GatewayServerConfig;
 use super::destination::{Destination, Target};
 use super::origin::Origin;
-use super::resource::{GatewayResource, Place};
+use super::resource::GatewayResource;
 use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
@@ -37,15 +35,12 @@ impl Role for Gateway {
 
     async fn open(self, server: &mut Server) -> Result<Router, BindError> {
         let Self { config } = self;
-        let place = Place {
-            destination: destination(&config)?,
-            max_request: SizeClass::MAX_REQUEST.bytes(),
-            body_timeout: config.http.body_timeout,
-            metrics: &server.metrics,
-            environment: server.environment.clone(),
-        };
-        let resource = Arc::new(GatewayResource::new(config.gateway, place)?);
-        Ok(resource.router(&server.base_path))
+        let (destination, body_timeout) = (destination(&config)?, config.http.body_timeout);
+        let max_request = SizeClass::MAX_REQUEST.bytes();
+        let gateway = config.gateway;
+        let resource =
+            GatewayResource::new(gateway, destination, max_request, body_timeout, server)?;
+        Ok(resource.router(&server.base_path, &server.metrics))
     }
 }
 
@@ -58,18 +53,19 @@ fn destination(config: &GatewayServerConfig) -> Result<Destination, BindError> {
         return Err(BindError::Config(reason.into()));
     }
     let targets = config.targets.iter().map(|target| {
-        let refused = |reason| BindError::Config(format!("the target {}: {reason}", target.origin));
+        let refused =
+            |reason: String| BindError::Config(format!("the target {}: {reason}", target.origin));
         let url = outbound::target(&target.url, config.http.insecure_http).map_err(refused)?;
         // A request could escape from a path prefix with dots.
         if url.path() != "/" {
-            return Err(refused("its URL has a path"));
+            return Err(refused("its URL has a path".into()));
         }
-        let broken = |_| refused("its URL does not parse");
+        let broken = |_| refused("its URL does not parse".into());
         let scheme = url.scheme().parse().map_err(broken)?;
         let authority = url.authority().parse().map_err(broken)?;
         let origin = Origin::parse(&target.origin)?;
         let host = HeaderValue::from_str(origin.authority());
-        let host = host.map_err(|_| refused("its origin is not a valid field value"))?;
+        let host = host.map_err(|_| refused("its origin is not a valid field value".into()))?;
         Ok(Target { origin, host, scheme, authority })
     });
     Ok(Destination::Outside {

@@ -16,74 +16,35 @@ use sotto_store::Committed;
 use sotto_wire::{AggregationJobId, MediaType, ProblemType};
 
 use super::{HelperState, MAX_CONFLICTS};
-use crate::aggregator::Peer;
 use crate::health::StoreWork;
 use crate::http::{self, ReadBody};
 use crate::problem::Failure;
-use crate::service::answer;
 use crate::tasks::ServedTask;
 
 pub(super) async fn post(
     State(helper): State<Arc<HelperState>>,
     Path(task_id): Path<String>,
     request: Request,
-) -> Response {
-    let created = async {
-        let created = create(&helper, &task_id, request).await;
-        created.inspect_err(|failure| helper.aggregator.note_failure(StoreWork::Commit, failure))
-    };
-    answer(&helper.metrics.job_post, created).await
-}
-
-pub(super) async fn get(
-    State(helper): State<Arc<HelperState>>,
-    Path((task_id, id)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Response {
-    let query = query.unwrap_or_default();
-    answer(&helper.metrics.job_get, poll(&helper, &task_id, &id, &query, &headers)).await
-}
-
-pub(super) async fn resume(
-    State(helper): State<Arc<HelperState>>,
-    Path((task_id, id)): Path<(String, String)>,
-    request: Request,
-) -> Response {
-    answer(&helper.metrics.job_continue, continue_job(&helper, &task_id, &id, request)).await
-}
-
-pub(super) async fn delete(
-    State(helper): State<Arc<HelperState>>,
-    Path((task_id, id)): Path<(String, String)>,
-    headers: HeaderMap,
-) -> Response {
-    answer(&helper.metrics.job_delete, remove(&helper, &task_id, &id, &headers)).await
-}
-
-async fn create(
-    helper: &HelperState,
-    task_id: &str,
-    request: Request,
 ) -> Result<Response, Failure> {
-    let (parts, body) = request.into_parts();
-    let aggregator = &helper.aggregator;
-    let task = aggregator.authenticated_task(task_id, &parts.headers, Peer::Leader).await?;
-    http::expect_media_type(&parts.headers, MediaType::AggregationJobInitReq)?;
-    let body = aggregator.bodies.read(body, aggregator.body_limits.max_aggregation_job).await?;
-    let body = Arc::new(body);
-    let digest = digest(helper, &task, &body).await?;
-    let response = match helper.store.response(*task.id(), digest).await? {
-        Some(stored) => {
-            helper.metrics.jobs.replayed.increment(1);
-            stored
-        }
-        None => aggregate(helper, &task, &body, digest).await?,
+    let created = async {
+        let (media_type, limit) = (MediaType::AggregationJobInitReq, helper.max_job());
+        let (task, body) = helper.receive(&task_id, request, media_type, limit).await?;
+        let body = Arc::new(body);
+        let digest = digest(&helper, &task, &body).await?;
+        let response = match helper.store.response(*task.id(), digest).await? {
+            Some(stored) => {
+                helper.metrics.jobs.replayed.increment(1);
+                stored
+            }
+            None => aggregate(&helper, &task, &body, digest).await?,
+        };
+        let id = AggregationJobId::new(digest);
+        let location = helper.aggregator.path(&task, &format!("aggregation_jobs/{id}?step=0"));
+        let message = http::message(StatusCode::CREATED, MediaType::AggregationJobResp, response);
+        Ok(http::at(message, &location))
     };
-    let id = AggregationJobId::new(digest);
-    let location = aggregator.path(&task, &format!("aggregation_jobs/{id}?step=0"));
-    let message = http::message(StatusCode::CREATED, MediaType::AggregationJobResp, response);
-    Ok(http::at(message, &location))
+    let noted = |failure: &Failure| helper.aggregator.note_failure(StoreWork::Commit, failure);
+    created.await.inspect_err(noted)
 }
 
 /// Verifies, sums and commits a job. Starts again if the commit finds a conflict.
@@ -123,7 +84,7 @@ async fn aggregate(
             Committed::Conflict => helper.metrics.jobs.conflicted.increment(1),
         }
     }
-    Err(Failure::Contended)
+    Err(super::contended())
 }
 
 async fn verify(
@@ -156,63 +117,35 @@ async fn digest(
     Ok(helper.aggregator.pool.try_run(hash).await?)
 }
 
-async fn poll(
-    helper: &HelperState,
-    task_id: &str,
-    id: &str,
-    query: &str,
-    headers: &HeaderMap,
+pub(super) async fn get(
+    State(helper): State<Arc<HelperState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let task = helper.aggregator.authenticated_task(task_id, headers, Peer::Leader).await?;
-    let stored = match parse_id(id) {
-        Some(id) => helper.store.response(*task.id(), *id.as_bytes()).await?,
-        None => None,
-    };
+    let task = helper.task(&task_id, &headers).await?;
     let abort =
         |problem, detail: &str| Failure::from(Abort::new(problem, detail).for_task(*task.id()));
-    let response = stored.ok_or_else(|| {
+    let response = helper.stored(&task, &id).await?.ok_or_else(|| {
         abort(ProblemType::UnrecognizedAggregationJob, "There is no such aggregation job.")
     })?;
-    match step(query) {
+    match step(&query.unwrap_or_default()) {
         Some(0) => Ok(http::message(StatusCode::OK, MediaType::AggregationJobResp, response)),
         Some(_) => Err(abort(ProblemType::StepMismatch, "The job is finished after step 0.")),
         None => Err(abort(ProblemType::InvalidMessage, "The query names no step.")),
     }
 }
 
-async fn continue_job(
-    helper: &HelperState,
-    task_id: &str,
-    id: &str,
+/// `POST` to a job that exists: Prio3 has no second step.
+pub(super) async fn resume(
+    State(helper): State<Arc<HelperState>>,
+    Path((task_id, id)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (parts, body) = request.into_parts();
-    let aggregator = &helper.aggregator;
-    let task = aggregator.authenticated_task(task_id, &parts.headers, Peer::Leader).await?;
-    http::expect_media_type(&parts.headers, MediaType::AggregationJobContinueReq)?;
-    let body = aggregator.bodies.read(body, aggregator.body_limits.max_aggregation_job).await?;
-    let known = match parse_id(id) {
-        Some(id) => helper.store.response(*task.id(), *id.as_bytes()).await?.is_some(),
-        None => false,
-    };
+    let (media_type, limit) = (MediaType::AggregationJobContinueReq, helper.max_job());
+    let (task, body) = helper.receive(&task_id, request, media_type, limit).await?;
+    let known = helper.stored(&task, &id).await?.is_some();
     Err(consume_aggregation_job_continue_req(task.aggregator(), body.bytes(), known).into())
-}
-
-async fn remove(
-    helper: &HelperState,
-    task_id: &str,
-    id: &str,
-    headers: &HeaderMap,
-) -> Result<Response, Failure> {
-    let task = helper.aggregator.authenticated_task(task_id, headers, Peer::Leader).await?;
-    if let Some(id) = parse_id(id) {
-        helper.store.forget_response(*task.id(), *id.as_bytes()).await?;
-    }
-    Ok(http::empty(StatusCode::NO_CONTENT))
-}
-
-fn parse_id(text: &str) -> Option<AggregationJobId> {
-    text.parse().ok()
 }
 
 fn step(query: &str) -> Option<u16> {

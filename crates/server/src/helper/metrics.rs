@@ -7,22 +7,15 @@ use metrics::Counter;
 
 use super::HelperState;
 use crate::health::StoreWork;
-use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
+use crate::metrics::{CountersByName, MetricsRegistry};
 use crate::shutdown::Shutdown;
 
 /// How often to check whether the store still answers.
 const CHECK_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct HelperMetrics {
-    pub(super) job_post: RouteMetrics,
-    pub(super) job_get: RouteMetrics,
-    pub(super) job_continue: RouteMetrics,
-    pub(super) job_delete: RouteMetrics,
-    pub(super) share_post: RouteMetrics,
-    pub(super) share_get: RouteMetrics,
-    pub(super) share_delete: RouteMetrics,
     pub(super) reports_aggregated: Counter,
-    pub(super) reports_dropped: RejectionCounters,
+    pub(super) reports_dropped: CountersByName,
     pub(super) jobs: JobCounters,
     pub(super) shares: ShareCounters,
 }
@@ -55,13 +48,6 @@ impl HelperMetrics {
             ["collected", "replayed", "conflicted"],
         );
         Self {
-            job_post: registry.route("aggregation_job_post"),
-            job_get: registry.route("aggregation_job_get"),
-            job_continue: registry.route("aggregation_job_continue"),
-            job_delete: registry.route("aggregation_job_delete"),
-            share_post: registry.route("aggregate_share_post"),
-            share_get: registry.route("aggregate_share_get"),
-            share_delete: registry.route("aggregate_share_delete"),
             reports_aggregated: registry
                 .counter("sotto_reports_aggregated_total", "Reports counted in a batch."),
             reports_dropped: registry
@@ -75,10 +61,7 @@ impl HelperMetrics {
 /// Checks whether the store still answers.
 pub(super) async fn run(helper: Arc<HelperState>, mut shutdown: Shutdown) {
     loop {
-        match helper.store.load().await {
-            Ok(_) => helper.aggregator.health.store_worked(StoreWork::Load),
-            Err(error) => helper.aggregator.store_failed(StoreWork::Load, &error),
-        }
+        let _ = helper.aggregator.health.noted(StoreWork::Load, helper.store.load().await);
         if shutdown.begins_within(CHECK_PAUSE).await {
             return;
         }

@@ -14,66 +14,37 @@ use sotto_wire::limits::MAX_AGGREGATE_SHARE_REQ_LEN;
 use sotto_wire::{AggregateShareId, MediaType};
 
 use super::{HelperState, MAX_CONFLICTS};
-use crate::aggregator::Peer;
 use crate::health::StoreWork;
 use crate::http;
 use crate::problem::Failure;
-use crate::service::answer;
 use crate::tasks::ServedTask;
 
 pub(super) async fn post(
     State(helper): State<Arc<HelperState>>,
     Path(task_id): Path<String>,
     request: Request,
-) -> Response {
-    let created = async {
-        let created = create(&helper, &task_id, request).await;
-        created.inspect_err(|failure| helper.aggregator.note_failure(StoreWork::Collect, failure))
-    };
-    answer(&helper.metrics.share_post, created).await
-}
-
-pub(super) async fn get(
-    State(helper): State<Arc<HelperState>>,
-    Path((task_id, id)): Path<(String, String)>,
-    headers: HeaderMap,
-) -> Response {
-    answer(&helper.metrics.share_get, poll(&helper, &task_id, &id, &headers)).await
-}
-
-pub(super) async fn delete(
-    State(helper): State<Arc<HelperState>>,
-    Path((task_id, id)): Path<(String, String)>,
-    headers: HeaderMap,
-) -> Response {
-    answer(&helper.metrics.share_delete, remove(&helper, &task_id, &id, &headers)).await
-}
-
-async fn create(
-    helper: &HelperState,
-    task_id: &str,
-    request: Request,
 ) -> Result<Response, Failure> {
-    let (parts, body) = request.into_parts();
-    let aggregator = &helper.aggregator;
-    let task = aggregator.authenticated_task(task_id, &parts.headers, Peer::Leader).await?;
-    http::expect_media_type(&parts.headers, MediaType::AggregateShareReq)?;
-    let body = aggregator.bodies.read(body, MAX_AGGREGATE_SHARE_REQ_LEN).await?;
-    let digest = request_digest(task.id(), RequestKind::AggregateShare, body.bytes());
-    let response = match helper.store.response(*task.id(), digest).await? {
-        Some(stored) => {
-            helper.metrics.shares.replayed.increment(1);
-            stored
-        }
-        None => {
-            let parsed = parse_aggregate_share_req(task.aggregator(), body.bytes())?;
-            collect(helper, &task, parsed, digest).await?
-        }
+    let created = async {
+        let (media_type, limit) = (MediaType::AggregateShareReq, MAX_AGGREGATE_SHARE_REQ_LEN);
+        let (task, body) = helper.receive(&task_id, request, media_type, limit).await?;
+        let digest = request_digest(task.id(), RequestKind::AggregateShare, body.bytes());
+        let response = match helper.store.response(*task.id(), digest).await? {
+            Some(stored) => {
+                helper.metrics.shares.replayed.increment(1);
+                stored
+            }
+            None => {
+                let parsed = parse_aggregate_share_req(task.aggregator(), body.bytes())?;
+                collect(&helper, &task, parsed, digest).await?
+            }
+        };
+        let id = AggregateShareId::new(digest);
+        let location = helper.aggregator.path(&task, &format!("aggregate_shares/{id}"));
+        let message = http::message(StatusCode::CREATED, MediaType::AggregateShare, response);
+        Ok(http::at(message, &location))
     };
-    let id = AggregateShareId::new(digest);
-    let location = aggregator.path(&task, &format!("aggregate_shares/{id}"));
-    let message = http::message(StatusCode::CREATED, MediaType::AggregateShare, response);
-    Ok(http::at(message, &location))
+    let noted = |failure: &Failure| helper.aggregator.note_failure(StoreWork::Collect, failure);
+    created.await.inspect_err(noted)
 }
 
 /// Seals the share of a batch and marks the batch collected, in one commit.
@@ -114,35 +85,15 @@ async fn collect(
             Committed::Conflict => helper.metrics.shares.conflicted.increment(1),
         }
     }
-    Err(Failure::Contended)
+    Err(super::contended())
 }
 
-async fn poll(
-    helper: &HelperState,
-    task_id: &str,
-    id: &str,
-    headers: &HeaderMap,
+pub(super) async fn get(
+    State(helper): State<Arc<HelperState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let task = helper.aggregator.authenticated_task(task_id, headers, Peer::Leader).await?;
-    let id = parse_id(id).ok_or(Failure::NotFound)?;
-    let stored = helper.store.response(*task.id(), *id.as_bytes()).await?;
-    let response = stored.ok_or(Failure::NotFound)?;
+    let task = helper.task(&task_id, &headers).await?;
+    let response = helper.stored(&task, &id).await?.ok_or(Failure::NotFound)?;
     Ok(http::message(StatusCode::OK, MediaType::AggregateShare, response))
-}
-
-async fn remove(
-    helper: &HelperState,
-    task_id: &str,
-    id: &str,
-    headers: &HeaderMap,
-) -> Result<Response, Failure> {
-    let task = helper.aggregator.authenticated_task(task_id, headers, Peer::Leader).await?;
-    if let Some(id) = parse_id(id) {
-        helper.store.forget_response(*task.id(), *id.as_bytes()).await?;
-    }
-    Ok(http::empty(StatusCode::NO_CONTENT))
-}
-
-fn parse_id(text: &str) -> Option<AggregateShareId> {
-    text.parse().ok()
 }

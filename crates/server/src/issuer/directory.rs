@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +13,7 @@ use serde_json::json;
 use sotto_wire::Encode;
 
 use super::IssuerState;
-use crate::service::answer;
+use crate::http::content;
 
 const MEDIA_TYPE: &str = "application/private-token-issuer-directory";
 
@@ -23,20 +22,15 @@ const MEDIA_TYPE: &str = "application/private-token-issuer-directory";
 const MAX_AGE: &str = "max-age=300";
 
 pub(super) async fn get(State(state): State<Arc<IssuerState>>) -> Response {
-    answer(&state.metrics.directory, async {
-        let keys = state.encapsulation_keys.keys();
-        let keys: Vec<_> = keys.iter().map(|key| URL_SAFE_NO_PAD.encode(key.to_bytes())).collect();
-        let directory = json!({
-            "issuer-policy-window": state.key_service.window_s(),
-            // Relative to this directory's URL.
-            "issuer-request-uri": format!("{}/token-request", state.base_path),
-            "encap-keys": keys,
-        });
-        let mut response = Response::new(Body::from(directory.to_string()));
-        let fields = response.headers_mut();
-        fields.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-        fields.insert(CACHE_CONTROL, HeaderValue::from_static(MAX_AGE));
-        Ok(response)
-    })
-    .await
+    let keys = state.encapsulation_keys.keys();
+    let keys: Vec<_> = keys.iter().map(|key| URL_SAFE_NO_PAD.encode(key.to_bytes())).collect();
+    let directory = json!({
+        "issuer-policy-window": state.key_service.window_s(),
+        // Relative to this directory's URL.
+        "issuer-request-uri": format!("{}/token-request", state.base_path),
+        "encap-keys": keys,
+    });
+    let mut response = content(MEDIA_TYPE, directory.to_string());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(MAX_AGE));
+    response
 }

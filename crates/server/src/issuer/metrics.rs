@@ -3,53 +3,32 @@
 use metrics::{Counter, Gauge};
 use sotto_protocol::issuer::IssuerRefusal;
 
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::{CountersByName, MetricsRegistry};
 
 pub(super) struct IssuerMetrics {
-    pub(super) token_request: RouteMetrics,
-    pub(super) token_requests: RouteMetrics,
-    pub(super) token_keys: RouteMetrics,
-    pub(super) directory: RouteMetrics,
     pub(super) keys_made: Counter,
     pub(super) keys_deleted: Counter,
     pub(super) live_keys: Gauge,
-    issued: Counter,
-    refused: [Counter; IssuerRefusal::ALL.len()],
+    pub(super) issued: Counter,
+    pub(super) refused: CountersByName,
 }
 
 impl IssuerMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            token_request: registry.route("token_request"),
-            token_requests: registry.route("token_requests"),
-            token_keys: registry.route("token_keys"),
-            directory: registry.route("issuer_directory"),
             keys_made: registry.counter("sotto_issuer_keys_made_total", "Token keys made."),
             keys_deleted: registry.counter(
                 "sotto_issuer_keys_deleted_total",
                 "Token keys deleted after their expiry.",
             ),
-            live_keys: registry.gauge("sotto_issuer_keys", None, "Token keys that are stored."),
+            live_keys: registry.gauge("sotto_issuer_keys", "Token keys that are stored."),
             issued: registry.counter("sotto_issuer_issued_total", "Tokens issued."),
-            refused: registry.counters(
+            refused: registry.by_name(
                 "sotto_issuer_refused_total",
                 "Token requests refused, by reason.",
                 "reason",
                 IssuerRefusal::ALL.map(IssuerRefusal::name),
             ),
-        }
-    }
-
-    /// Counts the outcome of a token request.
-    pub(super) fn count<T>(&self, outcome: &Result<T, IssuerRefusal>) {
-        match outcome {
-            Ok(_) => self.issued.increment(1),
-            Err(refusal) => {
-                let mut known = IssuerRefusal::ALL.iter().zip(&self.refused);
-                if let Some((_, counter)) = known.find(|(known, _)| *known == refusal) {
-                    counter.increment(1);
-                }
-            }
         }
     }
 }

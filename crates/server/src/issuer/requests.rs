@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::header::{HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -26,10 +26,9 @@ use sotto_wire::{Decode, Encode};
 use super::IssuerState;
 use super::table::Keys;
 use crate::environment::spawn;
-use crate::http::is_of_type;
+use crate::http::{content, expect_type};
 use crate::pool::PoolError;
-use crate::problem::{Failure, RETRY_SOON};
-use crate::service::answer;
+use crate::problem::Failure;
 
 /// The fewest requests for which a hop through the pool pays off.
 const MIN_PIECE: usize = 8;
@@ -39,28 +38,25 @@ pub(super) async fn post_one(
     State(state): State<Arc<IssuerState>>,
     headers: HeaderMap,
     body: Body,
-) -> Response {
-    answer(&state.metrics.token_request, async {
-        let request = state.receive(&headers, body, REQUEST_MEDIA_TYPE, MAX_TOKEN_REQUEST_LEN);
-        let answers = state.issue(vec![request.await?]).await?;
-        match answers.into_iter().next() {
-            Some(IssuerAnswer::Issued { index_key, limit, response }) => {
-                let mut answer = message(RESPONSE_MEDIA_TYPE, response);
-                let alias = HeaderValue::try_from(byte_sequence(&index_key));
-                let alias = alias.map_err(|error| Fault(error.to_string()))?;
-                let fields = answer.headers_mut();
-                fields.insert(HeaderName::from_static(header::ORIGIN_ALIAS), alias);
-                fields.insert(HeaderName::from_static(header::LIMIT), HeaderValue::from(limit));
-                Ok(answer)
-            }
-            Some(IssuerAnswer::Refused { status }) => {
-                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-                Err(Failure::Refused(status, "The token request is refused.".to_owned()))
-            }
-            None => Err(Fault("a request has no answer".into()).into()),
+) -> Result<Response, Failure> {
+    let request = state.receive(&headers, body, REQUEST_MEDIA_TYPE, MAX_TOKEN_REQUEST_LEN);
+    let answers = state.issue(vec![request.await?]).await?;
+    match answers.into_iter().next() {
+        Some(IssuerAnswer::Issued { index_key, limit, response }) => {
+            let mut answer = content(RESPONSE_MEDIA_TYPE, response);
+            let alias = HeaderValue::try_from(byte_sequence(&index_key));
+            let alias = alias.map_err(|error| Fault(error.to_string()))?;
+            let fields = answer.headers_mut();
+            fields.insert(HeaderName::from_static(header::ORIGIN_ALIAS), alias);
+            fields.insert(HeaderName::from_static(header::LIMIT), HeaderValue::from(limit));
+            Ok(answer)
         }
-    })
-    .await
+        Some(IssuerAnswer::Refused { status }) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+            Err(Failure::refused(status, "The token request is refused."))
+        }
+        None => Err(Fault("a request has no answer".into()).into()),
+    }
 }
 
 /// `POST token-requests`.
@@ -68,20 +64,16 @@ pub(super) async fn post_batch(
     State(state): State<Arc<IssuerState>>,
     headers: HeaderMap,
     body: Body,
-) -> Response {
-    answer(&state.metrics.token_requests, async {
-        let (media_type, limit) = (REQUEST_BATCH_MEDIA_TYPE, MAX_TOKEN_REQUEST_BATCH_LEN);
-        let body = state.receive(&headers, body, media_type, limit).await?;
-        let batch = TokenRequestBatch::from_bytes(&body).map_err(|_| {
-            let detail = "This is not a batch of token requests.".to_owned();
-            Failure::Refused(StatusCode::BAD_REQUEST, detail)
-        })?;
-        let requests = batch.requests().iter().map(|request| body.slice_ref(request)).collect();
-        let answers = IssuerAnswerBatch::new(state.issue(requests).await?);
-        let answers = answers.map_err(|error| Fault(error.to_string()))?;
-        Ok(message(ANSWER_BATCH_MEDIA_TYPE, answers.to_bytes()))
-    })
-    .await
+) -> Result<Response, Failure> {
+    let (media_type, limit) = (REQUEST_BATCH_MEDIA_TYPE, MAX_TOKEN_REQUEST_BATCH_LEN);
+    let body = state.receive(&headers, body, media_type, limit).await?;
+    let batch = TokenRequestBatch::from_bytes(&body).map_err(|_| {
+        Failure::refused(StatusCode::BAD_REQUEST, "This is not a batch of token requests.")
+    })?;
+    let requests = batch.requests().iter().map(|request| body.slice_ref(request)).collect();
+    let answers = IssuerAnswerBatch::new(state.issue(requests).await?);
+    let answers = answers.map_err(|error| Fault(error.to_string()))?;
+    Ok(content(ANSWER_BATCH_MEDIA_TYPE, answers.to_bytes()))
 }
 
 impl IssuerState {
@@ -94,9 +86,7 @@ impl IssuerState {
         limit: usize,
     ) -> Result<Bytes, Failure> {
         self.attester.token.check(headers)?;
-        if !is_of_type(headers, media_type) {
-            return Err(Failure::UnexpectedMediaType(media_type));
-        }
+        expect_type(headers, media_type)?;
         Ok(self.bodies.read(body, limit).await?.into_bytes())
     }
 
@@ -105,8 +95,8 @@ impl IssuerState {
         let _place = self
             .batches
             .try_acquire()
-            .map_err(|_| Failure::Unavailable("All workers are busy.".to_owned(), RETRY_SOON))?;
-        let (keyring, keys) = (self.encapsulation_keys.current(), self.table.snapshot());
+            .map_err(|_| Failure::unavailable("All workers are busy."))?;
+        let (keyring, keys) = (self.encapsulation_keys.current(), self.table.current());
         let piece = requests.len().div_ceil(self.cpu_threads).max(MIN_PIECE);
         let pieces: Vec<_> = requests
             .chunks(piece)
@@ -143,21 +133,22 @@ impl IssuerState {
                 self.key_service.window_s(),
                 &nonce,
             );
-            self.metrics.count(&outcome);
-            if let Err(IssuerRefusal::Fault) = outcome {
-                tracing::error!(
-                    "a token was not signed: the private operation or the sealing failed"
-                );
-            }
-            let refused = |refusal: IssuerRefusal| IssuerAnswer::Refused { status: refusal.code() };
-            Ok(outcome.unwrap_or_else(refused))
+            Ok(match outcome {
+                Ok(answer) => {
+                    self.metrics.issued.increment(1);
+                    answer
+                }
+                Err(refusal) => {
+                    self.metrics.refused.add(refusal.name(), 1);
+                    if refusal == IssuerRefusal::Fault {
+                        tracing::error!(
+                            "a token was not signed: the private operation or the sealing failed"
+                        );
+                    }
+                    IssuerAnswer::Refused { status: refusal.code() }
+                }
+            })
         };
         requests.iter().map(answer).collect()
     }
-}
-
-fn message(media_type: &'static str, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    response
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
 use sotto_crypto::Secret;
 use sotto_crypto::blind_rsa::IssuerKey;
@@ -21,15 +20,15 @@ use sotto_protocol::issuer::author::{
     request_id,
 };
 use sotto_protocol::{Fault, Moment};
-use sotto_store::{IssuerDb, IssuerDbError};
+use sotto_store::IssuerDb;
 use sotto_wire::recipe::TokenKeyRequest;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::IssuerState;
+use super::{IssuerRules, IssuerState};
 use crate::environment::{Environment, spawn, spawn_blocking};
 use crate::health::StoreWork;
-use crate::problem::{Failure, RETRY_SOON};
-use crate::service::answer;
+use crate::http::content;
+use crate::problem::Failure;
 use crate::shutdown::Shutdown;
 
 /// The longest note, in bytes. Names and a nonce take far less.
@@ -54,19 +53,14 @@ pub(super) struct KeyService {
 }
 
 impl KeyService {
-    pub(super) fn new(
-        db: IssuerDb,
-        operator: NoteKey,
-        rules: AuthorRules,
-        max_live_keys: usize,
-        key_grace: Duration,
-    ) -> Self {
+    pub(super) fn new(db: IssuerDb, operator: NoteKey, rules: IssuerRules) -> Self {
+        let authors = AuthorRules { authors: rules.authors, window_s: rules.window_s };
         Self {
             db: Arc::new(db),
             operator,
-            rules,
-            max_live_keys,
-            key_grace,
+            rules: authors,
+            max_live_keys: rules.max_live_keys,
+            key_grace: rules.key_grace,
             waiting: Semaphore::new(MAX_WAITING),
             making: Mutex::new(()),
         }
@@ -77,26 +71,23 @@ impl KeyService {
     }
 }
 
-pub(super) async fn post(State(state): State<Arc<IssuerState>>, body: Body) -> Response {
-    answer(&state.metrics.token_keys, async {
-        let body = state.bodies.read(body, MAX_BODY).await?;
-        let (rules, operator) = (&state.key_service.rules, &state.key_service.operator);
-        let request =
-            consume_token_key_request(body.bytes(), rules, operator, state.environment.now())
-                .map_err(|refusal| refused(&refusal))?;
-        // A retry is answered even while no keys can be made.
-        if let Some(known) = known(&state, &request)? {
-            return Ok(known);
-        }
-        let _place = state.key_service.waiting.try_acquire().map_err(|_| {
-            Failure::Unavailable("Too many authors wait for keys.".to_owned(), RETRY_SOON)
-        })?;
-        // A separate task: a connection that breaks must not cancel it between the disk and the
-        // table.
-        let made = spawn(make(Arc::clone(&state), request));
-        made.await.map_err(|error| Fault(error.to_string()))?
-    })
-    .await
+pub(super) async fn post(
+    State(state): State<Arc<IssuerState>>,
+    body: Body,
+) -> Result<Response, Failure> {
+    let body = state.bodies.read(body, MAX_BODY).await?;
+    let (rules, operator) = (&state.key_service.rules, &state.key_service.operator);
+    let request = consume_token_key_request(body.bytes(), rules, operator, state.environment.now())
+        .map_err(|refusal| refused(&refusal))?;
+    // A retry is answered even while no keys can be made.
+    if let Some(known) = known(&state, &request)? {
+        return Ok(known);
+    }
+    let place = state.key_service.waiting.try_acquire();
+    let _place = place.map_err(|_| Failure::unavailable("Too many authors wait for keys."))?;
+    // A separate task: a connection that breaks must not cancel it between the disk and the table.
+    let made = spawn(make(Arc::clone(&state), request));
+    made.await.map_err(|error| Fault(error.to_string()))?
 }
 
 /// Makes, stores and returns the requested keys.
@@ -107,18 +98,20 @@ async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Respo
         return Ok(known);
     }
     let count = 1 + usize::from(request.helper.is_some());
-    let live = state.table.snapshot().live_keys(&request.author.key, state.environment.now());
+    let live = state.table.current().live_keys(&request.author.key, state.environment.now());
     if live.saturating_add(count) > service.max_live_keys {
-        let detail = "The author has as many live token keys as this issuer allows.".to_owned();
-        return Err(Failure::Refused(StatusCode::TOO_MANY_REQUESTS, detail));
+        let detail = "The author has as many live token keys as this issuer allows.";
+        return Err(Failure::refused(StatusCode::TOO_MANY_REQUESTS, detail));
     }
     let environment = state.environment.clone();
     let keys = state.pool.run(move || generate(request, &environment)).await??;
     let (db, stored) = (Arc::clone(&service.db), keys.clone());
     let stored = spawn_blocking(move || db.insert(&stored)).await;
-    noted(&state, StoreWork::Commit, stored.map_err(|error| Fault(error.to_string()))?)?;
+    let stored = stored.map_err(|error| Fault(error.to_string()))?;
+    let stored = state.health.noted(StoreWork::Commit, stored);
+    stored.map_err(|_| Failure::unavailable("The issuer had an internal error."))?;
     let response = show(&state, &keys)?;
-    state.table.insert(keys);
+    state.table.change(|table| table.insert(keys));
     state.metrics.keys_made.increment(count as u64);
     measure(&state);
     Ok(response)
@@ -126,24 +119,21 @@ async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Respo
 
 /// The answer, if the keys were made before.
 fn known(state: &IssuerState, request: &TokenKeyRequest) -> Result<Option<Response>, Failure> {
-    let keys = state.table.snapshot();
+    let keys = state.table.current();
     keys.of_request(&request_id(request)).map(|keys| show(state, keys)).transpose()
 }
 
 fn show(state: &IssuerState, keys: &RecipeKeys) -> Result<Response, Failure> {
     let keys = produce_token_keys(keys, &state.key_service.operator);
     let body = serde_json::to_vec(&keys).map_err(|error| Fault(error.to_string()))?;
-    let mut response = Response::new(Body::from(body));
-    let media_type = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    Ok(response)
+    Ok(content("application/json", body))
 }
 
 fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<RecipeKeys, Fault> {
     let expires = Moment(request.expires);
     let origin = || {
         let key = IssuerKey::generate().map_err(|error| Fault(error.to_string()))?;
-        let secret = Secret::new(environment.random()?);
+        let secret = Secret::new(**environment.secret()?);
         Ok::<_, Fault>(Arc::new(Origin::new(key, secret, expires)))
     };
     let leader = origin()?;
@@ -168,16 +158,16 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
     loop {
         let before =
             Moment(state.environment.now().0.saturating_sub(state.key_service.key_grace.as_secs()));
-        for id in state.table.snapshot().expired_before(before) {
+        for id in state.table.current().expired_before(before) {
             let db = Arc::clone(&state.key_service.db);
             let Ok(deleted) = spawn_blocking(move || db.remove(&id)).await else {
                 continue;
             };
             // What is still on disk stays in the table, so that it is retried.
-            if noted(&state, StoreWork::Forget, deleted).is_ok() {
-                let keys = state.table.snapshot();
+            if state.health.noted(StoreWork::Forget, deleted).is_ok() {
+                let keys = state.table.current();
                 let count = keys.of_request(&id).map_or(0, |keys| keys.origins().count());
-                state.table.remove(&id);
+                state.table.change(|table| table.remove(&id));
                 state.metrics.keys_deleted.increment(count as u64);
             }
         }
@@ -189,25 +179,33 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
 }
 
 fn measure(state: &IssuerState) {
-    state.metrics.live_keys.set(state.table.snapshot().origins().len() as f64);
+    state.metrics.live_keys.set(state.table.current().origins().len() as f64);
 }
 
-/// Records for the operator whether the files work.
-fn noted(
-    state: &IssuerState,
-    work: StoreWork,
-    outcome: Result<(), IssuerDbError>,
-) -> Result<(), Failure> {
-    match outcome {
-        Ok(()) => {
-            state.health.store_worked(work);
-            Ok(())
-        }
-        Err(error) => {
-            tracing::error!(%error, "the issuer's files failed");
-            state.health.store_failed(work);
-            let detail = "The issuer had an internal error.".to_owned();
-            Err(Failure::Unavailable(detail, RETRY_SOON))
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_refusal_of_an_author_has_its_status_and_no_problem_type_of_its_own() {
+        for (refusal, status) in [
+            (AuthorRefusal::UnknownAuthor, 403),
+            (AuthorRefusal::Signature, 403),
+            (AuthorRefusal::Malformed("a reason".into()), 400),
+            (AuthorRefusal::Past, 400),
+            (AuthorRefusal::BeyondWindow(60), 400),
+            (AuthorRefusal::IsAggregator, 400),
+        ] {
+            let (head, body) = refused(&refusal).into_response().into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(head.status.as_u16(), status, "{refusal:?}");
+            assert_eq!(problem["status"], status, "{refusal:?}");
+            assert_eq!(problem["type"], "about:blank", "{refusal:?}");
+            assert_eq!(problem["detail"], format!("No keys are made: {refusal}."));
         }
     }
 }

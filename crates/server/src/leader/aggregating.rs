@@ -26,33 +26,21 @@ use crate::tasks::ServedTask;
 
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = leader.pacing.any_open(|| leader.aggregator.tasks.all()) => {}
-        }
-        // Not inside the select: a lease that got lost there would keep the job from others.
-        match leader.store.lease_job(leader.config.lease).await {
-            Ok(Some(job)) => {
-                leader.aggregator.health.store_worked(StoreWork::Lease);
-                // There may be more jobs where this one came from.
-                leader.jobs_ready.notify_one();
-                let lease = job.lease;
-                tokio::select! {
-                    biased;
-                    () = shutdown.begun() => leader.give_back(JobKind::Aggregation, lease, Duration::ZERO).await,
-                    () = work(&leader, job) => {}
-                }
-                continue;
+        let any_open = leader.pacing.any_open(|| leader.aggregator.tasks.all());
+        let Some(()) = shutdown.or(any_open).await else { return };
+        // Not cancelled by the shutdown: a lease that got lost there would keep the job from others.
+        let leased = leader.store.lease_job(leader.config.lease).await;
+        if let Ok(Some(job)) = leader.aggregator.health.noted(StoreWork::Lease, leased) {
+            // There may be more jobs where this one came from.
+            leader.jobs_ready.notify_one();
+            let lease = job.lease;
+            if shutdown.or(work(&leader, job)).await.is_none() {
+                leader.give_back(JobKind::Aggregation, lease, Duration::ZERO).await;
             }
-            Ok(None) => leader.aggregator.health.store_worked(StoreWork::Lease),
-            Err(error) => leader.aggregator.store_failed(StoreWork::Lease, &error),
+            continue;
         }
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            _ = timeout(IDLE_PAUSE, leader.jobs_ready.notified()) => {}
-        }
+        let idle = timeout(IDLE_PAUSE, leader.jobs_ready.notified());
+        let Some(_) = shutdown.or(idle).await else { return };
     }
 }
 
@@ -72,7 +60,7 @@ async fn attempt(leader: &Arc<LeaderState>, job: LeasedJob) -> Result<(), Setbac
             Setback::Stop(format!("task {} is no longer configured", job.task_id))
         })?;
     if let Err(pause) = leader.pacing.admit(&task) {
-        return Err(Setback::Wait(leader.pacing.park(lease.job, pause)));
+        return Err(Setback::Wait(leader.pacing.lock().park(lease.job, pause)));
     }
     let (first_send, reports) = (job.request_digest.is_none(), job.records.len());
     let mut prepared = prepare(leader, &task, job).await?;
@@ -86,7 +74,7 @@ async fn attempt(leader: &Arc<LeaderState>, job: LeasedJob) -> Result<(), Setbac
         Ok(created) => created,
         Err(error) => {
             give_up_or_wait(leader, &task, lease, &error, first_send).await?;
-            leader.metrics.reports_dropped.add_many(Rejection::JobAbandoned, reports as u64);
+            leader.metrics.reports_dropped.add(Rejection::JobAbandoned.name(), reports as u64);
             return Ok(());
         }
     };
@@ -144,12 +132,12 @@ async fn give_up_or_wait(
     error: &HelperError,
     first_send: bool,
 ) -> Result<(), Setback> {
-    leader.metrics.helper_failed(error);
+    leader.metrics.helper_errors.add(error.reason(), 1);
     let fate = Unanswered::of(error, first_send);
     if fate == Unanswered::Retry {
         let pause = leader.pacing.failed(task, error);
         tracing::warn!(reason = error.reason(), "the helper did not answer a job; retrying");
-        return Err(Setback::Wait(leader.pacing.park(lease.job, pause)));
+        return Err(Setback::Wait(leader.pacing.lock().park(lease.job, pause)));
     }
     // It is up and speaks DAP.
     leader.pacing.succeeded(task);

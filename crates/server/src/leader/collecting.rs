@@ -24,27 +24,16 @@ use crate::tasks::ServedTask;
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     let mut waits = Waits::default();
     while !shutdown.has_begun() {
-        match leader.store.lease_collection(leader.config.lease).await {
-            Ok(Some(job)) => {
-                leader.aggregator.health.store_worked(StoreWork::Lease);
-                leader.collections_ready.notify_one();
-                let lease = job.lease;
-                tokio::select! {
-                    biased;
-                    () = shutdown.begun() => leader.give_back(JobKind::Collection, lease, Duration::ZERO).await,
-                    () = work(&leader, job, &mut waits) => {}
-                }
-                continue;
+        let leased = leader.store.lease_collection(leader.config.lease).await;
+        if let Ok(Some(job)) = leader.aggregator.health.noted(StoreWork::Lease, leased) {
+            leader.collections_ready.notify_one();
+            let lease = job.lease;
+            if shutdown.or(work(&leader, job, &mut waits)).await.is_none() {
+                leader.give_back(JobKind::Collection, lease, Duration::ZERO).await;
             }
-            Ok(None) => leader.aggregator.health.store_worked(StoreWork::Lease),
-            Err(error) => leader.aggregator.store_failed(StoreWork::Lease, &error),
+            continue;
         }
-        let created = leader.collections_ready.notified();
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            _ = timeout(IDLE_PAUSE, created) => {}
-        }
+        shutdown.or(timeout(IDLE_PAUSE, leader.collections_ready.notified())).await;
     }
 }
 
@@ -132,7 +121,7 @@ async fn refused(
     lease: Lease,
     error: &HelperError,
 ) -> Result<(), Setback> {
-    leader.metrics.helper_failed(error);
+    leader.metrics.helper_errors.add(error.reason(), 1);
     let Some(problem) = error.refuses_batch_for_good() else {
         tracing::warn!(reason = error.reason(), "the helper gave no share; retrying");
         return Err(Setback::Wait(leader.pacing.failed(task, error)));

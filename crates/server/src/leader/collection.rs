@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use sotto_protocol::Abort;
 use sotto_protocol::leader::collect::consume_collection_job_req;
 use sotto_store::{CollectionCreated, CollectionDeleted, CollectionState};
@@ -18,7 +18,6 @@ use super::LeaderState;
 use crate::aggregator::Peer;
 use crate::http;
 use crate::problem::Failure;
-use crate::service::answer;
 
 /// How long a collector should wait before it polls again.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
@@ -27,36 +26,11 @@ pub(super) async fn post(
     State(leader): State<Arc<LeaderState>>,
     Path(task_id): Path<String>,
     request: Request,
-) -> Response {
-    answer(&leader.metrics.collection_post, create(&leader, &task_id, request)).await
-}
-
-pub(super) async fn get(
-    State(leader): State<Arc<LeaderState>>,
-    Path((task_id, id)): Path<(String, String)>,
-    headers: HeaderMap,
-) -> Response {
-    answer(&leader.metrics.collection_get, poll(&leader, &task_id, &id, &headers)).await
-}
-
-pub(super) async fn delete(
-    State(leader): State<Arc<LeaderState>>,
-    Path((task_id, id)): Path<(String, String)>,
-    headers: HeaderMap,
-) -> Response {
-    answer(&leader.metrics.collection_delete, remove(&leader, &task_id, &id, &headers)).await
-}
-
-async fn create(
-    leader: &LeaderState,
-    task_id: &str,
-    request: Request,
 ) -> Result<Response, Failure> {
-    let (parts, body) = request.into_parts();
     let aggregator = &leader.aggregator;
-    let task = aggregator.authenticated_task(task_id, &parts.headers, Peer::Collector).await?;
-    http::expect_media_type(&parts.headers, MediaType::CollectionJobReq)?;
-    let body = aggregator.bodies.read(body, MAX_COLLECTION_JOB_REQ_LEN).await?;
+    let (media_type, limit) = (MediaType::CollectionJobReq, MAX_COLLECTION_JOB_REQ_LEN);
+    let received = aggregator.receive(&task_id, request, Peer::Collector, media_type, limit);
+    let (task, body) = received.await?;
     let query = consume_collection_job_req(task.aggregator(), body.bytes())?;
     let created = leader.store.create_collection(*task.id(), body.bytes().to_vec(), query).await?;
     let id = match created {
@@ -74,38 +48,36 @@ async fn create(
     };
     let location = aggregator.path(&task, &format!("collection_jobs/{id}"));
     let answer = match leader.store.collection(*task.id(), id).await? {
-        Some(state) => state_answer(state, StatusCode::CREATED, *task.id())
-            .unwrap_or_else(Failure::into_response),
+        Some(state) => state_answer(state, StatusCode::CREATED, *task.id()).into_response(),
         None => http::not_ready(StatusCode::CREATED, POLL_PAUSE),
     };
     Ok(http::at(answer, &location))
 }
 
-async fn poll(
-    leader: &LeaderState,
-    task_id: &str,
-    id: &str,
-    headers: &HeaderMap,
+pub(super) async fn get(
+    State(leader): State<Arc<LeaderState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let task = leader.aggregator.authenticated_task(task_id, headers, Peer::Collector).await?;
-    let id = parse_id(id)?;
+    let task = leader.aggregator.authenticated_task(&task_id, &headers, Peer::Collector).await?;
+    let id = parse_id(&id)?;
     let state = leader.store.collection(*task.id(), id).await?.ok_or(Failure::NotFound)?;
     state_answer(state, StatusCode::ACCEPTED, *task.id())
 }
 
-async fn remove(
-    leader: &LeaderState,
-    task_id: &str,
-    id: &str,
-    headers: &HeaderMap,
+pub(super) async fn delete(
+    State(leader): State<Arc<LeaderState>>,
+    Path((task_id, id)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let task = leader.aggregator.authenticated_task(task_id, headers, Peer::Collector).await?;
-    match leader.store.delete_collection(*task.id(), parse_id(id)?).await? {
+    let task = leader.aggregator.authenticated_task(&task_id, &headers, Peer::Collector).await?;
+    match leader.store.delete_collection(*task.id(), parse_id(&id)?).await? {
         CollectionDeleted::Deleted => {
             leader.metrics.collections.deleted.increment(1);
             Ok(http::empty(StatusCode::NO_CONTENT))
         }
-        CollectionDeleted::UnderWay => Err(Failure::Conflict(
+        CollectionDeleted::UnderWay => Err(Failure::refused(
+            StatusCode::CONFLICT,
             "The batch is being closed: the job must finish first, or the batch would be lost.",
         )),
     }

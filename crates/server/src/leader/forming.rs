@@ -22,11 +22,7 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     leader.intake.hurry();
     let mut last = Next::Done;
     loop {
-        tokio::select! {
-            biased;
-            () = shutdown.begun() => return,
-            () = ready(&leader, last) => {}
-        }
+        let Some(()) = shutdown.or(ready(&leader, last)).await else { return };
         last = match form(&leader).await {
             Ok(next) => next,
             Err(error) => {
@@ -46,10 +42,11 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
 /// Resolves when there are reports to form into jobs, and room among the open jobs.
 async fn ready(leader: &LeaderState, last: Next) {
     let limits = leader.limits;
-    leader.intake.ready(limits.delay(last, leader.pacing.is_any_failing())).await;
+    let delay = limits.delay(last, leader.pacing.lock().is_any_failing());
+    leader.intake.ready(delay).await;
     loop {
         match leader.store.load().await {
-            Ok(load) if limits.has_room(load.jobs, leader.pacing.waiting_jobs()) => return,
+            Ok(load) if limits.has_room(load.jobs, leader.pacing.lock().waiting_jobs()) => return,
             Ok(_) => {}
             Err(error) => leader.aggregator.store_failed(StoreWork::Load, &error),
         }
@@ -62,7 +59,7 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
     let limits = leader.limits;
     let tasks = Arc::clone(&leader.aggregator.tasks);
     let is_served: IsServed = Arc::new(move |id| tasks.task(id).is_some());
-    let counted = leader.intake.counted();
+    let counted = leader.intake.lock().counted();
     let backlog = leader.store.backlog(limits.max_reports(), limits.max_bytes(), is_served).await?;
     let (ended, unknown): (Vec<_>, Vec<_>) =
         backlog.unserved.into_iter().partition(|id| leader.aggregator.tasks.is_forgotten(id));
@@ -82,12 +79,12 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
             if !fix(leader, stretch, formed).await? {
                 return Ok(Next::Hurry);
             }
-            leader.intake.take((reports as u64, bytes as u64));
+            leader.intake.lock().take((reports as u64, bytes as u64));
             Round::Taken { reports, bytes }
         }
         None => {
             // Whatever was counted before the read has been formed by now.
-            leader.intake.take(counted);
+            leader.intake.lock().take(counted);
             Round::Nothing
         }
     };

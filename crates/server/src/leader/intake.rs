@@ -29,14 +29,6 @@ impl SharedIntake {
         }
     }
 
-    pub(super) fn counted(&self) -> (u64, u64) {
-        self.lock().counted()
-    }
-
-    pub(super) fn take(&self, taken: (u64, u64)) {
-        self.lock().take(taken);
-    }
-
     pub(super) fn count_at_least_one(&self) {
         if self.lock().count_at_least_one() {
             self.changed.notify_one();
@@ -52,7 +44,7 @@ impl SharedIntake {
     pub(super) async fn ready(&self, delay: Duration) {
         self.lock().start_waiting();
         loop {
-            let due = self.lock().due(self.started.elapsed(), delay);
+            let due = self.lock().due(instant() - self.started, delay);
             let changed = self.changed.notified();
             match due {
                 Due::Now => return,
@@ -64,7 +56,8 @@ impl SharedIntake {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Intake> {
+    /// The intake, for a step that wakes nobody.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Intake> {
         self.intake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

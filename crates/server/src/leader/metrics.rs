@@ -4,32 +4,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Unit};
+use metrics::{Counter, Gauge};
 use sotto_protocol::leader::HelperError;
 use sotto_store::Load;
 use sotto_wire::ProblemType;
 
 use super::LeaderState;
 use crate::health::{Concern, StoreWork};
-use crate::metrics::{MetricsRegistry, RejectionCounters, RouteMetrics};
+use crate::metrics::{CountersByName, MetricsRegistry};
 use crate::shutdown::Shutdown;
 
 /// How often the load is measured.
 const LOAD_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct LeaderMetrics {
-    pub(super) upload: RouteMetrics,
-    pub(super) collection_post: RouteMetrics,
-    pub(super) collection_get: RouteMetrics,
-    pub(super) collection_delete: RouteMetrics,
     pub(super) reports_accepted: Counter,
-    pub(super) reports_rejected: RejectionCounters,
+    pub(super) reports_rejected: CountersByName,
     pub(super) uploads_throttled: Counter,
     pub(super) reports_aggregated: Counter,
-    pub(super) reports_dropped: RejectionCounters,
+    pub(super) reports_dropped: CountersByName,
     pub(super) jobs: JobCounters,
     pub(super) collections: CollectionCounters,
-    helper_errors: Vec<(&'static str, Counter)>,
+    pub(super) helper_errors: CountersByName,
     load: LoadGauges,
 }
 
@@ -71,13 +67,8 @@ impl LeaderMetrics {
             ["created", "finished", "failed", "deleted", "stopped"],
         );
         let problems = ProblemType::ALL.map(ProblemType::token);
-        let reasons = HelperError::REASONS.into_iter().chain(problems).collect();
-        let bytes = |name, help| registry.gauge(name, Some(Unit::Bytes), help);
+        let reasons = HelperError::REASONS.into_iter().chain(problems);
         Self {
-            upload: registry.route("upload"),
-            collection_post: registry.route("collection_post"),
-            collection_get: registry.route("collection_get"),
-            collection_delete: registry.route("collection_delete"),
             reports_accepted: registry
                 .counter("sotto_reports_accepted_total", "Reports acknowledged to devices."),
             reports_rejected: registry
@@ -96,34 +87,23 @@ impl LeaderMetrics {
                 deleted,
                 stopped: collections_stopped,
             },
-            helper_errors: registry.counter_of_each(
+            helper_errors: registry.by_name(
                 "sotto_helper_request_errors_total",
                 "Requests that the helper did not answer with a result.",
                 "reason",
                 reasons,
             ),
             load: LoadGauges {
-                backlog: bytes("sotto_backlog_bytes", "Reports not yet in a job."),
-                segments: bytes("sotto_segment_bytes", "Reports on disk."),
-                jobs: registry.gauge("sotto_aggregation_jobs_open", None, "Jobs not committed."),
+                backlog: registry.gauge("sotto_backlog_bytes", "Reports not yet in a job."),
+                segments: registry.gauge("sotto_segment_bytes", "Reports on disk."),
+                jobs: registry.gauge("sotto_aggregation_jobs_open", "Jobs not committed."),
                 waiting_jobs: registry.gauge(
                     "sotto_aggregation_jobs_waiting",
-                    None,
                     "Jobs that wait for a helper or an operator.",
                 ),
-                collections: registry.gauge(
-                    "sotto_collection_jobs_open",
-                    None,
-                    "Collections not finished.",
-                ),
+                collections: registry
+                    .gauge("sotto_collection_jobs_open", "Collections not finished."),
             },
-        }
-    }
-
-    pub(super) fn helper_failed(&self, error: &HelperError) {
-        let reason = error.reason();
-        if let Some((_, counter)) = self.helper_errors.iter().find(|(known, _)| *known == reason) {
-            counter.increment(1);
         }
     }
 
@@ -139,20 +119,13 @@ impl LeaderMetrics {
 /// Measures the load, and rejects uploads while too many bytes of reports are on disk.
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
-        match leader.store.load().await {
-            Ok(load) => {
-                leader.aggregator.health.store_worked(StoreWork::Load);
-                leader.metrics.set_load(load, leader.pacing.waiting_jobs());
-                let full = load.segment_bytes >= leader.config.max_segment_bytes;
-                leader.uploads_paused.store(full, Ordering::Relaxed);
-                if full {
-                    let detail = "reports on disk have reached the limit";
-                    leader.aggregator.health.raise(Concern::BacklogFull, detail);
-                } else {
-                    leader.aggregator.health.clear(Concern::BacklogFull);
-                }
-            }
-            Err(error) => leader.aggregator.store_failed(StoreWork::Load, &error),
+        let health = &leader.aggregator.health;
+        if let Ok(load) = health.noted(StoreWork::Load, leader.store.load().await) {
+            leader.metrics.set_load(load, leader.pacing.lock().waiting_jobs());
+            let full = load.segment_bytes >= leader.config.max_segment_bytes;
+            leader.uploads_paused.store(full, Ordering::Relaxed);
+            let detail = full.then_some("reports on disk have reached the limit");
+            health.set(Concern::BacklogFull, detail);
         }
         if shutdown.begins_within(LOAD_PAUSE).await {
             return;

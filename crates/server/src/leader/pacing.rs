@@ -20,7 +20,6 @@ pub(super) fn store_work(kind: JobKind) -> StoreWork {
 }
 
 /// The gates of all helpers and tasks.
-#[derive(Debug)]
 pub(super) struct SharedPacing {
     started: Instant,
     health: Arc<Health>,
@@ -51,10 +50,6 @@ impl SharedPacing {
         }
     }
 
-    pub(super) fn is_any_failing(&self) -> bool {
-        self.lock().is_any_failing()
-    }
-
     pub(super) fn succeeded(&self, task: &ServedTask) {
         let mut pacing = self.lock();
         if pacing.is_any_failing() {
@@ -74,10 +69,6 @@ impl SharedPacing {
         pause
     }
 
-    pub(super) fn park(&self, job: u64, pause: Duration) -> Duration {
-        self.lock().park(job, pause)
-    }
-
     pub(super) fn resume(&self, kind: JobKind, job: u64) {
         let mut pacing = self.lock();
         if pacing.resume(kind, job) {
@@ -89,10 +80,6 @@ impl SharedPacing {
         let mut pacing = self.lock();
         pacing.stop(kind, job);
         self.tell(&pacing);
-    }
-
-    pub(super) fn waiting_jobs(&self) -> u64 {
-        self.lock().waiting_jobs()
     }
 
     fn pause_of_all(&self, tasks: impl Fn() -> Vec<Arc<ServedTask>>) -> Option<Duration> {
@@ -112,31 +99,29 @@ impl SharedPacing {
             (Concern::HelperRefuses, refused),
             (Concern::JobsStopped, stopped),
         ] {
-            match detail {
-                Some(detail) => drop(self.health.raise(concern, detail)),
-                None => self.health.clear(concern),
-            }
+            self.health.set(concern, detail);
         }
     }
 
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        instant() - self.started
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pacing> {
+    /// The gates, for a step that tells the operator nothing.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Pacing> {
         self.pacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn helper_of(task: &ServedTask) -> HelperOf {
-    let helper = task.helper_endpoint().map(|endpoint| Arc::clone(&endpoint.base));
+    let helper = task.helper.as_ref().map(|endpoint| Arc::clone(&endpoint.base));
     HelperOf { task_id: *task.id(), helper }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::testing::leader_task;
+    use crate::tasks::tests::leader_task;
 
     #[test]
     fn an_operator_sees_what_fails_until_it_works() {

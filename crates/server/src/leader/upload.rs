@@ -14,34 +14,25 @@ use super::LeaderState;
 use crate::health::{Concern, StoreWork};
 use crate::http;
 use crate::problem::Failure;
-use crate::service::answer;
 
+/// Every report that is acknowledged here is durable.
 pub(super) async fn post(
     State(leader): State<Arc<LeaderState>>,
     Path(task_id): Path<String>,
-    request: Request,
-) -> Response {
-    answer(&leader.metrics.upload, upload(&leader, &task_id, request)).await
-}
-
-/// Every report that is acknowledged here is durable.
-async fn upload(
-    leader: &LeaderState,
-    task_id: &str,
     request: Request,
 ) -> Result<Response, Failure> {
     let (parts, body) = request.into_parts();
     http::expect_media_type(&parts.headers, MediaType::UploadReq)?;
     let aggregator = &leader.aggregator;
-    let task = aggregator.task(task_id, &parts.headers).await?;
+    let task = aggregator.task(&task_id, &parts.headers).await?;
     let body = aggregator.bodies.read(body, aggregator.body_limits.max_upload).await?;
     let now = aggregator.environment.now();
     let mut verdicts = consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now)?;
-    accept(leader, *task.id(), &mut verdicts).await?;
+    accept(&leader, *task.id(), &mut verdicts).await?;
 
     let failures = verdicts.iter().filter_map(|verdict| {
         let rejection = *verdict.outcome.as_ref().err()?;
-        leader.metrics.reports_rejected.add(rejection);
+        leader.metrics.reports_rejected.add(rejection.name(), 1);
         Some((verdict.report_id, rejection))
     });
     Ok(match produce_upload_errors(failures) {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use sotto_protocol::Fault;
 use sotto_protocol::log::Reader;
 use sotto_protocol::log::admit::{Refused, check_entry};
@@ -19,42 +18,39 @@ use super::LogState;
 use super::folder::first_proof;
 use super::sequencer::{NotPublished, Submission};
 use crate::environment::spawn_blocking;
-use crate::problem::{Failure, RETRY_SOON};
-use crate::service::answer;
+use crate::http::{NOTE_MEDIA_TYPE, content};
+use crate::problem::Failure;
 
 /// The longest body, in bytes. An entry has one byte less.
 const MAX_BODY: usize = 64 * 1024;
 
 pub(super) async fn post(State(state): State<Arc<LogState>>, body: Body) -> Response {
-    let response = answer(&state.metrics.add, async {
-        // Counted against the memory for bodies until the answer: a waiting entry takes memory,
-        // too.
-        let body = state.bodies.read(body, MAX_BODY).await?;
-        let entry = Entry::parse(body.bytes()).map_err(|error| {
-            Failure::Refused(StatusCode::BAD_REQUEST, format!("This is not an entry: {error}."))
-        })?;
-        check_entry(&state.rules, &entry).map_err(|refused| refusal(&refused))?;
-        // A retry is answered even while nothing can be published.
-        if let Some(proof) = published(&state, entry.id()).await? {
-            state.metrics.known.increment(1);
-            return Ok(proof_response(proof));
-        }
-        let (sender, receiver) = oneshot::channel();
-        state.inbox.try_send(Submission { entry, answer: sender }).map_err(|error| {
-            let detail = match error {
-                TrySendError::Full(_) => "Too many entries are already waiting.",
-                TrySendError::Closed(_) => "The log is shutting down.",
-            };
-            Failure::Unavailable(detail.to_owned(), RETRY_SOON)
-        })?;
-        let outcome = receiver.await.unwrap_or(Err(NotPublished::Failed));
-        outcome.map(proof_response).map_err(failure)
-    })
-    .await;
+    let response = add(&state, body).await.into_response();
     if response.status().is_client_error() {
         state.metrics.refused.increment(1);
     }
     response
+}
+
+async fn add(state: &LogState, body: Body) -> Result<Response, Failure> {
+    // Counted against the memory for bodies until the answer: a waiting entry takes memory, too.
+    let body = state.bodies.read(body, MAX_BODY).await?;
+    let entry = Entry::parse(body.bytes()).map_err(|error| {
+        Failure::Refused(StatusCode::BAD_REQUEST, format!("This is not an entry: {error}."))
+    })?;
+    check_entry(&state.rules, &entry).map_err(|refused| refusal(&refused))?;
+    // A retry is answered even while nothing can be published.
+    if let Some(proof) = published(state, entry.id()).await? {
+        state.metrics.known.increment(1);
+        return Ok(content(NOTE_MEDIA_TYPE, proof));
+    }
+    let (sender, receiver) = oneshot::channel();
+    state.inbox.try_send(Submission { entry, answer: sender }).map_err(|error| match error {
+        TrySendError::Full(_) => Failure::unavailable("Too many entries are already waiting."),
+        TrySendError::Closed(_) => Failure::unavailable("The log is shutting down."),
+    })?;
+    let outcome = receiver.await.unwrap_or(Err(NotPublished::Failed));
+    outcome.map(|proof| content(NOTE_MEDIA_TYPE, proof)).map_err(failure)
 }
 
 /// The proof of an entry that is already public, from the public files alone.
@@ -97,20 +93,11 @@ fn failure(reason: NotPublished) -> Failure {
         NotPublished::Halted(reason, pause) => {
             Failure::Unavailable(format!("The log has stopped for good: {reason}."), pause)
         }
-        NotPublished::Failed => {
-            Failure::Unavailable("The log had an internal error.".to_owned(), RETRY_SOON)
-        }
+        NotPublished::Failed => Failure::unavailable("The log had an internal error."),
     }
 }
 
 fn failed(error: &LogDirError) -> Failure {
     tracing::error!(%error, "the log's files failed");
     failure(NotPublished::Failed)
-}
-
-fn proof_response(proof: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(proof));
-    let media_type = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    response
 }

@@ -11,16 +11,16 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Uri;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use axum::response::Response;
+use axum::http::header::{CACHE_CONTROL, HeaderValue};
+use axum::response::{IntoResponse, Response};
 use sotto_protocol::Fault;
 use sotto_protocol::log::CHECKPOINT_PATH;
 use sotto_wire::tlog::tile::{BundlePath, TILE_WIDTH, TilePath, parse_index_path};
 
 use super::LogState;
 use crate::file_body;
+use crate::http::{NOTE_MEDIA_TYPE, content};
 use crate::problem::Failure;
-use crate::service::answer;
 
 /// For files whose bytes never change.
 const FOREVER: &str = "public, max-age=31536000, immutable";
@@ -64,24 +64,19 @@ impl PublicFile {
         is_derived.then_some(Self::Derived)
     }
 
-    fn media_type(self) -> HeaderValue {
-        HeaderValue::from_static(match self {
-            Self::Checkpoint => "text/plain; charset=utf-8",
-            Self::Tile(_) | Self::Derived => "application/octet-stream",
-        })
-    }
-
-    fn cache_control(self) -> HeaderValue {
-        HeaderValue::from_static(match self {
-            Self::Tile(_) => FOREVER,
-            Self::Checkpoint | Self::Derived => SHORTLY,
-        })
+    /// `Content-Type` and `Cache-Control`.
+    fn headers(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Checkpoint => (NOTE_MEDIA_TYPE, SHORTLY),
+            Self::Tile(_) => ("application/octet-stream", FOREVER),
+            Self::Derived => ("application/octet-stream", SHORTLY),
+        }
     }
 }
 
 /// `GET` and `HEAD` of a file.
 pub(super) async fn get(State(state): State<Arc<LogState>>, uri: Uri) -> Response {
-    let mut response = answer(&state.metrics.file, serve(&state, uri.path())).await;
+    let mut response = serve(&state, uri.path()).await.into_response();
     if !response.status().is_success() {
         // The file may appear a moment later.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -100,9 +95,9 @@ async fn serve(state: &LogState, path: &str) -> Result<Response, Failure> {
     }
     let body = file_body::open(state.public.join(path)).await;
     let body = body.map_err(|error| Fault(format!("a public file: {error}")))?;
-    let mut response = Response::new(Body::new(body.ok_or(Failure::NotFound)?));
-    response.headers_mut().insert(CONTENT_TYPE, file.media_type());
-    response.headers_mut().insert(CACHE_CONTROL, file.cache_control());
+    let (media_type, cache_control) = file.headers();
+    let mut response = content(media_type, Body::new(body.ok_or(Failure::NotFound)?));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
     Ok(response)
 }
 

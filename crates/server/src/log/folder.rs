@@ -39,15 +39,6 @@ impl Folder {
         }
     }
 
-    /// The consistency proof between two sizes of the signed tree.
-    pub(super) async fn consistency(
-        &self,
-        old: u64,
-        new: u64,
-    ) -> Result<Vec<TreeHash>, LogDirError> {
-        self.with(move |dir| dir.consistency(old, new)).await
-    }
-
     /// The root of the signed tree at a size.
     pub(super) async fn root(&self, size: u64) -> Result<TreeHash, LogDirError> {
         self.with(move |dir| {

@@ -2,11 +2,9 @@
 
 use metrics::{Counter, Gauge};
 
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 
 pub(super) struct LogMetrics {
-    pub(super) add: RouteMetrics,
-    pub(super) file: RouteMetrics,
     /// Submissions that were appended.
     pub(super) appended: Counter,
     /// Submissions of entries that were already there.
@@ -35,8 +33,6 @@ impl LogMetrics {
             ["cosigned", "failed"],
         );
         Self {
-            add: registry.route("log_add"),
-            file: registry.route("log_file"),
             appended,
             known,
             refused,
@@ -44,10 +40,9 @@ impl LogMetrics {
                 "sotto_log_checkpoints_total",
                 "Published checkpoints, renewed ones included.",
             ),
-            size: registry.gauge("sotto_log_size", None, "Entries in the published tree."),
+            size: registry.gauge("sotto_log_size", "Entries in the published tree."),
             published_time: registry.gauge(
                 "sotto_log_checkpoint_timestamp_seconds",
-                None,
                 "When the last checkpoint was published, in seconds since 1970.",
             ),
             cosigned,

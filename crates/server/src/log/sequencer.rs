@@ -78,12 +78,8 @@ impl Round {
     }
 }
 
-/// The outcome of a round.
-enum Outcome {
-    /// Published under this note.
-    Published(Note),
-    Not(NotPublished),
-}
+/// The note under which a round was published.
+type Outcome = Result<Note, NotPublished>;
 
 pub(super) struct Sequencer {
     environment: Environment,
@@ -155,11 +151,7 @@ impl Sequencer {
             // little late.
             if may_act && due <= instant() {
                 // Nobody waits for it, so it may be dropped. The next start does the same.
-                tokio::select! {
-                    biased;
-                    () = shutdown.begun() => {}
-                    () = self.act() => {}
-                }
+                shutdown.or(self.act()).await;
                 continue;
             }
             tokio::select! {
@@ -198,7 +190,7 @@ impl Sequencer {
         match round {
             Ok(round) => {
                 self.signed_size.fetch_max(round.shown.size, Ordering::AcqRel);
-                if let Outcome::Published(_) = self.witness(round).await {
+                if self.witness(round).await.is_ok() {
                     self.write_index().await;
                 }
             }
@@ -230,13 +222,11 @@ impl Sequencer {
         }
         match self.witnesses.disputing() {
             Some(reason) => Some(NotPublished::Disputed(reason, self.pause())),
-            None if self.open.is_some() || !self.confirmed => Some(self.no_quorum()),
+            None if self.open.is_some() || !self.confirmed => {
+                Some(NotPublished::NoQuorum(self.pause()))
+            }
             None => None,
         }
-    }
-
-    fn no_quorum(&self) -> NotPublished {
-        NotPublished::NoQuorum(self.pause())
     }
 
     /// How long until the witnesses are asked again.
@@ -253,7 +243,7 @@ impl Sequencer {
             Err(LogDirError::Unpublished) => {
                 self.confirmed = false;
                 self.due = instant();
-                return refuse(answers, &self.no_quorum());
+                return refuse(answers, &NotPublished::NoQuorum(self.pause()));
             }
             Err(LogDirError::Halted(reason)) => {
                 self.raise_halt(reason.clone());
@@ -283,18 +273,18 @@ impl Sequencer {
             }
         }
         let published = match (new, &self.published) {
-            (0, Some(note)) => Outcome::Published(note.clone()),
+            (0, Some(note)) => Ok(note.clone()),
             _ => self.witness(Round::new(staged.clone(), false)).await,
         };
         match published {
-            Outcome::Published(note) => {
+            Ok(note) => {
                 self.metrics.appended.increment(new);
                 // If nothing is new, the whole tree is old.
                 let first_new = if new == 0 { staged.size } else { staged.from };
                 self.answer(waiting, first_new, note).await;
                 self.write_index().await;
             }
-            Outcome::Not(reason) => {
+            Err(reason) => {
                 refuse(waiting.into_iter().map(|(_, answer)| answer), &reason);
             }
         }
@@ -348,7 +338,7 @@ impl Sequencer {
     fn has_quorum(&self, round: &Round) -> bool {
         let signed = |name: &str| {
             let mut numbers = round.fresh.keys();
-            numbers.any(|number| self.witnesses.witness(*number).is_some_and(|(n, _)| n == name))
+            numbers.any(|number| self.witnesses.name(*number) == Some(name))
         };
         self.policy.quorum_met(&signed)
     }
@@ -382,7 +372,7 @@ impl Sequencer {
         let is_current = text == Some(heard.text.as_str());
         let size = self.signed_size.load(Ordering::Acquire);
         if let Some(halt) = self.hear(&heard, size) {
-            self.halt(halt).await;
+            let _ = self.halt(halt).await;
             return;
         }
         if let Next::Cosigned(signature) = heard.next
@@ -408,7 +398,7 @@ impl Sequencer {
         if !round.is_renewal {
             self.open = Some(round);
         }
-        Outcome::Not(NotPublished::NoQuorum(pause))
+        Err(NotPublished::NoQuorum(pause))
     }
 
     async fn publish(&mut self, round: Round) -> Outcome {
@@ -426,14 +416,14 @@ impl Sequencer {
             Ok(()) => {}
             Err(LogDirError::Halted(reason)) => {
                 self.raise_halt(reason.clone());
-                return Outcome::Not(NotPublished::Halted(reason, HALTED_PAUSE));
+                return Err(NotPublished::Halted(reason, HALTED_PAUSE));
             }
             Err(error) => {
                 self.failed(&error);
                 if !round.is_renewal {
                     self.open = Some(round);
                 }
-                return Outcome::Not(NotPublished::Failed);
+                return Err(NotPublished::Failed);
             }
         }
         self.health.store_worked(StoreWork::Commit);
@@ -455,7 +445,7 @@ impl Sequencer {
         };
         self.due = instant() + pause;
         self.show_witnesses();
-        Outcome::Published(note)
+        Ok(note)
     }
 
     /// The tree's note with the cosignatures of the round. Witnesses without one in this round
@@ -489,7 +479,7 @@ impl Sequencer {
         if let Err(error) = self.folder.with(move |dir| dir.halt(&halt)).await {
             self.failed(&error);
         }
-        Outcome::Not(NotPublished::Halted(reason, HALTED_PAUSE))
+        Err(NotPublished::Halted(reason, HALTED_PAUSE))
     }
 
     fn raise_halt(&mut self, reason: String) {
@@ -500,20 +490,12 @@ impl Sequencer {
     }
 
     fn show_witnesses(&self) {
-        match self.witnesses.failing() {
-            Some(failing) => {
-                self.health.raise(Concern::Witnesses, failing);
-            }
-            None => self.health.clear(Concern::Witnesses),
-        }
+        self.health.set(Concern::Witnesses, self.witnesses.failing());
     }
 
     fn show_disputes(&self) {
-        let Some(disputing) = self.witnesses.disputing() else {
-            self.health.clear(Concern::LogDisputed);
-            return;
-        };
-        if self.health.raise(Concern::LogDisputed, disputing.as_str()) {
+        let disputing = self.witnesses.disputing();
+        if self.health.set(Concern::LogDisputed, disputing.as_deref()) {
             tracing::error!(
                 disputing,
                 "a witness says that it has seen another tree of this log: nothing is appended until it \

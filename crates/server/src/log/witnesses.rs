@@ -21,6 +21,7 @@ use super::config::LogConfig;
 use super::folder::Folder;
 use crate::environment::{instant, timeout};
 use crate::error::BindError;
+use crate::http::NOTE_MEDIA_TYPE;
 use crate::outbound::{self, HttpClient, TransportError};
 use crate::witness::origin_name;
 
@@ -57,14 +58,20 @@ pub(super) struct Heard {
 pub(super) struct WitnessPool {
     http: HttpClient,
     timeout: Duration,
-    witnesses: Vec<Arc<WitnessPeer>>,
-    /// The size that each witness has, as far as we know.
-    sizes: Vec<Option<u64>>,
-    /// Why each did not cosign last time.
-    failures: Vec<Option<String>>,
-    /// What each claims to have seen but does not show. The claim stands until the witness cosigns:
+    witnesses: Vec<WitnessState>,
+}
+
+/// A witness, and what it said.
+#[derive(Debug)]
+struct WitnessState {
+    peer: Arc<WitnessPeer>,
+    /// The size that it has, as far as we know.
+    size: Option<u64>,
+    /// Why it did not cosign last time.
+    failure: Option<String>,
+    /// What it claims to have seen but does not show. The claim stands until the witness cosigns:
     /// silence does not withdraw it.
-    disputes: Vec<Option<String>>,
+    dispute: Option<String>,
 }
 
 #[derive(Debug)]
@@ -94,39 +101,33 @@ impl WitnessPool {
                 );
                 continue;
             };
-            let wrong = |reason| BindError::Config(format!("the witness {name}: {reason}"));
+            let wrong = |reason: String| BindError::Config(format!("the witness {name}: {reason}"));
             let base = outbound::target(url, config.http.insecure_http).map_err(wrong)?;
-            let below = |path| base.below(path).map_err(|_| wrong("its URL does not parse"));
+            let below = |path| base.below(path).map_err(|error| wrong(format!("its URL {error}")));
             let url = below("add-checkpoint")?;
             let shown_url = below(&format!("{origin}/checkpoint"))?;
             let (name, key, log) = (name.clone(), witness.key.clone(), log.clone());
-            witnesses.push(Arc::new(WitnessPeer { name, key, url, shown_url, log }));
+            let peer = Arc::new(WitnessPeer { name, key, url, shown_url, log });
+            witnesses.push(WitnessState { peer, size: None, failure: None, dispute: None });
         }
         let http = HttpClient::new(config.witness_timeout, config.witness_certificates.as_deref())?;
-        Ok(Self {
-            http,
-            timeout: config.witness_timeout,
-            sizes: vec![None; witnesses.len()],
-            failures: vec![None; witnesses.len()],
-            disputes: vec![None; witnesses.len()],
-            witnesses,
-        })
+        Ok(Self { http, timeout: config.witness_timeout, witnesses })
     }
 
-    /// The key of a witness, and its name in the policy.
-    pub(super) fn witness(&self, number: usize) -> Option<(&str, &VerifierKey)> {
-        self.witnesses.get(number).map(|peer| (peer.name.as_str(), &peer.key))
+    /// The name of a witness in the policy.
+    pub(super) fn name(&self, number: usize) -> Option<&str> {
+        self.witnesses.get(number).map(|witness| witness.peer.name.as_str())
     }
 
     /// The keys of all witnesses, with their indices.
     pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &VerifierKey)> {
-        self.witnesses.iter().map(|peer| &peer.key).enumerate()
+        self.witnesses.iter().map(|witness| &witness.peer.key).enumerate()
     }
 
     /// Asks all witnesses to cosign.
     pub(super) fn ask_all(&self, shown: &Shown, folder: &Folder) -> JoinSet<Heard> {
         let mut asked = JoinSet::new();
-        for ((witness, peer), known) in self.witnesses.iter().enumerate().zip(&self.sizes) {
+        for (witness, WitnessState { peer, size, .. }) in self.witnesses.iter().enumerate() {
             let conversation = Conversation {
                 http: self.http.clone(),
                 timeout: self.timeout,
@@ -135,7 +136,7 @@ impl WitnessPool {
                 folder: folder.clone(),
             };
             // The size that it had when it was last asked, unless the log has been set back since.
-            let from = known.unwrap_or(shown.from).min(shown.size);
+            let from = size.unwrap_or(shown.from).min(shown.size);
             asked.spawn(async move {
                 let text = conversation.shown.note.text().to_owned();
                 let next = timeout(conversation.timeout, conversation.hold(from)).await;
@@ -153,8 +154,7 @@ impl WitnessPool {
 
     /// Records the outcome of asking, and tells the operator when it changes.
     pub(super) fn note(&mut self, heard: &Heard, size: u64) {
-        let name = self.witness(heard.witness).map(|(name, _)| name.to_owned());
-        let name = name.unwrap_or_default();
+        let Some(witness) = self.witnesses.get_mut(heard.witness) else { return };
         let (known, failure) = match &heard.next {
             Next::Cosigned(_) => (Some(size), None),
             Next::Without(reason) => (None, Some(reason.clone())),
@@ -163,45 +163,36 @@ impl WitnessPool {
             Next::Inspect(claim) => (None, Some(claim.to_string())),
             Next::AskFrom(seen) => (Some(*seen), None),
         };
-        if let Some(slot) = self.disputes.get_mut(heard.witness) {
-            match &heard.next {
-                Next::Cosigned(_) => *slot = None,
-                Next::Disputed(dispute) => *slot = Some(dispute.to_string()),
-                _ => {}
-            }
+        match &heard.next {
+            Next::Cosigned(_) => witness.dispute = None,
+            Next::Disputed(_) => witness.dispute = failure.clone(),
+            _ => {}
         }
-        if let Some(slot) = self.sizes.get_mut(heard.witness) {
-            *slot = known;
-        }
-        let Some(slot) = self.failures.get_mut(heard.witness) else { return };
-        if *slot != failure {
+        witness.size = known;
+        if witness.failure != failure {
+            let name = &witness.peer.name;
             match &failure {
-                Some(reason) => {
-                    tracing::warn!(witness = name, reason, "a witness does not cosign");
-                }
+                Some(reason) => tracing::warn!(witness = name, reason, "a witness does not cosign"),
                 None => tracing::info!(witness = name, "a witness cosigns again"),
             }
-            *slot = failure;
+            witness.failure = failure;
         }
     }
 
     /// Which witnesses did not cosign last time, and why; `None` if there are none.
     pub(super) fn failing(&self) -> Option<String> {
-        self.summary(&self.failures)
+        self.summary(|witness| witness.failure.as_ref())
     }
 
     /// Which witnesses say that they have seen another tree, and which; `None` if there are none.
     pub(super) fn disputing(&self) -> Option<String> {
-        self.summary(&self.disputes)
+        self.summary(|witness| witness.dispute.as_ref())
     }
 
-    fn summary(&self, reasons: &[Option<String>]) -> Option<String> {
-        let named: Vec<String> = self
-            .witnesses
-            .iter()
-            .zip(reasons)
-            .filter_map(|(peer, reason)| Some(format!("{}: {}", peer.name, reason.as_ref()?)))
-            .collect();
+    fn summary(&self, reason: impl Fn(&WitnessState) -> Option<&String>) -> Option<String> {
+        let named =
+            |witness: &WitnessState| Some(format!("{}: {}", witness.peer.name, reason(witness)?));
+        let named: Vec<String> = self.witnesses.iter().filter_map(named).collect();
         (!named.is_empty()).then(|| named.join("; "))
     }
 }
@@ -221,7 +212,8 @@ impl Conversation {
         let Shown { note, size, .. } = &self.shown;
         let mut question = Question { size: *size, from };
         for _ in 0..MAX_QUESTIONS {
-            let proof = match self.folder.consistency(question.from, *size).await {
+            let (old, new) = (question.from, *size);
+            let proof = match self.folder.with(move |dir| dir.consistency(old, new)).await {
                 Ok(proof) => proof,
                 Err(error) => return Next::Without(error.to_string()),
             };
@@ -270,7 +262,7 @@ impl Conversation {
 
     async fn send(&self, body: Vec<u8>) -> Result<(u16, Bytes), TransportError> {
         let request = outbound::request(Method::POST, &self.peer.url);
-        let request = request.header(CONTENT_TYPE, "text/plain; charset=utf-8");
+        let request = request.header(CONTENT_TYPE, NOTE_MEDIA_TYPE);
         let answer = self.http.send(request, body.into(), instant() + self.timeout).await?;
         let status = answer.status.as_u16();
         Ok((status, answer.read(MAX_ANSWER).await?))

@@ -53,13 +53,8 @@ impl Kind {
     fn check(&self, health: &Health, held: &[HpkeConfig], newest: &Result<KeySet, Silence>) {
         let (missing, unlogged) = self.judge(held, newest);
         for (concern, reason) in [(self.missing, missing), (self.unlogged, unlogged)] {
-            match reason {
-                None => health.clear(concern),
-                Some(reason) => {
-                    if health.raise(concern, reason.as_str()) {
-                        tracing::error!(reason, "the keys do not match those in the log");
-                    }
-                }
+            if health.set(concern, reason.as_deref()) {
+                tracing::error!(reason, "the keys do not match those in the log");
             }
         }
     }

@@ -11,21 +11,16 @@ use sotto_protocol::recipe::{Assessment, derive_task};
 use sotto_protocol::token::TokenTerms;
 use sotto_protocol::{AggregatorTask, Moment, Task};
 use sotto_wire::recipe::Recipe;
-use sotto_wire::{EntryId, KeyName, Role, TaskId, VerifierKey, taskprov};
+use sotto_wire::{EntryId, KeyName, Role, TaskId, taskprov};
 
-use crate::auth::AuthToken;
-use crate::config::RecipesConfig;
+use crate::config::{RecipeAuthor, RecipesConfig};
 use crate::error::{BindError, TaskRefused};
 use crate::tasks::ServedTask;
 
 /// Who we are, and whose recipes we serve.
 pub(super) struct Membership {
     role: Role,
-    operator: KeyName,
-    public_url: String,
-    verify_key_init: Secret<[u8; 32]>,
-    leader_token: Arc<AuthToken>,
-    authors: Vec<(VerifierKey, Option<Arc<AuthToken>>)>,
+    pub(super) config: RecipesConfig,
 }
 
 /// Why a recipe is not joined.
@@ -55,35 +50,29 @@ pub(super) enum NotJoined {
 
 impl Membership {
     /// Checks that every author has the token that its role needs.
-    pub(super) fn new(role: Role, config: &RecipesConfig) -> Result<Self, BindError> {
+    pub(super) fn new(role: Role, config: RecipesConfig) -> Result<Self, BindError> {
+        let wrong = |reason: String| Err(BindError::Config(format!("recipes: {reason}")));
         if config.trust.operator(&config.operator).is_none() {
-            return Err(BindError::Config(format!(
-                "recipes: the trust anchors do not pin this operator, {}",
+            return wrong(format!(
+                "the trust anchors do not pin this operator, {}",
                 config.operator
-            )));
+            ));
         }
-        let mut authors: Vec<(VerifierKey, Option<Arc<AuthToken>>)> = Vec::new();
-        for author in &config.authors {
-            let name = author.key.name();
-            if author.collector_token.is_some() != (role == Role::Leader) {
-                return Err(BindError::Config(format!(
-                    "recipes: author {name}: the leader, and only the leader, needs a token for each \
-                     author's collector"
-                )));
+        let mut listed = Vec::new();
+        for RecipeAuthor { key, collector_token } in &config.authors {
+            let name = key.name();
+            if collector_token.is_some() != (role == Role::Leader) {
+                return wrong(format!(
+                    "author {name}: the leader, and only the leader, needs a token for each author's \
+                     collector"
+                ));
             }
-            if authors.iter().any(|(key, _)| *key == author.key) {
-                return Err(BindError::Config(format!("recipes: author {name} is listed twice")));
+            if listed.contains(&key) {
+                return wrong(format!("author {name} is listed twice"));
             }
-            authors.push((author.key.clone(), author.collector_token.clone()));
+            listed.push(key);
         }
-        Ok(Self {
-            role,
-            operator: config.operator.clone(),
-            public_url: config.public_url.clone(),
-            verify_key_init: Secret::new(*config.verify_key_init.expose()),
-            leader_token: Arc::clone(&config.leader_token),
-            authors,
-        })
+        Ok(Self { role, config })
     }
 
     /// The task of a recipe that a device would answer, if we should serve it. `served` are the
@@ -99,10 +88,10 @@ impl Membership {
             Role::Leader => &recipe.parties.leader,
             _ => &recipe.parties.helper,
         };
-        if us.operator != self.operator {
+        if us.operator != self.config.operator {
             return Err(NotJoined::OtherOperator);
         }
-        if us.url != self.public_url {
+        if us.url != self.config.public_url {
             return Err(NotJoined::OtherUrl(us.url.clone()));
         }
         if recipe.when.closes <= now.0 {
@@ -135,9 +124,8 @@ impl Membership {
     }
 
     fn task(&self, task: Task, recipe: &Recipe) -> Result<ServedTask, NotJoined> {
-        let author = self.authors.iter().find(|(key, _)| recipe.author.is(key));
-        let (_, collector_token) =
-            author.ok_or_else(|| NotJoined::Author(recipe.author.name.clone()))?;
+        let author = self.config.authors.iter().find(|author| recipe.author.is(&author.key));
+        let author = author.ok_or_else(|| NotJoined::Author(recipe.author.name.clone()))?;
         let collector_hpke_config = recipe.parties.collector_config().ok();
         let collector_hpke_config =
             collector_hpke_config.filter(hpke::is_supported).ok_or(NotJoined::Collector)?;
@@ -148,7 +136,7 @@ impl Membership {
             }
             None => None,
         };
-        let verify_key = taskprov::verify_key(self.verify_key_init.expose(), task.id());
+        let verify_key = taskprov::verify_key(self.config.verify_key_init.expose(), task.id());
         let aggregator = AggregatorTask {
             task,
             role: self.role,
@@ -158,21 +146,11 @@ impl Membership {
             tokens,
             max_window_s: Some(recipe.when.max_window_s),
         };
-        let leader_token = Arc::clone(&self.leader_token);
-        let served = match collector_token {
+        let leader_token = Arc::clone(&self.config.leader_token);
+        let served = match &author.collector_token {
             Some(collector) => ServedTask::leader(aggregator, leader_token, Arc::clone(collector)),
             None => ServedTask::helper(aggregator, leader_token),
         };
         Ok(served?.of_recipe(Arc::new(recipe.clone())))
-    }
-}
-
-impl std::fmt::Debug for Membership {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Membership")
-            .field("role", &self.role)
-            .field("operator", &self.operator)
-            .field("public_url", &self.public_url)
-            .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ impl Clock {
     }
 
     pub(super) fn now_ms(self) -> u64 {
-        self.0.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
+        (instant() - self.0).as_millis().try_into().unwrap_or(u64::MAX)
     }
 
     /// An instant from which on [`Self::now_ms`] is at least `ms`.

@@ -26,7 +26,7 @@ use crate::health::{Concern, Health};
 use crate::http::is_of_type;
 use crate::outbound::OutboundClient;
 use crate::pace::Paced;
-use crate::problem::{Failure, RETRY_SOON};
+use crate::problem::Failure;
 
 /// A gateway and whether the last request reached it.
 pub(super) struct Destination {
@@ -72,7 +72,7 @@ impl Forwarder {
         *request.uri_mut() = destination.uri.clone();
         let media_type = HeaderValue::from_static(REQUEST_MEDIA_TYPE);
         request.headers_mut().insert(CONTENT_TYPE, media_type);
-        let refused = |status, detail: &str| Err(Failure::Refused(status, detail.into()));
+        let refused = |status, detail: &str| Err(Failure::refused(status, detail));
         let asked = timeout(self.timeout, self.client.request(request)).await;
         let (outcome, answer) = match asked {
             Ok(Ok(answer)) if !answer.status().is_informational() => {
@@ -108,8 +108,7 @@ impl Forwarder {
         let content = match self.answers.receive(Body::new(content)).await {
             // It was not the device that asked for too much.
             Err(Failure::OutOfMemory) => {
-                let detail = "The relay has no room for the answer.";
-                return Err(Failure::Unavailable(detail.into(), RETRY_SOON));
+                return Err(Failure::unavailable("The relay has no room for the answer."));
             }
             received => received?,
         };
@@ -150,11 +149,8 @@ impl Forwarder {
             .filter(|destination| destination.is_failing.load(Ordering::Relaxed))
             .map(|destination| destination.operator.as_str())
             .collect();
-        if failing.is_empty() {
-            self.health.clear(Concern::GatewayUnreachable);
-        } else {
-            self.health.raise(Concern::GatewayUnreachable, failing.join(", "));
-        }
+        let detail = (!failing.is_empty()).then(|| failing.join(", "));
+        self.health.set(Concern::GatewayUnreachable, detail);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::environment::{Instant, instant, spawn_blocking};
 use crate::error::BindError;
 use crate::file_body::FileBody;
 use crate::http::{BodyReader, Budget, ReadBody, Share};
-use crate::problem::{Failure, RETRY_SOON};
+use crate::problem::Failure;
 
 /// The bytes collected for one write to a file.
 const WRITE_SIZE: usize = 64 * 1024;
@@ -124,7 +124,7 @@ impl Intake {
             written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         written.map_err(|error| {
             tracing::error!(error = %error.kind(), "a body could not be written to spool_dir");
-            Failure::Unavailable("The relay cannot hold large bodies now.".into(), RETRY_SOON)
+            Failure::unavailable("The relay cannot hold large bodies now.")
         })
     }
 }

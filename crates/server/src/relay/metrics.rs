@@ -2,10 +2,9 @@
 
 use metrics::{Counter, Gauge};
 
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 
 pub(super) struct RelayMetrics {
-    pub(super) route: RouteMetrics,
     /// Requests in pools.
     pub(super) held: Gauge,
     /// Bodies that were written to a file.
@@ -41,10 +40,8 @@ pub(super) enum Exchange {
 impl RelayMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            route: registry.route("relay"),
             held: registry.gauge(
                 "sotto_relay_held_requests",
-                None,
                 "Requests that wait to be forwarded with others.",
             ),
             spooled: registry.counter("sotto_relay_spooled_total", "Bodies that waited in a file."),

@@ -9,7 +9,7 @@ use sotto_protocol::relay::{SourceLimit, SourceTag};
 
 use super::clock::Clock;
 use super::config::SourceRule;
-use crate::environment::{sleep, sleep_until};
+use crate::environment::{instant, sleep_until};
 use crate::listener::PeerIp;
 use crate::shutdown::Shutdown;
 
@@ -53,17 +53,9 @@ impl Sources {
         loop {
             // A window that begins during this sleep does not end before it wakes up.
             let due = self.lock().limit.due_at().map(|due_ms| self.clock.at(due_ms));
-            let pause = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => sleep(self.window).await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = shutdown.begun() => return,
-                () = pause => self.lock().limit.forget(self.clock.now_ms()),
-            }
+            let due = due.unwrap_or_else(|| instant() + self.window);
+            let Some(()) = shutdown.or(sleep_until(due)).await else { return };
+            self.lock().limit.forget(self.clock.now_ms());
         }
     }
 

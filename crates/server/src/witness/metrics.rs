@@ -2,19 +2,15 @@
 
 use metrics::Counter;
 
-use crate::metrics::{MetricsRegistry, RouteMetrics};
+use crate::metrics::MetricsRegistry;
 
 pub(super) struct WitnessMetrics {
-    pub(super) add_checkpoint: RouteMetrics,
-    pub(super) checkpoint: RouteMetrics,
     answers: [Counter; 3],
 }
 
 impl WitnessMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            add_checkpoint: registry.route("add_checkpoint"),
-            checkpoint: registry.route("witness_checkpoint"),
             answers: registry.counters(
                 "sotto_witness_requests_total",
                 "Requests for a cosignature by outcome.",

@@ -2,8 +2,9 @@
 
 use sotto_wire::token::{ENCAPSULATION_KEY_PROBLEM, WITHHELD_PROBLEM};
 
-use crate::attester::harness::{AttesterAndIssuer, Device, Server, config, eventually};
+use crate::attester::harness::{AttesterAndIssuer, Device, Server, config};
 use crate::attester::issuer::encapsulation_key;
+use crate::background::eventually;
 
 #[tokio::test]
 async fn an_issuer_with_longer_windows_is_not_worked_with() {
@@ -12,9 +13,9 @@ async fn an_issuer_with_longer_windows_is_not_worked_with() {
     let folder = tempfile::tempdir().unwrap();
     let config = crate::attester::harness::config(&issuer);
     let server = crate::attester::harness::Server::start(config, folder.path()).await;
-    let refused = || async { server.readyz().await["reasons"][0]["name"] == "issuer_refused" };
+    let refused = || async { server.readyz().await.1["reasons"][0]["name"] == "issuer_refused" };
     eventually("the issuer is refused", refused).await;
-    let detail = server.readyz().await["reasons"][0]["detail"].to_string();
+    let detail = server.readyz().await.1["reasons"][0]["detail"].to_string();
     assert!(detail.contains("live longer than this attester counts"), "{detail}");
     let answer = server.ask(&Device::new("one").request(1)).await;
     assert_eq!(answer.status, 503);
@@ -50,7 +51,7 @@ async fn of_an_answered_request_nothing_is_said_about_its_key() {
     let gone = || async { server.ask(&request).await.status == 400 };
     eventually("the key is gone", gone).await;
     assert_eq!(server.ask(&request).await.problem(), ENCAPSULATION_KEY_PROBLEM);
-    world.server.stop().await;
+    world.server.stopped().await;
     let server = Server::start(config(&world.issuer), &world.folder).await;
     assert_eq!(server.ask(&request).await.token(), token);
     // Nor about a request whose alias has had a token.

@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use reqwest::Client;
 use serde_json::Value;
 use sotto_crypto::key_blinding::ClientSecret;
 use sotto_crypto::rate_limited::CLIENT_CONTEXT;
 use sotto_protocol::attester::Attestation;
-use sotto_server::{
-    Attester, AttesterConfig, AuthToken, InsecureAttestation, IssuerPeer, RunError,
-};
+use sotto_server::{Attester, AttesterConfig, AuthToken, InsecureAttestation, IssuerPeer};
 use sotto_store::{AttesterDb, AttesterDbOptions};
 use sotto_wire::token::evidence::{AttestationEvidence, InsecureName};
 use sotto_wire::token::{
@@ -22,14 +19,10 @@ use sotto_wire::token::{
     header,
 };
 use sotto_wire::{Encode, KeyName};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::attester::issuer::{Issuer, TOKEN, encapsulation_key};
+use crate::background::{self, LOOPBACK, client};
 
-pub(crate) const LOOPBACK: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const OPERATOR: &str = "attester.example";
 pub(crate) const ISSUER: &str = "issuer.example";
 
@@ -53,54 +46,15 @@ pub(crate) fn database(dir: &Path) -> AttesterDb {
 }
 
 /// An attester that runs in the background.
-pub(crate) struct Server {
-    pub(crate) addr: SocketAddr,
-    pub(crate) admin: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    running: JoinHandle<Result<(), RunError>>,
-}
+pub(crate) type Server = background::Server<Attester>;
 
 impl Server {
     pub(crate) async fn start(config: AttesterConfig, dir: &Path) -> Self {
-        let attester = Attester::bind(config, database(dir)).await.unwrap();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let (addr, admin) = (attester.addr(), attester.admin_addr().unwrap());
-        let running = tokio::spawn(attester.run(async {
-            let _ = stopped.await;
-        }));
-        Self { addr, admin, stop: Some(stop), running }
+        Self::run(Attester::bind(config, database(dir)).await.unwrap())
     }
 
-    /// Starts an orderly shutdown.
-    pub(crate) fn begin_stop(&mut self) {
-        drop(self.stop.take());
-    }
-
-    pub(crate) async fn stop(mut self) {
-        self.begin_stop();
-        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
-    }
-
-    /// Stops it immediately.
-    pub(crate) async fn kill(self) {
-        self.running.abort();
-        assert!(self.running.await.unwrap_err().is_cancelled());
-    }
-
-    pub(crate) async fn readyz(&self) -> Value {
-        serde_json::from_str(&self.admin_get("readyz").await).unwrap()
-    }
-
-    pub(crate) async fn admin_get(&self, path: &str) -> String {
-        let url = format!("http://{}/{path}", self.admin);
-        client().get(url).send().await.unwrap().text().await.unwrap()
-    }
-
-    /// A counter, by its name with labels.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
-        let text = self.admin_get("metrics").await;
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("{name} is not in {text}")).parse().unwrap()
+        self.counted(name).await.unwrap() as u64
     }
 
     pub(crate) async fn refused(&self, reason: &str) -> u64 {
@@ -246,7 +200,7 @@ impl Device {
 impl Request {
     pub(crate) async fn send(&self, addr: SocketAddr) -> Answer {
         let url = format!("http://{addr}/token-request?issuer={}", self.issuer);
-        let mut request = client().post(url).header("content-type", self.media_type);
+        let mut request = client(None).post(url).header("content-type", self.media_type);
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
@@ -268,19 +222,5 @@ impl Request {
             }
         }
         self
-    }
-}
-
-pub(crate) fn client() -> Client {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
-}
-
-/// Waits until a condition holds.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let start = std::time::Instant::now();
-    while !condition().await {
-        assert!(start.elapsed() < PATIENCE, "{what}: not in time");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

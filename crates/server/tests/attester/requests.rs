@@ -72,7 +72,7 @@ async fn what_the_checks_refuse_does_not_reach_the_issuer() {
 #[tokio::test]
 async fn other_resources_and_methods_are_none() {
     let world = AttesterAndIssuer::new().await;
-    let client = crate::attester::harness::client();
+    let client = crate::background::client(None);
     let base = format!("http://{}", world.server.addr);
     let get = client.get(format!("{base}/token-request?issuer=issuer.example"));
     assert_eq!(get.send().await.unwrap().status(), 405);

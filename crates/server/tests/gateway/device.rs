@@ -16,7 +16,8 @@ use sotto_wire::bhttp::{Request, Response};
 use sotto_wire::size_class::SizeClass;
 use sotto_wire::{BatchMode, HpkeConfig, MediaType, TaskId};
 
-use crate::server::harness::{Pair, Setup, client, keypair, moment};
+use crate::background::client;
+use crate::server::harness::{Pair, Setup, keypair, moment};
 
 /// The origin by which devices know the leader.
 pub(crate) const LEADER: &str = "https://leader.example";

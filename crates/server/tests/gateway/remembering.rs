@@ -4,11 +4,12 @@ use sotto_protocol::oblivious::InnerRequest;
 use sotto_server::{GatewayConfig, GatewayLimits};
 use tokio::net::TcpListener;
 
+use crate::background::LOOPBACK;
 use crate::gateway::device::{
     Channel, LEADER, gateway_config, open, problem, read, reports_url, setup, upload,
 };
 use crate::gateway::standalone::{start_with, target};
-use crate::server::harness::{LOOPBACK, Server, histogram};
+use crate::server::harness::{Server, histogram};
 
 async fn outcomes<const N: usize>(server: &Server, names: [&str; N]) -> [f64; N] {
     let mut counts = [0.0; N];

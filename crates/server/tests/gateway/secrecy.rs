@@ -43,7 +43,7 @@ async fn logs_and_metrics_keep_quiet() {
             stream.read_to_end(&mut Vec::new()).await.unwrap();
         }
     }
-    let (_, metrics) = pair.leader.admin_get("/metrics").await;
+    let (_, metrics) = pair.leader.admin_get("metrics").await;
     // The one for another authority is not remembered.
     for (outcome, count) in [("replayed", 3), ("misdirected", 2)] {
         let line = format!("sotto_gateway_requests_total{{outcome=\"{outcome}\"}} {count}");

@@ -9,12 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::background::LOOPBACK;
 use crate::gateway::device::{
     Channel, GATEWAY_KEY, LEADER, SMALLEST, gateway_config, open, problem, read, reports_url,
     upload,
 };
 use crate::log::harness::WitnessedLog;
-use crate::server::harness::{COLLECTOR_TOKEN, LOOPBACK, Server, Setup, histogram, keypair};
+use crate::server::harness::{COLLECTOR_TOKEN, Server, Setup, histogram, keypair};
 
 pub(crate) fn target(origin: &str, url: &str) -> GatewayTarget {
     GatewayTarget { origin: origin.into(), url: url.trim_end_matches('/').into() }
@@ -34,7 +35,7 @@ pub(crate) async fn start_with(
     let gateway = Gateway::bind(config).await.unwrap();
     let url = format!("http://{}", gateway.addr());
     let channel = Channel::new(format!("{url}/gateway"), &keypair(GATEWAY_KEY));
-    (Server::new(url, gateway.admin_addr(), |stop| gateway.run(stop)), channel)
+    (Server::at(url, gateway), channel)
 }
 
 #[tokio::test]

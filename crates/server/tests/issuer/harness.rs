@@ -1,17 +1,16 @@
 //! An issuer on loopback that can be stopped and restarted, with an author and an attester.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use reqwest::{RequestBuilder, Response, StatusCode};
 use sotto_crypto::blind_rsa::{TokenKey, TokenVerifier};
 use sotto_crypto::key_blinding::{ClientSecret, PublicKey};
 use sotto_crypto::note::NoteKey;
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, issuer_origin_alias};
 use sotto_protocol::issuer::author::TokenKeys;
-use sotto_server::{AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig, RunError};
+use sotto_server::{AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig};
 use sotto_store::IssuerDb;
 use sotto_testing::asking::{Asked, ask};
 use sotto_testing::keys::{key, keypair, rng, signer};
@@ -22,26 +21,16 @@ use sotto_wire::token::{
     TokenRequestBatch,
 };
 use sotto_wire::{Decode, Encode, HpkeConfig};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+
+use crate::background::{self, LOOPBACK, client};
 
 pub(crate) const ATTESTER_TOKEN: &str = "token-of-the-attester";
-const LOOPBACK: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-/// How long anything may take before a test fails. Only a limit: nothing is measured.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 pub(crate) fn author() -> NoteKey {
     key("author.example")
 }
 
 pub(crate) fn operator() -> NoteKey {
     key("issuer.example")
-}
-
-pub(crate) fn client() -> Client {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }
 
 pub(crate) fn now() -> u64 {
@@ -59,54 +48,23 @@ pub(crate) fn config() -> IssuerConfig {
 }
 
 /// An issuer that runs in the background.
-pub(crate) struct Server {
-    pub(crate) addr: SocketAddr,
-    admin: SocketAddr,
-    stop: oneshot::Sender<()>,
-    running: JoinHandle<Result<(), RunError>>,
-}
+pub(crate) type Server = background::Server<Issuer>;
 
 impl Server {
     pub(crate) async fn start(folder: &Path, config: IssuerConfig) -> Self {
-        let issuer = Issuer::bind(config, IssuerDb::open(folder).unwrap()).await.unwrap();
-        let (addr, admin) = (issuer.addr(), issuer.admin_addr().unwrap());
-        let (stop, stopped) = oneshot::channel();
-        let running = tokio::spawn(issuer.run(async {
-            let _ = stopped.await;
-        }));
-        Self { addr, admin, stop, running }
+        Self::run(Issuer::bind(config, IssuerDb::open(folder).unwrap()).await.unwrap())
     }
 
-    pub(crate) async fn stopped(self) {
-        drop(self.stop);
-        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
+    pub(crate) fn resource(&self, path: &str) -> String {
+        format!("{}/{path}", self.url)
     }
 
-    /// Stops immediately, as in a crash.
-    pub(crate) async fn crashed(self) {
-        self.running.abort();
-        let _ = self.running.await;
-    }
-
-    pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}/{path}", self.addr)
-    }
-
-    pub(crate) async fn admin_get(&self, path: &str) -> (StatusCode, String) {
-        let url = format!("http://{}/{path}", self.admin);
-        let response = client().get(url).send().await.unwrap();
-        (response.status(), response.text().await.unwrap())
-    }
-
-    /// The value of a line of `/metrics`.
     pub(crate) async fn metric(&self, name: &str) -> Option<u64> {
-        let (_, metrics) = self.admin_get("metrics").await;
-        let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")))?;
-        line.rsplit(' ').next().unwrap().parse().ok()
+        self.counted(name).await.map(|count| count as u64)
     }
 
     pub(crate) async fn ask_for_keys(&self, note: Vec<u8>) -> Response {
-        client().post(self.url("token-keys")).body(note).send().await.unwrap()
+        client(None).post(self.resource("token-keys")).body(note).send().await.unwrap()
     }
 
     pub(crate) async fn keys(&self, request: &TokenKeyRequest) -> TokenKeys {
@@ -117,7 +75,7 @@ impl Server {
 
     /// A POST without authentication.
     pub(crate) fn post(&self, path: &str, media_type: &str, body: Vec<u8>) -> RequestBuilder {
-        client().post(self.url(path)).header("content-type", media_type).body(body)
+        client(None).post(self.resource(path)).header("content-type", media_type).body(body)
     }
 
     pub(crate) async fn one(&self, body: &[u8]) -> Response {

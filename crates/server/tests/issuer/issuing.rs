@@ -21,8 +21,9 @@ use sotto_wire::token::{
 };
 use sotto_wire::{Decode, KeyType, VerifierKey};
 
+use crate::background::client;
 use crate::issuer::harness::{
-    ATTESTER_TOKEN, Device, Server, author, client, config, key_files, now, request, signed,
+    ATTESTER_TOKEN, Device, Server, author, config, key_files, now, request, signed,
 };
 
 #[tokio::test]
@@ -243,9 +244,9 @@ async fn the_directory_tells_window_keys_and_where_to_ask() {
     settings.rules.window_s = 86_400;
     let keys = std::sync::Arc::clone(&settings.encapsulation_keys);
     let server = Server::start(folder.path(), settings).await;
-    let url = server.url("tokens/.well-known/private-token-issuer-directory");
+    let url = server.resource("tokens/.well-known/private-token-issuer-directory");
     let directory = async || {
-        let response = client().get(&url).send().await.unwrap();
+        let response = client(None).get(&url).send().await.unwrap();
         assert_eq!(
             response.headers()["content-type"],
             "application/private-token-issuer-directory"

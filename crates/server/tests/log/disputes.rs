@@ -13,7 +13,8 @@ use sotto_crypto::merkle::leaf_hash;
 use sotto_wire::{Checkpoint, Note};
 use tokio::task::JoinHandle;
 
-use crate::log::harness::{ORIGIN, WitnessPlace, WitnessedLog, eventually, key, policy, problem};
+use crate::background::eventually;
+use crate::log::harness::{ORIGIN, WitnessPlace, WitnessedLog, key, policy, problem};
 
 /// What a witness shows to monitors.
 #[derive(Clone)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -13,57 +12,17 @@ use serde_json::Value;
 use sotto_crypto::merkle::leaf_hash;
 use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::log::admit::Signers;
-use sotto_server::{Log, LogConfig, RunError, Witness, WitnessConfig};
+use sotto_server::{Log, LogConfig, Witness, WitnessConfig};
 use sotto_store::{LogDir, WitnessDir};
 use sotto_testing::arbitrary;
 pub(crate) use sotto_testing::keys::{key, signer};
 pub(crate) use sotto_testing::log::ORIGIN;
 use sotto_wire::{EntryKind, Note, Recipe, TlogPolicy, TlogProof};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
-pub(crate) const LOOPBACK: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-/// How long anything may take before a test fails. Only a limit: nothing is measured.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+use crate::background::{self, LOOPBACK, client, eventually};
 
-/// A server that runs in the background.
-pub(crate) struct Server {
-    pub(crate) addr: SocketAddr,
-    pub(crate) admin: Option<SocketAddr>,
-    stop: Option<oneshot::Sender<()>>,
-    running: JoinHandle<Result<(), RunError>>,
-}
-
-type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-impl Server {
-    fn new<F>(addr: SocketAddr, admin: Option<SocketAddr>, run: impl FnOnce(Stop) -> F) -> Self
-    where
-        F: Future<Output = Result<(), RunError>> + Send + 'static,
-    {
-        let (sender, receiver) = oneshot::channel();
-        let stop: Stop = Box::pin(async {
-            let _ = receiver.await;
-        });
-        Self { addr, admin, stop: Some(sender), running: tokio::spawn(run(stop)) }
-    }
-
-    pub(crate) fn begin_stop(&mut self) {
-        drop(self.stop.take());
-    }
-
-    pub(crate) async fn stopped(mut self) {
-        self.begin_stop();
-        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
-    }
-
-    pub(crate) async fn readyz(&self) -> (StatusCode, Value) {
-        let url = format!("http://{}/readyz", self.admin.unwrap());
-        let response = client().get(url).send().await.unwrap();
-        (response.status(), serde_json::from_str(&response.text().await.unwrap()).unwrap())
-    }
-}
+/// A log or a witness that runs in the background.
+pub(crate) type Server = background::Server<Log>;
 
 /// The names of the witnesses, also in the policy.
 pub(crate) const WITNESSES: [&str; 3] = ["w0.example", "w1.example", "w2.example"];
@@ -88,7 +47,7 @@ impl WitnessPlace {
         let config = WitnessConfig::new(self.addr, vec![key(ORIGIN).verifier()]);
         let witness = Witness::bind(config, dir).await.unwrap();
         self.addr = witness.addr();
-        self.server = Some(Server::new(self.addr, None, |stop| witness.run(stop)));
+        self.server = Some(Server::run(witness));
     }
 
     pub(crate) async fn stop(&mut self) {
@@ -126,7 +85,7 @@ impl WitnessedLog {
             witnesses,
             log: None,
             author: key("author.example"),
-            http: client(),
+            http: client(None),
             rng: ChaCha20Rng::seed_from_u64(seed),
         };
         world.start_log().await;
@@ -155,7 +114,7 @@ impl WitnessedLog {
     pub(crate) async fn start_log_with(&mut self, config: LogConfig) {
         let dir = LogDir::open(&self.log_folder(), key(ORIGIN)).unwrap();
         let log = Log::bind(config, dir).await.unwrap();
-        self.log = Some(Server::new(log.addr(), log.admin_addr(), |stop| log.run(stop)));
+        self.log = Some(Server::run(log));
     }
 
     pub(crate) async fn stop_log(&mut self) {
@@ -261,21 +220,6 @@ pub(crate) async fn problem(response: Response) -> (StatusCode, String) {
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     let document: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
     (status, document["detail"].as_str().unwrap_or_default().to_owned())
-}
-
-/// Waits until a condition holds.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "never happened: {what}");
-}
-
-pub(crate) fn client() -> Client {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }
 
 pub(crate) fn copy_folder(from: &Path, to: &Path) {

@@ -8,7 +8,8 @@ use sotto_protocol::log::Reader;
 use sotto_store::FolderFetch;
 use sotto_wire::{Checkpoint, Entry, TlogPolicy};
 
-use crate::log::harness::{ORIGIN, WitnessedLog, eventually, problem};
+use crate::background::eventually;
+use crate::log::harness::{ORIGIN, WitnessedLog, problem};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_become_public_with_a_quorum() {

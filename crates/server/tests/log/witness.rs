@@ -10,42 +10,23 @@ use sotto_protocol::log::sequence::LogState;
 use sotto_server::{Witness, WitnessConfig};
 use sotto_store::WitnessDir;
 use sotto_wire::{AddCheckpoint, Checkpoint, EntryId, Note, NoteSignature, TreeHash};
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::log::harness::{LOOPBACK, ORIGIN, client, key};
+use crate::background::{LOOPBACK, Server, client};
+use crate::log::harness::{ORIGIN, key};
 
 /// A witness without a log.
-struct Running {
-    url: String,
-    stop: oneshot::Sender<()>,
-    ended: tokio::task::JoinHandle<()>,
-    http: Client,
-}
+type Running = Server<Witness>;
 
 impl Running {
     async fn start(folder: &Path) -> Self {
         let dir = WitnessDir::open(folder, key("w.example")).unwrap();
         let config = WitnessConfig::new(LOOPBACK, vec![key(ORIGIN).verifier()]);
-        let witness = Witness::bind(config, dir).await.unwrap();
-        let url = format!("http://{}", witness.addr());
-        let (stop, stopped) = oneshot::channel::<()>();
-        let ended = tokio::spawn(async move {
-            let stop = async {
-                let _ = stopped.await;
-            };
-            witness.run(stop).await.unwrap();
-        });
-        Self { url, stop, ended, http: client() }
-    }
-
-    async fn stop(self) {
-        drop(self.stop);
-        self.ended.await.unwrap();
+        Self::run(Witness::bind(config, dir).await.unwrap())
     }
 
     async fn ask(&self, body: Vec<u8>) -> Response {
-        ask(&self.http, &self.url, body).await
+        ask(&client(None), &self.url, body).await
     }
 }
 
@@ -154,19 +135,19 @@ async fn answers_are_those_of_the_specification() {
         assert_eq!(witness.ask(one.request(old, new, &log)).await.status(), StatusCode::OK);
     }
     let too_long = vec![b'a'; 1 << 20];
-    let request = witness.http.post(format!("{}/add-checkpoint", witness.url)).body(too_long);
+    let request = client(None).post(format!("{}/add-checkpoint", witness.url)).body(too_long);
     // The connection may be closed before all of it is sent.
     if let Ok(response) = request.send().await {
         assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
-    witness.stop().await;
+    witness.stopped().await;
 
     // Another process remembers.
     let witness = Running::start(folder.path()).await;
     let conflict = witness.ask(two.request(0, 9, &log)).await;
     assert_eq!(conflict.bytes().await.unwrap(), &b"7\n"[..]);
     assert_eq!(witness.ask(one.request(7, 9, &log)).await.status(), StatusCode::OK);
-    witness.stop().await;
+    witness.stopped().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +158,7 @@ async fn monitors_see_what_was_cosigned() {
         // An entry id is printed as a hexadecimal SHA-256, too.
         let name = EntryId::of(origin.as_bytes());
         let url = format!("{}/{name}/checkpoint", witness.url);
-        witness.http.get(url).send().await.unwrap()
+        client(None).get(url).send().await.unwrap()
     };
     assert_eq!(get(ORIGIN).await.status(), StatusCode::NOT_FOUND);
     let history = History::new("one", 4);
@@ -190,8 +171,8 @@ async fn monitors_see_what_was_cosigned() {
         assert_eq!(get(other).await.status(), StatusCode::NOT_FOUND);
     }
     let traversal = format!("{}/..%2f..%2fx/checkpoint", witness.url);
-    assert_eq!(witness.http.get(traversal).send().await.unwrap().status(), StatusCode::NOT_FOUND);
-    witness.stop().await;
+    assert_eq!(client(None).get(traversal).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+    witness.stopped().await;
 }
 
 /// Pushes one size of a history as hard as it can: retries from whatever size the witness has.
@@ -226,7 +207,7 @@ async fn of_two_histories_at_most_one_is_ever_cosigned() {
             // Both orders, so that neither branch is always first.
             let names = if (size + round) % 2 == 0 { ["one", "two"] } else { ["two", "one"] };
             for name in names {
-                let (http, url) = (witness.http.clone(), witness.url.clone());
+                let (http, url) = (client(None), witness.url.clone());
                 pushing.spawn(async move { (name, push(http, url, name, size).await) });
             }
         }
@@ -235,15 +216,15 @@ async fn of_two_histories_at_most_one_is_ever_cosigned() {
             pushed.iter().filter(|(_, size)| size.is_some()).map(|(name, _)| *name).collect();
         assert_eq!(cosigned.len(), 1, "{pushed:?}");
         let largest = pushed.iter().filter_map(|(_, size)| *size).max().unwrap();
-        witness.stop().await;
+        witness.stopped().await;
 
         // After a restart the other history still fails, and nothing was rolled back.
         let witness = Running::start(folder.path()).await;
         let (won, lost) = if cosigned.contains("one") { ("one", "two") } else { ("two", "one") };
-        let push = |name, size| push(witness.http.clone(), witness.url.clone(), name, size);
+        let push = |name, size| push(client(None), witness.url.clone(), name, size);
         assert_eq!(push(lost, 20).await, None);
         assert_eq!(push(won, largest - 1).await, None);
         assert_eq!(push(won, 20).await, Some(20));
-        witness.stop().await;
+        witness.stopped().await;
     }
 }

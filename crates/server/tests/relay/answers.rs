@@ -7,8 +7,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use crate::background::eventually;
 use crate::relay::gateway::{Gateway, Reply};
-use crate::relay::harness::{AT_ONCE, Server, config, eventually, noise, rest};
+use crate::relay::harness::{AT_ONCE, Server, config, noise, rest};
 
 const KIB: usize = 1024;
 /// Far more than all sockets on the path hold together.
@@ -52,7 +53,7 @@ async fn answers_of_every_length_come_back_whole() {
         assert_eq!(relay.metric("sotto_relay_spooled_total").await, spooled);
         assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
     }
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// Otherwise the gateway could tell when the device got the first bytes.
@@ -76,7 +77,7 @@ async fn a_device_gets_nothing_before_the_answer_is_whole() {
     assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
     go_on.notify_one();
     assert!(rest(&mut stream).await.ends_with(&content));
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -120,5 +121,5 @@ async fn a_device_that_leaves_or_does_not_read_does_not_show_at_the_gateway() {
     assert!(rest(&mut idle).await.ends_with(&content[LARGE / 2..]));
     gateway.answer_with(Reply::ok(&content));
     has_room(&relay, &gateway).await;
-    relay.stop().await;
+    relay.stopped().await;
 }

@@ -39,7 +39,7 @@ async fn only_the_content_goes_on() {
         assert_eq!(recorded.head, forwarded_head(&gateway, len));
         assert!(recorded.body == body, "{len}");
     }
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_body_of_unannounced_length_goes_on_with_its_length() {
         assert_eq!(recorded.head, forwarded_head(&gateway, len));
         assert!(recorded.body == body);
     }
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn of_an_answer_only_the_needed_comes_back() {
     let bytes = String::from_utf8(rest(&mut stream).await).unwrap();
     assert!(bytes.ends_with("\r\n\r\nbody") && !bytes.contains("mark"), "{bytes}");
     assert!(bytes.contains("content-length: 4\r\n"), "{bytes}");
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -153,5 +153,5 @@ async fn requests_that_are_not_for_a_gateway() {
     }
     assert_eq!(gateway.recorded().len(), 4);
     assert!(gateway.recorded().iter().all(|got| got.head == forwarded_head(&gateway, 4)));
-    relay.stop().await;
+    relay.stopped().await;
 }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::relay::harness::{LOOPBACK, eventually};
+use crate::background::{LOOPBACK, eventually};
 
 /// A request as it came off the wire.
 #[derive(Clone, Debug)]

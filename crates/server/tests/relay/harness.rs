@@ -1,20 +1,15 @@
 //! A relay on loopback, and devices that talk to it byte by byte, each from its own address.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use sotto_protocol::relay::PoolRule;
-use sotto_server::{Relay, RelayConfig, RelayGateway, RunError};
+use sotto_server::{Relay, RelayConfig, RelayGateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
+use crate::background::{self, LOOPBACK, PATIENCE, eventually};
 use crate::relay::gateway::Gateway;
 
-pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// How long anything may take before a test fails. Only a limit: nothing is measured.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The operator of the gateway.
 pub(crate) const OPERATOR: &str = "leader.example";
 /// No request waits for another.
@@ -38,45 +33,16 @@ pub(crate) fn config(gateway: &Gateway, pool: PoolRule) -> RelayConfig {
 }
 
 /// A relay that runs in the background.
-pub(crate) struct Server {
-    pub(crate) addr: SocketAddr,
-    admin: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    running: JoinHandle<Result<(), RunError>>,
-}
+pub(crate) type Server = background::Server<Relay>;
 
 impl Server {
     pub(crate) async fn start(config: RelayConfig) -> Self {
-        let relay = Relay::bind(config).await.unwrap();
-        let (addr, admin) = (relay.addr(), relay.admin_addr().unwrap());
-        let (stop, stopped) = oneshot::channel();
-        let running = tokio::spawn(relay.run(async {
-            let _: Result<(), _> = stopped.await;
-        }));
-        Self { addr, admin, stop: Some(stop), running }
-    }
-
-    pub(crate) fn begin_stop(&mut self) {
-        drop(self.stop.take());
-    }
-
-    pub(crate) async fn stop(mut self) {
-        self.begin_stop();
-        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
-    }
-
-    pub(crate) async fn admin_get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.admin).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        String::from_utf8(rest(&mut stream).await).unwrap()
+        Self::run(Relay::bind(config).await.unwrap())
     }
 
     /// A metric of the relay; 0 if it has not been counted yet.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
-        let text = self.admin_get("/metrics").await;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.map_or(0, |value| value.parse().unwrap())
+        self.counted(name).await.unwrap_or_default() as u64
     }
 
     /// Waits until this many requests are held.
@@ -189,15 +155,6 @@ pub(crate) async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     // A reset also ends the stream.
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.unwrap();
     bytes
-}
-
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "never happened: {what}");
 }
 
 /// Random bytes, the same in every run.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::background::eventually;
 use crate::relay::gateway::Gateway;
 use crate::relay::harness::{
-    AT_ONCE, OPERATOR, Server, answer, config, eventually, head, noise, pool_of, rest,
+    AT_ONCE, OPERATOR, Server, answer, config, head, noise, pool_of, rest,
 };
 
 const KIB: usize = 1024;
@@ -52,7 +53,7 @@ async fn large_bodies_wait_in_files_without_a_name() {
     #[cfg(target_os = "linux")]
     eventually("the files are gone", || async { unnamed_files(folder.path()) == 0 }).await;
     assert!(is_empty(folder.path()));
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -83,7 +84,7 @@ async fn a_full_disk_budget_turns_large_requests_away_and_no_others() {
         (one.status, other.status) == (200, 200)
     })
     .await;
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -107,7 +108,7 @@ async fn held_bodies_share_the_memory() {
         assert_eq!(answer(stream).await.status, 200);
     }
     assert_eq!(gateway.recorded().len(), 5);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -140,7 +141,7 @@ async fn too_long_is_too_long() {
         relay.post(&noise(1, 16 * KIB * KIB)).await.status == 200
     })
     .await;
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -163,7 +164,7 @@ async fn what_breaks_off_goes_nowhere() {
     }
     assert_eq!(relay.post(b"whole").await.status, 200);
     assert_eq!(gateway.bodies(), [b"whole"]);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -194,7 +195,7 @@ async fn dawdlers_are_cut_off_and_hold_nobody_up() {
     slow_file.write_all(&noise(1, 100)).await.unwrap();
     answer(&mut slow_file).await.is_problem(408);
     assert_eq!(gateway.bodies(), [b"request"]);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// Each announces the longest request that is allowed, and sends next to nothing.
@@ -218,5 +219,5 @@ async fn slow_large_bodies_do_not_shut_out_small_ones() {
     assert_eq!(relay.post(&noise(1, 32 * KIB)).await.status, 200);
     assert_eq!(relay.post(&noise(2, 200 * KIB)).await.status, 200);
     drop(slow);
-    relay.stop().await;
+    relay.stopped().await;
 }

@@ -7,8 +7,9 @@ use sotto_protocol::relay::PoolRule;
 use sotto_server::{Relay, RelayGateway, SourceRule};
 use tokio::io::AsyncWriteExt;
 
+use crate::background::eventually;
 use crate::relay::gateway::Gateway;
-use crate::relay::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
+use crate::relay::harness::{AT_ONCE, Server, answer, config, noise, pool_of};
 
 #[tokio::test]
 async fn nothing_leaves_before_the_pool_is_full() {
@@ -34,7 +35,7 @@ async fn nothing_leaves_before_the_pool_is_full() {
     assert_eq!(relay.metric(r#"sotto_relay_pools_total{reason="full"}"#).await, 1);
     assert_eq!(relay.metric(r#"sotto_relay_exchanges_total{outcome="answered"}"#).await, 5);
     assert_eq!(relay.metric("sotto_relay_held_requests").await, 0);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -53,7 +54,7 @@ async fn a_pool_that_does_not_fill_leaves_after_its_wait() {
             assert!(request.at - start >= wait, "{:?}", request.at - start);
         }
     }
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// Requests of another size or for another gateway do not mix.
@@ -83,7 +84,7 @@ async fn sizes_and_gateways_have_pools_of_their_own() {
     }
     relay.holds(1).await;
     assert!(other.recorded().is_empty());
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// Many requests of one sender do not hide those of others: the sender knows which ones are its
@@ -112,7 +113,7 @@ async fn company_is_counted_by_source() {
     }
     assert_eq!(gateway.recorded().len(), 30);
     assert_eq!(relay.metric(r#"sotto_relay_pools_total{reason="full"}"#).await, 1);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// A device that disconnects does not take its request with it: the others would hide among fewer
@@ -126,7 +127,7 @@ async fn a_device_that_goes_away_leaves_its_request() {
     drop((one, other));
     assert_eq!(relay.post(b"here").await.status, 200);
     gateway.has(3).await;
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -145,7 +146,7 @@ async fn draining_sends_on_what_waits_and_takes_no_more() {
     assert!(gateway.recorded().is_empty());
     relay.begin_stop();
     eventually("the relay drains", || async {
-        relay.admin_get("/readyz").await.contains("draining")
+        relay.admin_get("readyz").await.1.contains("draining")
     })
     .await;
     for stream in [&mut small, &mut large] {
@@ -158,7 +159,7 @@ async fn draining_sends_on_what_waits_and_takes_no_more() {
         assert_eq!(refused.field("retry-after"), Some("1"));
     }
     assert_eq!(gateway.recorded().len(), 2);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]

@@ -75,9 +75,9 @@ async fn the_relay_keeps_quiet() {
         texts.push(answer.head);
         texts.push(String::from_utf8_lossy(&answer.body).into_owned());
     }
-    texts.push(relay.admin_get("/metrics").await);
-    texts.push(relay.admin_get("/readyz").await);
-    relay.stop().await;
+    texts.push(relay.admin_get("metrics").await.1);
+    texts.push(relay.admin_get("readyz").await.1);
+    relay.stopped().await;
     let recorded = gateway.recorded();
     assert_eq!(recorded.len(), 16);
     texts.extend(recorded.into_iter().map(|request| request.head));

@@ -6,8 +6,9 @@ use std::time::Duration;
 use sotto_server::SourceRule;
 use tokio::io::AsyncWriteExt;
 
+use crate::background::{PATIENCE, eventually};
 use crate::relay::gateway::Gateway;
-use crate::relay::harness::{AT_ONCE, PATIENCE, Server, config, eventually, request, rest};
+use crate::relay::harness::{AT_ONCE, Server, config, request, rest};
 
 #[tokio::test]
 async fn a_source_is_limited_for_a_window_and_then_forgotten() {
@@ -30,7 +31,7 @@ async fn a_source_is_limited_for_a_window_and_then_forgotten() {
         relay.post_from(one, b"request").await.status == 200
     })
     .await;
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// A request is counted before it is read: otherwise one source could occupy everything with slow
@@ -51,7 +52,7 @@ async fn requests_count_from_their_head_on() {
     tokio::io::AsyncReadExt::read_exact(&mut slow, &mut go_on).await.unwrap();
     relay.post_from(source, b"request").await.is_problem(429);
     assert!(gateway.recorded().is_empty());
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// One address cannot take the connections of others, however idle its own are.
@@ -102,7 +103,7 @@ async fn a_source_has_so_many_connections_and_no_more() {
         true
     })
     .await;
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -116,5 +117,5 @@ async fn without_a_limit_one_address_may_have_all_connections() {
     assert_eq!(relay.post(b"request").await.status, 200);
     assert_eq!(relay.metric("sotto_relay_connections_limited_total").await, 0);
     drop(idle);
-    relay.stop().await;
+    relay.stopped().await;
 }

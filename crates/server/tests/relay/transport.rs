@@ -9,8 +9,9 @@ use sotto_crypto::Secret;
 use sotto_server::TlsConfig;
 use tokio_rustls::TlsAcceptor;
 
+use crate::background::LOOPBACK;
 use crate::relay::gateway::Gateway;
-use crate::relay::harness::{AT_ONCE, LOOPBACK, OPERATOR, Server, config};
+use crate::relay::harness::{AT_ONCE, OPERATOR, Server, config};
 
 struct Certificate {
     pem: String,
@@ -69,10 +70,10 @@ async fn tls_on_both_sides() {
     // Plain HTTP at the TLS port is not answered.
     let url = format!("http://{}/{OPERATOR}", relay.addr);
     assert!(device.post(url).body("body").send().await.is_err());
-    relay.stop().await;
+    relay.stopped().await;
     // A gateway with a certificate of another authority gets nothing.
     let relay = Server::start(settings(&front)).await;
     assert_eq!(post(&relay).await.status(), 502);
     assert_eq!(gateway.recorded().len(), 2);
-    relay.stop().await;
+    relay.stopped().await;
 }

@@ -12,14 +12,15 @@ use sotto_server::{BindError, Leader, LeaderConfig};
 use sotto_store::{Counters, LeaderStore, NewReport};
 use sotto_wire::{BatchMode, HpkeConfigId, ReportId, Role};
 
-use crate::server::harness::{LOOPBACK, Pair, Server, Setup, eventually, keypair, moment, served};
+use crate::background::{LOOPBACK, eventually};
+use crate::server::harness::{Pair, Server, Setup, keypair, moment, served};
 
 const AGGREGATED: &str = "sotto_reports_aggregated_total";
 
 /// Stops the leader and returns reports of the task that it served.
 pub(crate) async fn end_leader(pair: &mut Pair, reports: u32) -> Vec<Vec<u8>> {
     let reports = (0..reports).map(|index| pair.report(index % 4)).collect();
-    let unused = Server::new(String::new(), None, async |_| Ok(()));
+    let unused = Server::none();
     std::mem::replace(&mut pair.leader, unused).stopped().await;
     reports
 }
@@ -47,7 +48,7 @@ pub(crate) async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
     let leader = Leader::bind(config, Arc::clone(&pair.leader_store)).await.unwrap();
     let url = format!("http://{}/", leader.addr());
     pair.leader_tasks = leader.tasks().unwrap();
-    pair.leader = Server::new(url, leader.admin_addr(), |stop| leader.run(stop));
+    pair.leader = Server::at(url, leader);
 }
 
 fn serve_task(pair: &Pair) {
@@ -169,7 +170,7 @@ async fn reports_of_an_unknown_task_hold_back_nobody() {
         assert!(pair.leader_store.load().await.unwrap().backlog_bytes > 0, "it was not dropped");
 
         // Only the operator can have it deleted.
-        let unused = Server::new(String::new(), None, async |_| Ok(()));
+        let unused = Server::none();
         std::mem::replace(&mut pair.leader, unused).stopped().await;
         let mut config = leader_config();
         config.server.tasks.push(served(&pair.task, Role::Leader, &pair.collector));

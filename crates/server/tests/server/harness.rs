@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand_chacha::ChaCha20Rng;
-use reqwest::{Certificate, Client, Method, Response, StatusCode};
-use serde_json::Value;
+use reqwest::{Client, Method, Response, StatusCode};
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::client::produce_report;
 use sotto_protocol::collector::{
@@ -15,7 +14,7 @@ use sotto_protocol::collector::{
 };
 use sotto_protocol::{HpkeKeyring, Moment, Task};
 use sotto_server::{
-    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RunError, ServedTask, TaskRegistry,
+    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, ServedTask, TaskRegistry,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore};
 pub(crate) use sotto_testing::aggregators::aggregator_task;
@@ -25,18 +24,13 @@ use sotto_wire::{
     BatchMode, Duration as Units, Interval, MediaType, Query, Role, TaskConfiguration,
     TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
 };
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+
+use crate::background::{self, LOOPBACK, PATIENCE, client};
 
 pub(crate) const LEADER_TOKEN: &str = "token-between-leader-and-helper";
 pub(crate) const COLLECTOR_TOKEN: &str = "token-of-the-collector";
-pub(crate) const LOOPBACK: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 /// Seconds in a unit of time.
 pub(crate) const PRECISION: u64 = 3600;
-/// How long anything may take before a test fails. Only a limit: nothing is measured.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
 static SEED: AtomicU64 = AtomicU64::new(1);
 
 /// What a test varies.
@@ -119,8 +113,8 @@ impl Setup {
         helper_tasks.add(served(&task, Role::Helper, &collector)).unwrap();
         let helper_base = format!("{}://{}", self.scheme, helper.addr());
         Pair {
-            leader: Server::new(leader_url, leader.admin_addr(), |stop| leader.run(stop)),
-            helper: Server::new(helper_base, helper.admin_addr(), |stop| helper.run(stop)),
+            leader: Server::at(leader_url, leader),
+            helper: Server::at(helper_base, helper),
             task,
             collector,
             leader_keys,
@@ -136,63 +130,14 @@ impl Setup {
     }
 }
 
-/// A server that runs in the background.
-pub(crate) struct Server {
-    pub(crate) url: String,
-    pub(crate) admin: Option<SocketAddr>,
-    pub(crate) stop: Option<oneshot::Sender<()>>,
-    pub(crate) running: JoinHandle<Result<(), RunError>>,
-}
+/// A leader or a helper that runs in the background.
+pub(crate) type Server = background::Server<Leader>;
 
 impl Server {
-    pub(crate) fn new<F>(
-        url: String,
-        admin: Option<SocketAddr>,
-        run: impl FnOnce(Stop) -> F,
-    ) -> Self
-    where
-        F: Future<Output = Result<(), RunError>> + Send + 'static,
-    {
-        let (sender, receiver) = oneshot::channel();
-        let stop: Stop = Box::pin(async {
-            let _ = receiver.await;
-        });
-        let running = tokio::spawn(run(stop));
-        Self { url, admin, stop: Some(sender), running }
-    }
-
-    pub(crate) fn begin_stop(&mut self) {
-        drop(self.stop.take());
-    }
-
-    pub(crate) async fn stopped(mut self) {
-        self.begin_stop();
-        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
-    }
-
-    pub(crate) async fn admin_get(&self, path: &str) -> (StatusCode, String) {
-        let url = format!("http://{}{path}", self.admin.unwrap());
-        let response = client(None).get(url).send().await.unwrap();
-        (response.status(), response.text().await.unwrap())
-    }
-
-    pub(crate) async fn readyz(&self) -> (StatusCode, Value) {
-        let (status, text) = self.admin_get("/readyz").await;
-        (status, serde_json::from_str(&text).unwrap())
-    }
-
-    /// A counter or gauge of `/metrics`, by its whole name with labels.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
-        let (_, text) = self.admin_get("/metrics").await;
-        let line = text
-            .lines()
-            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
-        line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
-            .unwrap_or_else(|| panic!("no {name} in {text}"))
+        self.counted(name).await.unwrap_or_else(|| panic!("no {name}"))
     }
 }
-
-pub(crate) type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Both aggregators, and what devices and collectors know.
 pub(crate) struct Pair {
@@ -318,16 +263,6 @@ impl Pair {
     }
 }
 
-/// Waits until a condition holds.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "never happened: {what}");
-}
-
 pub(crate) fn histogram(counts: &[u128]) -> AggregateResult {
     AggregateResult::Vector(counts.to_vec())
 }
@@ -347,11 +282,4 @@ pub(crate) fn token(text: &str) -> Arc<AuthToken> {
 
 pub(crate) fn moment() -> Moment {
     Moment(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
-}
-
-/// A client that trusts this certificate (PEM) and no other.
-pub(crate) fn client(certificate: Option<&str>) -> Client {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let certificate = certificate.map(|pem| Certificate::from_pem(pem.as_bytes()).unwrap());
-    Client::builder().no_proxy().tls_certs_only(certificate).build().unwrap()
 }

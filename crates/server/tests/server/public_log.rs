@@ -19,7 +19,8 @@ use sotto_wire::recipe::{
 };
 use sotto_wire::{Entry, EntryKind};
 
-use crate::server::harness::{LOOPBACK, PRECISION, moment};
+use crate::background::LOOPBACK;
+use crate::server::harness::{PRECISION, moment};
 
 /// The files of a log, as its readers see them.
 #[derive(Clone, Default)]

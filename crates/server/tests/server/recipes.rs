@@ -28,9 +28,9 @@ use sotto_wire::{
     taskprov,
 };
 
+use crate::background::{LOOPBACK, client, eventually};
 use crate::server::harness::{
-    COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Server, client, eventually, histogram, keypair,
-    moment, token,
+    COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Server, histogram, keypair, moment, token,
 };
 use crate::server::public_log::{PublicLog, key_set};
 use crate::server::requests::problem;
@@ -128,8 +128,8 @@ pub(crate) async fn start(
     Pair {
         leader_tasks: leader.tasks().unwrap(),
         helper_tasks: helper.tasks().unwrap(),
-        leader: Server::new(leader_url, leader.admin_addr(), |stop| leader.run(stop)),
-        helper: Server::new(helper_url, helper.admin_addr(), |stop| helper.run(stop)),
+        leader: Server::at(leader_url, leader),
+        helper: Server::at(helper_url, helper),
         task,
         collector: keypair(3),
         leader_keys,

@@ -5,7 +5,8 @@ use serde_json::Value;
 use sotto_protocol::client::{consume_hpke_config_list, consume_upload_errors};
 use sotto_wire::{BatchMode, MediaType, ReportError, TaskId, Time};
 
-use crate::server::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup, eventually};
+use crate::background::eventually;
+use crate::server::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup};
 
 const DAP: &str = "urn:ietf:params:ppm:dap:error:";
 

@@ -8,7 +8,8 @@ use sotto_protocol::{Bucket, Rejection, ReplayScope};
 use sotto_store::Counters;
 use sotto_wire::{BatchMode, Duration as Units, Interval, ReportId, Time};
 
-use crate::server::harness::{PRECISION, Setup, eventually, moment};
+use crate::background::eventually;
+use crate::server::harness::{PRECISION, Setup, moment};
 use crate::server::requests::problem;
 
 #[tokio::test]

@@ -3,9 +3,10 @@
 use reqwest::StatusCode;
 use sotto_wire::BatchMode;
 
+use crate::background::eventually;
 use crate::captured::{Captured, spellings};
-use crate::server::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, eventually, histogram};
-use crate::server::trouble::{Fate, start};
+use crate::server::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, histogram};
+use crate::server::helper_failures::{Fate, start};
 
 #[tokio::test]
 async fn logs_and_metrics_keep_quiet() {
@@ -39,12 +40,12 @@ async fn logs_and_metrics_keep_quiet() {
     assert_eq!(pair.collect(&everything).await.result, histogram(&[1, 1, 1, 2]));
     let (leader, helper) = (&pair.leader, &pair.helper);
     eventually("the damaged report is dropped", || async {
-        let (_, text) = leader.admin_get("/metrics").await;
+        let (_, text) = leader.admin_get("metrics").await;
         text.lines()
             .any(|line| line.starts_with("sotto_reports_dropped_total") && line.ends_with(" 1"))
     })
     .await;
-    let metrics = [leader.admin_get("/metrics").await.1, helper.admin_get("/metrics").await.1];
+    let metrics = [leader.admin_get("metrics").await.1, helper.admin_get("metrics").await.1];
     let task_id = pair.task.id().to_string();
     let ports: Vec<_> = [&leader.url, &helper.url]
         .map(|url| url.trim_start_matches("http://").trim_end_matches('/').to_owned())

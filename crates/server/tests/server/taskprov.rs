@@ -16,8 +16,9 @@ use sotto_wire::{
     TaskExtension, TaskParameters, Time, Url, taskprov,
 };
 
+use crate::background::LOOPBACK;
 use crate::server::harness::{
-    COLLECTOR_TOKEN, LEADER_TOKEN, LOOPBACK, Pair, Setup, histogram, keypair, token,
+    COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup, histogram, keypair, token,
 };
 use crate::server::public_log::PublicLog;
 use crate::server::recipes::{NEVER, Places};

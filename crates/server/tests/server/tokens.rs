@@ -18,7 +18,8 @@ use sotto_wire::{
     Encode, Interval, MediaType, Query, Role, TaskConfiguration, TaskParameters, Time,
 };
 
-use crate::server::harness::{LEADER_TOKEN, Pair, Server, eventually, histogram};
+use crate::background::eventually;
+use crate::server::harness::{LEADER_TOKEN, Pair, Server, histogram};
 use crate::server::public_log::PublicLog;
 use crate::server::recipes::{NEVER, Places, start, until_served};
 use crate::server::requests::problem;

@@ -10,9 +10,8 @@ use sotto_wire::{BatchMode, MediaType, Role};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::server::harness::{
-    LOOPBACK, PATIENCE, Server, Setup, client, eventually, histogram, keypair, served,
-};
+use crate::background::{LOOPBACK, PATIENCE, client, eventually};
+use crate::server::harness::{Server, Setup, histogram, keypair, served};
 
 fn certificate() -> (String, TlsConfig, TlsConfig) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
@@ -228,7 +227,7 @@ async fn draining_finishes_requests_in_flight() {
     })
     .await;
     assert_eq!(leader.readyz().await.0, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(leader.admin_get("/livez").await.0, StatusCode::OK);
+    assert_eq!(leader.admin_get("livez").await.0, StatusCode::OK);
     assert!(rest(&mut idle).await.is_empty());
     upload.write_all(&report[10..]).await.unwrap();
     let answer = rest(&mut upload).await;
@@ -250,7 +249,7 @@ async fn a_drain_has_a_deadline_and_dropping_ends_at_once() {
         config.server.http.drain_deadline = Duration::from_millis(200);
         let helper = Helper::bind(config, std::sync::Arc::new(MemoryStore::new())).await.unwrap();
         let url = format!("http://{}", helper.addr());
-        let mut server = Server::new(url, None, |stop| helper.run(stop));
+        let mut server = Server::at(url, helper);
         let mut stuck = connect(&server).await;
         stuck.write_all(b"POST /tasks HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n").await.unwrap();
         if drop_it {

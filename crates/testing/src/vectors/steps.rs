@@ -25,7 +25,7 @@ impl From<AttesterRefusal> for Refused {
         let status = match refusal {
             AttesterRefusal::Withheld => 429,
             AttesterRefusal::IssuerKey => 401,
-            AttesterRefusal::IssuerTrouble | AttesterRefusal::Full => 503,
+            AttesterRefusal::IssuerUnavailable | AttesterRefusal::Full => 503,
             _ => 400,
         };
         Self { status, name: refusal.name() }

@@ -20,9 +20,9 @@ use sotto_wire::{
 };
 use tokio::net::TcpListener;
 
+use crate::background::{LOOPBACK, client, eventually};
 use crate::server::harness::{
-    LEADER_TOKEN, LOOPBACK, Pair, Server, Setup, aggregator_task, client, eventually, histogram,
-    keypair, served, token,
+    LEADER_TOKEN, Pair, Server, Setup, aggregator_task, histogram, keypair, served, token,
 };
 
 /// What the proxy does with a request.
@@ -371,7 +371,7 @@ async fn a_helper_that_restarts_is_found_again() {
     let mut pair = setup.start().await;
     pair.upload_all([0, 1]).await;
     let address: SocketAddr = pair.helper.url.trim_start_matches("http://").parse().unwrap();
-    let unused = Server::new(String::new(), None, async |_| Ok(()));
+    let unused = Server::none();
     std::mem::replace(&mut pair.helper, unused).stopped().await;
     pair.upload_all([2, 3, 3]).await;
     let leader = &pair.leader;
@@ -384,7 +384,7 @@ async fn a_helper_that_restarts_is_found_again() {
     config.server.insecure_plain_tasks = true;
     config.server.tasks.push(served(&pair.task, Role::Helper, &pair.collector));
     let helper = Helper::bind(config, store).await.unwrap();
-    pair.helper = Server::new(format!("http://{address}"), None, |stop| helper.run(stop));
+    pair.helper = Server::run(helper);
     let everything = pair.everything();
     assert_eq!(pair.collect(&everything).await.result, histogram(&[1, 1, 1, 2]));
     pair.stop().await;

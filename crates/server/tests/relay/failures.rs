@@ -6,8 +6,9 @@ use sotto_protocol::relay::PoolRule;
 use sotto_server::{BindError, Relay, RelayConfig, SourceRule};
 use sotto_wire::size_class::SizeClass;
 
+use crate::background::eventually;
 use crate::relay::gateway::{Gateway, Reply};
-use crate::relay::harness::{AT_ONCE, Server, answer, config, eventually, noise, pool_of};
+use crate::relay::harness::{AT_ONCE, Server, answer, config, noise, pool_of};
 
 #[tokio::test]
 async fn a_gateway_that_is_away_and_comes_back() {
@@ -19,15 +20,15 @@ async fn a_gateway_that_is_away_and_comes_back() {
     for _ in 0..2 {
         relay.post(b"request").await.is_problem(502);
     }
-    let ready = relay.admin_get("/readyz").await;
-    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    let (status, ready) = relay.admin_get("readyz").await;
+    assert_eq!(status, 200, "{ready}");
     assert!(ready.contains("gateway_unreachable") && ready.contains("leader.example"), "{ready}");
     let gateway = Gateway::listen(addr, None).await;
     assert_eq!(relay.post(b"request").await.status, 200);
-    assert!(relay.admin_get("/readyz").await.contains("\"ready\""));
+    assert!(relay.admin_get("readyz").await.1.contains("\"ready\""));
     assert_eq!(gateway.recorded().len(), 1);
     assert_eq!(relay.metric(r#"sotto_relay_exchanges_total{outcome="unreachable"}"#).await, 2);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// A request that may have arrived is not sent again.
@@ -47,7 +48,7 @@ async fn a_gateway_that_does_not_answer() {
     relay.post(b"4").await.is_problem(502);
     assert_eq!(gateway.bodies(), [b"1", b"2", b"3", b"4"]);
     assert_eq!(relay.metric(r#"sotto_relay_exchanges_total{outcome="late"}"#).await, 1);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// A device gets a complete answer or none.
@@ -72,12 +73,12 @@ async fn an_answer_that_does_not_end() {
         relay.post(b"request").await.is_problem(502);
         let broken = r#"sotto_relay_exchanges_total{outcome="broken"}"#;
         assert_eq!(relay.metric(broken).await, count);
-        assert!(relay.admin_get("/readyz").await.contains("gateway_unreachable"));
+        assert!(relay.admin_get("readyz").await.1.contains("gateway_unreachable"));
     }
     gateway.answer_with(Reply::ok(b"answer"));
     assert_eq!(relay.post(b"request").await.status, 200);
-    assert!(relay.admin_get("/readyz").await.contains("\"ready\""));
-    relay.stop().await;
+    assert!(relay.admin_get("readyz").await.1.contains("\"ready\""));
+    relay.stopped().await;
 }
 
 /// Requests for a gateway that is stuck do not hold up those for another.
@@ -102,7 +103,7 @@ async fn a_stuck_gateway_holds_up_no_other() {
     stuck.has(20).await;
     assert_eq!(relay.post(b"request").await.status, 200);
     // The drain has a deadline.
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 /// A wrong URL in the configuration is visible to the relay's operator, not only to devices.
@@ -114,13 +115,13 @@ async fn what_is_no_gateway_is_told_the_operator() {
         let reply = format!("HTTP/1.1 {head}\r\ncontent-length: 2\r\n\r\nno");
         gateway.answer_with(Reply::Bytes(reply.into_bytes()));
         assert_eq!(relay.post(b"1").await.body, b"no");
-        assert!(relay.admin_get("/readyz").await.contains("gateway_unreachable"), "{head}");
+        assert!(relay.admin_get("readyz").await.1.contains("gateway_unreachable"), "{head}");
         gateway.answer_with(Reply::ok(b"sealed"));
         assert_eq!(relay.post(b"1").await.status, 200);
-        assert!(relay.admin_get("/readyz").await.contains("\"ready\""), "{head}");
+        assert!(relay.admin_get("readyz").await.1.contains("\"ready\""), "{head}");
     }
     assert_eq!(relay.metric("sotto_relay_exchanges_total{outcome=\"foreign\"}").await, 3);
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]
@@ -138,7 +139,7 @@ async fn a_pool_of_trouble_is_answered_whole() {
         relay.metric("sotto_relay_held_requests").await == 0
     })
     .await;
-    relay.stop().await;
+    relay.stopped().await;
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use sotto_wire::Encode;
 use sotto_wire::token::evidence::{AttestationEvidence, InsecureName};
 use sotto_wire::token::{WITHHELD_PROBLEM, header};
 
-use crate::attester::harness::{AttesterAndIssuer, Device, Server, config, eventually};
+use crate::attester::harness::{AttesterAndIssuer, Device, Server, config};
+use crate::background::eventually;
 
 #[tokio::test]
 async fn a_device_gets_one_token_for_each_origin() {
@@ -23,7 +24,7 @@ async fn a_device_gets_one_token_for_each_origin() {
     // That was decided without asking the issuer.
     assert_eq!(world.issuer.requests(), 1);
     assert_ne!(world.server.ask(&device.request(2)).await.token(), token);
-    let metrics = world.server.admin_get("metrics").await;
+    let metrics = world.server.admin_get("metrics").await.1;
     for line in [
         "sotto_attester_granted_total 2",
         "sotto_attester_repeated_total 1",
@@ -32,8 +33,8 @@ async fn a_device_gets_one_token_for_each_origin() {
     ] {
         assert!(metrics.contains(line), "{line} is not in {metrics}");
     }
-    assert_eq!(world.server.readyz().await["status"], "ready");
-    world.server.stop().await;
+    assert_eq!(world.server.readyz().await.1["status"], "ready");
+    world.server.stopped().await;
 }
 
 #[tokio::test]
@@ -81,7 +82,7 @@ async fn a_restart_keeps_what_was_granted() {
     let mut device = Device::new("one");
     let first = device.request(1);
     let token = world.server.ask(&first).await.token().to_vec();
-    world.server.kill().await;
+    world.server.crashed().await;
     let server = Server::start(config(&world.issuer), &world.folder).await;
     assert_eq!(server.ask(&first).await.token(), token);
     assert_eq!(server.ask(&device.request(1)).await.status, 429);

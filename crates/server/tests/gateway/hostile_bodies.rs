@@ -8,8 +8,8 @@ use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::background::PATIENCE;
 use crate::gateway::device::{Channel, SMALLEST, reports_url, setup, upload};
-use crate::server::harness::PATIENCE;
 
 /// A request whose body is announced but not sent, or only in part.
 async fn begin(channel: &Channel, announced: usize, beginning: &[u8]) -> TcpStream {
@@ -133,7 +133,7 @@ async fn peers_that_leave_give_their_memory_back() {
         // The client disconnects before the answer.
         drop(begin(&channel, body.len(), &body).await);
     }
-    crate::server::harness::eventually("an upload is taken", || async {
+    crate::background::eventually("an upload is taken", || async {
         let (body, awaited) = channel.seal(&upload(&url, &[]));
         let outer = channel.post(body).await;
         outer.status == StatusCode::OK && awaited.consume_response(&outer.body).is_ok()

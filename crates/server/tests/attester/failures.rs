@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::attester::harness::{AttesterAndIssuer, Device, Server, config, eventually};
+use crate::attester::harness::{AttesterAndIssuer, Device, Server, config};
 use crate::attester::issuer::Mood;
+use crate::background::eventually;
 
 #[tokio::test]
 async fn an_issuer_in_trouble_burns_no_token() {
@@ -19,12 +20,12 @@ async fn an_issuer_in_trouble_burns_no_token() {
     }
     world.issuer.script().mood = Mood::Down;
     world.server.ask(&request).await;
-    let health = world.server.readyz().await;
+    let health = world.server.readyz().await.1;
     assert_eq!(health["reasons"][0]["name"], "issuer_unreachable");
     assert_eq!(health["reasons"][0]["detail"], "issuer.example: server_error");
     world.issuer.script().mood = Mood::Honest;
     world.server.ask(&request).await.token();
-    assert_eq!(world.server.readyz().await["status"], "ready");
+    assert_eq!(world.server.readyz().await.1["status"], "ready");
 }
 
 #[tokio::test]
@@ -62,7 +63,7 @@ async fn an_attester_that_ends_after_the_issuers_answer_burns_no_token() {
     let asked = tokio::spawn(async move { copy.send(addr).await });
     eventually("the issuer has the request", || async { world.issuer.requests() == 1 }).await;
     // The issuer signs, but nobody receives the answer.
-    world.server.kill().await;
+    world.server.crashed().await;
     world.issuer.answers.add_permits(1 << 10);
     assert!(asked.await.is_err());
     let server = Server::start(config(&world.issuer), &world.folder).await;
@@ -100,7 +101,7 @@ async fn a_shutdown_finishes_what_is_in_flight() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     world.issuer.answers.add_permits(1 << 10);
     assert_eq!(asked.await.unwrap().len(), 288);
-    world.server.stop().await;
+    world.server.stopped().await;
 }
 
 #[tokio::test]
