@@ -42,7 +42,7 @@ pub use http::{HttpOptions, HttpTransport};
 pub use log::HttpLog;
 pub use participant::{
     Delivery, Host, HostError, Log, Participant, ParticipantError, PassReport, RouteError,
-    TokenFailure, TokenRound, TokensError,
+    TokenFailure, TokenRound,
 };
 pub use problem::Problem;
 pub use relay::{Clock, Random, RelayTransport};

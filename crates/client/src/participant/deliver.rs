@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sotto_protocol::Task;
-use sotto_protocol::device::{Change, DeviceStore, Pending, StateError};
+use sotto_protocol::device::{Change, DeviceState, DeviceStore, Pending, StateError};
 use sotto_wire::{Decode, EntryId, ReportError, TaskConfiguration, taskprov};
 
-use super::routes::LeaderRoutes;
 use crate::retry::RetryPolicy;
 use crate::transport::Transport;
 use crate::uploader::{PreparedReport, UploadOutcome, Uploader};
@@ -36,7 +35,7 @@ impl Delivery {
 /// without a route it waits. An answer that is accepted or rejected is wiped.
 pub(super) fn deliver(
     store: &mut dyn DeviceStore,
-    routes: &LeaderRoutes,
+    route: &dyn Fn(&DeviceState, &EntryId) -> Option<Arc<dyn Transport>>,
     retry: &RetryPolicy,
     rng: &mut dyn CryptoRng,
 ) -> Result<Delivery, StateError> {
@@ -44,9 +43,8 @@ pub(super) fn deliver(
         store.state().pending().map(|(id, pending)| (id, pending.clone())).collect();
     let mut delivery = Delivery::default();
     for (recipe, pending) in stored {
-        let route = routes.get(&recipe).map(Arc::clone);
-        let sent = route.and_then(|transport| send(pending, transport, retry, rng));
-        match sent {
+        let transport = route(store.state(), &recipe);
+        match transport.and_then(|transport| send(pending, transport, retry, rng)) {
             Some(UploadOutcome::Accepted) => delivery.accepted += 1,
             Some(UploadOutcome::Rejected(error)) if error != ReportError::ReportTooEarly => {
                 delivery.refused += 1;

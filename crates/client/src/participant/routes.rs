@@ -1,7 +1,6 @@
 //! The routes of a device to the log and to the leaders: through relays, or directly if an insecure
 //! setting allows it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sotto_protocol::admission::Watch;
@@ -25,9 +24,6 @@ pub enum RouteError {
     NoLogGateway,
 }
 
-/// The routes to the leaders of the answers that are not delivered yet, by recipe.
-pub(super) type LeaderRoutes = BTreeMap<EntryId, Arc<dyn Transport>>;
-
 /// The transport for reads of the log; `None` if they go directly. It starts with the pinned keys.
 pub(super) fn to_log(
     host: &Host,
@@ -41,19 +37,9 @@ pub(super) fn to_log(
     Ok(Some(through(host, trust.log_relays(), gateway.operator(), keys)))
 }
 
-/// The routes to the leaders. An answer without a route waits: its recipe is not in the newest view
-/// that the device has taken, or its leader has no gateway key there that this device may use.
-pub(super) fn to_leaders<F: Fetch>(
-    host: &Host,
-    state: &DeviceState,
-    watch: &Watch<F>,
-    trust: &Trust,
-) -> LeaderRoutes {
-    let route = |id| Some((id, to_leader(&id, host, state, watch, trust)?));
-    state.pending().filter_map(|(id, _)| route(id)).collect()
-}
-
-fn to_leader<F: Fetch>(
+/// The route to the leader of a recipe; `None` if the recipe is not in the newest view that the
+/// device has taken, or its leader has no gateway key there that this device may use.
+pub(super) fn to_leader<F: Fetch>(
     id: &EntryId,
     host: &Host,
     state: &DeviceState,
