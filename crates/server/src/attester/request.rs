@@ -279,7 +279,7 @@ async fn known(
             shared.health.store_worked(StoreWork::Load);
             match known {
                 Known::Unknown => Ok(None),
-                Known::Again(response) => {
+                Known::Answered(response) => {
                     shared.metrics.repeated.increment(1);
                     Ok(Some(response))
                 }
