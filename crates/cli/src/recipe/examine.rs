@@ -280,7 +280,7 @@ fn ledger(cost: &Cost, trust: &Trust, found: &mut Findings) {
     match filter.may_afford(0, &cost.charge) {
         Verdict::Refused(refused) => found.failed(refuse(refused.to_string())),
         Verdict::Affordable { left, .. } => {
-            let days = trust.period_s() as f64 / 86_400.0;
+            let days = trust.settings().budget.period_s as f64 / 86_400.0;
             let budget = trust.budget().epsilon;
             let text = format!(
                 "it leaves epsilon {} of the {} of a period of {} days",

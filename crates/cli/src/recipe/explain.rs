@@ -203,7 +203,7 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
 
 /// How often the budget of a period covers such a recipe.
 fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
-    let days = (trust.period_s() as f64 / 86_400.0).round().max(1.0) as u64;
+    let days = (trust.settings().budget.period_s as f64 / 86_400.0).round().max(1.0) as u64;
     let affordable = match Assessment::new(recipe.clone()).ok().as_ref().and_then(Assessment::cost)
     {
         Some(cost) => times(&cost.charge, trust)?,

@@ -29,12 +29,12 @@ pub(super) fn to_log(
     host: &Host,
     trust: &Trust,
 ) -> Result<Option<Arc<RelayTransport>>, RouteError> {
-    if trust.insecure_direct() {
+    if trust.settings().insecure_direct {
         return Ok(None);
     }
     let gateway = trust.log_gateway().ok_or(RouteError::NoLogGateway)?;
-    let keys = gateway.configs().to_vec();
-    Ok(Some(through(host, trust.log_relays(), gateway.operator(), keys)))
+    let keys = gateway.configs.clone();
+    Ok(Some(through(host, trust.log_relays(), &gateway.operator, keys)))
 }
 
 /// The route to the leader of a recipe; `None` if the recipe is not in the newest view that the
@@ -46,7 +46,7 @@ pub(super) fn to_leader<F: Fetch>(
     watch: &Watch<F>,
     trust: &Trust,
 ) -> Option<Arc<dyn Transport>> {
-    if trust.insecure_direct() {
+    if trust.settings().insecure_direct {
         return Some(Arc::clone(&host.transport));
     }
     let (view, admitted) = (watch.view()?, watch.recipes().get(id)?.as_ref().ok()?);

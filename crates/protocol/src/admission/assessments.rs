@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sotto_crypto::note;
-use sotto_wire::recipe::Recipe;
+use sotto_wire::recipe::{KeySet, Recipe};
 use sotto_wire::{EntryId, EntryKind};
 
 use super::evidence::{Admitted, Offer, OperatorKeys, View};
@@ -38,9 +38,11 @@ impl Assessments {
         }
         let assessment = self.assess(id, recipe)?;
         let parties = &assessment.recipe().parties;
-        let leader = offer.leader_keys.verify_aggregator(&parties.leader.operator, view, trust)?;
-        let helper = offer.helper_keys.verify_aggregator(&parties.helper.operator, view, trust)?;
-        if leader.set.gateway.is_none() && !trust.insecure_direct() {
+        let (leader, helper) = (&parties.leader.operator, &parties.helper.operator);
+        let shares = ("HPKE configuration", KeySet::configs as _);
+        let leader = offer.leader_keys.verify_keys(leader, shares, view, trust)?;
+        let helper = offer.helper_keys.verify_keys(helper, shares, view, trust)?;
+        if leader.set.gateway.is_none() && !trust.settings().insecure_direct {
             let operator = &parties.leader.operator;
             let reason = format!("{operator}: no gateway key of a supported suite");
             return Err(Silence::new(Check::KeySets, reason));
@@ -89,7 +91,8 @@ fn issuer_keys(
     let Some(issuer) = trust.pinned_issuer(recipe) else { return Ok(None) };
     let missing = || Silence::new(Check::KeySets, format!("{issuer}: its key set is missing"));
     let evidence = offer.issuer_keys.as_ref().ok_or_else(missing)?;
-    evidence.verify_issuer(issuer, view, trust).map(Some)
+    let requests = ("encapsulation key", KeySet::encapsulation_keys as _);
+    evidence.verify_keys(issuer, requests, view, trust).map(Some)
 }
 
 /// Checks that the audience of a targeted recipe is certified for exactly its predicate, and is
@@ -119,7 +122,7 @@ fn check_audience(
     if result.predicate != targeting.predicate || !same_types {
         return refuse("the result is about another predicate".to_owned());
     }
-    let (population, floor) = (result.population, trust.floors().min_population);
+    let (population, floor) = (result.population, trust.settings().floors.min_population);
     if population < floor {
         return refuse(format!(
             "a certified audience of {population} is below the floor of {floor}"

@@ -138,21 +138,33 @@ impl View {
             let reason = format!("the checkpoint is {ahead} s ahead of this device's clock");
             return Err(Silence::new(Check::Freshness, reason));
         }
-        let (age, allowed) = (now.0.saturating_sub(self.time), trust.max_checkpoint_age_s());
+        let (age, allowed) =
+            (now.0.saturating_sub(self.time), trust.settings().max_checkpoint_age_s);
         if age > allowed {
             let reason = format!("the checkpoint is {age} s old; at most {allowed} s are allowed");
             return Err(Silence::new(Check::Freshness, reason));
         }
         Ok(())
     }
+
+    /// Checks that the log extends a tree that was seen before.
+    pub(crate) fn check_extends(
+        &self,
+        size: u64,
+        root: &TreeHash,
+        proof: &[TreeHash],
+    ) -> Result<(), Silence> {
+        let new = &self.checkpoint;
+        let refuse = |reason: String| Silence::new(Check::Consistency, reason);
+        if new.size < size {
+            return Err(refuse(format!("the log has {} entries, but had {size}", new.size)));
+        }
+        merkle::verify_consistency(size, root, new.size, &new.root, proof)
+            .map_err(|error| refuse(format!("the log is not the one seen before: {error}")))
+    }
 }
 
 impl Evidence {
-    /// The key set of the operator `name`, proved as for a recipe that names the operator.
-    pub fn key_set(&self, name: &KeyName, view: &View, trust: &Trust) -> Result<KeySet, Silence> {
-        Ok(self.verify_key_set(name, view, trust)?.1)
-    }
-
     /// Parses the entry and proves its position and age. Returns the time by which a quorum had
     /// seen it.
     pub(super) fn verify(
@@ -192,41 +204,22 @@ impl Evidence {
         included(&first, &self.first.hashes)?;
         let seen_by = verify_quorum(&self.first.checkpoint, trust)?.proven;
         let age = view.time.saturating_sub(seen_by);
-        if age < trust.min_log_age_s() {
-            let needed = trust.min_log_age_s();
+        if age < trust.settings().min_log_age_s {
+            let needed = trust.settings().min_log_age_s;
             let reason = format!("it has been in the log for {age} s; {needed} s are needed");
             return Err(Silence::new(Check::MinimumAge, reason));
         }
         Ok(seen_by)
     }
 
-    /// Proves a key set of an aggregator's operator, which must hold a key to seal shares to.
-    pub(super) fn verify_aggregator(
+    /// Proves a key set that must hold a key to seal to, among `keys`: those of an aggregator are
+    /// for shares, those of an issuer for token requests.
+    pub(super) fn verify_keys(
         &self,
         name: &KeyName,
+        (what, keys): (&str, fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>),
         view: &View,
         trust: &Trust,
-    ) -> Result<OperatorKeys, Silence> {
-        self.verify_sealing(name, view, trust, KeySet::configs, "HPKE configuration")
-    }
-
-    /// Proves a key set of an issuer's operator, which must hold a key to seal token requests to.
-    pub(super) fn verify_issuer(
-        &self,
-        name: &KeyName,
-        view: &View,
-        trust: &Trust,
-    ) -> Result<OperatorKeys, Silence> {
-        self.verify_sealing(name, view, trust, KeySet::encapsulation_keys, "encapsulation key")
-    }
-
-    fn verify_sealing(
-        &self,
-        name: &KeyName,
-        view: &View,
-        trust: &Trust,
-        keys: fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>,
-        what: &str,
     ) -> Result<OperatorKeys, Silence> {
         let (proved, set) = self.verify_key_set(name, view, trust)?;
         let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
@@ -244,9 +237,7 @@ impl Evidence {
         trust: &Trust,
     ) -> Result<(ProvedKeySet, KeySet), Silence> {
         let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
-        let pinned = trust.operator(name).ok_or_else(|| {
-            Silence::new(Check::Operators, format!("the operator {name} is not pinned"))
-        })?;
+        let pinned = trust.pinned_operator(name)?;
         let (entry, seen_by) = self
             .verify(EntryKind::KeySet, view, trust)
             .map_err(|silence| refuse(silence.to_string()))?;
@@ -257,7 +248,7 @@ impl Evidence {
         note::verify(entry.note(), pinned).map_err(|error| refuse(error.to_string()))?;
         // A set that came into force before it had been public long enough could target some
         // devices.
-        let earliest = seen_by.saturating_add(trust.min_log_age_s());
+        let earliest = seen_by.saturating_add(trust.settings().min_log_age_s);
         if set.not_before.saturating_add(MAX_CLOCK_SKEW_S) < earliest {
             let reason = "it came into force before it had been in the log for long enough";
             return Err(refuse(reason.to_owned()));
@@ -297,7 +288,7 @@ impl Evidence {
             return Err(refuse("one operator signed twice".to_owned()));
         }
         // Audiences shrink: devices that ran a version a year ago have moved on.
-        let oldest = view.time.saturating_sub(trust.max_result_age_s());
+        let oldest = view.time.saturating_sub(trust.settings().max_result_age_s);
         if result.measured_at < oldest
             || result.measured_at > seen_by.saturating_add(MAX_CLOCK_SKEW_S)
         {

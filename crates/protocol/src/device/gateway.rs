@@ -40,13 +40,13 @@ pub fn leader_gateway_key<'a>(
 /// makes the device look like one that has never read the log, and learns nothing else.
 pub fn log_gateway_keys(state: &DeviceState, trust: &Trust, now: Moment) -> Vec<HpkeConfig> {
     let Some(pinned) = trust.log_gateway() else { return Vec::new() };
-    let operator = trust.operator(pinned.operator());
+    let operator = trust.operator(&pinned.operator);
     let seen = state.log_gateway.as_ref().filter(|seen| {
         operator.is_some_and(|operator| seen.operator.is(operator))
             && now.0.max(state.time) < seen.not_after
     });
     let seen = seen.map(|seen| &seen.config);
-    let others = pinned.configs().iter().filter(|config| seen != Some(*config));
+    let others = pinned.configs.iter().filter(|config| seen != Some(*config));
     seen.into_iter().chain(others).cloned().collect()
 }
 

@@ -2,6 +2,7 @@
 //! durable before the next step.
 
 use std::collections::BTreeMap;
+use std::ops::DerefMut;
 
 use serde::{Deserialize, Serialize};
 use sotto_dp::filter::Filter;
@@ -26,17 +27,8 @@ pub trait DeviceStore {
     fn commit(&mut self, change: Change) -> Result<(), StateError>;
 }
 
-impl<S: DeviceStore + ?Sized> DeviceStore for &mut S {
-    fn state(&self) -> &DeviceState {
-        (**self).state()
-    }
-
-    fn commit(&mut self, change: Change) -> Result<(), StateError> {
-        (**self).commit(change)
-    }
-}
-
-impl<S: DeviceStore + ?Sized> DeviceStore for Box<S> {
+/// Stores behind references and boxes.
+impl<S: DerefMut<Target: DeviceStore>> DeviceStore for S {
     fn state(&self) -> &DeviceState {
         (**self).state()
     }
