@@ -5,7 +5,7 @@
 
 use crate::account::{Accountant, Question};
 use crate::error::{self, non_negative};
-use crate::math::search::crossing;
+use crate::math::search::{crossing, last_where};
 use crate::math::{exp, ln};
 use crate::{Adjacency, Error, Event, Shape};
 
@@ -104,11 +104,7 @@ pub fn times(target: Target, make: impl Fn(u64) -> Event) -> Result<u64, Error> 
         }
         (low, high) = (high, high * 2);
     }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        *(if meets(middle) { &mut low } else { &mut high }) = middle;
-    }
-    Ok(low)
+    Ok(last_where(low, high, meets))
 }
 
 /// The smallest crowd (reports in a shuffle, minimum batch) that meets the target.
@@ -133,11 +129,7 @@ pub(crate) fn smallest_crowd(
         }
         (low, high) = (high, high * 2);
     }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        *(if meets(middle) { &mut high } else { &mut low }) = middle;
-    }
-    Ok(high)
+    Ok(last_where(low, high, |crowd| !meets(crowd)) + 1)
 }
 
 /// The smallest value of a parameter that lowers epsilon as it grows.

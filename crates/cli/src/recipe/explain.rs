@@ -150,7 +150,7 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
          do not learn what it answered unless they combine their parts.",
         show_seconds(recipe.when.window_s)
     );
-    let address = match trust.map(Trust::insecure_direct) {
+    let address = match trust.map(|trust| trust.settings().insecure_direct) {
         Some(true) => format!(
             "Your device talks to {leader} directly, so {leader} sees its internet address."
         ),
