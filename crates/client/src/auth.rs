@@ -1,11 +1,10 @@
 //! How the collector authenticates to the leader.
 
-use std::fmt;
-
 use sotto_crypto::Secret;
 use zeroize::Zeroizing;
 
 /// A credential, in one of the two forms that DAP servers accept.
+#[derive(Debug)]
 pub enum AuthToken {
     /// `Authorization: Bearer <token>` (RFC 6750).
     Bearer(Secret<String>),
@@ -22,14 +21,5 @@ impl AuthToken {
             }
             Self::DapAuth(token) => ("dap-auth-token", Zeroizing::new(token.expose().clone())),
         }
-    }
-}
-
-impl fmt::Debug for AuthToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bearer(_) => "Bearer([redacted])",
-            Self::DapAuth(_) => "DapAuth([redacted])",
-        })
     }
 }

@@ -51,4 +51,4 @@ pub use sealing::SealingKey;
 pub use sotto_protocol::collector::Collection;
 pub use state_file::StateFile;
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
-pub use uploader::{AggregatorName, PreparedReport, UploadError, UploadOutcome, Uploader};
+pub use uploader::{PreparedReport, UploadError, UploadOutcome, Uploader};

@@ -17,7 +17,6 @@ mod log;
 mod routes;
 mod tokens;
 
-use std::fmt;
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
@@ -56,7 +55,9 @@ pub struct PassReport {
     /// The outcome of the token requests; `None` if the host has no attestor, or no attester is
     /// pinned.
     pub tokens: Option<TokenRound>,
-    delivery: Delivery,
+    /// What happened to stored answers, and so whether this device has answered. For tests and
+    /// simulated fleets: a real host must neither look at it nor store it.
+    pub insecure_delivery: Delivery,
 }
 
 /// Why a pass ended early. Nothing is lost: committed changes stay, and the next pass continues.
@@ -112,7 +113,13 @@ impl<S: DeviceStore> Participant<S> {
         let decided = device::pass(&mut self.store, watch, &self.trust, &host, now, &mut *rng)?;
         let later = self.deliver(&mut *rng)?;
         let device::Pass { considered, silent } = decided;
-        Ok(PassReport { considered, silent, tokens, delivery: earlier.then(later) })
+        // The later delivery sent the waiting answers again.
+        let insecure_delivery = Delivery {
+            accepted: earlier.accepted + later.accepted,
+            refused: earlier.refused + later.refused,
+            waiting: later.waiting,
+        };
+        Ok(PassReport { considered, silent, tokens, insecure_delivery })
     }
 
     /// The log, as far as it was read.
@@ -135,7 +142,7 @@ impl<S: DeviceStore> Participant<S> {
         let Self { host, trust, store, log, .. } = self;
         let route =
             |state: &_, recipe: &_| routes::to_leader(recipe, host, state, &log.watch, trust);
-        deliver::deliver(store, &route, &host.retry, rng)
+        deliver::deliver(store, route, &host.retry, rng)
     }
 
     /// Requests the tokens that are due. If the attester does not answer, the pass continues:
@@ -163,19 +170,5 @@ impl From<PassError> for ParticipantError {
             PassError::State(error) => Self::State(error),
             other => Self::Decision(other),
         }
-    }
-}
-
-impl PassReport {
-    /// What happened to stored answers, and so whether this device has answered. For tests and
-    /// simulated fleets: a real host must neither look at it nor store it.
-    pub fn insecure_delivery(&self) -> Delivery {
-        self.delivery
-    }
-}
-
-impl<S> fmt::Debug for Participant<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Participant").field("log", &self.log).finish_non_exhaustive()
     }
 }

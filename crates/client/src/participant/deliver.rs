@@ -22,20 +22,11 @@ pub struct Delivery {
     pub waiting: usize,
 }
 
-impl Delivery {
-    /// Combines this delivery with the next one of the same pass, which sent the waiting answers
-    /// again.
-    pub(super) fn then(self, next: Self) -> Self {
-        let (accepted, refused) = (self.accepted + next.accepted, self.refused + next.refused);
-        Self { accepted, refused, waiting: next.waiting }
-    }
-}
-
 /// Sends every stored answer once (with the retries of `retry`) over the route to its leader;
 /// without a route it waits. An answer that is accepted or rejected is wiped.
 pub(super) fn deliver(
     store: &mut dyn DeviceStore,
-    route: &dyn Fn(&DeviceState, &EntryId) -> Option<Arc<dyn Transport>>,
+    route: impl Fn(&DeviceState, &EntryId) -> Option<Arc<dyn Transport>>,
     retry: &RetryPolicy,
     rng: &mut dyn CryptoRng,
 ) -> Result<Delivery, StateError> {

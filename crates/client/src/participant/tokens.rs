@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 
 use super::ParticipantError;
 use crate::problem::is_problem;
-use crate::transport::{HttpRequest, Method, Transport, TransportError};
+use crate::transport::{HttpRequest, Transport, TransportError};
 
 /// A round ends after this many requests in a row without an answer: the attester is down or busy.
 /// A single failure does not end it: one failing origin must not block the tokens of the others.
@@ -211,18 +211,15 @@ impl AttesterClient<'_> {
         );
         let evidence = Zeroizing::new(self.attestor.attest(&message)?);
         let field = |bytes: &[u8]| Zeroizing::new(byte_sequence(bytes));
-        Ok(HttpRequest {
-            method: Method::Post,
-            url: token_request_url(&self.attester.url, issuer),
-            headers: vec![
-                ("content-type", Zeroizing::new(REQUEST_MEDIA_TYPE.to_owned())),
-                (header::ORIGIN_ALIAS, field(&attempt.client_alias)),
-                (header::CLIENT, field(client_key)),
-                (header::REQUEST_BLIND, field(&attempt.request_blind)),
-                (header::ATTESTATION, field(&evidence)),
-            ],
-            body: &attempt.request,
-            response_limit: MAX_PROBLEM_DOCUMENT_LEN.max(TOKEN_RESPONSE_LEN),
-        })
+        let url = token_request_url(&self.attester.url, issuer);
+        let limit = MAX_PROBLEM_DOCUMENT_LEN.max(TOKEN_RESPONSE_LEN);
+        let mut request = HttpRequest::post(url, REQUEST_MEDIA_TYPE, &attempt.request, limit);
+        request.headers.extend([
+            (header::ORIGIN_ALIAS, field(&attempt.client_alias)),
+            (header::CLIENT, field(client_key)),
+            (header::REQUEST_BLIND, field(&attempt.request_blind)),
+            (header::ATTESTATION, field(&evidence)),
+        ]);
+        Ok(request)
     }
 }

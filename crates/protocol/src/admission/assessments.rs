@@ -7,7 +7,7 @@ use sotto_crypto::note;
 use sotto_wire::recipe::{KeySet, Recipe};
 use sotto_wire::{EntryId, EntryKind};
 
-use super::evidence::{Admitted, Offer, OperatorKeys, View};
+use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View};
 use super::{Check, Silence};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
@@ -38,10 +38,11 @@ impl Assessments {
         }
         let assessment = self.assess(id, recipe)?;
         let parties = &assessment.recipe().parties;
-        let (leader, helper) = (&parties.leader.operator, &parties.helper.operator);
-        let shares = ("HPKE configuration", KeySet::configs as _);
-        let leader = offer.leader_keys.verify_keys(leader, shares, view, trust)?;
-        let helper = offer.helper_keys.verify_keys(helper, shares, view, trust)?;
+        let aggregator = |keys: &Evidence, operator| {
+            keys.verify_keys(operator, "HPKE configuration", KeySet::configs, view, trust)
+        };
+        let leader = aggregator(&offer.leader_keys, &parties.leader.operator)?;
+        let helper = aggregator(&offer.helper_keys, &parties.helper.operator)?;
         if leader.set.gateway.is_none() && !trust.settings().insecure_direct {
             let operator = &parties.leader.operator;
             let reason = format!("{operator}: no gateway key of a supported suite");
@@ -91,8 +92,8 @@ fn issuer_keys(
     let Some(issuer) = trust.pinned_issuer(recipe) else { return Ok(None) };
     let missing = || Silence::new(Check::KeySets, format!("{issuer}: its key set is missing"));
     let evidence = offer.issuer_keys.as_ref().ok_or_else(missing)?;
-    let requests = ("encapsulation key", KeySet::encapsulation_keys as _);
-    evidence.verify_keys(issuer, requests, view, trust).map(Some)
+    let (what, keys) = ("encapsulation key", KeySet::encapsulation_keys);
+    evidence.verify_keys(issuer, what, keys, view, trust).map(Some)
 }
 
 /// Checks that the audience of a targeted recipe is certified for exactly its predicate, and is

@@ -217,7 +217,8 @@ impl Evidence {
     pub(super) fn verify_keys(
         &self,
         name: &KeyName,
-        (what, keys): (&str, fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>),
+        what: &str,
+        keys: fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>,
         view: &View,
         trust: &Trust,
     ) -> Result<OperatorKeys, Silence> {
