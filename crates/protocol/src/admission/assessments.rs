@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sotto_crypto::note;
+use sotto_wire::EntryId;
 use sotto_wire::recipe::{KeySet, Recipe};
-use sotto_wire::{EntryId, EntryKind};
 
 use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View};
 use super::{Check, Silence};
@@ -72,7 +72,7 @@ impl Assessments {
 
 /// Canonical bytes and the author's signature.
 fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
-    let entry = offer.recipe.parse(EntryKind::Recipe)?;
+    let entry = offer.recipe.parse()?;
     let recipe = entry
         .recipe()
         .ok_or_else(|| Silence::new(Check::Canonical, "the entry is not a recipe"))?;

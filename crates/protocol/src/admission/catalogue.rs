@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use sotto_crypto::note;
-use sotto_wire::recipe::{KeySet, Signer};
+use sotto_wire::recipe::{KeySet, Recipe, Signer};
 use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, KeyName, TlogProof, VerifierKey};
 
 use super::{Check, Evidence, Offer, Silence, View};
@@ -79,9 +79,9 @@ impl Catalogue {
         self.recipes.keys().copied()
     }
 
-    /// The entry of a recipe, as the log holds it.
-    pub(super) fn recipe(&self, id: &EntryId) -> Option<&[u8]> {
-        self.recipes.get(id).map(|listed| listed.entry.as_slice())
+    /// An open recipe.
+    pub(super) fn recipe(&self, id: &EntryId) -> Option<Recipe> {
+        Entry::parse(&self.recipes.get(id)?.entry).ok()?.recipe().cloned()
     }
 
     /// A recipe with everything else that must be proved with it, in the tree of `view`. Whatever
@@ -95,15 +95,13 @@ impl Catalogue {
     ) -> Result<Offer, Silence> {
         let missing =
             || Silence::new(Check::Inclusion, format!("the log holds no open recipe {id}"));
-        let listed = self.recipes.get_mut(id).ok_or_else(missing)?;
-        let entry = Entry::parse(&listed.entry).ok();
-        let recipe = entry.as_ref().and_then(Entry::recipe).ok_or_else(missing)?;
-        let proved = listed.prove(reader, view)?;
+        let recipe = self.recipe(id).ok_or_else(missing)?;
+        let proved = self.recipes.get_mut(id).ok_or_else(missing)?.prove(reader, view)?;
         let leader_keys = self.key_set(&recipe.parties.leader.operator, reader, view, trust)?;
         let helper_keys = self.key_set(&recipe.parties.helper.operator, reader, view, trust)?;
         // Another issuer's keys are useless: the recipe is rejected because of its issuer.
         let issuer_keys = trust
-            .pinned_issuer(recipe)
+            .pinned_issuer(&recipe)
             .map(|issuer| self.key_set(issuer, reader, view, trust))
             .transpose()?;
         let certified = match &recipe.who.targeting {

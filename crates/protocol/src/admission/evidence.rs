@@ -6,8 +6,7 @@ use sotto_crypto::hpke::is_supported;
 use sotto_crypto::{merkle, note};
 use sotto_wire::recipe::{KeySet, PopulationResult, Signer};
 use sotto_wire::{
-    Checkpoint, Entry, EntryId, EntryKind, FormatError, HpkeConfig, KeyName, Note, TlogProof,
-    TreeHash,
+    Checkpoint, Entry, EntryId, FormatError, HpkeConfig, KeyName, Note, TlogProof, TreeHash,
 };
 
 use super::{Check, Silence};
@@ -167,25 +166,16 @@ impl View {
 impl Evidence {
     /// Parses the entry and proves its position and age. Returns the time by which a quorum had
     /// seen it.
-    pub(super) fn verify(
-        &self,
-        kind: EntryKind,
-        view: &View,
-        trust: &Trust,
-    ) -> Result<(Entry, u64), Silence> {
-        let entry = self.parse(kind)?;
+    fn verify(&self, view: &View, trust: &Trust) -> Result<(Entry, u64), Silence> {
+        let entry = self.parse()?;
         let first_time = self.verify_position(view, trust)?;
         Ok((entry, first_time))
     }
 
-    /// The entry, if its bytes are an entry of this kind.
-    pub(super) fn parse(&self, kind: EntryKind) -> Result<Entry, Silence> {
-        let entry = Entry::parse(&self.entry)
-            .map_err(|error| Silence::new(Check::Canonical, error.to_string()))?;
-        if entry.kind() != kind {
-            return Err(Silence::new(Check::Canonical, "the entry is of another kind"));
-        }
-        Ok(entry)
+    /// The entry.
+    pub(super) fn parse(&self) -> Result<Entry, Silence> {
+        let entry = Entry::parse(&self.entry);
+        entry.map_err(|error| Silence::new(Check::Canonical, error.to_string()))
     }
 
     /// Proves that the log holds the entry, and since when. Returns the time by which a quorum had
@@ -239,9 +229,8 @@ impl Evidence {
     ) -> Result<(ProvedKeySet, KeySet), Silence> {
         let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
         let pinned = trust.pinned_operator(name)?;
-        let (entry, seen_by) = self
-            .verify(EntryKind::KeySet, view, trust)
-            .map_err(|silence| refuse(silence.to_string()))?;
+        let (entry, seen_by) =
+            self.verify(view, trust).map_err(|silence| refuse(silence.to_string()))?;
         let set = entry.key_set().ok_or_else(|| refuse("the entry is not a key set".to_owned()))?;
         if !set.operator.is(pinned) {
             return Err(refuse("the key set is another operator's".to_owned()));
@@ -273,9 +262,8 @@ impl Evidence {
         trust: &Trust,
     ) -> Result<(EntryId, PopulationResult), Silence> {
         let refuse = |reason: String| Silence::new(Check::Targeting, format!("result: {reason}"));
-        let (entry, seen_by) = self
-            .verify(EntryKind::Result, view, trust)
-            .map_err(|silence| refuse(silence.to_string()))?;
+        let (entry, seen_by) =
+            self.verify(view, trust).map_err(|silence| refuse(silence.to_string()))?;
         let result =
             entry.result().ok_or_else(|| refuse("the entry is not a result".to_owned()))?.clone();
         for signer in [&result.leader, &result.helper] {

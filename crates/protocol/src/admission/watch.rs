@@ -129,8 +129,7 @@ impl<F: Fetch> Watch<F> {
 
     /// The name of an open recipe.
     pub fn name(&self, id: &EntryId) -> Option<String> {
-        let entry = sotto_wire::Entry::parse(self.catalogue.recipe(id)?).ok()?;
-        entry.recipe().map(|recipe| recipe.name.clone())
+        self.catalogue.recipe(id).map(|recipe| recipe.name)
     }
 
     /// The newest key set of a pinned operator that has been in the log long enough: the keys that
@@ -159,8 +158,7 @@ impl<F: Fetch> Watch<F> {
 
     /// What follows from a recipe that the log holds, whether or not it may be answered.
     pub fn assess(&mut self, id: &EntryId) -> Option<Result<Arc<Assessment>, Silence>> {
-        let entry = sotto_wire::Entry::parse(self.catalogue.recipe(id)?).ok()?;
-        Some(self.assessments.assess(*id, entry.recipe()?.clone()))
+        Some(self.assessments.assess(*id, self.catalogue.recipe(id)?))
     }
 
     fn admit(&mut self, id: &EntryId, view: &View, trust: &Trust) -> Result<Admitted, Silence> {

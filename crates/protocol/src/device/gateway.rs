@@ -7,7 +7,7 @@
 use sotto_wire::HpkeConfig;
 
 use super::consider::{check_key_set, check_taken};
-use super::state::{Change, DeviceState};
+use super::state::{Change, DeviceState, SeenGateway};
 use crate::Moment;
 use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
 use crate::trust::Trust;
@@ -62,19 +62,9 @@ pub(super) fn advance_log_gateway(
     check_taken(state, &view.checkpoint().origin, view)?;
     let (_, seen) = check_key_set(state, set, trust, now)?;
     let missing = || Silence::new(Check::KeySets, "the log's operator has no gateway key");
-    let config = set.gateway.as_ref().ok_or_else(missing)?;
-    let known = |known: &super::state::SeenGateway| {
-        known.config == *config
-            && known.not_after == set.not_after
-            && known.operator == set.operator
-    };
-    if state.log_gateway.as_ref().is_some_and(known) {
-        return Ok(None);
-    }
-    Ok(Some(Change::LogGateway {
-        operator: set.operator.clone(),
-        set: seen,
-        not_after: set.not_after,
-        config: config.clone(),
-    }))
+    let config = set.gateway.clone().ok_or_else(missing)?;
+    let (operator, not_after) = (set.operator.clone(), set.not_after);
+    let gateway = SeenGateway { operator, not_after, config };
+    let is_new = state.log_gateway.as_ref() != Some(&gateway);
+    Ok(is_new.then_some(Change::LogGateway { set: seen, gateway }))
 }
