@@ -15,11 +15,10 @@ pub enum AuthToken {
 impl AuthToken {
     /// The header that carries it.
     pub(crate) fn header(&self) -> (&'static str, Zeroizing<String>) {
-        match self {
-            Self::Bearer(token) => {
-                ("authorization", Zeroizing::new(format!("Bearer {}", token.expose())))
-            }
-            Self::DapAuth(token) => ("dap-auth-token", Zeroizing::new(token.expose().clone())),
-        }
+        let (name, value) = match self {
+            Self::Bearer(token) => ("authorization", format!("Bearer {}", token.expose())),
+            Self::DapAuth(token) => ("dap-auth-token", token.expose().clone()),
+        };
+        (name, Zeroizing::new(value))
     }
 }

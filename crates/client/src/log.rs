@@ -24,10 +24,8 @@ impl HttpLog {
 impl Fetch for HttpLog {
     fn fetch(&mut self, path: &str, limit: usize) -> Result<Option<Vec<u8>>, FetchError> {
         let request = HttpRequest::get(format!("{}/{path}", self.base), limit);
-        let response = self
-            .transport
-            .send(&request)
-            .map_err(|error| FetchError::new(format!("the log at {}: {error}", self.base)))?;
+        let unread = |error| FetchError::new(format!("the log at {}: {error}", self.base));
+        let response = self.transport.send(&request).map_err(unread)?;
         match response.status {
             200 => Ok(Some(response.body)),
             404 | 410 => Ok(None),

@@ -110,9 +110,9 @@ impl<S: DeviceStore> Participant<S> {
         let attributes = (self.host.attributes)().map_err(ParticipantError::Host)?;
         let host = device::Host { conditions_met, attributes: &attributes };
         let (now, watch) = ((self.clock)(), &mut self.log.watch);
-        let decided = device::pass(&mut self.store, watch, &self.trust, &host, now, &mut *rng)?;
+        let device::Pass { considered, silent } =
+            device::pass(&mut self.store, watch, &self.trust, &host, now, &mut *rng)?;
         let later = self.deliver(&mut *rng)?;
-        let device::Pass { considered, silent } = decided;
         // The later delivery sent the waiting answers again.
         let insecure_delivery = Delivery {
             accepted: earlier.accepted + later.accepted,
@@ -140,8 +140,7 @@ impl<S: DeviceStore> Participant<S> {
 
     fn deliver(&mut self, rng: &mut dyn CryptoRng) -> Result<Delivery, StateError> {
         let Self { host, trust, store, log, .. } = self;
-        let route =
-            |state: &_, recipe: &_| routes::to_leader(recipe, host, state, &log.watch, trust);
+        let route = |state: &_, recipe: &_| routes::to_leader(recipe, host, state, log, trust);
         deliver::deliver(store, route, &host.retry, rng)
     }
 

@@ -37,9 +37,7 @@ impl Target {
     /// How far the event is above the target; infinity for errors. In logarithms, which are nearly
     /// linear in the logarithm of most parameters.
     fn excess(&self, event: &Event) -> f64 {
-        let Self { adjacency, shape, accountant, .. } = *self;
-        let question = Question { event, adjacency, shape, accountant };
-        let found = question.epsilon_upper(self.delta).unwrap_or(f64::INFINITY);
+        let found = self.probe(event).unwrap_or(f64::INFINITY);
         if found > 0.0 && self.epsilon > 0.0 {
             ln(found / self.epsilon)
         } else {
@@ -47,10 +45,10 @@ impl Target {
         }
     }
 
-    /// The error of the event itself, unless it is about the parameter's value.
-    fn probe(&self, event: &Event) -> Result<(), Error> {
+    /// The epsilon of the event, or its error, unless that is about the parameter's value.
+    fn probe(&self, event: &Event) -> Result<f64, Error> {
         let Self { adjacency, shape, accountant, .. } = *self;
-        Question { event, adjacency, shape, accountant }.epsilon_upper(self.delta).map(|_| ())
+        Question { event, adjacency, shape, accountant }.epsilon_upper(self.delta)
     }
 }
 

@@ -58,8 +58,8 @@ fn send(
     rng: &mut dyn CryptoRng,
 ) -> Option<UploadOutcome> {
     let encoded = &pending.task_configuration;
-    let task =
-        Task::new(taskprov::task_id(encoded), TaskConfiguration::from_bytes(encoded).ok()?).ok()?;
+    let configuration = TaskConfiguration::from_bytes(encoded).ok()?;
+    let task = Task::new(taskprov::task_id(encoded), configuration).ok()?;
     let report = PreparedReport::from_bytes(pending.report).ok()?;
     let uploader = Uploader::new(task, transport).with_retry(retry.clone()).with_taskprov();
     uploader.upload(&[report], rng).ok()?.first().copied()

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceState, leader_gateway_key};
-use sotto_protocol::log::Fetch;
 use sotto_protocol::trust::Trust;
 use sotto_wire::{EntryId, HpkeConfig, KeyName};
 
 use super::host::Host;
+use super::log::Log;
 use crate::relay::RelayTransport;
 use crate::transport::Transport;
 
@@ -33,23 +32,22 @@ pub(super) fn to_log(
         return Ok(None);
     }
     let gateway = trust.log_gateway().ok_or(RouteError::NoLogGateway)?;
-    let keys = gateway.configs.clone();
-    Ok(Some(through(host, trust.log_relays(), &gateway.operator, keys)))
+    Ok(Some(through(host, trust.log_relays(), &gateway.operator, gateway.configs.clone())))
 }
 
 /// The route to the leader of a recipe; `None` if the recipe is not in the newest view that the
 /// device has taken, or its leader has no gateway key there that this device may use.
-pub(super) fn to_leader<F: Fetch>(
+pub(super) fn to_leader(
     id: &EntryId,
     host: &Host,
     state: &DeviceState,
-    watch: &Watch<F>,
+    log: &Log,
     trust: &Trust,
 ) -> Option<Arc<dyn Transport>> {
     if trust.settings().insecure_direct {
         return Some(Arc::clone(&host.transport));
     }
-    let (view, admitted) = (watch.view()?, watch.recipes().get(id)?.as_ref().ok()?);
+    let (view, admitted) = (log.watch.view()?, log.recipes().get(id)?.as_ref().ok()?);
     let key = leader_gateway_key(state, admitted, view, trust, (host.clock)()).ok()?;
     let recipe = admitted.assessment.recipe();
     let (relays, gateway) = (trust.relays_for(recipe), &recipe.parties.leader.operator);

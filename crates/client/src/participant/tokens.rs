@@ -119,6 +119,9 @@ impl AttesterClient<'_> {
         let mut round = TokenRound::default();
         let mut unanswered = 0;
         for next in waiting(store.state(), &self.log, rng) {
+            if unanswered == MAX_UNANSWERED {
+                break;
+            }
             let mut answer = self.exchange(store, &next, &mut round, rng)?;
             // Only if the issuer has newer keys.
             if matches!(answer, Answer::Refused { renew: true })
@@ -133,9 +136,6 @@ impl AttesterClient<'_> {
                 Answer::Refused { .. } => round.refused += 1,
                 Answer::None => {
                     unanswered += 1;
-                    if unanswered == MAX_UNANSWERED {
-                        break;
-                    }
                     continue;
                 }
                 Answer::NotAsked => continue,

@@ -70,11 +70,6 @@ impl RandomizedResponse {
         }
     }
 
-    /// The number of symbols.
-    pub fn symbols(&self) -> u32 {
-        self.symbols
-    }
-
     /// The `T` of the keep probability `T/2^63`.
     pub fn keep_threshold(&self) -> u64 {
         self.threshold
