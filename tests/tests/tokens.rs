@@ -150,7 +150,7 @@ fn answer(phone: &mut Phone, minutes: i64) {
 fn assert_sent(done: &PassReport) {
     assert!(!done.considered.is_empty(), "{:?}", done.silent);
     let taken = Delivery { accepted: done.considered.len(), ..Delivery::default() };
-    assert_eq!(done.insecure_delivery(), taken);
+    assert_eq!(done.insecure_delivery, taken);
 }
 
 /// How many reports an aggregator has refused for this reason, at upload or later.

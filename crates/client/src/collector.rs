@@ -7,7 +7,6 @@
 //!
 //! `sotto_protocol::collector` defines the contents of the messages.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +16,7 @@ use sotto_protocol::Task;
 use sotto_protocol::collector::{
     Collection, CollectorError, consume_collection_job_resp, produce_collection_job_req,
 };
-use sotto_wire::{MediaType, ProblemType, Query, limits};
-use zeroize::Zeroizing;
+use sotto_wire::{MediaType, ProblemType, Query, limits, taskprov};
 
 use crate::auth::AuthToken;
 use crate::exchange::{Exchange, ExchangeError, expect_media_type, resource};
@@ -31,6 +29,9 @@ const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest and the longest time between two polls, whatever the leader says.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The longest answer that is read.
+const LIMIT: usize = limits::MAX_COLLECTION_JOB_RESP_LEN;
 
 /// The longest collection job id that is accepted.
 const MAX_JOB_ID_LEN: usize = 256;
@@ -128,7 +129,8 @@ impl Collector {
     /// (taskprov).
     #[must_use]
     pub fn with_taskprov(mut self) -> Self {
-        self.exchange.announce(&self.task);
+        let configuration = self.task.encoded_configuration();
+        self.exchange.taskprov = Some(taskprov::header_value(configuration));
         self
     }
 
@@ -145,11 +147,9 @@ impl Collector {
         rng: &mut dyn CryptoRng,
     ) -> Result<(CollectionJob, Poll), CollectError> {
         let body = produce_collection_job_req(&self.task, query)?;
-        let mut request = self.request(Method::Post, self.jobs_url());
-        let media_type = MediaType::CollectionJobReq.as_str().to_owned();
-        request.headers.push(("content-type", Zeroizing::new(media_type)));
-        request.body = &body;
-        let response = self.exchange.send(&request, rng)?.response;
+        let media_type = MediaType::CollectionJobReq.as_str();
+        let request = HttpRequest::post(self.jobs_url(), media_type, &body, LIMIT);
+        let response = self.exchange.send(&self.authorized(request), rng)?.response;
         let location = response.header("location");
         let id = location.ok_or(ExchangeError::BadResponse("no location of the job"))?;
         let job = CollectionJob { id: job_id(id)?, request: body };
@@ -165,16 +165,17 @@ impl Collector {
 
     /// Asks whether `job` is done.
     pub fn poll(&self, job: &CollectionJob, rng: &mut dyn CryptoRng) -> Result<Poll, CollectError> {
-        let request = self.request(Method::Get, self.job_url(job));
-        let response = self.exchange.send(&request, rng)?.response;
+        let request = HttpRequest::get(self.job_url(job), LIMIT);
+        let response = self.exchange.send(&self.authorized(request), rng)?.response;
         self.consume(job, &response)
     }
 
     /// Tells the leader that the result is stored, or no longer wanted. Only then does it hand out
     /// the next batch in the leader-selected mode. A job that no longer exists is not an error.
     pub fn finish(&self, job: &CollectionJob, rng: &mut dyn CryptoRng) -> Result<(), CollectError> {
-        let request = self.request(Method::Delete, self.job_url(job));
-        match self.exchange.send(&request, rng) {
+        let request = HttpRequest::get(self.job_url(job), LIMIT);
+        let request = HttpRequest { method: Method::Delete, ..request };
+        match self.exchange.send(&self.authorized(request), rng) {
             Ok(_) => Ok(()),
             Err(ExchangeError::Problem(problem)) if matches!(problem.status, 404 | 410) => Ok(()),
             Err(error) => Err(error.into()),
@@ -223,7 +224,7 @@ impl Collector {
             let pause = asked.unwrap_or(DEFAULT_POLL_INTERVAL);
             let pause = pause.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL).min(left);
             progress(Progress::Waiting { elapsed, pause });
-            self.exchange.retry.sleep(pause);
+            (self.exchange.retry.sleep)(pause);
         }
     }
 
@@ -237,11 +238,9 @@ impl Collector {
         Ok(Poll::Ready(collection))
     }
 
-    fn request(&self, method: Method, url: String) -> HttpRequest<'static> {
-        let mut request = self.exchange.request(method, url);
-        request.headers.push(self.auth.header());
-        request.response_limit = limits::MAX_COLLECTION_JOB_RESP_LEN;
-        request
+    fn authorized<'a>(&self, mut request: HttpRequest<'a>) -> HttpRequest<'a> {
+        request.headers.insert(0, self.auth.header());
+        self.exchange.about_task(request)
     }
 
     fn jobs_url(&self) -> String {
@@ -251,12 +250,6 @@ impl Collector {
 
     fn job_url(&self, job: &CollectionJob) -> String {
         format!("{}/{}", self.jobs_url(), job.id)
-    }
-}
-
-impl fmt::Debug for Collector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Collector").field("task", self.task.id()).finish_non_exhaustive()
     }
 }
 

@@ -6,15 +6,12 @@
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
-use sotto_protocol::Task;
-use sotto_wire::{MediaType, Url, limits, taskprov};
+use sotto_wire::{MediaType, Url, taskprov};
 use zeroize::Zeroizing;
 
 use crate::problem::Problem;
 use crate::retry::RetryPolicy;
-use crate::transport::{
-    HttpRequest, HttpResponse, Method, Transport, TransportError, is_transient,
-};
+use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError, is_transient};
 
 /// Why an exchange with an aggregator failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,18 +49,12 @@ impl Exchange {
         Self { transport, retry: RetryPolicy::default(), taskprov: None }
     }
 
-    pub(crate) fn announce(&mut self, task: &Task) {
-        self.taskprov = Some(taskprov::header_value(task.encoded_configuration()));
-    }
-
-    /// A request with the headers common to all requests about a task.
-    pub(crate) fn request(&self, method: Method, url: String) -> HttpRequest<'static> {
-        let mut headers = Vec::new();
+    /// The same request with the header that all requests about a task have.
+    pub(crate) fn about_task<'a>(&self, mut request: HttpRequest<'a>) -> HttpRequest<'a> {
         if let Some(value) = &self.taskprov {
-            headers.push((taskprov::HEADER, Zeroizing::new(value.clone())));
+            request.headers.insert(0, (taskprov::HEADER, Zeroizing::new(value.clone())));
         }
-        let response_limit = limits::MAX_PROBLEM_DOCUMENT_LEN;
-        HttpRequest { method, url, headers, body: &[], response_limit }
+        request
     }
 
     /// Sends until there is an answer that is not a transient failure, or the attempts are used up.
@@ -74,27 +65,19 @@ impl Exchange {
     ) -> Result<Answer, ExchangeError> {
         let mut attempt = 1;
         loop {
-            let (error, retry_after) = match self.transport.send(request) {
+            let (retry_after, error) = match self.transport.send(request) {
                 Ok(response) if (200..300).contains(&response.status) => {
                     return Ok(Answer { response, repeated: attempt > 1 });
                 }
                 Ok(response) => {
                     let problem = Problem::from_response(&response);
-                    if !is_transient(response.status) {
-                        return Err(ExchangeError::Problem(problem));
-                    }
-                    (ExchangeError::Problem(problem), response.retry_after())
+                    (response.retry_after(), ExchangeError::Problem(problem))
                 }
-                Err(error) if error.is_transient() => {
-                    let retry_after = error.retry_after();
-                    (error.into(), retry_after)
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => (error.retry_after(), error.into()),
             };
-            let Some(pause) = self.retry.pause(attempt, retry_after, rng) else {
-                return Err(error);
-            };
-            self.retry.sleep(pause);
+            let retry = error.is_transient().then(|| self.retry.pause(attempt, retry_after, rng));
+            let Some(pause) = retry.flatten() else { return Err(error) };
+            (self.retry.sleep)(pause);
             attempt += 1;
         }
     }

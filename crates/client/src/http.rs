@@ -13,7 +13,7 @@ use ureq::config::AutoHeaderValue;
 use ureq::http::header::HeaderValue;
 use ureq::http::uri::{Scheme, Uri};
 use ureq::http::{self, Request};
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
@@ -64,7 +64,9 @@ impl HttpTransport {
     pub fn new(options: HttpOptions) -> Result<Self, TransportError> {
         let mut tls = TlsConfig::builder();
         if let Some(pem) = &options.ca_certificates_pem {
-            tls = tls.root_certs(ca_certificates(pem)?);
+            let authorities = certificates(pem).filter(|found| !found.is_empty());
+            let authorities = authorities.ok_or(TransportError::InvalidCertificates)?;
+            tls = tls.root_certs(RootCerts::new_with_certs(&authorities));
         }
         let has_provider = options.crypto_provider.is_some();
         if let Some(provider) = &options.crypto_provider {
@@ -107,12 +109,7 @@ impl Transport for HttpTransport {
     fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
         let uri: Uri = request.url.parse().map_err(|_| TransportError::InvalidUrl)?;
         let agent = self.agent(&uri)?;
-        let method = match request.method {
-            Method::Get => http::Method::GET,
-            Method::Post => http::Method::POST,
-            Method::Delete => http::Method::DELETE,
-        };
-        let mut builder = Request::builder().method(method).uri(uri);
+        let mut builder = Request::builder().method(request.method.as_str()).uri(uri);
         for (name, value) in &request.headers {
             let mut value = HeaderValue::from_str(value)
                 .map_err(|_| TransportError::InvalidRequest(format!("bad value of {name}")))?;
@@ -142,19 +139,14 @@ fn config(options: &HttpOptions) -> ureq::config::ConfigBuilder<ureq::typestate:
         .max_idle_connections(options.max_idle_connections.saturating_mul(2))
 }
 
-fn ca_certificates(pem: &[u8]) -> Result<RootCerts, TransportError> {
-    let mut certificates = Vec::new();
-    for item in parse_pem(pem) {
-        match item {
-            Ok(PemItem::Certificate(certificate)) => certificates.push(certificate),
-            Ok(_) => {}
-            Err(_) => return Err(TransportError::InvalidCertificates),
-        }
-    }
-    if certificates.is_empty() {
-        return Err(TransportError::InvalidCertificates);
-    }
-    Ok(RootCerts::new_with_certs(&certificates))
+/// The certificates in a PEM file, which may contain other things; `None` if it is not PEM.
+pub(crate) fn certificates(pem: &[u8]) -> Option<Vec<Certificate<'static>>> {
+    let certificate = |item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(Some(certificate)),
+        Ok(_) => None,
+        Err(_) => Some(None),
+    };
+    parse_pem(pem).filter_map(certificate).collect()
 }
 
 /// Whether `host`, as written in a URL, is this machine.

@@ -42,7 +42,7 @@ pub use http::{HttpOptions, HttpTransport};
 pub use log::HttpLog;
 pub use participant::{
     Delivery, Host, HostError, Log, Participant, ParticipantError, PassReport, RouteError,
-    TokenFailure, TokenRound, TokensError,
+    TokenFailure, TokenRound,
 };
 pub use problem::Problem;
 pub use relay::{Clock, Random, RelayTransport};
@@ -51,4 +51,4 @@ pub use sealing::SealingKey;
 pub use sotto_protocol::collector::Collection;
 pub use state_file::StateFile;
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
-pub use uploader::{AggregatorName, PreparedReport, UploadError, UploadOutcome, Uploader};
+pub use uploader::{PreparedReport, UploadError, UploadOutcome, Uploader};

@@ -17,14 +17,14 @@ mod log;
 mod routes;
 mod tokens;
 
-use std::fmt;
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Silence, WatchError};
-use sotto_protocol::device::tokens::Live;
+use sotto_protocol::device::tokens::Snapshot;
 use sotto_protocol::device::{self, DeviceStore, PassError, Pending, StateError, follow};
+use sotto_protocol::token::AttestError;
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
 
@@ -32,7 +32,8 @@ pub use self::deliver::Delivery;
 pub use self::host::{Host, HostError};
 pub use self::log::Log;
 pub use self::routes::RouteError;
-pub use self::tokens::{TokenFailure, TokenRound, TokensError};
+pub use self::tokens::{TokenFailure, TokenRound};
+use crate::relay::Clock;
 
 /// One device: its host, what it trusts, its state, and the log.
 pub struct Participant<S> {
@@ -40,7 +41,8 @@ pub struct Participant<S> {
     trust: Arc<Trust>,
     store: S,
     log: Log,
-    frozen_at: Option<Moment>,
+    /// The time of decisions.
+    clock: Clock,
 }
 
 /// What a pass did. It tells which recipes were considered, never which were answered.
@@ -53,7 +55,9 @@ pub struct PassReport {
     /// The outcome of the token requests; `None` if the host has no attestor, or no attester is
     /// pinned.
     pub tokens: Option<TokenRound>,
-    delivery: Delivery,
+    /// What happened to stored answers, and so whether this device has answered. For tests and
+    /// simulated fleets: a real host must neither look at it nor store it.
+    pub insecure_delivery: Delivery,
 }
 
 /// Why a pass ended early. Nothing is lost: committed changes stay, and the next pass continues.
@@ -63,9 +67,12 @@ pub enum ParticipantError {
     /// The log cannot be read or believed.
     #[error(transparent)]
     Log(#[from] WatchError),
-    /// No token could be requested.
+    /// The log cannot be believed, so no token is requested.
     #[error(transparent)]
-    Tokens(TokensError),
+    Tokens(#[from] Silence),
+    /// The device cannot attest.
+    #[error(transparent)]
+    Attest(#[from] AttestError),
     /// The decision could not be made.
     #[error(transparent)]
     Decision(PassError),
@@ -80,14 +87,15 @@ pub enum ParticipantError {
 impl<S: DeviceStore> Participant<S> {
     /// A device with this state that reads this log.
     pub fn new(host: Host, trust: Arc<Trust>, store: S, log: Log) -> Self {
-        Self { host, trust, store, log, frozen_at: None }
+        let clock = Arc::clone(&host.clock);
+        Self { host, trust, store, log, clock }
     }
 
     /// Decides as if the time were always `time`; the network uses the host's clock. For simulated
     /// fleets whose answers must fall into one window.
     #[must_use]
     pub fn frozen_at(mut self, time: Moment) -> Self {
-        self.frozen_at = Some(time);
+        self.clock = Arc::new(move || time);
         self
     }
 
@@ -95,19 +103,23 @@ impl<S: DeviceStore> Participant<S> {
     pub fn pass(&mut self) -> Result<PassReport, ParticipantError> {
         let mut rng = (self.host.random)();
         let earlier = self.deliver(&mut *rng)?;
-        let (frozen_at, clock) = (self.frozen_at, &self.host.clock);
-        let now = || frozen_at.unwrap_or_else(|| clock());
-        self.log.refresh(self.store.state(), &self.trust, &now)?;
+        self.log.refresh(self.store.state(), &self.trust, &*self.clock)?;
         let tokens = self.request_tokens(&mut *rng)?;
         // Evaluated only now: reading the log and requesting tokens must not depend on it.
         let conditions_met = (self.host.conditions)().map_err(ParticipantError::Host)?;
         let attributes = (self.host.attributes)().map_err(ParticipantError::Host)?;
         let host = device::Host { conditions_met, attributes: &attributes };
-        let (now, watch) = (self.now(), self.log.watch());
-        let decided = device::pass(&mut self.store, watch, &self.trust, &host, now, &mut *rng)?;
+        let (now, watch) = ((self.clock)(), &mut self.log.watch);
+        let device::Pass { considered, silent } =
+            device::pass(&mut self.store, watch, &self.trust, &host, now, &mut *rng)?;
         let later = self.deliver(&mut *rng)?;
-        let device::Pass { considered, silent } = decided;
-        Ok(PassReport { considered, silent, tokens, delivery: earlier.then(later) })
+        // The later delivery sent the waiting answers again.
+        let insecure_delivery = Delivery {
+            accepted: earlier.accepted + later.accepted,
+            refused: earlier.refused + later.refused,
+            waiting: later.waiting,
+        };
+        Ok(PassReport { considered, silent, tokens, insecure_delivery })
     }
 
     /// The log, as far as it was read.
@@ -126,14 +138,10 @@ impl<S: DeviceStore> Participant<S> {
         (self.host, self.store, self.log)
     }
 
-    fn now(&self) -> Moment {
-        self.frozen_at.unwrap_or_else(|| (self.host.clock)())
-    }
-
     fn deliver(&mut self, rng: &mut dyn CryptoRng) -> Result<Delivery, StateError> {
-        let routes =
-            routes::to_leaders(&self.host, self.store.state(), self.log.watch(), &self.trust);
-        deliver::deliver(&mut self.store, &routes, &self.host.retry, rng)
+        let Self { host, trust, store, log, .. } = self;
+        let route = |state: &_, recipe: &_| routes::to_leader(recipe, host, state, log, trust);
+        deliver::deliver(store, route, &host.retry, rng)
     }
 
     /// Requests the tokens that are due. If the attester does not answer, the pass continues:
@@ -146,21 +154,12 @@ impl<S: DeviceStore> Participant<S> {
         let (Some(attester), Some(attestor)) = (attester, self.host.attestor.as_deref()) else {
             return Ok(None);
         };
-        let now = self.now();
-        let view = follow(&mut self.store, self.log.watch(), &self.trust, now)?;
-        let live = Live { view: &view, recipes: self.log.recipes() };
+        let (trust, now) = (&*self.trust, (self.clock)());
+        let view = follow(&mut self.store, &mut self.log.watch, trust, now)?;
+        let log = Snapshot { view: &view, recipes: self.log.recipes(), trust, now };
         let transport = self.host.transport.as_ref();
-        let client = tokens::AttesterClient::new(attester, attestor, transport, &self.trust, now);
-        Ok(Some(client.fetch(&mut self.store, &live, rng)?))
-    }
-}
-
-impl From<TokensError> for ParticipantError {
-    fn from(error: TokensError) -> Self {
-        match error {
-            TokensError::State(error) => Self::State(error),
-            other => Self::Tokens(other),
-        }
+        let client = tokens::AttesterClient { attester, attestor, transport, log };
+        client.fetch(&mut self.store, rng).map(Some)
     }
 }
 
@@ -170,19 +169,5 @@ impl From<PassError> for ParticipantError {
             PassError::State(error) => Self::State(error),
             other => Self::Decision(other),
         }
-    }
-}
-
-impl PassReport {
-    /// What happened to stored answers, and so whether this device has answered. For tests and
-    /// simulated fleets: a real host must neither look at it nor store it.
-    pub fn insecure_delivery(&self) -> Delivery {
-        self.delivery
-    }
-}
-
-impl<S> fmt::Debug for Participant<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Participant").field("log", &self.log).finish_non_exhaustive()
     }
 }

@@ -23,10 +23,9 @@ use sotto_wire::ohttp::{
 };
 use sotto_wire::size_class::SizeClass;
 use sotto_wire::{HpkeConfig, KeyName};
-use zeroize::Zeroizing;
 
 use crate::problem::is_problem;
-use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
+use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 
 /// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
@@ -67,10 +66,6 @@ impl RelayTransport {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    fn key(&self) -> Option<HpkeConfig> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).first().cloned()
-    }
-
     /// Drops a key that the gateway does not have. Returns whether there is another.
     fn refused(&self, key: &HpkeConfig) -> bool {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
@@ -80,15 +75,8 @@ impl RelayTransport {
         keys.first().is_some_and(|first| first != key)
     }
 
-    /// The relays in a random order. None is preferred, so none sees more of a device than the
-    /// others.
-    fn shuffled(&self, rng: &mut dyn CryptoRng) -> Vec<&str> {
-        let mut order: Vec<&str> = self.relays.iter().map(String::as_str).collect();
-        shuffle(&mut order, rng);
-        order
-    }
-
-    /// One attempt with this key, through the first relay that works.
+    /// One attempt with this key, through the first relay that works. The order is random: no relay
+    /// is preferred, so none sees more of a device than the others.
     fn attempt(
         &self,
         request: &HttpRequest<'_>,
@@ -96,21 +84,20 @@ impl RelayTransport {
         rng: &mut dyn CryptoRng,
     ) -> Result<HttpResponse, TransportError> {
         let mut failed = TransportError::NoRelay;
-        for relay in self.shuffled(rng) {
+        let mut relays: Vec<&String> = self.relays.iter().collect();
+        shuffle(&mut relays, rng);
+        for relay in relays {
             let (body, awaited) = self.seal(request, key, rng)?;
-            let outer = HttpRequest {
-                method: Method::Post,
-                url: relay_url(relay, &self.gateway),
-                headers: vec![("content-type", Zeroizing::new(REQUEST_MEDIA_TYPE.to_owned()))],
-                body: &body,
-                response_limit: sealed_limit(request.response_limit),
-            };
-            let error = match self.inner.send(&outer).and_then(|answer| open(&answer, awaited)) {
-                Ok(answer) => return finish(answer, request.response_limit),
+            let (url, limit) = (relay_url(relay, &self.gateway), request.response_limit);
+            let outer = HttpRequest::post(url, REQUEST_MEDIA_TYPE, &body, sealed_limit(limit));
+            match self.inner.send(&outer).and_then(|answer| open(&answer, awaited)) {
+                Ok(answer) => return finish(answer, limit),
                 Err(TransportError::GatewayKey) => return Err(TransportError::GatewayKey),
-                Err(error) => error,
-            };
-            failed = TransportError::AtRelay { relay: relay.to_owned(), error: Box::new(error) };
+                Err(error) => {
+                    let (relay, error) = (relay.to_owned(), Box::new(error));
+                    failed = TransportError::AtRelay { relay, error };
+                }
+            }
         }
         Err(failed)
     }
@@ -140,7 +127,8 @@ impl Transport for RelayTransport {
     fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
         let mut rng = (self.random)();
         loop {
-            let key = self.key().ok_or(TransportError::GatewayKey)?;
+            let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).first().cloned();
+            let key = key.ok_or(TransportError::GatewayKey)?;
             match self.attempt(request, &key, &mut *rng) {
                 Err(TransportError::GatewayKey) if self.refused(&key) => {}
                 outcome => return outcome,

@@ -1,6 +1,5 @@
 //! When to retry, and how long to wait before that.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ pub struct RetryPolicy {
     pub first_delay: Duration,
     /// The bound on every pause.
     pub max_delay: Duration,
-    sleep: Arc<dyn Fn(Duration) + Send + Sync>,
+    pub(crate) sleep: Arc<dyn Fn(Duration) + Send + Sync>,
 }
 
 impl RetryPolicy {
@@ -35,11 +34,6 @@ impl RetryPolicy {
         self
     }
 
-    /// Waits.
-    pub(crate) fn sleep(&self, duration: Duration) {
-        (self.sleep)(duration);
-    }
-
     /// The pause after attempt number `attempt`, counted from 1; `None` to give up.
     pub(crate) fn pause(
         &self,
@@ -53,7 +47,8 @@ impl RetryPolicy {
         }
         let doubled = 2u32.checked_pow(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
         let bound = self.first_delay.saturating_mul(doubled).min(self.max_delay);
-        Some(asked + below(bound, rng))
+        // Uniform between zero and the bound, in steps of 2^-32 of it.
+        Some(asked + bound.mul_f64(f64::from(rng.next_u32()) / f64::from(u32::MAX)))
     }
 }
 
@@ -67,22 +62,6 @@ impl Default for RetryPolicy {
             sleep: Arc::new(std::thread::sleep),
         }
     }
-}
-
-impl fmt::Debug for RetryPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryPolicy")
-            .field("attempts", &self.attempts)
-            .field("first_delay", &self.first_delay)
-            .field("max_delay", &self.max_delay)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A random duration between zero and `bound`, in steps of 2^-32 of it.
-fn below(bound: Duration, rng: &mut dyn CryptoRng) -> Duration {
-    let fraction = f64::from(rng.next_u32()) / f64::from(u32::MAX);
-    bound.mul_f64(fraction)
 }
 
 #[cfg(test)]

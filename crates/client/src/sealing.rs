@@ -4,8 +4,6 @@
 //! AES-256-GCM under a key that the host provides: a phone takes it from its key store. Every write
 //! uses a fresh random nonce; that is safe for up to 2^32 writes, far more than a device makes.
 
-use std::fmt;
-
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
 use rand_core::CryptoRng;
@@ -16,6 +14,7 @@ use zeroize::Zeroizing;
 const NONCE_LEN: usize = 12;
 
 /// The key that seals a device's state.
+#[derive(Debug)]
 pub struct SealingKey(Secret<[u8; 32]>);
 
 impl SealingKey {
@@ -67,11 +66,5 @@ impl SealingKey {
 
     fn cipher(&self) -> Aes256Gcm {
         Aes256Gcm::new(self.0.expose().into())
-    }
-}
-
-impl fmt::Debug for SealingKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SealingKey([redacted])")
     }
 }

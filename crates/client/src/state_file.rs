@@ -51,7 +51,17 @@ impl StateFile {
         if fs::metadata(path)?.len() > MAX_LEN {
             return Err(damaged("the file is too long"));
         }
-        read(&fs::read(path)?, key)
+        let bytes = fs::read(path)?;
+        let Some(rest) = bytes.strip_prefix(HEADER) else {
+            return Err(damaged(match bytes.first() {
+                Some(b'{') => {
+                    "it is not sealed: an older version wrote it. Move it away; the device then starts over, and is silent until \
+                     its next period"
+                }
+                _ => "it does not start with the header of a known version",
+            }));
+        };
+        serde_json::from_slice(&key.open(HEADER, rest)?).map_err(damaged)
     }
 }
 
@@ -62,7 +72,7 @@ impl DeviceStore for StateFile {
 
     fn commit(&mut self, change: Change) -> Result<(), StateError> {
         if self.broken {
-            return Err(StateError::Damaged("an earlier write failed; open it again".to_owned()));
+            return Err(damaged("an earlier write failed; open it again"));
         }
         let mut next = self.state.clone();
         next.apply(change);
@@ -104,20 +114,6 @@ impl Write for Measured {
     }
 }
 
-fn read(bytes: &[u8], key: &SealingKey) -> Result<DeviceState, StateError> {
-    let Some(rest) = bytes.strip_prefix(HEADER) else {
-        let unsealed = bytes.first() == Some(&b'{');
-        let why = if unsealed {
-            "it is not sealed: an older version wrote it. Move it away; the device then starts over, and is silent until \
-             its next period"
-        } else {
-            "it does not start with the header of a known version"
-        };
-        return Err(damaged(why));
-    };
-    serde_json::from_slice(&key.open(HEADER, rest)?).map_err(damaged)
-}
-
 fn lock(path: &Path) -> Result<File, StateError> {
     let file = private().create(true).truncate(false).open(beside(path, ".lock"))?;
     match file.try_lock() {
@@ -134,7 +130,13 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
-    sync_folder(path)
+    // Folders can be synced on Unix only.
+    #[cfg(unix)]
+    {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Readable by the owner alone.
@@ -150,18 +152,6 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     path.with_file_name(name)
-}
-
-#[cfg(unix)]
-fn sync_folder(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// Folders can be synced on Unix only.
-#[cfg(not(unix))]
-fn sync_folder(_path: &Path) -> std::io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]

@@ -53,6 +53,19 @@ pub struct HttpRequest<'a> {
     pub response_limit: usize,
 }
 
+impl<'a> HttpRequest<'a> {
+    /// A GET without headers.
+    pub fn get(url: String, response_limit: usize) -> Self {
+        Self { method: Method::Get, url, headers: Vec::new(), body: &[], response_limit }
+    }
+
+    /// A POST of `body`, which has this media type.
+    pub fn post(url: String, media_type: &str, body: &'a [u8], response_limit: usize) -> Self {
+        let headers = vec![("content-type", Zeroizing::new(media_type.to_owned()))];
+        Self { method: Method::Post, url, headers, body, response_limit }
+    }
+}
+
 /// Shows neither header values (they may be credentials) nor the body.
 impl fmt::Debug for HttpRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

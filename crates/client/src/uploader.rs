@@ -15,18 +15,22 @@ use sotto_protocol::client::{
 };
 use sotto_protocol::{Moment, Task};
 use sotto_vdaf::Measurement;
-use sotto_wire::{Decode, HpkeConfig, MediaType, Report, ReportError, ReportId, Url, limits};
-use zeroize::Zeroizing;
+use sotto_wire::{
+    Decode, HpkeConfig, MediaType, Report, ReportError, ReportId, Url, limits, taskprov,
+};
 
 use crate::exchange::{Answer, Exchange, ExchangeError, expect_media_type, resource};
 use crate::retry::RetryPolicy;
-use crate::transport::{Method, Transport};
+use crate::transport::{HttpRequest, Transport};
 
 /// Makes and uploads the reports of one task. Any number of threads may share it.
 pub struct Uploader {
     task: Task,
     exchange: Exchange,
-    keys: KeySource,
+    /// The keys to seal to, once they are known.
+    keys: Mutex<Option<Arc<Keys>>>,
+    /// Whether the application gave the keys: none are ever fetched.
+    pinned: bool,
 }
 
 /// A report that is ready to be sent, once or repeatedly: the aggregators count it once.
@@ -34,8 +38,8 @@ pub struct Uploader {
 pub struct PreparedReport {
     id: ReportId,
     bytes: Vec<u8>,
-    /// Which keys it is sealed to; `None` if it was made elsewhere.
-    generation: Option<u64>,
+    /// The keys it is sealed to; `None` if it was made elsewhere.
+    keys: Option<Arc<Keys>>,
 }
 
 /// The outcome of uploading a report.
@@ -56,7 +60,7 @@ pub enum UploadError {
     #[error("the {role}'s HPKE keys: {error}")]
     FetchKeys {
         /// Whose keys.
-        role: AggregatorName,
+        role: &'static str,
         /// What failed.
         error: ExchangeError,
     },
@@ -64,7 +68,7 @@ pub enum UploadError {
     #[error("the {role}'s HPKE keys: {error}")]
     Keys {
         /// Whose keys.
-        role: AggregatorName,
+        role: &'static str,
         /// What is wrong with them.
         error: ClientError,
     },
@@ -80,23 +84,10 @@ pub enum UploadError {
     UploadTooLong(usize),
 }
 
-/// The name of an aggregator, for messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AggregatorName {
-    /// The leader.
-    Leader,
-    /// The helper.
-    Helper,
-}
-
 impl Uploader {
     /// An uploader for `task` that fetches the aggregators' HPKE keys when it first needs them.
     pub fn new(task: Task, transport: Arc<dyn Transport>) -> Self {
-        Self {
-            task,
-            exchange: Exchange::new(transport),
-            keys: KeySource::Fetched(Mutex::default()),
-        }
+        Self { task, exchange: Exchange::new(transport), keys: Mutex::default(), pinned: false }
     }
 
     /// Retries failed exchanges according to `retry`.
@@ -110,14 +101,16 @@ impl Uploader {
     /// (taskprov).
     #[must_use]
     pub fn with_taskprov(mut self) -> Self {
-        self.exchange.announce(&self.task);
+        let configuration = self.task.encoded_configuration();
+        self.exchange.taskprov = Some(taskprov::header_value(configuration));
         self
     }
 
     /// Seals to these keys and never fetches any.
     #[must_use]
     pub fn with_hpke_configs(mut self, leader: HpkeConfig, helper: HpkeConfig) -> Self {
-        self.keys = KeySource::Pinned(Arc::new(Keys { leader, helper, generation: 0 }));
+        self.keys = Mutex::new(Some(Arc::new(Keys { leader, helper })));
+        self.pinned = true;
         self
     }
 
@@ -137,7 +130,7 @@ impl Uploader {
         let time = self.task.time(now);
         let bytes =
             produce_report(&self.task, &keys.leader, &keys.helper, measurement, time, None, rng)?;
-        PreparedReport::new(bytes, Some(keys.generation))
+        Ok(PreparedReport { keys: Some(keys), ..PreparedReport::from_bytes(bytes)? })
     }
 
     /// Sends `reports` in one request and returns the outcome of each, in their order.
@@ -159,17 +152,13 @@ impl Uploader {
         }
         let endpoint = self.task.configuration().leader_aggregator_endpoint();
         let url = resource(endpoint, &format!("tasks/{}/reports", self.task.id()));
-        let mut request = self.exchange.request(Method::Post, url);
-        let media_type = MediaType::UploadReq.as_str().to_owned();
-        request.headers.push(("content-type", Zeroizing::new(media_type)));
-        request.body = &body;
-        request.response_limit =
-            limits::MAX_PROBLEM_DOCUMENT_LEN.max(limits::MAX_UPLOAD_ERRORS_LEN);
-        let answer = self.exchange.send(&request, rng)?;
+        let limit = limits::MAX_PROBLEM_DOCUMENT_LEN.max(limits::MAX_UPLOAD_ERRORS_LEN);
+        let request = HttpRequest::post(url, MediaType::UploadReq.as_str(), &body, limit);
+        let answer = self.exchange.send(&self.exchange.about_task(request), rng)?;
         let outcomes = consume_answer(reports, &answer)?;
         for (report, outcome) in reports.iter().zip(&outcomes) {
             if *outcome == UploadOutcome::Rejected(ReportError::OutdatedConfig) {
-                self.forget_keys(report.generation);
+                self.forget_keys(report.keys.as_ref());
             }
         }
         Ok(outcomes)
@@ -189,10 +178,7 @@ impl Uploader {
     ) -> Result<UploadOutcome, UploadError> {
         let outcome = self.send_once(measurement, now, rng)?;
         let outdated = outcome == UploadOutcome::Rejected(ReportError::OutdatedConfig);
-        match self.keys {
-            KeySource::Fetched(_) if outdated => self.send_once(measurement, now, rng),
-            _ => Ok(outcome),
-        }
+        if outdated && !self.pinned { self.send_once(measurement, now, rng) } else { Ok(outcome) }
     }
 
     fn send_once(
@@ -209,46 +195,38 @@ impl Uploader {
 
     /// The keys to seal to. One thread fetches them, and the others wait for it.
     fn keys(&self, rng: &mut dyn CryptoRng) -> Result<Arc<Keys>, UploadError> {
-        let cache = match &self.keys {
-            KeySource::Pinned(keys) => return Ok(keys.clone()),
-            KeySource::Fetched(cache) => cache,
-        };
-        let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(keys) = &cache.current {
-            return Ok(keys.clone());
+        let mut known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = &*known {
+            return Ok(Arc::clone(keys));
         }
         let configuration = self.task.configuration();
         let leader = configuration.leader_aggregator_endpoint();
         let helper = configuration.helper_aggregator_endpoint();
-        let leader = self.fetch_hpke_config(AggregatorName::Leader, leader, rng)?;
-        let helper = self.fetch_hpke_config(AggregatorName::Helper, helper, rng)?;
-        cache.generation += 1;
-        let keys = Arc::new(Keys { leader, helper, generation: cache.generation });
-        cache.current = Some(keys.clone());
-        Ok(keys)
+        let leader = self.fetch_hpke_config("leader", leader, rng)?;
+        let helper = self.fetch_hpke_config("helper", helper, rng)?;
+        Ok(Arc::clone(known.insert(Arc::new(Keys { leader, helper }))))
     }
 
-    /// Forgets the keys of `generation`, unless another thread has already fetched newer ones.
-    fn forget_keys(&self, generation: Option<u64>) {
-        let KeySource::Fetched(cache) = &self.keys else { return };
-        let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if generation.is_none_or(|generation| generation == cache.generation) {
-            cache.current = None;
+    /// Forgets the keys that were `used`, unless another thread has already fetched newer ones.
+    fn forget_keys(&self, used: Option<&Arc<Keys>>) {
+        let mut known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |keys: &Arc<Keys>| used.is_none_or(|used| Arc::ptr_eq(used, keys));
+        if !self.pinned {
+            known.take_if(|keys| is_known(keys));
         }
     }
 
     /// DAP "HPKE Configuration Request".
     fn fetch_hpke_config(
         &self,
-        role: AggregatorName,
+        role: &'static str,
         endpoint: &Url,
         rng: &mut dyn CryptoRng,
     ) -> Result<HpkeConfig, UploadError> {
-        let mut request = self.exchange.request(Method::Get, resource(endpoint, "hpke_config"));
         // The keys belong to the aggregator, not to the task: the aggregator need not learn the
         // task.
-        request.headers.clear();
-        request.response_limit = limits::MAX_HPKE_CONFIG_LIST_LEN;
+        let url = resource(endpoint, "hpke_config");
+        let request = HttpRequest::get(url, limits::MAX_HPKE_CONFIG_LIST_LEN);
         let fetched = self.exchange.send(&request, rng).and_then(|answer| {
             expect_media_type(&answer.response, MediaType::HpkeConfigList)?;
             Ok(answer.response.body)
@@ -267,17 +245,13 @@ impl fmt::Debug for Uploader {
 impl PreparedReport {
     /// A report that was stored or made elsewhere, from its wire form.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, UploadError> {
-        Self::new(bytes, None)
+        let id = Report::from_bytes(&bytes).map_err(ClientError::from)?.report_metadata.report_id;
+        Ok(Self { id, bytes, keys: None })
     }
 
     /// The wire form. It is sealed, so it may be stored anywhere.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
-    }
-
-    fn new(bytes: Vec<u8>, generation: Option<u64>) -> Result<Self, UploadError> {
-        let id = Report::from_bytes(&bytes).map_err(ClientError::from)?.report_metadata.report_id;
-        Ok(Self { id, bytes, generation })
     }
 }
 
@@ -287,33 +261,9 @@ impl fmt::Debug for PreparedReport {
     }
 }
 
-impl fmt::Display for AggregatorName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Leader => "leader",
-            Self::Helper => "helper",
-        })
-    }
-}
-
-/// Where the keys come from.
-enum KeySource {
-    Pinned(Arc<Keys>),
-    Fetched(Mutex<Cache>),
-}
-
 struct Keys {
     leader: HpkeConfig,
     helper: HpkeConfig,
-    generation: u64,
-}
-
-#[derive(Default)]
-struct Cache {
-    current: Option<Arc<Keys>>,
-    /// How often keys were fetched. Keys are forgotten by this number, so that a late answer about
-    /// old keys does not discard new ones.
-    generation: u64,
 }
 
 /// Reads which reports were rejected (DAP "Upload Request": only failures are listed).

@@ -33,11 +33,14 @@ const NONCE_LEN: usize = 12;
 const TAG_LEN: usize = 16;
 
 /// What a request is sealed with, besides the key.
-#[derive(Clone, Copy)]
-pub(crate) struct Labels<'a> {
-    pub(crate) info: &'a [u8],
-    pub(crate) aad: &'a [u8],
-    pub(crate) export: &'a [u8],
+#[derive(Clone, Copy, Debug)]
+pub struct Labels<'a> {
+    /// The HPKE info string.
+    pub info: &'a [u8],
+    /// The associated data.
+    pub aad: &'a [u8],
+    /// The exporter context of the response's secret.
+    pub export: &'a [u8],
 }
 
 /// Seals `plaintext` to `config`. Returns `prefix`, the encapsulated key and the ciphertext, and

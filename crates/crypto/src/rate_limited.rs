@@ -20,6 +20,8 @@ use zeroize::Zeroizing;
 #[cfg(feature = "server")]
 pub use issuer::{ResponseSealer, open_inner_request, open_labelled};
 
+pub use crate::encapsulated::Labels;
+
 use crate::HpkeError;
 use crate::encapsulated::{self, KEY_LEN};
 use crate::hpke::PUBLIC_KEY_LEN;
@@ -42,17 +44,6 @@ pub const ALIAS_INFO: &[u8] = b"IssuerOriginAlias";
 
 /// The length of a [`ResponseSecret`] in bytes.
 pub const RESPONSE_SECRET_LEN: usize = PUBLIC_KEY_LEN + KEY_LEN;
-
-/// What a request is sealed with, besides the key.
-#[derive(Clone, Copy, Debug)]
-pub struct Labels<'a> {
-    /// The HPKE info string.
-    pub info: &'a [u8],
-    /// The associated data.
-    pub aad: &'a [u8],
-    /// The exporter context of the response's secret.
-    pub export: &'a [u8],
-}
 
 /// The associated data of an inner request: everything else that the issuer acts on.
 pub fn request_aad(key: &HpkeConfig, token_type: u16, request_key: &[u8; 32]) -> Vec<u8> {
@@ -77,12 +68,8 @@ pub fn seal_inner_request(
     rng: &mut dyn CryptoRng,
 ) -> Result<(Vec<u8>, ResponseSecret), HpkeError> {
     let aad = request_aad(key, TOKEN_TYPE, request_key);
-    seal_labelled(
-        key,
-        Labels { info: INFO, aad: &aad, export: EXPORT_LABEL },
-        &inner.to_bytes(),
-        rng,
-    )
+    let labels = Labels { info: INFO, aad: &aad, export: EXPORT_LABEL };
+    seal_labelled(key, labels, &inner.to_bytes(), rng)
 }
 
 /// Seals a request under any labels.
@@ -92,7 +79,7 @@ pub fn seal_labelled(
     plaintext: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<(Vec<u8>, ResponseSecret), HpkeError> {
-    let (sealed, secret) = encapsulated::seal(key, labels.into(), b"", plaintext, rng)?;
+    let (sealed, secret) = encapsulated::seal(key, labels, b"", plaintext, rng)?;
     Ok((sealed, ResponseSecret(secret)))
 }
 
@@ -121,12 +108,6 @@ impl ResponseSecret {
         enc.copy_from_slice(&bytes[..PUBLIC_KEY_LEN]);
         secret.copy_from_slice(&bytes[PUBLIC_KEY_LEN..]);
         Self(encapsulated::ResponseSecret { enc, secret })
-    }
-}
-
-impl<'a> From<Labels<'a>> for encapsulated::Labels<'a> {
-    fn from(labels: Labels<'a>) -> Self {
-        Self { info: labels.info, aad: labels.aad, export: labels.export }
     }
 }
 

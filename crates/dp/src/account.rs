@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{self, non_negative};
+use crate::error::{self, in_range, non_negative};
 use crate::math::search::crossing;
 use crate::math::{exp, up};
 use crate::{Adjacency, Bracket, Error, Event, Shape, pld, rdp};
@@ -138,8 +138,6 @@ pub fn published(epsilon: f64) -> Result<u64, Error> {
     // The product may have been rounded down, even to a whole number; the remainder has the right
     // sign.
     let micro = if libm::fma(epsilon, 1e6, -rounded) > 0.0 { rounded + 1.0 } else { rounded };
-    if micro >= 9_007_199_254_740_992.0 {
-        return Err(Error::OutOfRange { name: "epsilon", value: epsilon, range: "below 9e9" });
-    }
+    in_range("epsilon", epsilon, micro < 9_007_199_254_740_992.0, "below 9e9")?;
     Ok(micro as u64)
 }

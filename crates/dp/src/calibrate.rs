@@ -5,7 +5,7 @@
 
 use crate::account::{Accountant, Question};
 use crate::error::{self, non_negative};
-use crate::math::search::crossing;
+use crate::math::search::{crossing, last_where};
 use crate::math::{exp, ln};
 use crate::{Adjacency, Error, Event, Shape};
 
@@ -37,9 +37,7 @@ impl Target {
     /// How far the event is above the target; infinity for errors. In logarithms, which are nearly
     /// linear in the logarithm of most parameters.
     fn excess(&self, event: &Event) -> f64 {
-        let Self { adjacency, shape, accountant, .. } = *self;
-        let question = Question { event, adjacency, shape, accountant };
-        let found = question.epsilon_upper(self.delta).unwrap_or(f64::INFINITY);
+        let found = self.probe(event).unwrap_or(f64::INFINITY);
         if found > 0.0 && self.epsilon > 0.0 {
             ln(found / self.epsilon)
         } else {
@@ -47,10 +45,10 @@ impl Target {
         }
     }
 
-    /// The error of the event itself, unless it is about the parameter's value.
-    fn probe(&self, event: &Event) -> Result<(), Error> {
+    /// The epsilon of the event, or its error, unless that is about the parameter's value.
+    fn probe(&self, event: &Event) -> Result<f64, Error> {
         let Self { adjacency, shape, accountant, .. } = *self;
-        Question { event, adjacency, shape, accountant }.epsilon_upper(self.delta).map(|_| ())
+        Question { event, adjacency, shape, accountant }.epsilon_upper(self.delta)
     }
 }
 
@@ -104,11 +102,7 @@ pub fn times(target: Target, make: impl Fn(u64) -> Event) -> Result<u64, Error> 
         }
         (low, high) = (high, high * 2);
     }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        *(if meets(middle) { &mut low } else { &mut high }) = middle;
-    }
-    Ok(low)
+    Ok(last_where(low, high, meets))
 }
 
 /// The smallest crowd (reports in a shuffle, minimum batch) that meets the target.
@@ -133,11 +127,7 @@ pub(crate) fn smallest_crowd(
         }
         (low, high) = (high, high * 2);
     }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        *(if meets(middle) { &mut high } else { &mut low }) = middle;
-    }
-    Ok(high)
+    Ok(last_where(low, high, |crowd| !meets(crowd)) + 1)
 }
 
 /// The smallest value of a parameter that lowers epsilon as it grows.

@@ -22,11 +22,3 @@ pub(crate) use gaussian::{mean_decay, ratio};
 
 /// Four units in the last place: what a handful of correctly rounded operations can lose.
 pub(crate) const ROUNDING: f64 = 4.0 * f64::EPSILON;
-
-/// A Rényi order that the formulas accept.
-fn order_above_one(order: f64) -> Result<f64, crate::Error> {
-    if order > 1.0 && order.is_finite() {
-        return Ok(order);
-    }
-    Err(crate::Error::OutOfRange { name: "order", value: order, range: "a finite number above 1" })
-}

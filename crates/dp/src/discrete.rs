@@ -11,7 +11,7 @@ use std::f64::consts::PI;
 
 use crate::Bracket;
 use crate::closed::{ROUNDING, zcdp_epsilon};
-use crate::error::{Error, delta as target, non_negative, positive};
+use crate::error::{Error, delta as target, in_range, non_negative, positive};
 use crate::math::{exp, ln, log1p, sqrt, up};
 
 pub use distributed::{closeness, distributed_rdp};
@@ -25,23 +25,16 @@ const RADIUS: u64 = 10_000_000;
 
 fn noise(sigma: f64) -> Result<f64, Error> {
     positive("sigma", sigma)?;
-    if (SIGMA.0..=SIGMA.1).contains(&sigma) {
-        return Ok(sigma);
-    }
-    Err(Error::OutOfRange { name: "sigma", value: sigma, range: "between 1e-100 and 1e100" })
+    let holds = (SIGMA.0..=SIGMA.1).contains(&sigma);
+    in_range("sigma", sigma, holds, "between 1e-100 and 1e100")
 }
 
 fn distance(sigma: f64, sensitivity: u64) -> Result<f64, Error> {
     let value = sensitivity as f64;
-    if sensitivity == 0 || sensitivity > SENSITIVITY {
-        let range = "a whole number from 1 to 2^52";
-        return Err(Error::OutOfRange { name: "sensitivity", value, range });
-    }
-    if sigma > hockey_stick::LARGE && value > hockey_stick::APART * sigma {
-        let range = "at most 300 sigma (epsilon is 45,000 there)";
-        return Err(Error::OutOfRange { name: "sensitivity", value, range });
-    }
-    Ok(value)
+    let holds = (1..=SENSITIVITY).contains(&sensitivity);
+    in_range("sensitivity", value, holds, "a whole number from 1 to 2^52")?;
+    let holds = sigma <= hockey_stick::LARGE || value <= hockey_stick::APART * sigma;
+    in_range("sensitivity", value, holds, "at most 300 sigma (epsilon is 45,000 there)")
 }
 
 /// `ln` of the sum of `e^(-x^2/(2 sigma^2))` over the integers, to full precision.
@@ -100,10 +93,7 @@ pub fn ln_mass(sigma: f64, x: i64) -> Result<f64, Error> {
 /// A numerical accountant starts from these. `radius` is at most 10,000,000.
 pub fn masses(sigma: f64, radius: u64) -> Result<Vec<f64>, Error> {
     noise(sigma)?;
-    if radius > RADIUS {
-        let range = "at most 10,000,000";
-        return Err(Error::OutOfRange { name: "radius", value: radius as f64, range });
-    }
+    in_range("radius", radius as f64, radius <= RADIUS, "at most 10,000,000")?;
     let scale = exp(-ln_normalizer(sigma));
     let half: Vec<f64> = (0..=radius)
         .map(|x| {

@@ -61,13 +61,21 @@ pub(crate) fn delta(value: f64) -> Result<f64, Error> {
 
 /// A count that must be at least one.
 pub(crate) fn at_least_one(name: &'static str, value: u64) -> Result<u64, Error> {
-    if value == 0 {
-        return Err(Error::OutOfRange { name, value: 0.0, range: "a whole number, 1 or more" });
-    }
-    Ok(value)
+    in_range(name, value as f64, value >= 1, "a whole number, 1 or more").map(|_| value)
 }
 
-fn in_range(
+/// The order of a Rényi divergence: a finite number above 1.
+pub(crate) fn order(value: f64) -> Result<f64, Error> {
+    in_range("order", value, value > 1.0 && value.is_finite(), "a finite number above 1")
+}
+
+/// The number of symbols of k-ary randomized response.
+pub(crate) fn symbols(k: u64) -> Result<f64, Error> {
+    in_range("k", k as f64, k >= 2, "a whole number, 2 or more")
+}
+
+/// The value, if the condition `holds` for it.
+pub(crate) fn in_range(
     name: &'static str,
     value: f64,
     holds: bool,
@@ -76,11 +84,12 @@ fn in_range(
     if holds { Ok(value) } else { Err(Error::OutOfRange { name, value, range }) }
 }
 
+/// The error for an event without accounting.
+pub(crate) const fn unsupported(what: &'static str, hint: &'static str) -> Error {
+    Error::Unsupported { what, hint }
+}
+
 /// A count that must not exceed `most`, which is 2^40.
 pub(crate) fn at_most(name: &'static str, value: u64, most: u64) -> Result<u64, Error> {
-    if value > most {
-        let range = "at most 2^40 (about 1e12)";
-        return Err(Error::OutOfRange { name, value: value as f64, range });
-    }
-    Ok(value)
+    in_range(name, value as f64, value <= most, "at most 2^40 (about 1e12)").map(|_| value)
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Shape;
-use crate::error::{Error, at_least_one, at_most, non_negative, positive, rate};
+use crate::error::{Error, at_least_one, at_most, in_range, non_negative, positive, rate, symbols};
 
 /// One release, or several. The JSON form carries the kind in the field `event`:
 /// `{"event":"poisson_sampled","rate":0.02,"of":{"event":"gaussian","sigma":5.1}}`.
@@ -182,7 +182,7 @@ impl Event {
             }
             Self::RandomizedResponse { epsilon0, k } => {
                 positive("epsilon0", *epsilon0)?;
-                two_symbols(*k)?;
+                symbols(*k)?;
             }
             Self::PureDp { epsilon } => {
                 non_negative("epsilon", *epsilon)?;
@@ -207,12 +207,30 @@ impl Event {
                 rate("dummy_rate", *dummy_rate)?;
                 positive("sigma", *sigma)?;
             }
-            Self::PoissonSampled { .. }
-            | Self::SampledWithoutReplacement { .. }
-            | Self::Shuffled { .. }
-            | Self::RandomAllocation { .. }
-            | Self::Composed { .. }
-            | Self::Repeated { .. } => self.check_wrapper()?,
+            Self::PoissonSampled { rate: q, of } => {
+                rate("rate", *q)?;
+                of.check()?;
+            }
+            Self::SampledWithoutReplacement { population, sample, of } => {
+                at_least_one("population", *population)?;
+                at_least_one("sample", *sample)?;
+                let value = *sample as f64;
+                in_range("sample", value, sample <= population, "at most the population")?;
+                of.check()?;
+            }
+            Self::Shuffled { n, of } => {
+                at_least_one("n", *n)?;
+                of.check()?;
+            }
+            Self::RandomAllocation { slots, of } => {
+                at_least_one("slots", *slots)?;
+                of.check()?;
+            }
+            Self::Composed { of } => of.iter().try_for_each(Self::check)?,
+            Self::Repeated { times, of } => {
+                at_least_one("times", *times)?;
+                of.check()?;
+            }
         }
         Ok(())
     }
@@ -228,53 +246,7 @@ impl Event {
             _ => self,
         }
     }
-
-    fn check_wrapper(&self) -> Result<(), Error> {
-        match self {
-            Self::PoissonSampled { rate: q, of } => {
-                rate("rate", *q)?;
-                of.check()
-            }
-            Self::SampledWithoutReplacement { population, sample, of } => {
-                at_least_one("population", *population)?;
-                at_least_one("sample", *sample)?;
-                if sample > population {
-                    return Err(Error::OutOfRange {
-                        name: "sample",
-                        value: *sample as f64,
-                        range: "at most the population",
-                    });
-                }
-                of.check()
-            }
-            Self::Shuffled { n, of } => {
-                at_least_one("n", *n)?;
-                of.check()
-            }
-            Self::RandomAllocation { slots, of } => {
-                at_least_one("slots", *slots)?;
-                of.check()
-            }
-            Self::Composed { of } => of.iter().try_for_each(Self::check),
-            Self::Repeated { times, of } => {
-                at_least_one("times", *times)?;
-                of.check()
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// The largest population whose counts are examined one by one.
 const LARGEST_POPULATION: u64 = 1 << 40;
-
-fn two_symbols(k: u64) -> Result<(), Error> {
-    if k < 2 {
-        return Err(Error::OutOfRange {
-            name: "k",
-            value: k as f64,
-            range: "a whole number, 2 or more",
-        });
-    }
-    Ok(())
-}

@@ -67,18 +67,13 @@ impl Budget {
     }
 }
 
-/// The filter's verdict on a charge.
+/// What a charge would leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
-    /// It is affordable.
-    Affordable {
-        /// The epsilon spent in this period once it is charged.
-        spent: f64,
-        /// What is then left of the period's epsilon.
-        left: f64,
-    },
-    /// It is not.
-    Refused(Refused),
+pub struct Affordable {
+    /// The epsilon spent in this period once it is charged.
+    pub spent: f64,
+    /// What is then left of the period's epsilon.
+    pub left: f64,
 }
 
 /// Why a charge was refused. The state is unchanged.
@@ -198,13 +193,9 @@ impl Filter {
     }
 
     /// Whether `charge` could be charged in `period`, and what would remain.
-    pub fn may_afford(&self, period: u64, charge: &Charge) -> Verdict {
-        match self.after(period, charge) {
-            Ok((_, spent)) => {
-                Verdict::Affordable { spent, left: (self.budget.epsilon - spent).max(0.0) }
-            }
-            Err(refused) => Verdict::Refused(refused),
-        }
+    pub fn may_afford(&self, period: u64, charge: &Charge) -> Result<Affordable, Refused> {
+        let (_, spent) = self.after(period, charge)?;
+        Ok(Affordable { spent, left: (self.budget.epsilon - spent).max(0.0) })
     }
 
     /// Charges all of `charge`, or nothing. The first charge of a later period starts that period

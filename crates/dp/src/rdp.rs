@@ -21,8 +21,6 @@ pub use curve::of_event;
 pub use sampled_gaussian::sampled_gaussian;
 pub use search::{RdpAnswer, epsilon};
 
-use crate::Error;
-
 /// What an event costs at one order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
@@ -30,12 +28,4 @@ pub struct Loss {
     pub rdp: f64,
     /// The sum of the deltas of the black boxes in it.
     pub delta: f64,
-}
-
-/// An order of a Renyi divergence: a finite number above 1.
-fn order_above_one(order: f64) -> Result<f64, Error> {
-    if order > 1.0 && order.is_finite() {
-        return Ok(order);
-    }
-    Err(Error::OutOfRange { name: "order", value: order, range: "a finite number above 1" })
 }

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::account::{Accountant, Question};
 use crate::calibrate::smallest_crowd;
 use crate::error::{self, at_least_one, at_most, non_negative, positive, rate};
-use crate::math::search::crossing;
+use crate::math::search::{crossing, last_where};
 use crate::math::{binomial, down, ln, log1p, sqrt, up};
 use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
 
@@ -198,15 +198,9 @@ fn silent_population(sending: f64, least: u64, improbable: f64) -> Option<u64> {
     if sending <= 0.0 || !silent(0) {
         return (sending <= 0.0).then_some(1);
     }
-    let (mut low, mut high) = (0u64, ((least as f64 / sending) as u64).clamp(1, 1 << 52));
-    if silent(high) {
-        return Some(high.max(1));
-    }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        *(if silent(middle) { &mut low } else { &mut high }) = middle;
-    }
-    (low > 0).then_some(low)
+    let high = ((least as f64 / sending) as u64).clamp(1, 1 << 52);
+    let found = if silent(high) { high } else { last_where(0, high, silent) };
+    (found > 0).then_some(found)
 }
 
 fn response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Error> {

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use sotto_dp::closed::rdp_to_epsilon;
-use sotto_dp::filter::{Budget, Charge, DELTA_UNIT, Filter, ORDERS, RDP_UNIT, Refused, Verdict};
+use sotto_dp::filter::{Affordable, Budget, Charge, DELTA_UNIT, Filter, ORDERS, RDP_UNIT, Refused};
 use sotto_dp::rdp::{epsilon, of_event};
 use sotto_dp::{Adjacency, Error, Event, Shape};
 
@@ -64,9 +64,7 @@ fn what_is_admitted_is_within_the_budget() {
             let before = filter.clone();
             match filter.charge(7, &one) {
                 Ok(()) => {
-                    let Verdict::Affordable { spent, left } = verdict else {
-                        panic!("{verdict:?}")
-                    };
+                    let Ok(Affordable { spent, left }) = verdict else { panic!("{verdict:?}") };
                     assert!(
                         spent <= BUDGET.epsilon && (spent + left - BUDGET.epsilon).abs() < 1e-12
                     );
@@ -74,7 +72,7 @@ fn what_is_admitted_is_within_the_budget() {
                     admitted.push(event);
                 }
                 Err(why) => {
-                    assert_eq!(verdict, Verdict::Refused(why));
+                    assert_eq!(verdict, Err(why));
                     assert_eq!(filter, before, "all or nothing");
                     refused += 1;
                 }
@@ -137,9 +135,9 @@ fn black_boxes_add_up_as_claimed() {
     assert_eq!(filter.epsilon_spent(7e-7).unwrap(), f64::INFINITY);
     // Something without any bound is never affordable.
     let naked = charge(&Event::PureDp { epsilon: 1e300 });
-    assert!(matches!(ledger().may_afford(7, &naked), Verdict::Refused(_)));
+    assert!(ledger().may_afford(7, &naked).is_err());
     let certain = Charge::black_box(0.0, 1.0, Adjacency::AddRemove).unwrap();
-    assert!(matches!(ledger().may_afford(7, &certain), Verdict::Refused(Refused::Delta { .. })));
+    assert!(matches!(ledger().may_afford(7, &certain), Err(Refused::Delta { .. })));
 }
 
 #[test]
@@ -150,7 +148,7 @@ fn periods_reset_and_never_return() {
     assert!(matches!(filter.charge(7, &half), Err(Refused::Epsilon { .. })));
     let past = filter.charge(6, &half);
     assert_eq!(past, Err(Refused::Past { asked: 6, current: 7 }));
-    assert!(matches!(filter.may_afford(9, &half), Verdict::Affordable { .. }));
+    assert!(filter.may_afford(9, &half).is_ok());
     assert_eq!(filter.period(), 7);
     filter.charge(9, &half).unwrap();
     assert_eq!(filter.period(), 9);

@@ -31,5 +31,6 @@ pub use self::consider::{Consideration, Host, Ticket, advance, consider, toss};
 pub use self::gateway::{leader_gateway_key, log_gateway_keys};
 pub use self::pass::{Pass, PassError, follow, pass};
 pub use self::state::{
-    AuditLine, Change, DeviceState, DeviceStore, MemoryState, Pending, SeenKeySet, StateError,
+    AuditLine, Change, DeviceState, DeviceStore, MemoryState, Pending, SeenGateway, SeenKeySet,
+    StateError,
 };

@@ -25,70 +25,35 @@ use crate::recipe::Assessment;
 /// Checked trust anchors.
 #[derive(Clone, Debug)]
 pub struct Trust {
+    /// What needs no other form than in the file.
+    settings: TrustFile,
     policy: TlogPolicy,
-    max_checkpoint_age_s: u64,
-    min_log_age_s: u64,
-    min_key_set_spacing_s: u64,
-    max_result_age_s: u64,
     operators: BTreeMap<KeyName, VerifierKey>,
     authors: Option<BTreeSet<PublicKey>>,
     relays: Vec<(KeyName, String)>,
     log_gateway: Option<LogGateway>,
     tokens: Option<TokenTrust>,
-    floors: Floors,
-    targeting_attributes: BTreeSet<String>,
     budget: Budget,
-    period_s: u64,
-    insecure_exact: bool,
-    insecure_no_tokens: bool,
-    insecure_direct: bool,
-    insecure_fresh_start: bool,
 }
 
 /// The gateway of the log, and the keys with which a device starts.
 #[derive(Clone, Debug)]
 pub struct LogGateway {
-    operator: KeyName,
-    configs: Vec<HpkeConfig>,
-}
-
-impl LogGateway {
-    /// Keeps the usable keys; `None` if there are none.
-    fn new(operator: KeyName, mut configs: Vec<HpkeConfig>) -> Option<Self> {
-        configs.retain(sotto_crypto::hpke::is_supported);
-        (!configs.is_empty()).then_some(Self { operator, configs })
-    }
-
     /// Who runs it.
-    pub fn operator(&self) -> &KeyName {
-        &self.operator
-    }
-
-    /// The pinned keys with a supported suite, the preferred one first.
-    pub fn configs(&self) -> &[HpkeConfig] {
-        &self.configs
-    }
+    pub operator: KeyName,
+    /// The pinned keys with a supported suite, the preferred one first. There is at least one.
+    pub configs: Vec<HpkeConfig>,
 }
 
 impl Trust {
+    /// The file it was made from. With `insecure_no_min_age` the minimum ages are 0.
+    pub fn settings(&self) -> &TrustFile {
+        &self.settings
+    }
+
     /// Log, witnesses and quorum.
     pub fn policy(&self) -> &TlogPolicy {
         &self.policy
-    }
-
-    /// The maximum age of an accepted checkpoint.
-    pub fn max_checkpoint_age_s(&self) -> u64 {
-        self.max_checkpoint_age_s
-    }
-
-    /// The minimum time in the log; 0 only with `insecure_no_min_age`.
-    pub fn min_log_age_s(&self) -> u64 {
-        self.min_log_age_s
-    }
-
-    /// The minimum time between two key sets of one operator.
-    pub fn min_key_set_spacing_s(&self) -> u64 {
-        self.min_key_set_spacing_s
     }
 
     /// The budget of a period.
@@ -96,29 +61,21 @@ impl Trust {
         self.budget
     }
 
-    /// How old the measurement of a certified audience may be.
-    pub fn max_result_age_s(&self) -> u64 {
-        self.max_result_age_s
-    }
-
     /// The end of the period that contains this time.
     pub fn period_end(&self, time: u64) -> u64 {
-        (time / self.period_s + 1).saturating_mul(self.period_s)
-    }
-
-    /// The length of a period.
-    pub fn period_s(&self) -> u64 {
-        self.period_s
-    }
-
-    /// The floors.
-    pub fn floors(&self) -> &Floors {
-        &self.floors
+        let period_s = self.settings.budget.period_s;
+        (time / period_s + 1).saturating_mul(period_s)
     }
 
     /// The pinned key of an operator.
     pub fn operator(&self, name: &KeyName) -> Option<&VerifierKey> {
         self.operators.get(name)
+    }
+
+    /// The pinned key of an operator that a recipe names.
+    pub(crate) fn pinned_operator(&self, name: &KeyName) -> Result<&VerifierKey, Silence> {
+        let reason = || format!("the operator {name} is not pinned");
+        self.operator(name).ok_or_else(|| Silence::new(Check::Operators, reason()))
     }
 
     /// The relays that may carry a report of this recipe: those not run by another of its parties.
@@ -161,16 +118,6 @@ impl Trust {
         relays.filter(move |(name, _)| !operators.contains(&name)).map(|(_, url)| url.as_str())
     }
 
-    /// Whether reports go to the leader directly.
-    pub fn insecure_direct(&self) -> bool {
-        self.insecure_direct
-    }
-
-    /// Whether a device without history answers at once.
-    pub fn insecure_fresh_start(&self) -> bool {
-        self.insecure_fresh_start
-    }
-
     /// Whether recipes of this author are considered.
     pub(crate) fn check_author(&self, author: &Signer) -> Result<(), Silence> {
         match &self.authors {
@@ -188,11 +135,8 @@ impl Trust {
     pub(crate) fn check_operators(&self, recipe: &Recipe) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Operators, reason));
         let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
-        for name in [leader, helper] {
-            if self.operator(name).is_none() {
-                return refuse(format!("the operator {name} is not pinned"));
-            }
-        }
+        self.pinned_operator(leader)?;
+        self.pinned_operator(helper)?;
         let parties: Vec<_> = self.parties_of(recipe).collect();
         for (index, (role, name)) in parties.iter().enumerate() {
             let earlier = parties.iter().take(index);
@@ -200,7 +144,7 @@ impl Trust {
                 return refuse(format!("{other} and {role} are one operator"));
             }
         }
-        if !self.insecure_direct && self.relays_for(recipe).next().is_none() {
+        if !self.settings.insecure_direct && self.relays_for(recipe).next().is_none() {
             let reason = match self.relays.is_empty() {
                 true => "no relay is pinned",
                 false => "every pinned relay is run by the operator of another party of the recipe",
@@ -220,7 +164,7 @@ impl Trust {
     /// Checks the smallest batch and audience and the largest rate.
     pub(crate) fn check_floors(&self, assessment: &Assessment) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Floors, reason));
-        let (recipe, floors) = (assessment.recipe(), &self.floors);
+        let (recipe, floors) = (assessment.recipe(), &self.settings.floors);
         let min_batch = recipe.aggregation.min_batch;
         if min_batch < floors.min_batch {
             let floor = floors.min_batch;
@@ -240,7 +184,7 @@ impl Trust {
             let floor = floors.min_population;
             return refuse(format!("a population of {population} is below the floor of {floor}"));
         }
-        if assessment.cost().is_none() && !self.insecure_exact {
+        if assessment.cost().is_none() && !self.settings.insecure_exact {
             return refuse("it claims no privacy, and this device does not allow that".to_owned());
         }
         Ok(())
@@ -249,8 +193,8 @@ impl Trust {
     /// Checks that a predicate reads only attributes that are not sensitive.
     pub(crate) fn check_attributes(&self, assessment: &Assessment) -> Result<(), Silence> {
         let Some(predicate) = assessment.predicate() else { return Ok(()) };
-        match predicate.attributes().iter().find(|name| !self.targeting_attributes.contains(*name))
-        {
+        let allowed = &self.settings.targeting_attributes;
+        match predicate.attributes().iter().find(|name| !allowed.contains(*name)) {
             None => Ok(()),
             Some(name) => {
                 let reason = format!("the predicate reads {name}, which predicates may not read");

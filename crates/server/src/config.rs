@@ -307,10 +307,10 @@ settings! {
         ["helper", required "\"https://helper.example/\""] pub helper: String,
         /// 32 bytes in base64url, shared by leader and helper (`sotto keys secret`).
         ["verify_key_init", required "\"...\""] pub verify_key_init: Secret<String> = no_secret(),
-        /// The token with which the leader proves itself to the helper.
+        /// The token with which the leader authenticates to the helper.
         ["leader_authentication_token", required "\"...\""]
         pub leader_authentication_token: Secret<String> = no_secret(),
-        /// The token with which the collector proves itself. Required at the leader, absent at the
+        /// The token with which the collector authenticates. Required at the leader, absent at the
         /// helper.
         ["collector_authentication_token", example "\"...\""]
         pub collector_authentication_token: Option<Secret<String>>,
@@ -348,7 +348,7 @@ settings! {
         ["operator", required "\"leader.example\""] pub operator: String,
         /// 32 bytes in base64url, shared by leader and helper (`sotto keys secret`).
         ["verify_key_init", required "\"...\""] pub verify_key_init: Secret<String> = no_secret(),
-        /// The token with which the leader proves itself to the helper.
+        /// The token with which the leader authenticates to the helper.
         ["leader_authentication_token", required "\"...\""]
         pub leader_authentication_token: Secret<String> = no_secret(),
         /// How often the log is read.
@@ -366,8 +366,8 @@ settings! {
     pub struct RecipeAuthorTable {
         /// The author's public key (`sotto keys signer`).
         ["key", required "\"author.example+1a2b3c4d+AT...\""] pub key: String,
-        /// The token with which this author's collector proves itself. Required at the leader, absent
-        /// at the helper.
+        /// The token with which this author's collector authenticates. Required at the leader,
+        /// absent at the helper.
         ["collector_authentication_token", example "\"...\""]
         pub collector_authentication_token: Option<Secret<String>>,
     }

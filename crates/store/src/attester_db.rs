@@ -92,7 +92,7 @@ pub enum Known {
     /// Nothing: the issuer may be asked.
     Unknown,
     /// The request was answered with this response, which may be sent again.
-    Again(Vec<u8>),
+    Answered(Vec<u8>),
     /// The client alias has had a token for another request, so no response of the issuer could be
     /// granted.
     Withheld,
@@ -106,7 +106,7 @@ pub enum Recorded {
     /// The grant is new and counts. The response may go to the device.
     New,
     /// The same request was granted before, with this response.
-    Again(Vec<u8>),
+    AlreadyGranted(Vec<u8>),
     /// The device has already had its token for this origin.
     Withheld,
     /// One origin under two client aliases, or one client alias for two origins.
@@ -276,7 +276,7 @@ impl fmt::Debug for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "Unknown",
-            Self::Again(_) => "Again(..)",
+            Self::Answered(_) => "Answered(..)",
             Self::Withheld => "Withheld",
             Self::OtherKey => "OtherKey",
         })
@@ -287,7 +287,7 @@ impl fmt::Debug for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::New => "New",
-            Self::Again(_) => "Again(..)",
+            Self::AlreadyGranted(_) => "AlreadyGranted(..)",
             Self::Withheld => "Withheld",
             Self::OtherAlias => "OtherAlias",
             Self::OtherKey => "OtherKey",

@@ -387,9 +387,9 @@ impl LogDir {
     fn prune(&mut self) -> Result<(), LogDirError> {
         let (from, size) = self.index.take_pruned(self.signed_size());
         self.disk.enter(Step::Prune);
-        let full = tiles::written(from, size).into_iter().filter(tiles::TileFile::is_full);
+        let full = tiles::written(from, size).into_iter().filter(|tile| tile.is_full);
         let folders: Vec<PathBuf> =
-            full.map(|tile| self.public.join(format!("{}.p", tile.to_path()))).collect();
+            full.map(|tile| self.public.join(format!("{}.p", tile.path))).collect();
         Ok(self.disk.remove_all(&folders, false)?)
     }
 }

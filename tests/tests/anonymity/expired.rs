@@ -48,7 +48,7 @@ fn a_report_outlives_its_gateway_key() {
     let mut phone = phone.patient();
     let done = phone.pass(50).unwrap();
     assert!(done.considered.is_empty());
-    assert_eq!(done.insecure_delivery(), waiting);
+    assert_eq!(done.insecure_delivery, waiting);
     assert_eq!(uploads(), before + 2);
     assert_eq!(phone.pending(), pending);
     assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 0.0);
@@ -58,9 +58,9 @@ fn a_report_outlives_its_gateway_key() {
     let done = phone.pass(50).unwrap();
     assert!(done.considered.is_empty());
     let accepted = Delivery { accepted: 1, ..Delivery::default() };
-    assert_eq!(done.insecure_delivery(), accepted);
+    assert_eq!(done.insecure_delivery, accepted);
     assert!(phone.pending().is_empty());
-    assert_eq!(phone.pass(50).unwrap().insecure_delivery(), Delivery::default());
+    assert_eq!(phone.pass(50).unwrap().insecure_delivery, Delivery::default());
     assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), 1.0);
 
     // The bytes that arrived are those that waited: sent once more, they are not counted again.

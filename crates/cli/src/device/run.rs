@@ -53,7 +53,7 @@ impl RunArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         ensure!(self.once || !output.json(), "--json needs --once");
         let trust = trust_file::read(&self.trust)?;
-        if trust.insecure_direct() {
+        if trust.settings().insecure_direct {
             output.remark(
                 "insecure_direct: no relay is used, log and leader see this device's address",
             );

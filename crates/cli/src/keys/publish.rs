@@ -190,7 +190,8 @@ impl Rules {
     const DEFAULT: Self = Self { min_log_age_s: DAY_S, min_spacing_s: DAY_S };
 
     fn of(trust: &Trust) -> Self {
-        let (min_log_age_s, min_spacing_s) = (trust.min_log_age_s(), trust.min_key_set_spacing_s());
+        let (min_log_age_s, min_spacing_s) =
+            (trust.settings().min_log_age_s, trust.settings().min_key_set_spacing_s);
         Self { min_log_age_s, min_spacing_s }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::Serialize;
 use sotto_dp::crowd::Crowd;
-use sotto_dp::filter::{Filter, Verdict};
+use sotto_dp::filter::{Affordable, Filter};
 use sotto_dp::mechanism::Colluding;
 use sotto_dp::number::{down, up, up_short};
 use sotto_dp::published;
@@ -278,9 +278,9 @@ fn ledger(cost: &Cost, trust: &Trust, found: &mut Findings) {
         Err(error) => return found.failed(refuse(error.to_string())),
     };
     match filter.may_afford(0, &cost.charge) {
-        Verdict::Refused(refused) => found.failed(refuse(refused.to_string())),
-        Verdict::Affordable { left, .. } => {
-            let days = trust.period_s() as f64 / 86_400.0;
+        Err(refused) => found.failed(refuse(refused.to_string())),
+        Ok(Affordable { left, .. }) => {
+            let days = trust.settings().budget.period_s as f64 / 86_400.0;
             let budget = trust.budget().epsilon;
             let text = format!(
                 "it leaves epsilon {} of the {} of a period of {} days",

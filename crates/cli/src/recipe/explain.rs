@@ -150,7 +150,7 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
          do not learn what it answered unless they combine their parts.",
         show_seconds(recipe.when.window_s)
     );
-    let address = match trust.map(Trust::insecure_direct) {
+    let address = match trust.map(|trust| trust.settings().insecure_direct) {
         Some(true) => format!(
             "Your device talks to {leader} directly, so {leader} sees its internet address."
         ),
@@ -203,7 +203,7 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
 
 /// How often the budget of a period covers such a recipe.
 fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
-    let days = (trust.period_s() as f64 / 86_400.0).round().max(1.0) as u64;
+    let days = (trust.settings().budget.period_s as f64 / 86_400.0).round().max(1.0) as u64;
     let affordable = match Assessment::new(recipe.clone()).ok().as_ref().and_then(Assessment::cost)
     {
         Some(cost) => times(&cost.charge, trust)?,

@@ -250,7 +250,7 @@ fn a_query_of_the_other_mode_is_not_sent() {
 fn the_other_token_and_taskprov_headers() {
     let script = leader(0);
     let auth = AuthToken::DapAuth(Secret::new("sesame".to_owned()));
-    assert_eq!(format!("{auth:?}"), "DapAuth([redacted])");
+    assert_eq!(format!("{auth:?}"), "DapAuth(Secret([redacted]))");
     let collector = Collector::new(task(BatchMode::TimeInterval), key(), auth, script.clone());
     let collector = collector.with_taskprov();
     collector.start(&query(), &mut rng()).unwrap();

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sotto_protocol::Task;
-use sotto_protocol::device::{Change, DeviceStore, Pending, StateError};
+use sotto_protocol::device::{Change, DeviceState, DeviceStore, Pending, StateError};
 use sotto_wire::{Decode, EntryId, ReportError, TaskConfiguration, taskprov};
 
-use super::routes::LeaderRoutes;
 use crate::retry::RetryPolicy;
 use crate::transport::Transport;
 use crate::uploader::{PreparedReport, UploadOutcome, Uploader};
@@ -23,20 +22,11 @@ pub struct Delivery {
     pub waiting: usize,
 }
 
-impl Delivery {
-    /// Combines this delivery with the next one of the same pass, which sent the waiting answers
-    /// again.
-    pub(super) fn then(self, next: Self) -> Self {
-        let (accepted, refused) = (self.accepted + next.accepted, self.refused + next.refused);
-        Self { accepted, refused, waiting: next.waiting }
-    }
-}
-
 /// Sends every stored answer once (with the retries of `retry`) over the route to its leader;
 /// without a route it waits. An answer that is accepted or rejected is wiped.
 pub(super) fn deliver(
     store: &mut dyn DeviceStore,
-    routes: &LeaderRoutes,
+    route: impl Fn(&DeviceState, &EntryId) -> Option<Arc<dyn Transport>>,
     retry: &RetryPolicy,
     rng: &mut dyn CryptoRng,
 ) -> Result<Delivery, StateError> {
@@ -44,9 +34,8 @@ pub(super) fn deliver(
         store.state().pending().map(|(id, pending)| (id, pending.clone())).collect();
     let mut delivery = Delivery::default();
     for (recipe, pending) in stored {
-        let route = routes.get(&recipe).map(Arc::clone);
-        let sent = route.and_then(|transport| send(pending, transport, retry, rng));
-        match sent {
+        let transport = route(store.state(), &recipe);
+        match transport.and_then(|transport| send(pending, transport, retry, rng)) {
             Some(UploadOutcome::Accepted) => delivery.accepted += 1,
             Some(UploadOutcome::Rejected(error)) if error != ReportError::ReportTooEarly => {
                 delivery.refused += 1;
@@ -69,8 +58,8 @@ fn send(
     rng: &mut dyn CryptoRng,
 ) -> Option<UploadOutcome> {
     let encoded = &pending.task_configuration;
-    let task =
-        Task::new(taskprov::task_id(encoded), TaskConfiguration::from_bytes(encoded).ok()?).ok()?;
+    let configuration = TaskConfiguration::from_bytes(encoded).ok()?;
+    let task = Task::new(taskprov::task_id(encoded), configuration).ok()?;
     let report = PreparedReport::from_bytes(pending.report).ok()?;
     let uploader = Uploader::new(task, transport).with_retry(retry.clone()).with_taskprov();
     uploader.upload(&[report], rng).ok()?.first().copied()

@@ -19,7 +19,7 @@ use crate::relay::RelayTransport;
 /// The newest view of a log, with every open recipe admitted or rejected. Each device reads its
 /// own; a simulated fleet may share one.
 pub struct Log {
-    watch: Watch<Box<dyn Fetch + Send>>,
+    pub(super) watch: Watch<Box<dyn Fetch + Send>>,
     /// The transport for reads, if they go through relays.
     relay: Option<Arc<RelayTransport>>,
     shared_for_s: u64,
@@ -58,10 +58,6 @@ impl Log {
     /// The name of an open recipe.
     pub fn name(&self, recipe: &EntryId) -> Option<String> {
         self.watch.name(recipe)
-    }
-
-    pub(super) fn watch(&mut self) -> &mut Watch<Box<dyn Fetch + Send>> {
-        &mut self.watch
     }
 
     /// Takes the newest view of the log.

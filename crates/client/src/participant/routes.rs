@@ -1,16 +1,14 @@
 //! The routes of a device to the log and to the leaders: through relays, or directly if an insecure
 //! setting allows it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceState, leader_gateway_key};
-use sotto_protocol::log::Fetch;
 use sotto_protocol::trust::Trust;
 use sotto_wire::{EntryId, HpkeConfig, KeyName};
 
 use super::host::Host;
+use super::log::Log;
 use crate::relay::RelayTransport;
 use crate::transport::Transport;
 
@@ -25,45 +23,31 @@ pub enum RouteError {
     NoLogGateway,
 }
 
-/// The routes to the leaders of the answers that are not delivered yet, by recipe.
-pub(super) type LeaderRoutes = BTreeMap<EntryId, Arc<dyn Transport>>;
-
 /// The transport for reads of the log; `None` if they go directly. It starts with the pinned keys.
 pub(super) fn to_log(
     host: &Host,
     trust: &Trust,
 ) -> Result<Option<Arc<RelayTransport>>, RouteError> {
-    if trust.insecure_direct() {
+    if trust.settings().insecure_direct {
         return Ok(None);
     }
     let gateway = trust.log_gateway().ok_or(RouteError::NoLogGateway)?;
-    let keys = gateway.configs().to_vec();
-    Ok(Some(through(host, trust.log_relays(), gateway.operator(), keys)))
+    Ok(Some(through(host, trust.log_relays(), &gateway.operator, gateway.configs.clone())))
 }
 
-/// The routes to the leaders. An answer without a route waits: its recipe is not in the newest view
-/// that the device has taken, or its leader has no gateway key there that this device may use.
-pub(super) fn to_leaders<F: Fetch>(
-    host: &Host,
-    state: &DeviceState,
-    watch: &Watch<F>,
-    trust: &Trust,
-) -> LeaderRoutes {
-    let route = |id| Some((id, to_leader(&id, host, state, watch, trust)?));
-    state.pending().filter_map(|(id, _)| route(id)).collect()
-}
-
-fn to_leader<F: Fetch>(
+/// The route to the leader of a recipe; `None` if the recipe is not in the newest view that the
+/// device has taken, or its leader has no gateway key there that this device may use.
+pub(super) fn to_leader(
     id: &EntryId,
     host: &Host,
     state: &DeviceState,
-    watch: &Watch<F>,
+    log: &Log,
     trust: &Trust,
 ) -> Option<Arc<dyn Transport>> {
-    if trust.insecure_direct() {
+    if trust.settings().insecure_direct {
         return Some(Arc::clone(&host.transport));
     }
-    let (view, admitted) = (watch.view()?, watch.recipes().get(id)?.as_ref().ok()?);
+    let (view, admitted) = (log.watch.view()?, log.recipes().get(id)?.as_ref().ok()?);
     let key = leader_gateway_key(state, admitted, view, trust, (host.clock)()).ok()?;
     let recipe = admitted.assessment.recipe();
     let (relays, gateway) = (trust.relays_for(recipe), &recipe.parties.leader.operator);

@@ -10,14 +10,13 @@
 //! front of an attester send 429 and 400 too.
 
 use rand_core::CryptoRng;
-use sotto_protocol::Moment;
-use sotto_protocol::admission::Silence;
+use sotto_protocol::device::DeviceStore;
 use sotto_protocol::device::tokens::{
-    Live, TokenAsk, Waiting, ask, granted, plan, renew, to_come, token_ask, waiting, withheld,
+    AttesterRequest, Snapshot, Waiting, attester_request, granted, outstanding, plan, renew,
+    request, waiting, withheld,
 };
-use sotto_protocol::device::{DeviceStore, StateError};
 use sotto_protocol::token::{AttestError, Attestor, token_request_url};
-use sotto_protocol::trust::{Attester, Trust};
+use sotto_protocol::trust::Attester;
 use sotto_wire::limits::MAX_PROBLEM_DOCUMENT_LEN;
 use sotto_wire::token::{
     ENCAPSULATION_KEY_PROBLEM, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, TOKEN_RESPONSE_LEN,
@@ -25,8 +24,9 @@ use sotto_wire::token::{
 };
 use zeroize::Zeroizing;
 
+use super::ParticipantError;
 use crate::problem::is_problem;
-use crate::transport::{HttpRequest, Method, Transport, TransportError};
+use crate::transport::{HttpRequest, Transport, TransportError};
 
 /// A round ends after this many requests in a row without an answer: the attester is down or busy.
 /// A single failure does not end it: one failing origin must not block the tokens of the others.
@@ -78,21 +78,6 @@ pub enum TokenFailure {
     NoToken,
 }
 
-/// Why a round ended early. Nothing is lost: committed changes stay, and the next round continues.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TokensError {
-    /// The log cannot be believed.
-    #[error(transparent)]
-    Silence(#[from] Silence),
-    /// The state could not be stored.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The device cannot attest.
-    #[error(transparent)]
-    Attest(#[from] AttestError),
-}
-
 /// The outcome of one exchange. It is already committed.
 enum Answer {
     Granted,
@@ -110,50 +95,40 @@ enum Answer {
 
 /// Requests tokens from the attester.
 pub(super) struct AttesterClient<'a> {
-    attester: &'a Attester,
-    attestor: &'a dyn Attestor,
-    transport: &'a dyn Transport,
-    trust: &'a Trust,
-    now: Moment,
+    pub(super) attester: &'a Attester,
+    pub(super) attestor: &'a dyn Attestor,
+    pub(super) transport: &'a dyn Transport,
+    /// A log that the device has taken ([`sotto_protocol::device::follow`]).
+    pub(super) log: Snapshot<'a>,
 }
 
-impl<'a> AttesterClient<'a> {
-    pub(super) fn new(
-        attester: &'a Attester,
-        attestor: &'a dyn Attestor,
-        transport: &'a dyn Transport,
-        trust: &'a Trust,
-        now: Moment,
-    ) -> Self {
-        Self { attester, attestor, transport, trust, now }
-    }
-
-    /// Requests the tokens that are due, for every live recipe of a log that the device has taken
-    /// ([`sotto_protocol::device::follow`]). Requests without an answer, and refused ones, are sent
-    /// again in the next round.
+impl AttesterClient<'_> {
+    /// Requests the tokens that are due, for every live recipe. Requests without an answer, and
+    /// refused ones, are sent again in the next round.
     pub(super) fn fetch(
         &self,
         store: &mut dyn DeviceStore,
-        live: &Live<'_>,
         rng: &mut dyn CryptoRng,
-    ) -> Result<TokenRound, TokensError> {
-        let (trust, now) = (self.trust, self.now);
-        if let Some(planned) = plan(store.state(), live, trust, now, rng)? {
+    ) -> Result<TokenRound, ParticipantError> {
+        if let Some(planned) = plan(store.state(), &self.log, rng)? {
             store.commit(planned)?;
         }
-        if let Some(requested) = ask(store.state(), live, trust, now, rng)? {
+        if let Some(requested) = request(store.state(), &self.log, rng)? {
             store.commit(requested)?;
         }
         let mut round = TokenRound::default();
         let mut unanswered = 0;
-        for next in waiting(store.state(), live, now, rng) {
-            let mut answer = self.exchange(store, live, &next, &mut round, rng)?;
+        for next in waiting(store.state(), &self.log, rng) {
+            if unanswered == MAX_UNANSWERED {
+                break;
+            }
+            let mut answer = self.exchange(store, &next, &mut round, rng)?;
             // Only if the issuer has newer keys.
             if matches!(answer, Answer::Refused { renew: true })
-                && let Some(renewed) = renew(store.state(), live, trust, &next, now, rng)
+                && let Some(renewed) = renew(store.state(), &self.log, &next, rng)
             {
                 store.commit(renewed)?;
-                answer = self.exchange(store, live, &next, &mut round, rng)?;
+                answer = self.exchange(store, &next, &mut round, rng)?;
             }
             match answer {
                 Answer::Granted => round.granted += 1,
@@ -161,16 +136,13 @@ impl<'a> AttesterClient<'a> {
                 Answer::Refused { .. } => round.refused += 1,
                 Answer::None => {
                     unanswered += 1;
-                    if unanswered == MAX_UNANSWERED {
-                        break;
-                    }
                     continue;
                 }
                 Answer::NotAsked => continue,
             }
             unanswered = 0;
         }
-        round.waiting = to_come(store.state(), live, now);
+        round.waiting = outstanding(store.state(), &self.log);
         Ok(round)
     }
 
@@ -178,13 +150,14 @@ impl<'a> AttesterClient<'a> {
     fn exchange(
         &self,
         store: &mut dyn DeviceStore,
-        live: &Live<'_>,
         next: &Waiting,
         round: &mut TokenRound,
         rng: &mut dyn CryptoRng,
-    ) -> Result<Answer, TokensError> {
-        let Some(ask) = token_ask(store.state(), live, next) else { return Ok(Answer::NotAsked) };
-        let request = self.request(&ask)?;
+    ) -> Result<Answer, ParticipantError> {
+        let Some(request) = attester_request(store.state(), &self.log, next) else {
+            return Ok(Answer::NotAsked);
+        };
+        let request = self.http_request(&request)?;
         round.asked += 1;
         let response = match self.transport.send(&request) {
             Ok(response) => response,
@@ -193,64 +166,60 @@ impl<'a> AttesterClient<'a> {
                 return Ok(Answer::None);
             }
         };
-        let status = response.status;
-        let (change, answer) = match response.status {
+        let (failure, answer) = match response.status {
             200 if response.is_media_type(RESPONSE_MEDIA_TYPE) => {
-                // Somebody on the path may have changed it: the same request is sent again.
-                let (state, given) = (store.state(), (next, response.body.as_slice()));
-                match granted(state, live, self.trust, given, self.now, rng) {
-                    Err(_) => {
-                        round.failure = Some(TokenFailure::NoToken);
-                        return Ok(Answer::Refused { renew: false });
-                    }
-                    Ok(change) => (change, Answer::Granted),
+                if let Ok(change) = granted(store.state(), &self.log, next, &response.body, rng) {
+                    store.commit(change)?;
+                    return Ok(Answer::Granted);
                 }
+                // Somebody on the path may have changed it: the same request is sent again.
+                (TokenFailure::NoToken, Answer::Refused { renew: false })
             }
-            429 if is_problem(&response, WITHHELD_PROBLEM) => (withheld(next), Answer::Withheld),
+            429 if is_problem(&response, WITHHELD_PROBLEM) => {
+                store.commit(withheld(next))?;
+                return Ok(Answer::Withheld);
+            }
             // Overload, or a rate limiter or a fault on the path.
-            429 | 500..=599 => {
-                round.failure = Some(TokenFailure::NotNow(status));
-                return Ok(Answer::None);
-            }
-            _ => {
-                round.failure = Some(match status {
+            status @ (429 | 500..=599) => (TokenFailure::NotNow(status), Answer::None),
+            status => {
+                let failure = match status {
                     401 => TokenFailure::TokenKey,
                     403 => TokenFailure::Attestation,
                     200 | 404 | 405 | 415 => TokenFailure::NoToken,
                     _ => TokenFailure::Refused(status),
-                });
+                };
                 let renew = status == 400 && is_problem(&response, ENCAPSULATION_KEY_PROBLEM);
-                return Ok(Answer::Refused { renew });
+                (failure, Answer::Refused { renew })
             }
         };
-        store.commit(change)?;
+        round.failure = Some(failure);
         Ok(answer)
     }
 
-    fn request<'r>(&self, ask: &TokenAsk<'r>) -> Result<HttpRequest<'r>, TokensError> {
-        let attempt = ask.attempt;
+    fn http_request<'r>(
+        &self,
+        request: &AttesterRequest<'r>,
+    ) -> Result<HttpRequest<'r>, AttestError> {
+        let AttesterRequest { issuer, client_key, attempt } = request;
         let message = attestation_message(
             &self.attester.operator,
-            ask.issuer,
-            &ask.client_key,
+            issuer,
+            client_key,
             &attempt.client_alias,
             &attempt.request_blind,
             &attempt.request,
         );
         let evidence = Zeroizing::new(self.attestor.attest(&message)?);
         let field = |bytes: &[u8]| Zeroizing::new(byte_sequence(bytes));
-        Ok(HttpRequest {
-            method: Method::Post,
-            url: token_request_url(&self.attester.url, ask.issuer),
-            headers: vec![
-                ("content-type", Zeroizing::new(REQUEST_MEDIA_TYPE.to_owned())),
-                (header::ORIGIN_ALIAS, field(&attempt.client_alias)),
-                (header::CLIENT, field(&ask.client_key)),
-                (header::REQUEST_BLIND, field(&attempt.request_blind)),
-                (header::ATTESTATION, field(&evidence)),
-            ],
-            body: &attempt.request,
-            response_limit: MAX_PROBLEM_DOCUMENT_LEN.max(TOKEN_RESPONSE_LEN),
-        })
+        let url = token_request_url(&self.attester.url, issuer);
+        let limit = MAX_PROBLEM_DOCUMENT_LEN.max(TOKEN_RESPONSE_LEN);
+        let mut request = HttpRequest::post(url, REQUEST_MEDIA_TYPE, &attempt.request, limit);
+        request.headers.extend([
+            (header::ORIGIN_ALIAS, field(&attempt.client_alias)),
+            (header::CLIENT, field(client_key)),
+            (header::REQUEST_BLIND, field(&attempt.request_blind)),
+            (header::ATTESTATION, field(&evidence)),
+        ]);
+        Ok(request)
     }
 }

@@ -8,12 +8,12 @@ use sotto_crypto::{HpkeKeypair, hpke};
 use sotto_wire::labels::input_share_info;
 use sotto_wire::{
     BatchMode, Encode, HpkeAeadId, HpkeConfigId, HpkeConfigList, InputShareAad, ReportUploadStatus,
-    UploadErrors, UploadRequest, taskprov,
+    UploadErrors, UploadRequest,
 };
 
 use super::*;
 use crate::script::{Reply, Script, Sent, empty, impatient, message, problem, task, with_header};
-use crate::transport::{HttpResponse, TransportError};
+use crate::transport::{HttpResponse, Method, TransportError};
 
 const NOW: Moment = Moment(1_700_000_000);
 const REPORTS_URL: &str =

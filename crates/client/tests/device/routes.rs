@@ -92,7 +92,7 @@ fn send_patiently(
     host.retry = retry;
     let log = Log::from_files(world.log.files.clone());
     let mut device = Participant::new(host, Arc::new(world.trust.clone()), store, log);
-    device.pass().unwrap().insecure_delivery()
+    device.pass().unwrap().insecure_delivery
 }
 
 #[test]

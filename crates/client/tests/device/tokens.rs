@@ -12,7 +12,7 @@ use sotto_client::{
 };
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::admission::Check;
-use sotto_protocol::device::tokens::{Live, ask, plan};
+use sotto_protocol::device::tokens::{Snapshot, plan, request};
 use sotto_protocol::device::{DeviceStore, MemoryState};
 use sotto_testing::keys::{encapsulation_key, key};
 use sotto_testing::log::{Batch, at};
@@ -403,10 +403,11 @@ fn without_a_view_that_was_taken_or_an_attester_nothing_is_asked() {
     let world = token_plan().build();
     let (mut store, attester) = (world.device(), Attester::honest());
     let watch = world.watch().unwrap();
-    let live = Live { view: watch.view().unwrap(), recipes: watch.recipes() };
+    let (view, recipes) = (watch.view().unwrap(), watch.recipes());
+    let snapshot = Snapshot { view, recipes, trust: &world.trust, now: world.now };
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    for step in [plan, ask] {
-        let refused = step(store.state(), &live, &world.trust, world.now, &mut rng);
+    for step in [plan, request] {
+        let refused = step(store.state(), &snapshot, &mut rng);
         assert_eq!(refused.unwrap_err().check, Check::Consistency);
     }
     let mut plan = token_plan();

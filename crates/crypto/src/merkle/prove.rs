@@ -33,17 +33,9 @@ pub fn prove_inclusion<H: Hashes>(
         return Err(ProveError::OutOfRange);
     }
     let mut proof = Vec::new();
-    let (mut start, mut len) = (0, size);
-    while len > 1 {
-        let split = largest_power_below(len);
-        if index - start < split {
-            proof.push(range_root(start + split, len - split, hashes)?);
-            len = split;
-        } else {
-            proof.push(range_root(start, split, hashes)?);
-            start += split;
-            len -= split;
-        }
+    let mut subtree = (0, size);
+    while subtree.1 > 1 {
+        subtree = descend(subtree, index, &mut proof, hashes)?;
     }
     // Collected from the root down.
     proof.reverse();
@@ -64,25 +56,32 @@ pub fn prove_consistency<H: Hashes>(
     if old_size == 0 {
         return Ok(proof);
     }
-    let (mut start, mut len) = (0, new_size);
-    while old_size - start != len {
-        let split = largest_power_below(len);
-        if old_size - start <= split {
-            proof.push(range_root(start + split, len - split, hashes)?);
-            len = split;
-        } else {
-            proof.push(range_root(start, split, hashes)?);
-            start += split;
-            len -= split;
-        }
+    let mut subtree = (0, new_size);
+    while subtree.0 + subtree.1 != old_size {
+        subtree = descend(subtree, old_size - 1, &mut proof, hashes)?;
     }
     // What remains is the last subtree of the old tree. If that is the whole old tree, the verifier
     // knows it as the root.
-    if start > 0 {
-        proof.push(range_root(start, len, hashes)?);
+    if subtree.0 > 0 {
+        proof.push(range_root(subtree.0, subtree.1, hashes)?);
     }
     proof.reverse();
     Ok(proof)
+}
+
+/// Goes down to the half of a subtree (its first leaf and how many it has) that holds leaf `index`.
+/// The root of the other half is part of the proof.
+fn descend<H: Hashes>(
+    (start, len): (u64, u64),
+    index: u64,
+    proof: &mut Vec<TreeHash>,
+    hashes: &mut H,
+) -> Result<(u64, u64), H::Error> {
+    let split = 1 << (len - 1).ilog2();
+    let (left, right) = ((start, split), (start + split, len - split));
+    let (inside, other) = if index < right.0 { (left, right) } else { (right, left) };
+    proof.push(range_root(other.0, other.1, hashes)?);
+    Ok(inside)
 }
 
 /// The root above `len` leaves from `start` on. `start` is a multiple of the largest power of two
@@ -97,9 +96,4 @@ fn range_root<H: Hashes>(start: u64, len: u64, hashes: &mut H) -> Result<TreeHas
         }
     }
     Ok(right.unwrap_or_else(empty_root))
-}
-
-/// The largest power of two below `len`, which is at least 2.
-fn largest_power_below(len: u64) -> u64 {
-    1 << (len - 1).ilog2()
 }

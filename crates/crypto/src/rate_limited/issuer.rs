@@ -33,7 +33,7 @@ pub fn open_labelled(
     labels: Labels<'_>,
     sealed: &[u8],
 ) -> Result<(Zeroizing<Vec<u8>>, ResponseSealer), HpkeError> {
-    let (plaintext, secret) = encapsulated::open(opener, labels.into(), sealed)?;
+    let (plaintext, secret) = encapsulated::open(opener, labels, sealed)?;
     Ok((plaintext, ResponseSealer(secret)))
 }
 
@@ -50,11 +50,5 @@ impl ResponseSealer {
         response_nonce: &[u8; KEY_LEN],
     ) -> Result<Vec<u8>, HpkeError> {
         self.0.seal(blind_sig, response_nonce)
-    }
-
-    /// The exported secret, for examples that publish it.
-    #[doc(hidden)]
-    pub fn exported(&self) -> &[u8; KEY_LEN] {
-        &self.0.secret
     }
 }

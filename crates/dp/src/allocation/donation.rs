@@ -24,7 +24,7 @@
 //! `w_0 = 1/m`: the one-slot bound of [`super`] holds as well.
 
 use super::Allocation;
-use crate::error::{Error, at_least_one, positive};
+use crate::error::{Error, at_least_one, in_range, positive};
 use crate::math::{down, exp, expm1, ln, ln_sampled, log1p, sqrt, up};
 use crate::pld::mixture::Mixture;
 use crate::{Adjacency, Bracket, Event, Shape, closed, pld, rdp};
@@ -75,10 +75,8 @@ pub struct Donation {
 pub fn donation(epsilon: f64, delta: f64, slots: u64) -> Result<Donation, Error> {
     positive("epsilon", epsilon)?;
     at_least_one("slots", slots)?;
-    if !(delta > 0.0 && delta < 0.5) {
-        let range = "above 0 and below 1/2: the answer holds at twice as much";
-        return Err(Error::OutOfRange { name: "delta", value: delta, range });
-    }
+    let range = "above 0 and below 1/2: the answer holds at twice as much";
+    in_range("delta", delta, delta > 0.0 && delta < 0.5, range)?;
     let m = slots as f64;
     let sigma = closed::gaussian_sigma(epsilon, delta)?;
     let each = ln_sampled(1.0 / m, epsilon);

@@ -1,7 +1,7 @@
 //! Sampling and composition of `(epsilon, delta)` pairs.
 
 use super::ROUNDING;
-use crate::error::{Error, at_least_one, delta as target, non_negative, rate as probability};
+use crate::error::{Error, at_least_one, in_range, non_negative, rate as probability};
 use crate::math::{exp, expm1, ln, ln_sampled, sqrt, up};
 
 /// Amplification by Poisson sampling: an `(epsilon, delta)` mechanism that each device joins with
@@ -37,22 +37,11 @@ pub fn advanced_composition(
     non_negative("epsilon", epsilon)?;
     probability("delta", delta)?;
     at_least_one("times", times)?;
-    if target(slack).is_err() {
-        return Err(Error::OutOfRange {
-            name: "slack",
-            value: slack,
-            range: "above 0 and below 1",
-        });
-    }
+    in_range("slack", slack, slack > 0.0 && slack < 1.0, "above 0 and below 1")?;
     let times = times as f64;
     let total = epsilon * sqrt(2.0 * times * -ln(slack)) + times * epsilon * expm1(epsilon);
-    if !total.is_finite() {
-        return Err(Error::OutOfRange {
-            name: "epsilon",
-            value: epsilon,
-            range: "small enough that e^epsilon is a number (else add the epsilons up)",
-        });
-    }
+    let range = "small enough that e^epsilon is a number (else add the epsilons up)";
+    in_range("epsilon", epsilon, total.is_finite(), range)?;
     let delta = up(times * delta + slack, ROUNDING).min(1.0);
     Ok((up(total, 2.0 * ROUNDING), delta))
 }

@@ -19,7 +19,7 @@ use std::f64::consts::PI;
 use super::ROUNDING;
 use super::composition::exp_up;
 use crate::Bracket;
-use crate::error::{Error, delta as target, non_negative, positive};
+use crate::error::{Error, delta as target, in_range, non_negative, positive};
 use crate::math::normal::{density, ln_density, mills, upper_tail};
 use crate::math::{exp, ln, sqrt, up};
 
@@ -119,10 +119,8 @@ fn quantile_above(ln_delta: f64) -> f64 {
 
 fn noise(sigma: f64) -> Result<f64, Error> {
     positive("sigma", sigma)?;
-    if (SIGMA.0..=SIGMA.1).contains(&sigma) {
-        return Ok(1.0 / sigma);
-    }
-    Err(Error::OutOfRange { name: "sigma", value: sigma, range: "between 1e-150 and 1e300" })
+    let holds = (SIGMA.0..=SIGMA.1).contains(&sigma);
+    Ok(1.0 / in_range("sigma", sigma, holds, "between 1e-150 and 1e300")?)
 }
 
 /// The epsilon of Gaussian noise of `sigma` times the distance of the neighbours, at `delta`;
@@ -232,10 +230,8 @@ pub fn gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
 pub fn classic_gaussian_sigma(epsilon: f64, delta: f64) -> Result<f64, Error> {
     positive("epsilon", epsilon)?;
     target(delta)?;
-    if epsilon > 1.0 {
-        let range = "at most 1 for the classic theorem (the analytic Gaussian has no such limit)";
-        return Err(Error::OutOfRange { name: "epsilon", value: epsilon, range });
-    }
+    let range = "at most 1 for the classic theorem (the analytic Gaussian has no such limit)";
+    in_range("epsilon", epsilon, epsilon <= 1.0, range)?;
     let sigma = up(classic(delta) / epsilon, ROUNDING);
     if sigma.is_finite() {
         return Ok(sigma);
@@ -250,11 +246,8 @@ pub fn classic_gaussian_epsilon(sigma: f64, delta: f64) -> Result<f64, Error> {
     positive("sigma", sigma)?;
     target(delta)?;
     let epsilon = classic(delta) / sigma;
-    if epsilon > 1.0 {
-        let range =
-            "sqrt(2 ln(1.25/delta)) or more for the classic theorem, which ends at epsilon 1";
-        return Err(Error::OutOfRange { name: "sigma", value: sigma, range });
-    }
+    let range = "sqrt(2 ln(1.25/delta)) or more for the classic theorem, which ends at epsilon 1";
+    in_range("sigma", sigma, epsilon <= 1.0, range)?;
     Ok(up(epsilon, ROUNDING))
 }
 

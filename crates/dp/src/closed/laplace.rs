@@ -7,8 +7,10 @@
 //! apart as `g(1 - f)` (Dong, Roth, Su 2022, group privacy), and here
 //! `g(1 - f)(x) = F(F^-1(1 - x) - |d_1| - |d_2|)`: that of one number that moves by the sum.
 
-use super::{ROUNDING, order_above_one};
-use crate::error::{Error, delta as target, non_negative, positive};
+use super::ROUNDING;
+use crate::error::{
+    Error, delta as target, in_range, non_negative, order as check_order, positive,
+};
 use crate::math::{exp, expm1, ln, log1p, up};
 
 /// The exact epsilon of Laplace noise of `scale` on a value of L1 `sensitivity`, at `delta` (which
@@ -40,18 +42,15 @@ fn distance(scale: f64, sensitivity: f64) -> Result<f64, Error> {
     positive("scale", scale)?;
     positive("sensitivity", sensitivity)?;
     let distance = sensitivity / scale;
-    if distance.is_finite() {
-        return Ok(distance);
-    }
     let range = "large enough that sensitivity/scale is a number";
-    Err(Error::OutOfRange { name: "scale", value: scale, range })
+    in_range("scale", scale, distance.is_finite(), range).map(|_| distance)
 }
 
 /// The exact Rényi divergence of Laplace noise at `order`, where `scale` is in units of the L1
 /// sensitivity: with `t = 1/scale`, `ln(a/(2a-1) e^((a-1)t) + (a-1)/(2a-1) e^(-a t))/(a-1)`
 /// (Mironov 2017, Proposition 6).
 pub fn laplace_rdp(scale: f64, order: f64) -> Result<f64, Error> {
-    order_above_one(order)?;
+    check_order(order)?;
     let t = distance(scale, 1.0)?;
     let above = order - 1.0;
     let (gain, loss) = (above * t, order * t);

@@ -1,7 +1,7 @@
 //! Conversions between Rényi, zero-concentrated, pure and approximate differential privacy.
 
-use super::{ROUNDING, order_above_one};
-use crate::error::{Error, delta as target, non_negative};
+use super::ROUNDING;
+use crate::error::{Error, delta as target, non_negative, order as check_order};
 use crate::math::{exp, expm1, ln, log1p, sqrt, up};
 
 /// The epsilon that `(order, rdp)`-Rényi differential privacy gives at `delta`:
@@ -10,7 +10,7 @@ use crate::math::{exp, expm1, ln, log1p, sqrt, up};
 /// Canonne, Kamath, Steinke 2020 (also Asoodeh et al. 2021): never worse than
 /// Mironov's. Any adjacency. `delta` may be 1 here; an infinite `rdp` gives an infinite epsilon.
 pub fn rdp_to_epsilon(order: f64, rdp: f64, delta: f64) -> Result<f64, Error> {
-    order_above_one(order)?;
+    check_order(order)?;
     if rdp != f64::INFINITY {
         non_negative("rdp", rdp)?;
     }
@@ -73,7 +73,7 @@ pub fn zcdp_epsilon_simple(rho: f64, delta: f64) -> Result<f64, Error> {
 /// Viswanath 2015), whose divergence is `ln(cosh((a - 1/2) epsilon)/cosh(epsilon/2))/(a - 1)`.
 pub fn pure_to_rdp(epsilon: f64, order: f64) -> Result<f64, Error> {
     non_negative("epsilon", epsilon)?;
-    order_above_one(order)?;
+    check_order(order)?;
     let above = order - 1.0;
     let rdp = if order * epsilon <= 600.0 {
         // cosh A / cosh B = 1 + 2 sinh((A+B)/2) sinh((A-B)/2) / cosh B: nothing cancels.
@@ -92,6 +92,6 @@ pub fn pure_to_rdp(epsilon: f64, order: f64) -> Result<f64, Error> {
 /// 2016, Proposition 1.4). Looser than [`pure_to_rdp`].
 pub fn pure_to_rdp_simple(epsilon: f64, order: f64) -> Result<f64, Error> {
     non_negative("epsilon", epsilon)?;
-    order_above_one(order)?;
+    check_order(order)?;
     Ok(up(0.5 * epsilon * epsilon * order, ROUNDING))
 }

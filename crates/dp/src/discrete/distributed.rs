@@ -14,7 +14,7 @@
 use std::f64::consts::PI;
 
 use crate::closed::ROUNDING;
-use crate::error::{Error, at_least_one, positive};
+use crate::error::{Error, at_least_one, in_range, order as check_order, positive};
 use crate::math::{exp, up};
 
 /// How many steps are added one by one; the rest is added in blocks.
@@ -31,10 +31,8 @@ const BLOCK: u64 = 64;
 pub fn closeness(sigma: f64, parties: u64) -> Result<f64, Error> {
     positive("sigma", sigma)?;
     at_least_one("parties", parties)?;
-    if sigma < 0.5 {
-        let range = "1/2 or more, in integer units: scale the values up";
-        return Err(Error::OutOfRange { name: "sigma", value: sigma, range });
-    }
+    let range = "1/2 or more, in integer units: scale the values up";
+    in_range("sigma", sigma, sigma >= 0.5, range)?;
     let exponent = -2.0 * PI * PI * sigma * sigma;
     // The terms decrease with k: the first of a block bounds the others. None is 0, although it may
     // underflow.
@@ -74,10 +72,7 @@ pub fn distributed_rdp(
     let tau = closeness(sigma, parties)?;
     at_least_one("dimension", dimension)?;
     positive("sensitivity", sensitivity)?;
-    if !(order > 1.0 && order.is_finite()) {
-        let range = "a finite number above 1";
-        return Err(Error::OutOfRange { name: "order", value: order, range });
-    }
+    check_order(order)?;
     let scaled = sensitivity / sigma;
     let centre = 0.5 * order * scaled * scaled / parties as f64;
     let closeness = tau * dimension as f64 * (1.0 + order / (order - 1.0));

@@ -78,11 +78,6 @@ impl Charge {
         Self::of_event(&event, adjacency, Shape::Vector)
     }
 
-    /// The adjacency that it is for.
-    pub fn adjacency(&self) -> Adjacency {
-        self.adjacency
-    }
-
     /// Its divergence at each order of [`ORDERS`]; infinite where there is none.
     pub fn rdp(&self) -> [f64; ORDERS.len()] {
         self.rdp.map(rdp_of)

@@ -63,6 +63,15 @@ pub(crate) fn crossing(
     Crossing { low: a, high: b }
 }
 
+/// The last number for which `holds`, given that it holds up to there, at `low` and not at `high`.
+pub(crate) fn last_where(mut low: u64, mut high: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        *(if holds(middle) { &mut low } else { &mut high }) = middle;
+    }
+    low
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -100,11 +100,10 @@ fn divergence(x: f64, q: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::mechanism::randomized_response::RandomizedResponse;
-    use crate::mechanism::{Encoding, Method};
+    use crate::mechanism::{Encoding, Method, exact::Exact};
     use crate::recipe::{Terms, judge};
 
     const DELTA: f64 = 1e-9;
@@ -133,6 +132,15 @@ mod tests {
     fn a_small_population_leaves_the_local_epsilon() {
         let found = response().colluding(&sampling(100), DELTA).unwrap().unwrap();
         assert!((found.epsilon - 4.0).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn no_randomizer_gives_no_guarantee() {
+        for encoding in [Encoding::Bit, Encoding::Number { max: 9 }, Encoding::OneHot { length: 3 }]
+        {
+            let found = Exact::of(encoding).colluding(&sampling(1_000_000), DELTA).unwrap();
+            assert!(found.is_none(), "{encoding:?} {found:?}");
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::error::at_least_one;
+use crate::error::{at_least_one, in_range};
 use crate::math::normal::quantile_of_ln_upper_tail;
 use crate::math::{ln, sqrt};
 
@@ -84,14 +84,8 @@ pub(super) struct Variance {
 
 impl Sample {
     pub(super) fn new(rate: f64, level: f64) -> Result<Self, Error> {
-        if !(rate > 0.0 && rate <= 1.0) {
-            let range = "above 0 and at most 1";
-            return Err(Error::OutOfRange { name: "rate", value: rate, range });
-        }
-        if !(level > 0.0 && level < 1.0) {
-            let range = "above 0 and below 1";
-            return Err(Error::OutOfRange { name: "level", value: level, range });
-        }
+        in_range("rate", rate, rate > 0.0 && rate <= 1.0, "above 0 and at most 1")?;
+        in_range("level", level, level > 0.0 && level < 1.0, "above 0 and below 1")?;
         Ok(Self { rate, z: quantile_of_ln_upper_tail(ln((1.0 - level) / 2.0)) })
     }
 
@@ -126,25 +120,10 @@ impl Sample {
 }
 
 /// Checks that the counts of all symbols come from `reports` reports of one symbol each.
-pub(super) fn check_counts(counts: &[u64], reports: u64) -> Result<(), Error> {
+pub(super) fn check_counts(counts: &[u128], reports: u64) -> Result<(), Error> {
     at_least_one("the number of symbols", counts.len() as u64)?;
-    let sum = counts.iter().fold(0_u128, |sum, count| sum + u128::from(*count));
-    if sum != u128::from(reports) {
-        return Err(Error::OutOfRange {
-            name: "the sum of the counts",
-            value: sum as f64,
-            range: "the number of reports, as each report counts once",
-        });
-    }
+    let sum = counts.iter().fold(0_u128, |sum, count| sum.saturating_add(*count));
+    let range = "the number of reports, as each report counts once";
+    in_range("the sum of the counts", sum as f64, sum == u128::from(reports), range)?;
     Ok(())
-}
-
-/// Collected sums as counts.
-pub(super) fn counts(sums: &[u128]) -> Result<Vec<u64>, Error> {
-    let count = |sum: &u128| {
-        let out =
-            || Error::OutOfRange { name: "a count", value: *sum as f64, range: "at most 2^64 - 1" };
-        u64::try_from(*sum).map_err(|_| out())
-    };
-    sums.iter().map(count).collect()
 }

@@ -2,10 +2,15 @@
 //!
 //! This is the estimator of [`super::estimate`] with `p = 1` and `s = 0`, so that `A = B = 0`: the
 //! noise interval is a point, and the total one comes from sampling alone.
+//!
+//! For a sum of values between 0 and `max`, the variance from sampling is `(1 - q)/q` times the sum
+//! of the squares of the values. The squares are not collected. None is above `max` times its
+//! value, so `(1 - q)/q max` times the sum is at least as large, and the total interval is too wide
+//! unless all values are 0 or `max`.
 
 use rand_core::CryptoRng;
 
-use super::estimate::{Sample, Variance, check_counts, counts};
+use super::estimate::{Sample, Variance, check_counts};
 use super::{Colluding, Encoding, Estimate, Method, Sampling, Value, Words};
 use crate::error::at_least_one;
 use crate::recipe::Law;
@@ -21,7 +26,7 @@ pub struct Exact {
 
 impl Exact {
     /// The mechanism for values of this encoding.
-    pub fn of(encoding: Encoding) -> Self {
+    pub const fn of(encoding: Encoding) -> Self {
         Self { encoding }
     }
 }
@@ -58,12 +63,16 @@ impl Method for Exact {
         rate: f64,
         level: f64,
     ) -> Result<Vec<Estimate>, Error> {
-        let of_sums = |max| sums.iter().map(|sum| estimate_sum(*sum, max, rate, level)).collect();
-        match self.encoding {
-            Encoding::Bit => of_sums(1),
-            Encoding::Number { max } => of_sums(max),
-            Encoding::OneHot { .. } => estimate(&counts(sums)?, reports, rate, level),
-        }
+        let max = match self.encoding {
+            Encoding::Bit => 1,
+            Encoding::Number { max } => at_least_one("max", max)?,
+            Encoding::OneHot { .. } => {
+                check_counts(sums, reports)?;
+                1
+            }
+        };
+        let sample = Sample::new(rate, level)?;
+        Ok(sums.iter().map(|sum| sample.estimate(*sum as f64, NO_NOISE, max as f64)).collect())
     }
 
     fn words(&self) -> Words {
@@ -74,27 +83,4 @@ impl Method for Exact {
             effect: "sent as it is".to_owned(),
         }
     }
-}
-
-/// How many devices of the population hold each symbol. `reports` devices took part, each with
-/// probability `rate`; intervals hold with probability `level` (0.95 for 95 %).
-pub fn estimate(
-    counts: &[u64],
-    reports: u64,
-    rate: f64,
-    level: f64,
-) -> Result<Vec<Estimate>, Error> {
-    check_counts(counts, reports)?;
-    let sample = Sample::new(rate, level)?;
-    Ok(counts.iter().map(|count| sample.estimate(*count as f64, NO_NOISE, 1.0)).collect())
-}
-
-/// The sum of a value between 0 and `max` over the population, from the collected sum.
-///
-/// The variance from sampling is `(1 - q)/q` times the sum of the squares of the values. The
-/// squares are not collected. None is above `max` times its value, so `(1 - q)/q max` times the sum
-/// is at least as large, and the total interval is too wide unless all values are 0 or `max`.
-pub fn estimate_sum(sum: u128, max: u64, rate: f64, level: f64) -> Result<Estimate, Error> {
-    at_least_one("max", max)?;
-    Ok(Sample::new(rate, level)?.estimate(sum as f64, NO_NOISE, max as f64))
 }

@@ -22,9 +22,9 @@
 use rand_core::CryptoRng;
 
 use super::collusion::colluding;
-use super::estimate::{Sample, Variance, check_counts, counts};
+use super::estimate::{Sample, Variance, check_counts};
 use super::{Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
-use crate::error::at_least_one;
+use crate::error::{at_least_one, in_range};
 use crate::math::{down, exp, up};
 use crate::number::up_short;
 use crate::recipe::Law;
@@ -54,9 +54,9 @@ impl RandomizedResponse {
     /// (at least two).
     pub fn new(epsilon_micro: u64, symbols: u64) -> Result<Self, Error> {
         at_least_one("epsilon_micro", epsilon_micro)?;
-        let range = "a whole number between 2 and 4294967295";
-        let out = Error::OutOfRange { name: "k", value: symbols as f64, range };
-        let symbols = u32::try_from(symbols).ok().filter(|symbols| *symbols >= 2).ok_or(out)?;
+        let holds = (2..=u64::from(u32::MAX)).contains(&symbols);
+        in_range("k", symbols as f64, holds, "a whole number between 2 and 4294967295")?;
+        let symbols = symbols as u32;
         Ok(Self { epsilon_micro, symbols, threshold: threshold(epsilon_micro, symbols) })
     }
 
@@ -70,24 +70,9 @@ impl RandomizedResponse {
         }
     }
 
-    /// The number of symbols.
-    pub fn symbols(&self) -> u32 {
-        self.symbols
-    }
-
     /// The `T` of the keep probability `T/2^63`.
     pub fn keep_threshold(&self) -> u64 {
         self.threshold
-    }
-
-    /// The probability with which a device reports its own symbol.
-    pub fn keep_probability(&self) -> f64 {
-        self.threshold as f64 / ONE as f64
-    }
-
-    /// The event of one report for the accountant.
-    pub fn event(&self) -> Event {
-        Event::RandomizedResponse { epsilon0: self.epsilon0(), k: u64::from(self.symbols) }
     }
 
     /// The local epsilon. The division rounds to nearest, so one step up is never below the true
@@ -110,37 +95,6 @@ impl RandomizedResponse {
         let mask = keep.wrapping_neg();
         (value & mask) | (other & !mask)
     }
-
-    /// The analyst's side: how many devices of the population hold each symbol.
-    ///
-    /// `counts` are the collected counts of all `k` symbols, from `reports` reports; each device
-    /// took part with probability `rate`; intervals hold with probability `level` (0.95 for 95 %).
-    pub fn estimate(
-        &self,
-        counts: &[u64],
-        reports: u64,
-        rate: f64,
-        level: f64,
-    ) -> Result<Vec<Estimate>, Error> {
-        if counts.len() as u64 != u64::from(self.symbols) {
-            return Err(Error::OutOfRange {
-                name: "the number of counts",
-                value: counts.len() as f64,
-                range: "the number of symbols",
-            });
-        }
-        check_counts(counts, reports)?;
-        let sample = Sample::new(rate, level)?;
-        let chances = Chances::new(self.threshold, self.symbols);
-        let expected = reports as f64 * chances.other;
-        let noise = Variance {
-            at_zero: expected * (1.0 - chances.other) / (chances.gap * chances.gap),
-            slope: chances.neither / chances.gap,
-        };
-        let one =
-            |count: &u64| sample.estimate((*count as f64 - expected) / chances.gap, noise, 1.0);
-        Ok(counts.iter().map(one).collect())
-    }
 }
 
 impl Method for RandomizedResponse {
@@ -159,7 +113,7 @@ impl Method for RandomizedResponse {
     }
 
     fn event(&self) -> Option<Event> {
-        Some(self.event())
+        Some(Event::RandomizedResponse { epsilon0: self.epsilon0(), k: u64::from(self.symbols) })
     }
 
     fn law(&self) -> Law {
@@ -183,15 +137,26 @@ impl Method for RandomizedResponse {
         rate: f64,
         level: f64,
     ) -> Result<Vec<Estimate>, Error> {
-        self.estimate(&counts(sums)?, reports, rate, level)
+        let holds = sums.len() as u64 == u64::from(self.symbols);
+        in_range("the number of counts", sums.len() as f64, holds, "the number of symbols")?;
+        check_counts(sums, reports)?;
+        let sample = Sample::new(rate, level)?;
+        let chances = Chances::new(self.threshold, self.symbols);
+        let expected = reports as f64 * chances.other;
+        let noise = Variance {
+            at_zero: expected * (1.0 - chances.other) / (chances.gap * chances.gap),
+            slope: chances.neither / chances.gap,
+        };
+        let taken = |sum: &u128| (*sum as f64 - expected) / chances.gap;
+        Ok(sums.iter().map(|sum| sample.estimate(taken(sum), noise, 1.0)).collect())
     }
 
     fn keep_probability(&self) -> Option<f64> {
-        Some(self.keep_probability())
+        Some(self.threshold as f64 / ONE as f64)
     }
 
     fn words(&self) -> Words {
-        let keep = self.keep_probability();
+        let keep = self.threshold as f64 / ONE as f64;
         Words {
             name: "randomized response",
             parameters: vec![Parameter {

@@ -7,6 +7,7 @@ use super::refusals::{
     ALLOCATION, COUNT_SEEN, MANY_COUNTS, MANY_LEAVES, NESTED, NO_PAIR, POISSON_REPLACE, RESPONSE,
     SAMPLED, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
 };
+use crate::error::in_range;
 use crate::math::{down, exp, normal, sqrt, up};
 use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discrete, shuffle};
 
@@ -59,13 +60,9 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
     match event {
         Event::Composed { of } => of.iter().try_for_each(|part| collect(part, times, found)),
         Event::Repeated { times: more, of } => {
-            let times =
-                times.checked_mul(*more).filter(|t| *t <= MOST_TIMES).ok_or(Error::OutOfRange {
-                    name: "times",
-                    value: *more as f64,
-                    range: "at most 2^40 in all",
-                })?;
-            collect(of, times, found)
+            let product = times.saturating_mul(*more);
+            in_range("times", *more as f64, product <= MOST_TIMES, "at most 2^40 in all")?;
+            collect(of, product, found)
         }
         leaf => {
             // The same release twice is one release with twice the count.
@@ -76,10 +73,7 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
                 None => found.push((leaf, times)),
             }
             let total = found.iter().fold(0u64, |sum, (_, times)| sum.saturating_add(*times));
-            if total > MOST_TIMES {
-                return Err(too_often(total));
-            }
-            Ok(())
+            in_range("times", total as f64, total <= MOST_TIMES, "at most 2^40 in all").map(|_| ())
         }
     }
 }
@@ -88,10 +82,6 @@ const MOST_TIMES: u64 = 1 << 40;
 
 /// The most different releases that are composed by their loss distributions.
 const MOST_LEAVES: usize = 2_048;
-
-fn too_often(times: u64) -> Error {
-    Error::OutOfRange { name: "times", value: times as f64, range: "at most 2^40 in all" }
-}
 
 /// More different counts than this are not examined one by one.
 const MOST_COUNTS: u64 = 1 << 22;
@@ -213,13 +203,8 @@ impl Context {
         };
         let reach = sqrt(-2.0 * crate::math::ln(self.outside().max(1e-290))) + 2.0;
         let radius = (sigma * reach).ceil() + distance as f64 + 1.0;
-        if !(radius < 4e6) {
-            return Err(Error::OutOfRange {
-                name: "sigma",
-                value: sigma,
-                range: "below 1e5 for this accountant; the Renyi one takes any",
-            });
-        }
+        let range = "below 1e5 for this accountant; the Renyi one takes any";
+        in_range("sigma", sigma, radius < 4e6, range)?;
         let radius = radius as u64;
         let masses = discrete::masses(sigma, radius)?;
         let scale = 0.5 * distance as f64 / (sigma * sigma);

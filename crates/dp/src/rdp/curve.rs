@@ -1,10 +1,11 @@
 //! The Renyi divergence of any event at one order.
 
+use super::Loss;
 use super::log_sum::ln_one_plus_exp;
 use super::rounding::{add_up, count_up, divide_down, multiply_up};
 use super::sampled_gaussian::{MARGIN, divergence, divergence_from_integers};
 use super::without_replacement::{LARGEST_ORDER, MOST_INNER, amplified};
-use super::{Loss, order_above_one};
+use crate::error::{order as check_order, unsupported};
 use crate::math::{down, exp, expm1, ln, ln_sampled, log1p, sqrt, up};
 use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 
@@ -30,7 +31,7 @@ pub fn of_event(
 ) -> Result<Loss, Error> {
     event.check()?;
     if order != f64::INFINITY {
-        order_above_one(order)?;
+        check_order(order)?;
     }
     Curve { adjacency, shape }.loss(event, order)
 }
@@ -88,10 +89,10 @@ impl Curve {
                     delta: multiply_up(times, once.delta),
                 })
             }
-            Event::TruncatedPoisson { .. } => Err(unsupported("truncated Poisson batches")),
-            Event::SampledCountSeen { .. } => Err(unsupported("sampling with the count seen")),
-            Event::Shuffled { .. } => Err(unsupported("shuffling")),
-            Event::RandomAllocation { .. } => Err(unsupported("random allocation")),
+            Event::TruncatedPoisson { .. } => Err(unbounded("truncated Poisson batches")),
+            Event::SampledCountSeen { .. } => Err(unbounded("sampling with the count seen")),
+            Event::Shuffled { .. } => Err(unbounded("shuffling")),
+            Event::RandomAllocation { .. } => Err(unbounded("random allocation")),
         }
     }
 
@@ -208,10 +209,10 @@ impl Curve {
         order: f64,
     ) -> Result<Loss, Error> {
         if self.adjacency == Adjacency::AddRemove {
-            return Err(Error::Unsupported {
-                what: "sampling without replacement under add-remove",
-                hint: "use replace: the population has a fixed size",
-            });
+            return Err(unsupported(
+                "sampling without replacement under add-remove",
+                "use replace: the population has a fixed size",
+            ));
         }
         if sample == population {
             return self.loss(of, order);
@@ -232,16 +233,13 @@ impl Curve {
     }
 }
 
-const RESPONSE: Error = Error::Unsupported {
-    what: "randomized response unless under replace",
-    hint: "it hides which symbol was reported, not that there was a report; use replace",
-};
+const RESPONSE: Error = unsupported(
+    "randomized response unless under replace",
+    "it hides which symbol was reported, not that there was a report; use replace",
+);
 
-fn unsupported(what: &'static str) -> Error {
-    Error::Unsupported {
-        what,
-        hint: "there is no Renyi bound for it; use the accountant best or pld",
-    }
+fn unbounded(what: &'static str) -> Error {
+    unsupported(what, "there is no Renyi bound for it; use the accountant best or pld")
 }
 
 fn pure(rdp: f64) -> Loss {

@@ -17,8 +17,7 @@
 use std::f64::consts::PI;
 
 use super::log_sum::{LogSum, ln_one_plus_exp};
-use super::order_above_one;
-use crate::error::{Error, positive, rate};
+use crate::error::{Error, order as check_order, positive, rate};
 use crate::math::binomial::ln_pmf;
 use crate::math::{exp, expm1, ln, ln_sampled, log1p, sqrt, up};
 
@@ -59,7 +58,7 @@ const MAX_NODES: f64 = 8192.0;
 pub fn sampled_gaussian(q: f64, sigma: f64, order: f64) -> Result<f64, Error> {
     rate("rate", q)?;
     positive("sigma", sigma)?;
-    order_above_one(order)?;
+    check_order(order)?;
     Ok(divergence(q, sigma, order))
 }
 

@@ -11,9 +11,9 @@
 //! so the set where `epsilon(a) <= t` is an interval for each `t`: there is one valley, and walking
 //! downhill finds its bottom.
 
+use super::Loss;
 use super::curve::Curve;
-use super::{Loss, order_above_one};
-use crate::error::delta as check_delta;
+use crate::error::{delta as check_delta, in_range, order as check_order};
 use crate::math::up;
 use crate::{Adjacency, Error, Event, Shape, closed};
 
@@ -60,13 +60,8 @@ pub fn epsilon(
     check_delta(delta)?;
     let curve = Curve { adjacency, shape };
     let basic = curve.loss(event, f64::INFINITY)?;
-    if basic.delta >= delta && basic.delta > 0.0 {
-        return Err(Error::OutOfRange {
-            name: "delta",
-            value: delta,
-            range: "above the sum of the deltas of the event's parts",
-        });
-    }
+    let holds = basic.delta < delta || basic.delta <= 0.0;
+    in_range("delta", delta, holds, "above the sum of the deltas of the event's parts")?;
     let valley = Valley { curve, event, delta: delta - up(basic.delta, MARGIN) };
     let mut best = RdpAnswer { epsilon: basic.rdp, order: f64::INFINITY };
     if valley.delta > 0.0 {
@@ -94,7 +89,7 @@ struct Valley<'a> {
 
 impl Valley<'_> {
     fn at(&self, order: f64) -> Result<Point, Error> {
-        order_above_one(order)?;
+        check_order(order)?;
         let Loss { rdp, .. } = self.curve.loss(self.event, order)?;
         let epsilon = if rdp.is_finite() {
             closed::rdp_to_epsilon(order, rdp, self.delta)?

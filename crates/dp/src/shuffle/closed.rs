@@ -23,14 +23,10 @@ pub fn closed_form_epsilon(epsilon0: f64, n: u64, delta: f64) -> Result<f64, Err
     error::delta(delta)?;
     let n = n as f64;
     let largest = ln(n / (8.0 * ln(2.0 / delta)) - 1.0);
-    // NaN means that the crowd is far too small.
-    if largest.is_nan() || largest < epsilon0 {
-        return Err(Error::OutOfRange {
-            name: "epsilon0",
-            value: epsilon0,
-            range: "at most ln(n / (8 ln(2/delta)) - 1) for the closed form; the exact sum has no limit",
-        });
-    }
+    // NaN, which is not above anything, means that the crowd is far too small.
+    let range =
+        "at most ln(n / (8 ln(2/delta)) - 1) for the closed form; the exact sum has no limit";
+    error::in_range("epsilon0", epsilon0, largest >= epsilon0, range)?;
     // The condition keeps e^epsilon0 below n: no overflow.
     let growth = expm1(epsilon0);
     let spread = 4.0 * sqrt(2.0 * ln(4.0 / delta)) / sqrt((growth + 2.0) * n) + 4.0 / n;

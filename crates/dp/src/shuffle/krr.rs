@@ -80,10 +80,7 @@ pub fn krr_epsilon(epsilon0: f64, k: u64, n: u64, delta: f64) -> Result<Bracket,
     error::non_negative("epsilon0", epsilon0)?;
     error::at_least_one("n", n)?;
     error::delta(delta)?;
-    if k < 2 {
-        let range = "a whole number, 2 or more";
-        return Err(Error::OutOfRange { name: "k", value: k as f64, range });
-    }
+    error::symbols(k)?;
     let mut upper = generic::upper_end(epsilon0, n, delta);
     if k > 2 && amplifies(epsilon0, n) {
         let blanket = Blanket::new(epsilon0, k, n, LEFT_OUT * delta);

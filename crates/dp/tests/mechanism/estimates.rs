@@ -2,11 +2,13 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use sotto_dp::mechanism::exact::Exact;
 use sotto_dp::mechanism::randomized_response::RandomizedResponse;
-use sotto_dp::mechanism::{Estimate, exact};
+use sotto_dp::mechanism::{Encoding, Estimate, Method};
 
 const COLLECTIONS: u32 = 2_500;
 const LEVEL: f64 = 0.95;
+const SYMBOLS: Exact = Exact::of(Encoding::OneHot { length: 3 });
 
 /// Five standard deviations of a frequency of 0.95 in 2,500 trials: a false alarm in 1.7 million.
 const SLACK: f64 = 0.0218;
@@ -17,7 +19,7 @@ fn collect(
     rate: f64,
     response: Option<&RandomizedResponse>,
     rng: &mut ChaCha20Rng,
-) -> (Vec<u64>, Vec<u64>) {
+) -> (Vec<u64>, Vec<u128>) {
     let (mut taking_part, mut counts) = (vec![0; population.len()], vec![0; population.len()]);
     for (symbol, devices) in population.iter().enumerate() {
         for _ in 0..*devices {
@@ -70,10 +72,10 @@ fn run(
     let mut records = vec![Record::default(); population.len()];
     for _ in 0..COLLECTIONS {
         let (taking_part, counts) = collect(population, rate, response, &mut rng);
-        let reports = counts.iter().sum();
+        let reports = counts.iter().sum::<u128>() as u64;
         let found = match response {
-            Some(response) => response.estimate(&counts, reports, rate, LEVEL).unwrap(),
-            None => exact::estimate(&counts, reports, rate, LEVEL).unwrap(),
+            Some(response) => response.estimates(&counts, reports, rate, LEVEL).unwrap(),
+            None => SYMBOLS.estimates(&counts, reports, rate, LEVEL).unwrap(),
         };
         for (symbol, record) in records.iter_mut().enumerate() {
             let truth = f64::from(population[symbol]);
@@ -159,7 +161,7 @@ fn by_hand() {
     let close = |found: f64, expected: f64| {
         assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{found}, {expected}");
     };
-    let found = exact::estimate(&[0, 30], 30, 0.25, LEVEL).unwrap();
+    let found = SYMBOLS.estimates(&[0, 30], 30, 0.25, LEVEL).unwrap();
     close(found[0].total_low, 0.0);
     close(found[0].total_high, z * z * 0.75 / 0.25);
     close(found[1].value, 120.0);
@@ -169,7 +171,7 @@ fn by_hand() {
     // k = 2: p = e/(1 + e), d = p - s = tanh(1/2), and the noise has the variance m p s/d^2
     // whatever the truth is.
     let response = RandomizedResponse::new(1_000_000, 2).unwrap();
-    let found = response.estimate(&[70, 30], 100, 0.5, LEVEL).unwrap();
+    let found = response.estimates(&[70, 30], 100, 0.5, LEVEL).unwrap();
     let (keep, gap) = (1.0 / (1.0 + (-1.0_f64).exp()), 0.5_f64.tanh());
     let taken = (70.0 - 100.0 * (1.0 - keep)) / gap;
     let noise = (100.0 * keep * (1.0 - keep)).sqrt() / gap;
@@ -188,7 +190,8 @@ fn by_hand() {
 
 #[test]
 fn sums() {
-    let found = exact::estimate_sum(1_000, 10, 0.2, LEVEL).unwrap();
+    let tens = Exact::of(Encoding::Number { max: 10 });
+    let found = tens.estimates(&[1_000], 100, 0.2, LEVEL).unwrap()[0];
     assert_eq!((found.value, found.noise_error), (5_000.0, 0.0));
     assert!((found.total_error - (1_000.0_f64 * 10.0 * 0.8).sqrt() / 0.2).abs() < 1e-9);
     assert!(found.total_low < 5_000.0 && 5_000.0 < found.total_high);
@@ -199,18 +202,20 @@ fn what_makes_no_sense_is_refused() {
     let response = RandomizedResponse::new(1_000_000, 3).unwrap();
     let bad = [f64::NAN, f64::INFINITY, -0.1, 0.0];
     for rate in bad.into_iter().chain([1.1]) {
-        assert!(response.estimate(&[1, 2, 3], 6, rate, LEVEL).is_err(), "{rate}");
-        assert!(exact::estimate(&[1, 2, 3], 6, rate, LEVEL).is_err(), "{rate}");
-        assert!(exact::estimate_sum(6, 1, rate, LEVEL).is_err(), "{rate}");
+        assert!(response.estimates(&[1, 2, 3], 6, rate, LEVEL).is_err(), "{rate}");
+        assert!(SYMBOLS.estimates(&[1, 2, 3], 6, rate, LEVEL).is_err(), "{rate}");
+        let bits = Exact::of(Encoding::Bit);
+        assert!(bits.estimates(&[6], 6, rate, LEVEL).is_err(), "{rate}");
     }
     for level in bad.into_iter().chain([1.0]) {
-        assert!(response.estimate(&[1, 2, 3], 6, 0.5, level).is_err(), "{level}");
+        assert!(response.estimates(&[1, 2, 3], 6, 0.5, level).is_err(), "{level}");
     }
-    assert!(response.estimate(&[1, 2], 3, 0.5, LEVEL).is_err());
-    assert!(response.estimate(&[1, 2, 3], 7, 0.5, LEVEL).is_err());
-    assert!(response.estimate(&[u64::MAX, 2, 0], 1, 0.5, LEVEL).is_err());
-    assert!(exact::estimate(&[], 0, 0.5, LEVEL).is_err());
-    assert!(exact::estimate_sum(6, 0, 0.5, LEVEL).is_err());
+    assert!(response.estimates(&[1, 2], 3, 0.5, LEVEL).is_err());
+    assert!(response.estimates(&[1, 2, 3], 7, 0.5, LEVEL).is_err());
+    assert!(response.estimates(&[u64::MAX.into(), 2, 0], 1, 0.5, LEVEL).is_err());
+    assert!(SYMBOLS.estimates(&[], 0, 0.5, LEVEL).is_err());
+    let nothing = Exact::of(Encoding::Number { max: 0 });
+    assert!(nothing.estimates(&[6], 6, 0.5, LEVEL).is_err());
 }
 
 /// Whatever the parameters and counts are, the answer is a number and lies in its intervals.
@@ -221,10 +226,11 @@ fn no_parameters_break_it() {
         for symbols in [2_u64, 3, 10, 1_000] {
             let response = RandomizedResponse::new(micro, symbols).unwrap();
             for scale in [1, 2, 1_000, 1 << 40] {
-                let counts: Vec<u64> = (0..symbols).map(|_| rng.next_u64() % scale).collect();
+                let counts: Vec<_> =
+                    (0..symbols).map(|_| u128::from(rng.next_u64() % scale)).collect();
                 for rate in [1e-9, 0.02, 1.0] {
-                    let reports = counts.iter().sum();
-                    for found in response.estimate(&counts, reports, rate, LEVEL).unwrap() {
+                    let reports = counts.iter().sum::<u128>() as u64;
+                    for found in response.estimates(&counts, reports, rate, LEVEL).unwrap() {
                         assert!(found.value.is_finite() && found.total_error.is_finite());
                         assert!(found.noise_low <= found.value && found.value <= found.noise_high);
                         assert!(found.total_low <= found.value && found.value <= found.total_high);

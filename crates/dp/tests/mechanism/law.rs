@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng, TryCryptoRng, TryRng};
 use sotto_dp::Event;
+use sotto_dp::mechanism::Method;
 use sotto_dp::mechanism::randomized_response::RandomizedResponse;
 
 const ONE: u64 = 1 << 63;
@@ -104,7 +105,7 @@ fn parameters_out_of_range() {
 
 #[test]
 fn the_event_has_no_less_epsilon() {
-    let Event::RandomizedResponse { epsilon0, k } =
+    let Some(Event::RandomizedResponse { epsilon0, k }) =
         RandomizedResponse::new(4_100_003, 100).unwrap().event()
     else {
         panic!("another event");
@@ -125,7 +126,7 @@ fn reports_follow_the_law() {
         (2_500_000, 16, vec![0, 7, 15], 56.493),
     ] {
         let response = RandomizedResponse::new(micro, u64::from(symbols)).unwrap();
-        let keep = response.keep_probability();
+        let keep = response.keep_probability().unwrap();
         let other = (1.0 - keep) / f64::from(symbols - 1);
         for value in values {
             let mut counts = vec![0_u32; symbols as usize];

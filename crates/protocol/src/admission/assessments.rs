@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sotto_crypto::note;
-use sotto_wire::recipe::Recipe;
-use sotto_wire::{EntryId, EntryKind};
+use sotto_wire::EntryId;
+use sotto_wire::recipe::{KeySet, Recipe};
 
-use super::evidence::{Admitted, Offer, OperatorKeys, View};
+use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View};
 use super::{Check, Silence};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
@@ -38,9 +38,12 @@ impl Assessments {
         }
         let assessment = self.assess(id, recipe)?;
         let parties = &assessment.recipe().parties;
-        let leader = offer.leader_keys.verify_aggregator(&parties.leader.operator, view, trust)?;
-        let helper = offer.helper_keys.verify_aggregator(&parties.helper.operator, view, trust)?;
-        if leader.set.gateway.is_none() && !trust.insecure_direct() {
+        let aggregator = |keys: &Evidence, operator| {
+            keys.verify_keys(operator, "HPKE configuration", KeySet::configs, view, trust)
+        };
+        let leader = aggregator(&offer.leader_keys, &parties.leader.operator)?;
+        let helper = aggregator(&offer.helper_keys, &parties.helper.operator)?;
+        if leader.set.gateway.is_none() && !trust.settings().insecure_direct {
             let operator = &parties.leader.operator;
             let reason = format!("{operator}: no gateway key of a supported suite");
             return Err(Silence::new(Check::KeySets, reason));
@@ -69,7 +72,7 @@ impl Assessments {
 
 /// Canonical bytes and the author's signature.
 fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
-    let entry = offer.recipe.parse(EntryKind::Recipe)?;
+    let entry = offer.recipe.parse()?;
     let recipe = entry
         .recipe()
         .ok_or_else(|| Silence::new(Check::Canonical, "the entry is not a recipe"))?;
@@ -89,7 +92,8 @@ fn issuer_keys(
     let Some(issuer) = trust.pinned_issuer(recipe) else { return Ok(None) };
     let missing = || Silence::new(Check::KeySets, format!("{issuer}: its key set is missing"));
     let evidence = offer.issuer_keys.as_ref().ok_or_else(missing)?;
-    evidence.verify_issuer(issuer, view, trust).map(Some)
+    let (what, keys) = ("encapsulation key", KeySet::encapsulation_keys);
+    evidence.verify_keys(issuer, what, keys, view, trust).map(Some)
 }
 
 /// Checks that the audience of a targeted recipe is certified for exactly its predicate, and is
@@ -119,7 +123,7 @@ fn check_audience(
     if result.predicate != targeting.predicate || !same_types {
         return refuse("the result is about another predicate".to_owned());
     }
-    let (population, floor) = (result.population, trust.floors().min_population);
+    let (population, floor) = (result.population, trust.settings().floors.min_population);
     if population < floor {
         return refuse(format!(
             "a certified audience of {population} is below the floor of {floor}"

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use sotto_crypto::note;
 use sotto_wire::recipe::{KeySet, Recipe, Signer};
-use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, TlogProof, VerifierKey};
+use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, KeyName, TlogProof, VerifierKey};
 
-use super::{Check, Evidence, Offer, View};
+use super::{Check, Evidence, Offer, Silence, View};
 use crate::log::{Fetch, Reader, ReaderError};
 use crate::trust::Trust;
 
@@ -41,38 +41,6 @@ struct Listed {
     until: u64,
     /// The proof against the first checkpoint that covered it, which never changes.
     first: Option<TlogProof>,
-}
-
-/// Why there is no offer.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum OfferError {
-    /// The log holds no such recipe, or the recipe has ended.
-    #[error("the log holds no open recipe {0}")]
-    NoRecipe(EntryId),
-    /// The recipe names an operator that is not pinned.
-    #[error("the operator {0} is not pinned")]
-    NotPinned(String),
-    /// An operator has no key set in force.
-    #[error("the operator {0} has no key set in force")]
-    NoKeySet(String),
-    /// The log does not hold the result that a targeted recipe names.
-    #[error("the log holds no result {0}")]
-    NoResult(EntryId),
-    /// The log's files cannot be read.
-    #[error(transparent)]
-    Reader(#[from] ReaderError),
-}
-
-impl OfferError {
-    /// The check that fails because something is missing.
-    pub(super) fn check(&self) -> Check {
-        match self {
-            Self::NoRecipe(_) | Self::Reader(_) => Check::Inclusion,
-            Self::NotPinned(_) => Check::Operators,
-            Self::NoKeySet(_) => Check::KeySets,
-            Self::NoResult(_) => Check::Targeting,
-        }
-    }
 }
 
 impl Catalogue {
@@ -111,38 +79,39 @@ impl Catalogue {
         self.recipes.keys().copied()
     }
 
-    /// The entry of a recipe, as the log holds it.
-    pub(super) fn recipe(&self, id: &EntryId) -> Option<&[u8]> {
-        self.recipes.get(id).map(|listed| listed.entry.as_slice())
+    /// An open recipe.
+    pub(super) fn recipe(&self, id: &EntryId) -> Option<Recipe> {
+        Entry::parse(&self.recipes.get(id)?.entry).ok()?.recipe().cloned()
     }
 
-    /// A recipe with everything else that must be proved with it, in the tree of `view`.
+    /// A recipe with everything else that must be proved with it, in the tree of `view`. Whatever
+    /// is missing fails the check that needs it.
     pub(super) fn offer<F: Fetch>(
         &mut self,
         id: &EntryId,
         reader: &mut Reader<F>,
         view: &View,
         trust: &Trust,
-    ) -> Result<Offer, OfferError> {
-        let size = view.checkpoint().size;
-        let listed = self.recipes.get_mut(id).ok_or(OfferError::NoRecipe(*id))?;
-        let recipe = recipe(&listed.entry).ok_or(OfferError::NoRecipe(*id))?;
-        let proved = listed.prove(reader, size)?;
-        let leader_keys =
-            self.key_set(recipe.parties.leader.operator.as_str(), reader, view, trust)?;
-        let helper_keys =
-            self.key_set(recipe.parties.helper.operator.as_str(), reader, view, trust)?;
+    ) -> Result<Offer, Silence> {
+        let missing =
+            || Silence::new(Check::Inclusion, format!("the log holds no open recipe {id}"));
+        let recipe = self.recipe(id).ok_or_else(missing)?;
+        let proved = self.recipes.get_mut(id).ok_or_else(missing)?.prove(reader, view)?;
+        let leader_keys = self.key_set(&recipe.parties.leader.operator, reader, view, trust)?;
+        let helper_keys = self.key_set(&recipe.parties.helper.operator, reader, view, trust)?;
         // Another issuer's keys are useless: the recipe is rejected because of its issuer.
         let issuer_keys = trust
             .pinned_issuer(&recipe)
-            .map(|issuer| self.key_set(issuer.as_str(), reader, view, trust))
+            .map(|issuer| self.key_set(issuer, reader, view, trust))
             .transpose()?;
-        let certified = match recipe.who.targeting {
+        let certified = match &recipe.who.targeting {
             None => None,
             Some(targeting) => {
                 let id = targeting.certified;
-                let listed = self.results.get_mut(&id).ok_or(OfferError::NoResult(id))?;
-                Some(listed.prove(reader, size)?)
+                let missing =
+                    || Silence::new(Check::Targeting, format!("the log holds no result {id}"));
+                let listed = self.results.get_mut(&id).ok_or_else(missing)?;
+                Some(listed.prove(reader, view)?)
             }
         };
         Ok(Offer { recipe: proved, leader_keys, helper_keys, issuer_keys, certified })
@@ -157,17 +126,16 @@ impl Catalogue {
     /// would let the log or the operator sort devices by what they were shown.
     pub(super) fn key_set<F: Fetch>(
         &mut self,
-        operator: &str,
+        operator: &KeyName,
         reader: &mut Reader<F>,
         view: &View,
         trust: &Trust,
-    ) -> Result<Evidence, OfferError> {
-        let pinned = operator.parse().ok().and_then(|name| trust.operator(&name));
-        let pinned = pinned.ok_or_else(|| OfferError::NotPinned(operator.to_owned()))?;
+    ) -> Result<Evidence, Silence> {
+        let pinned = trust.pinned_operator(operator)?;
         let (mut last, mut chosen): (Option<(u64, u64)>, _) = (None, None);
         for (set, listed) in self.key_sets.iter_mut().filter(|(set, _)| set.operator.is(pinned)) {
             let follows = last.is_none_or(|(seq, not_before)| {
-                let earliest = not_before.saturating_add(trust.min_key_set_spacing_s());
+                let earliest = not_before.saturating_add(trust.settings().min_key_set_spacing_s);
                 set.seq > seq && set.not_before >= earliest
             });
             if follows {
@@ -177,12 +145,13 @@ impl Catalogue {
                 }
             }
         }
-        let missing = || OfferError::NoKeySet(operator.to_owned());
-        let (not_after, chosen) = chosen.ok_or_else(missing)?;
-        if not_after <= view.time() {
-            return Err(missing());
+        match chosen {
+            Some((not_after, chosen)) if not_after > view.time() => chosen.prove(reader, view),
+            _ => {
+                let reason = format!("the operator {operator} has no key set in force");
+                Err(Silence::new(Check::KeySets, reason))
+            }
         }
-        Ok(chosen.prove(reader, view.checkpoint().size)?)
     }
 
     /// Forgets proofs that may have been read wrongly, so that they are read again.
@@ -227,22 +196,18 @@ impl Listed {
     fn prove<F: Fetch>(
         &mut self,
         reader: &mut Reader<F>,
-        size: u64,
-    ) -> Result<Evidence, ReaderError> {
-        let first = self.first(reader)?.clone();
-        let inclusion = reader.inclusion(self.index, size)?;
+        view: &View,
+    ) -> Result<Evidence, Silence> {
+        let unread = |error: ReaderError| Silence::new(Check::Inclusion, error.to_string());
+        let first = match &self.first {
+            Some(first) => first.clone(),
+            None => {
+                let checkpoint = reader.first_checkpoint(self.index).map_err(unread)?;
+                let first = reader.proof(self.index, &checkpoint).map_err(unread)?;
+                self.first.insert(first).clone()
+            }
+        };
+        let inclusion = reader.inclusion(self.index, view.checkpoint().size).map_err(unread)?;
         Ok(Evidence { entry: self.entry.clone(), index: self.index, inclusion, first })
     }
-
-    fn first<F: Fetch>(&mut self, reader: &mut Reader<F>) -> Result<&TlogProof, ReaderError> {
-        if self.first.is_none() {
-            let checkpoint = reader.first_checkpoint(self.index)?;
-            self.first = Some(reader.proof(self.index, &checkpoint)?);
-        }
-        self.first.as_ref().ok_or(ReaderError::NoFirst(self.index))
-    }
-}
-
-fn recipe(entry: &[u8]) -> Option<Recipe> {
-    Entry::parse(entry).ok()?.recipe().cloned()
 }

@@ -6,8 +6,7 @@ use sotto_crypto::hpke::is_supported;
 use sotto_crypto::{merkle, note};
 use sotto_wire::recipe::{KeySet, PopulationResult, Signer};
 use sotto_wire::{
-    Checkpoint, Entry, EntryId, EntryKind, FormatError, HpkeConfig, KeyName, Note, TlogProof,
-    TreeHash,
+    Checkpoint, Entry, EntryId, FormatError, HpkeConfig, KeyName, Note, TlogProof, TreeHash,
 };
 
 use super::{Check, Silence};
@@ -138,42 +137,45 @@ impl View {
             let reason = format!("the checkpoint is {ahead} s ahead of this device's clock");
             return Err(Silence::new(Check::Freshness, reason));
         }
-        let (age, allowed) = (now.0.saturating_sub(self.time), trust.max_checkpoint_age_s());
+        let (age, allowed) =
+            (now.0.saturating_sub(self.time), trust.settings().max_checkpoint_age_s);
         if age > allowed {
             let reason = format!("the checkpoint is {age} s old; at most {allowed} s are allowed");
             return Err(Silence::new(Check::Freshness, reason));
         }
         Ok(())
     }
+
+    /// Checks that the log extends a tree that was seen before.
+    pub(crate) fn check_extends(
+        &self,
+        size: u64,
+        root: &TreeHash,
+        proof: &[TreeHash],
+    ) -> Result<(), Silence> {
+        let new = &self.checkpoint;
+        let refuse = |reason: String| Silence::new(Check::Consistency, reason);
+        if new.size < size {
+            return Err(refuse(format!("the log has {} entries, but had {size}", new.size)));
+        }
+        merkle::verify_consistency(size, root, new.size, &new.root, proof)
+            .map_err(|error| refuse(format!("the log is not the one seen before: {error}")))
+    }
 }
 
 impl Evidence {
-    /// The key set of the operator `name`, proved as for a recipe that names the operator.
-    pub fn key_set(&self, name: &KeyName, view: &View, trust: &Trust) -> Result<KeySet, Silence> {
-        Ok(self.verify_key_set(name, view, trust)?.1)
-    }
-
     /// Parses the entry and proves its position and age. Returns the time by which a quorum had
     /// seen it.
-    pub(super) fn verify(
-        &self,
-        kind: EntryKind,
-        view: &View,
-        trust: &Trust,
-    ) -> Result<(Entry, u64), Silence> {
-        let entry = self.parse(kind)?;
+    fn verify(&self, view: &View, trust: &Trust) -> Result<(Entry, u64), Silence> {
+        let entry = self.parse()?;
         let first_time = self.verify_position(view, trust)?;
         Ok((entry, first_time))
     }
 
-    /// The entry, if its bytes are an entry of this kind.
-    pub(super) fn parse(&self, kind: EntryKind) -> Result<Entry, Silence> {
-        let entry = Entry::parse(&self.entry)
-            .map_err(|error| Silence::new(Check::Canonical, error.to_string()))?;
-        if entry.kind() != kind {
-            return Err(Silence::new(Check::Canonical, "the entry is of another kind"));
-        }
-        Ok(entry)
+    /// The entry.
+    pub(super) fn parse(&self) -> Result<Entry, Silence> {
+        let entry = Entry::parse(&self.entry);
+        entry.map_err(|error| Silence::new(Check::Canonical, error.to_string()))
     }
 
     /// Proves that the log holds the entry, and since when. Returns the time by which a quorum had
@@ -192,41 +194,23 @@ impl Evidence {
         included(&first, &self.first.hashes)?;
         let seen_by = verify_quorum(&self.first.checkpoint, trust)?.proven;
         let age = view.time.saturating_sub(seen_by);
-        if age < trust.min_log_age_s() {
-            let needed = trust.min_log_age_s();
+        if age < trust.settings().min_log_age_s {
+            let needed = trust.settings().min_log_age_s;
             let reason = format!("it has been in the log for {age} s; {needed} s are needed");
             return Err(Silence::new(Check::MinimumAge, reason));
         }
         Ok(seen_by)
     }
 
-    /// Proves a key set of an aggregator's operator, which must hold a key to seal shares to.
-    pub(super) fn verify_aggregator(
+    /// Proves a key set that must hold a key to seal to, among `keys`: those of an aggregator are
+    /// for shares, those of an issuer for token requests.
+    pub(super) fn verify_keys(
         &self,
         name: &KeyName,
-        view: &View,
-        trust: &Trust,
-    ) -> Result<OperatorKeys, Silence> {
-        self.verify_sealing(name, view, trust, KeySet::configs, "HPKE configuration")
-    }
-
-    /// Proves a key set of an issuer's operator, which must hold a key to seal token requests to.
-    pub(super) fn verify_issuer(
-        &self,
-        name: &KeyName,
-        view: &View,
-        trust: &Trust,
-    ) -> Result<OperatorKeys, Silence> {
-        self.verify_sealing(name, view, trust, KeySet::encapsulation_keys, "encapsulation key")
-    }
-
-    fn verify_sealing(
-        &self,
-        name: &KeyName,
-        view: &View,
-        trust: &Trust,
-        keys: fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>,
         what: &str,
+        keys: fn(&KeySet) -> Result<Vec<HpkeConfig>, FormatError>,
+        view: &View,
+        trust: &Trust,
     ) -> Result<OperatorKeys, Silence> {
         let (proved, set) = self.verify_key_set(name, view, trust)?;
         let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
@@ -244,12 +228,9 @@ impl Evidence {
         trust: &Trust,
     ) -> Result<(ProvedKeySet, KeySet), Silence> {
         let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
-        let pinned = trust.operator(name).ok_or_else(|| {
-            Silence::new(Check::Operators, format!("the operator {name} is not pinned"))
-        })?;
-        let (entry, seen_by) = self
-            .verify(EntryKind::KeySet, view, trust)
-            .map_err(|silence| refuse(silence.to_string()))?;
+        let pinned = trust.pinned_operator(name)?;
+        let (entry, seen_by) =
+            self.verify(view, trust).map_err(|silence| refuse(silence.to_string()))?;
         let set = entry.key_set().ok_or_else(|| refuse("the entry is not a key set".to_owned()))?;
         if !set.operator.is(pinned) {
             return Err(refuse("the key set is another operator's".to_owned()));
@@ -257,7 +238,7 @@ impl Evidence {
         note::verify(entry.note(), pinned).map_err(|error| refuse(error.to_string()))?;
         // A set that came into force before it had been public long enough could target some
         // devices.
-        let earliest = seen_by.saturating_add(trust.min_log_age_s());
+        let earliest = seen_by.saturating_add(trust.settings().min_log_age_s);
         if set.not_before.saturating_add(MAX_CLOCK_SKEW_S) < earliest {
             let reason = "it came into force before it had been in the log for long enough";
             return Err(refuse(reason.to_owned()));
@@ -281,9 +262,8 @@ impl Evidence {
         trust: &Trust,
     ) -> Result<(EntryId, PopulationResult), Silence> {
         let refuse = |reason: String| Silence::new(Check::Targeting, format!("result: {reason}"));
-        let (entry, seen_by) = self
-            .verify(EntryKind::Result, view, trust)
-            .map_err(|silence| refuse(silence.to_string()))?;
+        let (entry, seen_by) =
+            self.verify(view, trust).map_err(|silence| refuse(silence.to_string()))?;
         let result =
             entry.result().ok_or_else(|| refuse("the entry is not a result".to_owned()))?.clone();
         for signer in [&result.leader, &result.helper] {
@@ -297,7 +277,7 @@ impl Evidence {
             return Err(refuse("one operator signed twice".to_owned()));
         }
         // Audiences shrink: devices that ran a version a year ago have moved on.
-        let oldest = view.time.saturating_sub(trust.max_result_age_s());
+        let oldest = view.time.saturating_sub(trust.settings().max_result_age_s);
         if result.measured_at < oldest
             || result.measured_at > seen_by.saturating_add(MAX_CLOCK_SKEW_S)
         {

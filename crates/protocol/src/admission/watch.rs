@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sotto_crypto::merkle;
 use sotto_wire::recipe::KeySet;
-use sotto_wire::{Checkpoint, EntryId, KeyName, TreeHash};
+use sotto_wire::{EntryId, KeyName, TreeHash};
 
 use super::catalogue::Catalogue;
 use super::{Admitted, Assessments, Check, ProvedKeySet, Silence, View};
@@ -84,9 +83,7 @@ impl<F: Fetch> Watch<F> {
     fn read(&mut self, trust: &Trust, now: Moment) -> Result<View, WatchError> {
         let note = self.reader.checkpoint()?.ok_or(WatchError::Empty)?;
         let view = View::open(&note.to_bytes(), trust)?;
-        if let Some(old) = self.view.clone() {
-            self.check_extends(old.checkpoint(), view.checkpoint())?;
-        }
+        self.check_extends(&view)?;
         view.check_fresh(trust, now)?;
         let (tree, time) = (view.checkpoint(), view.time());
         if !self.catalogue.refresh(&mut self.reader, tree, time, trust)? {
@@ -100,7 +97,7 @@ impl<F: Fetch> Watch<F> {
         }
         let gateway = trust.log_gateway();
         self.log_gateway = gateway.map(|gateway| {
-            let (proved, _) = self.prove_key_set(gateway.operator(), &view, trust)?;
+            let (proved, _) = self.prove_key_set(&gateway.operator, &view, trust)?;
             Ok(proved)
         });
         Ok(view)
@@ -116,15 +113,13 @@ impl<F: Fetch> Watch<F> {
         &self.admitted
     }
 
-    /// The consistency proof from an earlier size to the newest view.
-    pub fn consistency(&mut self, from: u64) -> Result<Vec<TreeHash>, ReaderError> {
-        match &self.view {
-            Some(view) if from > 0 && from < view.checkpoint().size => {
-                let size = view.checkpoint().size;
-                self.reader.consistency(from, size)
-            }
-            _ => Ok(Vec::new()),
+    /// The consistency proof between two sizes. Empty if there is nothing to prove: from the empty
+    /// tree, and to one that is not larger.
+    pub(crate) fn consistency(&mut self, from: u64, to: u64) -> Result<Vec<TreeHash>, ReaderError> {
+        if from == 0 || from >= to {
+            return Ok(Vec::new());
         }
+        self.reader.consistency(from, to)
     }
 
     /// The reader, to read single entries.
@@ -134,8 +129,7 @@ impl<F: Fetch> Watch<F> {
 
     /// The name of an open recipe.
     pub fn name(&self, id: &EntryId) -> Option<String> {
-        let entry = sotto_wire::Entry::parse(self.catalogue.recipe(id)?).ok()?;
-        entry.recipe().map(|recipe| recipe.name.clone())
+        self.catalogue.recipe(id).map(|recipe| recipe.name)
     }
 
     /// The newest key set of a pinned operator that has been in the log long enough: the keys that
@@ -158,40 +152,28 @@ impl<F: Fetch> Watch<F> {
         view: &View,
         trust: &Trust,
     ) -> Result<(ProvedKeySet, KeySet), Silence> {
-        self.catalogue
-            .key_set(operator.as_str(), &mut self.reader, view, trust)
-            .map_err(|error| Silence::new(error.check(), error.to_string()))?
-            .verify_key_set(operator, view, trust)
+        let evidence = self.catalogue.key_set(operator, &mut self.reader, view, trust)?;
+        evidence.verify_key_set(operator, view, trust)
     }
 
     /// What follows from a recipe that the log holds, whether or not it may be answered.
     pub fn assess(&mut self, id: &EntryId) -> Option<Result<Arc<Assessment>, Silence>> {
-        let entry = sotto_wire::Entry::parse(self.catalogue.recipe(id)?).ok()?;
-        Some(self.assessments.assess(*id, entry.recipe()?.clone()))
+        Some(self.assessments.assess(*id, self.catalogue.recipe(id)?))
     }
 
     fn admit(&mut self, id: &EntryId, view: &View, trust: &Trust) -> Result<Admitted, Silence> {
-        let offer = self.catalogue.offer(id, &mut self.reader, view, trust);
-        // Whatever is missing from an offer fails the check that needs it.
-        let offer = offer.map_err(|error| Silence::new(error.check(), error.to_string()))?;
+        let offer = self.catalogue.offer(id, &mut self.reader, view, trust)?;
         self.assessments.admit(&offer, view, trust)
     }
 
-    fn check_extends(&mut self, old: &Checkpoint, new: &Checkpoint) -> Result<(), WatchError> {
-        let refuse = |reason: String| Silence::new(Check::Consistency, reason);
-        if old.origin != new.origin {
-            return Err(refuse(format!("the log {} is now {}", old.origin, new.origin)).into());
+    /// Checks that `new` extends the view that is in force.
+    fn check_extends(&mut self, new: &View) -> Result<(), WatchError> {
+        let Some(View { checkpoint: old, .. }) = self.view.clone() else { return Ok(()) };
+        if old.origin != new.checkpoint.origin {
+            let reason = format!("the log {} is now {}", old.origin, new.checkpoint.origin);
+            return Err(Silence::new(Check::Consistency, reason).into());
         }
-        if new.size < old.size {
-            let reason = format!("the log has {} entries, but had {}", new.size, old.size);
-            return Err(refuse(reason).into());
-        }
-        let proof = if old.size == 0 || old.size == new.size {
-            Vec::new()
-        } else {
-            self.reader.consistency(old.size, new.size)?
-        };
-        merkle::verify_consistency(old.size, &old.root, new.size, &new.root, &proof)
-            .map_err(|error| refuse(format!("the log is not the one seen before: {error}")).into())
+        let proof = self.consistency(old.size, new.checkpoint.size)?;
+        Ok(new.check_extends(old.size, &old.root, &proof)?)
     }
 }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
-use sotto_crypto::merkle;
 use sotto_dp::filter::Filter;
 use sotto_wire::recipe::Probability;
 use sotto_wire::{KeyName, TreeHash};
@@ -62,13 +61,7 @@ pub fn advance(
     view.check_fresh(trust, now)?;
     let new = view.checkpoint();
     if let Some(old) = state.logs.get(&new.origin) {
-        let refuse = |reason: String| Silence::new(Check::Consistency, reason);
-        if new.size < old.size {
-            let reason = format!("the log has {} entries, but had {}", new.size, old.size);
-            return Err(refuse(reason));
-        }
-        merkle::verify_consistency(old.size, &old.root, new.size, &new.root, proof)
-            .map_err(|error| refuse(format!("the log is not the one seen before: {error}")))?;
+        view.check_extends(old.size, &old.root, proof)?;
         if new.size == old.size && view.time() <= state.time {
             return Ok(None);
         }
@@ -201,7 +194,7 @@ pub(super) fn check_key_set(
         if set.seq == seen.seq && set.id != seen.id {
             return refuse(format!("there are two key sets {}", set.seq));
         }
-        let spacing = trust.min_key_set_spacing_s();
+        let spacing = trust.settings().min_key_set_spacing_s;
         if set.seq > seen.seq && set.not_before < seen.not_before.saturating_add(spacing) {
             return refuse(format!("key set {} came too soon after {}", set.seq, seen.seq));
         }
@@ -214,7 +207,7 @@ pub(super) fn check_key_set(
 /// state answers nothing until its period is over, and never a recipe that opened before then.
 fn check_history(state: &DeviceState, opens: u64, trust: &Trust) -> Result<(), Silence> {
     let silent = |until: u64| state.time < until || opens < until;
-    if !trust.insecure_fresh_start() && state.silent_until.is_none_or(silent) {
+    if !trust.settings().insecure_fresh_start && state.silent_until.is_none_or(silent) {
         let reason = "this device has no history from before the recipe opened";
         return Err(Silence::new(Check::FreshState, reason));
     }

@@ -7,7 +7,7 @@
 use sotto_wire::HpkeConfig;
 
 use super::consider::{check_key_set, check_taken};
-use super::state::{Change, DeviceState};
+use super::state::{Change, DeviceState, SeenGateway};
 use crate::Moment;
 use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
 use crate::trust::Trust;
@@ -40,13 +40,13 @@ pub fn leader_gateway_key<'a>(
 /// makes the device look like one that has never read the log, and learns nothing else.
 pub fn log_gateway_keys(state: &DeviceState, trust: &Trust, now: Moment) -> Vec<HpkeConfig> {
     let Some(pinned) = trust.log_gateway() else { return Vec::new() };
-    let operator = trust.operator(pinned.operator());
+    let operator = trust.operator(&pinned.operator);
     let seen = state.log_gateway.as_ref().filter(|seen| {
         operator.is_some_and(|operator| seen.operator.is(operator))
             && now.0.max(state.time) < seen.not_after
     });
     let seen = seen.map(|seen| &seen.config);
-    let others = pinned.configs().iter().filter(|config| seen != Some(*config));
+    let others = pinned.configs.iter().filter(|config| seen != Some(*config));
     seen.into_iter().chain(others).cloned().collect()
 }
 
@@ -62,19 +62,9 @@ pub(super) fn advance_log_gateway(
     check_taken(state, &view.checkpoint().origin, view)?;
     let (_, seen) = check_key_set(state, set, trust, now)?;
     let missing = || Silence::new(Check::KeySets, "the log's operator has no gateway key");
-    let config = set.gateway.as_ref().ok_or_else(missing)?;
-    let known = |known: &super::state::SeenGateway| {
-        known.config == *config
-            && known.not_after == set.not_after
-            && known.operator == set.operator
-    };
-    if state.log_gateway.as_ref().is_some_and(known) {
-        return Ok(None);
-    }
-    Ok(Some(Change::LogGateway {
-        operator: set.operator.clone(),
-        set: seen,
-        not_after: set.not_after,
-        config: config.clone(),
-    }))
+    let config = set.gateway.clone().ok_or_else(missing)?;
+    let (operator, not_after) = (set.operator.clone(), set.not_after);
+    let gateway = SeenGateway { operator, not_after, config };
+    let is_new = state.log_gateway.as_ref() != Some(&gateway);
+    Ok(is_new.then_some(Change::LogGateway { set: seen, gateway }))
 }

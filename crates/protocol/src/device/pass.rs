@@ -80,7 +80,7 @@ pub fn follow<F: Fetch>(
 ) -> Result<View, PassError> {
     let view = watch.view().ok_or(PassError::NoView)?.clone();
     let from = store.state().log_size(&view.checkpoint().origin).unwrap_or(0);
-    let proof = watch.consistency(from)?;
+    let proof = watch.consistency(from, view.checkpoint().size)?;
     if let Some(seen) = advance(store.state(), &view, &proof, trust, now)? {
         store.commit(seen)?;
     }

@@ -2,6 +2,7 @@
 //! durable before the next step.
 
 use std::collections::BTreeMap;
+use std::ops::DerefMut;
 
 use serde::{Deserialize, Serialize};
 use sotto_dp::filter::Filter;
@@ -26,17 +27,8 @@ pub trait DeviceStore {
     fn commit(&mut self, change: Change) -> Result<(), StateError>;
 }
 
-impl<S: DeviceStore + ?Sized> DeviceStore for &mut S {
-    fn state(&self) -> &DeviceState {
-        (**self).state()
-    }
-
-    fn commit(&mut self, change: Change) -> Result<(), StateError> {
-        (**self).commit(change)
-    }
-}
-
-impl<S: DeviceStore + ?Sized> DeviceStore for Box<S> {
+/// Stores behind references and boxes.
+impl<S: DerefMut<Target: DeviceStore>> DeviceStore for S {
     fn state(&self) -> &DeviceState {
         (**self).state()
     }
@@ -117,13 +109,14 @@ pub struct DeviceState {
 /// A gateway key from a proved key set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SeenGateway {
-    /// Who signed the key set.
-    pub(super) operator: Signer,
+pub struct SeenGateway {
+    /// Who signed the key set, by the key pinned for it.
+    pub operator: Signer,
     /// When the key set ends.
-    pub(super) not_after: u64,
+    pub not_after: u64,
+    /// The gateway's key.
     #[serde(with = "config_text")]
-    pub(super) config: HpkeConfig,
+    pub config: HpkeConfig,
 }
 
 /// What has been spent in a period, and when the period ends. The end is fixed when the period
@@ -141,7 +134,6 @@ pub(super) struct Ledger {
 #[serde(deny_unknown_fields)]
 pub(super) struct SeenCheckpoint {
     pub(super) size: u64,
-    #[serde(with = "text")]
     pub(super) root: TreeHash,
 }
 
@@ -227,14 +219,10 @@ pub enum Change {
     },
     /// The log's operator logged a new key of the log's gateway.
     LogGateway {
-        /// The operator, by the key pinned for it.
-        operator: Signer,
         /// The key set.
         set: SeenKeySet,
-        /// When the key set ends.
-        not_after: u64,
-        /// The gateway's key.
-        config: HpkeConfig,
+        /// What it says about the gateway.
+        gateway: SeenGateway,
     },
     /// Tokens: planned, requested, granted or withheld.
     Tokens(TokenChange),
@@ -294,9 +282,9 @@ impl DeviceState {
                     considered.pending = Some(pending);
                 }
             }
-            Change::LogGateway { operator, set, not_after, config } => {
-                self.key_sets.insert(operator.name.clone(), set);
-                self.log_gateway = Some(SeenGateway { operator, not_after, config });
+            Change::LogGateway { set, gateway } => {
+                self.key_sets.insert(gateway.operator.name.clone(), set);
+                self.log_gateway = Some(gateway);
             }
             Change::Tokens(change) => self.apply_tokens(change),
             Change::Delivered { recipe } => {
@@ -341,29 +329,6 @@ impl DeviceState {
 /// The key under which a recipe's name is remembered.
 pub(super) fn name_key(recipe: &Recipe) -> String {
     format!("{}/{}", recipe.author.key, recipe.name)
-}
-
-/// A value as its text.
-mod text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<T: Display, S: Serializer>(
-        value: &T,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.collect_str(value)
-    }
-
-    pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
 }
 
 /// An HPKE configuration in the text form of key sets.

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! plan        draws when to request the tokens of recipes seen for the first time   -> commit
-//! ask         makes the requests that are due, both of a recipe at once             -> commit
+//! request     makes the requests that are due, both of a recipe at once             -> commit
 //! waiting     what to send now, in random order; the same bytes until an answer
 //! granted     opens an answer, checks the token, draws when it may be used          -> commit
 //! withheld    the attester says no, for good                                        -> commit
@@ -43,13 +43,17 @@ const MAX_RECIPES: usize = 4_096;
 /// The aggregators, in the order in which requests are made.
 const ROLES: [Role; 2] = [Role::Leader, Role::Helper];
 
-/// The log as the device has taken it ([`super::follow`]), and its recipes.
+/// The log as the device has taken it ([`super::follow`]), and by what it is judged now.
 #[derive(Clone, Copy, Debug)]
-pub struct Live<'a> {
+pub struct Snapshot<'a> {
     /// The newest view.
     pub view: &'a View,
     /// The recipes, admitted or not.
     pub recipes: &'a BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>,
+    /// What the device trusts.
+    pub trust: &'a Trust,
+    /// The device's time.
+    pub now: Moment,
 }
 
 /// A request that is waiting for its answer.
@@ -63,7 +67,7 @@ pub struct Waiting {
 
 /// What is sent to the attester.
 #[derive(Debug)]
-pub struct TokenAsk<'a> {
+pub struct AttesterRequest<'a> {
     /// Who issues the token.
     pub issuer: &'a KeyName,
     /// The device's key, by which the attester counts.
@@ -72,36 +76,52 @@ pub struct TokenAsk<'a> {
     pub attempt: &'a TokenAttempt,
 }
 
-impl Live<'_> {
+impl<'a> Snapshot<'a> {
     /// The admitted recipes that need tokens and have not ended, in log order, which no author can
     /// choose.
-    fn asking(&self, state: &DeviceState, now: Moment) -> Vec<&Arc<Admitted>> {
-        let now = now.0.max(state.time);
-        let mut asking: Vec<_> = self
-            .recipes
-            .values()
-            .filter_map(|admitted| admitted.as_ref().ok())
-            .filter(|admitted| {
-                let assessment = &admitted.assessment;
-                let lives = |terms: &TokenTerms| terms.expires() > now;
-                let closes = assessment.recipe().when.closes;
-                closes > now && assessment.token_terms(Role::Leader).is_some_and(lives)
-            })
-            .collect();
-        asking.sort_by_key(|admitted| admitted.index);
-        asking
+    fn needing_tokens(&self, state: &DeviceState) -> Vec<&'a Arc<Admitted>> {
+        let now = self.now.0.max(state.time);
+        let lives = |admitted: &&Arc<Admitted>| {
+            let terms = admitted.assessment.token_terms(Role::Leader);
+            let closes = admitted.assessment.recipe().when.closes;
+            closes > now && terms.is_some_and(|terms| terms.expires() > now)
+        };
+        let admitted = self.recipes.values().filter_map(|admitted| admitted.as_ref().ok());
+        let mut needing: Vec<_> = admitted.filter(lives).collect();
+        needing.sort_by_key(|admitted| admitted.index);
+        needing
     }
 
-    fn admitted(&self, recipe: &EntryId) -> Option<&Arc<Admitted>> {
+    fn admitted(&self, recipe: &EntryId) -> Option<&'a Arc<Admitted>> {
         self.recipes.get(recipe)?.as_ref().ok()
     }
 
     /// Checks that the view is fresh and that the device has compared it with what it saw before.
     /// Otherwise a log could show one device a recipe made for it alone, and recognise the device
     /// by its token request.
-    fn check(&self, state: &DeviceState, trust: &Trust, now: Moment) -> Result<(), Silence> {
-        self.view.check_fresh(trust, now)?;
+    fn check(&self, state: &DeviceState) -> Result<(), Silence> {
+        self.view.check_fresh(self.trust, self.now)?;
         check_taken(state, &self.view.checkpoint().origin, self.view)
+    }
+
+    /// Checks that the issuer's key set is in force and follows the one used before.
+    fn check_issuer(
+        &self,
+        state: &DeviceState,
+        admitted: &Admitted,
+    ) -> Result<(KeyName, SeenKeySet), Silence> {
+        match &admitted.issuer {
+            Some(issuer) => check_key_set(state, &issuer.set, self.trust, self.now),
+            None => Err(Silence::new(Check::KeySets, "the issuer's key set is missing")),
+        }
+    }
+
+    /// A random time from now on: uniform over the spread in the trust file, but within the first
+    /// half of the recipe's remaining time.
+    fn draw(&self, closes: u64, rng: &mut dyn CryptoRng) -> u64 {
+        let (now, spread) = (self.now.0, self.trust.tokens().map_or(0, |tokens| tokens.spread_s));
+        let spread = spread.min(closes.saturating_sub(now) / 2);
+        now.saturating_add(uniform_below(spread.saturating_add(1), rng))
     }
 }
 
@@ -109,32 +129,27 @@ impl Live<'_> {
 /// none.
 pub fn plan(
     state: &DeviceState,
-    live: &Live<'_>,
-    trust: &Trust,
-    now: Moment,
+    snapshot: &Snapshot<'_>,
     rng: &mut dyn CryptoRng,
 ) -> Result<Option<Change>, Silence> {
-    live.check(state, trust, now)?;
-    if trust.tokens().is_none() {
+    snapshot.check(state)?;
+    if snapshot.trust.tokens().is_none() {
         return Ok(None);
     }
     let room = MAX_RECIPES.saturating_sub(state.tokens.len());
-    let fresh: Vec<_> = live
-        .asking(state, now)
+    let recipes: Vec<_> = snapshot
+        .needing_tokens(state)
         .into_iter()
         .filter(|admitted| !state.tokens.contains_key(&admitted.assessment.id()))
         .take(room)
-        .collect();
-    if fresh.is_empty() {
-        return Ok(None);
-    }
-    let recipes = fresh
-        .into_iter()
         .map(|admitted| {
             let closes = admitted.assessment.recipe().when.closes;
-            (admitted.assessment.id(), closes, draw(closes, trust, now, rng))
+            (admitted.assessment.id(), closes, snapshot.draw(closes, rng))
         })
         .collect();
+    if recipes.is_empty() {
+        return Ok(None);
+    }
     let seed = state.client_seed.is_none().then(|| {
         let mut seed = ClientSeed([0; 32]);
         rng.fill_bytes(&mut seed.0);
@@ -144,23 +159,22 @@ pub fn plan(
 }
 
 /// Makes the requests for the tokens that are due. Returns `None` if none are due.
-pub fn ask(
+pub fn request(
     state: &DeviceState,
-    live: &Live<'_>,
-    trust: &Trust,
-    now: Moment,
+    snapshot: &Snapshot<'_>,
     rng: &mut dyn CryptoRng,
 ) -> Result<Option<Change>, Silence> {
-    live.check(state, trust, now)?;
+    snapshot.check(state)?;
     let Some(client) = state.client_secret() else { return Ok(None) };
-    let is_due = |admitted: &Admitted| {
+    let is_due = |admitted: &&Arc<Admitted>| {
         let tokens = state.tokens.get(&admitted.assessment.id());
-        tokens.is_some_and(|tokens| matches!(tokens.stage, Stage::Due { at } if at <= now.0))
+        let now = snapshot.now.0;
+        tokens.is_some_and(|tokens| matches!(tokens.stage, Stage::Due { at } if at <= now))
     };
     let mut recipes = Vec::new();
     let mut key_set = None;
-    for admitted in live.asking(state, now).into_iter().filter(|admitted| is_due(admitted)) {
-        let Ok(seen) = check_issuer(state, admitted, trust, now) else { continue };
+    for admitted in snapshot.needing_tokens(state).into_iter().filter(is_due) {
+        let Ok(seen) = snapshot.check_issuer(state, admitted) else { continue };
         let requests = Requests { client: &client, admitted, seq: seen.1.seq };
         // If the scheme cannot use one recipe's key, the other recipes still get their tokens.
         if let Ok(asked) = requests.all(rng) {
@@ -176,50 +190,46 @@ pub fn ask(
 /// which.
 pub fn waiting(
     state: &DeviceState,
-    live: &Live<'_>,
-    now: Moment,
+    snapshot: &Snapshot<'_>,
     rng: &mut dyn CryptoRng,
 ) -> Vec<Waiting> {
-    let mut waiting: Vec<_> = live
-        .asking(state, now)
-        .into_iter()
-        .flat_map(|admitted| {
-            let recipe = admitted.assessment.id();
-            ROLES.map(|role| Waiting { recipe, role })
-        })
-        .filter(|waiting| request(state, waiting).is_some())
-        .collect();
+    let of_recipe = |admitted: &Arc<Admitted>| {
+        let recipe = admitted.assessment.id();
+        ROLES.map(|role| Waiting { recipe, role })
+    };
+    let all = snapshot.needing_tokens(state).into_iter().flat_map(of_recipe);
+    let mut waiting: Vec<_> = all.filter(|next| waiting_request(state, next).is_some()).collect();
     shuffle(&mut waiting, rng);
     waiting
 }
 
 /// How many tokens of live recipes are not yet held, spent or withheld.
-pub fn to_come(state: &DeviceState, live: &Live<'_>, now: Moment) -> usize {
-    let roles = |admitted: &&Arc<Admitted>| {
+pub fn outstanding(state: &DeviceState, snapshot: &Snapshot<'_>) -> usize {
+    let roles = |admitted: &Arc<Admitted>| {
         let tokens = state.tokens.get(&admitted.assessment.id());
-        let is_to_come = |role: &Role| match tokens.map(|tokens| &tokens.stage) {
+        let is_outstanding = |role: &Role| match tokens.map(|tokens| &tokens.stage) {
             None | Some(Stage::Due { .. }) => admitted.assessment.token_terms(*role).is_some(),
             Some(Stage::Asked(asked)) => {
                 matches!(asked.progress(*role), Some(Progress::Waiting(_)))
             }
             Some(Stage::Spent {}) => false,
         };
-        ROLES.iter().filter(|role| is_to_come(role)).count()
+        ROLES.iter().filter(|role| is_outstanding(role)).count()
     };
-    live.asking(state, now).iter().map(roles).sum()
+    snapshot.needing_tokens(state).into_iter().map(roles).sum()
 }
 
 /// What to send for a waiting request.
-pub fn token_ask<'a>(
+pub fn attester_request<'a>(
     state: &'a DeviceState,
-    live: &Live<'a>,
+    snapshot: &Snapshot<'a>,
     waiting: &Waiting,
-) -> Option<TokenAsk<'a>> {
-    let admitted = live.recipes.get(&waiting.recipe)?.as_ref().ok()?;
+) -> Option<AttesterRequest<'a>> {
+    let admitted = snapshot.admitted(&waiting.recipe)?;
     let issuer = admitted.assessment.token_terms(waiting.role)?.issuer();
-    let attempt = &request(state, waiting)?.1.attempt;
+    let attempt = &waiting_request(state, waiting)?.1.attempt;
     let client_key = *state.client_secret()?.public_key().as_bytes();
-    Some(TokenAsk { issuer, client_key, attempt })
+    Some(AttesterRequest { issuer, client_key, attempt })
 }
 
 /// Opens the attester's answer. An invalid token is an error and changes nothing.
@@ -228,22 +238,19 @@ pub fn token_ask<'a>(
 /// its token, attester and leader together could tell whose it is.
 pub fn granted(
     state: &DeviceState,
-    live: &Live<'_>,
-    trust: &Trust,
-    (waiting, response): (&Waiting, &[u8]),
-    now: Moment,
+    snapshot: &Snapshot<'_>,
+    waiting: &Waiting,
+    response: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<Change, TokenError> {
-    let admitted = live.admitted(&waiting.recipe);
-    let terms = admitted.and_then(|admitted| admitted.assessment.token_terms(waiting.role));
-    let request = request(state, waiting);
-    let (Some(admitted), Some(terms), Some((nonce, request))) = (admitted, terms, request) else {
-        return Err(TokenError::Attempt);
-    };
-    let token = terms.finish(nonce, &request.attempt, response)?;
-    let token = TokenBytes(Zeroizing::new(token));
-    let from = draw(admitted.assessment.recipe().when.closes, trust, now, rng);
     let Waiting { recipe, role } = *waiting;
+    let found = || {
+        let assessment = &snapshot.admitted(&recipe)?.assessment;
+        Some((assessment, assessment.token_terms(role)?, waiting_request(state, waiting)?))
+    };
+    let (assessment, terms, (nonce, request)) = found().ok_or(TokenError::Attempt)?;
+    let token = TokenBytes(Zeroizing::new(terms.finish(nonce, &request.attempt, response)?));
+    let from = snapshot.draw(assessment.recipe().when.closes, rng);
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 
@@ -264,26 +271,20 @@ pub fn withheld(waiting: &Waiting) -> Change {
 /// After any other refusal there may be one, and the token would be lost.
 pub fn renew(
     state: &DeviceState,
-    live: &Live<'_>,
-    trust: &Trust,
+    snapshot: &Snapshot<'_>,
     refused: &Waiting,
-    now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Option<Change> {
-    let (nonce, old) = request(state, refused)?;
-    let admitted = live.admitted(&refused.recipe)?;
-    let key_set = check_issuer(state, admitted, trust, now).ok()?;
+    let (nonce, old) = waiting_request(state, refused)?;
+    let admitted = snapshot.admitted(&refused.recipe)?;
+    let key_set = snapshot.check_issuer(state, admitted).ok()?;
     if key_set.1.seq <= old.seq {
         return None;
     }
     let mut asked = state.tokens.get(&refused.recipe)?.asked()?.clone();
     let client = state.client_secret()?;
     let requests = Requests { client: &client, admitted, seq: key_set.1.seq };
-    let new = requests.one(refused.role, nonce, rng).ok()??;
-    match refused.role {
-        Role::Leader => asked.leader = new,
-        _ => asked.helper = Some(new),
-    }
+    *asked.progress_mut(refused.role)? = requests.one(refused.role, nonce, rng).ok()??;
     let requested = Requested { key_set, recipes: vec![(refused.recipe, asked)] };
     Some(Change::Tokens(TokenChange::Requested(Box::new(requested))))
 }
@@ -295,32 +296,24 @@ pub(super) fn take(
     now: Moment,
 ) -> Result<Option<ReportTokens>, Silence> {
     let assessment = &admitted.assessment;
-    if assessment.token_terms(Role::Leader).is_none() {
-        return Ok(None);
-    }
+    let Some(terms) = assessment.token_terms(Role::Leader) else { return Ok(None) };
+    let missing = |name: &str| {
+        Silence::new(Check::Token, format!("no token for the {name} that may be used now"))
+    };
     let asked = state.tokens.get(&assessment.id()).and_then(RecipeTokens::asked);
-    let token = |role: Role| {
-        let terms = assessment.token_terms(role)?;
-        match asked?.progress(role)? {
-            Progress::Granted { token, from }
-                if *from <= now.0 && terms.expires() > now.0.max(state.time) =>
-            {
-                Some(token.to_vec())
-            }
-            _ => None,
-        }
-    };
-    let missing = |role: &str| {
-        Silence::new(Check::Token, format!("no token for the {role} that may be used now"))
-    };
     let asked = asked.ok_or_else(|| missing("leader"))?;
-    let leader = token(Role::Leader).ok_or_else(|| missing("leader"))?;
-    let helper = match assessment.token_terms(Role::Helper) {
-        None => None,
-        Some(_) => Some(token(Role::Helper).ok_or_else(|| missing("helper"))?),
+    let token = |role: Role, terms: &TokenTerms, name| match asked.progress(role) {
+        Some(Progress::Granted { token, from })
+            if *from <= now.0 && terms.expires() > now.0.max(state.time) =>
+        {
+            Ok(token.to_vec())
+        }
+        _ => Err(missing(name)),
     };
-    let report_id = report_id(&asked.nonce);
-    Ok(Some(ReportTokens { report_id, leader, helper }))
+    let leader = token(Role::Leader, terms, "leader")?;
+    let helper = assessment.token_terms(Role::Helper);
+    let helper = helper.map(|terms| token(Role::Helper, terms, "helper")).transpose()?;
+    Ok(Some(ReportTokens { report_id: report_id(&asked.nonce), leader, helper }))
 }
 
 impl DeviceState {
@@ -336,33 +329,15 @@ impl DeviceState {
     }
 }
 
-/// A random time from now on: uniform over the spread in the trust file, but within the first half
-/// of the recipe's remaining time.
-fn draw(closes: u64, trust: &Trust, now: Moment, rng: &mut dyn CryptoRng) -> u64 {
-    let spread = trust.tokens().map_or(0, |tokens| tokens.spread_s);
-    let spread = spread.min(closes.saturating_sub(now.0) / 2);
-    now.0.saturating_add(uniform_below(spread.saturating_add(1), rng))
-}
-
 /// A waiting request, and the nonce of its token.
-fn request<'a>(state: &'a DeviceState, waiting: &Waiting) -> Option<(&'a [u8; 32], &'a Request)> {
+fn waiting_request<'a>(
+    state: &'a DeviceState,
+    waiting: &Waiting,
+) -> Option<(&'a [u8; 32], &'a Request)> {
     let asked = state.tokens.get(&waiting.recipe)?.asked()?;
     match asked.progress(waiting.role)? {
         Progress::Waiting(request) => Some((&asked.nonce, request)),
         Progress::Granted { .. } | Progress::Withheld {} => None,
-    }
-}
-
-/// Checks that the issuer's key set is in force and follows the one used before.
-fn check_issuer(
-    state: &DeviceState,
-    admitted: &Admitted,
-    trust: &Trust,
-    now: Moment,
-) -> Result<(KeyName, SeenKeySet), Silence> {
-    match &admitted.issuer {
-        Some(issuer) => check_key_set(state, &issuer.set, trust, now),
-        None => Err(Silence::new(Check::KeySets, "the issuer's key set is missing")),
     }
 }
 

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
-use sotto_crypto::note::{self, NoteError};
-use sotto_wire::{Entry, EntryContent, EntryId, KeyType, PublicKey, Signer, VerifierKey};
+use sotto_crypto::note;
+use sotto_wire::{Entry, EntryContent, EntryId, PublicKey, Signer};
 
 /// What an entry is about: (author, recipe name), or an operator's keys. Of two entries with the
 /// same subject the log accepts the second only if its rank is higher.
@@ -152,7 +152,8 @@ pub fn check_entry(rules: &AdmissionRules, entry: &Entry) -> Result<(), Refused>
         {
             return Err(Refused::NotListed(signer.name.to_string()));
         }
-        verify(entry, signer).map_err(|_| Refused::Signature(signer.name.to_string()))?;
+        note::verify(entry.note(), &signer.verifier())
+            .map_err(|_| Refused::Signature(signer.name.to_string()))?;
     }
     // Each signer has one verified signature, so any more are somebody else's or repeated. A
     // stranger could use them to put unsigned bytes into the log.
@@ -160,9 +161,4 @@ pub fn check_entry(rules: &AdmissionRules, entry: &Entry) -> Result<(), Refused>
         return Err(Refused::ExtraSignature);
     }
     Ok(())
-}
-
-fn verify(entry: &Entry, signer: &Signer) -> Result<(), NoteError> {
-    let key = VerifierKey::new(signer.name.clone(), KeyType::Ed25519, *signer.key.as_bytes());
-    note::verify(entry.note(), &key)
 }

@@ -5,6 +5,8 @@
 //! so: anybody can make a key under any name, so whose key it is must be known from elsewhere (a
 //! policy, a trust file).
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 use sotto_crypto::{merkle, note};
 use sotto_wire::recipe::Recipe;
@@ -171,8 +173,8 @@ fn check_split(
     proof: Option<&ForeignRoot>,
 ) -> Result<String, String> {
     let key: VerifierKey = log.parse().map_err(|error| format!("log key: {error}"))?;
-    let one = signed_checkpoint(one, &key)?;
-    let other = signed_checkpoint(other, &key)?;
+    let signed = |note: &str| signed_checkpoint("the checkpoint", note.as_bytes(), &key);
+    let (one, other) = (signed(one)?, signed(other)?);
     if one.origin != other.origin {
         return Err("the checkpoints are of different logs".to_owned());
     }
@@ -196,13 +198,19 @@ fn check_split(
     ))
 }
 
-fn signed_checkpoint(text: &str, key: &VerifierKey) -> Result<Checkpoint, String> {
-    let signed = Note::parse(text.as_bytes()).map_err(|error| format!("checkpoint: {error}"))?;
-    note::verify(&signed, key).map_err(|error| format!("checkpoint: {error}"))?;
-    let checkpoint =
-        Checkpoint::parse(signed.text()).map_err(|error| format!("checkpoint: {error}"))?;
+/// The checkpoint in a note that this log's key signed. An error, about `what`, says why it does
+/// not count.
+pub(super) fn signed_checkpoint(
+    what: &str,
+    note: &[u8],
+    key: &VerifierKey,
+) -> Result<Checkpoint, String> {
+    let fails = |error: &dyn Display| format!("{what}: {error}");
+    let signed = Note::parse(note).map_err(|error| fails(&error))?;
+    note::verify(&signed, key).map_err(|error| fails(&error))?;
+    let checkpoint = Checkpoint::parse(signed.text()).map_err(|error| fails(&error))?;
     if checkpoint.origin != key.name().as_str() {
-        return Err("the checkpoint is of another log".to_owned());
+        return Err(format!("{what} is of another log"));
     }
     Ok(checkpoint)
 }

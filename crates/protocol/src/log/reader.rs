@@ -201,8 +201,7 @@ impl<F: Fetch> Reader<F> {
 
     /// The root of the tree of `size` entries, computed from its tiles.
     pub fn root(&mut self, size: u64) -> Result<TreeHash, ReaderError> {
-        let mut hashes = TileHashes::new(size, |path| self.tile(path));
-        merkle::root(size, &mut hashes).map_err(|error| tile_error(error, size))
+        self.root_of_prefix(size, size)
     }
 
     /// The root of the first `old` entries of the tree of `new` entries, from the tiles of that

@@ -1,35 +1,17 @@
 //! Which files an append writes.
 
 use sotto_crypto::merkle::tile_path;
-use sotto_wire::tlog::tile::{BundlePath, MAX_TILE_LEVEL, TILE_WIDTH, TilePath};
+use sotto_wire::tlog::tile::{BundlePath, MAX_TILE_LEVEL, TILE_WIDTH};
 
 const WIDTH: u64 = TILE_WIDTH as u64;
 
-/// A tile of hashes or a bundle of entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TileFile {
-    /// Entries.
-    Bundle(BundlePath),
-    /// Hashes.
-    Hashes(TilePath),
-}
-
-impl TileFile {
+/// The file of a tile of hashes or of a bundle of entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TileFile {
     /// Its path below the log's address.
-    pub fn to_path(&self) -> String {
-        match self {
-            Self::Bundle(path) => path.to_path(),
-            Self::Hashes(path) => path.to_path(),
-        }
-    }
-
+    pub path: String,
     /// Whether it will never grow again.
-    pub fn is_full(&self) -> bool {
-        match self {
-            Self::Bundle(path) => path.width() == TILE_WIDTH,
-            Self::Hashes(path) => path.width() == TILE_WIDTH,
-        }
-    }
+    pub is_full: bool,
 }
 
 /// The bundle `index` in a tree of `size` entries; `None` if the tree has no entry in it.
@@ -47,9 +29,12 @@ pub fn written(old: u64, new: u64) -> Vec<TileFile> {
             break;
         }
         for index in had / WIDTH..=(has - 1) / WIDTH {
-            files.extend(tile_path(level, index, new).map(TileFile::Hashes));
+            let Some(tile) = tile_path(level, index, new) else { continue };
+            let is_full = tile.width() == TILE_WIDTH;
+            files.push(TileFile { path: tile.to_path(), is_full });
             if level == 0 {
-                files.extend(bundle_path(index, new).map(TileFile::Bundle));
+                let bundle = bundle_path(index, new);
+                files.extend(bundle.map(|path| TileFile { path: path.to_path(), is_full }));
             }
         }
     }

@@ -13,6 +13,8 @@ use sotto_wire::{
     AddCheckpoint, Checkpoint, Note, NoteSignature, TlogPolicy, TreeHash, VerifierKey,
 };
 
+use super::misbehaviour::signed_checkpoint;
+
 /// A question to one witness: our signed checkpoint, and the size that the witness should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
@@ -177,14 +179,7 @@ fn conflict(question: &Question, body: &[u8]) -> Next {
 /// The checkpoint that a witness has stored for this log, as monitors fetch it. It counts only if
 /// the log's key signed it. An error says why it does not count.
 pub fn read_witness_checkpoint(body: &[u8], log: &VerifierKey) -> Result<Checkpoint, String> {
-    let note = Note::parse(body).map_err(|error| format!("its checkpoint: {error}"))?;
-    note::verify(&note, log).map_err(|error| format!("its checkpoint: {error}"))?;
-    let shown =
-        Checkpoint::parse(note.text()).map_err(|error| format!("its checkpoint: {error}"))?;
-    if shown.origin != log.name().as_str() {
-        return Err("its checkpoint is of another log".to_owned());
-    }
-    Ok(shown)
+    signed_checkpoint("its checkpoint", body, log)
 }
 
 /// What follows from the checkpoint that a witness shows for its claim. `own_root` is the root of

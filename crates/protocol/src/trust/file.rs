@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
+use sotto_crypto::hpke::is_supported;
 use sotto_dp::Adjacency;
 use sotto_dp::filter::Budget;
 use sotto_wire::recipe::{KeySet, Probability, PublicKey, check_url};
@@ -207,13 +208,15 @@ impl TrustError {
 impl TryFrom<TrustFile> for Trust {
     type Error = TrustError;
 
-    fn try_from(file: TrustFile) -> Result<Self, TrustError> {
+    fn try_from(mut file: TrustFile) -> Result<Self, TrustError> {
         let ages = file.min_log_age_s.min(file.min_key_set_spacing_s);
         if ages == 0 && !file.insecure_no_min_age {
             let at = TrustError::at("min_log_age_s, min_key_set_spacing_s");
             return Err(at(&"0 needs insecure_no_min_age"));
         }
-        let aged = |seconds| if file.insecure_no_min_age { 0 } else { seconds };
+        if file.insecure_no_min_age {
+            (file.min_log_age_s, file.min_key_set_spacing_s) = (0, 0);
+        }
         let operators = operators(&file.operators)?;
         let log_gateway = file.log_gateway.as_ref();
         let log_gateway = log_gateway.map(|file| log_gateway_of(file, &operators)).transpose()?;
@@ -221,26 +224,16 @@ impl TryFrom<TrustFile> for Trust {
         let tokens = tokens.map(|file| token_trust(file, &operators)).transpose()?;
         let trust = Self {
             policy: policy(&file.policy)?,
-            max_checkpoint_age_s: file.max_checkpoint_age_s,
-            min_log_age_s: aged(file.min_log_age_s),
-            min_key_set_spacing_s: aged(file.min_key_set_spacing_s),
-            max_result_age_s: file.max_result_age_s,
             operators,
             authors: file.authors.as_deref().map(authors).transpose()?,
-            relays: file.relays.into_iter().map(relay).collect::<Result<_, _>>()?,
+            relays: file.relays.iter().map(relay).collect::<Result<_, _>>()?,
             log_gateway,
             tokens,
-            floors: file.floors,
-            targeting_attributes: file.targeting_attributes,
             budget: budget(&file.budget)?,
-            period_s: file.budget.period_s,
-            insecure_exact: file.insecure_exact,
-            insecure_no_tokens: file.insecure_no_tokens,
-            insecure_direct: file.insecure_direct,
-            insecure_fresh_start: file.insecure_fresh_start,
+            settings: file,
         };
         let unread = trust.log_gateway.is_some() && trust.log_relays().next().is_none();
-        if unread && !trust.insecure_direct {
+        if unread && !trust.settings.insecure_direct {
             return Err(TrustError::at("log_gateway")(
                 &"no relay of another operator is pinned under [[relays]]",
             ));
@@ -293,12 +286,12 @@ fn authors(keys: &[String]) -> Result<BTreeSet<PublicKey>, TrustError> {
     keys.iter().map(author).collect()
 }
 
-fn relay(file: PinnedRelay) -> Result<(KeyName, String), TrustError> {
+fn relay(file: &PinnedRelay) -> Result<(KeyName, String), TrustError> {
     let at = TrustError::at("relays");
     let named = |error: &dyn Display| at(&format!("{:?}: {error}", file.operator));
     let operator = file.operator.parse().map_err(|error| named(&error))?;
     check_url("url", &file.url).map_err(|error| at(&format!("{:?}: {error}", file.url)))?;
-    Ok((operator, file.url))
+    Ok((operator, file.url.clone()))
 }
 
 fn log_gateway_of(
@@ -313,8 +306,12 @@ fn log_gateway_of(
         return Err(at(&format!("the operator {operator} is not pinned")));
     }
     let configs = file.hpke_configs.iter().map(|text| KeySet::parse_config("hpke_configs", text));
-    let configs: Vec<_> = configs.collect::<Result<_, _>>().map_err(|error| at(&error))?;
-    LogGateway::new(operator, configs).ok_or_else(|| at(&"no key of a supported suite"))
+    let mut configs: Vec<_> = configs.collect::<Result<_, _>>().map_err(|error| at(&error))?;
+    configs.retain(is_supported);
+    if configs.is_empty() {
+        return Err(at(&"no key of a supported suite"));
+    }
+    Ok(LogGateway { operator, configs })
 }
 
 fn ed25519(text: &str) -> Result<VerifierKey, String> {

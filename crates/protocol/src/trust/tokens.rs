@@ -73,11 +73,6 @@ impl Trust {
         self.tokens.as_ref()
     }
 
-    /// Whether recipes in which an aggregator checks no tokens are answered.
-    pub fn insecure_no_tokens(&self) -> bool {
-        self.insecure_no_tokens
-    }
-
     /// The issuer of a recipe's tokens, if it is the pinned one.
     pub(crate) fn pinned_issuer<'a>(&self, recipe: &'a Recipe) -> Option<&'a KeyName> {
         let pinned = self.tokens.as_ref().map(|tokens| &tokens.issuer);
@@ -114,7 +109,7 @@ impl Trust {
     pub fn check_token_terms(&self, recipe: &Recipe) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::TokenKeys, reason));
         let tokens = &recipe.parties.tokens;
-        if tokens.is_insecure() && !self.insecure_no_tokens {
+        if tokens.is_insecure() && !self.settings.insecure_no_tokens {
             let who = match tokens.issuer() {
                 None => "nobody checks",
                 Some(_) => "the helper does not check",

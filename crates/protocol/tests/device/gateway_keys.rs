@@ -4,7 +4,8 @@
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Check, View};
 use sotto_protocol::device::{
-    Change, DeviceState, DeviceStore, MemoryState, SeenKeySet, leader_gateway_key, log_gateway_keys,
+    Change, DeviceState, DeviceStore, MemoryState, SeenGateway, SeenKeySet, leader_gateway_key,
+    log_gateway_keys,
 };
 use sotto_protocol::trust::{Trust, TrustFile};
 use sotto_testing::keys::{gateway_key, hpke, key, key_of, signer};
@@ -91,11 +92,10 @@ fn the_newest_set_in_force_counts_by_the_rules_of_all_key_sets() {
     assert_eq!(last(log_set(2, NOW - 8 * DAY - 1), store.clone()), config(1), "too soon");
     assert_eq!(last(log_set(0, NOW - 2 * DAY), store.clone()), config(1), "a lower number");
     // From what the device itself remembers, whatever the log shows now.
+    let operator = signer(&key(LOG_OPERATOR));
     let remembered = Change::LogGateway {
-        operator: signer(&key(LOG_OPERATOR)),
         set: SeenKeySet { seq: 7, id: EntryId::of(b"seven"), not_before: NOW - DAY },
-        not_after: NOW + DAY,
-        config: config(99),
+        gateway: SeenGateway { operator, not_after: NOW + DAY, config: config(99) },
     };
     store.commit(remembered).unwrap();
     assert_eq!(last(log_set(2, NOW - 2 * DAY), store.clone()), config(99), "older");

@@ -10,7 +10,7 @@ use sotto_crypto::hpke;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::Check;
 use sotto_protocol::device::tokens::{
-    Live, ask, granted, plan, renew, to_come, token_ask, waiting, withheld,
+    Snapshot, attester_request, granted, outstanding, plan, renew, request, waiting, withheld,
 };
 use sotto_protocol::device::{DeviceStore, MemoryState, follow};
 use sotto_protocol::token::TokenTerms;
@@ -37,22 +37,19 @@ fn round_with(
 ) -> usize {
     let mut watch = world.watch().unwrap();
     let view = follow(store, &mut watch, &world.trust, world.now).unwrap();
-    let live = Live { view: &view, recipes: watch.recipes() };
-    let (trust, now) = (&world.trust, world.now);
-    if let Some(planned) = plan(store.state(), &live, trust, now, rng).unwrap() {
+    let (view, recipes) = (&view, watch.recipes());
+    let snapshot = Snapshot { view, recipes, trust: &world.trust, now: world.now };
+    if let Some(planned) = plan(store.state(), &snapshot, rng).unwrap() {
         store.commit(planned).unwrap();
     }
-    if let Some(asked) = ask(store.state(), &live, trust, now, rng).unwrap() {
+    if let Some(asked) = request(store.state(), &snapshot, rng).unwrap() {
         store.commit(asked).unwrap();
     }
-    let sent = waiting(store.state(), &live, now, rng);
+    let sent = waiting(store.state(), &snapshot, rng);
     for next in &sent {
-        let ask = token_ask(store.state(), &live, next).unwrap();
-        let change = match authority.answer(Came::new(&ask)) {
-            Ok(response) => {
-                let given = (next, response.as_slice());
-                granted(store.state(), &live, trust, given, now, rng).unwrap()
-            }
+        let sent = attester_request(store.state(), &snapshot, next).unwrap();
+        let change = match authority.answer(Came::new(&sent)) {
+            Ok(response) => granted(store.state(), &snapshot, next, &response, rng).unwrap(),
             Err((429, WITHHELD_PROBLEM)) => withheld(next),
             Err(refused) => panic!("{refused:?}"),
         };
@@ -101,33 +98,31 @@ fn one_token_of_two_is_none() {
         let mut store = world.device();
         let mut watch = world.watch().unwrap();
         let view = follow(&mut store, &mut watch, &world.trust, world.now).unwrap();
-        let live = Live { view: &view, recipes: watch.recipes() };
+        let (view, recipes) = (&view, watch.recipes());
+        let snapshot = Snapshot { view, recipes, trust: &world.trust, now: world.now };
         let mut rng = ChaCha20Rng::seed_from_u64(1);
-        let (trust, now) = (&world.trust, world.now);
-        let planned = plan(store.state(), &live, trust, now, &mut rng).unwrap().unwrap();
+        let planned = plan(store.state(), &snapshot, &mut rng).unwrap().unwrap();
         store.commit(planned).unwrap();
-        let asked = ask(store.state(), &live, trust, now, &mut rng).unwrap();
+        let asked = request(store.state(), &snapshot, &mut rng).unwrap();
         store.commit(asked.unwrap()).unwrap();
         let mut authority = Authority::new();
-        for next in waiting(store.state(), &live, now, &mut rng) {
+        for next in waiting(store.state(), &snapshot, &mut rng) {
             if next.role == missing {
                 store.commit(withheld(&next)).unwrap();
                 continue;
             }
-            let ask = token_ask(store.state(), &live, &next).unwrap();
-            let response = authority.answer(Came::new(&ask)).unwrap();
+            let sent = attester_request(store.state(), &snapshot, &next).unwrap();
+            let response = authority.answer(Came::new(&sent)).unwrap();
             // A response that was changed on the way is not a token.
             let mut forged = response.clone();
             forged[40] ^= 1;
-            let mut open = |response: &[u8]| {
-                let given = (&next, response);
-                granted(store.state(), &live, trust, given, now, &mut rng)
-            };
+            let mut open =
+                |response: &[u8]| granted(store.state(), &snapshot, &next, response, &mut rng);
             assert!(open(&forged).is_err());
             let change = open(&response).unwrap();
             store.commit(change).unwrap();
         }
-        assert_eq!(to_come(store.state(), &live, now), 0);
+        assert_eq!(outstanding(store.state(), &snapshot), 0);
         let done = world.walk(&mut store, 1).unwrap();
         assert_eq!(done.silent[0].1.check, Check::Token, "{missing:?}");
         assert!(store.state().ledger().is_none());
@@ -189,15 +184,16 @@ fn times_are_uniform_over_the_spread_and_within_the_first_half_of_the_recipe() {
         let mut watch = world.watch().unwrap();
         let mut base = world.device();
         let view = follow(&mut base, &mut watch, &world.trust, world.now).unwrap();
-        let live = Live { view: &view, recipes: watch.recipes() };
+        let (view, recipes) = (&view, watch.recipes());
+        let snapshot = Snapshot { view, recipes, trust: &world.trust, now: world.now };
         let mut thirds = [0u32; 3];
         let (mut least, mut last) = (u64::MAX, 0);
         for seed in 0..3_000 {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let mut store = base.clone();
-            let planned = plan(store.state(), &live, &world.trust, world.now, &mut rng);
+            let planned = plan(store.state(), &snapshot, &mut rng);
             store.commit(planned.unwrap().unwrap()).unwrap();
-            let again = plan(store.state(), &live, &world.trust, world.now, &mut rng).unwrap();
+            let again = plan(store.state(), &snapshot, &mut rng).unwrap();
             assert!(again.is_none(), "a time is drawn once");
             let after = due(&store) - NOW;
             assert!(after <= most);
@@ -313,30 +309,31 @@ fn only_a_refusal_and_newer_keys_make_another_request_with_the_same_nonce() {
     let mut store = before.device();
     let mut watch = before.watch().unwrap();
     let view = follow(&mut store, &mut watch, &before.trust, before.now).unwrap();
-    let live = Live { view: &view, recipes: watch.recipes() };
-    let (trust, now) = (&before.trust, before.now);
-    store.commit(plan(store.state(), &live, trust, now, &mut rng).unwrap().unwrap()).unwrap();
-    let asked = ask(store.state(), &live, trust, now, &mut rng).unwrap();
+    let (view, recipes) = (&view, watch.recipes());
+    let snapshot = Snapshot { view, recipes, trust: &before.trust, now: before.now };
+    store.commit(plan(store.state(), &snapshot, &mut rng).unwrap().unwrap()).unwrap();
+    let asked = request(store.state(), &snapshot, &mut rng).unwrap();
     store.commit(asked.unwrap()).unwrap();
-    let next = waiting(store.state(), &live, now, &mut rng)[0];
-    let body = |store: &MemoryState, live: &Live<'_>| {
-        let ask = token_ask(store.state(), live, &next).unwrap();
-        ask.attempt.request.clone()
+    let next = waiting(store.state(), &snapshot, &mut rng)[0];
+    let body = |store: &MemoryState, snapshot: &Snapshot<'_>| {
+        let sent = attester_request(store.state(), snapshot, &next).unwrap();
+        sent.attempt.request.clone()
     };
-    let old = body(&store, &live);
+    let old = body(&store, &snapshot);
     let nonce = nonce(&store);
-    let again = renew(store.state(), &live, trust, &next, now, &mut rng);
+    let again = renew(store.state(), &snapshot, &next, &mut rng);
     assert!(again.is_none(), "the keys are the same");
 
     let mut watch = after.watch().unwrap();
-    let view = follow(&mut store, &mut watch, trust, now).unwrap();
-    let live = Live { view: &view, recipes: watch.recipes() };
-    let asked = ask(store.state(), &live, trust, now, &mut rng).unwrap();
+    let view = follow(&mut store, &mut watch, &before.trust, before.now).unwrap();
+    let (view, recipes) = (&view, watch.recipes());
+    let snapshot = Snapshot { view, recipes, trust: &before.trust, now: before.now };
+    let asked = request(store.state(), &snapshot, &mut rng).unwrap();
     assert!(asked.is_none(), "newer keys alone are no reason");
-    assert_eq!(body(&store, &live), old);
-    let renewed = renew(store.state(), &live, trust, &next, now, &mut rng);
+    assert_eq!(body(&store, &snapshot), old);
+    let renewed = renew(store.state(), &snapshot, &next, &mut rng);
     store.commit(renewed.unwrap()).unwrap();
-    assert_ne!(body(&store, &live), old);
+    assert_ne!(body(&store, &snapshot), old);
     assert_eq!(self::nonce(&store), nonce);
-    assert!(renew(store.state(), &live, trust, &next, now, &mut rng).is_none());
+    assert!(renew(store.state(), &snapshot, &next, &mut rng).is_none());
 }

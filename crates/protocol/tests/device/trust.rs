@@ -75,7 +75,7 @@ fn the_gateway_of_the_log_is_a_pinned_operators_with_a_key_that_can_be_used() {
     assert!(refusal(gateway(LOG_OPERATOR, &["AQ".to_owned()])).starts_with("log_gateway: "));
     let both = trust(gateway(LOG_OPERATOR, &[unknown_suite(), hpke(1)])).unwrap();
     let pinned = both.log_gateway().unwrap();
-    assert_eq!((pinned.operator().as_str(), pinned.configs().len()), (LOG_OPERATOR, 1));
+    assert_eq!((pinned.operator.as_str(), pinned.configs.len()), (LOG_OPERATOR, 1));
 }
 
 #[test]

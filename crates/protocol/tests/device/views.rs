@@ -131,7 +131,7 @@ fn trust_is_weakened_only_by_settings_that_say_so() {
     file.min_log_age_s = 0;
     assert!(Trust::try_from(file.clone()).is_err());
     file.insecure_no_min_age = true;
-    assert_eq!(Trust::try_from(file).unwrap().min_log_age_s(), 0);
+    assert_eq!(Trust::try_from(file).unwrap().settings().min_log_age_s, 0);
     let mut file = trust_file();
     file.policy = file.policy.replace("quorum enough", "quorum none");
     assert!(Trust::try_from(file).is_err(), "no witness proves no time");

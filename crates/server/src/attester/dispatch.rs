@@ -150,7 +150,7 @@ impl Exchange {
                 self.shared.metrics.granted.increment(1);
                 return Ok(response);
             }
-            Recorded::Again(response) => {
+            Recorded::AlreadyGranted(response) => {
                 self.shared.metrics.repeated.increment(1);
                 return Ok(response);
             }

@@ -243,7 +243,7 @@ async fn known(
         shared.db.stored_answer(device, &issuer.name, client_key, client_alias, &digest, now);
     match shared.health.noted(StoreWork::Load, known.await) {
         Ok(Known::Unknown) => Ok(None),
-        Ok(Known::Again(response)) => {
+        Ok(Known::Answered(response)) => {
             shared.metrics.repeated.increment(1);
             Ok(Some(response))
         }

@@ -158,7 +158,7 @@ fn refresh(watch: &mut Watch<LogFiles>, trust: &Trust, now: Moment) -> Result<Vi
         Err(error) => return Err(unreachable(error)),
     };
     let age = now.0.saturating_sub(view.time());
-    if age > trust.max_checkpoint_age_s() {
+    if age > trust.settings().max_checkpoint_age_s {
         return Err(ReadError::Refused(format!("the log's newest checkpoint is {age} s old")));
     }
     if view.time() > now.0.saturating_add(MAX_CLOCK_SKEW_S) {

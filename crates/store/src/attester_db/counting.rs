@@ -44,7 +44,7 @@ pub(super) fn look_up(conn: &Connection, window: u64, asked: &Asked) -> Result<K
         })
         .optional()?;
     if let Some(response) = response {
-        return Ok(Known::Again(response));
+        return Ok(Known::Answered(response));
     }
     // Whatever the issuer would answer, this request cannot get a token: the alias has had one, or
     // belongs to another origin.
@@ -147,7 +147,7 @@ impl Device {
             .optional()?;
         if let Some((client_alias, request, response)) = granted {
             return Ok(if request == row.asked.request {
-                Recorded::Again(response)
+                Recorded::AlreadyGranted(response)
             } else if client_alias != row.asked.client_alias {
                 Recorded::OtherAlias
             } else {

@@ -87,7 +87,7 @@ impl LogDir {
         let staging = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
         let staging = staging.ok_or_else(|| damaged(&path, "it is not a number"))?;
         let files = tiles::written(self.signed_size(), staging).into_iter();
-        let files: Vec<_> = files.map(|tile| self.public.join(tile.to_path())).collect();
+        let files: Vec<_> = files.map(|tile| self.public.join(tile.path)).collect();
         Ok(self.disk.remove_all(&files, true)?)
     }
 

@@ -28,10 +28,10 @@ fn the_same_request_gets_the_stored_response() {
         assert_eq!(record(&db, first.grant(), at(5)), Recorded::New);
     }
     let db = open(dir.path());
-    assert_eq!(known(&db, &first.grant(), at(5)), Known::Again(first.response()));
+    assert_eq!(known(&db, &first.grant(), at(5)), Known::Answered(first.response()));
     // The issuer seals each response afresh: the first one counts.
     let again = Grant { response: vec![9; 288], ..first.grant() };
-    assert_eq!(record(&db, again, at(5)), Recorded::Again(first.response()));
+    assert_eq!(record(&db, again, at(5)), Recorded::AlreadyGranted(first.response()));
     assert_eq!(block_on(db.counts()).unwrap(), (1, 1));
     // For another device or another issuer the same bytes mean nothing.
     let stranger = Grant { device: wish(2, 0, 0).identity(), ..first.grant() };
@@ -108,7 +108,7 @@ fn a_device_has_so_many_origins_in_two_windows() {
     // It still gets the responses it had before, and others are not affected.
     assert_eq!(
         record(&db, wish(1, 1, 1).grant(), at(6)),
-        Recorded::Again(wish(1, 1, 1).response())
+        Recorded::AlreadyGranted(wish(1, 1, 1).response())
     );
     assert_eq!(record(&db, wish(2, 4, 1).grant(), at(6)), Recorded::New);
     // Window 5 no longer counts.
@@ -123,7 +123,7 @@ fn a_batch_is_judged_in_its_order() {
     let db = open(dir.path());
     let grants = [wish(1, 1, 1), wish(1, 1, 2), wish(1, 1, 1), wish(2, 1, 1)].map(Wish::grant);
     let outcomes = block_on(db.record(grants.to_vec(), at(5))).unwrap();
-    let again = Recorded::Again(wish(1, 1, 1).response());
+    let again = Recorded::AlreadyGranted(wish(1, 1, 1).response());
     assert_eq!(outcomes, [Recorded::New, Recorded::Withheld, again, Recorded::New]);
     assert_eq!(block_on(db.record(Vec::new(), at(5))).unwrap(), []);
 }
@@ -140,7 +140,7 @@ fn the_same_request_twice_at_once_is_one_grant() {
                     let grant = Grant { response: vec![seal; 288], ..wish(1, 1, 1).grant() };
                     match record(db, grant, at(5)) {
                         Recorded::New => (true, vec![seal; 288]),
-                        Recorded::Again(response) => (false, response),
+                        Recorded::AlreadyGranted(response) => (false, response),
                         other => panic!("{other:?}"),
                     }
                 })

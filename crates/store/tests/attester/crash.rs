@@ -33,7 +33,7 @@ fn what_was_recorded_survives_a_kill() {
         let db = open(dir.path());
         for origin in 0..=*durable.last().unwrap() {
             let first = wish(1, origin, 1);
-            assert_eq!(known(&db, &first.grant(), at(5)), Known::Again(first.response()));
+            assert_eq!(known(&db, &first.grant(), at(5)), Known::Answered(first.response()));
             assert_eq!(record(&db, wish(1, origin, 2).grant(), at(5)), Recorded::Withheld);
         }
         // A grant that was not reported may or may not be stored; either way the same request gets
@@ -41,8 +41,8 @@ fn what_was_recorded_survives_a_kill() {
         next = durable.last().unwrap() + 1;
         let unsure = wish(1, next, 1);
         let outcome = record(&db, unsure.grant(), at(5));
-        assert!(matches!(outcome, Recorded::New | Recorded::Again(_)), "{outcome:?}");
-        assert_eq!(known(&db, &unsure.grant(), at(5)), Known::Again(unsure.response()));
+        assert!(matches!(outcome, Recorded::New | Recorded::AlreadyGranted(_)), "{outcome:?}");
+        assert_eq!(known(&db, &unsure.grant(), at(5)), Known::Answered(unsure.response()));
         next += 1;
     }
 }
@@ -58,7 +58,7 @@ fn child() {
     writeln!(out).unwrap();
     for origin in first.. {
         let outcome = record(&db, wish(1, origin, 1).grant(), at(5));
-        assert!(matches!(outcome, Recorded::New | Recorded::Again(_)), "{outcome:?}");
+        assert!(matches!(outcome, Recorded::New | Recorded::AlreadyGranted(_)), "{outcome:?}");
         writeln!(out, "granted {origin}").unwrap();
         out.flush().unwrap();
     }

@@ -105,7 +105,10 @@ fn a_database_from_the_middle_of_a_run_is_refused() {
     // The latest state is accepted.
     restore(dir.path(), &after);
     let db = open(dir.path());
-    assert_eq!(known(&db, &wish(1, 2, 1).grant(), at(5)), Known::Again(wish(1, 2, 1).response()));
+    assert_eq!(
+        known(&db, &wish(1, 2, 1).grant(), at(5)),
+        Known::Answered(wish(1, 2, 1).response())
+    );
 }
 
 /// The same for a run that crashes, except for its last seconds.
@@ -161,6 +164,7 @@ fn nothing_of_a_device_lies_in_the_files() {
     ] {
         assert!(!holds(hidden));
     }
-    let shown = format!("{grant:?} {:?} {:?}", grant.device, Known::Again(grant.response.clone()));
-    assert_eq!(shown, "Grant { .. } DeviceIdentity([redacted]) Again(..)");
+    let shown =
+        format!("{grant:?} {:?} {:?}", grant.device, Known::Answered(grant.response.clone()));
+    assert_eq!(shown, "Grant { .. } DeviceIdentity([redacted]) Answered(..)");
 }

@@ -10,10 +10,13 @@ fn a_grant_counts_in_its_window_and_the_next() {
     let (last, first) = (Moment(6 * WINDOW - 1), Moment(6 * WINDOW));
     assert_eq!(record(&db, wish(1, 1, 1).grant(), last), Recorded::New);
     assert_eq!(record(&db, wish(1, 1, 2).grant(), first), Recorded::Withheld);
-    assert_eq!(known(&db, &wish(1, 1, 1).grant(), first), Known::Again(wish(1, 1, 1).response()));
+    assert_eq!(
+        known(&db, &wish(1, 1, 1).grant(), first),
+        Known::Answered(wish(1, 1, 1).response())
+    );
     let end = Moment(7 * WINDOW - 1);
     assert_eq!(record(&db, wish(1, 1, 3).grant(), end), Recorded::Withheld);
-    assert_eq!(known(&db, &wish(1, 1, 1).grant(), end), Known::Again(wish(1, 1, 1).response()));
+    assert_eq!(known(&db, &wish(1, 1, 1).grant(), end), Known::Answered(wish(1, 1, 1).response()));
     // No token key of window 5 is valid any longer.
     let after = Moment(7 * WINDOW);
     assert_eq!(known(&db, &wish(1, 1, 1).grant(), after), Known::Unknown);
@@ -37,7 +40,7 @@ fn a_clock_that_goes_back_grants_nothing() {
     assert_eq!(record(&db, wish(1, 1, 2).grant(), at(4)), Recorded::Withheld);
     assert_eq!(record(&db, wish(1, 2, 2).grant(), at(10)), Recorded::Withheld);
     let again = known(&db, &wish(1, 2, 1).grant(), at(1));
-    assert_eq!(again, Known::Again(wish(1, 2, 1).response()));
+    assert_eq!(again, Known::Answered(wish(1, 2, 1).response()));
 }
 
 #[test]

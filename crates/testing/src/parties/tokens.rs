@@ -7,7 +7,7 @@ use sotto_crypto::blind_rsa::IssuerKey;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Moment;
 use sotto_protocol::attester::{self, Ask, AttesterRefusal, request_digest};
-use sotto_protocol::device::tokens::TokenAsk;
+use sotto_protocol::device::tokens::AttesterRequest;
 use sotto_protocol::issuer::{self, EncapsulationKeyring, Origin, Origins};
 use sotto_wire::EntryId;
 use sotto_wire::recipe::Recipe;
@@ -62,12 +62,12 @@ pub struct Came {
 }
 
 impl Came {
-    pub fn new(ask: &TokenAsk<'_>) -> Self {
+    pub fn new(sent: &AttesterRequest<'_>) -> Self {
         Self {
-            body: ask.attempt.request.clone(),
-            client_key: ask.client_key,
-            request_blind: ask.attempt.request_blind,
-            client_alias: ask.attempt.client_alias,
+            body: sent.attempt.request.clone(),
+            client_key: sent.client_key,
+            request_blind: sent.attempt.request_blind,
+            client_alias: sent.attempt.client_alias,
         }
     }
 }

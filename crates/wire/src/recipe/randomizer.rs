@@ -31,14 +31,18 @@ impl Randomizer {
 
     /// The rules of the format: the ranges of the parameters, and the queries that they apply to.
     pub fn check(&self, query: &Query) -> Result<(), FormatError> {
-        let Self::RandomizedResponse { epsilon_micro } = self else { return Ok(()) };
-        at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;
-        match query {
-            Query::Histogram { .. } => Ok(()),
-            Query::Count { .. } | Query::Sum { .. } => Err(FormatError::new(format!(
-                "randomizer.kind {} needs query.kind histogram",
-                self.kind()
-            ))),
+        match self {
+            Self::None => Ok(()),
+            Self::RandomizedResponse { epsilon_micro } => {
+                at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;
+                match query {
+                    Query::Histogram { .. } => Ok(()),
+                    Query::Count { .. } | Query::Sum { .. } => Err(FormatError::new(format!(
+                        "randomizer.kind {} needs query.kind histogram",
+                        self.kind()
+                    ))),
+                }
+            }
         }
     }
 }

@@ -8,7 +8,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::limits::{MAX_ATTRIBUTE_NAME_LEN, MAX_INTEGER};
-use crate::{Decode, Encode, EntryId, FormatError, HpkeConfig, KeyName, KeyType, VerifierKey};
+use crate::{
+    Decode, Encode, EntryId, FormatError, HpkeConfig, KeyName, KeyType, TreeHash, VerifierKey,
+};
 
 /// A probability: a fraction in lowest terms, `[num, den]` in JSON.
 ///
@@ -279,7 +281,7 @@ macro_rules! text_in_json {
     )*};
 }
 
-text_in_json!(AttributeName, EntryId, KeyName, PublicKey);
+text_in_json!(AttributeName, EntryId, KeyName, PublicKey, TreeHash);
 
 /// The HPKE configuration in unpadded base64url text; `field` names it in the error.
 pub(super) fn hpke_config(field: &str, text: &str) -> Result<HpkeConfig, FormatError> {

@@ -62,7 +62,7 @@ pub(super) fn run(
             let device = Participant::new(host, trust, Counting::default(), log);
             let mut device = device.frozen_at(moment);
             let (done, tokens) = answer(&mut device)?;
-            let delivery = done.insecure_delivery();
+            let delivery = done.insecure_delivery;
             ensure!(delivery.waiting == 0, "the leader does not accept a report");
             let (_, store, log) = device.into_parts();
             lock(&logs).push(log);

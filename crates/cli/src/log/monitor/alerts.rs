@@ -44,7 +44,7 @@ impl Report {
             }
             Ok(time) => {
                 let (age, allowed) =
-                    (now.0.saturating_sub(time.fresh), trust.max_checkpoint_age_s());
+                    (now.0.saturating_sub(time.fresh), trust.settings().max_checkpoint_age_s);
                 if age > allowed / 2 {
                     let words = format!("the checkpoint is {age} s old; devices allow {allowed} s");
                     self.alert(words, None);

@@ -192,7 +192,7 @@ impl Notebook {
             report.alert(format!("{head}: key set {} was published before", last.seq), None);
             return;
         }
-        let spacing = trust.min_key_set_spacing_s();
+        let spacing = trust.settings().min_key_set_spacing_s;
         if let Some(last) = sets.last()
             && set.not_before < last.not_before.saturating_add(spacing)
         {

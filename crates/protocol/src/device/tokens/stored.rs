@@ -149,6 +149,14 @@ impl Asked {
             _ => None,
         }
     }
+
+    pub(super) fn progress_mut(&mut self, role: Role) -> Option<&mut Progress> {
+        match role {
+            Role::Leader => Some(&mut self.leader),
+            Role::Helper => self.helper.as_mut(),
+            _ => None,
+        }
+    }
 }
 
 impl DeviceState {
@@ -185,12 +193,7 @@ impl DeviceState {
     fn answer(&mut self, recipe: &EntryId, role: Role, answer: Progress) {
         let Some(tokens) = self.tokens.get_mut(recipe) else { return };
         let Stage::Asked(asked) = &mut tokens.stage else { return };
-        let progress = match role {
-            Role::Leader => Some(&mut asked.leader),
-            Role::Helper => asked.helper.as_mut(),
-            _ => None,
-        };
-        if let Some(progress @ Progress::Waiting(_)) = progress {
+        if let Some(progress @ Progress::Waiting(_)) = asked.progress_mut(role) {
             *progress = answer;
         }
     }

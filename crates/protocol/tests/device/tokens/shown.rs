@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_core::{Rng, TryCryptoRng, TryRng};
 use sotto_protocol::Moment;
-use sotto_protocol::device::tokens::{Live, ask, granted, plan, token_ask, waiting};
+use sotto_protocol::device::tokens::{Snapshot, attester_request, granted, plan, request, waiting};
 use sotto_protocol::device::{Change, DeviceStore, MemoryState, follow};
 use sotto_protocol::expression::Value;
 use sotto_testing::recipe::HOUR;
@@ -162,16 +162,16 @@ fn the_order_of_asking_is_random() {
     let mut base = world.device();
     let mut watch = world.watch().unwrap();
     let view = follow(&mut base, &mut watch, &world.trust, world.now).unwrap();
-    let live = Live { view: &view, recipes: watch.recipes() };
+    let (view, recipes) = (&view, watch.recipes());
+    let snapshot = Snapshot { view, recipes, trust: &world.trust, now: world.now };
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    let (trust, now) = (&world.trust, world.now);
-    base.commit(plan(base.state(), &live, trust, now, &mut rng).unwrap().unwrap()).unwrap();
-    let asked = ask(base.state(), &live, trust, now, &mut rng).unwrap();
+    base.commit(plan(base.state(), &snapshot, &mut rng).unwrap().unwrap()).unwrap();
+    let asked = request(base.state(), &snapshot, &mut rng).unwrap();
     base.commit(asked.unwrap()).unwrap();
-    let sorted = waiting(base.state(), &live, now, &mut rng);
+    let sorted = waiting(base.state(), &snapshot, &mut rng);
     let mut firsts = [0u32; 4];
     for _ in 0..4_000 {
-        let order = waiting(base.state(), &live, now, &mut rng);
+        let order = waiting(base.state(), &snapshot, &mut rng);
         let place = sorted.iter().position(|waiting| *waiting == order[0]).unwrap();
         firsts[place] += 1;
     }
@@ -184,8 +184,8 @@ fn nothing_secret_shows_in_debug() {
     let (mut store, mut authority) = (world.device(), Authority::new());
     let mut watch = world.watch().unwrap();
     let view = follow(&mut store, &mut watch, &world.trust, world.now).unwrap();
-    let live = Live { view: &view, recipes: watch.recipes() };
-    let (trust, now) = (&world.trust, world.now);
+    let (view, recipes) = (&view, watch.recipes());
+    let snapshot = Snapshot { view, recipes, trust: &world.trust, now: world.now };
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut shown = String::new();
     let mut commit = |store: &mut MemoryState, change: Change| {
@@ -193,19 +193,18 @@ fn nothing_secret_shows_in_debug() {
         store.commit(change).unwrap();
         shown += &format!("{:#?}", store.state());
     };
-    let planned = plan(store.state(), &live, trust, now, &mut rng).unwrap().unwrap();
+    let planned = plan(store.state(), &snapshot, &mut rng).unwrap().unwrap();
     commit(&mut store, planned);
-    let asked = ask(store.state(), &live, trust, now, &mut rng).unwrap().unwrap();
+    let asked = request(store.state(), &snapshot, &mut rng).unwrap().unwrap();
     commit(&mut store, asked);
     // Both requests wait; then one token is in hand.
     let mut secrets = secrets(&store);
     assert_eq!(secrets.len(), 1 + 1 + 2 * 5, "seed, nonce, and what is kept of each request");
-    let next = waiting(store.state(), &live, now, &mut rng)[0];
-    let ask = token_ask(store.state(), &live, &next).unwrap();
-    let asking = format!("{:?}", ask.attempt);
-    let response = authority.answer(Came::new(&ask)).unwrap();
-    let given = (&next, response.as_slice());
-    let granted = granted(store.state(), &live, trust, given, now, &mut rng).unwrap();
+    let next = waiting(store.state(), &snapshot, &mut rng)[0];
+    let sent = attester_request(store.state(), &snapshot, &next).unwrap();
+    let asking = format!("{:?}", sent.attempt);
+    let response = authority.answer(Came::new(&sent)).unwrap();
+    let granted = granted(store.state(), &snapshot, &next, &response, &mut rng).unwrap();
     commit(&mut store, granted);
     shown += &asking;
     let held = self::secrets(&store);
