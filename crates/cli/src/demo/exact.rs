@@ -16,10 +16,9 @@ use sotto_protocol::Moment;
 use sotto_vdaf::Measurement;
 
 use self::parties::Parties;
-use super::Plan;
 use super::collecting::{batch, collect, wait_until_summed};
 use super::result::{DemoBucket, DemoReports, DemoResult};
-use super::story::Story;
+use super::{Explanation, Plan};
 use crate::output::Output;
 use crate::time_text::now;
 use crate::workers::{lock, work};
@@ -43,7 +42,7 @@ struct Uploads {
 }
 
 /// Runs the demo.
-pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
+pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanation)> {
     let started = Instant::now();
     let parties = Parties::start(plan).context("cannot start the servers")?;
     // One time for all devices, so that they are all in the same hour.
@@ -70,9 +69,10 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         tokens: None,
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
-    let story = Story { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };
+    let explanation =
+        Explanation { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };
     parties.stop();
-    Ok((result, story))
+    Ok((result, explanation))
 }
 
 /// Each device makes its report and uploads it.

@@ -20,10 +20,9 @@ use sotto_protocol::recipe::{Assessment, estimates, show_micro};
 
 use self::fleet::Turnout;
 use self::parties::Parties;
-use super::Plan;
 use super::collecting::{batch, collect, wait_until_summed};
 use super::result::{DemoBucket, DemoPrivacy, DemoReports, DemoResult, DemoSize};
-use super::story::Story;
+use super::{Explanation, Plan};
 use crate::output::Output;
 use crate::time_text::now;
 
@@ -39,7 +38,7 @@ const CAVEATS: &[&str] = &[
 ];
 
 /// Runs the demo.
-pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
+pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanation)> {
     let started = Instant::now();
     // One time for all devices, so that they are all in the same hour.
     let moment = now()?;
@@ -69,9 +68,9 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         tokens: Some(turnout.tokens as u64),
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
-    let story = Story { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
+    let explanation = Explanation { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
     parties.stop();
-    Ok((result, story))
+    Ok((result, explanation))
 }
 
 /// Debiases the counts: estimates over all devices, with the uncertainty from noise and sampling.
@@ -130,7 +129,7 @@ fn saw(
         (
             "attester",
             format!(
-                "{devices} device certificates, and {} sealed requests that it cannot read: one pair of tokens each",
+                "{devices} device certificates, and {} token requests, one per token; it cannot read which recipe they are for",
                 parties.to_attester().lengths().values().sum::<u64>()
             ),
         ),
