@@ -23,7 +23,7 @@ use crate::recipe::describe;
 /// The state of a monitor.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Notebook {
+pub(super) struct MonitorState {
     size: u64,
     checkpoint: Option<String>,
     /// Entries of recipes by author key and name: the whole entry, because it may become evidence.
@@ -35,7 +35,7 @@ pub(super) struct Notebook {
     key_sets: BTreeMap<String, Vec<KeySet>>,
 }
 
-impl Notebook {
+impl MonitorState {
     pub(super) fn open(path: &Path) -> Result<Self> {
         if !path.exists() {
             return Ok(Self::default());
