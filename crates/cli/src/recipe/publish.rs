@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use sotto_crypto::note::NoteKey;
@@ -138,9 +138,11 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
         }
         (Form::Json(recipe), Some(signer)) => {
-            if recipe.author != signer_file::public(signer) {
-                bail!("the recipe's author is {}, not the signer", recipe.author.verifier());
-            }
+            let author = &recipe.author;
+            ensure!(
+                *author == signer_file::public(signer),
+                "the recipe's author is not the signer"
+            );
             sign(&recipe, signer)
         }
     }
