@@ -8,47 +8,50 @@ use anyhow::{Context, Result, anyhow};
 use sotto_protocol::attester::Attestation;
 use sotto_server::{
     Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
-    Manufacturer, ManufacturerTable, Server, X509Attestation, X509Config, X509Table,
+    Manufacturer, ManufacturerTable, X509Attestation, X509Config, X509Table,
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
 
-use super::config::{ConfigFile, bytes, load_authorities, load_http, peer_token, same_operator};
+use super::config::{
+    Bound, RoleFile, bytes, load_authorities, load_http, peer_token, same_operator,
+};
 use crate::output::WithHint;
 use crate::{private_file, random};
 
 /// How often the revocation lists are checked for changes.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The configuration of an attester.
-pub(super) type AttesterSettings = ConfigFile<AttesterFile>;
+impl RoleFile for AttesterFile {
+    const ROLE: &'static str = "attester";
 
-impl AttesterSettings {
-    /// Opens the database and binds.
-    pub(super) async fn bind(self, insecure_http: bool) -> Result<Server> {
-        let Self(file) = self;
-        check(&file)?;
-        let issuers = file.issuers.iter().map(issuer).collect::<Result<_>>()?;
-        let issuer_certificates = load_authorities(&file.http)?;
-        let http = load_http(file.http, insecure_http)?;
-        let mut config = AttesterConfig { http, issuers, issuer_certificates, ..file.attester };
-        if let Some(table) = file.x509 {
+    fn is_secret(&self) -> bool {
+        true
+    }
+
+    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+        check(&self)?;
+        let issuers = self.issuers.iter().map(issuer).collect::<Result<_>>()?;
+        let issuer_certificates = load_authorities(&self.http)?;
+        let http = load_http(self.http, insecure_http)?;
+        let mut config = AttesterConfig { http, issuers, issuer_certificates, ..self.attester };
+        if let Some(table) = self.x509 {
             let attestation = Arc::new(x509(&table)?);
             tokio::spawn(follow_crls(table.crls, Arc::clone(&attestation)));
             config.attestations.push(attestation);
         }
-        if file.insecure_attestation {
+        if self.insecure_attestation {
             tracing::warn!("insecure_attestation: anyone can pretend to be any number of devices");
             config.attestations.push(Arc::new(InsecureAttestation) as Arc<dyn Attestation>);
         }
-        private_file::make_folder(&file.data_dir)?;
+        private_file::make_folder(&self.data_dir)?;
         let options = AttesterDbOptions {
-            window_s: file.window_s,
-            max_aliases_per_device: file.max_aliases_per_device,
+            window_s: self.window_s,
+            max_aliases_per_device: self.max_aliases_per_device,
             ..AttesterDbOptions::default()
         };
-        let db = AttesterDb::open(&file.data_dir, &options, &mut random::system())
-            .with_context(|| format!("cannot open the database in {}", file.data_dir.display()))?;
-        Attester::bind(config, db).await.or_else(super::explain)
+        let db = AttesterDb::open(&self.data_dir, &options, &mut random::system())
+            .with_context(|| format!("cannot open the database in {}", self.data_dir.display()))?;
+        super::bound(Attester::bind(config, db).await)
     }
 }
 

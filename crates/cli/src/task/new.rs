@@ -10,7 +10,7 @@ use serde_json::json;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Task;
 use sotto_vdaf::VdafConfig;
-use sotto_wire::{BatchMode, Encode, Role, TaskConfiguration, taskprov};
+use sotto_wire::{BatchMode, Encode, HttpUrl, Role, TaskConfiguration, taskprov};
 use zeroize::Zeroizing;
 
 use crate::output::{Outcome, Output, WithHint};
@@ -253,13 +253,8 @@ fn exists(path: &Path) -> bool {
 
 /// Catches typing mistakes. Otherwise the spelling is up to the parties.
 fn check_url(url: &str) -> Result<()> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    match rest {
-        Some(rest)
-            if !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['?', '#', ' ']) =>
-        {
-            Ok(())
-        }
+    match HttpUrl::parse(url) {
+        Ok(url) if url.query().is_none() => Ok(()),
         _ => Err(anyhow!("not a base URL")).hint("write it like https://leader.example/"),
     }
 }
