@@ -13,13 +13,14 @@ mod log;
 mod reference;
 mod relay;
 mod tasks;
+mod watch;
 mod witness;
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sotto_server::settings::template;
@@ -30,7 +31,7 @@ use sotto_server::{
 
 use self::config::{Bound, RoleFile};
 pub(crate) use self::tasks::served;
-use crate::output::{Outcome, Output, WithHint};
+use crate::output::{Outcome, Output, WithHint, hinted};
 use crate::private_file;
 
 /// Runs a server.
@@ -201,8 +202,8 @@ fn bound(server: Result<Server, BindError>) -> Result<Bound> {
         BindError::MissingKeys(_) => Some("list the old key files under `hpke_keys` again"),
         _ => None,
     };
-    match hint {
-        Some(hint) => Err(anyhow!(error)).hint(hint),
-        None => Err(anyhow!(error)),
-    }
+    Err(match hint {
+        Some(hint) => hinted(error, hint),
+        None => error.into(),
+    })
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use sotto_protocol::attester::Attestation;
@@ -15,11 +14,9 @@ use sotto_store::{AttesterDb, AttesterDbOptions};
 use super::config::{
     Bound, RoleFile, bytes, load_authorities, load_http, peer_token, same_operator,
 };
+use super::watch;
 use crate::output::WithHint;
 use crate::{private_file, random};
-
-/// How often the revocation lists are checked for changes.
-const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
 impl RoleFile for AttesterFile {
     const ROLE: &'static str = "attester";
@@ -35,9 +32,17 @@ impl RoleFile for AttesterFile {
         let http = load_http(self.http, insecure_http)?;
         let mut config = AttesterConfig { http, issuers, issuer_certificates, ..self.attester };
         if let Some(table) = self.x509 {
+            // Taken before the lists are read, so that a change in the meantime is noticed later.
+            let seen = watch::state(table.crls.clone());
             let attestation = Arc::new(x509(&table)?);
-            tokio::spawn(follow_crls(table.crls, Arc::clone(&attestation)));
-            config.attestations.push(attestation);
+            config.attestations.push(Arc::clone(&attestation) as Arc<dyn Attestation>);
+            let (crls, watched) = (table.crls.clone(), table.crls);
+            let reload = move || {
+                attestation.reload_crls(&read_all(&crls)?)?;
+                Ok(None)
+            };
+            let state = move || watch::state(watched.clone());
+            tokio::spawn(watch::follow("revocation lists".to_owned(), seen, state, reload));
         }
         if self.insecure_attestation {
             tracing::warn!("insecure_attestation: anyone can pretend to be any number of devices");
@@ -109,35 +114,6 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<u8>> {
         all.push(b'\n');
     }
     Ok(all)
-}
-
-/// Reloads the revocation lists whenever the files change, forever. Files that cannot be used are
-/// ignored.
-async fn follow_crls(paths: Vec<PathBuf>, attestation: Arc<X509Attestation>) {
-    let state = || -> Vec<Option<(SystemTime, u64)>> {
-        let of_file = |path: &PathBuf| {
-            let data = std::fs::metadata(path).ok()?;
-            Some((data.modified().ok()?, data.len()))
-        };
-        paths.iter().map(of_file).collect()
-    };
-    let mut seen = state();
-    loop {
-        tokio::time::sleep(CHECK_AGAIN).await;
-        let now = state();
-        if now == seen {
-            continue;
-        }
-        seen = now;
-        let read = read_all(&paths).and_then(|pem| Ok(attestation.reload_crls(&pem)?));
-        match read {
-            Ok(()) => tracing::info!("the revocation lists were reloaded"),
-            Err(error) => tracing::error!(
-                error = format!("{error:#}"),
-                "the revocation lists have changed and cannot be used: the old ones stay in use"
-            ),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(super) fn load(
     data_dir: &Path,
     public_url: Option<&str>,
 ) -> Result<GatewayConfig> {
-    let keys = key_files::follow(table.keys, &data_dir.join(OWN_KEYS))?;
+    let keys = key_files::follow("gateway", table.keys, &data_dir.join(OWN_KEYS))?;
     let origin = public_url.map(origin).transpose()?;
     Ok(GatewayConfig { keys, origin, limits: table.limits })
 }

@@ -1,33 +1,16 @@
 //! `sotto serve issuer`: loads everything that its configuration names.
 
 use anyhow::{Context, Result, anyhow};
-use sotto_crypto::HpkeKeypair;
-use sotto_protocol::Fault;
-use sotto_server::{
-    EncapsulationKeys, Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile,
-};
+use sotto_server::{Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile};
 use sotto_store::IssuerDb;
 
 use super::config::{Bound, RoleFile, load_http, peer_token, same_operator};
-use super::key_files::{self, KeyHolder};
+use super::key_files;
 use crate::output::WithHint;
 use crate::{private_file, signer_file};
 
 /// The folder for encapsulation keys in `data_dir`, if no key files are listed.
 const OWN_KEYS: &str = "encapsulation-keys";
-
-impl KeyHolder for EncapsulationKeys {
-    const KIND: &'static str = "encapsulation";
-    const FIRST_KEY: &'static str = "encapsulation-key-1.toml";
-
-    fn new(keys: Vec<HpkeKeypair>) -> Result<Self, Fault> {
-        Self::new(keys)
-    }
-
-    fn replace(&self, keys: Vec<HpkeKeypair>) -> Result<(), Fault> {
-        self.replace(keys)
-    }
-}
 
 impl RoleFile for IssuerFile {
     const ROLE: &'static str = "issuer";
@@ -50,7 +33,7 @@ impl RoleFile for IssuerFile {
         let http = load_http(self.http, insecure_http)?;
         private_file::make_folder(&self.data_dir)?;
         let own = self.data_dir.join(OWN_KEYS);
-        let encapsulation_keys = key_files::follow(self.encapsulation_keys, &own)?;
+        let encapsulation_keys = key_files::follow("encapsulation", self.encapsulation_keys, &own)?;
         let db = IssuerDb::open(&self.data_dir)
             .with_context(|| format!("cannot open the token keys in {}", self.data_dir.display()))
             .hint("is another issuer running on this folder, or does it belong to another user?")?;
