@@ -8,8 +8,11 @@ mod misbehaviour;
 mod monitor;
 mod verify;
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use sotto_wire::TlogPolicy;
 
 use crate::output::{Outcome, Output};
 
@@ -38,4 +41,11 @@ impl LogCommandArgs {
             LogCommand::Fsck(args) => args.run(output),
         }
     }
+}
+
+/// Reads a policy from a file.
+fn read_policy(path: &Path) -> Result<TlogPolicy> {
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+    TlogPolicy::parse(&text).with_context(|| format!("{} cannot be used", path.display()))
 }

@@ -5,13 +5,12 @@
 
 mod parties;
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use sotto_client::{Collected, UploadOutcome, Uploader};
+use sotto_client::{Collected, Uploader};
 use sotto_protocol::Moment;
 use sotto_vdaf::Measurement;
 
@@ -21,6 +20,7 @@ use super::result::{DemoBucket, DemoReports, DemoResult};
 use super::{Explanation, Plan};
 use crate::output::Output;
 use crate::time_text::now;
+use crate::upload::Tally;
 use crate::workers::{lock, work};
 
 /// Devices that talk to the leader at the same time.
@@ -32,14 +32,6 @@ const CAVEATS: &[&str] = &[
     "Nothing keeps a device from reporting twice: no tokens.",
     "Here all parties share one process. Leader and helper must be two operators who do not collude.",
 ];
-
-/// The outcome of the uploads.
-#[derive(Debug, Default)]
-struct Uploads {
-    accepted: u64,
-    bytes: u64,
-    rejected: BTreeMap<String, u64>,
-}
 
 /// Runs the demo.
 pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanation)> {
@@ -76,24 +68,15 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
 }
 
 /// Each device makes its report and uploads it.
-fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Result<Uploads> {
+fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Result<Tally> {
     let device = Uploader::new(parties.task().clone(), parties.transport());
-    let uploads = Mutex::new(Uploads::default());
+    let uploads = Mutex::new(Tally::default());
     let bar = output.bar("devices", plan.held.len() as u64);
     let measurements = plan.held.iter().map(|bucket| Ok(Measurement::Histogram(*bucket)));
     work(measurements, DEVICES_AT_ONCE, &bar, |measurement, rng| {
         let report = device.prepare(&measurement, moment, rng)?;
         let outcomes = device.upload(std::slice::from_ref(&report), rng)?;
-        let mut uploads = lock(&uploads);
-        uploads.bytes += report.as_bytes().len() as u64;
-        for outcome in outcomes {
-            match outcome {
-                UploadOutcome::Accepted => uploads.accepted += 1,
-                UploadOutcome::Rejected(error) => {
-                    *uploads.rejected.entry(error.name().to_owned()).or_default() += 1;
-                }
-            }
-        }
+        lock(&uploads).add(&report, outcomes);
         Ok(())
     })
     .context("the devices could not upload")?;

@@ -85,9 +85,7 @@ async fn start() -> Result<Aggregators> {
 }
 
 fn server(key: &HpkeKeypair) -> Result<ServerConfig> {
-    let private_key = Secret::new(*key.private_key().expose());
-    let key = HpkeKeypair::from_parts(key.config().clone(), private_key)?;
-    let mut server = ServerConfig::new(loopback(), vec![key]);
+    let mut server = ServerConfig::new(loopback(), vec![keys::duplicate(key)?]);
     server.insecure_plain_tasks = true;
     server.http.insecure_http = true;
     Ok(server)

@@ -8,14 +8,12 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sotto_client::{AuthToken, CollectionJob, Collector, HttpTransport, Poll};
 use sotto_crypto::Secret;
 use sotto_protocol::collector::Collection;
-use sotto_wire::{BatchMode, Duration, Encode, Interval, Query, TaskId, Time, TimePrecision};
+use sotto_wire::{BatchMode, Duration, Interval, KeySet, Query, TaskId, Time, TimePrecision};
 
 use super::api::{self, TaskDescription, answer, blocking, request};
 use crate::connection::{ConnectionArgs, retry};
@@ -106,7 +104,7 @@ impl Collectors {
     fn add_task(&self, request: AddTaskRequest) -> Result<Value> {
         let task = request.task.task()?;
         let (id, key) = (*task.id(), keys::generate(1));
-        let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
+        let config = KeySet::config_text(key.config());
         let auth = AuthToken::DapAuth(request.collector_authentication_token);
         // The caller polls, so it handles a leader that does not answer.
         let collector =
@@ -124,7 +122,7 @@ impl Collectors {
         let precision = collector.task().configuration().time_precision();
         let query = request.query.query(precision)?;
         let (job, poll) = collector.start(&query, &mut random::system())?;
-        let handle = URL_SAFE_NO_PAD.encode(random::bytes::<16>());
+        let handle = random::text::<16>().to_string();
         let mut job = Job { collector, job, done: None, finished: false };
         job.note(poll);
         lock(&self.jobs).insert(handle.clone(), Arc::new(Mutex::new(job)));
