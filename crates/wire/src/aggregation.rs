@@ -141,9 +141,7 @@ impl Encode for AggregationJobInitReq<'_> {
         out.push(self.verification_key_id);
         self.agg_param.encode(out);
         self.extensions.encode(out);
-        for verify_init in &self.verify_inits {
-            verify_init.encode(out);
-        }
+        self.verify_inits.encode(out);
     }
 }
 
@@ -217,9 +215,7 @@ pub struct AggregationJobResp<'a> {
 
 impl Encode for AggregationJobResp<'_> {
     fn encode(&self, out: &mut impl Sink) {
-        for verify_resp in &self.verify_resps {
-            verify_resp.encode(out);
-        }
+        self.verify_resps.encode(out);
     }
 }
 
@@ -263,9 +259,7 @@ pub struct AggregationJobContinueReq<'a> {
 impl Encode for AggregationJobContinueReq<'_> {
     fn encode(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.step.to_be_bytes());
-        for verify_continue in &self.verify_continues {
-            verify_continue.encode(out);
-        }
+        self.verify_continues.encode(out);
     }
 }
 

@@ -26,6 +26,13 @@ pub trait Encode {
     }
 }
 
+/// Consecutive values, without a length.
+impl<T: Encode> Encode for [T] {
+    fn encode(&self, out: &mut impl Sink) {
+        self.iter().for_each(|value| value.encode(out));
+    }
+}
+
 /// Where an encoding goes: a buffer, or a counter of its bytes.
 pub trait Sink {
     /// Appends bytes.
@@ -283,11 +290,6 @@ pub(crate) fn put_opaque_u32(out: &mut impl Sink, bytes: &[u8]) {
     debug_assert!(u32::try_from(bytes.len()).is_ok());
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
-}
-
-/// The encoded length of consecutive values.
-pub(crate) fn values_len<T: Encode>(values: &[T]) -> usize {
-    values.iter().map(Encode::encoded_len).sum()
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::fmt;
 
 use crate::codec::{
     BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u16, put_opaque_u32,
-    values_len,
 };
 
 /// The id of one HPKE key of an aggregator or collector.
@@ -161,7 +160,7 @@ pub struct HpkeConfigList(Vec<HpkeConfig>);
 impl HpkeConfigList {
     /// Checks that there is a configuration, that ids are distinct and that the list fits.
     pub fn new(configs: Vec<HpkeConfig>) -> Result<Self, BoundsError> {
-        if configs.is_empty() || u16::try_from(values_len(&configs)).is_err() {
+        if configs.is_empty() || u16::try_from(configs.encoded_len()).is_err() {
             return Err(BoundsError::Length("HpkeConfigList"));
         }
         let mut seen = [false; 256];
@@ -186,10 +185,8 @@ impl HpkeConfigList {
 
 impl Encode for HpkeConfigList {
     fn encode(&self, out: &mut impl Sink) {
-        out.extend_from_slice(&(values_len(&self.0) as u16).to_be_bytes());
-        for config in &self.0 {
-            config.encode(out);
-        }
+        out.extend_from_slice(&(self.0.encoded_len() as u16).to_be_bytes());
+        self.0.encode(out);
     }
 }
 

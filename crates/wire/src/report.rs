@@ -213,11 +213,7 @@ impl<'a> UploadRequest<'a> {
 
     /// The body that uploads `reports`.
     pub fn to_bytes(reports: &[Report<'_>]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(crate::codec::values_len(reports));
-        for report in reports {
-            report.encode(&mut out);
-        }
-        out
+        reports.to_bytes()
     }
 }
 
@@ -268,9 +264,7 @@ pub struct UploadErrors {
 
 impl Encode for UploadErrors {
     fn encode(&self, out: &mut impl Sink) {
-        for status in &self.status {
-            status.encode(out);
-        }
+        self.status.encode(out);
     }
 }
 

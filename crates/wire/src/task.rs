@@ -59,18 +59,10 @@ pub struct VdafType(u32);
 impl VdafType {
     /// Prio3Count.
     pub const PRIO3_COUNT: Self = Self(1);
-    /// Prio3Sum.
-    pub const PRIO3_SUM: Self = Self(2);
-    /// Prio3SumVec.
-    pub const PRIO3_SUM_VEC: Self = Self(3);
     /// Prio3Histogram.
     pub const PRIO3_HISTOGRAM: Self = Self(4);
-    /// Prio3MultihotCountVec.
-    pub const PRIO3_MULTIHOT_COUNT_VEC: Self = Self(5);
     /// Poplar1.
     pub const POPLAR1: Self = Self(6);
-    /// Prio3L1BoundSum.
-    pub const PRIO3_L1_BOUND_SUM: Self = Self(7);
 
     /// The VDAF with this code point.
     pub const fn new(code_point: u32) -> Self {

@@ -27,7 +27,7 @@ impl<'a> TokenRequestBatch<'a> {
 
 impl Encode for TokenRequestBatch<'_> {
     fn encode(&self, out: &mut impl Sink) {
-        self.0.iter().for_each(|request| request.encode(out));
+        self.0.encode(out);
     }
 }
 
