@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use sotto_wire::TlogPolicy;
 
 use crate::output::{Outcome, Output};
+use crate::private_file;
 
 /// Checks a public log and what it holds.
 #[derive(Debug, Args)]
@@ -45,7 +46,6 @@ impl LogCommandArgs {
 
 /// Reads a policy from a file.
 fn read_policy(path: &Path) -> Result<TlogPolicy> {
-    let text = std::fs::read_to_string(path);
-    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-    TlogPolicy::parse(&text).with_context(|| format!("{} cannot be used", path.display()))
+    TlogPolicy::parse(&private_file::read(path)?)
+        .with_context(|| format!("{} cannot be used", path.display()))
 }

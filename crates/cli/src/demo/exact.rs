@@ -41,12 +41,12 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
     let moment = now()?;
     let uploads = upload(plan, &parties, moment, output)?;
     wait_until_summed(uploads.accepted, output, || {
-        let counters = parties.leader_counters()?;
+        let counters = parties.counters(&parties.leader_store)?;
         Ok(counters.aggregated + counters.rejections.total())
     })?;
     let collected = collect(&parties.collector()?, moment, output)?;
     let mut rejected = uploads.rejected;
-    for (reason, count) in parties.leader_counters()?.rejections.iter() {
+    for (reason, count) in parties.counters(&parties.leader_store)?.rejections.iter() {
         *rejected.entry(reason.name().to_owned()).or_default() += count;
     }
     let result = DemoResult {
@@ -69,7 +69,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
 
 /// Each device makes its report and uploads it.
 fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Result<Tally> {
-    let device = Uploader::new(parties.task().clone(), parties.transport());
+    let device = Uploader::new(parties.task().clone(), parties.transport.clone());
     let uploads = Mutex::new(Tally::default());
     let bar = output.bar("devices", plan.held.len() as u64);
     let measurements = plan.held.iter().map(|bucket| Ok(Measurement::Histogram(*bucket)));
@@ -103,7 +103,7 @@ fn saw(
     bytes: u64,
 ) -> Result<Vec<(&'static str, String)>> {
     let reports = result.devices;
-    let helper = parties.helper_counters()?;
+    let helper = parties.counters(&parties.helper_store)?;
     let sizes = parties.task().vdaf().sizes();
     Ok(vec![
         (

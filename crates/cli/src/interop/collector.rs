@@ -15,7 +15,7 @@ use sotto_crypto::Secret;
 use sotto_protocol::collector::Collection;
 use sotto_wire::{BatchMode, Duration, Interval, KeySet, Query, TaskId, Time, TimePrecision};
 
-use super::api::{self, TaskDescription, answer, blocking, request};
+use super::api::{self, Integer, TaskDescription, answer, blocking, request};
 use crate::connection::{ConnectionArgs, retry};
 use crate::task_file::secret;
 use crate::workers::lock;
@@ -41,12 +41,10 @@ struct StartRequest {
 
 #[derive(Deserialize)]
 struct QueryDescription {
-    #[serde(rename = "type", deserialize_with = "api::integer")]
-    batch_mode: u64,
-    #[serde(default, deserialize_with = "api::optional_integer")]
-    batch_interval_start: Option<u64>,
-    #[serde(default, deserialize_with = "api::optional_integer")]
-    batch_interval_duration: Option<u64>,
+    #[serde(rename = "type")]
+    batch_mode: Integer,
+    batch_interval_start: Option<Integer>,
+    batch_interval_duration: Option<Integer>,
     /// Requests a batch by its id, which DAP no longer supports.
     batch_id: Option<String>,
 }
@@ -169,9 +167,9 @@ impl Job {
 
 impl QueryDescription {
     fn query(&self, precision: TimePrecision) -> Result<Query> {
-        match self.batch_mode {
-            1 => {
-                let (start, duration) = self
+        match api::batch_mode(self.batch_mode)? {
+            BatchMode::TimeInterval => {
+                let (Integer(start), Integer(duration)) = self
                     .batch_interval_start
                     .zip(self.batch_interval_duration)
                     .ok_or_else(|| anyhow!("the query has no interval"))?;
@@ -184,9 +182,10 @@ impl QueryDescription {
                     Interval::new(Time::new(start / unit), Duration::new(duration / unit))?;
                 Ok(Query::TimeInterval(interval))
             }
-            2 if self.batch_id.is_some() => bail!("batches cannot be requested by id"),
-            2 => Ok(Query::LeaderSelected),
-            other => bail!("there is no batch mode {other}"),
+            BatchMode::LeaderSelected if self.batch_id.is_some() => {
+                bail!("batches cannot be requested by id")
+            }
+            BatchMode::LeaderSelected => Ok(Query::LeaderSelected),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::connection::ConnectionArgs;
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file::{self, Form};
 use crate::time_text::{parse_seconds, show_moment};
-use crate::{signer_file, token_keys, trust_file};
+use crate::{private_file, signer_file, token_keys, trust_file};
 
 #[derive(Debug, Args)]
 #[command(
@@ -54,8 +54,7 @@ impl TokensArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let signer = signer_file::read(&self.signer)?;
-        let text = std::fs::read_to_string(&self.file)
-            .with_context(|| format!("cannot read {}", self.file.display()))?;
+        let text = private_file::read(&self.file)?;
         let Form::Draft(draft) = recipe_file::read(&self.file)? else {
             bail!(
                 "{} is final: token keys can only be added to a recipe in TOML",

@@ -87,19 +87,15 @@ fn load(
         false => None,
     };
     let http = load_http(file.http, insecure_http)?;
-    let recipes = match &file.recipes {
-        Some(table) => {
-            let mut config = recipes(table, role, public_url.as_deref()).context("[recipes]")?;
-            config.log_certificates = peer_certificates.clone();
-            Some(config)
-        }
-        None => None,
-    };
-    let taskprov = file.taskprov.as_ref().map(|table| taskprov(table, role)).transpose();
+    let recipes = file.recipes.as_ref().map(|table| {
+        let config = recipes(table, role, public_url.as_deref())?;
+        anyhow::Ok(RecipesConfig { log_certificates: peer_certificates.clone(), ..config })
+    });
+    let taskprov = file.taskprov.as_ref().map(|table| taskprov(table, role));
     let mut server = ServerConfig {
         http,
-        taskprov: taskprov.context("[taskprov]")?,
-        recipes,
+        taskprov: taskprov.transpose().context("[taskprov]")?,
+        recipes: recipes.transpose().context("[recipes]")?,
         hpke_keys: keyring::load(&file.hpke_keys, &file.data_dir)?,
         tasks: tasks::load(&file.tasks, role)?,
         ..file.server
@@ -144,10 +140,7 @@ fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result
     ensure!(!table.poll.is_zero(), "poll_s must be at least 1");
     ensure!(!table.authors.is_empty(), "no author is listed under [[recipes.authors]]");
     let trust = trust_file::read(&table.trust)?;
-    let log_url = match &table.log_url {
-        Some(url) => url.clone(),
-        None => log_url(&trust)?,
-    };
+    let log_url = table.log_url.clone().map_or_else(|| log_url(&trust), Ok)?;
     Ok(RecipesConfig {
         operator: table.operator.parse().context("operator")?,
         public_url: public_url.to_owned(),
@@ -155,11 +148,7 @@ fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result
         log_certificates: None,
         verify_key_init: secret_array(&table.verify_key_init).context("verify_key_init")?,
         leader_token: token(&table.leader_authentication_token)?.into(),
-        authors: table
-            .authors
-            .iter()
-            .map(|author| self::author(author, role))
-            .collect::<Result<_>>()?,
+        authors: table.authors.iter().map(|table| author(table, role)).collect::<Result<_>>()?,
         poll: table.poll,
         trust,
     })

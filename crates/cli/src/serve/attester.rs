@@ -11,9 +11,7 @@ use sotto_server::{
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
 
-use super::config::{
-    Bound, RoleFile, bytes, load_authorities, load_http, peer_token, same_operator,
-};
+use super::config::{Bound, RoleFile, load_authorities, load_http, peer_token, same_operator};
 use super::watch;
 use crate::output::WithHint;
 use crate::{private_file, random};
@@ -110,7 +108,7 @@ fn x509(table: &X509Table) -> Result<X509Attestation> {
 fn read_all(paths: &[PathBuf]) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     for path in paths {
-        all.extend(bytes(path)?);
+        all.extend(private_file::read_bytes(path)?);
         all.push(b'\n');
     }
     Ok(all)

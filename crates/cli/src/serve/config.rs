@@ -13,6 +13,7 @@ use sotto_server::{AuthToken, HttpConfig, HttpFile, Server, TlsConfig};
 use sotto_wire::HttpUrl;
 
 use crate::output::WithHint;
+use crate::private_file::read_bytes;
 use crate::toml_text;
 
 /// A server, and the number of tasks that an aggregator was configured with.
@@ -70,8 +71,8 @@ pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfi
     let tls = match (&file.cert, &file.key) {
         (None, None) => None,
         (Some(cert), Some(key)) => Some(TlsConfig {
-            certificate_chain: bytes(cert)?,
-            private_key: Secret::new(bytes(key)?),
+            certificate_chain: read_bytes(cert)?,
+            private_key: Secret::new(read_bytes(key)?),
         }),
         _ => bail!("[tls] needs both `cert` and `key`"),
     };
@@ -84,11 +85,7 @@ pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfi
 
 /// Loads the authorities that may vouch for other servers.
 pub(super) fn load_authorities(file: &HttpFile) -> Result<Option<Vec<u8>>> {
-    file.ca.as_deref().map(bytes).transpose()
-}
-
-pub(super) fn bytes(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    file.ca.as_deref().map(read_bytes).transpose()
 }
 
 /// Parses `public_url`.

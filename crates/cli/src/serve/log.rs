@@ -25,10 +25,8 @@ impl RoleFile for LogFile {
             tracing::warn!("the policy requires no witness: nobody notices if this log forks");
         }
         private_file::make_folder(&self.data_dir)?;
-        let gateway = match self.gateway {
-            Some(table) => Some(gateway::load(table, &self.data_dir, public_url.as_deref())?),
-            None => None,
-        };
+        let load_gateway = |table| gateway::load(table, &self.data_dir, public_url.as_deref());
+        let gateway = self.gateway.map(load_gateway).transpose()?;
         let dir = LogDir::open(&self.data_dir, key)
             .with_context(|| format!("cannot open the log in {}", self.data_dir.display()))
             .hint("is another log running on this folder, or was it made with another key?")?;

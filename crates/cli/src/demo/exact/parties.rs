@@ -28,10 +28,11 @@ const TIME_PRECISION_S: u64 = 3_600;
 pub(super) struct Parties {
     runtime: Runtime,
     servers: Vec<Server>,
-    leader_store: Arc<SqliteStore>,
-    helper_store: Arc<SqliteStore>,
+    pub(super) leader_store: Arc<SqliteStore>,
+    pub(super) helper_store: Arc<SqliteStore>,
     collector: CollectorPart,
-    transport: Arc<HttpTransport>,
+    /// How devices and collector reach the servers.
+    pub(super) transport: Arc<HttpTransport>,
     _folder: TempDir,
 }
 
@@ -76,26 +77,16 @@ impl Parties {
         &self.collector.task
     }
 
-    /// How devices and collector reach the servers.
-    pub(super) fn transport(&self) -> Arc<HttpTransport> {
-        self.transport.clone()
-    }
-
     /// The collector.
     pub(super) fn collector(&self) -> Result<Collector> {
         let CollectorPart { task, token, key } = &self.collector;
         let token = AuthToken::Bearer(Secret::new(token.expose().clone()));
-        Ok(Collector::new(task.clone(), keys::duplicate(key)?, token, self.transport()))
+        Ok(Collector::new(task.clone(), keys::duplicate(key)?, token, self.transport.clone()))
     }
 
-    /// What the leader's operator sees.
-    pub(super) fn leader_counters(&self) -> Result<Counters> {
-        Ok(self.runtime.block_on(self.leader_store.counters(*self.task().id()))?)
-    }
-
-    /// What the helper's operator sees.
-    pub(super) fn helper_counters(&self) -> Result<Counters> {
-        Ok(self.runtime.block_on(self.helper_store.counters(*self.task().id()))?)
+    /// What the operator of this aggregator sees.
+    pub(super) fn counters(&self, store: &SqliteStore) -> Result<Counters> {
+        Ok(self.runtime.block_on(store.counters(*self.task().id()))?)
     }
 
     /// Shuts the servers down cleanly.
