@@ -19,7 +19,7 @@ use sotto_wire::{BatchMode, Interval, ProblemType, Query, Recipe, Time};
 use self::subject::{Subject, SubjectArgs};
 use crate::output::{Outcome, Output, WithHint};
 use crate::random;
-use crate::task_file::batch_mode_text;
+use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_seconds};
 
 /// The deadline without `--deadline`.
@@ -209,7 +209,7 @@ fn print(
     if output.json() {
         let mut value = json!({
             "task_id": task.id().to_string(),
-            "batch_mode": batch_mode_text(task.configuration().batch_mode()),
+            "batch_mode": BatchModeName::from(task.configuration().batch_mode()),
             "collection_job_id": collected.job.id(),
             "report_count": collection.report_count,
             "interval": { "start": start, "duration": duration },

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use sotto_client::{HttpOptions, HttpTransport, RetryPolicy};
+
+use crate::private_file::read_bytes;
 
 /// Options of commands that talk to aggregators.
 #[derive(Clone, Debug, Default, Args)]
@@ -22,12 +24,7 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A transport that keeps up to `connections` connections alive.
     pub(crate) fn transport(&self, connections: usize) -> Result<Arc<HttpTransport>> {
-        let ca_certificates_pem = match &self.ca {
-            Some(path) => Some(
-                std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
-            ),
-            None => None,
-        };
+        let ca_certificates_pem = self.ca.as_deref().map(read_bytes).transpose()?;
         Ok(Arc::new(HttpTransport::new(HttpOptions {
             max_idle_connections: connections.max(1),
             // A busy aggregator answers late. A lost connection is still noticed.

@@ -10,7 +10,6 @@ mod exact;
 mod result;
 mod sampled;
 mod servers;
-mod story;
 mod words;
 
 use anyhow::{Result, anyhow, ensure};
@@ -19,7 +18,6 @@ use rand_core::Rng;
 use sotto_wire::Probability;
 
 use self::result::DemoResult;
-use self::story::Story;
 use self::words::Words;
 use crate::output::{Outcome, Output, WithHint};
 use crate::random;
@@ -29,7 +27,7 @@ use crate::random;
 #[command(
     after_help = "With --json, one object: devices, participated, min_batch, batches, buckets, \
     reports, privacy, relay and tokens (these three not with --exact), elapsed_s. A bucket has its label, the true value (known to \
-    the demo, which plays all parts), the estimate that the analyst gets, its standard error and 95 % \
+    the demo, which plays every part), the estimate that the analyst gets, its standard error and 95 % \
     interval (noise and sampling together), and the interval of the noise alone."
 )]
 pub(crate) struct DemoArgs {
@@ -73,6 +71,15 @@ impl Plan {
     }
 }
 
+/// What a demo prints besides its result.
+#[derive(Debug)]
+pub(crate) struct Explanation {
+    /// Each party, and what it saw.
+    pub(crate) saw: Vec<(&'static str, String)>,
+    /// Where the demo is not private.
+    pub(crate) caveats: &'static [&'static str],
+}
+
 impl DemoArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
         let plan = self.plan()?;
@@ -84,11 +91,11 @@ impl DemoArgs {
         ));
         // The demo without --exact may change; the one with it must not.
         let run = if self.exact { exact::run } else { sampled::run };
-        let (result, story) = run(&plan, output)?;
+        let (result, explanation) = run(&plan, output)?;
         if output.json() {
             output.value(&result)?;
         } else {
-            self.print(output, &plan, &result, &story)?;
+            self.print(output, &plan, &result, &explanation)?;
         }
         Ok(Outcome::Yes)
     }
@@ -130,7 +137,7 @@ impl DemoArgs {
         output: &Output,
         plan: &Plan,
         result: &DemoResult,
-        story: &Story,
+        explanation: &Explanation,
     ) -> Result<()> {
         output.line("")?;
         let mut lines = chart::chart(&result.buckets).into_iter();
@@ -143,14 +150,15 @@ impl DemoArgs {
         let refused: u64 = result.reports.rejected.values().sum();
         output.line(format!(
             "\n{} reports counted, {refused} refused, in {:.1} s. `true` is known to the demo alone, \
-             which plays all parts.",
+             which plays every part.",
             result.reports.accepted, result.elapsed_s
         ))?;
         if let Some(privacy) = &result.privacy {
             let (epsilon, delta) = (privacy.epsilon, privacy.delta);
             output.line(format!(
-                "Epsilon {epsilon:.2} at delta {delta:.0e}: each device computed it, with half of the \
-                 others dishonest and the count seen (the paper's figure: {:.2}; the noise alone: {:.0}).",
+                "Epsilon {epsilon:.2} at delta {delta:.0e}: each device computed it, assuming that half of \
+                 the other devices are dishonest and that the servers see how many answered (the paper's \
+                 figure: {:.2}; the noise alone: {:.0}).",
                 privacy.paper_epsilon,
                 privacy.local_epsilon.unwrap_or(f64::INFINITY),
             ))?;
@@ -158,9 +166,13 @@ impl DemoArgs {
         section(
             output,
             "What each party saw",
-            story.saw.iter().map(|(who, what)| format!("{who:<10} {what}")),
+            explanation.saw.iter().map(|(who, what)| format!("{who:<10} {what}")),
         )?;
-        section(output, "Not private yet", story.caveats.iter().map(|line| (*line).to_owned()))?;
+        section(
+            output,
+            "Not private yet",
+            explanation.caveats.iter().map(|line| (*line).to_owned()),
+        )?;
         let next = [
             format!("sotto demo --devices 20000 --seed {}", plan.seed),
             format!("sotto demo --devices {} --seed {} --json", plan.held.len(), plan.seed),

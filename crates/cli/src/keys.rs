@@ -8,13 +8,11 @@ mod signer;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::json;
 use sotto_crypto::{HpkeKeypair, Secret};
-use sotto_wire::{Encode, HpkeConfigId};
+use sotto_wire::{HpkeConfigId, KeySet};
 
 use crate::output::{Outcome, Output};
 use crate::task_file::{self, key_lines};
@@ -81,7 +79,7 @@ impl NewArgs {
         });
         let key = generate(id);
         write(&self.out, &key, self.force)?;
-        let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
+        let config = KeySet::config_text(key.config());
         if output.json() {
             output.value(&json!({ "file": self.out, "id": id, "hpke_config": config }))?;
         } else {
@@ -98,6 +96,12 @@ impl NewArgs {
 /// A new key pair.
 pub(crate) fn generate(id: u8) -> HpkeKeypair {
     HpkeKeypair::generate(HpkeConfigId::new(id), &mut random::system())
+}
+
+/// A copy, for another owner.
+pub(crate) fn duplicate(key: &HpkeKeypair) -> Result<HpkeKeypair> {
+    let private_key = Secret::new(*key.private_key().expose());
+    Ok(HpkeKeypair::from_parts(key.config().clone(), private_key)?)
 }
 
 /// Reads a key file.

@@ -8,10 +8,14 @@ mod misbehaviour;
 mod monitor;
 mod verify;
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use sotto_wire::TlogPolicy;
 
 use crate::output::{Outcome, Output};
+use crate::private_file;
 
 /// Checks a public log and what it holds.
 #[derive(Debug, Args)]
@@ -38,4 +42,10 @@ impl LogCommandArgs {
             LogCommand::Fsck(args) => args.run(output),
         }
     }
+}
+
+/// Reads a policy from a file.
+fn read_policy(path: &Path) -> Result<TlogPolicy> {
+    TlogPolicy::parse(&private_file::read(path)?)
+        .with_context(|| format!("{} cannot be used", path.display()))
 }

@@ -47,6 +47,12 @@ impl LogArgs {
             None => Ok(None),
         }
     }
+
+    /// Like [`Self::source`], for commands that need a log.
+    pub(crate) fn required(&self, trust: Option<&Trust>) -> Result<LogSource> {
+        let source = self.source(trust)?;
+        source.ok_or_else(|| anyhow!("--log is missing")).hint("give the log's URL")
+    }
 }
 
 /// A log that can be read, and written to if it has a URL.

@@ -124,8 +124,13 @@ pub(crate) trait WithHint<T> {
 
 impl<T, E: Into<anyhow::Error>> WithHint<T> for std::result::Result<T, E> {
     fn hint(self, hint: impl Into<String>) -> Result<T> {
-        self.map_err(|error| anyhow::Error::new(Hinted { error: error.into(), hint: hint.into() }))
+        self.map_err(|error| hinted(error, hint))
     }
+}
+
+/// The error with a hint.
+pub(crate) fn hinted(error: impl Into<anyhow::Error>, hint: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Hinted { error: error.into(), hint: hint.into() })
 }
 
 /// Whether the reader of our output closed the pipe (`sotto ... | head`). That is not reported as a

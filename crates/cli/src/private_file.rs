@@ -67,6 +67,11 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>> {
     text.map(Zeroizing::new).with_context(|| format!("cannot read {}", path.display()))
 }
 
+/// Reads a file.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
 /// Whether anyone but its owner may read the file.
 #[cfg(unix)]
 pub(crate) fn is_open_to_others(path: &Path) -> bool {

@@ -13,6 +13,7 @@ use sotto_wire::{Entry, EntryId, EntryKind, KeyName, PublicKey, Recipe, RecipeDr
 
 use crate::log_source::{LogArgs, Snapshot};
 use crate::output::WithHint;
+use crate::private_file::read_bytes;
 use crate::trust_file;
 
 /// The contents of a file.
@@ -106,8 +107,7 @@ pub(crate) fn in_log(recipe: &str, snapshot: &mut Snapshot) -> Result<(u64, Entr
 
 /// Reads and parses a file.
 pub(crate) fn read(path: &Path) -> Result<Form> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&bytes).with_context(|| format!("{} cannot be used", path.display()))
+    parse(&read_bytes(path)?).with_context(|| format!("{} cannot be used", path.display()))
 }
 
 fn parse(bytes: &[u8]) -> Result<Form> {

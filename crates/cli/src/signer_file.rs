@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use sotto_crypto::Secret;
 use sotto_crypto::note::NoteKey;
-use sotto_wire::{KeyName, PublicKey, Signer};
+use sotto_wire::{Entry, EntryKind, KeyName, Note, PublicKey, Signer};
 use zeroize::Zeroizing;
 
 use crate::output::WithHint;
@@ -46,6 +46,13 @@ pub(crate) fn write(path: &Path, key: &NoteKey, force: bool) -> Result<()> {
 /// The public half, as recipes, key sets and results name it.
 pub(crate) fn public(key: &NoteKey) -> Signer {
     Signer { name: key.name().clone(), key: PublicKey::new(*key.verifier().public_key()) }
+}
+
+/// The entry with this content, signed.
+pub(crate) fn sign(kind: EntryKind, json: Vec<u8>, key: &NoteKey) -> Result<Entry> {
+    let text = Entry::text(kind, &String::from_utf8(json)?);
+    let signature = key.sign(&text);
+    Ok(Entry::from_note(Note::new(text)?.with_signature(signature))?)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use crate::output::{Outcome, Output};
 
 pub(crate) use new::{NewTask, new_task};
-pub(crate) use show::REPORT_OVERHEAD;
+pub(crate) use show::report_bytes;
 
 /// Makes and shows tasks.
 #[derive(Debug, Args)]

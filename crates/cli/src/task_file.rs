@@ -12,6 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::ValueEnum;
 use serde::{Deserialize, Deserializer, Serialize};
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Task;
@@ -53,8 +54,7 @@ pub(crate) struct TaskFields {
     pub(crate) leader: String,
     pub(crate) helper: String,
     pub(crate) vdaf: VdafConfig,
-    #[serde(with = "batch_mode_name")]
-    pub(crate) batch_mode: BatchMode,
+    pub(crate) batch_mode: BatchModeName,
     pub(crate) min_batch_size: u64,
     /// Seconds.
     pub(crate) time_precision: u64,
@@ -66,6 +66,44 @@ pub(crate) struct TaskFields {
     pub(crate) task_info: String,
     /// The encoded `TaskConfiguration`.
     pub(crate) encoded: String,
+}
+
+/// A batch mode, as files and options name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum BatchModeName {
+    /// The collector names an interval of time.
+    #[default]
+    TimeInterval,
+    /// The leader fills one batch after the other.
+    LeaderSelected,
+}
+
+impl BatchModeName {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TimeInterval => "time-interval",
+            Self::LeaderSelected => "leader-selected",
+        }
+    }
+}
+
+impl From<BatchMode> for BatchModeName {
+    fn from(mode: BatchMode) -> Self {
+        match mode {
+            BatchMode::TimeInterval => Self::TimeInterval,
+            BatchMode::LeaderSelected => Self::LeaderSelected,
+        }
+    }
+}
+
+impl From<BatchModeName> for BatchMode {
+    fn from(name: BatchModeName) -> Self {
+        match name {
+            BatchModeName::TimeInterval => Self::TimeInterval,
+            BatchModeName::LeaderSelected => Self::LeaderSelected,
+        }
+    }
 }
 
 /// The table `[aggregator]`.
@@ -129,10 +167,8 @@ impl TaskFile {
     /// The part of the leader or the helper.
     pub(crate) fn read_aggregator(path: &Path) -> Result<AggregatorPart> {
         let (file, task) = Self::read(path)?;
-        let role = match file.party {
-            Party::Leader => Role::Leader,
-            Party::Helper => Role::Helper,
-            Party::Client | Party::Collector => return Err(file.wrong_party(path, "an aggregator")),
+        let Some(role) = file.party.aggregator() else {
+            return Err(file.wrong_party(path, "an aggregator"));
         };
         file.aggregator(task, role).with_context(|| format!("{} cannot be used", path.display()))
     }
@@ -201,6 +237,15 @@ impl Party {
             Self::Collector => "collector",
         }
     }
+
+    /// The role of an aggregator.
+    pub(crate) fn aggregator(self) -> Option<Role> {
+        match self {
+            Self::Leader => Some(Role::Leader),
+            Self::Helper => Some(Role::Helper),
+            Self::Client | Self::Collector => None,
+        }
+    }
 }
 
 impl TaskFields {
@@ -215,7 +260,7 @@ impl TaskFields {
                 configuration.vdaf_type().value(),
                 configuration.vdaf_configuration(),
             )?,
-            batch_mode: configuration.batch_mode(),
+            batch_mode: configuration.batch_mode().into(),
             min_batch_size: configuration.min_batch_size(),
             time_precision: precision.as_seconds(),
             task_start: interval.map(|interval| interval.start().start_seconds(precision)),
@@ -235,7 +280,7 @@ impl TaskFields {
             helper_aggregator_endpoint: Url::new(&*self.helper).context("helper")?,
             time_precision,
             min_batch_size: self.min_batch_size,
-            batch_mode: self.batch_mode,
+            batch_mode: self.batch_mode.into(),
             vdaf_type: VdafType::new(self.vdaf.vdaf_type()),
             vdaf_configuration: self.vdaf.encode_configuration(),
             extensions: interval.map(TaskExtension::TaskInterval).into_iter().collect(),
@@ -290,34 +335,6 @@ pub(crate) fn optional_secret<'de, D: Deserializer<'de>>(
     d: D,
 ) -> Result<Option<Secret<String>>, D::Error> {
     Ok(Option::<String>::deserialize(d)?.map(Secret::new))
-}
-
-mod batch_mode_name {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use sotto_wire::BatchMode;
-
-    const NAMES: [&str; 2] = ["time-interval", "leader-selected"];
-
-    pub(super) fn serialize<S: Serializer>(mode: &BatchMode, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(super::batch_mode_text(*mode))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<BatchMode, D::Error> {
-        let name = String::deserialize(d)?;
-        match name.as_str() {
-            "time-interval" => Ok(BatchMode::TimeInterval),
-            "leader-selected" => Ok(BatchMode::LeaderSelected),
-            _ => Err(D::Error::unknown_variant(&name, &NAMES)),
-        }
-    }
-}
-
-/// The batch mode as files and options spell it.
-pub(crate) fn batch_mode_text(mode: BatchMode) -> &'static str {
-    match mode {
-        BatchMode::TimeInterval => "time-interval",
-        BatchMode::LeaderSelected => "leader-selected",
-    }
 }
 
 pub(crate) use text::{aggregator_text, client_text, collector_text, key_lines};

@@ -26,12 +26,10 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
             Some(line) => anyhow!("line {line}: {message}"),
             None => anyhow!("{message}"),
         };
-        match suggestion(message) {
-            Some(name) => Err(described).hint(format!("did you mean `{name}`?")),
-            None => match advice(message) {
-                Some(hint) => Err(described).hint(hint),
-                None => Err(described),
-            },
+        let meant = suggestion(message).map(|name| format!("did you mean `{name}`?"));
+        match meant.or_else(|| advice(message).map(str::to_owned)) {
+            Some(hint) => Err(described).hint(hint),
+            None => Err(described),
         }
     })
 }
@@ -61,7 +59,7 @@ fn suggestion(message: &str) -> Option<&str> {
 }
 
 /// The edit distance: insertions, deletions and substitutions.
-fn edit_distance(a: &str, b: &str) -> usize {
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {

@@ -76,10 +76,10 @@ const OUTDATED: UploadOutcome = UploadOutcome::Rejected(ReportError::OutdatedCon
 
 /// The outcome of the reports so far.
 #[derive(Debug, Default)]
-struct Tally {
-    accepted: u64,
-    rejected: BTreeMap<String, u64>,
-    bytes: u64,
+pub(crate) struct Tally {
+    pub(crate) accepted: u64,
+    pub(crate) rejected: BTreeMap<String, u64>,
+    pub(crate) bytes: u64,
 }
 
 impl UploadArgs {
@@ -149,11 +149,7 @@ impl UploadArgs {
                 report = prepare(device, &item, rng)?;
                 outcomes = device.upload(slice::from_ref(&report), rng)?;
             }
-            let mut tally = lock(&tally);
-            tally.bytes += report.as_bytes().len() as u64;
-            for outcome in outcomes {
-                tally.add(outcome);
-            }
+            lock(&tally).add(&report, outcomes);
             Ok(())
         });
         bar.finish_and_clear();
@@ -187,12 +183,15 @@ impl UploadArgs {
 }
 
 impl Tally {
-    fn add(&mut self, outcome: UploadOutcome) {
-        match outcome {
-            UploadOutcome::Accepted => self.accepted += 1,
-            UploadOutcome::Rejected(error) => {
-                let reason = error.name().to_owned();
-                *self.rejected.entry(reason).or_default() += 1;
+    /// Adds a report that was uploaded.
+    pub(crate) fn add(&mut self, report: &PreparedReport, outcomes: Vec<UploadOutcome>) {
+        self.bytes += report.as_bytes().len() as u64;
+        for outcome in outcomes {
+            match outcome {
+                UploadOutcome::Accepted => self.accepted += 1,
+                UploadOutcome::Rejected(error) => {
+                    *self.rejected.entry(error.name().to_owned()).or_default() += 1;
+                }
             }
         }
     }

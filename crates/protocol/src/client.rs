@@ -143,7 +143,6 @@ fn seal_input_share(
         private_extensions: Extensions::from_bytes(private_extensions)?,
         payload: Payload::new(share)?,
     };
-    let mut encoded = Zeroizing::new(Vec::with_capacity(plaintext.encoded_len()));
-    plaintext.encode(&mut encoded);
+    let encoded = Zeroizing::new(plaintext.to_bytes());
     Ok(hpke::seal(config, &input_share_info(role), aad, &encoded, rng)?)
 }

@@ -3,7 +3,7 @@
 //!
 //! The VDAF interprets the payloads.
 
-use crate::codec::{Decode, DecodeError, Encode, Reader, values_len};
+use crate::codec::{Decode, DecodeError, Encode, Reader, Sink};
 use crate::extensions::{ExtensionKind, ExtensionList, extension_value};
 use crate::hpke::HpkeCiphertext;
 use crate::ids::{BatchId, ReportId};
@@ -22,16 +22,10 @@ pub struct ReportShare<'a> {
 }
 
 impl Encode for ReportShare<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.report_metadata.encode(out);
         self.public_share.encode(out);
         self.encrypted_input_share.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.report_metadata.encoded_len()
-            + self.public_share.encoded_len()
-            + self.encrypted_input_share.encoded_len()
     }
 }
 
@@ -55,13 +49,9 @@ pub struct VerifyInit<'a> {
 }
 
 impl Encode for VerifyInit<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.report_share.encode(out);
         self.payload.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.report_share.encoded_len() + self.payload.encoded_len()
     }
 }
 
@@ -98,17 +88,10 @@ impl ExtensionKind for AggregationJobExtension {
         }
     }
 
-    fn encode_data(&self, out: &mut Vec<u8>) {
+    fn encode_data(&self, out: &mut impl Sink) {
         match self {
             Self::LeaderSelectedBatchId(batch_id) => batch_id.encode(out),
             Self::Unknown { data, .. } => out.extend_from_slice(data),
-        }
-    }
-
-    fn data_len(&self) -> usize {
-        match self {
-            Self::LeaderSelectedBatchId(_) => BatchId::LEN,
-            Self::Unknown { data, .. } => data.len(),
         }
     }
 
@@ -154,19 +137,11 @@ impl AggregationJobInitReq<'_> {
 }
 
 impl Encode for AggregationJobInitReq<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.push(self.verification_key_id);
         self.agg_param.encode(out);
         self.extensions.encode(out);
-        for verify_init in &self.verify_inits {
-            verify_init.encode(out);
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        1 + self.agg_param.encoded_len()
-            + self.extensions.encoded_len()
-            + values_len(&self.verify_inits)
+        self.verify_inits.encode(out);
     }
 }
 
@@ -202,7 +177,7 @@ pub enum VerifyRespKind<'a> {
 }
 
 impl Encode for VerifyResp<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.report_id.encode(out);
         match &self.kind {
             VerifyRespKind::Continue(payload) => {
@@ -215,15 +190,6 @@ impl Encode for VerifyResp<'_> {
                 error.encode(out);
             }
         }
-    }
-
-    fn encoded_len(&self) -> usize {
-        let answer_len = match &self.kind {
-            VerifyRespKind::Continue(payload) => payload.encoded_len(),
-            VerifyRespKind::Finish => 0,
-            VerifyRespKind::Reject(_) => 1,
-        };
-        ReportId::LEN + 1 + answer_len
     }
 }
 
@@ -248,14 +214,8 @@ pub struct AggregationJobResp<'a> {
 }
 
 impl Encode for AggregationJobResp<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        for verify_resp in &self.verify_resps {
-            verify_resp.encode(out);
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        values_len(&self.verify_resps)
+    fn encode(&self, out: &mut impl Sink) {
+        self.verify_resps.encode(out);
     }
 }
 
@@ -275,13 +235,9 @@ pub struct VerifyContinue<'a> {
 }
 
 impl Encode for VerifyContinue<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.report_id.encode(out);
         self.payload.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        ReportId::LEN + self.payload.encoded_len()
     }
 }
 
@@ -301,15 +257,9 @@ pub struct AggregationJobContinueReq<'a> {
 }
 
 impl Encode for AggregationJobContinueReq<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.step.to_be_bytes());
-        for verify_continue in &self.verify_continues {
-            verify_continue.encode(out);
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        2 + values_len(&self.verify_continues)
+        self.verify_continues.encode(out);
     }
 }
 

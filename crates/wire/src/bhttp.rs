@@ -14,7 +14,9 @@ mod varint;
 use std::borrow::Cow;
 use std::fmt;
 
-use varint::{opaque_len, put_opaque, put_varint, varint_len};
+use varint::{opaque_len, put_opaque, put_varint};
+
+use crate::codec::{Sink, length};
 
 /// The framing indicators of messages of known length.
 const KNOWN_REQUEST: u64 = 0;
@@ -82,7 +84,7 @@ impl Request<'_> {
     }
 
     /// Appends the encoding, with known length and without padding.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl Sink) {
         put_varint(out, KNOWN_REQUEST);
         for part in self.control() {
             put_opaque(out, part.as_bytes());
@@ -94,8 +96,7 @@ impl Request<'_> {
 
     /// The exact number of bytes that [`encode`](Self::encode) appends.
     pub fn encoded_len(&self) -> usize {
-        let control: usize = self.control().iter().map(|part| opaque_len(part.len())).sum();
-        1 + control + rest_len(&self.fields, &self.content, &self.trailers)
+        length(|out| self.encode(out))
     }
 
     /// The encoding, padded with zeros to `len` bytes; `None` if it is longer than that.
@@ -115,7 +116,7 @@ impl Response<'_> {
     }
 
     /// Appends the encoding, with known length and without padding.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl Sink) {
         put_varint(out, KNOWN_RESPONSE);
         for informational in &self.informational {
             put_varint(out, u64::from(informational.status));
@@ -129,13 +130,7 @@ impl Response<'_> {
 
     /// The exact number of bytes that [`encode`](Self::encode) appends.
     pub fn encoded_len(&self) -> usize {
-        let informational: usize = self
-            .informational
-            .iter()
-            .map(|one| varint_len(u64::from(one.status)) + opaque_len(fields_len(&one.fields)))
-            .sum();
-        let status = varint_len(u64::from(self.status));
-        1 + informational + status + rest_len(&self.fields, &self.content, &self.trailers)
+        length(|out| self.encode(out))
     }
 
     /// The encoding, padded with zeros to `len` bytes; `None` if it is longer than that.
@@ -158,7 +153,7 @@ fn padded(len: usize, encoded_len: usize, encode: impl FnOnce(&mut Vec<u8>)) -> 
     Some(out)
 }
 
-fn put_fields(out: &mut Vec<u8>, fields: &[Field<'_>]) {
+fn put_fields(out: &mut impl Sink, fields: &[Field<'_>]) {
     put_varint(out, fields_len(fields) as u64);
     for field in fields {
         put_opaque(out, field.name.as_bytes());
@@ -169,10 +164,6 @@ fn put_fields(out: &mut Vec<u8>, fields: &[Field<'_>]) {
 /// The length of a section, without its length prefix.
 fn fields_len(fields: &[Field<'_>]) -> usize {
     fields.iter().map(|field| opaque_len(field.name.len()) + opaque_len(field.value.len())).sum()
-}
-
-fn rest_len(fields: &[Field<'_>], content: &[u8], trailers: &[Field<'_>]) -> usize {
-    opaque_len(fields_len(fields)) + opaque_len(content.len()) + opaque_len(fields_len(trailers))
 }
 
 /// Shows only names: a path, a value or the content may reveal whom a request is about.

@@ -11,10 +11,12 @@ use thiserror::Error;
 /// Encoding cannot fail: a value that has no encoding cannot be constructed.
 pub trait Encode {
     /// Appends the encoding to `out`.
-    fn encode(&self, out: &mut Vec<u8>);
+    fn encode(&self, out: &mut impl Sink);
 
     /// The exact number of bytes that [`encode`](Self::encode) appends.
-    fn encoded_len(&self) -> usize;
+    fn encoded_len(&self) -> usize {
+        length(|out| self.encode(out))
+    }
 
     /// The encoding in a new buffer.
     fn to_bytes(&self) -> Vec<u8> {
@@ -22,6 +24,46 @@ pub trait Encode {
         self.encode(&mut out);
         out
     }
+}
+
+/// Consecutive values, without a length.
+impl<T: Encode> Encode for [T] {
+    fn encode(&self, out: &mut impl Sink) {
+        self.iter().for_each(|value| value.encode(out));
+    }
+}
+
+/// Where an encoding goes: a buffer, or a counter of its bytes.
+pub trait Sink {
+    /// Appends bytes.
+    fn extend_from_slice(&mut self, bytes: &[u8]);
+
+    /// Appends one byte.
+    fn push(&mut self, byte: u8) {
+        self.extend_from_slice(&[byte]);
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        Self::extend_from_slice(self, bytes);
+    }
+}
+
+/// Counts bytes without storing them.
+pub(crate) struct Length(usize);
+
+impl Sink for Length {
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+}
+
+/// How many bytes `encode` appends.
+pub(crate) fn length(encode: impl FnOnce(&mut Length)) -> usize {
+    let mut length = Length(0);
+    encode(&mut length);
+    length.0
 }
 
 /// A message that can be read from the wire.
@@ -230,29 +272,24 @@ impl<'a> Reader<'a> {
 }
 
 /// Appends `opaque<0..2^8-1>`. The caller has a checked type, so the length is not truncated.
-pub(crate) fn put_opaque_u8(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_opaque_u8(out: &mut impl Sink, bytes: &[u8]) {
     debug_assert!(u8::try_from(bytes.len()).is_ok());
     out.push(bytes.len() as u8);
     out.extend_from_slice(bytes);
 }
 
 /// Appends `opaque<0..2^16-1>`. The caller has a checked type, so the length is not truncated.
-pub(crate) fn put_opaque_u16(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_opaque_u16(out: &mut impl Sink, bytes: &[u8]) {
     debug_assert!(u16::try_from(bytes.len()).is_ok());
     out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
     out.extend_from_slice(bytes);
 }
 
 /// Appends `opaque<0..2^32-1>`. The caller has a checked type, so the length is not truncated.
-pub(crate) fn put_opaque_u32(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_opaque_u32(out: &mut impl Sink, bytes: &[u8]) {
     debug_assert!(u32::try_from(bytes.len()).is_ok());
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
-}
-
-/// The encoded length of consecutive values.
-pub(crate) fn values_len<T: Encode>(values: &[T]) -> usize {
-    values.iter().map(Encode::encoded_len).sum()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! The protocol decides whether a query is valid for a task.
 
 use crate::checksum::ReportIdChecksum;
-use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16};
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u16};
 use crate::extensions::{ExtensionKind, ExtensionList};
 use crate::hpke::HpkeCiphertext;
 use crate::ids::{BatchId, TaskId};
@@ -31,18 +31,11 @@ impl Query {
 }
 
 impl Encode for Query {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.batch_mode().encode(out);
         match self {
             Self::TimeInterval(interval) => put_opaque_u16(out, &interval.to_bytes()),
             Self::LeaderSelected => put_opaque_u16(out, &[]),
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        match self {
-            Self::TimeInterval(_) => 3 + Interval::LEN,
-            Self::LeaderSelected => 3,
         }
     }
 }
@@ -76,12 +69,8 @@ impl ExtensionKind for CollectionJobExtension {
         self.extension_type
     }
 
-    fn encode_data(&self, out: &mut Vec<u8>) {
+    fn encode_data(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.data);
-    }
-
-    fn data_len(&self) -> usize {
-        self.data.len()
     }
 
     fn decode_data(extension_type: u16, data: &[u8]) -> Result<Self, DecodeError> {
@@ -108,14 +97,10 @@ impl CollectionJobReq {
 }
 
 impl Encode for CollectionJobReq {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.query.encode(out);
         self.agg_param.encode(out);
         self.extensions.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.query.encoded_len() + self.agg_param.encoded_len() + self.extensions.encoded_len()
     }
 }
 
@@ -143,17 +128,11 @@ pub struct CollectionJobResp<'a> {
 }
 
 impl Encode for CollectionJobResp<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.report_count.to_be_bytes());
         self.interval.encode(out);
         self.leader_encrypted_agg_share.encode(out);
         self.helper_encrypted_agg_share.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        8 + Interval::LEN
-            + self.leader_encrypted_agg_share.encoded_len()
-            + self.helper_encrypted_agg_share.encoded_len()
     }
 }
 
@@ -188,18 +167,11 @@ impl BatchSelector {
 }
 
 impl Encode for BatchSelector {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.batch_mode().encode(out);
         match self {
             Self::TimeInterval(interval) => put_opaque_u16(out, &interval.to_bytes()),
             Self::LeaderSelected(batch_id) => put_opaque_u16(out, batch_id.as_bytes()),
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        match self {
-            Self::TimeInterval(_) => 3 + Interval::LEN,
-            Self::LeaderSelected(_) => 3 + BatchId::LEN,
         }
     }
 }
@@ -229,15 +201,11 @@ pub struct AggregateShareReq {
 }
 
 impl Encode for AggregateShareReq {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.collection_job_req.encode(out);
         self.batch_selector.encode(out);
         out.extend_from_slice(&self.report_count.to_be_bytes());
         out.extend_from_slice(self.checksum.as_bytes());
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.collection_job_req.encoded_len() + self.batch_selector.encoded_len() + 8 + 32
     }
 }
 
@@ -260,12 +228,8 @@ pub struct AggregateShare<'a> {
 }
 
 impl Encode for AggregateShare<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.encrypted_aggregate_share.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.encrypted_aggregate_share.encoded_len()
     }
 }
 
@@ -287,13 +251,9 @@ pub struct AggregateShareAad<'a> {
 }
 
 impl Encode for AggregateShareAad<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.task_id.encode(out);
         out.extend_from_slice(self.task_configuration);
         out.extend_from_slice(self.collection_job_req);
-    }
-
-    fn encoded_len(&self) -> usize {
-        TaskId::LEN + self.task_configuration.len() + self.collection_job_req.len()
     }
 }

@@ -10,7 +10,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16};
+use crate::codec::{
+    BoundsError, Decode, DecodeError, Encode, Reader, Sink, length, put_opaque_u16,
+};
 
 /// One report extension.
 #[derive(Clone, PartialEq, Eq)]
@@ -89,12 +91,8 @@ impl fmt::Debug for Extensions<'_> {
 }
 
 impl Encode for Extensions<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         put_opaque_u16(out, &self.0);
-    }
-
-    fn encoded_len(&self) -> usize {
-        2 + self.0.len()
     }
 }
 
@@ -135,10 +133,12 @@ pub trait ExtensionKind: Sized + PartialEq {
     fn extension_type(&self) -> u16;
 
     /// Appends the data, without its length prefix.
-    fn encode_data(&self, out: &mut Vec<u8>);
+    fn encode_data(&self, out: &mut impl Sink);
 
     /// The number of bytes that [`encode_data`](Self::encode_data) appends.
-    fn data_len(&self) -> usize;
+    fn data_len(&self) -> usize {
+        length(|out| self.encode_data(out))
+    }
 
     /// Decodes the data of one extension; an unknown type is kept unchanged.
     fn decode_data(extension_type: u16, data: &[u8]) -> Result<Self, DecodeError>;
@@ -195,17 +195,13 @@ impl<T> Default for ExtensionList<T> {
 }
 
 impl<T: ExtensionKind> Encode for ExtensionList<T> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.extend_from_slice(&(self.list_len as u16).to_be_bytes());
         for extension in &self.extensions {
             out.extend_from_slice(&extension.extension_type().to_be_bytes());
             out.extend_from_slice(&(extension.data_len() as u16).to_be_bytes());
             extension.encode_data(out);
         }
-    }
-
-    fn encoded_len(&self) -> usize {
-        2 + self.list_len
     }
 }
 

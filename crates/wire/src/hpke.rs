@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::codec::{
-    BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16, put_opaque_u32, values_len,
+    BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u16, put_opaque_u32,
 };
 
 /// The id of one HPKE key of an aggregator or collector.
@@ -133,16 +133,12 @@ impl HpkeConfig {
 }
 
 impl Encode for HpkeConfig {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.push(self.id.0);
         out.extend_from_slice(&self.kem_id.0.to_be_bytes());
         out.extend_from_slice(&self.kdf_id.0.to_be_bytes());
         out.extend_from_slice(&self.aead_id.0.to_be_bytes());
         put_opaque_u16(out, &self.public_key);
-    }
-
-    fn encoded_len(&self) -> usize {
-        9 + self.public_key.len()
     }
 }
 
@@ -164,7 +160,7 @@ pub struct HpkeConfigList(Vec<HpkeConfig>);
 impl HpkeConfigList {
     /// Checks that there is a configuration, that ids are distinct and that the list fits.
     pub fn new(configs: Vec<HpkeConfig>) -> Result<Self, BoundsError> {
-        if configs.is_empty() || u16::try_from(values_len(&configs)).is_err() {
+        if configs.is_empty() || u16::try_from(configs.encoded_len()).is_err() {
             return Err(BoundsError::Length("HpkeConfigList"));
         }
         let mut seen = [false; 256];
@@ -188,15 +184,9 @@ impl HpkeConfigList {
 }
 
 impl Encode for HpkeConfigList {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(values_len(&self.0) as u16).to_be_bytes());
-        for config in &self.0 {
-            config.encode(out);
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        2 + values_len(&self.0)
+    fn encode(&self, out: &mut impl Sink) {
+        out.extend_from_slice(&(self.0.encoded_len() as u16).to_be_bytes());
+        self.0.encode(out);
     }
 }
 
@@ -268,14 +258,10 @@ impl fmt::Debug for HpkeCiphertext<'_> {
 }
 
 impl Encode for HpkeCiphertext<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.push(self.config_id.0);
         put_opaque_u16(out, &self.enc);
         put_opaque_u32(out, &self.payload);
-    }
-
-    fn encoded_len(&self) -> usize {
-        7 + self.enc.len() + self.payload.len()
     }
 }
 

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use thiserror::Error;
 
-use crate::codec::{Decode, DecodeError, Encode, Reader};
+use crate::codec::{Decode, DecodeError, Encode, Reader, Sink};
 
 /// The text is not the unpadded base64url form of an identifier of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -65,12 +65,8 @@ macro_rules! id {
         }
 
         impl Encode for $name {
-            fn encode(&self, out: &mut Vec<u8>) {
+            fn encode(&self, out: &mut impl Sink) {
                 out.extend_from_slice(&self.0);
-            }
-
-            fn encoded_len(&self) -> usize {
-                $len
             }
         }
 

@@ -50,7 +50,7 @@ pub use aggregation::{
     VerifyRespKind,
 };
 pub use checksum::ReportIdChecksum;
-pub use codec::{BoundsError, Decode, DecodeError, Encode, Reader};
+pub use codec::{BoundsError, Decode, DecodeError, Encode, Reader, Sink};
 pub use collection::{
     AggregateShare, AggregateShareAad, AggregateShareReq, BatchSelector, CollectionJobExtension,
     CollectionJobExtensions, CollectionJobReq, CollectionJobResp, Query,

@@ -1,18 +1,21 @@
-//! Byte strings with a 32-bit length: shares, payloads and aggregation parameters.
+//! Byte strings with a length: shares, payloads, aggregation parameters, parts of token requests.
 //!
-//! The VDAF interprets the bytes.
+//! Others interpret the bytes.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u32};
+use crate::codec::{
+    BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u16, put_opaque_u32,
+};
 
-/// An `opaque<MIN..2^32-1>`, borrowed from the received buffer or owned.
+/// An `opaque<MIN..MAX>` whose length takes `PREFIX` bytes, 2 or 4. Borrowed from the received
+/// buffer or owned.
 ///
 /// `Debug` shows only the length, because the bytes may be a share.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Opaque<'a, const MIN: usize>(Cow<'a, [u8]>);
+pub struct Opaque<'a, const MIN: usize, const PREFIX: u32 = 4>(Cow<'a, [u8]>);
 
 /// The public share of a report, `opaque<0..2^32-1>`.
 pub type PublicShare<'a> = Opaque<'a, 0>;
@@ -23,11 +26,15 @@ pub type AggParam<'a> = Opaque<'a, 0>;
 /// An input share or a verification message, `opaque<1..2^32-1>`.
 pub type Payload<'a> = Opaque<'a, 1>;
 
-impl<'a, const MIN: usize> Opaque<'a, MIN> {
+/// An `opaque<1..2^16-1>`.
+pub type ShortOpaque<'a> = Opaque<'a, 1, 2>;
+
+impl<'a, const MIN: usize, const PREFIX: u32> Opaque<'a, MIN, PREFIX> {
     /// Checks the length of `bytes`.
     pub fn new(bytes: impl Into<Cow<'a, [u8]>>) -> Result<Self, BoundsError> {
         let bytes = bytes.into();
-        if bytes.len() < MIN || u32::try_from(bytes.len()).is_err() {
+        let max = u64::MAX >> (64 - 8 * PREFIX);
+        if bytes.len() < MIN || bytes.len() as u64 > max {
             return Err(BoundsError::Length("opaque"));
         }
         Ok(Self(bytes))
@@ -44,7 +51,7 @@ impl<'a, const MIN: usize> Opaque<'a, MIN> {
     }
 
     /// The same bytes, independent of the received buffer.
-    pub fn into_owned(self) -> Opaque<'static, MIN> {
+    pub fn into_owned(self) -> Opaque<'static, MIN, PREFIX> {
         Opaque(Cow::Owned(self.0.into_owned()))
     }
 }
@@ -55,7 +62,7 @@ impl Default for Opaque<'_, 0> {
     }
 }
 
-impl<const MIN: usize> Deref for Opaque<'_, MIN> {
+impl<const MIN: usize, const PREFIX: u32> Deref for Opaque<'_, MIN, PREFIX> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -63,31 +70,34 @@ impl<const MIN: usize> Deref for Opaque<'_, MIN> {
     }
 }
 
-impl<const MIN: usize> AsRef<[u8]> for Opaque<'_, MIN> {
+impl<const MIN: usize, const PREFIX: u32> AsRef<[u8]> for Opaque<'_, MIN, PREFIX> {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl<const MIN: usize> fmt::Debug for Opaque<'_, MIN> {
+impl<const MIN: usize, const PREFIX: u32> fmt::Debug for Opaque<'_, MIN, PREFIX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Opaque({} bytes)", self.0.len())
     }
 }
 
-impl<const MIN: usize> Encode for Opaque<'_, MIN> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_opaque_u32(out, &self.0);
-    }
-
-    fn encoded_len(&self) -> usize {
-        4 + self.0.len()
+impl<const MIN: usize, const PREFIX: u32> Encode for Opaque<'_, MIN, PREFIX> {
+    fn encode(&self, out: &mut impl Sink) {
+        match PREFIX {
+            2 => put_opaque_u16(out, &self.0),
+            _ => put_opaque_u32(out, &self.0),
+        }
     }
 }
 
-impl<'a, const MIN: usize> Decode<'a> for Opaque<'a, MIN> {
+impl<'a, const MIN: usize, const PREFIX: u32> Decode<'a> for Opaque<'a, MIN, PREFIX> {
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self::new(reader.opaque_u32()?)?)
+        let bytes = match PREFIX {
+            2 => reader.opaque_u16()?,
+            _ => reader.opaque_u32()?,
+        };
+        Ok(Self::new(bytes)?)
     }
 }
 

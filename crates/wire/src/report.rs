@@ -2,7 +2,7 @@
 //!
 //! The protocol seals and checks reports.
 
-use crate::codec::{Decode, DecodeError, Encode, Reader};
+use crate::codec::{Decode, DecodeError, Encode, Reader, Sink};
 use crate::extensions::Extensions;
 use crate::hpke::HpkeCiphertext;
 use crate::ids::{ReportId, TaskId};
@@ -92,12 +92,8 @@ impl std::fmt::Display for ReportError {
 }
 
 impl Encode for ReportError {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.push(*self as u8);
-    }
-
-    fn encoded_len(&self) -> usize {
-        1
     }
 }
 
@@ -134,14 +130,10 @@ impl ReportMetadata<'_> {
 }
 
 impl Encode for ReportMetadata<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.report_id.encode(out);
         self.time.encode(out);
         self.public_extensions.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        ReportId::LEN + 8 + self.public_extensions.encoded_len()
     }
 }
 
@@ -186,18 +178,11 @@ impl<'a> Report<'a> {
 }
 
 impl Encode for Report<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.report_metadata.encode(out);
         self.public_share.encode(out);
         self.leader_encrypted_input_share.encode(out);
         self.helper_encrypted_input_share.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.report_metadata.encoded_len()
-            + self.public_share.encoded_len()
-            + self.leader_encrypted_input_share.encoded_len()
-            + self.helper_encrypted_input_share.encoded_len()
     }
 }
 
@@ -228,11 +213,7 @@ impl<'a> UploadRequest<'a> {
 
     /// The body that uploads `reports`.
     pub fn to_bytes(reports: &[Report<'_>]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(crate::codec::values_len(reports));
-        for report in reports {
-            report.encode(&mut out);
-        }
-        out
+        reports.to_bytes()
     }
 }
 
@@ -261,13 +242,9 @@ pub struct ReportUploadStatus {
 }
 
 impl Encode for ReportUploadStatus {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.report_id.encode(out);
         self.error.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        ReportId::LEN + 1
     }
 }
 
@@ -286,14 +263,8 @@ pub struct UploadErrors {
 }
 
 impl Encode for UploadErrors {
-    fn encode(&self, out: &mut Vec<u8>) {
-        for status in &self.status {
-            status.encode(out);
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        crate::codec::values_len(&self.status)
+    fn encode(&self, out: &mut impl Sink) {
+        self.status.encode(out);
     }
 }
 
@@ -313,13 +284,9 @@ pub struct PlaintextInputShare<'a> {
 }
 
 impl Encode for PlaintextInputShare<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.private_extensions.encode(out);
         self.payload.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.private_extensions.encoded_len() + self.payload.encoded_len()
     }
 }
 
@@ -346,17 +313,10 @@ pub struct InputShareAad<'a> {
 }
 
 impl Encode for InputShareAad<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.task_id.encode(out);
         out.extend_from_slice(self.task_configuration);
         self.report_metadata.encode(out);
         self.public_share.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        TaskId::LEN
-            + self.task_configuration.len()
-            + self.report_metadata.encoded_len()
-            + self.public_share.encoded_len()
     }
 }

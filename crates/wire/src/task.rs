@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::codec::{
-    BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u8, put_opaque_u16,
+    BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u8, put_opaque_u16,
 };
 use crate::extensions::{ExtensionKind, ExtensionList, extension_value};
 use crate::time::{Interval, TimePrecision};
@@ -37,12 +37,8 @@ pub enum BatchMode {
 }
 
 impl Encode for BatchMode {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.push(*self as u8);
-    }
-
-    fn encoded_len(&self) -> usize {
-        1
     }
 }
 
@@ -63,18 +59,10 @@ pub struct VdafType(u32);
 impl VdafType {
     /// Prio3Count.
     pub const PRIO3_COUNT: Self = Self(1);
-    /// Prio3Sum.
-    pub const PRIO3_SUM: Self = Self(2);
-    /// Prio3SumVec.
-    pub const PRIO3_SUM_VEC: Self = Self(3);
     /// Prio3Histogram.
     pub const PRIO3_HISTOGRAM: Self = Self(4);
-    /// Prio3MultihotCountVec.
-    pub const PRIO3_MULTIHOT_COUNT_VEC: Self = Self(5);
     /// Poplar1.
     pub const POPLAR1: Self = Self(6);
-    /// Prio3L1BoundSum.
-    pub const PRIO3_L1_BOUND_SUM: Self = Self(7);
 
     /// The VDAF with this code point.
     pub const fn new(code_point: u32) -> Self {
@@ -127,12 +115,8 @@ impl std::str::FromStr for Url {
 }
 
 impl Encode for Url {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         put_opaque_u16(out, self.0.as_bytes());
-    }
-
-    fn encoded_len(&self) -> usize {
-        2 + self.0.len()
     }
 }
 
@@ -171,17 +155,10 @@ impl ExtensionKind for TaskExtension {
         }
     }
 
-    fn encode_data(&self, out: &mut Vec<u8>) {
+    fn encode_data(&self, out: &mut impl Sink) {
         match self {
             Self::TaskInterval(interval) => interval.encode(out),
             Self::Unknown { data, .. } => out.extend_from_slice(data),
-        }
-    }
-
-    fn data_len(&self) -> usize {
-        match self {
-            Self::TaskInterval(_) => Interval::LEN,
-            Self::Unknown { data, .. } => data.len(),
         }
     }
 
@@ -316,7 +293,7 @@ impl TaskConfiguration {
 }
 
 impl Encode for TaskConfiguration {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         put_opaque_u8(out, &self.task_info);
         self.leader_aggregator_endpoint.encode(out);
         self.helper_aggregator_endpoint.encode(out);
@@ -327,16 +304,6 @@ impl Encode for TaskConfiguration {
         out.extend_from_slice(&self.vdaf_type.0.to_be_bytes());
         put_opaque_u16(out, &self.vdaf_configuration);
         self.extensions.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        // Lengths of task_info (1), batch_config (2) and vdaf_configuration (2); precision, batch
-        // size (16); batch mode (1); VDAF type (4).
-        26 + self.task_info.len()
-            + self.leader_aggregator_endpoint.encoded_len()
-            + self.helper_aggregator_endpoint.encoded_len()
-            + self.vdaf_configuration.len()
-            + self.extensions.encoded_len()
     }
 }
 

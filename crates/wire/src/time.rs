@@ -3,7 +3,7 @@
 //! On the wire a time is a number of `time_precision` units, never seconds. The caller reads the
 //! clock.
 
-use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader};
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, Sink};
 
 /// The unit of a task's times: a number of seconds, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,12 +153,8 @@ impl Interval {
 }
 
 impl Encode for Time {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.0.to_be_bytes());
-    }
-
-    fn encoded_len(&self) -> usize {
-        8
     }
 }
 
@@ -169,13 +165,9 @@ impl Decode<'_> for Time {
 }
 
 impl Encode for Interval {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.start.0.to_be_bytes());
         out.extend_from_slice(&self.duration.0.to_be_bytes());
-    }
-
-    fn encoded_len(&self) -> usize {
-        Self::LEN
     }
 }
 

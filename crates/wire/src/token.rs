@@ -13,7 +13,6 @@ mod encapsulation_key;
 pub mod evidence;
 mod inner;
 mod request;
-mod short_opaque;
 
 pub use attestation::attestation_message;
 pub use batch::{IssuerAnswer, IssuerAnswerBatch, TokenRequestBatch};
@@ -21,9 +20,9 @@ pub use challenge::{Token, TokenChallenge, token_input};
 pub use encapsulation_key::EncapsulationKey;
 pub use inner::InnerTokenRequest;
 pub use request::TokenRequest;
-pub use short_opaque::ShortOpaque;
 
 pub use crate::limits::{MAX_TOKEN_BATCH, MAX_TOKEN_REQUEST_BATCH_LEN, MAX_TOKEN_REQUEST_LEN};
+pub use crate::opaque::ShortOpaque;
 
 use crate::byte_sequence as sequence;
 use crate::limits::MAX_TOKEN_HEADER_LEN;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use ct_merkle::{ConsistencyProof, InclusionProof, RootHash};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -11,7 +11,7 @@ use sha2::Sha256;
 use sotto_protocol::log::Reader;
 use sotto_protocol::log::tiles::bundle_path;
 use sotto_protocol::log::witnessing::Cosigned;
-use sotto_store::{FolderFetch, LogDir, LogDirError, fsck};
+use sotto_store::{FolderFetch, LogDir, fsck};
 use sotto_wire::{Checkpoint, EntryBundle, TreeHash};
 use tlog_tiles::{Hash, HashReader, Tile};
 
@@ -78,23 +78,12 @@ pub fn grow(
     timed(&mut growth.indexing, || log.write_index())?;
     growth.proofs += check_proofs(&other, log.public(), &trees, FINAL_PROOFS, &mut rng)?;
     drop(log);
-    let log = timed(&mut growth.opening, || reopen(folder))?;
+    let key = key(ORIGIN)?;
+    let log = timed(&mut growth.opening, || LogDir::open(folder, key))?;
     ensure!(log.signed_size() == entries && log.pending().is_none());
     let found = timed(&mut growth.checking, || fsck(log.public(), &policy, &mut |_, _| {}))?;
     ensure!(found.is_clean(), "{:?}", found.differences);
     Ok(growth)
-}
-
-/// Opens the log again. A process that another test has just forked holds the lock until it calls
-/// exec.
-fn reopen(folder: &Path) -> Result<LogDir> {
-    for _ in 0..200 {
-        match LogDir::open(folder, key(ORIGIN)?) {
-            Err(LogDirError::Locked) => std::thread::sleep(Duration::from_millis(10)),
-            opened => return Ok(opened?),
-        }
-    }
-    bail!("the log stays locked")
 }
 
 fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {

@@ -9,12 +9,11 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use serde_json::json;
-use sotto_dp::account::Question;
+use sotto_dp::account::{Accountant, Question};
 use sotto_dp::{Adjacency, Shape};
 
 use super::flags::{
-    AccountantName, AdjacencyName, Honest, ShapeName, counted, delta, explain_event, non_negative,
-    not_one_left_out,
+    self, Guarantee, Honest, adjacency, counted, explain_event, not_one_left_out, shape, shape_name,
 };
 use super::report::{Among, Detail, Report, accountant};
 use crate::output::WithHint;
@@ -39,22 +38,18 @@ pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     events: PathBuf,
-    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
-    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
-    epsilon: Option<f64>,
-    /// The additive slack in that bound: roughly, the probability that it fails.
-    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
-    delta: Option<f64>,
+    #[command(flatten)]
+    guarantee: Guarantee,
     /// The method of accounting.
-    #[arg(long, value_enum, default_value_t = AccountantName::Best)]
-    accountant: AccountantName,
+    #[arg(long, value_parser = flags::accountant(), default_value = "best")]
+    accountant: Accountant,
     /// Which inputs are neighbours.
-    #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
-    adjacency: AdjacencyName,
+    #[arg(long, value_parser = adjacency(), default_value = "add-remove")]
+    adjacency: Adjacency,
     /// The distance between two contributions: for --adjacency replace, and for events that have a
     /// shape but do not set it [default: vector].
-    #[arg(long, value_enum)]
-    shape: Option<ShapeName>,
+    #[arg(long, value_parser = shape())]
+    shape: Option<Shape>,
     #[command(flatten)]
     honest: Honest,
 }
@@ -62,9 +57,8 @@ pub(super) struct ComposeArgs {
 impl ComposeArgs {
     pub(super) fn report(self) -> Result<Report> {
         let honest = self.honest.fraction()?;
-        let epsilon = self.epsilon.map(|value| non_negative("--epsilon", value)).transpose()?;
-        let given = self.delta.map(delta).transpose()?;
-        let adjacency = Adjacency::from(self.adjacency);
+        let (epsilon, given) = self.guarantee.checked()?;
+        let adjacency = self.adjacency;
         let written = events::read(&self.events, self.shape)?;
         if self.shape.is_some() && written.shaped == 0 && adjacency != Adjacency::Replace {
             return Err(anyhow!("--shape has no meaning: no event leaves its shape unset"))
@@ -74,8 +68,8 @@ impl ComposeArgs {
         let question = Question {
             event: &event,
             adjacency,
-            shape: self.shape.map_or(Shape::default(), Shape::from),
-            accountant: self.accountant.into(),
+            shape: self.shape.unwrap_or_default(),
+            accountant: self.accountant,
         };
         let (computed, delta): (&[&str], f64) = match (given, epsilon) {
             (Some(delta), None) => (&["epsilon"], delta),
@@ -92,7 +86,7 @@ impl ComposeArgs {
         let text = format!("{} from {}", counted(releases, "release"), counted(entries, "event"));
         let mut details = vec![Detail::text("events", json!(releases), text)];
         if adjacency == Adjacency::Replace || self.shape.is_some() {
-            let shape = self.shape.unwrap_or(ShapeName::Vector).name();
+            let shape = shape_name(self.shape.unwrap_or_default());
             details.push(Detail::text("shape", shape.into(), shape));
         }
         let counts = events::Counts::of(&event, adjacency);

@@ -1,98 +1,91 @@
 //! Flags that several questions share, and error messages in the terms of the command line.
 
-use std::convert::Infallible;
-
 use anyhow::{Result, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use serde::de::DeserializeOwned;
 use sotto_dp::account::Accountant;
 use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, Count, Error, Shape, shuffle};
 
-use crate::output::WithHint;
+use crate::output::hinted;
 
 /// Covers a few roundings: of a square root, a product and a quotient.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum AdjacencyName {
-    /// A device is present or absent.
-    AddRemove,
-    /// A device holds one value or another.
-    Replace,
-    /// A device contributes its value or the zero vector.
-    ZeroOut,
+/// A parser of serde's names for the values of `T`, each with its explanation.
+fn choice<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    values: impl IntoIterator<Item = PossibleValue>,
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(values);
+    names.try_map(|name| serde_json::from_value::<T>(name.into()))
 }
 
-impl From<AdjacencyName> for Adjacency {
-    fn from(name: AdjacencyName) -> Self {
-        match name {
-            AdjacencyName::AddRemove => Self::AddRemove,
-            AdjacencyName::Replace => Self::Replace,
-            AdjacencyName::ZeroOut => Self::ZeroOut,
-        }
+fn value(name: &'static str, explanation: &'static str) -> PossibleValue {
+    PossibleValue::new(name).help(explanation)
+}
+
+const REPLACE: &str = "A device holds one value or another";
+
+pub(super) fn adjacency() -> impl TypedValueParser<Value = Adjacency> {
+    choice([
+        value("add-remove", "A device is present or absent"),
+        value("replace", REPLACE),
+        value("zero-out", "A device contributes its value or the zero vector"),
+    ])
+}
+
+/// The other adjacencies are accepted here, so that they can be refused with a reason.
+pub(super) fn only_replace() -> impl TypedValueParser<Value = Adjacency> {
+    let others = ["add-remove", "zero-out"].map(|name| PossibleValue::new(name).hide(true));
+    choice([value("replace", REPLACE)].into_iter().chain(others))
+}
+
+pub(super) fn count() -> impl TypedValueParser<Value = Count> {
+    choice([
+        value("hidden", "Only the sum is seen: the paper's model"),
+        value("seen", "The number of devices is seen too, as it is by aggregators"),
+    ])
+}
+
+pub(super) fn shape() -> impl TypedValueParser<Value = Shape> {
+    choice([
+        value("one-hot", "One coordinate is 1: two contributions are sqrt 2 apart"),
+        value("vector", "Any vector of norm 1: two contributions are 2 apart"),
+    ])
+}
+
+pub(super) fn shape_name(shape: Shape) -> &'static str {
+    match shape {
+        Shape::OneHot => "one-hot",
+        Shape::Vector => "vector",
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum CountName {
-    /// Only the sum is seen: the paper's model.
-    Hidden,
-    /// The number of devices is seen too, as it is by aggregators.
-    Seen,
+pub(super) fn accountant() -> impl TypedValueParser<Value = Accountant> {
+    choice([
+        value("rdp", "Renyi divergences"),
+        value("pld", "The privacy loss distribution"),
+        value("best", "The smallest of all bounds that hold"),
+    ])
 }
 
-impl From<CountName> for Count {
-    fn from(name: CountName) -> Self {
-        match name {
-            CountName::Hidden => Self::Hidden,
-            CountName::Seen => Self::Seen,
-        }
-    }
+/// The guarantee. A part of it may be left out, to be computed.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Guarantee {
+    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
+    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
+    epsilon: Option<f64>,
+    /// The additive slack in that bound: roughly, the probability that it fails.
+    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
+    delta: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ShapeName {
-    /// One coordinate is 1: two contributions are sqrt 2 apart.
-    OneHot,
-    /// Any vector of norm 1: two contributions are 2 apart.
-    Vector,
-}
-
-impl ShapeName {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::OneHot => "one-hot",
-            Self::Vector => "vector",
-        }
-    }
-}
-
-impl From<ShapeName> for Shape {
-    fn from(name: ShapeName) -> Self {
-        match name {
-            ShapeName::OneHot => Self::OneHot,
-            ShapeName::Vector => Self::Vector,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum AccountantName {
-    /// Renyi divergences.
-    Rdp,
-    /// The privacy loss distribution.
-    Pld,
-    /// The smallest of all bounds that hold.
-    Best,
-}
-
-impl From<AccountantName> for Accountant {
-    fn from(name: AccountantName) -> Self {
-        match name {
-            AccountantName::Rdp => Self::Rdp,
-            AccountantName::Pld => Self::Pld,
-            AccountantName::Best => Self::Best,
-        }
+impl Guarantee {
+    /// Epsilon and delta, as far as they are given.
+    pub(super) fn checked(self) -> Result<(Option<f64>, Option<f64>)> {
+        let epsilon = self.epsilon.map(|value| non_negative("--epsilon", value)).transpose()?;
+        Ok((epsilon, self.delta.map(delta).transpose()?))
     }
 }
 
@@ -229,7 +222,7 @@ pub(super) fn not_one_left_out(given: &[(&str, bool)]) -> anyhow::Error {
         ),
         [wanted, others @ ..] => hinted(
             anyhow!("{} are missing: only one can be computed", enumeration(&list(false))),
-            &format!("to compute {wanted}, give {}", enumeration(others)),
+            format!("to compute {wanted}, give {}", enumeration(others)),
         ),
     }
 }
@@ -265,20 +258,12 @@ fn explain_as(flag: impl Fn(&str) -> String, error: Error) -> anyhow::Error {
         Error::Unsupported { what, hint } => {
             let hint = hint.replace("the accountant ", "--accountant ");
             let hint = hint.replace("use adjacency ", "give --adjacency ");
-            hinted(anyhow!("no accounting for {what}"), &hint)
+            hinted(anyhow!("no accounting for {what}"), hint)
         }
         Error::Unreachable { name, hint } => {
             hinted(anyhow!("no {} meets the target", flag(name)), hint)
         }
         error @ Error::NotAnswered { .. } => error.into(),
-    }
-}
-
-/// The error with a hint.
-pub(super) fn hinted(error: anyhow::Error, hint: &str) -> anyhow::Error {
-    match Err::<Infallible, _>(error).hint(hint) {
-        Err(error) => error,
-        Ok(never) => match never {},
     }
 }
 

@@ -4,11 +4,11 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use sotto_dp::account::Accountant;
 use sotto_dp::calibrate::{self, Target};
-use sotto_dp::{Adjacency, Bracket, Count, Event, Shape, closed, discrete};
+use sotto_dp::{Adjacency, Bracket, Count, Error, Event, Shape, closed, discrete};
 
 use super::flags::{
-    AdjacencyName, CountName, Honest, ShapeName, at_least, delta, explain, non_negative,
-    not_one_left_out, positive, product_up, quotient_down, whole,
+    Guarantee, Honest, adjacency, at_least, count, explain, not_one_left_out, positive, product_up,
+    quotient_down, shape, shape_name, whole,
 };
 use super::report::{Among, Detail, Report, View, precision};
 use crate::output::WithHint;
@@ -21,24 +21,20 @@ pub(super) struct GaussianArgs {
     /// Standard deviation of the noise, in units of the sum.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     sigma: Option<f64>,
-    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
-    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
-    epsilon: Option<f64>,
-    /// The additive slack in that bound: roughly, the probability that it fails.
-    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
-    delta: Option<f64>,
+    #[command(flatten)]
+    guarantee: Guarantee,
     /// The largest norm of one contribution, in the same units. Only sigma / sensitivity matters.
     #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
     sensitivity: f64,
     /// Which inputs are neighbours.
-    #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
-    adjacency: AdjacencyName,
+    #[arg(long, value_parser = adjacency(), default_value = "add-remove")]
+    adjacency: Adjacency,
     /// Whether the number of devices is seen [default: hidden, where that matters].
-    #[arg(long, value_enum)]
-    count: Option<CountName>,
+    #[arg(long, value_parser = count())]
+    count: Option<Count>,
     /// The distance between two contributions, with --adjacency replace [default: vector].
-    #[arg(long, value_enum)]
-    shape: Option<ShapeName>,
+    #[arg(long, value_parser = shape())]
+    shape: Option<Shape>,
     #[command(flatten)]
     honest: Honest,
 }
@@ -47,46 +43,28 @@ impl GaussianArgs {
     pub(super) fn report(self) -> Result<Report> {
         let sensitivity = positive("--sensitivity", self.sensitivity)?;
         let honest = self.honest.fraction()?;
-        let adjacency = Adjacency::from(self.adjacency);
+        let adjacency = self.adjacency;
         if self.shape.is_some() && adjacency != Adjacency::Replace {
             return Err(anyhow!("--shape has no meaning with --adjacency {adjacency}"))
                 .hint("leave it out, or give --adjacency replace");
         }
         let (count, count_note) = view(self.count, adjacency)?;
-        let shape = self.shape.map_or(Shape::default(), Shape::from);
+        let shape = self.shape.unwrap_or_default();
         let distance = product_up(sensitivity, shape.distance(adjacency));
         // The noise of the honest devices, in units of the distance between neighbours.
         let multiplier = |sigma: f64| quotient_down(self.honest.noise(sigma), distance);
-        let (computed, sigma, epsilon, delta) = match (self.sigma, self.epsilon, self.delta) {
-            (Some(sigma), None, Some(at)) => {
-                let (sigma, at) = (positive("--sigma", sigma)?, delta(at)?);
-                let found = closed::gaussian_epsilon(multiplier(sigma), at).map_err(explain)?;
-                (&["epsilon"], sigma, found.upper, at)
-            }
-            (Some(sigma), Some(epsilon), None) => {
-                let (sigma, epsilon) =
-                    (positive("--sigma", sigma)?, non_negative("--epsilon", epsilon)?);
-                let found = closed::gaussian_delta(multiplier(sigma), epsilon).map_err(explain)?;
-                (&["delta"], sigma, epsilon, found)
-            }
-            (None, Some(epsilon), Some(at)) => {
-                let (epsilon, at) = (non_negative("--epsilon", epsilon)?, delta(at)?);
-                let found = closed::gaussian_sigma(epsilon, at).map_err(explain)?;
-                let sigma = self.honest.noise_of_all(product_up(found, distance));
-                (&["sigma"], sigma, epsilon, at)
-            }
-            (sigma, epsilon, delta) => {
-                let given = [
-                    ("--epsilon", epsilon.is_some()),
-                    ("--delta", delta.is_some()),
-                    ("--sigma", sigma.is_some()),
-                ];
-                return Err(not_one_left_out(&given));
-            }
-        };
+        let Solved { computed, sigma, epsilon, delta } = solve(
+            (self.sigma, self.guarantee),
+            |sigma, delta| closed::gaussian_epsilon(multiplier(sigma), delta),
+            |sigma, epsilon| closed::gaussian_delta(multiplier(sigma), epsilon),
+            |epsilon, delta| {
+                let found = closed::gaussian_sigma(epsilon, delta)?;
+                Ok(self.honest.noise_of_all(product_up(found, distance)))
+            },
+        )?;
         let mut details = vec![Detail::number("sensitivity", sensitivity)];
         if adjacency == Adjacency::Replace {
-            let name = if shape == Shape::OneHot { "one-hot" } else { "vector" };
+            let name = shape_name(shape);
             details.push(Detail::text("shape", name.into(), name));
         }
         let most = quotient_up(sigma * honest.sqrt(), distance);
@@ -94,7 +72,7 @@ impl GaussianArgs {
         Ok(Report {
             epsilon,
             epsilon_lower: found.map(|found| found.lower.min(epsilon)),
-            reached: found.filter(|_| computed == &["sigma"]).map(|found| found.upper.min(epsilon)),
+            reached: found.filter(|_| computed == ["sigma"]).map(|found| found.upper.min(epsilon)),
             delta,
             sigma: Some(sigma),
             adjacency,
@@ -111,6 +89,45 @@ impl GaussianArgs {
     }
 }
 
+/// The parameter that was left out, and the values of all three.
+struct Solved {
+    computed: &'static [&'static str],
+    sigma: f64,
+    epsilon: f64,
+    delta: f64,
+}
+
+/// Computes the one of sigma, epsilon and delta that was left out from the other two.
+fn solve(
+    (sigma, guarantee): (Option<f64>, Guarantee),
+    epsilon_of: impl Fn(f64, f64) -> Result<Bracket, Error>,
+    delta_of: impl Fn(f64, f64) -> Result<f64, Error>,
+    sigma_of: impl Fn(f64, f64) -> Result<f64, Error>,
+) -> Result<Solved> {
+    let sigma = sigma.map(|value| positive("--sigma", value)).transpose()?;
+    Ok(match (sigma, guarantee.checked()?) {
+        (Some(sigma), (None, Some(delta))) => {
+            let epsilon = epsilon_of(sigma, delta).map_err(explain)?.upper;
+            Solved { computed: &["epsilon"], sigma, epsilon, delta }
+        }
+        (Some(sigma), (Some(epsilon), None)) => {
+            let delta = delta_of(sigma, epsilon).map_err(explain)?;
+            Solved { computed: &["delta"], sigma, epsilon, delta }
+        }
+        (None, (Some(epsilon), Some(delta))) => {
+            let sigma = sigma_of(epsilon, delta).map_err(explain)?;
+            Solved { computed: &["sigma"], sigma, epsilon, delta }
+        }
+        (sigma, (epsilon, delta)) => {
+            return Err(not_one_left_out(&[
+                ("--epsilon", epsilon.is_some()),
+                ("--delta", delta.is_some()),
+                ("--sigma", sigma.is_some()),
+            ]));
+        }
+    })
+}
+
 /// Both ends for noise between `least` and `most`.
 fn ends(least: f64, most: f64, delta: f64) -> Option<Bracket> {
     let upper = closed::gaussian_epsilon(least, delta).ok()?.upper;
@@ -120,9 +137,9 @@ fn ends(least: f64, most: f64, delta: f64) -> Option<Bracket> {
 
 /// Whether the number of devices is seen, and a note about it. Where every device is present in any
 /// case, the number reveals nothing.
-fn view(given: Option<CountName>, adjacency: Adjacency) -> Result<(Option<View>, Option<String>)> {
+fn view(given: Option<Count>, adjacency: Adjacency) -> Result<(Option<View>, Option<String>)> {
     match (adjacency, given) {
-        (Adjacency::AddRemove, Some(CountName::Seen)) => {
+        (Adjacency::AddRemove, Some(Count::Seen)) => {
             Err(anyhow!("--count seen: the number of devices tells whether one of them is there"))
                 .hint("if it is seen, use --adjacency replace, under which it tells nothing")
         }
@@ -131,7 +148,7 @@ fn view(given: Option<CountName>, adjacency: Adjacency) -> Result<(Option<View>,
                 "The number of devices must be hidden: if it is seen, use --adjacency replace.";
             Ok((Some(View::Hidden), Some(note.to_owned())))
         }
-        (_, given) => Ok((given.map(|count| View::from(Count::from(count))), None)),
+        (_, given) => Ok((given.map(View::from), None)),
     }
 }
 
@@ -147,22 +164,18 @@ pub(super) struct DiscreteGaussianArgs {
     /// The parameter of the noise (from 2 upwards, its standard deviation).
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     sigma: Option<f64>,
-    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
-    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
-    epsilon: Option<f64>,
-    /// The additive slack in that bound: roughly, the probability that it fails.
-    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
-    delta: Option<f64>,
+    #[command(flatten)]
+    guarantee: Guarantee,
     /// The largest contribution, up or down, in whole units.
     #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
     #[arg(value_parser = whole)]
     sensitivity: u64,
     /// Which inputs are neighbours.
-    #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
-    adjacency: AdjacencyName,
+    #[arg(long, value_parser = adjacency(), default_value = "add-remove")]
+    adjacency: Adjacency,
     /// Whether the number of devices is seen [default: hidden, where that matters].
-    #[arg(long, value_enum)]
-    count: Option<CountName>,
+    #[arg(long, value_parser = count())]
+    count: Option<Count>,
     #[command(flatten)]
     honest: Honest,
 }
@@ -178,14 +191,28 @@ impl DiscreteGaussianArgs {
             ))
             .hint(hint);
         }
-        let adjacency = Adjacency::from(self.adjacency);
+        let adjacency = self.adjacency;
         // From -sensitivity to sensitivity.
         let distance = match adjacency {
             Adjacency::Replace => sensitivity.saturating_mul(2),
             Adjacency::AddRemove | Adjacency::ZeroOut => sensitivity,
         };
         let (count, count_note) = view(self.count, adjacency)?;
-        let (computed, sigma, epsilon, delta) = self.solve(distance)?;
+        let target = |epsilon, delta| Target {
+            epsilon,
+            delta,
+            // The event contains the distance.
+            adjacency: Adjacency::AddRemove,
+            shape: Shape::default(),
+            accountant: Accountant::Best,
+        };
+        let make = |sigma: f64| Event::DiscreteGaussian { sigma, sensitivity: distance };
+        let Solved { computed, sigma, epsilon, delta } = solve(
+            (self.sigma, self.guarantee),
+            |sigma, delta| discrete::epsilon(sigma, distance, delta),
+            |sigma, epsilon| discrete::delta(sigma, distance, epsilon),
+            |epsilon, delta| calibrate::sigma(target(epsilon, delta), make),
+        )?;
         let found = discrete::epsilon(sigma, distance, delta).ok();
         Ok(Report {
             epsilon,
@@ -203,43 +230,6 @@ impl DiscreteGaussianArgs {
             details: vec![Detail::whole("sensitivity", sensitivity)],
             notes: count_note.into_iter().collect(),
             advice: None,
-        })
-    }
-
-    /// The parameter that was left out, and all three values.
-    fn solve(&self, distance: u64) -> Result<(&'static [&'static str], f64, f64, f64)> {
-        Ok(match (self.sigma, self.epsilon, self.delta) {
-            (Some(sigma), None, Some(at)) => {
-                let (sigma, at) = (positive("--sigma", sigma)?, delta(at)?);
-                let found = discrete::epsilon(sigma, distance, at).map_err(explain)?;
-                (&["epsilon"], sigma, found.upper, at)
-            }
-            (Some(sigma), Some(epsilon), None) => {
-                let (sigma, epsilon) =
-                    (positive("--sigma", sigma)?, non_negative("--epsilon", epsilon)?);
-                let found = discrete::delta(sigma, distance, epsilon).map_err(explain)?;
-                (&["delta"], sigma, epsilon, found)
-            }
-            (None, Some(epsilon), Some(at)) => {
-                let target = Target {
-                    epsilon: non_negative("--epsilon", epsilon)?,
-                    delta: delta(at)?,
-                    // The event contains the distance.
-                    adjacency: Adjacency::AddRemove,
-                    shape: Shape::default(),
-                    accountant: Accountant::Best,
-                };
-                let make = |sigma: f64| Event::DiscreteGaussian { sigma, sensitivity: distance };
-                (&["sigma"], calibrate::sigma(target, make).map_err(explain)?, epsilon, at)
-            }
-            (sigma, epsilon, delta) => {
-                let given = [
-                    ("--epsilon", epsilon.is_some()),
-                    ("--delta", delta.is_some()),
-                    ("--sigma", sigma.is_some()),
-                ];
-                return Err(not_one_left_out(&given));
-            }
         })
     }
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, closed};
 
-use super::flags::{AdjacencyName, delta, explain, non_negative, rate};
+use super::flags::{adjacency, delta, explain, non_negative, rate};
 use super::report::{Among, Detail, Report, View};
 use crate::output::WithHint;
 
@@ -24,15 +24,15 @@ pub(super) struct SampleArgs {
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     rate: f64,
     /// Which inputs are neighbours.
-    #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
-    adjacency: AdjacencyName,
+    #[arg(long, value_parser = adjacency(), default_value = "add-remove")]
+    adjacency: Adjacency,
 }
 
 impl SampleArgs {
     pub(super) fn report(self) -> Result<Report> {
         let base = (non_negative("--epsilon", self.epsilon)?, delta(self.delta)?);
         let rate = rate(self.rate)?;
-        let adjacency = Adjacency::from(self.adjacency);
+        let adjacency = self.adjacency;
         if adjacency == Adjacency::Replace {
             return Err(anyhow!(
                 "--adjacency replace: this theorem is about devices that are present or absent"

@@ -9,8 +9,8 @@ use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, Count, Event, Shape};
 
 use super::flags::{
-    AccountantName, AdjacencyName, CountName, Honest, ShapeName, at_least, counted, delta, explain,
-    non_negative, not_one_left_out, positive, quotient_down, rate, whole,
+    self, Guarantee, Honest, adjacency, at_least, count, counted, explain, not_one_left_out,
+    positive, quotient_down, rate, shape, shape_name, whole,
 };
 use super::report::{Among, Detail, Report, View, accountant, number};
 use crate::output::{Output, WithHint};
@@ -33,30 +33,26 @@ pub(super) struct SampledGaussianArgs {
     /// Standard deviation of the noise of each sum, in units of the sum.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     sigma: Option<f64>,
-    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
-    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
-    epsilon: Option<f64>,
-    /// The additive slack in that bound: roughly, the probability that it fails.
-    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
-    delta: Option<f64>,
+    #[command(flatten)]
+    guarantee: Guarantee,
     /// The largest norm of one contribution, in the same units. Only sigma / sensitivity matters.
     #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
     sensitivity: f64,
     /// The method of accounting.
-    #[arg(long, value_enum, default_value_t = AccountantName::Best)]
-    accountant: AccountantName,
+    #[arg(long, value_parser = flags::accountant(), default_value = "best")]
+    accountant: Accountant,
     /// Which inputs are neighbours.
-    #[arg(long, value_enum, default_value_t = AdjacencyName::AddRemove)]
-    adjacency: AdjacencyName,
+    #[arg(long, value_parser = adjacency(), default_value = "add-remove")]
+    adjacency: Adjacency,
     /// Whether the number of sampled devices is seen.
-    #[arg(long, value_enum, default_value_t = CountName::Hidden)]
-    count: CountName,
+    #[arg(long, value_parser = count(), default_value = "hidden")]
+    count: Count,
     /// The number of other devices to sample from.
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     population: Option<u64>,
     /// The distance between two contributions, where it matters [default: vector].
-    #[arg(long, value_enum)]
-    shape: Option<ShapeName>,
+    #[arg(long, value_parser = shape())]
+    shape: Option<Shape>,
     #[command(flatten)]
     honest: Honest,
 }
@@ -168,7 +164,7 @@ impl SampledGaussianArgs {
             accountant: accountant(&answer),
             method: answer.method.to_owned(),
             honest: Some(plan.honest.fraction()?),
-            count: Some(View::from(Count::from(self.count))),
+            count: Some(View::from(self.count)),
             computed: solved.computed,
             details,
             notes,
@@ -196,10 +192,10 @@ impl SampledGaussianArgs {
     /// The flags that describe the situation, checked.
     fn plan(&self) -> Result<Plan> {
         self.honest.fraction()?;
-        let adjacency = Adjacency::from(self.adjacency);
+        let adjacency = self.adjacency;
         let population =
             self.population.map(|value| at_least("--population", value, 1)).transpose()?;
-        if self.count == CountName::Seen && adjacency == Adjacency::Replace {
+        if self.count == Count::Seen && adjacency == Adjacency::Replace {
             return Err(anyhow!("--count seen is not covered with --adjacency replace"))
                 .hint("use add-remove or zero-out");
         }
@@ -209,9 +205,9 @@ impl SampledGaussianArgs {
             );
         }
         let seen = match (self.count, population) {
-            (CountName::Hidden, _) => None,
-            (CountName::Seen, Some(population)) => Some(self.others(population)?),
-            (CountName::Seen, None) => {
+            (Count::Hidden, _) => None,
+            (Count::Seen, Some(population)) => Some(self.others(population)?),
+            (Count::Seen, None) => {
                 return Err(anyhow!("--count seen needs --population"))
                     .hint("give the number of other devices to sample from");
             }
@@ -229,8 +225,8 @@ impl SampledGaussianArgs {
             honest: self.honest,
             sensitivity: positive("--sensitivity", self.sensitivity)?,
             adjacency,
-            accountant: self.accountant.into(),
-            shape: self.shape.map_or(Shape::default(), Shape::from),
+            accountant: self.accountant,
+            shape: self.shape.unwrap_or_default(),
             seen,
         })
     }
@@ -247,8 +243,7 @@ impl SampledGaussianArgs {
         let q = self.rate.map(rate).transpose()?;
         let steps = self.steps.map(|value| at_least("--steps", value, 1)).transpose()?;
         let sigma = self.sigma.map(|value| positive("--sigma", value)).transpose()?;
-        let epsilon = self.epsilon.map(|value| non_negative("--epsilon", value)).transpose()?;
-        let delta = self.delta.map(delta).transpose()?;
+        let (epsilon, delta) = self.guarantee.checked()?;
         Ok(match (q, steps, sigma, epsilon, delta) {
             (Some(rate), Some(steps), Some(sigma), None, Some(delta)) => {
                 Solved { computed: &["epsilon"], rate, steps, sigma, epsilon, delta }
@@ -320,7 +315,7 @@ impl SampledGaussianArgs {
             Adjacency::ZeroOut => false,
         };
         if matters {
-            details.push(Detail::text("shape", json!(plan.shape), name(plan.shape)));
+            details.push(Detail::text("shape", json!(plan.shape), shape_name(plan.shape)));
         }
         details
     }
@@ -336,8 +331,10 @@ impl SampledGaussianArgs {
         const NAME: &str = "count_seen";
         let shapes = match (plan.adjacency, self.shape) {
             (Adjacency::ZeroOut, _) => vec![(Shape::default(), "any")],
-            (_, Some(shape)) => vec![(shape.into(), name(shape.into()))],
-            (_, None) => [Shape::OneHot, Shape::Vector].map(|shape| (shape, name(shape))).to_vec(),
+            (_, Some(shape)) => vec![(shape, shape_name(shape))],
+            (_, None) => {
+                [Shape::OneHot, Shape::Vector].map(|shape| (shape, shape_name(shape))).to_vec()
+            }
         };
         let mut values = Map::new();
         let mut texts = Vec::new();
@@ -365,12 +362,5 @@ impl SampledGaussianArgs {
             counted(population, "other")
         );
         (Detail::text(NAME, values.into(), format!("epsilon {text}")), note)
-    }
-}
-
-fn name(shape: Shape) -> &'static str {
-    match shape {
-        Shape::OneHot => "one-hot",
-        Shape::Vector => "vector",
     }
 }

@@ -9,7 +9,7 @@ use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, Event, Shape, shuffle};
 
 use super::flags::{
-    Honest, at_least, delta, explain, non_negative, not_one_left_out, positive, whole,
+    Guarantee, Honest, at_least, explain, not_one_left_out, only_replace, positive, whole,
 };
 use super::report::{Among, Detail, Report, number, precision};
 use crate::output::WithHint;
@@ -20,17 +20,6 @@ enum Mechanism {
     Generic,
     /// k-ary randomized response.
     Krr,
-}
-
-/// The other adjacencies are accepted by the parser, so that they can be refused with a reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OnlyReplace {
-    /// A device holds one value or another.
-    Replace,
-    #[value(hide = true)]
-    AddRemove,
-    #[value(hide = true)]
-    ZeroOut,
 }
 
 #[derive(Debug, Args)]
@@ -48,12 +37,8 @@ pub(super) struct ShuffleArgs {
     /// The number of reports, including the device's own.
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     n: Option<u64>,
-    /// The privacy loss: probabilities change by a factor of e^epsilon at most.
-    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
-    epsilon: Option<f64>,
-    /// The additive slack in that bound: roughly, the probability that it fails.
-    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
-    delta: Option<f64>,
+    #[command(flatten)]
+    guarantee: Guarantee,
     /// What the devices do with their values.
     #[arg(long, value_enum, default_value_t = Mechanism::Generic)]
     mechanism: Mechanism,
@@ -61,8 +46,8 @@ pub(super) struct ShuffleArgs {
     #[arg(long, value_name = "K", value_parser = whole, allow_negative_numbers = true)]
     k: Option<u64>,
     /// Which inputs are neighbours. Shuffling supports only replacement.
-    #[arg(long, value_enum, default_value_t = OnlyReplace::Replace)]
-    adjacency: OnlyReplace,
+    #[arg(long, value_parser = only_replace(), default_value = "replace")]
+    adjacency: Adjacency,
     #[command(flatten)]
     honest: Honest,
 }
@@ -79,14 +64,10 @@ struct Solved {
 impl ShuffleArgs {
     pub(super) fn report(self) -> Result<Report> {
         let honest = self.honest.fraction()?;
-        let given = match self.adjacency {
-            OnlyReplace::Replace => Adjacency::Replace,
-            OnlyReplace::AddRemove => Adjacency::AddRemove,
-            OnlyReplace::ZeroOut => Adjacency::ZeroOut,
-        };
-        if given != Adjacency::Replace {
+        if self.adjacency != Adjacency::Replace {
             return Err(anyhow!(
-                "--adjacency {given}: the number of reports is known, so none can be missing"
+                "--adjacency {}: the number of reports is known, so none can be missing",
+                self.adjacency
             ))
             .hint("leave it out: shuffling is accounted under replacement");
         }
@@ -162,8 +143,7 @@ impl ShuffleArgs {
     fn solve(&self, symbols: Option<u64>) -> Result<Solved> {
         let epsilon0 = self.epsilon0.map(|value| positive("--epsilon0", value)).transpose()?;
         let n = self.n.map(|value| at_least("--n", value, 1)).transpose()?;
-        let epsilon = self.epsilon.map(|value| non_negative("--epsilon", value)).transpose()?;
-        let delta = self.delta.map(delta).transpose()?;
+        let (epsilon, delta) = self.guarantee.checked()?;
         let target = |epsilon: f64, delta: f64| Target {
             epsilon,
             delta,

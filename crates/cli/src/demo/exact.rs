@@ -5,23 +5,22 @@
 
 mod parties;
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use sotto_client::{Collected, UploadOutcome, Uploader};
+use sotto_client::{Collected, Uploader};
 use sotto_protocol::Moment;
 use sotto_vdaf::Measurement;
 
 use self::parties::Parties;
-use super::Plan;
 use super::collecting::{batch, collect, wait_until_summed};
 use super::result::{DemoBucket, DemoReports, DemoResult};
-use super::story::Story;
+use super::{Explanation, Plan};
 use crate::output::Output;
 use crate::time_text::now;
+use crate::upload::Tally;
 use crate::workers::{lock, work};
 
 /// Devices that talk to the leader at the same time.
@@ -34,28 +33,20 @@ const CAVEATS: &[&str] = &[
     "Here all parties share one process. Leader and helper must be two operators who do not collude.",
 ];
 
-/// The outcome of the uploads.
-#[derive(Debug, Default)]
-struct Uploads {
-    accepted: u64,
-    bytes: u64,
-    rejected: BTreeMap<String, u64>,
-}
-
 /// Runs the demo.
-pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
+pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanation)> {
     let started = Instant::now();
     let parties = Parties::start(plan).context("cannot start the servers")?;
     // One time for all devices, so that they are all in the same hour.
     let moment = now()?;
     let uploads = upload(plan, &parties, moment, output)?;
     wait_until_summed(uploads.accepted, output, || {
-        let counters = parties.leader_counters()?;
+        let counters = parties.counters(&parties.leader_store)?;
         Ok(counters.aggregated + counters.rejections.total())
     })?;
     let collected = collect(&parties.collector()?, moment, output)?;
     let mut rejected = uploads.rejected;
-    for (reason, count) in parties.leader_counters()?.rejections.iter() {
+    for (reason, count) in parties.counters(&parties.leader_store)?.rejections.iter() {
         *rejected.entry(reason.name().to_owned()).or_default() += count;
     }
     let result = DemoResult {
@@ -70,30 +61,22 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         tokens: None,
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
-    let story = Story { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };
+    let explanation =
+        Explanation { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };
     parties.stop();
-    Ok((result, story))
+    Ok((result, explanation))
 }
 
 /// Each device makes its report and uploads it.
-fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Result<Uploads> {
-    let device = Uploader::new(parties.task().clone(), parties.transport());
-    let uploads = Mutex::new(Uploads::default());
+fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Result<Tally> {
+    let device = Uploader::new(parties.task().clone(), parties.transport.clone());
+    let uploads = Mutex::new(Tally::default());
     let bar = output.bar("devices", plan.held.len() as u64);
     let measurements = plan.held.iter().map(|bucket| Ok(Measurement::Histogram(*bucket)));
     work(measurements, DEVICES_AT_ONCE, &bar, |measurement, rng| {
         let report = device.prepare(&measurement, moment, rng)?;
         let outcomes = device.upload(std::slice::from_ref(&report), rng)?;
-        let mut uploads = lock(&uploads);
-        uploads.bytes += report.as_bytes().len() as u64;
-        for outcome in outcomes {
-            match outcome {
-                UploadOutcome::Accepted => uploads.accepted += 1,
-                UploadOutcome::Rejected(error) => {
-                    *uploads.rejected.entry(error.name().to_owned()).or_default() += 1;
-                }
-            }
-        }
+        lock(&uploads).add(&report, outcomes);
         Ok(())
     })
     .context("the devices could not upload")?;
@@ -120,7 +103,7 @@ fn saw(
     bytes: u64,
 ) -> Result<Vec<(&'static str, String)>> {
     let reports = result.devices;
-    let helper = parties.helper_counters()?;
+    let helper = parties.counters(&parties.helper_store)?;
     let sizes = parties.task().vdaf().sizes();
     Ok(vec![
         (

@@ -46,7 +46,7 @@ pub(crate) struct DemoPrivacy {
     pub(crate) recipe_id: String,
     /// The index of the recipe in the log.
     pub(crate) log_index: u64,
-    /// With half of the others honest and the count seen.
+    /// If half of the other devices are dishonest and the servers see how many answered.
     pub(crate) epsilon: f64,
     pub(crate) delta: f64,
     /// The paper's figure for the same recipe: all honest, count hidden.
@@ -75,7 +75,7 @@ pub(crate) struct DemoInterval {
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoBucket {
     pub(crate) label: &'static str,
-    /// Known to the demo alone, which plays all parts.
+    /// Known to the demo alone, which plays every part.
     #[serde(rename = "true")]
     pub(crate) truth: u64,
     #[serde(serialize_with = "number")]

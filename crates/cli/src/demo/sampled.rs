@@ -19,11 +19,11 @@ use sotto_client::Collected;
 use sotto_protocol::recipe::{Assessment, estimates, show_micro};
 
 use self::fleet::Turnout;
+use self::operators::WITNESSES;
 use self::parties::Parties;
-use super::Plan;
 use super::collecting::{batch, collect, wait_until_summed};
 use super::result::{DemoBucket, DemoPrivacy, DemoReports, DemoResult, DemoSize};
-use super::story::Story;
+use super::{Explanation, Plan};
 use crate::output::Output;
 use crate::time_text::now;
 
@@ -39,7 +39,7 @@ const CAVEATS: &[&str] = &[
 ];
 
 /// Runs the demo.
-pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
+pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanation)> {
     let started = Instant::now();
     // One time for all devices, so that they are all in the same hour.
     let moment = now()?;
@@ -58,8 +58,8 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         devices: plan.held.len() as u64,
         participated: accepted,
         min_batch: plan.min_batch_size,
-        batches: vec![batch(parties.assessment().task(), &collected)],
-        buckets: buckets(plan, parties.assessment(), &collected)?,
+        batches: vec![batch(parties.assessment.task(), &collected)],
+        buckets: buckets(plan, &parties.assessment, &collected)?,
         reports: DemoReports {
             accepted: collected.collection.report_count,
             rejected: parties.rejections()?,
@@ -69,9 +69,9 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Story)> {
         tokens: Some(turnout.tokens as u64),
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
-    let story = Story { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
+    let explanation = Explanation { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
     parties.stop();
-    Ok((result, story))
+    Ok((result, explanation))
 }
 
 /// Debiases the counts: estimates over all devices, with the uncertainty from noise and sampling.
@@ -86,11 +86,11 @@ fn buckets(plan: &Plan, assessment: &Assessment, collected: &Collected) -> Resul
 }
 
 fn privacy(parties: &Parties) -> DemoPrivacy {
-    let assessment = parties.assessment();
+    let assessment = &parties.assessment;
     let cost = assessment.cost();
     DemoPrivacy {
         recipe_id: assessment.id().to_string(),
-        log_index: parties.log_index(),
+        log_index: parties.log_index,
         epsilon: cost.map_or(f64::INFINITY, |cost| cost.epsilon_micro as f64 / 1e6),
         delta: cost.map_or(0.0, |cost| cost.judgement.delta),
         paper_epsilon: cost.map_or(f64::INFINITY, |cost| cost.judgement.paper_epsilon),
@@ -106,7 +106,7 @@ fn saw(
     result: &DemoResult,
     turnout: &Turnout,
 ) -> Vec<(&'static str, String)> {
-    let assessment = parties.assessment();
+    let assessment = &parties.assessment;
     let sizes = assessment.task().vdaf().sizes();
     let (reports, devices) = (result.participated, result.devices);
     let rate = assessment.recipe().sampling.rate;
@@ -116,8 +116,8 @@ fn saw(
             "log",
             format!(
                 "one recipe and {} key sets, cosigned by {} witnesses; it sees that they are read, but not by whom",
-                parties.key_sets(),
-                parties.witnesses()
+                parties.key_sets,
+                WITNESSES.len()
             ),
         ),
         (
@@ -130,8 +130,8 @@ fn saw(
         (
             "attester",
             format!(
-                "{devices} device certificates, and {} sealed requests that it cannot read: one pair of tokens each",
-                parties.to_attester().lengths().values().sum::<u64>()
+                "{devices} device certificates, and {} token requests, one per token; it cannot read which recipe they are for",
+                parties.to_attester.lengths().values().sum::<u64>()
             ),
         ),
         (

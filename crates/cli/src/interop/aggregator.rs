@@ -26,14 +26,14 @@ use super::api::{self, TaskDescription, answer, request, success};
 use super::forward::Forwarder;
 use crate::keys;
 use crate::serve::served;
-use crate::task_file::{AggregatorPart, hpke_config, optional_secret, secret, secret_array};
+use crate::task_file::{AggregatorPart, Party, hpke_config, optional_secret, secret, secret_array};
 
 /// `/internal/test/add_task`
 #[derive(Deserialize)]
 struct AddTaskRequest {
     #[serde(flatten)]
     task: TaskDescription,
-    role: RoleName,
+    role: Party,
     #[serde(deserialize_with = "secret")]
     vdaf_verify_key: Secret<String>,
     #[serde(deserialize_with = "secret")]
@@ -41,13 +41,6 @@ struct AddTaskRequest {
     #[serde(default, deserialize_with = "optional_secret")]
     collector_authentication_token: Option<Secret<String>>,
     collector_hpke_config: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RoleName {
-    Leader,
-    Helper,
 }
 
 struct Aggregators {
@@ -85,9 +78,7 @@ async fn start() -> Result<Aggregators> {
 }
 
 fn server(key: &HpkeKeypair) -> Result<ServerConfig> {
-    let private_key = Secret::new(*key.private_key().expose());
-    let key = HpkeKeypair::from_parts(key.config().clone(), private_key)?;
-    let mut server = ServerConfig::new(loopback(), vec![key]);
+    let mut server = ServerConfig::new(loopback(), vec![keys::duplicate(key)?]);
     server.insecure_plain_tasks = true;
     server.http.insecure_http = true;
     Ok(server)
@@ -115,10 +106,7 @@ async fn dap(State(state): State<Arc<Aggregators>>, request: Request) -> Respons
 
 impl Aggregators {
     fn add_task(&self, request: AddTaskRequest) -> Result<Value> {
-        let role = match request.role {
-            RoleName::Leader => Role::Leader,
-            RoleName::Helper => Role::Helper,
-        };
+        let role = request.role.aggregator().context("role: not an aggregator")?;
         ensure!(
             role == Role::Helper || request.collector_authentication_token.is_some(),
             "collector_authentication_token is missing"

@@ -27,12 +27,10 @@ pub(super) struct TaskDescription {
     leader: String,
     helper: String,
     vdaf: Map<String, Value>,
-    #[serde(alias = "query_type", deserialize_with = "integer")]
-    batch_mode: u64,
-    #[serde(deserialize_with = "integer")]
-    min_batch_size: u64,
-    #[serde(deserialize_with = "integer")]
-    time_precision: u64,
+    #[serde(alias = "query_type")]
+    batch_mode: Integer,
+    min_batch_size: Integer,
+    time_precision: Integer,
 }
 
 impl TaskDescription {
@@ -43,8 +41,8 @@ impl TaskDescription {
             task_info: TASK_INFO.to_vec(),
             leader_aggregator_endpoint: Url::new(&*self.leader).context("leader")?,
             helper_aggregator_endpoint: Url::new(&*self.helper).context("helper")?,
-            time_precision: TimePrecision::from_seconds(self.time_precision)?,
-            min_batch_size: self.min_batch_size,
+            time_precision: TimePrecision::from_seconds(self.time_precision.0)?,
+            min_batch_size: self.min_batch_size.0,
             batch_mode: batch_mode(self.batch_mode)?,
             vdaf_type: VdafType::new(vdaf.vdaf_type()),
             vdaf_configuration: vdaf.encode_configuration(),
@@ -59,8 +57,9 @@ pub(super) fn task_id(text: &str) -> Result<TaskId> {
     text.parse().map_err(|error| anyhow!("task_id: {error}"))
 }
 
-fn batch_mode(number: u64) -> Result<BatchMode> {
-    match number {
+/// Parses a batch mode.
+pub(super) fn batch_mode(number: Integer) -> Result<BatchMode> {
+    match number.0 {
         1 => Ok(BatchMode::TimeInterval),
         2 => Ok(BatchMode::LeaderSelected),
         other => Err(anyhow!("there is no batch mode {other}")),
@@ -108,19 +107,15 @@ pub(super) async fn blocking(
     }
 }
 
-/// For `#[serde(deserialize_with)]`: a number, or a string that holds one.
-pub(super) fn integer<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
-    let value = Value::deserialize(d)?;
-    as_integer(&value).ok_or_else(|| serde::de::Error::custom("expected an integer"))
-}
+/// A number, or a string that holds one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Integer(pub(super) u64);
 
-/// For `#[serde(deserialize_with)]`: the same, optional.
-pub(super) fn optional_integer<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
-    match Value::deserialize(d)? {
-        Value::Null => Ok(None),
-        value => as_integer(&value)
-            .map(Some)
-            .ok_or_else(|| serde::de::Error::custom("expected an integer")),
+impl<'de> Deserialize<'de> for Integer {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(d)?;
+        let number = as_integer(&value).map(Self);
+        number.ok_or_else(|| serde::de::Error::custom("expected an integer"))
     }
 }
 

@@ -13,7 +13,7 @@ use sotto_client::{HttpTransport, UploadOutcome, Uploader};
 use sotto_protocol::Moment;
 use sotto_vdaf::Measurement;
 
-use super::api::{self, TaskDescription, answer, blocking, request, success};
+use super::api::{self, Integer, TaskDescription, answer, blocking, request, success};
 use crate::connection::ConnectionArgs;
 use crate::random;
 use crate::time_text::now;
@@ -25,8 +25,7 @@ struct UploadRequest {
     task: TaskDescription,
     measurement: Value,
     /// POSIX seconds, instead of the clock.
-    #[serde(default, deserialize_with = "api::optional_integer")]
-    time: Option<u64>,
+    time: Option<Integer>,
 }
 
 pub(super) fn router() -> Result<Router> {
@@ -46,7 +45,7 @@ fn upload_now(request: &UploadRequest, transport: Arc<HttpTransport>) -> Result<
     let task = request.task.task()?;
     let measurement = Measurement::parse(task.vdaf().config(), &request.measurement)?;
     let moment = match request.time {
-        Some(seconds) => Moment(seconds),
+        Some(seconds) => Moment(seconds.0),
         None => now()?,
     };
     match Uploader::new(task, transport).send(&measurement, moment, &mut random::system())? {

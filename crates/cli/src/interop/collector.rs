@@ -8,16 +8,14 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sotto_client::{AuthToken, CollectionJob, Collector, HttpTransport, Poll};
 use sotto_crypto::Secret;
 use sotto_protocol::collector::Collection;
-use sotto_wire::{BatchMode, Duration, Encode, Interval, Query, TaskId, Time, TimePrecision};
+use sotto_wire::{BatchMode, Duration, Interval, KeySet, Query, TaskId, Time, TimePrecision};
 
-use super::api::{self, TaskDescription, answer, blocking, request};
+use super::api::{self, Integer, TaskDescription, answer, blocking, request};
 use crate::connection::{ConnectionArgs, retry};
 use crate::task_file::secret;
 use crate::workers::lock;
@@ -43,12 +41,10 @@ struct StartRequest {
 
 #[derive(Deserialize)]
 struct QueryDescription {
-    #[serde(rename = "type", deserialize_with = "api::integer")]
-    batch_mode: u64,
-    #[serde(default, deserialize_with = "api::optional_integer")]
-    batch_interval_start: Option<u64>,
-    #[serde(default, deserialize_with = "api::optional_integer")]
-    batch_interval_duration: Option<u64>,
+    #[serde(rename = "type")]
+    batch_mode: Integer,
+    batch_interval_start: Option<Integer>,
+    batch_interval_duration: Option<Integer>,
     /// Requests a batch by its id, which DAP no longer supports.
     batch_id: Option<String>,
 }
@@ -106,7 +102,7 @@ impl Collectors {
     fn add_task(&self, request: AddTaskRequest) -> Result<Value> {
         let task = request.task.task()?;
         let (id, key) = (*task.id(), keys::generate(1));
-        let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
+        let config = KeySet::config_text(key.config());
         let auth = AuthToken::DapAuth(request.collector_authentication_token);
         // The caller polls, so it handles a leader that does not answer.
         let collector =
@@ -124,7 +120,7 @@ impl Collectors {
         let precision = collector.task().configuration().time_precision();
         let query = request.query.query(precision)?;
         let (job, poll) = collector.start(&query, &mut random::system())?;
-        let handle = URL_SAFE_NO_PAD.encode(random::bytes::<16>());
+        let handle = random::text::<16>().to_string();
         let mut job = Job { collector, job, done: None, finished: false };
         job.note(poll);
         lock(&self.jobs).insert(handle.clone(), Arc::new(Mutex::new(job)));
@@ -171,9 +167,9 @@ impl Job {
 
 impl QueryDescription {
     fn query(&self, precision: TimePrecision) -> Result<Query> {
-        match self.batch_mode {
-            1 => {
-                let (start, duration) = self
+        match api::batch_mode(self.batch_mode)? {
+            BatchMode::TimeInterval => {
+                let (Integer(start), Integer(duration)) = self
                     .batch_interval_start
                     .zip(self.batch_interval_duration)
                     .ok_or_else(|| anyhow!("the query has no interval"))?;
@@ -186,9 +182,10 @@ impl QueryDescription {
                     Interval::new(Time::new(start / unit), Duration::new(duration / unit))?;
                 Ok(Query::TimeInterval(interval))
             }
-            2 if self.batch_id.is_some() => bail!("batches cannot be requested by id"),
-            2 => Ok(Query::LeaderSelected),
-            other => bail!("there is no batch mode {other}"),
+            BatchMode::LeaderSelected if self.batch_id.is_some() => {
+                bail!("batches cannot be requested by id")
+            }
+            BatchMode::LeaderSelected => Ok(Query::LeaderSelected),
         }
     }
 }

@@ -9,7 +9,7 @@ use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::trust::Trust;
 use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment};
 use sotto_wire::recipe::FORMAT_VERSION;
-use sotto_wire::{Entry, EntryKind, KeySet, Note};
+use sotto_wire::{EntryKind, KeySet};
 
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
@@ -80,9 +80,7 @@ impl PublishArgs {
         let signer = signer_file::read(&self.signer)?;
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let policy = trust.as_ref().map(Trust::policy);
-        let source = self.log.source(trust.as_ref())?;
-        let source =
-            source.ok_or_else(|| anyhow!("--log is missing")).hint("give the log's URL")?;
+        let source = self.log.required(trust.as_ref())?;
         let last = last_set(&source, policy, &signer)?;
         let rules = trust.as_ref().map_or(Rules::DEFAULT, Rules::of);
         let set = self.key_set(&signer, last.as_ref(), rules)?;
@@ -90,10 +88,7 @@ impl PublishArgs {
             check_pinned(&set, trust)?;
             rules.check(&set, last.as_ref(), now()?.0)?;
         }
-        let json = String::from_utf8(set.to_json())?;
-        let text = Entry::text(EntryKind::KeySet, &json);
-        let signature = signer.sign(&text);
-        let entry = Entry::from_note(Note::new(text)?.with_signature(signature))?;
+        let entry = signer_file::sign(EntryKind::KeySet, set.to_json(), &signer)?;
         if let Some(path) = &self.out {
             recipe_file::write(path, &entry.to_bytes(), true)?;
         }
@@ -152,17 +147,21 @@ impl PublishArgs {
             encapsulation_configs: optional_texts(&self.encapsulation_key)?,
         };
         set.check()?;
-        let had_gateway = last.is_some_and(|last| last.gateway_configs.is_some());
-        if had_gateway && set.gateway_configs.is_none() && !self.drop_gateway {
-            return Err(anyhow!("the last key set has gateway keys, but this one would have none"))
-                .hint(
-                    "give --gateway-key again, or --drop-gateway if devices should stop sending",
-                );
+        let lost = |keys: fn(&KeySet) -> &Option<Vec<String>>| {
+            last.is_some_and(|last| keys(last).is_some()) && keys(&set).is_none()
+        };
+        let refuse = |kind: &str, purpose: &str| {
+            Err(anyhow!("the last key set has {kind} keys, but this one would have none")).hint(
+                format!(
+                    "give --{kind}-key again, or --drop-{kind} if devices should stop {purpose}"
+                ),
+            )
+        };
+        if !self.drop_gateway && lost(|set| &set.gateway_configs) {
+            return refuse("gateway", "sending");
         }
-        let had_issuer = last.is_some_and(|last| last.encapsulation_configs.is_some());
-        if had_issuer && set.encapsulation_configs.is_none() && !self.drop_encapsulation {
-            return Err(anyhow!("the last key set has encapsulation keys, but this one would have none"))
-                .hint("give --encapsulation-key again, or --drop-encapsulation if devices should stop requesting tokens");
+        if !self.drop_encapsulation && lost(|set| &set.encapsulation_configs) {
+            return refuse("encapsulation", "requesting tokens");
         }
         Ok(set)
     }

@@ -1,11 +1,8 @@
 //! `sotto keys secret`: a value that two parties share.
 
 use anyhow::Result;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
 use serde_json::json;
-use zeroize::Zeroizing;
 
 use crate::output::{Outcome, Output};
 use crate::random;
@@ -17,8 +14,7 @@ pub(super) struct SecretArgs {}
 
 impl SecretArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        let bytes: Zeroizing<[u8; 32]> = Zeroizing::new(random::bytes());
-        let text = Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_slice()));
+        let text = random::text::<32>();
         match output.json() {
             true => output.value(&json!({ "secret": *text }))?,
             false => output.line(text.as_str())?,

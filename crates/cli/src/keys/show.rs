@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
 use serde_json::json;
-use sotto_wire::Encode;
+use sotto_wire::KeySet;
 
 use crate::output::{Outcome, Output, WithHint};
 use crate::signer_file;
@@ -46,7 +44,7 @@ impl ShowArgs {
             .map_err(|_| anyhow!("{file} is not a key file"))
             .hint("keys are made with `sotto keys signer` and `sotto keys new`")?;
         ensure!(!self.witness, "{file} is an HPKE key, but a witness has a signing key");
-        let config = URL_SAFE_NO_PAD.encode(key.config().to_bytes());
+        let config = KeySet::config_text(key.config());
         match output.json() {
             true => {
                 output.value(&json!({ "id": key.config().id().value(), "hpke_config": config }))

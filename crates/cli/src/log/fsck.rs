@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use serde_json::json;
 use sotto_store::fsck;
-use sotto_wire::TlogPolicy;
 
 use crate::output::{Outcome, Output, WithHint};
 
@@ -26,10 +25,7 @@ pub(super) struct FsckArgs {
 
 impl FsckArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        let text = std::fs::read_to_string(&self.policy)
-            .with_context(|| format!("cannot read {}", self.policy.display()))?;
-        let policy = TlogPolicy::parse(&text)
-            .with_context(|| format!("{} cannot be used", self.policy.display()))?;
+        let policy = super::read_policy(&self.policy)?;
         if !self.folder.is_dir() {
             return Err(anyhow!("{} is not a folder", self.folder.display()))
                 .hint("give the folder that the log serves: `public` in its data folder");

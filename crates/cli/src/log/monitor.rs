@@ -2,7 +2,7 @@
 
 mod alerts;
 mod keys;
-mod notebook;
+mod state;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use sotto_protocol::log::Reader;
 use sotto_protocol::trust::Trust;
 
 use self::alerts::Report;
-use self::notebook::Notebook;
+use self::state::MonitorState;
 use super::fork::{self, Compared, SignedTree};
 use super::misbehaviour;
 use crate::log_source::{LogArgs, LogSource};
@@ -61,9 +61,9 @@ impl MonitorArgs {
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
         let source = self.log.source(Some(&trust))?.context("no log is given");
         let source = source.hint("give --log, or a URL in the trust file's policy")?;
-        let mut notebook = Notebook::open(&self.state)?;
+        let mut state = MonitorState::open(&self.state)?;
         loop {
-            match self.read(&mut notebook, &source, &trust, output) {
+            match self.read(&mut state, &source, &trust, output) {
                 Ok(report) => {
                     self.tell(&report, output)?;
                     if self.once {
@@ -81,11 +81,11 @@ impl MonitorArgs {
         }
     }
 
-    /// Reads everything new, in order, then saves the state. If it fails, the notebook is
+    /// Reads everything new, in order, then saves the state. If it fails, the state is
     /// unchanged.
     fn read(
         &self,
-        notebook: &mut Notebook,
+        state: &mut MonitorState,
         source: &LogSource,
         trust: &Trust,
         output: &Output,
@@ -96,14 +96,14 @@ impl MonitorArgs {
             .context("the log's checkpoint cannot be believed")?;
         let newest = SignedTree::new(newest)?;
         let mut report = Report { size: newest.tree.size, ..Report::default() };
-        if !self.check_extends(notebook, source, trust, &newest, &mut report)? {
-            // The entries of a contradicting tree are not read, and the notebook keeps what it
+        if !self.check_extends(state, source, trust, &newest, &mut report)? {
+            // The entries of a contradicting tree are not read, and the state keeps what it
             // knows.
             self.write_proofs(&mut report);
             return Ok(report);
         }
         report.check_witnesses(&newest.note, trust, now()?);
-        let mut next = notebook.clone();
+        let mut next = state.clone();
         let bar = output.bar("entries", newest.tree.size.saturating_sub(next.size()));
         while next.size() < newest.tree.size {
             let end = newest.tree.size.min(next.size().saturating_add(STEP));
@@ -119,20 +119,20 @@ impl MonitorArgs {
         }
         self.write_proofs(&mut report);
         next.keep(&self.state)?;
-        *notebook = next;
+        *state = next;
         Ok(report)
     }
 
     /// Whether the log extends what was read before. If not, the report has the reason.
     fn check_extends(
         &self,
-        notebook: &Notebook,
+        state: &MonitorState,
         source: &LogSource,
         trust: &Trust,
         new: &SignedTree,
         report: &mut Report,
     ) -> Result<bool> {
-        let Some(old) = notebook.checkpoint()? else { return Ok(true) };
+        let Some(old) = state.checkpoint()? else { return Ok(true) };
         let (was, is) = (old.tree.size, new.tree.size);
         ensure!(
             old.tree.origin == new.tree.origin,

@@ -93,11 +93,7 @@ impl VerifyArgs {
         }
         let path = self.policy.as_ref().context("no trust policy is given");
         let path = path.hint("give --policy or --trust: the keys of the log and its witnesses")?;
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        let policy = TlogPolicy::parse(&text)
-            .with_context(|| format!("{} cannot be used", path.display()))?;
-        Ok((policy, None))
+        Ok((super::read_policy(path)?, None))
     }
 }
 

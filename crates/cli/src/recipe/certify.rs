@@ -16,7 +16,7 @@ use sotto_wire::{
 use super::words;
 use crate::output::{Outcome, Output, WithHint};
 use crate::time_text::parse_moment;
-use crate::{recipe_file, signer_file};
+use crate::{private_file, recipe_file, signer_file};
 
 #[derive(Debug, Args)]
 #[command(
@@ -122,9 +122,8 @@ impl CertifyArgs {
 
 /// The note in a file. Its other signatures are valid, and this key has not signed it yet.
 fn unsigned_by(path: &Path, signer: &NoteKey) -> Result<Note> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let entry =
-        Entry::parse(&bytes).with_context(|| format!("{} is not a result", path.display()))?;
+    let entry = Entry::parse(&private_file::read_bytes(path)?)
+        .with_context(|| format!("{} is not a result", path.display()))?;
     let Some(result) = entry.result() else {
         bail!("{} holds a {}, not a result", path.display(), recipe_file::kind_words(entry.kind()));
     };

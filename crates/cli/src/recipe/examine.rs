@@ -20,7 +20,7 @@ use sotto_wire::{Recipe, Role};
 use super::example::{Example, examples};
 use super::words::{self, grouped};
 use crate::recipe_file::Loaded;
-use crate::task::REPORT_OVERHEAD;
+use crate::task::report_bytes;
 
 /// Recipes that close within this time get a warning.
 const SOON_S: u64 = 86_400;
@@ -324,14 +324,10 @@ fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guaran
 
 fn contribution(assessment: &Assessment) -> Result<Contribution> {
     let recipe = assessment.recipe();
-    let sizes = assessment.task().vdaf().sizes();
     let mechanism = assessment.mechanism();
     Ok(Contribution {
         vdaf: serde_json::to_value(recipe.aggregation.vdaf)?,
-        report_bytes: sizes.public_share
-            + sizes.leader_share
-            + sizes.helper_share
-            + REPORT_OVERHEAD,
+        report_bytes: report_bytes(&assessment.task().vdaf().sizes()),
         keep_probability: mechanism.keep_probability(),
         effect: mechanism.words().effect,
         examples: examples(assessment),

@@ -13,7 +13,7 @@ use super::words::{self, grouped, moment};
 use crate::account::wrap::wrapped;
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
-use crate::task::REPORT_OVERHEAD;
+use crate::task::report_bytes;
 use crate::time_text::show_seconds;
 
 /// The largest number of questions that is counted.
@@ -130,8 +130,7 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
 
 fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {
     let mechanism = mechanism(recipe)?;
-    let sizes = derive_vdaf(&mechanism).build()?.sizes();
-    let bytes = sizes.public_share + sizes.leader_share + sizes.helper_share + REPORT_OVERHEAD;
+    let bytes = report_bytes(&derive_vdaf(&mechanism).build()?.sizes());
     let second = format!(
         "It is split into two parts that look like random numbers, one encrypted for {} and one \
          for {}. One part alone says nothing. Together they are about {} bytes.",

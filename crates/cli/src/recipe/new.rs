@@ -20,6 +20,7 @@ use self::inquiry::{Inquiry, Prompt};
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file;
+use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_seconds};
 
 #[derive(Debug, Default, Args)]
@@ -158,15 +159,6 @@ impl Kind {
             Self::Sum => Query::Sum { max: 1, mapping, fallback: 0 },
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum BatchModeName {
-    /// The collector names an interval of time.
-    #[default]
-    TimeInterval,
-    /// The leader fills one batch after the other.
-    LeaderSelected,
 }
 
 impl NewArgs {

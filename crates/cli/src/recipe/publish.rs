@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::admit::{AdmissionRules, Signers, check_entry};
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
-use sotto_wire::{Entry, EntryKind, Note, Recipe};
+use sotto_wire::{Entry, EntryKind, Recipe};
 
 use super::check::print;
 use super::examine::examine;
@@ -52,9 +52,7 @@ impl PublishArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let signer = self.signer.as_deref().map(signer_file::read).transpose()?;
-        let source = self.log.source(trust.as_ref())?;
-        let source =
-            source.ok_or_else(|| anyhow!("--log is missing")).hint("give the log's URL")?;
+        let source = self.log.required(trust.as_ref())?;
         let entry = entry(recipe_file::read(&self.file)?, signer.as_ref())?;
         check_signatures(&entry)?;
         if entry.recipe().is_some() && !self.acceptable(&entry, trust.as_ref(), output)? {
@@ -138,9 +136,11 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
         }
         (Form::Json(recipe), Some(signer)) => {
-            if recipe.author != signer_file::public(signer) {
-                bail!("the recipe's author is {}, not the signer", recipe.author.verifier());
-            }
+            let author = &recipe.author;
+            ensure!(
+                *author == signer_file::public(signer),
+                "the recipe's author is not the signer"
+            );
             sign(&recipe, signer)
         }
     }
@@ -149,9 +149,7 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
 /// The entry of a recipe, signed by its author.
 pub(super) fn sign(recipe: &Recipe, signer: &NoteKey) -> Result<Entry> {
     recipe.check()?;
-    let text = Entry::text(EntryKind::Recipe, &String::from_utf8(recipe.to_json())?);
-    let signature = signer.sign(&text);
-    Ok(Entry::from_note(Note::new(text)?.with_signature(signature))?)
+    signer_file::sign(EntryKind::Recipe, recipe.to_json(), signer)
 }
 
 /// Checks the signatures that a log requires, before anything is sent.

@@ -13,14 +13,14 @@ use sotto_protocol::Moment;
 use sotto_protocol::issuer::author::TokenKeys;
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest, TokensDraft};
+use sotto_wire::recipe::{TokenKeyRequest, TokensDraft};
 use sotto_wire::{RecipeDraft, Role};
 
 use crate::connection::ConnectionArgs;
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file::{self, Form};
 use crate::time_text::{parse_seconds, show_moment};
-use crate::{signer_file, token_keys, trust_file};
+use crate::{private_file, signer_file, token_keys, trust_file};
 
 #[derive(Debug, Args)]
 #[command(
@@ -54,8 +54,7 @@ impl TokensArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let signer = signer_file::read(&self.signer)?;
-        let text = std::fs::read_to_string(&self.file)
-            .with_context(|| format!("cannot read {}", self.file.display()))?;
+        let text = private_file::read(&self.file)?;
         let Form::Draft(draft) = recipe_file::read(&self.file)? else {
             bail!(
                 "{} is final: token keys can only be added to a recipe in TOML",
@@ -170,11 +169,10 @@ fn check(draft: &RecipeDraft, signer: &NoteKey, trust: Option<&Trust>) -> Result
 /// The file with the keys at its end. The existing text is unchanged.
 fn appended(text: &str, draft: &RecipeDraft) -> Result<String> {
     let mut out = text.trim_end().to_owned();
-    for (role, key) in [("leader", key(draft, Role::Leader)), ("helper", key(draft, Role::Helper))]
-    {
-        let Some(key) = key else { continue };
+    for (role, name) in [(Role::Leader, "leader"), (Role::Helper, "helper")] {
+        let Some(Some(key)) = draft.tokens.key(role) else { continue };
         out += &format!(
-            "\n\n[parties.tokens.{role}]\npublic_key = \"{}\"\nexpires = {}\nendorsement = \"{}\"",
+            "\n\n[parties.tokens.{name}]\npublic_key = \"{}\"\nexpires = {}\nendorsement = \"{}\"",
             key.public_key,
             show_moment(Moment(key.expires)),
             key.endorsement
@@ -185,14 +183,5 @@ fn appended(text: &str, draft: &RecipeDraft) -> Result<String> {
         Ok(read) if read == *draft => Ok(out),
         // The tables cannot be appended, for instance because `tokens` is an inline table.
         _ => Ok(draft.to_toml()),
-    }
-}
-
-fn key(draft: &RecipeDraft, role: Role) -> Option<&EndorsedKey> {
-    match (&draft.tokens, role) {
-        (TokensDraft::RateLimited { leader, .. }, Role::Leader)
-        | (TokensDraft::InsecureLeaderOnly { leader, .. }, Role::Leader) => leader.as_ref(),
-        (TokensDraft::RateLimited { helper, .. }, Role::Helper) => helper.as_ref(),
-        _ => None,
     }
 }

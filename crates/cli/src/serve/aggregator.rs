@@ -1,103 +1,112 @@
 //! Leader and helper: loads everything that their configuration files name.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use sotto_crypto::Secret;
 use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_protocol::trust::Trust;
 use sotto_server::{
-    AggregationConfig, AggregatorFile, AuthToken, HelperFile, LeaderFile, LeaderTables,
-    RecipeAuthor, RecipeAuthorTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig,
-    TaskprovTable,
+    AggregatorFile, AuthToken, GatewayTable, Helper, HelperConfig, HelperFile, Leader,
+    LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable, RecipesConfig,
+    RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable,
 };
+use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::{KeyType, Role, Url, VerifierKey};
 
-use super::config::{ConfigFile, load_authorities, load_http};
-use super::{gateway, keyring, tasks};
+use super::config::{Bound, RoleFile, load_authorities, load_http};
+use super::{bound, gateway, keyring, tasks};
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, secret_array};
-use crate::trust_file;
+use crate::{private_file, trust_file};
 
-/// A configuration, as read from its file.
-#[derive(Debug)]
-pub(crate) struct Settings {
+impl RoleFile for LeaderFile {
+    const ROLE: &'static str = "leader";
+
+    fn is_secret(&self) -> bool {
+        is_secret(&self.aggregator)
+    }
+
+    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+        let store = open_store(&self.aggregator.data_dir)?;
+        let LeaderTables { aggregation, gateway } = self.leader;
+        let (server, helper_certificates) =
+            load(Role::Leader, self.aggregator, gateway, insecure_http)?;
+        let tasks = server.tasks.len();
+        let config = LeaderConfig { server, aggregation, helper_certificates };
+        let (server, _) = bound(Leader::bind(config, Arc::new(store)).await)?;
+        Ok((server, Some(tasks)))
+    }
+}
+
+impl RoleFile for HelperFile {
+    const ROLE: &'static str = "helper";
+
+    fn is_secret(&self) -> bool {
+        is_secret(&self.aggregator)
+    }
+
+    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+        let store = open_store(&self.aggregator.data_dir)?;
+        let (server, _) = load(Role::Helper, self.aggregator, self.leader.gateway, insecure_http)?;
+        let tasks = server.tasks.len();
+        let (server, _) = bound(Helper::bind(HelperConfig { server }, Arc::new(store)).await)?;
+        Ok((server, Some(tasks)))
+    }
+}
+
+/// Whether the file has tables with secrets.
+fn is_secret(file: &AggregatorFile) -> bool {
+    file.taskprov.is_some() || file.recipes.is_some()
+}
+
+fn open_store(data_dir: &Path) -> Result<SqliteStore> {
+    private_file::make_folder(data_dir)?;
+    SqliteStore::open(data_dir, SqliteOptions::default())
+        .with_context(|| format!("cannot open the store in {}", data_dir.display()))
+        .hint("is another server running on this folder, or does it belong to another user?")
+}
+
+/// Loads everything that the file names, and the authorities that may vouch for the peer. From then
+/// on, watches the gateway's key files.
+fn load(
     role: Role,
     file: AggregatorFile,
-    leader: LeaderTables,
-}
-
-/// Everything that a leader or helper needs to start.
-pub(super) struct Loaded {
-    pub(super) server: ServerConfig,
-    /// Settings that only the leader has.
-    pub(super) aggregation: AggregationConfig,
-    /// The authorities that may vouch for the peer.
-    pub(super) peer_certificates: Option<Vec<u8>>,
-}
-
-impl Settings {
-    /// Reads the file and the environment.
-    pub(super) fn read(path: &Path, role: Role) -> Result<Self> {
-        Ok(match role {
-            Role::Leader => {
-                let ConfigFile(LeaderFile { aggregator, leader }) = ConfigFile::read(path)?;
-                Self { role, file: aggregator, leader }
-            }
-            _ => {
-                let ConfigFile(HelperFile { aggregator, leader }) = ConfigFile::read(path)?;
-                Self { role, file: aggregator, leader }
-            }
-        })
+    gateway: Option<GatewayTable>,
+    insecure_http: bool,
+) -> Result<(ServerConfig, Option<Vec<u8>>)> {
+    ensure!(
+        role == Role::Leader || gateway.is_none(),
+        "[gateway]: devices talk to the leader, not to the helper"
+    );
+    let public_url = file.http.public_url.clone();
+    // The helper itself connects only to the log.
+    let peer_certificates = match role == Role::Leader || file.recipes.is_some() {
+        true => load_authorities(&file.http)?,
+        false => None,
+    };
+    let http = load_http(file.http, insecure_http)?;
+    let recipes = file.recipes.as_ref().map(|table| {
+        let config = recipes(table, role, public_url.as_deref())?;
+        anyhow::Ok(RecipesConfig { log_certificates: peer_certificates.clone(), ..config })
+    });
+    let taskprov = file.taskprov.as_ref().map(|table| taskprov(table, role));
+    let mut server = ServerConfig {
+        http,
+        taskprov: taskprov.transpose().context("[taskprov]")?,
+        recipes: recipes.transpose().context("[recipes]")?,
+        hpke_keys: keyring::load(&file.hpke_keys, &file.data_dir)?,
+        tasks: tasks::load(&file.tasks, role)?,
+        ..file.server
+    };
+    if let Some(table) = gateway {
+        server.gateway = Some(gateway::load(table, &file.data_dir, public_url.as_deref())?);
     }
-
-    /// Whether the file has tables with secrets. If so, only its owner should be able to read it.
-    pub(super) fn is_secret(&self) -> bool {
-        self.file.taskprov.is_some() || self.file.recipes.is_some()
+    if server.tasks.is_empty() && server.taskprov.is_none() && server.recipes.is_none() {
+        tracing::warn!("no task is configured: list task files under `tasks`");
     }
-
-    /// The folder of the store.
-    pub(super) fn data_dir(&self) -> PathBuf {
-        self.file.data_dir.clone()
-    }
-
-    /// Loads everything that the file names. From then on, watches the gateway's key files.
-    pub(super) fn load(self, insecure_http: bool) -> Result<Loaded> {
-        let Self { role, file, leader } = self;
-        ensure!(
-            role == Role::Leader || leader.gateway.is_none(),
-            "[gateway]: devices talk to the leader, not to the helper"
-        );
-        let public_url = file.http.public_url.clone();
-        // The helper itself connects only to the log.
-        let peer_certificates = match role == Role::Leader || file.recipes.is_some() {
-            true => load_authorities(&file.http)?,
-            false => None,
-        };
-        let http = load_http(file.http, insecure_http)?;
-        let recipes = match &file.recipes {
-            Some(table) => {
-                let mut config =
-                    recipes(table, role, public_url.as_deref()).context("[recipes]")?;
-                config.log_certificates = peer_certificates.clone();
-                Some(config)
-            }
-            None => None,
-        };
-        let taskprov = file.taskprov.as_ref().map(|table| taskprov(table, role)).transpose();
-        let mut server = ServerConfig {
-            http,
-            taskprov: taskprov.context("[taskprov]")?,
-            recipes,
-            hpke_keys: keyring::load(&file.hpke_keys, &file.data_dir)?,
-            tasks: tasks::load(&file.tasks, role)?,
-            ..file.server
-        };
-        if let Some(table) = leader.gateway {
-            server.gateway = Some(gateway::load(table, &file.data_dir, public_url.as_deref())?);
-        }
-        Ok(Loaded { server, aggregation: leader.aggregation, peer_certificates })
-    }
+    Ok((server, peer_certificates))
 }
 
 fn taskprov(table: &TaskprovTable, role: Role) -> Result<TaskprovConfig> {
@@ -131,10 +140,7 @@ fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result
     ensure!(!table.poll.is_zero(), "poll_s must be at least 1");
     ensure!(!table.authors.is_empty(), "no author is listed under [[recipes.authors]]");
     let trust = trust_file::read(&table.trust)?;
-    let log_url = match &table.log_url {
-        Some(url) => url.clone(),
-        None => log_url(&trust)?,
-    };
+    let log_url = table.log_url.clone().map_or_else(|| log_url(&trust), Ok)?;
     Ok(RecipesConfig {
         operator: table.operator.parse().context("operator")?,
         public_url: public_url.to_owned(),
@@ -142,11 +148,7 @@ fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result
         log_certificates: None,
         verify_key_init: secret_array(&table.verify_key_init).context("verify_key_init")?,
         leader_token: token(&table.leader_authentication_token)?.into(),
-        authors: table
-            .authors
-            .iter()
-            .map(|author| self::author(author, role))
-            .collect::<Result<_>>()?,
+        authors: table.authors.iter().map(|table| author(table, role)).collect::<Result<_>>()?,
         poll: table.poll,
         trust,
     })

@@ -2,53 +2,59 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use sotto_protocol::attester::Attestation;
 use sotto_server::{
     Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
-    Manufacturer, ManufacturerTable, Server, X509Attestation, X509Config, X509Table,
+    Manufacturer, ManufacturerTable, X509Attestation, X509Config, X509Table,
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
 
-use super::config::{ConfigFile, bytes, load_authorities, load_http, peer_token, same_operator};
+use super::config::{Bound, RoleFile, load_authorities, load_http, peer_token, same_operator};
+use super::watch;
 use crate::output::WithHint;
 use crate::{private_file, random};
 
-/// How often the revocation lists are checked for changes.
-const CHECK_AGAIN: Duration = Duration::from_secs(1);
+impl RoleFile for AttesterFile {
+    const ROLE: &'static str = "attester";
 
-/// The configuration of an attester.
-pub(super) type AttesterSettings = ConfigFile<AttesterFile>;
+    fn is_secret(&self) -> bool {
+        true
+    }
 
-impl AttesterSettings {
-    /// Opens the database and binds.
-    pub(super) async fn bind(self, insecure_http: bool) -> Result<Server> {
-        let Self(file) = self;
-        check(&file)?;
-        let issuers = file.issuers.iter().map(issuer).collect::<Result<_>>()?;
-        let issuer_certificates = load_authorities(&file.http)?;
-        let http = load_http(file.http, insecure_http)?;
-        let mut config = AttesterConfig { http, issuers, issuer_certificates, ..file.attester };
-        if let Some(table) = file.x509 {
+    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+        check(&self)?;
+        let issuers = self.issuers.iter().map(issuer).collect::<Result<_>>()?;
+        let issuer_certificates = load_authorities(&self.http)?;
+        let http = load_http(self.http, insecure_http)?;
+        let mut config = AttesterConfig { http, issuers, issuer_certificates, ..self.attester };
+        if let Some(table) = self.x509 {
+            // Taken before the lists are read, so that a change in the meantime is noticed later.
+            let seen = watch::state(table.crls.clone());
             let attestation = Arc::new(x509(&table)?);
-            tokio::spawn(follow_crls(table.crls, Arc::clone(&attestation)));
-            config.attestations.push(attestation);
+            config.attestations.push(Arc::clone(&attestation) as Arc<dyn Attestation>);
+            let (crls, watched) = (table.crls.clone(), table.crls);
+            let reload = move || {
+                attestation.reload_crls(&read_all(&crls)?)?;
+                Ok(None)
+            };
+            let state = move || watch::state(watched.clone());
+            tokio::spawn(watch::follow("revocation lists".to_owned(), seen, state, reload));
         }
-        if file.insecure_attestation {
+        if self.insecure_attestation {
             tracing::warn!("insecure_attestation: anyone can pretend to be any number of devices");
             config.attestations.push(Arc::new(InsecureAttestation) as Arc<dyn Attestation>);
         }
-        private_file::make_folder(&file.data_dir)?;
+        private_file::make_folder(&self.data_dir)?;
         let options = AttesterDbOptions {
-            window_s: file.window_s,
-            max_aliases_per_device: file.max_aliases_per_device,
+            window_s: self.window_s,
+            max_aliases_per_device: self.max_aliases_per_device,
             ..AttesterDbOptions::default()
         };
-        let db = AttesterDb::open(&file.data_dir, &options, &mut random::system())
-            .with_context(|| format!("cannot open the database in {}", file.data_dir.display()))?;
-        Attester::bind(config, db).await.or_else(super::explain)
+        let db = AttesterDb::open(&self.data_dir, &options, &mut random::system())
+            .with_context(|| format!("cannot open the database in {}", self.data_dir.display()))?;
+        super::bound(Attester::bind(config, db).await)
     }
 }
 
@@ -102,39 +108,10 @@ fn x509(table: &X509Table) -> Result<X509Attestation> {
 fn read_all(paths: &[PathBuf]) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     for path in paths {
-        all.extend(bytes(path)?);
+        all.extend(private_file::read_bytes(path)?);
         all.push(b'\n');
     }
     Ok(all)
-}
-
-/// Reloads the revocation lists whenever the files change, forever. Files that cannot be used are
-/// ignored.
-async fn follow_crls(paths: Vec<PathBuf>, attestation: Arc<X509Attestation>) {
-    let state = || -> Vec<Option<(SystemTime, u64)>> {
-        let of_file = |path: &PathBuf| {
-            let data = std::fs::metadata(path).ok()?;
-            Some((data.modified().ok()?, data.len()))
-        };
-        paths.iter().map(of_file).collect()
-    };
-    let mut seen = state();
-    loop {
-        tokio::time::sleep(CHECK_AGAIN).await;
-        let now = state();
-        if now == seen {
-            continue;
-        }
-        seen = now;
-        let read = read_all(&paths).and_then(|pem| Ok(attestation.reload_crls(&pem)?));
-        match read {
-            Ok(()) => tracing::info!("the revocation lists were reloaded"),
-            Err(error) => tracing::error!(
-                error = format!("{error:#}"),
-                "the revocation lists have changed and cannot be used: the old ones stay in use"
-            ),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,24 +9,37 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use sotto_crypto::Secret;
 use sotto_server::settings::{Settings, assign};
-use sotto_server::{AuthToken, HttpConfig, HttpFile, TlsConfig};
+use sotto_server::{AuthToken, HttpConfig, HttpFile, Server, TlsConfig};
+use sotto_wire::HttpUrl;
 
 use crate::output::WithHint;
+use crate::private_file::read_bytes;
 use crate::toml_text;
 
-/// A configuration, as read from its file. Its paths have been made relative to the working folder.
-#[derive(Debug)]
-pub(super) struct ConfigFile<T>(pub(super) T);
+/// A server, and the number of tasks that an aggregator was configured with.
+pub(super) type Bound = (Server, Option<usize>);
 
-impl<T: Settings + DeserializeOwned> ConfigFile<T> {
-    /// Reads the file and the environment.
-    pub(super) fn read(path: &Path) -> Result<Self> {
-        let mut file: T = toml_text::read(path)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        file.each_path(&mut |path| *path = folder.join(&*path));
-        override_from(&mut file, |name| std::env::var(name).ok())?;
-        Ok(Self(file))
+/// The configuration file of one role.
+pub(super) trait RoleFile: Settings + DeserializeOwned {
+    /// The role's name on the command line.
+    const ROLE: &'static str;
+
+    /// Whether the file holds secrets. If so, only its owner should be able to read it.
+    fn is_secret(&self) -> bool {
+        false
     }
+
+    /// Loads everything that the file names, and binds.
+    async fn bind(self, insecure_http: bool) -> Result<Bound>;
+}
+
+/// Reads the file and the environment. Paths in the file become relative to the working folder.
+pub(super) fn read<T: RoleFile>(path: &Path) -> Result<T> {
+    let mut file: T = toml_text::read(path)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    file.each_path(&mut |path| *path = folder.join(&*path));
+    override_from(&mut file, |name| std::env::var(name).ok())?;
+    Ok(file)
 }
 
 /// Applies the environment, which is given as a function so that tests need not change that of the
@@ -58,33 +71,26 @@ pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfi
     let tls = match (&file.cert, &file.key) {
         (None, None) => None,
         (Some(cert), Some(key)) => Some(TlsConfig {
-            certificate_chain: bytes(cert)?,
-            private_key: Secret::new(bytes(key)?),
+            certificate_chain: read_bytes(cert)?,
+            private_key: Secret::new(read_bytes(key)?),
         }),
         _ => bail!("[tls] needs both `cert` and `key`"),
     };
-    let base_path = file.public_url.as_deref().map(base_path).transpose()?.unwrap_or_default();
+    let base_path = match &file.public_url {
+        Some(url) => public_url(url)?.path().to_owned(),
+        None => String::new(),
+    };
     Ok(HttpConfig { base_path, tls, insecure_http, ..file.http })
 }
 
 /// Loads the authorities that may vouch for other servers.
 pub(super) fn load_authorities(file: &HttpFile) -> Result<Option<Vec<u8>>> {
-    file.ca.as_deref().map(bytes).transpose()
+    file.ca.as_deref().map(read_bytes).transpose()
 }
 
-pub(super) fn bytes(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// The path of a base URL.
-fn base_path(url: &str) -> Result<String> {
-    let (_, rest) = split_scheme(url)?;
-    Ok(rest.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}")))
-}
-
-/// The scheme and the rest of `public_url`.
-pub(super) fn split_scheme(url: &str) -> Result<(&str, &str)> {
-    url.split_once("://").with_context(|| format!("public_url {url:?} is not a URL"))
+/// Parses `public_url`.
+pub(super) fn public_url(url: &str) -> Result<HttpUrl> {
+    HttpUrl::parse(url).with_context(|| format!("public_url {url:?} is not a URL"))
 }
 
 /// The files of a folder with the extension of our configurations, sorted.
@@ -228,7 +234,7 @@ mod tests {
         let path = folder.path().join("log.toml");
         std::fs::write(&path, "[tls]\ncert = \"/etc/cert.pem\"\n[gateway]\nkeys = [\"a\"]\n")
             .unwrap();
-        let ConfigFile(file) = ConfigFile::<LogFile>::read(&path).unwrap();
+        let file: LogFile = read(&path).unwrap();
         assert_eq!(file.data_dir, folder.path().join("log-data"));
         assert_eq!(file.http.cert.as_deref(), Some(Path::new("/etc/cert.pem")));
         assert_eq!(file.gateway.unwrap().keys, [folder.path().join("a")]);

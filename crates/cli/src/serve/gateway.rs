@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use sotto_server::{
     Gateway, GatewayConfig, GatewayFile, GatewayServerConfig, GatewayTable, GatewayTarget,
-    GatewayTargetTable, Server,
+    GatewayTargetTable,
 };
 
-use super::config::{ConfigFile, load_authorities, load_http, split_scheme};
+use super::config::{self, Bound, RoleFile, load_authorities, load_http};
 use super::key_files;
 use crate::output::WithHint;
 use crate::private_file;
@@ -17,43 +17,39 @@ use crate::private_file;
 /// The folder for keys in `data_dir`, if no key files are listed.
 const OWN_KEYS: &str = "gateway-keys";
 
-/// The configuration of a standalone gateway.
-pub(super) type GatewaySettings = ConfigFile<GatewayFile>;
-
 /// Loads the gateway of a server with this data folder. From then on, watches its key files.
 pub(super) fn load(
     table: GatewayTable,
     data_dir: &Path,
     public_url: Option<&str>,
 ) -> Result<GatewayConfig> {
-    let keys = key_files::follow(table.keys, &data_dir.join(OWN_KEYS))?;
+    let keys = key_files::follow("gateway", table.keys, &data_dir.join(OWN_KEYS))?;
     let origin = public_url.map(origin).transpose()?;
     Ok(GatewayConfig { keys, origin, limits: table.limits })
 }
 
 /// Scheme and authority of a URL.
 fn origin(url: &str) -> Result<String> {
-    let (scheme, rest) = split_scheme(url)?;
-    let authority = rest.split('/').next().unwrap_or_default();
-    Ok(format!("{scheme}://{authority}"))
+    let url = config::public_url(url)?;
+    Ok(format!("{}://{}", url.scheme(), url.authority()))
 }
 
-impl GatewaySettings {
-    /// Reads the keys and binds.
-    pub(super) async fn bind(self, insecure_http: bool) -> Result<Server> {
-        let Self(file) = self;
-        if file.targets.is_empty() {
+impl RoleFile for GatewayFile {
+    const ROLE: &'static str = "gateway";
+
+    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+        if self.targets.is_empty() {
             return Err(anyhow!("no target is configured")).hint(
                 "list where the gateway passes requests: [[targets]] origin = \"https://leader.example\"",
             );
         }
-        private_file::make_folder(&file.data_dir)?;
-        let gateway = load(file.gateway, &file.data_dir, None)?;
-        let certificates = load_authorities(&file.http)?;
-        let http = load_http(file.http, insecure_http)?;
-        let (targets, timeout) = (file.targets.iter().map(target).collect(), file.timeout);
+        private_file::make_folder(&self.data_dir)?;
+        let gateway = load(self.gateway, &self.data_dir, None)?;
+        let certificates = load_authorities(&self.http)?;
+        let http = load_http(self.http, insecure_http)?;
+        let (targets, timeout) = (self.targets.iter().map(target).collect(), self.timeout);
         let config = GatewayServerConfig { http, gateway, targets, timeout, certificates };
-        Gateway::bind(config).await.or_else(super::explain)
+        super::bound(Gateway::bind(config).await)
     }
 }
 
@@ -86,7 +82,7 @@ mod tests {
     async fn a_gateway_without_targets_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = GatewayFile { data_dir: folder.path().join("data"), ..GatewayFile::default() };
-        let error = ConfigFile(file).bind(false).await.unwrap_err();
+        let error = file.bind(false).await.unwrap_err();
         assert!(format!("{error:#}").contains("no target"), "{error:#}");
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }

@@ -1,62 +1,45 @@
 //! `sotto serve issuer`: loads everything that its configuration names.
 
 use anyhow::{Context, Result, anyhow};
-use sotto_crypto::HpkeKeypair;
-use sotto_protocol::Fault;
-use sotto_server::{
-    EncapsulationKeys, Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile,
-    Server,
-};
+use sotto_server::{Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile};
 use sotto_store::IssuerDb;
 
-use super::config::{ConfigFile, load_http, peer_token, same_operator};
-use super::key_files::{self, KeyHolder};
+use super::config::{Bound, RoleFile, load_http, peer_token, same_operator};
+use super::key_files;
 use crate::output::WithHint;
 use crate::{private_file, signer_file};
 
 /// The folder for encapsulation keys in `data_dir`, if no key files are listed.
 const OWN_KEYS: &str = "encapsulation-keys";
 
-impl KeyHolder for EncapsulationKeys {
-    const KIND: &'static str = "encapsulation";
-    const FIRST_KEY: &'static str = "encapsulation-key-1.toml";
+impl RoleFile for IssuerFile {
+    const ROLE: &'static str = "issuer";
 
-    fn new(keys: Vec<HpkeKeypair>) -> Result<Self, Fault> {
-        Self::new(keys)
+    fn is_secret(&self) -> bool {
+        true
     }
 
-    fn replace(&self, keys: Vec<HpkeKeypair>) -> Result<(), Fault> {
-        self.replace(keys)
-    }
-}
-
-/// The configuration of an issuer.
-pub(super) type IssuerSettings = ConfigFile<IssuerFile>;
-
-impl IssuerSettings {
-    /// Opens the keys and binds.
-    pub(super) async fn bind(self, insecure_http: bool) -> Result<Server> {
-        let Self(file) = self;
-        let attester = attester(file.attester.as_ref())?;
-        if file.rules.authors.is_empty() {
+    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+        let attester = attester(self.attester.as_ref())?;
+        if self.rules.authors.is_empty() {
             tracing::warn!(
                 "no author is configured: list the authors who may request token keys under `authors`"
             );
         }
-        let operator = signer_file::read(&file.key)?;
+        let operator = signer_file::read(&self.key)?;
         if attester.name == operator.name().as_str() {
             return Err(same_operator(&attester.name));
         }
-        let http = load_http(file.http, insecure_http)?;
-        private_file::make_folder(&file.data_dir)?;
-        let own = file.data_dir.join(OWN_KEYS);
-        let encapsulation_keys = key_files::follow(file.encapsulation_keys, &own)?;
-        let db = IssuerDb::open(&file.data_dir)
-            .with_context(|| format!("cannot open the token keys in {}", file.data_dir.display()))
+        let http = load_http(self.http, insecure_http)?;
+        private_file::make_folder(&self.data_dir)?;
+        let own = self.data_dir.join(OWN_KEYS);
+        let encapsulation_keys = key_files::follow("encapsulation", self.encapsulation_keys, &own)?;
+        let db = IssuerDb::open(&self.data_dir)
+            .with_context(|| format!("cannot open the token keys in {}", self.data_dir.display()))
             .hint("is another issuer running on this folder, or does it belong to another user?")?;
         let config =
-            IssuerConfig { http, operator, encapsulation_keys, attester, rules: file.rules };
-        Issuer::bind(config, db).await.or_else(super::explain)
+            IssuerConfig { http, operator, encapsulation_keys, attester, rules: self.rules };
+        super::bound(Issuer::bind(config, db).await)
     }
 }
 
@@ -81,10 +64,10 @@ mod tests {
     use super::*;
     use crate::toml_text;
 
-    fn settings(folder: &Path, text: &str) -> IssuerSettings {
+    fn settings(folder: &Path, text: &str) -> IssuerFile {
         let path = folder.join("issuer.toml");
         std::fs::write(&path, text).unwrap();
-        let settings = IssuerSettings::read(&path).unwrap();
+        let settings = crate::serve::config::read(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         settings
     }

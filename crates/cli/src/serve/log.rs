@@ -3,41 +3,36 @@
 use anyhow::{Context, Result, anyhow};
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::admit::Signers;
-use sotto_server::{Log, LogConfig, LogFile, Server};
+use sotto_server::{Log, LogConfig, LogFile};
 use sotto_store::LogDir;
 use sotto_wire::{PublicKey, TlogPolicy};
 
-use super::config::{ConfigFile, load_authorities, load_http};
+use super::config::{Bound, RoleFile, load_authorities, load_http};
 use super::gateway;
 use crate::output::WithHint;
 use crate::{private_file, signer_file};
 
-/// The configuration of a log.
-pub(super) type LogSettings = ConfigFile<LogFile>;
+impl RoleFile for LogFile {
+    const ROLE: &'static str = "log";
 
-impl LogSettings {
-    /// Opens the folder and binds.
-    pub(super) async fn bind(self, insecure_http: bool) -> Result<Server> {
-        let Self(file) = self;
-        let key = signer_file::read(&file.key)?;
-        let (policy, submitters) = (policy(&file, &key)?, submitters(&file)?);
-        let public_url = file.http.public_url.clone();
-        let witness_certificates = load_authorities(&file.http)?;
-        let http = load_http(file.http, insecure_http)?;
+    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+        let key = signer_file::read(&self.key)?;
+        let (policy, submitters) = (policy(&self, &key)?, submitters(&self)?);
+        let public_url = self.http.public_url.clone();
+        let witness_certificates = load_authorities(&self.http)?;
+        let http = load_http(self.http, insecure_http)?;
         if !policy.requires_witnesses() {
             tracing::warn!("the policy requires no witness: nobody notices if this log forks");
         }
-        private_file::make_folder(&file.data_dir)?;
-        let gateway = match file.gateway {
-            Some(table) => Some(gateway::load(table, &file.data_dir, public_url.as_deref())?),
-            None => None,
-        };
-        let dir = LogDir::open(&file.data_dir, key)
-            .with_context(|| format!("cannot open the log in {}", file.data_dir.display()))
+        private_file::make_folder(&self.data_dir)?;
+        let load_gateway = |table| gateway::load(table, &self.data_dir, public_url.as_deref());
+        let gateway = self.gateway.map(load_gateway).transpose()?;
+        let dir = LogDir::open(&self.data_dir, key)
+            .with_context(|| format!("cannot open the log in {}", self.data_dir.display()))
             .hint("is another log running on this folder, or was it made with another key?")?;
         let config =
-            LogConfig { http, policy, submitters, witness_certificates, gateway, ..file.log };
-        Log::bind(config, dir).await.or_else(super::explain)
+            LogConfig { http, policy, submitters, witness_certificates, gateway, ..self.log };
+        super::bound(Log::bind(config, dir).await)
     }
 }
 

@@ -2,45 +2,41 @@
 
 use anyhow::{Context, Result, anyhow};
 use sotto_protocol::relay::PoolRule;
-use sotto_server::{Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable, Server};
+use sotto_server::{Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable};
 
-use super::config::{ConfigFile, load_authorities, load_http};
+use super::config::{Bound, RoleFile, load_authorities, load_http};
 use crate::output::WithHint;
 
-/// The configuration of a relay.
-pub(super) type RelaySettings = ConfigFile<RelayFile>;
+impl RoleFile for RelayFile {
+    const ROLE: &'static str = "relay";
 
-impl RelaySettings {
-    /// Binds.
-    pub(super) async fn bind(self, insecure_http: bool) -> Result<Server> {
-        let config = self.load(insecure_http)?;
+    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+        let config = load(self, insecure_http)?;
         for gateway in &config.gateways {
             if gateway.pool.unwrap_or(config.pool).min <= 1 {
                 let operator = gateway.operator.as_str();
                 tracing::warn!(operator, "pool.min is 1: requests are not mixed");
             }
         }
-        Relay::bind(config).await.or_else(super::explain)
-    }
-
-    fn load(self, insecure_http: bool) -> Result<RelayConfig> {
-        let Self(file) = self;
-        if file.gateways.is_empty() {
-            return Err(anyhow!("no gateway is configured")).hint(
-                "list where requests may go: [[gateways]] operator = \"leader.example\", \
-                 url = \"https://leader.example/gateway\"",
-            );
-        }
-        let pool = PoolRule { min: file.pool_min, wait_ms: file.pool_wait_ms };
-        let gateways = file.gateways.iter().map(|table| gateway(table, pool));
-        let gateways = gateways.collect::<Result<_>>().context("[[gateways]]")?;
-        let gateway_certificates = load_authorities(&file.http)?;
-        let http = load_http(file.http, insecure_http)?;
-        let source_limit = (file.sources.max > 0).then_some(file.sources);
-        Ok(RelayConfig { http, gateways, pool, source_limit, gateway_certificates, ..file.relay })
+        super::bound(Relay::bind(config).await)
     }
 }
 
+fn load(file: RelayFile, insecure_http: bool) -> Result<RelayConfig> {
+    if file.gateways.is_empty() {
+        return Err(anyhow!("no gateway is configured")).hint(
+            "list where requests may go: [[gateways]] operator = \"leader.example\", \
+             url = \"https://leader.example/gateway\"",
+        );
+    }
+    let pool = PoolRule { min: file.pool_min, wait_ms: file.pool_wait_ms };
+    let gateways = file.gateways.iter().map(|table| gateway(table, pool));
+    let gateways = gateways.collect::<Result<_>>().context("[[gateways]]")?;
+    let gateway_certificates = load_authorities(&file.http)?;
+    let http = load_http(file.http, insecure_http)?;
+    let source_limit = (file.sources.max > 0).then_some(file.sources);
+    Ok(RelayConfig { http, gateways, pool, source_limit, gateway_certificates, ..file.relay })
+}
 fn gateway(table: &RelayGatewayTable, default: PoolRule) -> Result<RelayGateway> {
     let pool = table.pool.as_ref().map(|pool| PoolRule {
         min: pool.min.unwrap_or(default.min),
@@ -64,7 +60,7 @@ mod tests {
     use crate::toml_text;
 
     fn config(text: &str) -> Result<RelayConfig> {
-        ConfigFile(toml_text::parse::<RelayFile>(text)?).load(false)
+        load(toml_text::parse(text)?, false)
     }
 
     const GATEWAY: &str =

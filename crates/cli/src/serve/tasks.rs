@@ -10,7 +10,7 @@ use sotto_wire::Role;
 
 use super::config::toml_files;
 use crate::output::WithHint;
-use crate::task_file::{AggregatorPart, Party, TaskFile};
+use crate::task_file::{AggregatorPart, TaskFile};
 
 /// Loads all listed tasks. A file must be for this role; in a folder, files of other parties are
 /// skipped.
@@ -23,7 +23,7 @@ pub(super) fn load(listed: &[PathBuf], role: Role) -> Result<Vec<ServedTask>> {
         }
         for file in toml_files(path)? {
             let (task, _) = TaskFile::read(&file)?;
-            if is_party(task.party, role) {
+            if task.party.aggregator() == Some(role) {
                 tasks.push(read(&file, role)?);
             } else {
                 let party = task.party.name();
@@ -60,8 +60,4 @@ fn read(path: &Path, role: Role) -> Result<ServedTask> {
             .hint("leader and helper each have their own file for a task");
     }
     served(part, AuthScheme::Bearer).with_context(|| format!("{} cannot be used", path.display()))
-}
-
-fn is_party(party: Party, role: Role) -> bool {
-    matches!((party, role), (Party::Leader, Role::Leader) | (Party::Helper, Role::Helper))
 }

@@ -3,19 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Task;
 use sotto_vdaf::VdafConfig;
-use sotto_wire::{BatchMode, Encode, Role, TaskConfiguration, taskprov};
+use sotto_wire::{Encode, HttpUrl, Role, TaskConfiguration, taskprov};
 use zeroize::Zeroizing;
 
 use crate::output::{Outcome, Output, WithHint};
 use crate::task_file::{
-    AggregatorPart, CollectorPart, TaskFields, aggregator_text, client_text, collector_text,
+    AggregatorPart, BatchModeName, CollectorPart, TaskFields, aggregator_text, client_text,
+    collector_text,
 };
 use crate::time_text::{parse_moment, parse_seconds};
 use crate::{keys, private_file, random};
@@ -87,14 +86,6 @@ enum VdafName {
     L1BoundSum,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum BatchModeName {
-    /// The collector names an interval of time.
-    TimeInterval,
-    /// The leader fills one batch after the other.
-    LeaderSelected,
-}
-
 /// A new task with the secrets of all parties.
 #[derive(Debug)]
 pub(crate) struct NewTask {
@@ -108,7 +99,7 @@ pub(crate) struct NewTask {
 pub(crate) fn new_task(configuration: TaskConfiguration) -> Result<NewTask> {
     let task = Task::new(taskprov::task_id(&configuration.to_bytes()), configuration)?;
     let verify_key: Zeroizing<[u8; 32]> = Zeroizing::new(random::bytes());
-    let (leader_token, collector_token) = (new_token(), new_token());
+    let (leader_token, collector_token) = (random::text::<32>(), random::text::<32>());
     let key: HpkeKeypair = keys::generate(1);
     let aggregator = |role, collector_token: Option<&Zeroizing<String>>| AggregatorPart {
         task: task.clone(),
@@ -173,16 +164,13 @@ impl NewArgs {
             leader: self.leader.clone(),
             helper: self.helper.clone(),
             vdaf,
-            batch_mode: match self.batch_mode {
-                BatchModeName::TimeInterval => BatchMode::TimeInterval,
-                BatchModeName::LeaderSelected => BatchMode::LeaderSelected,
-            },
+            batch_mode: self.batch_mode,
             min_batch_size: self.min_batch_size,
             time_precision: self.time_precision,
             task_start: seconds(&self.task_start)?,
             task_end: seconds(&self.task_end)?,
             // Enough entropy that nobody can guess the id of an unknown task.
-            task_info: URL_SAFE_NO_PAD.encode(random::bytes::<16>()),
+            task_info: random::text::<16>().to_string(),
             encoded: String::new(),
         })
     }
@@ -253,20 +241,10 @@ fn exists(path: &Path) -> bool {
 
 /// Catches typing mistakes. Otherwise the spelling is up to the parties.
 fn check_url(url: &str) -> Result<()> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    match rest {
-        Some(rest)
-            if !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['?', '#', ' ']) =>
-        {
-            Ok(())
-        }
+    match HttpUrl::parse(url) {
+        Ok(url) if url.query().is_none() => Ok(()),
         _ => Err(anyhow!("not a base URL")).hint("write it like https://leader.example/"),
     }
-}
-
-fn new_token() -> Zeroizing<String> {
-    let bytes: Zeroizing<[u8; 32]> = Zeroizing::new(random::bytes());
-    Zeroizing::new(URL_SAFE_NO_PAD.encode(*bytes))
 }
 
 #[cfg(test)]

@@ -6,15 +6,16 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use sotto_protocol::Moment;
+use sotto_vdaf::Sizes;
 use sotto_wire::taskprov;
 
 use crate::output::{Outcome, Output};
-use crate::task_file::{TaskFile, batch_mode_text};
+use crate::task_file::TaskFile;
 use crate::time_text::{show_moment, show_seconds};
 
 /// The bytes of a report besides its shares: id, time, lengths, and the overhead of two HPKE
 /// ciphertexts.
-pub(crate) const REPORT_OVERHEAD: usize = 152;
+const REPORT_OVERHEAD: usize = 152;
 
 const REDACTED: &str = "[redacted]";
 
@@ -40,7 +41,7 @@ impl ShowArgs {
         row("leader", &fields.leader)?;
         row("helper", &fields.helper)?;
         row("vdaf", &vdaf_text(&serde_json::to_value(&fields.vdaf)?))?;
-        row("batch mode", batch_mode_text(fields.batch_mode))?;
+        row("batch mode", fields.batch_mode.name())?;
         row("min batch size", &fields.min_batch_size.to_string())?;
         row("time precision", &show_seconds(fields.time_precision))?;
         if let (Some(start), Some(end)) = (fields.task_start, fields.task_end) {
@@ -52,15 +53,18 @@ impl ShowArgs {
         if !derived {
             row("note", "the task id is not derived from the configuration")?;
         }
-        let sizes = task.vdaf().sizes();
-        let shares = sizes.public_share + sizes.leader_share + sizes.helper_share;
-        row("report", &format!("{} bytes", shares + REPORT_OVERHEAD))?;
+        row("report", &format!("{} bytes", report_bytes(&task.vdaf().sizes())))?;
         match (&file.aggregator, &file.collector) {
             (None, None) => row("secrets", "none")?,
             _ => row("secrets", REDACTED)?,
         }
         Ok(Outcome::Yes)
     }
+}
+
+/// The length of a report with shares of these sizes.
+pub(crate) fn report_bytes(sizes: &Sizes) -> usize {
+    sizes.public_share + sizes.leader_share + sizes.helper_share + REPORT_OVERHEAD
 }
 
 fn as_json(file: &TaskFile, derived: bool) -> Value {

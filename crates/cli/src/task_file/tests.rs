@@ -1,5 +1,5 @@
 use sotto_vdaf::VdafConfig;
-use sotto_wire::{BatchMode, HpkeConfigId, taskprov};
+use sotto_wire::{HpkeConfigId, taskprov};
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn fields(vdaf: VdafConfig) -> TaskFields {
         leader: "https://leader.example/dap".into(),
         helper: "https://helper.example/".into(),
         vdaf,
-        batch_mode: BatchMode::TimeInterval,
+        batch_mode: BatchModeName::TimeInterval,
         min_batch_size: 100,
         time_precision: 3_600,
         task_start: Some(7_200),

@@ -7,11 +7,11 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Task;
-use sotto_wire::Encode;
+use sotto_wire::KeySet;
 use toml::Value;
 use zeroize::Zeroizing;
 
-use super::{AggregatorPart, CollectorPart, Party, TaskFields, batch_mode_text};
+use super::{AggregatorPart, CollectorPart, Party, TaskFields};
 
 /// The file of the leader or the helper.
 pub(crate) fn aggregator_text(part: &AggregatorPart) -> Result<Zeroizing<String>> {
@@ -30,7 +30,7 @@ pub(crate) fn aggregator_text(part: &AggregatorPart) -> Result<Zeroizing<String>
         line(&mut text, "collector_authentication_token", token.expose());
     }
     text.push_str("# Aggregate shares are sealed to this key.\n");
-    let config = URL_SAFE_NO_PAD.encode(part.collector_hpke_config.to_bytes());
+    let config = KeySet::config_text(&part.collector_hpke_config);
     line(&mut text, "collector_hpke_config", &config);
     Ok(text)
 }
@@ -56,7 +56,7 @@ pub(crate) fn collector_text(part: &CollectorPart) -> Result<Zeroizing<String>> 
 /// The two lines of a key pair.
 pub(crate) fn key_lines(key: &HpkeKeypair) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(256));
-    line(&mut text, "hpke_config", &URL_SAFE_NO_PAD.encode(key.config().to_bytes()));
+    line(&mut text, "hpke_config", &KeySet::config_text(key.config()));
     let private_key = Zeroizing::new(URL_SAFE_NO_PAD.encode(key.private_key().expose()));
     line(&mut text, "hpke_private_key", &private_key);
     text
@@ -79,7 +79,7 @@ fn head(party: Party, task: &Task) -> Result<String> {
     line(&mut text, "leader", &fields.leader);
     line(&mut text, "helper", &fields.helper);
     let _ = writeln!(text, "vdaf = {}", Value::try_from(&fields.vdaf)?);
-    line(&mut text, "batch_mode", batch_mode_text(fields.batch_mode));
+    line(&mut text, "batch_mode", fields.batch_mode.name());
     let _ = writeln!(text, "min_batch_size = {}", fields.min_batch_size);
     let _ = writeln!(text, "time_precision = {} # seconds", fields.time_precision);
     if let (Some(start), Some(end)) = (fields.task_start, fields.task_end) {

@@ -1,10 +1,10 @@
 //! Files of prepared reports: for each, its length in four bytes, big-endian, then its bytes.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use sotto_wire::limits::MAX_REPORT_LEN;
 
 /// Writes reports.
@@ -53,12 +53,12 @@ impl PreparedReader {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let size = file.metadata().map(|metadata| metadata.len()).unwrap_or_default();
-        let mut reader = Self { path: path.to_owned(), file: BufReader::new(file), count: None };
+        let file = BufReader::with_capacity(256 * 1024, file);
+        let mut reader = Self { path: path.to_owned(), file, count: None };
         // Reports of one task have one size.
         let first = reader.length().ok().flatten();
         reader.count = first.map(|length| size / (4 + u64::from(length)));
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        reader.file = BufReader::with_capacity(256 * 1024, file);
+        reader.file.rewind().with_context(|| format!("cannot read {}", path.display()))?;
         Ok(reader)
     }
 
@@ -68,17 +68,11 @@ impl PreparedReader {
     }
 
     fn length(&mut self) -> Result<Option<u32>> {
-        let mut length = [0; 4];
-        let mut filled = 0;
-        while filled < length.len() {
-            match self.file.read(&mut length[filled..]) {
-                Ok(0) if filled == 0 => return Ok(None),
-                Ok(0) => return Err(anyhow!("the file ends in the middle of a report")),
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
+        if self.file.fill_buf()?.is_empty() {
+            return Ok(None);
         }
+        let mut length = [0; 4];
+        self.file.read_exact(&mut length).context("the file ends in the middle of a report")?;
         Ok(Some(u32::from_be_bytes(length)))
     }
 

@@ -1,7 +1,7 @@
 //! QUIC's variable-length integers (RFC 9000 §16): the two highest bits say whether there are 1, 2,
 //! 4 or 8 bytes.
 
-use crate::codec::{DecodeError, Reader};
+use crate::codec::{DecodeError, Reader, Sink};
 
 /// Takes an integer. It may use more bytes than needed.
 pub(super) fn varint(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
@@ -20,7 +20,7 @@ pub(super) fn opaque<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeErro
 }
 
 /// Appends an integer in as few bytes as possible. The length of anything in memory is below 2^62.
-pub(super) fn put_varint(out: &mut Vec<u8>, value: u64) {
+pub(super) fn put_varint(out: &mut impl Sink, value: u64) {
     debug_assert!(value < 1 << 62);
     let len = varint_len(value);
     let tagged = value | u64::from(len.ilog2()) << (8 * len - 2);
@@ -38,7 +38,7 @@ pub(super) fn varint_len(value: u64) -> usize {
 }
 
 /// Appends bytes with a length prefix.
-pub(super) fn put_opaque(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_opaque(out: &mut impl Sink, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }

@@ -1,6 +1,6 @@
 //! Key configurations and lists of them (RFC 9458 §3).
 
-use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16};
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u16};
 use crate::limits::MAX_OHTTP_SUITES;
 use crate::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
@@ -68,7 +68,7 @@ impl TryFrom<&HpkeConfig> for KeyConfig {
 }
 
 impl Encode for KeyConfig {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.push(self.id.value());
         out.extend_from_slice(&self.kem_id.value().to_be_bytes());
         out.extend_from_slice(&self.public_key);
@@ -77,10 +77,6 @@ impl Encode for KeyConfig {
             out.extend_from_slice(&kdf_id.value().to_be_bytes());
             out.extend_from_slice(&aead_id.value().to_be_bytes());
         }
-    }
-
-    fn encoded_len(&self) -> usize {
-        5 + self.public_key.len() + 4 * self.suites.len()
     }
 }
 

@@ -116,11 +116,11 @@ impl RecipeDraft {
     /// same, and it must have its token keys.
     pub fn complete(self, author: Signer, vdaf: RecipeVdaf) -> Result<Recipe, FormatError> {
         if self.author.is_some_and(|named| named != author) {
-            return Err(FormatError::new("the recipe names another author than the one who signs"));
+            return Err(FormatError::new("the recipe's author is not the signer"));
         }
         if self.vdaf.is_some_and(|named| named != vdaf) {
             return Err(FormatError::new(
-                "the recipe names another VDAF than the one that follows from its query",
+                "the recipe's VDAF is not the one that follows from its query",
             ));
         }
         let parties = Parties {

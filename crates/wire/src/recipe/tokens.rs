@@ -25,31 +25,31 @@ pub const TOKEN_KEY_HEADER: &str = "sotto.token-key/v1";
 /// The first line of an author's request for token keys.
 pub const TOKEN_KEY_REQUEST_HEADER: &str = "sotto.token-key-request/v1";
 
-/// Which aggregators check that each device contributes once.
+/// Which aggregators check that each device contributes once. In a draft, keys may be missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Tokens {
+pub enum Tokens<K = EndorsedKey> {
     /// Both: every report carries a token for each of them.
     RateLimited {
         /// Whose issuer signs tokens: the name under which devices pin its operator's key.
         issuer: KeyName,
         /// The key of the leader's tokens.
-        leader: EndorsedKey,
+        leader: K,
         /// The key of the helper's tokens.
-        helper: EndorsedKey,
+        helper: K,
     },
     /// Only the leader, because the helper cannot. A cheating leader can fill a batch.
     InsecureLeaderOnly {
         /// Whose issuer signs tokens.
         issuer: KeyName,
         /// The key of the leader's tokens.
-        leader: EndorsedKey,
+        leader: K,
     },
     /// None: anyone can contribute any number of times.
     InsecureNone,
 }
 
-impl Tokens {
+impl<K> Tokens<K> {
     /// The operator of the issuer, if there is one.
     pub fn issuer(&self) -> Option<&KeyName> {
         match self {
@@ -61,7 +61,7 @@ impl Tokens {
     }
 
     /// The key with which this aggregator checks tokens, if it does.
-    pub fn key(&self, role: Role) -> Option<&EndorsedKey> {
+    pub fn key(&self, role: Role) -> Option<&K> {
         match (self, role) {
             (Self::RateLimited { leader, .. }, Role::Leader)
             | (Self::InsecureLeaderOnly { leader, .. }, Role::Leader) => Some(leader),

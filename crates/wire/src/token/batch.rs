@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{MAX_TOKEN_BATCH, ShortOpaque};
-use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16, values_len};
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u16};
 
 /// Encoded [`TokenRequest`](super::TokenRequest)s: at least one, at most [`MAX_TOKEN_BATCH`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +26,8 @@ impl<'a> TokenRequestBatch<'a> {
 }
 
 impl Encode for TokenRequestBatch<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.iter().for_each(|request| request.encode(out));
-    }
-
-    fn encoded_len(&self) -> usize {
-        values_len(&self.0)
+    fn encode(&self, out: &mut impl Sink) {
+        self.0.encode(out);
     }
 }
 
@@ -73,7 +69,7 @@ impl fmt::Debug for IssuerAnswer {
 
 impl IssuerAnswer {
     /// For a batch, which has checked that the response fits.
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         match self {
             Self::Issued { index_key, limit, response } => {
                 out.push(0);
@@ -85,13 +81,6 @@ impl IssuerAnswer {
                 out.push(1);
                 out.extend_from_slice(&status.to_be_bytes());
             }
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        match self {
-            Self::Issued { response, .. } => 1 + 32 + 8 + 2 + response.len(),
-            Self::Refused { .. } => 3,
         }
     }
 }
@@ -141,12 +130,8 @@ impl IssuerAnswerBatch {
 }
 
 impl Encode for IssuerAnswerBatch {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.0.iter().for_each(|answer| answer.encode(out));
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.0.iter().map(IssuerAnswer::encoded_len).sum()
     }
 }
 

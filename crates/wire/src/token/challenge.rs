@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::NK;
 use crate::codec::{
-    BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u8, put_opaque_u16,
+    BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u8, put_opaque_u16,
 };
 
 /// What a token is for.
@@ -63,16 +63,11 @@ impl TokenChallenge {
 }
 
 impl Encode for TokenChallenge {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.token_type.to_be_bytes());
         put_opaque_u16(out, self.issuer_name.as_bytes());
         put_opaque_u8(out, self.redemption_context.as_ref().map_or(&[], |context| context));
         put_opaque_u16(out, self.origin_info.as_bytes());
-    }
-
-    fn encoded_len(&self) -> usize {
-        let context = self.redemption_context.map_or(0, |context| context.len());
-        2 + 2 + self.issuer_name.len() + 1 + context + 2 + self.origin_info.len()
     }
 }
 
@@ -140,13 +135,9 @@ impl fmt::Debug for Token {
 }
 
 impl Encode for Token {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.input());
         out.extend_from_slice(&self.authenticator);
-    }
-
-    fn encoded_len(&self) -> usize {
-        super::TOKEN_LEN
     }
 }
 

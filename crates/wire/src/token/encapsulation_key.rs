@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::codec::{Decode, DecodeError, Encode, Reader};
+use crate::codec::{Decode, DecodeError, Encode, Reader, Sink};
 use crate::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
 /// The length of an X25519 public key. The layout has no length before the key.
@@ -38,16 +38,12 @@ impl From<EncapsulationKey> for HpkeConfig {
 }
 
 impl Encode for EncapsulationKey {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.push(self.0.id().value());
         out.extend_from_slice(&self.0.kem_id().value().to_be_bytes());
         out.extend_from_slice(self.0.public_key());
         out.extend_from_slice(&self.0.kdf_id().value().to_be_bytes());
         out.extend_from_slice(&self.0.aead_id().value().to_be_bytes());
-    }
-
-    fn encoded_len(&self) -> usize {
-        7 + self.0.public_key().len()
     }
 }
 

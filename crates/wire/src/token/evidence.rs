@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, put_opaque_u16};
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, Sink, put_opaque_u16};
 use crate::limits::MAX_TOKEN_HEADER_LEN;
 
 /// The longest evidence: the most that a header holds, in base64 between colons.
@@ -121,7 +121,7 @@ impl fmt::Debug for InsecureName<'_> {
 }
 
 impl Encode for AttestationEvidence<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         match self {
             Self::X509(evidence) => {
                 out.push(KIND_X509);
@@ -139,13 +139,6 @@ impl Encode for AttestationEvidence<'_> {
                 out.push(KIND_INSECURE);
                 out.extend_from_slice(&name.0);
             }
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        1 + match self {
-            Self::X509(evidence) => evidence.len(),
-            Self::Insecure(name) => name.0.len(),
         }
     }
 }

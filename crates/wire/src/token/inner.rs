@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::{NK, ShortOpaque};
-use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader};
+use crate::codec::{BoundsError, Decode, DecodeError, Encode, Reader, Sink};
 
 /// The length of a padded name is a multiple of this.
 const PADDED_TO: usize = 32;
@@ -53,14 +53,10 @@ impl fmt::Debug for InnerTokenRequest {
 }
 
 impl Encode for InnerTokenRequest {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         out.push(self.token_key_id);
         out.extend_from_slice(&self.blinded_msg);
         self.padded_origin_name.encode(out);
-    }
-
-    fn encoded_len(&self) -> usize {
-        1 + NK + self.padded_origin_name.encoded_len()
     }
 }
 

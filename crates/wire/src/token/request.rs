@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::ShortOpaque;
-use crate::codec::{Decode, DecodeError, Encode, Reader};
+use crate::codec::{Decode, DecodeError, Encode, Reader, Sink};
 
 /// A request for a token.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl TokenRequest<'_> {
         message
     }
 
-    fn encode_signed(&self, out: &mut Vec<u8>) {
+    fn encode_signed(&self, out: &mut impl Sink) {
         out.extend_from_slice(&self.token_type.to_be_bytes());
         out.extend_from_slice(&self.request_key);
         out.extend_from_slice(&self.issuer_encap_key_id);
@@ -45,13 +45,9 @@ impl fmt::Debug for TokenRequest<'_> {
 }
 
 impl Encode for TokenRequest<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Sink) {
         self.encode_signed(out);
         out.extend_from_slice(&self.request_signature);
-    }
-
-    fn encoded_len(&self) -> usize {
-        2 + 32 + 32 + self.encrypted_token_request.encoded_len() + 64
     }
 }
 

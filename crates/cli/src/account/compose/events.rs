@@ -7,11 +7,12 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 use serde_json::error::Category;
-use sotto_dp::{Adjacency, Event};
+use sotto_dp::{Adjacency, Event, Shape};
 
-use super::super::flags::{Honest, ShapeName, hinted};
+use super::super::flags::{Honest, shape_name};
 use super::super::report::View;
 use super::{fields, json};
+use crate::output::hinted;
 
 /// Longer files are refused.
 const LONGEST: u64 = 16 << 20;
@@ -25,7 +26,7 @@ pub(super) struct Written {
 }
 
 /// Reads a file of events; `-` is stdin. Events without a shape get `shape`.
-pub(super) fn read(path: &Path, shape: Option<ShapeName>) -> Result<Written> {
+pub(super) fn read(path: &Path, shape: Option<Shape>) -> Result<Written> {
     if path == Path::new("-") {
         let text = text(std::io::stdin().lock()).context("--events: cannot read stdin")?;
         return parse(&text, shape).context("--events: stdin cannot be used");
@@ -47,13 +48,13 @@ fn text(source: impl Read) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| anyhow!("it is not UTF-8"))
 }
 
-fn parse(text: &str, shape: Option<ShapeName>) -> Result<Written> {
+fn parse(text: &str, shape: Option<Shape>) -> Result<Written> {
     let mut value: Value = json::parse(text).map_err(|error| match error.classify() {
         Category::Data => anyhow!("{error}"),
         _ => anyhow!("not JSON: {error}"),
     })?;
     fields::check(&value, "$")?;
-    let shaped = shape.map_or(0, |shape| fields::fill_shape(&mut value, shape.name()));
+    let shaped = shape.map_or(0, |shape| fields::fill_shape(&mut value, shape_name(shape)));
     // All errors that can name their field were found above.
     Ok(Written { event: serde_json::from_value(value)?, shaped })
 }
@@ -285,7 +286,7 @@ mod tests {
             {"event":"sampled_count_seen","rate":0.5,"population":9,"sigma":2},
             {"event":"sampled_count_seen","rate":0.5,"population":9,"sigma":2,"shape":"vector"},
             {"event":"gaussian","sigma":1}]}"#;
-        let written = parse(text, Some(ShapeName::OneHot)).unwrap();
+        let written = parse(text, Some(Shape::OneHot)).unwrap();
         assert_eq!(written.shaped, 1);
         let back = serde_json::to_string(&written.event).unwrap();
         assert_eq!((back.matches("one-hot").count(), back.matches("vector").count()), (1, 1));

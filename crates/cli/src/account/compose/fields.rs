@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 use sotto_dp::number::exact;
 use sotto_dp::{Error, Event};
 
+use crate::toml_text::edit_distance;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Number,
@@ -142,7 +144,12 @@ fn meant(name: &str) -> String {
     let name = name.to_lowercase().replace(['-', ' '], "_");
     let far = |known: &str| {
         let begins = name.len() >= 3 && (known.starts_with(&name) || name.starts_with(known));
-        if begins { 0 } else { distance(&name, known) }
+        match begins {
+            true => 0,
+            // Names of very different lengths are far apart.
+            false if name.len() > 64 => name.len(),
+            false => edit_distance(&name, known),
+        }
     };
     let near = EVENTS.iter().map(|(known, _)| *known).min_by_key(|known| far(known));
     match near {
@@ -154,28 +161,6 @@ fn meant(name: &str) -> String {
             format!("; there are {}", all.join(", "))
         }
     }
-}
-
-/// The edit distance of two names; names of very different lengths count as far apart.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len() > 64 {
-        return a.len();
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = i;
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-        let mut left = i + 1;
-        for (cell, y) in row.iter_mut().skip(1).zip(b.bytes()) {
-            let least = (diagonal + usize::from(x != y)).min(left + 1).min(*cell + 1);
-            diagonal = *cell;
-            *cell = least;
-            left = least;
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -235,6 +220,6 @@ mod tests {
         for name in ["", "x", "banana", &"g".repeat(1000)] {
             assert!(meant(name).starts_with("; there are gaussian, "), "{name}");
         }
-        assert_eq!((distance("kitten", "sitting"), distance("", "abc")), (3, 3));
+        assert_eq!((edit_distance("kitten", "sitting"), edit_distance("", "abc")), (3, 3));
     }
 }

@@ -4,15 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sotto_client::{AuthToken, Collector, HttpTransport};
-use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_crypto::Secret;
 use sotto_protocol::Task;
 use sotto_server::{AuthScheme, Helper, HelperConfig, Leader, LeaderConfig, ServerConfig};
 use sotto_store::{Counters, SqliteStore, TaskStore};
 use sotto_vdaf::VdafConfig;
-use sotto_wire::BatchMode;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -21,7 +18,7 @@ use crate::demo::Plan;
 use crate::demo::servers::{Server, loopback, open_store};
 use crate::serve::served;
 use crate::task::{NewTask, new_task};
-use crate::task_file::{CollectorPart, TaskFields};
+use crate::task_file::{BatchModeName, CollectorPart, TaskFields};
 use crate::{keys, random};
 
 /// One hour: long enough that the demo fits into one unit.
@@ -31,10 +28,11 @@ const TIME_PRECISION_S: u64 = 3_600;
 pub(super) struct Parties {
     runtime: Runtime,
     servers: Vec<Server>,
-    leader_store: Arc<SqliteStore>,
-    helper_store: Arc<SqliteStore>,
+    pub(super) leader_store: Arc<SqliteStore>,
+    pub(super) helper_store: Arc<SqliteStore>,
     collector: CollectorPart,
-    transport: Arc<HttpTransport>,
+    /// How devices and collector reach the servers.
+    pub(super) transport: Arc<HttpTransport>,
     _folder: TempDir,
 }
 
@@ -79,28 +77,16 @@ impl Parties {
         &self.collector.task
     }
 
-    /// How devices and collector reach the servers.
-    pub(super) fn transport(&self) -> Arc<HttpTransport> {
-        self.transport.clone()
-    }
-
     /// The collector.
     pub(super) fn collector(&self) -> Result<Collector> {
         let CollectorPart { task, token, key } = &self.collector;
         let token = AuthToken::Bearer(Secret::new(token.expose().clone()));
-        let private_key = Secret::new(*key.private_key().expose());
-        let key = HpkeKeypair::from_parts(key.config().clone(), private_key)?;
-        Ok(Collector::new(task.clone(), key, token, self.transport()))
+        Ok(Collector::new(task.clone(), keys::duplicate(key)?, token, self.transport.clone()))
     }
 
-    /// What the leader's operator sees.
-    pub(super) fn leader_counters(&self) -> Result<Counters> {
-        Ok(self.runtime.block_on(self.leader_store.counters(*self.task().id()))?)
-    }
-
-    /// What the helper's operator sees.
-    pub(super) fn helper_counters(&self) -> Result<Counters> {
-        Ok(self.runtime.block_on(self.helper_store.counters(*self.task().id()))?)
+    /// What the operator of this aggregator sees.
+    pub(super) fn counters(&self, store: &SqliteStore) -> Result<Counters> {
+        Ok(self.runtime.block_on(store.counters(*self.task().id()))?)
     }
 
     /// Shuts the servers down cleanly.
@@ -122,12 +108,12 @@ fn task(plan: &Plan, leader: SocketAddr, helper: SocketAddr) -> Result<NewTask> 
         leader: format!("http://{leader}/"),
         helper: format!("http://{helper}/"),
         vdaf: VdafConfig::histogram(u32::try_from(plan.words.labels().len())?),
-        batch_mode: BatchMode::TimeInterval,
+        batch_mode: BatchModeName::TimeInterval,
         min_batch_size: plan.min_batch_size,
         time_precision: TIME_PRECISION_S,
         task_start: None,
         task_end: None,
-        task_info: URL_SAFE_NO_PAD.encode(random::bytes::<16>()),
+        task_info: random::text::<16>().to_string(),
         encoded: String::new(),
     };
     new_task(fields.configuration()?)

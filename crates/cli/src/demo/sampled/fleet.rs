@@ -56,9 +56,9 @@ pub(super) fn run(
             let free = lock(&logs).pop();
             let log = match free {
                 Some(log) => log,
-                None => Log::at(parties.log_url(), &host, parties.trust())?.shared_for(u64::MAX),
+                None => Log::at(&parties.log_url, &host, &parties.trust)?.shared_for(u64::MAX),
             };
-            let trust = Arc::clone(parties.trust());
+            let trust = Arc::clone(&parties.trust);
             let device = Participant::new(host, trust, Counting::default(), log);
             let mut device = device.frozen_at(moment);
             let (done, tokens) = answer(&mut device)?;
@@ -82,7 +82,7 @@ pub(super) fn run(
 fn host(parties: &Parties, number: usize, word: &str) -> Result<Host> {
     let mut host = Host::new(parties.device_transport());
     host.retry = retry(5);
-    host.attestor = Some(Box::new(parties.manufacturer().device(number)?));
+    host.attestor = Some(Box::new(parties.manufacturer.device(number)?));
     let word = Value::String(word.to_owned());
     host.attributes = Box::new(move || Ok([("word".to_owned(), word.clone())].into()));
     Ok(host)

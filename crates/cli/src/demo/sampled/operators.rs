@@ -21,11 +21,11 @@ use sotto_server::{
 use sotto_store::{LogDir, WitnessDir};
 use sotto_wire::{HpkeConfig, KeySet, TlogPolicy};
 
-use super::recipe::{HELPER, LEADER, signer};
+use super::recipe::{HELPER, LEADER};
 use super::tokens::{ISSUER, tokens_file};
 use crate::demo::Plan;
 use crate::demo::servers::{Server, loopback};
-use crate::random;
+use crate::{random, signer_file};
 
 /// The witnesses. Two of them must cosign.
 pub(super) const WITNESSES: [&str; 3] = ["alder.demo", "birch.demo", "cedar.demo"];
@@ -88,7 +88,7 @@ pub(super) async fn transparency(
     }
     policy += &format!("group two 2 {}\nquorum two\n", WITNESSES.join(" "));
     let listed = [&keys.author, &keys.leader, &keys.helper, &keys.log_operator, &keys.issuer];
-    let listed = listed.map(|key| signer(&key.verifier()).key);
+    let listed = listed.map(|key| signer_file::public(key).key);
     let dir = LogDir::open(&folder.join("log"), duplicate(&keys.log))?;
     let mut config = LogConfig::new(
         loopback(),
@@ -142,7 +142,7 @@ pub(super) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> K
     let listed = |config: &HpkeConfig| vec![KeySet::config_text(config)];
     KeySet {
         version: 1,
-        operator: signer(&operator.verifier()),
+        operator: signer_file::public(operator),
         seq: 1,
         not_before: now.0.saturating_sub(60),
         not_after: now.0 + KEYS_LIVE_S,

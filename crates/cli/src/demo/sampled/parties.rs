@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sotto_client::{AuthToken as ClientToken, Collector, HttpTransport, Transport};
 use sotto_crypto::note::NoteKey;
 use sotto_crypto::{HpkeKeypair, Secret};
@@ -20,13 +18,13 @@ use sotto_server::{
     ServerConfig,
 };
 use sotto_store::{Counters, SqliteStore, TaskStore};
-use sotto_wire::{Entry, EntryKind, Note, VerifierKey};
+use sotto_wire::{EntryKind, VerifierKey};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::carried::{Branching, Carried};
 use super::operators::{
-    Keys, LOG_OPERATOR, Published, WITNESSES, gateway_config, key_set, relay, transparency, trust,
+    Keys, LOG_OPERATOR, Published, gateway_config, key_set, relay, transparency, trust,
 };
 use super::recipe::{HELPER, LEADER, Places, recipe};
 use super::tokens::{Manufacturer, token_parties, with_token_keys};
@@ -36,7 +34,7 @@ use crate::demo::result::DemoSize;
 use crate::demo::servers::{Server, loopback, open_store};
 use crate::log_source::LogSource;
 use crate::output::Output;
-use crate::{keys, random};
+use crate::{keys, random, signer_file};
 
 /// The number of connections that all devices together keep open.
 const CONNECTIONS: usize = 64;
@@ -47,12 +45,16 @@ pub(super) struct Parties {
     servers: Vec<Server>,
     leader_store: Arc<SqliteStore>,
     _helper_store: Arc<SqliteStore>,
-    trust: Arc<Trust>,
-    log_url: String,
+    /// The trust file of every device.
+    pub(super) trust: Arc<Trust>,
+    pub(super) log_url: String,
     attester_url: String,
-    log_index: u64,
-    key_sets: usize,
-    assessment: Assessment,
+    /// The index of the recipe in the log.
+    pub(super) log_index: u64,
+    /// How many key sets are in the log.
+    pub(super) key_sets: usize,
+    /// The recipe and what is derived from it.
+    pub(super) assessment: Assessment,
     collector_key: HpkeKeypair,
     collector_token: String,
     /// For the collector.
@@ -60,8 +62,8 @@ pub(super) struct Parties {
     /// For devices: to the relay only.
     carried: Arc<Carried>,
     /// For devices: to the attester, which knows them anyway.
-    to_attester: Arc<Carried>,
-    manufacturer: Manufacturer,
+    pub(super) to_attester: Arc<Carried>,
+    pub(super) manufacturer: Manufacturer,
     _folder: TempDir,
 }
 
@@ -92,9 +94,7 @@ impl Parties {
         let trust = trust(plan, &policy, &keys, &log_gateway_config, relay_url, attester_url)?;
         let log = LogSource::open(&log_url, &ConnectionArgs::default())?;
         let publish = |kind, json: Vec<u8>, key: &NoteKey| {
-            let text = Entry::text(kind, &String::from_utf8(json)?);
-            let signature = key.sign(&text);
-            let entry = Entry::from_note(Note::new(text)?.with_signature(signature))?;
+            let entry = signer_file::sign(kind, json, key)?;
             anyhow::Ok(log.submit(&entry, Some(trust.policy()), output)?.index)
         };
         let leader_gateway = keys::generate(5);
@@ -125,7 +125,7 @@ impl Parties {
             log: log_key.name(),
         };
         let transport = ConnectionArgs::default().transport(CONNECTIONS)?;
-        let recipe = recipe(plan, &keys.author.verifier(), places, now)?;
+        let recipe = recipe(plan, &keys.author, places, now)?;
         let recipe = with_token_keys(recipe, &keys.author, &tokens.issuer_url, transport.as_ref())?;
         let log_index = publish(EntryKind::Recipe, recipe.to_json(), &keys.author)?;
         let assessment = Assessment::new(recipe)?;
@@ -166,11 +166,6 @@ impl Parties {
         })
     }
 
-    /// The trust file of every device.
-    pub(super) fn trust(&self) -> &Arc<Trust> {
-        &self.trust
-    }
-
     /// The transports of a device, which count what goes to the relay and to the attester.
     pub(super) fn device_transport(&self) -> Arc<dyn Transport> {
         Arc::new(Branching {
@@ -180,52 +175,16 @@ impl Parties {
         })
     }
 
-    /// The log's address.
-    pub(super) fn log_url(&self) -> &str {
-        &self.log_url
-    }
-
     /// How many requests of each length the relay received.
     pub(super) fn carried(&self) -> Vec<DemoSize> {
         let lengths = self.carried.lengths();
         lengths.into_iter().map(|(bytes, requests)| DemoSize { bytes, requests }).collect()
     }
 
-    /// The transport to the attester.
-    pub(super) fn to_attester(&self) -> &Carried {
-        &self.to_attester
-    }
-
-    /// The manufacturer of the devices.
-    pub(super) fn manufacturer(&self) -> &Manufacturer {
-        &self.manufacturer
-    }
-
-    /// How many key sets are in the log.
-    pub(super) fn key_sets(&self) -> usize {
-        self.key_sets
-    }
-
-    /// The index of the recipe in the log.
-    pub(super) fn log_index(&self) -> u64 {
-        self.log_index
-    }
-
-    /// How many witnesses there are.
-    pub(super) fn witnesses(&self) -> usize {
-        WITNESSES.len()
-    }
-
-    /// The recipe and what is derived from it.
-    pub(super) fn assessment(&self) -> &Assessment {
-        &self.assessment
-    }
-
     /// The collector.
     pub(super) fn collector(&self) -> Result<Collector> {
         let token = ClientToken::Bearer(Secret::new(self.collector_token.clone()));
-        let private_key = Secret::new(*self.collector_key.private_key().expose());
-        let key = HpkeKeypair::from_parts(self.collector_key.config().clone(), private_key)?;
+        let key = keys::duplicate(&self.collector_key)?;
         Ok(Collector::new(self.assessment.task().clone(), key, token, self.transport.clone()))
     }
 
@@ -264,8 +223,8 @@ impl Secrets {
     fn generate() -> Self {
         Self {
             verify_key_init: random::bytes(),
-            leader: URL_SAFE_NO_PAD.encode(random::bytes::<32>()),
-            collector: URL_SAFE_NO_PAD.encode(random::bytes::<32>()),
+            leader: random::text::<32>().to_string(),
+            collector: random::text::<32>().to_string(),
         }
     }
 }
@@ -296,9 +255,7 @@ impl Aggregator {
         author: &VerifierKey,
         secrets: &Secrets,
     ) -> Result<ServerConfig> {
-        let private_key = Secret::new(*self.key.private_key().expose());
-        let key = HpkeKeypair::from_parts(self.key.config().clone(), private_key)?;
-        let mut server = ServerConfig::new(self.address, vec![key]);
+        let mut server = ServerConfig::new(self.address, vec![keys::duplicate(&self.key)?]);
         let collector_token = match operator {
             LEADER => Some(Arc::new(AuthToken::bearer(&secrets.collector)?)),
             _ => None,

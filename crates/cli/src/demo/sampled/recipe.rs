@@ -1,16 +1,17 @@
 //! The demo's recipe.
 
 use anyhow::{Context, Result};
+use sotto_crypto::note::NoteKey;
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::{judgement, recipe_vdaf, suggested_randomizer};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, Parties, Privacy, Query,
     Sampling, Tokens, When, Who,
 };
-use sotto_wire::{BatchMode, KeySet, Probability, PublicKey, Recipe, Signer, VerifierKey};
-use sotto_wire::{HpkeConfig, KeyName};
+use sotto_wire::{BatchMode, HpkeConfig, KeyName, KeySet, Probability, Recipe};
 
 use crate::demo::Plan;
+use crate::signer_file;
 
 /// One hour: long enough that the demo fits into one unit.
 const WINDOW_S: u64 = 3_600;
@@ -33,7 +34,7 @@ pub(super) struct Places<'a> {
 /// The recipe, with the claim that follows from its parameters.
 pub(super) fn recipe(
     plan: &Plan,
-    author: &VerifierKey,
+    author: &NoteKey,
     places: Places<'_>,
     now: Moment,
 ) -> Result<Recipe> {
@@ -54,7 +55,7 @@ pub(super) fn recipe(
         version: 1,
         name: "demo-words".to_owned(),
         purpose: "Learn which words are common, and nothing about who holds which.".to_owned(),
-        author: signer(author),
+        author: signer_file::public(author),
         attributes: [("word".parse()?, AttributeType::String)].into(),
         who: Who { population: plan.held.len() as u64, targeting: None },
         when: When {
@@ -93,9 +94,4 @@ fn claim(epsilon_micro: u64) -> Result<Privacy> {
         accountant: Accountant::Best,
         rounds: 1,
     })
-}
-
-/// A key as entries name it.
-pub(super) fn signer(key: &VerifierKey) -> Signer {
-    Signer { name: key.name().clone(), key: PublicKey::new(*key.public_key()) }
 }

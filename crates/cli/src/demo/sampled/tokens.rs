@@ -4,8 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer as Signer, KeyPair, PKCS_ED25519,
 };
@@ -22,9 +20,8 @@ use sotto_wire::Recipe;
 use sotto_wire::recipe::{TokenKeyRequest, Tokens};
 
 use super::operators::{Keys, duplicate};
-use super::recipe::signer;
 use crate::demo::servers::{Server, loopback};
-use crate::{random, token_keys};
+use crate::{random, signer_file, token_keys};
 
 pub(super) const ATTESTER: &str = "attester.demo";
 pub(super) const ISSUER: &str = "issuer.demo";
@@ -75,9 +72,10 @@ pub(super) async fn token_parties(
     encapsulation: HpkeKeypair,
     manufacturer: &Manufacturer,
 ) -> Result<TokenParties> {
-    let secret = URL_SAFE_NO_PAD.encode(random::bytes::<32>());
+    let secret = random::text::<32>();
     let encapsulation = Arc::new(EncapsulationKeys::new(vec![encapsulation])?);
-    let attester = IssuerAttester { name: ATTESTER.to_owned(), token: AuthToken::bearer(&secret)? };
+    let attester =
+        IssuerAttester { name: ATTESTER.to_owned(), token: AuthToken::bearer(secret.as_str())? };
     let mut config =
         IssuerConfig::new(loopback(), duplicate(&keys.issuer), encapsulation, attester);
     config.rules.authors = vec![keys.author.verifier()];
@@ -86,7 +84,7 @@ pub(super) async fn token_parties(
     let peer = IssuerPeer {
         name: ISSUER.parse()?,
         url: issuer_url.clone(),
-        token: Arc::new(AuthToken::bearer(&secret)?),
+        token: Arc::new(AuthToken::bearer(secret.as_str())?),
     };
     let mut config = AttesterConfig::new(loopback(), ATTESTER.parse()?, vec![peer]);
     let root = sotto_server::Manufacturer {
@@ -124,12 +122,12 @@ pub(super) fn with_token_keys(
     transport: &dyn Transport,
 ) -> Result<Recipe> {
     let request = TokenKeyRequest {
-        author: signer(&author.verifier()),
+        author: signer_file::public(author),
         leader: recipe.parties.leader.operator.clone(),
         helper: Some(recipe.parties.helper.operator.clone()),
         // For late reports.
         expires: recipe.when.closes + DAY_S,
-        nonce: URL_SAFE_NO_PAD.encode(random::bytes::<32>()),
+        nonce: random::text::<32>().to_string(),
     };
     let keys = token_keys::ask(transport, issuer_url, &request, author)?;
     let helper = keys.helper.context("the issuer gives no key for the helper")?;

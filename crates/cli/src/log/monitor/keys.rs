@@ -9,19 +9,19 @@ use sotto_wire::limits::MAX_HPKE_CONFIG_LIST_LEN;
 use sotto_wire::{Decode, HpkeConfig, HpkeConfigList};
 
 use super::alerts::Report;
-use super::notebook::Notebook;
+use super::state::MonitorState;
 use crate::connection::ConnectionArgs;
 
 /// Asks every aggregator of an open recipe for its keys.
 pub(super) fn compare(
-    notebook: &Notebook,
+    state: &MonitorState,
     trust: &Trust,
     connection: &ConnectionArgs,
     now: Moment,
     report: &mut Report,
 ) -> Result<()> {
     let transport = connection.transport(1)?;
-    for (url, operator) in notebook.aggregators(now) {
+    for (url, operator) in state.aggregators(now) {
         // Devices refuse recipes of operators that are not pinned, and their key sets were not
         // checked.
         if trust.operator(&operator).is_none() {
@@ -30,7 +30,7 @@ pub(super) fn compare(
         match served(&url, transport.as_ref()) {
             Err(reason) => report.news(format!("{operator}: keys not compared: {reason}")),
             Ok(served) => {
-                if let Some(words) = difference(&served, &notebook.logged_keys(&operator, now)) {
+                if let Some(words) = difference(&served, &state.logged_keys(&operator, now)) {
                     report.alert(format!("{operator} at {url} {words}"), None);
                 }
             }

@@ -10,6 +10,7 @@ use sotto_wire::{Checkpoint, Entry, Note, TlogPolicy, TlogProof};
 use super::VerifyArgs;
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::WithHint;
+use crate::private_file::read_bytes;
 use crate::recipe_file::{self, Form};
 
 /// What to verify. Nothing about it is trusted yet.
@@ -53,8 +54,7 @@ fn offline(recipe: &Path, proof: &Path) -> Result<Subject> {
         }
     };
     let entry = entry.hint("give the signed entry that `recipe publish` wrote")?;
-    let bytes = std::fs::read(proof).with_context(|| format!("cannot read {}", proof.display()))?;
-    let proof = TlogProof::parse(&bytes)
+    let proof = TlogProof::parse(&read_bytes(proof)?)
         .with_context(|| format!("{} is not a proof bundle", proof.display()))?;
     Ok(Subject { entry, proof, fetch: None })
 }

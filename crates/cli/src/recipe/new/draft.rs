@@ -13,9 +13,9 @@ use sotto_wire::recipe::{
     Probability, Query, Randomizer, Sampling, Targeting, TokensDraft, When, Who, parse_epsilon,
     parse_probability,
 };
-use sotto_wire::{BatchMode, KeyName, KeySet, RecipeDraft, utc};
+use sotto_wire::{KeyName, KeySet, RecipeDraft, utc};
 
-use super::{BatchModeName, Inquiry, Kind, NewArgs};
+use super::{Inquiry, Kind, NewArgs};
 use crate::output::WithHint;
 use crate::recipe::certify::parse_attribute;
 use crate::time_text::parse_moment;
@@ -74,10 +74,7 @@ impl NewArgs {
             randomizer,
             vdaf: None,
             min_batch,
-            batch_mode: match self.batch_mode {
-                BatchModeName::TimeInterval => BatchMode::TimeInterval,
-                BatchModeName::LeaderSelected => BatchMode::LeaderSelected,
-            },
+            batch_mode: self.batch_mode.into(),
             privacy,
             parties: self.parties(ask)?,
             tokens: self.tokens(ask)?,
@@ -263,17 +260,13 @@ impl NewArgs {
         let given = self.leader_operator.as_deref();
         let operator = ask.value("--leader-operator", question, given, None, name)?;
         let given = self.leader_url.as_deref();
-        let leader = Aggregator {
-            operator,
-            url: ask.value("--leader-url", "The leader's URL?", given, None, url)?,
-        };
+        let leader_url = ask.value("--leader-url", "The leader's URL?", given, None, url)?;
+        let leader = Aggregator { operator, url: leader_url };
         let given = self.helper_operator.as_deref();
         let operator = ask.value("--helper-operator", "Who runs the helper?", given, None, name)?;
         let given = self.helper_url.as_deref();
-        let helper = Aggregator {
-            operator,
-            url: ask.value("--helper-url", "The helper's URL?", given, None, url)?,
-        };
+        let helper_url = ask.value("--helper-url", "The helper's URL?", given, None, url)?;
+        let helper = Aggregator { operator, url: helper_url };
         let question = "The file of the collector's key (`sotto keys new`)?";
         let given = self.collector_key.as_deref();
         let collector_hpke_config =

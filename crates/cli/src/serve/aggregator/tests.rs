@@ -72,8 +72,7 @@ fn mistakes_are_named() {
 #[test]
 fn a_helper_has_no_gateway() {
     let file: HelperFile = toml_text::parse("[jobs]\nmax_reports = 1\n[gateway]\n").unwrap();
-    let settings = Settings { role: Role::Helper, file: file.aggregator, leader: file.leader };
-    let error = settings.load(false).err().unwrap();
+    let error = load(Role::Helper, file.aggregator, file.leader.gateway, false).err().unwrap();
     assert!(error.to_string().contains("not to the helper"), "{error}");
 }
 

@@ -4,49 +4,17 @@ use super::AuthoringError;
 use super::fields::{Field, Fields};
 use super::write::{Writer, moment};
 use crate::recipe::{EndorsedKey, Tokens};
-use crate::{FormatError, KeyName};
+use crate::{FormatError, Role};
+
+const ROLES: [(Role, &str); 2] = [(Role::Leader, "leader"), (Role::Helper, "helper")];
 
 /// [`Tokens`] whose keys may be missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokensDraft {
-    /// Both aggregators check.
-    RateLimited {
-        /// The operator of the issuer.
-        issuer: KeyName,
-        /// The key of the leader's tokens.
-        leader: Option<EndorsedKey>,
-        /// The key of the helper's tokens.
-        helper: Option<EndorsedKey>,
-    },
-    /// Only the leader checks.
-    InsecureLeaderOnly {
-        /// The operator of the issuer.
-        issuer: KeyName,
-        /// The key of the leader's tokens.
-        leader: Option<EndorsedKey>,
-    },
-    /// No aggregator checks.
-    InsecureNone,
-}
+pub type TokensDraft = Tokens<Option<EndorsedKey>>;
 
 impl TokensDraft {
-    /// The operator of the issuer, if there is one.
-    pub fn issuer(&self) -> Option<&KeyName> {
-        match self {
-            Self::RateLimited { issuer, .. } | Self::InsecureLeaderOnly { issuer, .. } => {
-                Some(issuer)
-            }
-            Self::InsecureNone => None,
-        }
-    }
-
     /// Whether a key is missing.
     pub fn keys_missing(&self) -> bool {
-        match self {
-            Self::RateLimited { leader, helper, .. } => leader.is_none() || helper.is_none(),
-            Self::InsecureLeaderOnly { leader, .. } => leader.is_none(),
-            Self::InsecureNone => false,
-        }
+        ROLES.into_iter().any(|(role, _)| self.key(role).is_some_and(Option::is_none))
     }
 
     /// The tokens of a recipe. No key may be missing.
@@ -125,14 +93,10 @@ fn key(fields: &mut Fields, name: &'static str) -> Result<Option<EndorsedKey>, A
 /// To TOML.
 pub(super) fn write(out: &mut Writer, tokens: &TokensDraft) {
     out.group("parties.tokens", "Who checks that each device contributes once.");
-    let (kind, keys) = match tokens {
-        TokensDraft::RateLimited { leader, helper, .. } => {
-            ("rate_limited", [("leader", leader.as_ref()), ("helper", helper.as_ref())])
-        }
-        TokensDraft::InsecureLeaderOnly { leader, .. } => {
-            ("insecure_leader_only", [("leader", leader.as_ref()), ("helper", None)])
-        }
-        TokensDraft::InsecureNone => ("insecure_none", [("leader", None), ("helper", None)]),
+    let kind = match tokens {
+        TokensDraft::RateLimited { .. } => "rate_limited",
+        TokensDraft::InsecureLeaderOnly { .. } => "insecure_leader_only",
+        TokensDraft::InsecureNone => "insecure_none",
     };
     out.text("kind", kind);
     if let Some(issuer) = tokens.issuer() {
@@ -141,9 +105,9 @@ pub(super) fn write(out: &mut Writer, tokens: &TokensDraft) {
     if tokens.keys_missing() {
         out.comment("The issuer's keys follow here: `sotto recipe tokens` asks for them.");
     }
-    for (role, key) in keys {
-        let Some(key) = key else { continue };
-        out.table(&format!("parties.tokens.{role}"));
+    for (role, name) in ROLES {
+        let Some(Some(key)) = tokens.key(role) else { continue };
+        out.table(&format!("parties.tokens.{name}"));
         out.text("public_key", &key.public_key);
         out.raw("expires", moment(key.expires));
         out.text("endorsement", &key.endorsement);

@@ -23,7 +23,7 @@ use crate::recipe::describe;
 /// The state of a monitor.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Notebook {
+pub(super) struct MonitorState {
     size: u64,
     checkpoint: Option<String>,
     /// Entries of recipes by author key and name: the whole entry, because it may become evidence.
@@ -35,7 +35,15 @@ pub(super) struct Notebook {
     key_sets: BTreeMap<String, Vec<KeySet>>,
 }
 
-impl Notebook {
+/// A new entry, how to judge it, and where to report it.
+struct News<'a> {
+    index: u64,
+    entry: &'a Entry,
+    trust: &'a Trust,
+    report: &'a mut Report,
+}
+
+impl MonitorState {
     pub(super) fn open(path: &Path) -> Result<Self> {
         if !path.exists() {
             return Ok(Self::default());
@@ -91,21 +99,16 @@ impl Notebook {
                 return;
             }
         };
+        let news = &mut News { index, entry: &entry, trust, report };
         match entry.content() {
-            EntryContent::Recipe(recipe) => self.read_recipe(index, &entry, recipe, trust, report),
-            EntryContent::KeySet(set) => self.read_key_set(index, &entry, set, trust, report),
-            EntryContent::Result(result) => read_result(index, &entry, result, trust, report),
+            EntryContent::Recipe(recipe) => self.read_recipe(recipe, news),
+            EntryContent::KeySet(set) => self.read_key_set(set, news),
+            EntryContent::Result(result) => read_result(result, news),
         }
     }
 
-    fn read_recipe(
-        &mut self,
-        index: u64,
-        entry: &Entry,
-        recipe: &Recipe,
-        trust: &Trust,
-        report: &mut Report,
-    ) {
+    fn read_recipe(&mut self, recipe: &Recipe, news: &mut News<'_>) {
+        let News { index, entry, trust, report } = news;
         let (name, author) = (&recipe.name, &recipe.author);
         let head = format!("{index}: recipe {name} by {}", author.name);
         if let Err(error) = note::verify(entry.note(), &author.verifier()) {
@@ -157,14 +160,8 @@ impl Notebook {
         }
     }
 
-    fn read_key_set(
-        &mut self,
-        index: u64,
-        entry: &Entry,
-        set: &KeySet,
-        trust: &Trust,
-        report: &mut Report,
-    ) {
+    fn read_key_set(&mut self, set: &KeySet, news: &mut News<'_>) {
+        let News { index, entry, trust, report } = news;
         let name = &set.operator.name;
         let head = format!("{index}: key set {} of {name}", set.seq);
         let Some(pinned) = trust.operator(name) else {
@@ -205,13 +202,8 @@ impl Notebook {
     }
 }
 
-fn read_result(
-    index: u64,
-    entry: &Entry,
-    result: &PopulationResult,
-    trust: &Trust,
-    report: &mut Report,
-) {
+fn read_result(result: &PopulationResult, news: &mut News<'_>) {
+    let News { index, entry, trust, report } = news;
     let head = format!("{index}: result for the predicate {:?}", result.predicate);
     for signer in [&result.leader, &result.helper] {
         let Some(pinned) = trust.operator(&signer.name) else {
