@@ -12,7 +12,7 @@ mod forming;
 mod intake;
 mod metrics;
 mod pacing;
-mod setback;
+mod unfinished;
 mod upload;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use sotto_protocol::helper::HelperOutcome;
 use sotto_protocol::leader::aggregate::{FormedJobs, LeaderOutcome};
-use sotto_protocol::leader::setback::Setback;
+use sotto_protocol::leader::unfinished::Unfinished;
 use sotto_protocol::{Bucket, BucketAggregate, Digest, Moment, Rejection, Rejections, ReplayScope};
 use sotto_wire::{
     BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId, Time,
@@ -33,7 +33,7 @@ pub enum StoreError {
     Backend(String),
 }
 
-impl From<StoreError> for Setback {
+impl From<StoreError> for Unfinished {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Fenced => Self::LeaseLost,

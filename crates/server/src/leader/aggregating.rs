@@ -1,7 +1,7 @@
 //! Processes aggregation jobs: open and start to verify, ask the helper, finish, commit.
 //!
 //! A retry recomputes the request from the fixed set and must get the same digest.
-//! `sotto_protocol::leader::setback` decides what happens to a job without an answer.
+//! `sotto_protocol::leader::unfinished` decides what happens to a job without an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use sotto_protocol::leader::aggregate::{
     produce_aggregation_job_init_req,
 };
 use sotto_protocol::leader::pacing::JobKind;
-use sotto_protocol::leader::setback::{IDLE_PAUSE, Setback, Unanswered};
+use sotto_protocol::leader::unfinished::{IDLE_PAUSE, Unanswered, Unfinished};
 use sotto_store::{Lease, LeasedJob};
 
 use super::LeaderState;
@@ -49,18 +49,18 @@ async fn work(leader: &Arc<LeaderState>, job: LeasedJob) {
     leader.pacing.resume(JobKind::Aggregation, lease.job);
     match attempt(leader, job).await {
         Ok(()) => leader.job_ended.notify_one(),
-        Err(setback) => leader.set_back(JobKind::Aggregation, lease, setback).await,
+        Err(unfinished) => leader.release_unfinished(JobKind::Aggregation, lease, unfinished).await,
     }
 }
 
-async fn attempt(leader: &Arc<LeaderState>, job: LeasedJob) -> Result<(), Setback> {
+async fn attempt(leader: &Arc<LeaderState>, job: LeasedJob) -> Result<(), Unfinished> {
     let lease = job.lease;
     let task =
         leader.aggregator.tasks.task(&job.task_id).ok_or_else(|| {
-            Setback::Stop(format!("task {} is no longer configured", job.task_id))
+            Unfinished::Stop(format!("task {} is no longer configured", job.task_id))
         })?;
     if let Err(pause) = leader.pacing.admit(&task) {
-        return Err(Setback::Wait(leader.pacing.lock().park(lease.job, pause)));
+        return Err(Unfinished::Wait(leader.pacing.lock().park(lease.job, pause)));
     }
     let (first_send, reports) = (job.request_digest.is_none(), job.records.len());
     let mut prepared = prepare(leader, &task, job).await?;
@@ -90,7 +90,7 @@ async fn prepare(
     leader: &Arc<LeaderState>,
     task: &Arc<ServedTask>,
     job: LeasedJob,
-) -> Result<LeaderJob, Setback> {
+) -> Result<LeaderJob, Unfinished> {
     let (task, keys) = (Arc::clone(task), Arc::clone(&leader.aggregator.keys));
     let prepared = leader.aggregator.pool.run(move || {
         let reports: Vec<&[u8]> = job.records.iter().map(|record| &*record.report).collect();
@@ -104,12 +104,16 @@ async fn finish(
     leader: &LeaderState,
     prepared: LeaderJob,
     answer: Bytes,
-) -> Result<LeaderOutcome, Setback> {
+) -> Result<LeaderOutcome, Unfinished> {
     let pool = &leader.aggregator.pool;
     Ok(pool.run(move || consume_aggregation_job_resp(prepared, &answer)).await??)
 }
 
-async fn commit(leader: &LeaderState, lease: Lease, outcome: LeaderOutcome) -> Result<(), Setback> {
+async fn commit(
+    leader: &LeaderState,
+    lease: Lease,
+    outcome: LeaderOutcome,
+) -> Result<(), Unfinished> {
     let aggregated = outcome.buckets.values().map(|bucket| bucket.count).sum();
     let requeued = !outcome.requeue.is_empty();
     let dropped = outcome.rejections.clone();
@@ -131,18 +135,18 @@ async fn give_up_or_wait(
     lease: Lease,
     error: &HelperError,
     first_send: bool,
-) -> Result<(), Setback> {
+) -> Result<(), Unfinished> {
     leader.metrics.helper_errors.add(error.reason(), 1);
     let fate = Unanswered::of(error, first_send);
     if fate == Unanswered::Retry {
         let pause = leader.pacing.failed(task, error);
         tracing::warn!(reason = error.reason(), "the helper did not answer a job; retrying");
-        return Err(Setback::Wait(leader.pacing.lock().park(lease.job, pause)));
+        return Err(Unfinished::Wait(leader.pacing.lock().park(lease.job, pause)));
     }
     // It is up and speaks DAP.
     leader.pacing.succeeded(task);
     if let Unanswered::Stop(reason) = fate {
-        return Err(Setback::Stop(reason));
+        return Err(Unfinished::Stop(reason));
     }
     leader.store.abandon_job(lease).await?;
     leader.aggregator.health.store_worked(StoreWork::Commit);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use sotto_protocol::leader::HelperError;
 use sotto_protocol::leader::collect::{produce_aggregate_share_req, produce_collection_job_resp};
 use sotto_protocol::leader::pacing::JobKind;
-use sotto_protocol::leader::setback::{IDLE_PAUSE, Setback};
+use sotto_protocol::leader::unfinished::{IDLE_PAUSE, Unfinished};
 use sotto_protocol::leader::waits::{DRAIN_PAUSE, Waits};
 use sotto_protocol::{Abort, BucketAggregate, Failure, RequestKind, request_digest};
 use sotto_store::{Closing, Lease, LeasedCollection};
@@ -45,7 +45,7 @@ async fn work(leader: &Arc<LeaderState>, job: LeasedCollection, waits: &mut Wait
             leader.aggregator.health.store_worked(StoreWork::Collect);
             waits.end(lease.job);
         }
-        Err(setback) => leader.set_back(JobKind::Collection, lease, setback).await,
+        Err(unfinished) => leader.release_unfinished(JobKind::Collection, lease, unfinished).await,
     }
 }
 
@@ -53,17 +53,17 @@ async fn attempt(
     leader: &Arc<LeaderState>,
     job: LeasedCollection,
     waits: &mut Waits,
-) -> Result<(), Setback> {
+) -> Result<(), Unfinished> {
     let task =
         leader.aggregator.tasks.task(&job.task_id).ok_or_else(|| {
-            Setback::Stop(format!("task {} is no longer configured", job.task_id))
+            Unfinished::Stop(format!("task {} is no longer configured", job.task_id))
         })?;
     let min_batch_size = task.aggregator().task.configuration().min_batch_size();
     match leader.store.close_batch(job.lease, min_batch_size).await? {
-        Closing::TooFew => Err(Setback::Wait(waits.next(job.lease.job))),
+        Closing::TooFew => Err(Unfinished::Wait(waits.next(job.lease.job))),
         Closing::Draining => {
             leader.intake.hurry();
-            Err(Setback::Wait(DRAIN_PAUSE))
+            Err(Unfinished::Wait(DRAIN_PAUSE))
         }
         Closing::Drained { selector, aggregate } => {
             collect(leader, &task, &job, selector, aggregate).await
@@ -78,14 +78,14 @@ async fn collect(
     job: &LeasedCollection,
     selector: BatchSelector,
     aggregate: BucketAggregate,
-) -> Result<(), Setback> {
+) -> Result<(), Unfinished> {
     let request =
         match produce_aggregate_share_req(task.aggregator(), &job.request, &selector, &aggregate) {
             Ok(request) => request,
             Err(Failure::Fault(fault)) => return Err(fault.into()),
             Err(Failure::Abort(abort)) => return fail(leader, job.lease, &abort).await,
         };
-    leader.pacing.admit(task).map_err(Setback::Wait)?;
+    leader.pacing.admit(task).map_err(Unfinished::Wait)?;
     let digest = request_digest(task.id(), RequestKind::AggregateShare, &request);
     leader.store.mark_sent(job.lease, digest).await?;
     let created =
@@ -120,18 +120,18 @@ async fn refused(
     task: &ServedTask,
     lease: Lease,
     error: &HelperError,
-) -> Result<(), Setback> {
+) -> Result<(), Unfinished> {
     leader.metrics.helper_errors.add(error.reason(), 1);
     let Some(problem) = error.refuses_batch_for_good() else {
         tracing::warn!(reason = error.reason(), "the helper gave no share; retrying");
-        return Err(Setback::Wait(leader.pacing.failed(task, error)));
+        return Err(Unfinished::Wait(leader.pacing.failed(task, error)));
     };
     leader.pacing.succeeded(task);
     fail(leader, lease, &Abort::new(problem, "The helper refused the batch.")).await
 }
 
 /// Ends a collection without a result.
-async fn fail(leader: &LeaderState, lease: Lease, abort: &Abort) -> Result<(), Setback> {
+async fn fail(leader: &LeaderState, lease: Lease, abort: &Abort) -> Result<(), Unfinished> {
     tracing::error!(reason = %abort, "a collection failed");
     leader.store.fail_collection(lease, abort.problem.urn(), abort.detail.clone()).await?;
     leader.metrics.collections.failed.increment(1);

@@ -4,7 +4,6 @@ use reqwest::{Method, StatusCode};
 use sotto_server::ServedTask;
 use sotto_wire::{BatchMode, Query, Role, Time};
 
-use crate::background::eventually;
 use crate::server::backlog::{end_leader, leader_config, start_leader};
 use crate::server::harness::{
     COLLECTOR_TOKEN, LEADER_TOKEN, PRECISION, Setup, aggregator_task, histogram, token,

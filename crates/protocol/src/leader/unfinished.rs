@@ -14,7 +14,7 @@ const STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a job is not finished. The job stays in every case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Setback {
+pub enum Unfinished {
     /// Retry after this pause.
     Wait(Duration),
     /// Continuing could count reports twice or not at all: an operator must look.
@@ -25,7 +25,7 @@ pub enum Setback {
     Store(String),
 }
 
-impl Setback {
+impl Unfinished {
     /// How long to wait before the lease is given back; `None` if we no longer hold it.
     pub fn pause(&self) -> Option<Duration> {
         match self {
@@ -37,13 +37,13 @@ impl Setback {
     }
 }
 
-impl From<Fault> for Setback {
+impl From<Fault> for Unfinished {
     fn from(fault: Fault) -> Self {
         Self::Stop(fault.to_string())
     }
 }
 
-impl From<BadResponse> for Setback {
+impl From<BadResponse> for Unfinished {
     fn from(error: BadResponse) -> Self {
         Self::Stop(error.to_string())
     }
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn a_lost_lease_is_not_given_back() {
-        assert_eq!(Setback::LeaseLost.pause(), None);
-        assert_eq!(Setback::Wait(Duration::ZERO).pause(), Some(Duration::ZERO));
-        assert_eq!(Setback::from(Fault("broken".into())).pause(), Some(STOPPED_PAUSE));
-        assert_eq!(Setback::Store("disk full".into()).pause(), Some(STORE_PAUSE));
+        assert_eq!(Unfinished::LeaseLost.pause(), None);
+        assert_eq!(Unfinished::Wait(Duration::ZERO).pause(), Some(Duration::ZERO));
+        assert_eq!(Unfinished::from(Fault("broken".into())).pause(), Some(STOPPED_PAUSE));
+        assert_eq!(Unfinished::Store("disk full".into()).pause(), Some(STORE_PAUSE));
     }
 }

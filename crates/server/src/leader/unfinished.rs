@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use sotto_protocol::leader::pacing::JobKind;
-use sotto_protocol::leader::setback::Setback;
+use sotto_protocol::leader::unfinished::Unfinished;
 use sotto_store::{Lease, StoreError};
 
 use super::LeaderState;
 use super::pacing::store_work;
 use crate::pool::PoolError;
 
-impl From<PoolError> for Setback {
+impl From<PoolError> for Unfinished {
     fn from(error: PoolError) -> Self {
         Self::Stop(error.to_string())
     }
@@ -18,10 +18,15 @@ impl From<PoolError> for Setback {
 
 impl LeaderState {
     /// Releases the lease of an unfinished job.
-    pub(super) async fn set_back(&self, kind: JobKind, lease: Lease, setback: Setback) {
-        match &setback {
-            Setback::Wait(_) => {}
-            Setback::Stop(reason) => {
+    pub(super) async fn release_unfinished(
+        &self,
+        kind: JobKind,
+        lease: Lease,
+        unfinished: Unfinished,
+    ) {
+        match &unfinished {
+            Unfinished::Wait(_) => {}
+            Unfinished::Stop(reason) => {
                 tracing::error!(?kind, job = lease.job, %reason, "a job is stopped and kept");
                 match kind {
                     JobKind::Aggregation => self.metrics.jobs.stopped.increment(1),
@@ -29,15 +34,15 @@ impl LeaderState {
                 }
                 self.pacing.stop(kind, lease.job);
             }
-            Setback::LeaseLost => {
+            Unfinished::LeaseLost => {
                 tracing::warn!(?kind, job = lease.job, "a job took longer than its lease");
             }
-            Setback::Store(error) => {
+            Unfinished::Store(error) => {
                 let error = StoreError::Backend(error.clone());
                 self.aggregator.store_failed(store_work(kind), &error);
             }
         }
-        if let Some(pause) = setback.pause() {
+        if let Some(pause) = unfinished.pause() {
             self.give_back(kind, lease, pause).await;
         }
     }
