@@ -55,8 +55,8 @@ impl StateFile {
         let Some(rest) = bytes.strip_prefix(HEADER) else {
             return Err(damaged(match bytes.first() {
                 Some(b'{') => {
-                    "it is not sealed: an older version wrote it. Move it away; the device then starts over, and is silent until \
-                     its next period"
+                    "it is not sealed: an older version wrote it. Move it away; the device then \
+                     starts over, and is silent until its next period"
                 }
                 _ => "it does not start with the header of a known version",
             }));
