@@ -90,7 +90,7 @@ pub(super) fn load_authorities(file: &HttpFile) -> Result<Option<Vec<u8>>> {
 
 /// Parses `public_url`.
 pub(super) fn public_url(url: &str) -> Result<HttpUrl> {
-    HttpUrl::parse(url).with_context(|| format!("public_url {url:?} is not a URL"))
+    HttpUrl::parse_setting(url).with_context(|| format!("public_url {url:?} is not a URL"))
 }
 
 /// The files of a folder with the extension of our configurations, sorted.
