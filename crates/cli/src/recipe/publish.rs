@@ -139,7 +139,8 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
             let author = &recipe.author;
             ensure!(
                 *author == signer_file::public(signer),
-                "the recipe's author is not the signer"
+                "the recipe's author is {}, not the signer",
+                author.verifier()
             );
             sign(&recipe, signer)
         }

@@ -77,7 +77,7 @@ pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfi
         _ => bail!("[tls] needs both `cert` and `key`"),
     };
     let base_path = match &file.public_url {
-        Some(url) => public_url(url)?.path().to_owned(),
+        Some(url) => public_url(url)?.path_and_query().to_owned(),
         None => String::new(),
     };
     Ok(HttpConfig { base_path, tls, insecure_http, ..file.http })

@@ -156,7 +156,8 @@ pub(super) fn collect(conn: &Connection, task: i64, selector: &BatchSelector) ->
 /// The batch that new jobs of this window of a leader-selected task go to.
 pub(super) fn open_batch(conn: &Connection, task: i64, window: u64) -> Result<Option<BatchId>> {
     let mut statement = conn.prepare_cached(
-        "SELECT batch_id FROM batches WHERE task = ?1 AND state = ?2 AND window = ?3",
+        "SELECT batch_id FROM batches
+         WHERE task = ?1 AND state = ?2 AND (window = ?3 OR window IS NULL)",
     )?;
     let found = statement
         .query_row(params![task, BatchState::Open as i64, window as i64], |row| row.get(0))

@@ -97,7 +97,7 @@ CREATE TABLE batches (           -- leader-selected
     task INTEGER NOT NULL,
     batch_id BLOB NOT NULL,
     state INTEGER NOT NULL,      -- 0 open, 1 closed, 2 collected
-    window INTEGER NOT NULL DEFAULT 0,  -- at most one batch of a window is open
+    window INTEGER,              -- at most one is open in each; NULL takes all, from version 3
     PRIMARY KEY (task, batch_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -168,9 +168,10 @@ CREATE TABLE response_buckets (  -- the buckets that a job's response is about
 CREATE INDEX response_buckets_by_response ON response_buckets (response);
 ";
 
-/// From version 3. Its open batches keep window 0, and can be collected as before.
+/// From version 3. Its open batches take the reports of all windows until they are collected, as
+/// before.
 const UPGRADE: &str = "
-ALTER TABLE batches ADD COLUMN window INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE batches ADD COLUMN window INTEGER;
 CREATE INDEX requeued_by_task ON requeued (task, time);
 ";
 
@@ -248,6 +249,9 @@ impl From<rusqlite::Error> for StoreError {
 
 #[cfg(test)]
 mod tests {
+    use sotto_wire::BatchId;
+
+    use super::super::buckets;
     use super::*;
 
     #[test]
@@ -271,15 +275,16 @@ mod tests {
 
     #[test]
     fn the_version_before_is_upgraded_to_the_same_tables() {
-        let column =
-            "\n    window INTEGER NOT NULL DEFAULT 0,  -- at most one batch of a window is open";
+        let start = TABLES.find("    window INTEGER,").unwrap();
+        let column = TABLES[start..].split_inclusive('\n').next().unwrap();
         let index = "CREATE INDEX requeued_by_task ON requeued (task, time);\n";
         let before = TABLES.replace(column, "").replace(index, "");
         assert_eq!(before.len(), TABLES.len() - column.len() - index.len());
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         let conn = open_database(&old, 1 << 20, VERSION - 1, &before, None).unwrap();
-        conn.execute("INSERT INTO batches VALUES (1, x'07', 0)", []).unwrap();
+        let batch_id = BatchId::new([7; 32]);
+        conn.execute("INSERT INTO batches VALUES (1, ?1, 0)", [batch_id.as_bytes()]).unwrap();
         drop(conn);
         let describe = |conn: &Connection| -> Vec<(String, Option<String>)> {
             let mut statement = conn
@@ -293,9 +298,9 @@ mod tests {
             rows.collect::<Result<_, _>>().unwrap()
         };
         let upgraded = open_writer(&old, 1 << 20).unwrap();
-        let window: i64 =
-            upgraded.query_row("SELECT window FROM batches", [], |row| row.get(0)).unwrap();
-        assert_eq!(window, 0);
+        for window in [0, 5] {
+            assert_eq!(buckets::open_batch(&upgraded, 1, window).unwrap(), Some(batch_id));
+        }
         assert_eq!(describe(&upgraded), describe(&open_writer(&new, 1 << 20).unwrap()));
         drop(upgraded);
         open_writer(&old, 1 << 20).unwrap();
