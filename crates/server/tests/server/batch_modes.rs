@@ -3,6 +3,7 @@
 use reqwest::{Method, StatusCode};
 use sotto_wire::{BatchMode, Query, Time};
 
+use crate::background::eventually;
 use crate::server::harness::{Pair, Setup, histogram};
 
 async fn time_interval(pair: &mut Pair) {
@@ -46,6 +47,9 @@ async fn leader_selected(pair: &mut Pair) {
     // Without a deletion, the same request is the same job, as a retry needs.
     pair.upload_all([0, 0, 0, 0, 0, 1]).await;
     assert_eq!(pair.ask(&next).await.1.unwrap(), first);
+    // The next batch could be released without the sixth report.
+    let aggregated = "sotto_reports_aggregated_total";
+    eventually("all are aggregated", async || pair.leader.metric(aggregated).await == 11.0).await;
 
     let deleted = pair.collector_request(Method::DELETE, &first).await;
     assert_eq!(deleted.status(), StatusCode::NO_CONTENT);
