@@ -364,7 +364,7 @@ impl World {
         let policy = fs::read_to_string(self.path("policy"))?;
         let mut text = format!(
             "policy = \"\"\"\n{policy}\"\"\"\ninsecure_no_min_age = true\ninsecure_fresh_start = true\n\
-             insecure_no_tokens = {}\n[floors]\nmin_batch = 2\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
+             insecure_no_tokens = {}\n[floors]\ndishonest_devices = 1\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
              [[relays]]\noperator = \"relay.example\"\nurl = \"{}\"\n",
             self.tokens.is_none(),
             self.floors,

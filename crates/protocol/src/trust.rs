@@ -166,8 +166,8 @@ impl Trust {
         let refuse = |reason: String| Err(Silence::new(Check::Floors, reason));
         let (recipe, floors) = (assessment.recipe(), &self.settings.floors);
         let min_batch = recipe.aggregation.min_batch;
-        if min_batch < floors.min_batch {
-            let floor = floors.min_batch;
+        let floor = floors.min_batch();
+        if min_batch < floor {
             return refuse(format!("a minimum batch of {min_batch} is below the floor of {floor}"));
         }
         if recipe.sampling.rate > floors.max_rate {

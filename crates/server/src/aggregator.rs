@@ -276,7 +276,7 @@ async fn check_stored(config: &ServerConfig, store: &dyn TaskStore) -> Result<()
             StoredTask::Announced(_) => {
                 ("were announced by taskprov, and taskprov is", config.taskprov.is_some())
             }
-            StoredTask::Recipe(_) => {
+            StoredTask::Recipe { .. } => {
                 ("were learned from recipes, and recipes are", config.recipes.is_some())
             }
         };

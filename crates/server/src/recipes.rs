@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use metrics::{Counter, Gauge};
+use sotto_protocol::admission::Admitted;
 use sotto_store::{StoreError, StoredTask, TaskStore};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{Decode, EntryId, HpkeConfig, Role, TaskConfiguration, TaskId, taskprov};
@@ -111,8 +112,8 @@ impl Recipes {
         let client = LogClient::new(log_url, log_certificates.as_deref())
             .map_err(|reason| BindError::Config(format!("recipes: {reason}")))?;
         for (task_id, stored) in context.store.tasks().await? {
-            let StoredTask::Recipe(json) = stored else { continue };
-            let task = membership.restore(&task_id, &json).map_err(BindError::Config)?;
+            let StoredTask::Recipe { json, audience } = stored else { continue };
+            let task = membership.restore(&task_id, &json, audience).map_err(BindError::Config)?;
             context.tasks.add(task)?;
         }
         context.health.raise(Concern::LogUnreachable, "the log has not been read yet");
@@ -217,7 +218,7 @@ impl Recipes {
         logged.retain(|id, _| reading.recipes.contains_key(id));
         for (id, verdict) in &reading.recipes {
             let joined = match verdict {
-                Ok(admitted) => self.join(&admitted.assessment).await?,
+                Ok(admitted) => self.join(admitted).await?,
                 Err(silence) => Err(NotJoined::Refused(silence.to_string())),
             };
             match joined {
@@ -231,10 +232,8 @@ impl Recipes {
     }
 
     /// Joins one recipe, durably, unless it is served already.
-    async fn join(
-        &self,
-        assessment: &sotto_protocol::recipe::Assessment,
-    ) -> Result<Result<(), NotJoined>, StoreError> {
+    async fn join(&self, admitted: &Admitted) -> Result<Result<(), NotJoined>, StoreError> {
+        let assessment = &admitted.assessment;
         let (tasks, task_id) = (&self.context.tasks, *assessment.task().id());
         if tasks.task(&task_id).is_some_and(|task| task.recipe.is_some()) {
             return Ok(Ok(()));
@@ -243,7 +242,7 @@ impl Recipes {
             return Ok(Err(NotJoined::Forgotten));
         }
         let now = self.context.environment.now();
-        let task = match self.membership.judge(assessment, &self.served(), now) {
+        let task = match self.membership.judge(admitted, &self.served(), now) {
             Ok(task) => task,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -251,7 +250,8 @@ impl Recipes {
             return Ok(Err(NotJoined::Task(refused)));
         }
         let recipe = assessment.recipe();
-        self.context.store.put_task(task_id, StoredTask::Recipe(recipe.to_json())).await?;
+        let stored = StoredTask::Recipe { json: recipe.to_json(), audience: admitted.audience };
+        self.context.store.put_task(task_id, stored).await?;
         if let Err(refused) = tasks.add(task) {
             return Ok(Err(NotJoined::Task(refused)));
         }

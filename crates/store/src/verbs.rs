@@ -267,9 +267,13 @@ pub struct Load {
 pub enum StoredTask {
     /// Announced in band (taskprov): the encoded `TaskConfiguration`.
     Announced(Vec<u8>),
-    /// Derived from a recipe of the log: the recipe's canonical JSON, so that neither the log nor
-    /// its proofs are needed again.
-    Recipe(Vec<u8>),
+    /// Derived from a recipe of the log, with all that is needed from the log.
+    Recipe {
+        /// The recipe's canonical JSON.
+        json: Vec<u8>,
+        /// Its certified audience, if it has one.
+        audience: Option<u64>,
+    },
 }
 
 /// What a log has committed to.

@@ -91,6 +91,7 @@ fn privacy(parties: &Parties) -> DemoPrivacy {
     DemoPrivacy {
         recipe_id: assessment.id().to_string(),
         log_index: parties.log_index,
+        dishonest_devices: assessment.recipe().aggregation.min_batch / 2,
         epsilon: cost.map_or(f64::INFINITY, |cost| cost.epsilon_micro as f64 / 1e6),
         delta: cost.map_or(0.0, |cost| cost.judgement.delta),
         paper_epsilon: cost.map_or(f64::INFINITY, |cost| cost.judgement.paper_epsilon),

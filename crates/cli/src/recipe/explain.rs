@@ -190,8 +190,9 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
     let mut text = vec![format!(
         "Suppose somebody considers two answers equally likely for you (50 in 100 each). After \
          seeing the result they can be at most {} in 100 sure of one of them. Your device computes \
-         this itself, and assumes that half of all other devices lie.",
-        certainty(judged.epsilon)
+         this itself, and assumes that up to {} other devices lie.",
+        certainty(judged.epsilon),
+        grouped(recipe.aggregation.min_batch / 2)
     )];
     text.push(format!("This can fail with a chance of less than {}.", words::one_in(*delta)));
     if let Some(trust) = trust {

@@ -8,7 +8,7 @@ use sotto_wire::recipe::{
 };
 use sotto_wire::{BatchMode, Recipe};
 
-use crate::time_text::show_moment;
+use crate::time_text::{show_moment, show_seconds};
 
 /// `20,000`.
 pub(crate) fn grouped(number: u64) -> String {
@@ -111,6 +111,28 @@ pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
              a batch to single out one device. Only devices that allow insecure_no_tokens answer",
         ),
     }
+}
+
+/// When an aggregator releases a batch.
+pub(crate) fn release_rules(recipe: &Recipe) -> Vec<String> {
+    let (min_batch, tokens) = (grouped(recipe.aggregation.min_batch), &recipe.parties.tokens);
+    let of_devices = match tokens.is_insecure() {
+        true => "reports, which may all come from one device",
+        false => "reports, each with a token that no other report had",
+    };
+    let rate = match recipe.who.targeting {
+        Some(_) => {
+            "of at most twice the reports that the certified audience would send in that time"
+        }
+        None => {
+            "however many reports there are: the population is the author's estimate, not certified"
+        }
+    };
+    vec![
+        format!("of at least {min_batch} {of_devices}"),
+        format!("that covers at most {}", show_seconds(recipe.when.max_window_s)),
+        rate.to_owned(),
+    ]
 }
 
 /// How batches are formed.

@@ -76,7 +76,7 @@ fn what_is_new_is_told_once() {
 #[test]
 fn what_devices_would_refuse_is_told() {
     let world = Folder::new();
-    world.trust(|trust| trust.floors.min_batch = 10_000);
+    world.trust(|trust| trust.floors.dishonest_devices = 5_000);
     let stranger = key_set(&key("stranger.example"), 1);
     show(&world, &[recipe_entry(&recipe("one")), stranger, result(&key("stranger.example"))]);
     let news = texts(&quiet(&world, 0)["news"]);

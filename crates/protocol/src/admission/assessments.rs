@@ -51,9 +51,9 @@ impl Assessments {
         let issuer = issuer_keys(offer, assessment.recipe(), view, trust)?;
         trust.check_token_keys(assessment.recipe())?;
         assessment.check_limits(trust)?;
-        check_audience(offer, &assessment, view, trust)?;
-        let origin = view.checkpoint.origin.clone();
-        Ok(Admitted { assessment, origin, index: offer.recipe.index, leader, helper, issuer })
+        let audience = certified_audience(offer, &assessment, view, trust)?;
+        let (origin, index) = (view.checkpoint.origin.clone(), offer.recipe.index);
+        Ok(Admitted { assessment, origin, index, leader, helper, issuer, audience })
     }
 
     /// What follows from the recipe alone, from the cache if it was assessed before.
@@ -96,15 +96,15 @@ fn issuer_keys(
     evidence.verify_keys(issuer, what, keys, view, trust).map(Some)
 }
 
-/// Checks that the audience of a targeted recipe is certified for exactly its predicate, and is
-/// large enough.
-fn check_audience(
+/// The audience of a targeted recipe, which must be certified for exactly its predicate and be large
+/// enough; `None` for any other recipe.
+fn certified_audience(
     offer: &Offer,
     assessment: &Assessment,
     view: &View,
     trust: &Trust,
-) -> Result<(), Silence> {
-    let Some(targeting) = &assessment.recipe().who.targeting else { return Ok(()) };
+) -> Result<Option<u64>, Silence> {
+    let Some(targeting) = &assessment.recipe().who.targeting else { return Ok(None) };
     let refuse = |reason: String| Err(Silence::new(Check::Targeting, reason));
     let Some(certified) = &offer.certified else {
         return refuse("the result that certifies the audience is missing".to_owned());
@@ -129,5 +129,5 @@ fn check_audience(
             "a certified audience of {population} is below the floor of {floor}"
         ));
     }
-    Ok(())
+    Ok(Some(population))
 }

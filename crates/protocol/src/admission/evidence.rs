@@ -64,6 +64,8 @@ pub struct Admitted {
     pub(crate) helper: OperatorKeys,
     /// The issuer's keys, if the recipe has tokens.
     pub(crate) issuer: Option<OperatorKeys>,
+    /// The certified audience of a targeted recipe.
+    pub audience: Option<u64>,
 }
 
 impl Admitted {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sotto_crypto::key_blinding::ClientSecret;
+use sotto_wire::recipe::When;
 use sotto_wire::{EntryId, KeyName, Role};
 use zeroize::Zeroizing;
 
@@ -119,9 +120,26 @@ impl<'a> Snapshot<'a> {
     /// A random time from now on: uniform over the spread in the trust file, but within the first
     /// half of the recipe's remaining time.
     fn draw(&self, closes: u64, rng: &mut dyn CryptoRng) -> u64 {
-        let (now, spread) = (self.now.0, self.trust.tokens().map_or(0, |tokens| tokens.spread_s));
-        let spread = spread.min(closes.saturating_sub(now) / 2);
-        now.saturating_add(uniform_below(spread.saturating_add(1), rng))
+        self.now.0.saturating_add(uniform_below(self.spread(closes).saturating_add(1), rng))
+    }
+
+    fn spread(&self, closes: u64) -> u64 {
+        let spread = self.trust.tokens().map_or(0, |tokens| tokens.spread_s);
+        spread.min(closes.saturating_sub(self.now.0) / 2)
+    }
+
+    /// A random time from which a token may be used.
+    ///
+    /// If answers are released in several windows, they are spread evenly over the recipe's life,
+    /// so that each window gets its share: aggregators refuse one that gets twice as much. The last
+    /// window is left to devices that are late.
+    fn draw_use(&self, when: &When, rng: &mut dyn CryptoRng) -> u64 {
+        let first = self.now.0.max(when.opens);
+        let length = when.closes.saturating_sub(when.max_window_s).saturating_sub(first);
+        if length <= self.spread(when.closes) {
+            return self.draw(when.closes, rng);
+        }
+        first.saturating_add(uniform_below(length.saturating_add(1), rng))
     }
 }
 
@@ -250,7 +268,7 @@ pub fn granted(
     };
     let (assessment, terms, (nonce, request)) = found().ok_or(TokenError::Attempt)?;
     let token = TokenBytes(Zeroizing::new(terms.finish(nonce, &request.attempt, response)?));
-    let from = snapshot.draw(assessment.recipe().when.closes, rng);
+    let from = snapshot.draw_use(&assessment.recipe().when, rng);
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 

@@ -137,8 +137,10 @@ pub struct LogGatewayFile {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Floors {
-    /// The smallest minimum batch.
-    pub min_batch: u64,
+    /// How many devices, in total, may be dishonest. A recipe is refused if its minimum batch is
+    /// less than twice this: an aggregator chooses which reports are in a batch, so it can put all
+    /// dishonest devices into one, and privacy needs half of a batch to be honest.
+    pub dishonest_devices: u64,
     /// The smallest audience: the population of an untargeted recipe, the certified audience of a
     /// targeted one.
     pub min_population: u64,
@@ -149,10 +151,17 @@ pub struct Floors {
     pub min_window_s: u64,
 }
 
+impl Floors {
+    /// The smallest minimum batch: at least half of it is honest.
+    pub fn min_batch(&self) -> u64 {
+        self.dishonest_devices.saturating_mul(2)
+    }
+}
+
 impl Default for Floors {
     fn default() -> Self {
         Self {
-            min_batch: 1_000,
+            dishonest_devices: 500,
             min_population: 10_000,
             max_rate: Probability::ONE,
             min_window_s: 600,

@@ -12,7 +12,7 @@ use sotto_protocol::leader::unfinished::{IDLE_PAUSE, Unfinished};
 use sotto_protocol::leader::waits::{DRAIN_PAUSE, Waits};
 use sotto_protocol::{Abort, BucketAggregate, Failure, RequestKind, request_digest};
 use sotto_store::{Closing, Lease, LeasedCollection};
-use sotto_wire::BatchSelector;
+use sotto_wire::{BatchSelector, ProblemType};
 
 use super::LeaderState;
 use crate::environment::timeout;
@@ -127,7 +127,14 @@ async fn refused(
         return Err(Unfinished::Wait(leader.pacing.failed(task, error)));
     };
     leader.pacing.succeeded(task);
-    fail(leader, lease, &Abort::new(problem, "The helper refused the batch.")).await
+    let reason = match problem {
+        ProblemType::BatchInvalid => {
+            "The helper refused the batch: by its own count it covers more time, or holds more \
+             reports, than the recipe allows."
+        }
+        _ => "The helper refused the batch.",
+    };
+    fail(leader, lease, &Abort::new(problem, reason)).await
 }
 
 /// Ends a collection without a result.

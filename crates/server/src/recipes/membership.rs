@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use sotto_crypto::{Secret, hpke};
-use sotto_protocol::recipe::{Assessment, derive_task};
+use sotto_protocol::admission::Admitted;
+use sotto_protocol::recipe::derive_task;
 use sotto_protocol::token::TokenTerms;
-use sotto_protocol::{AggregatorTask, Moment, Task};
+use sotto_protocol::{AggregatorTask, Moment, ReleaseRules, Task};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{EntryId, KeyName, Role, TaskId, taskprov};
 
@@ -79,11 +80,11 @@ impl Membership {
     /// recipes that were joined before.
     pub(super) fn judge(
         &self,
-        assessment: &Assessment,
+        admitted: &Admitted,
         served: &[Arc<Recipe>],
         now: Moment,
     ) -> Result<ServedTask, NotJoined> {
-        let recipe = assessment.recipe();
+        let recipe = admitted.assessment.recipe();
         let us = match self.role {
             Role::Leader => &recipe.parties.leader,
             _ => &recipe.parties.helper,
@@ -103,12 +104,17 @@ impl Membership {
         if let Some(other) = served.iter().find(same_name) {
             return Err(NotJoined::NameReuse(recipe.name.clone(), other.id()));
         }
-        self.task(assessment.task().clone(), recipe)
+        self.task(admitted.assessment.task().clone(), recipe, admitted.audience)
     }
 
     /// The task of a recipe that was joined before. Once joined, a task stays joined, as long as
     /// its author is still listed.
-    pub(super) fn restore(&self, task_id: &TaskId, json: &[u8]) -> Result<ServedTask, String> {
+    pub(super) fn restore(
+        &self,
+        task_id: &TaskId,
+        json: &[u8],
+        audience: Option<u64>,
+    ) -> Result<ServedTask, String> {
         let failed = |reason: &dyn std::fmt::Display| {
             format!(
                 "the stored recipe behind task {task_id} cannot be served: {reason}. List the task under \
@@ -120,10 +126,15 @@ impl Membership {
         if task.id() != task_id {
             return Err(failed(&"another task follows from it"));
         }
-        self.task(task, &recipe).map_err(|reason| failed(&reason))
+        self.task(task, &recipe, audience).map_err(|reason| failed(&reason))
     }
 
-    fn task(&self, task: Task, recipe: &Recipe) -> Result<ServedTask, NotJoined> {
+    fn task(
+        &self,
+        task: Task,
+        recipe: &Recipe,
+        audience: Option<u64>,
+    ) -> Result<ServedTask, NotJoined> {
         let author = self.config.authors.iter().find(|author| recipe.author.is(&author.key));
         let author = author.ok_or_else(|| NotJoined::Author(recipe.author.name.clone()))?;
         let collector_hpke_config = recipe.parties.collector_config().ok();
@@ -144,7 +155,7 @@ impl Membership {
             collector_hpke_config,
             taskprov: true,
             tokens,
-            max_window_s: Some(recipe.when.max_window_s),
+            release: ReleaseRules::of(recipe, audience),
         };
         let leader_token = Arc::clone(&self.config.leader_token);
         let served = match &author.collector_token {

@@ -78,7 +78,7 @@ impl PublicLog {
             operators: vec![operator(&self.leader), operator(&self.helper), operator(&self.issuer)],
             tokens: Some(TokensFile::new(self.issuer.name().as_str())),
             floors: Floors {
-                min_batch: 5,
+                dishonest_devices: 2,
                 min_population: 10,
                 max_rate: Probability::ONE,
                 min_window_s: 60,

@@ -447,7 +447,10 @@ async fn a_recipe_outlives_the_process_and_the_log() {
     until_served(&pair, &recipe).await;
     pair.stop().await;
     let stored = store.tasks().await.unwrap();
-    assert_eq!(stored, [(*task.id(), StoredTask::Recipe(recipe.to_json()))]);
+    assert_eq!(
+        stored,
+        [(*task.id(), StoredTask::Recipe { json: recipe.to_json(), audience: None })]
+    );
 
     // Not without the configuration that is needed to serve it.
     let bind = async |config: LeaderConfig| Leader::bind(config, store.clone()).await;
@@ -499,7 +502,10 @@ async fn a_recipe_that_is_over_is_forgotten() {
     let task = derive_task(&recipe).unwrap();
     // It was joined while it was open.
     let store = Arc::new(MemoryStore::new());
-    store.put_task(*task.id(), StoredTask::Recipe(recipe.to_json())).await.unwrap();
+    store
+        .put_task(*task.id(), StoredTask::Recipe { json: recipe.to_json(), audience: None })
+        .await
+        .unwrap();
     let mut leader = places.leader_config(&world, SOON);
     leader.server.retention_grace = Duration::ZERO;
     let helper = places.helper_config(&world, NEVER);

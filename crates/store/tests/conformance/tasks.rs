@@ -32,7 +32,7 @@ fn a_task_is_remembered_until_it_is_forgotten(bench: &mut Bench) {
     };
     assert_eq!(tasks(bench), []);
     let first = (interval_task(1), StoredTask::Announced(vec![1; 200]));
-    let second = (batch_task(2), StoredTask::Recipe(vec![2; 100]));
+    let second = (batch_task(2), StoredTask::Recipe { json: vec![2; 100], audience: Some(7) });
     for (task_id, task) in [&second, &first, &first] {
         run(bench.store().put_task(*task_id, task.clone()));
         bench.restart();
@@ -96,7 +96,7 @@ fn counters_add_up(bench: &mut Bench) {
 
 /// Puts something of every kind into a task: a backlog, a job, buckets, a collection in progress.
 fn fill(bench: &mut Bench, task: sotto_wire::TaskId, query: Query) {
-    run(bench.store().put_task(task, StoredTask::Recipe(vec![1; 100])));
+    run(bench.store().put_task(task, StoredTask::Recipe { json: vec![1; 100], audience: None }));
     bench.aggregate(&reports(task, 0..4, 10));
     bench.accept(&reports(task, 4..6, 10));
     bench.form();

@@ -171,7 +171,7 @@ pub(super) fn trust(
         operators: operators.map(|key| PinnedOperator { key: key.verifier().to_string() }).into(),
         // A demo has few devices; real floors are much higher.
         floors: Floors {
-            min_batch: plan.min_batch_size,
+            dishonest_devices: plan.min_batch_size / 2,
             min_population: plan.held.len() as u64,
             ..Floors::default()
         },

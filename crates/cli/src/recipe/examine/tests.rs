@@ -83,7 +83,7 @@ fn each_failure_is_named() {
             |_| {},
         ),
         (Check::Operators, |recipe| recipe.parties.leader.operator = "x".parse().unwrap(), |_| {}),
-        (Check::Floors, |_| {}, |text| text.push_str("[floors]\nmin_batch = 30000\n")),
+        (Check::Floors, |_| {}, |text| text.push_str("[floors]\ndishonest_devices = 15000\n")),
         (Check::Ledger, |_| {}, |text| text.push_str("[budget]\nepsilon = 0.0001\n")),
         (Check::Open, over, |_| {}),
         (Check::LogKey, |recipe| recipe.parties.log = "other.example".to_owned(), |_| {}),
@@ -169,7 +169,7 @@ fn token_keys_of_a_draft_without_an_author_are_not_refused() {
 fn several_failures_are_seen_at_once() {
     let mut recipe = testing::recipe();
     claim_less(&mut recipe);
-    let trust = trust(|text| text.push_str("[floors]\nmin_batch = 30000\n"));
+    let trust = trust(|text| text.push_str("[floors]\ndishonest_devices = 15000\n"));
     let found = examine(&loaded(recipe), Some(&trust), NOW).unwrap();
     assert_eq!(status(&found, Check::Claim), Status::Failed);
     assert_eq!(status(&found, Check::Floors), Status::Failed);
