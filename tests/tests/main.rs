@@ -12,5 +12,6 @@ mod log;
 mod logs;
 mod minimum_batch;
 mod recipes;
+mod slow_helpers;
 mod tls;
 mod tokens;

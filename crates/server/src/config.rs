@@ -281,10 +281,11 @@ settings! {
         ["jobs.max_bytes"] pub max_job_bytes: usize = 8 * 1024 * 1024,
         /// How long reports wait for their job to fill.
         ["jobs.delay_ms"] pub job_delay: Duration = Duration::from_millis(200),
-        /// Jobs that are worked on at once. Unless set, one more than there are CPU threads: while one
-        /// waits for the helper, another computes.
+        /// Jobs that are worked on at once for one helper. Unless set, one more than there are CPU
+        /// threads: while one waits for the helper, another computes. Each needs about three times
+        /// jobs.max_bytes of memory.
         ["jobs.workers", example "3"] pub workers: Option<usize>,
-        /// Jobs that may wait for a worker. Beyond that, no more are formed.
+        /// Open jobs of one task beyond which its reports give no reason to form more.
         ["jobs.max_open"] pub max_open_jobs: usize = 16,
         /// How long a worker may take over a job before another may try. A restart does not wait for it.
         ["jobs.lease_s"] pub lease: Duration = Duration::from_secs(60),

@@ -25,7 +25,7 @@ use crate::hold::Hold;
 use crate::outcome::aggregated;
 use crate::{
     Clock, CollectionState, Counters, Lease, Load, LogCheckpoint, Result, StoreError, StoredTask,
-    TaskStore,
+    TaskStore, Turn,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -286,6 +286,16 @@ impl TaskState {
             }
         }
         self.buckets.retain(|bucket, _| !is_in(bucket, selector));
+    }
+}
+
+impl Turn {
+    /// The oldest of these jobs that belongs to the task whose turn it is.
+    fn next(&self, jobs: impl Iterator<Item = (u64, TaskId)>) -> Option<u64> {
+        let ready = jobs.filter(|(_, task_id)| (self.is_ready)(task_id));
+        let had_a_turn = |task_id| self.after.is_some_and(|after| task_id <= after);
+        let next = ready.min_by_key(|(number, task_id)| (had_a_turn(*task_id), *task_id, *number));
+        next.map(|(number, _)| number)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge};
 use sotto_protocol::leader::HelperError;
+use sotto_protocol::leader::pacing::JobKind;
 use sotto_store::Load;
 use sotto_wire::ProblemType;
 
@@ -116,12 +117,20 @@ impl LeaderMetrics {
     }
 }
 
+/// Jobs that wait for a helper or an operator.
+async fn waiting_jobs(leader: &LeaderState) -> u64 {
+    let jobs = leader.store.jobs_by_task().await.unwrap_or_default();
+    let in_trouble = jobs.iter().filter(|(task_id, _)| leader.is_in_trouble(task_id));
+    let waiting: u64 = in_trouble.map(|(_, jobs)| jobs).sum();
+    waiting + leader.pacing.stopped_jobs(JobKind::Aggregation)
+}
+
 /// Measures the load, and rejects uploads while too many bytes of reports are on disk.
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
         let health = &leader.aggregator.health;
         if let Ok(load) = health.noted(StoreWork::Load, leader.store.load().await) {
-            leader.metrics.set_load(load, leader.pacing.lock().waiting_jobs());
+            leader.metrics.set_load(load, waiting_jobs(&leader).await.min(load.jobs));
             let full = load.segment_bytes >= leader.config.max_segment_bytes;
             leader.uploads_paused.store(full, Ordering::Relaxed);
             let detail = full.then_some("reports on disk have reached the limit");

@@ -84,7 +84,7 @@ async fn accept(
     let accepted = (count - refused) as u64;
     if accepted > 0 {
         leader.metrics.reports_accepted.increment(accepted);
-        leader.intake.add(accepted, bytes);
+        leader.intake.add(task_id, accepted, bytes);
     }
     Ok(())
 }

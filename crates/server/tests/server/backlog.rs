@@ -9,7 +9,7 @@ use sotto_protocol::leader::aggregate::{
     FormedBatch, FormedJob, FormedJobs, FormedReport, LeaderOutcome,
 };
 use sotto_server::{BindError, Leader, LeaderConfig};
-use sotto_store::{Counters, LeaderStore, NewReport};
+use sotto_store::{Counters, LeaderStore, NewReport, Turn};
 use sotto_wire::{BatchMode, HpkeConfigId, ReportId, Role};
 
 use crate::background::{LOOPBACK, eventually};
@@ -95,7 +95,7 @@ async fn a_requeued_report_does_not_hide_the_backlog() {
     };
     let formed = FormedJobs { jobs: vec![job], rejections: vec![] };
     store.fix_jobs(backlog.stretch.unwrap(), formed).await.unwrap();
-    let leased = store.lease_job(Duration::from_secs(60)).await.unwrap().unwrap();
+    let leased = store.lease_job(Duration::from_secs(60), Turn::default()).await.unwrap().unwrap();
     let commit = LeaderOutcome { requeue: vec![0], ..LeaderOutcome::default() };
     store.commit_job(leased.lease, commit).await.unwrap();
     for report in reports {

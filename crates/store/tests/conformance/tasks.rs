@@ -2,7 +2,9 @@
 
 use futures_executor::block_on;
 use sotto_protocol::Rejection;
-use sotto_store::{Closing, CollectionCreated, Committed, LogCheckpoint, StoreError, StoredTask};
+use sotto_store::{
+    Closing, CollectionCreated, Committed, LogCheckpoint, StoreError, StoredTask, Turn,
+};
 use sotto_wire::{BatchSelector, Query};
 
 use super::bench::{Bench, LEASE, on_every_store};
@@ -115,7 +117,7 @@ fn a_forgotten_leader_task_leaves_nothing(bench: &mut Bench) {
         }
         assert_eq!(bench.counters(task), Default::default());
         assert!(bench.try_lease_job().is_none());
-        assert!(run(bench.store().lease_collection(LEASE)).is_none());
+        assert!(run(bench.store().lease_collection(LEASE, Turn::default())).is_none());
         let load = bench.load();
         assert_eq!((load.jobs, load.collections), (0, 0));
         // The stretch of its records still has to be taken, but contains none.
