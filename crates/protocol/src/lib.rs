@@ -69,6 +69,8 @@ pub mod recipe;
 pub mod relay;
 #[cfg(feature = "server")]
 mod request;
+#[cfg(feature = "server")]
+pub mod sources;
 mod task;
 #[cfg(feature = "server")]
 pub mod taskprov;

@@ -4,13 +4,14 @@
 //! and names. The program loads them and fills in the type that ends in `Config`, which a server
 //! gets. Both hold the plain settings, which are defined once ([`settings!`](crate::settings)).
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::sources::ConnectionRule;
 use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_protocol::trust::Trust;
 use sotto_wire::limits::{MAX_AGGREGATION_JOB_LEN, MAX_UPLOAD_REQUEST_LEN};
@@ -59,10 +60,32 @@ settings! {
     pub struct ConnectionLimits {
         /// Connections at once. Further ones wait in the system's queue.
         ["limits.max_connections"] pub max_connections: usize = 4096,
+        /// Connections at once from one source: an IPv4 address, or the first 64 bits of an IPv6
+        /// address. One more is closed. Sources are never written down. 0 is no limit. That is right
+        /// behind a proxy or load balancer, where all have one address; limit them there.
+        ["limits.max_connections_per_source"] pub max_per_source: usize = 1024,
+        /// Addresses of peers, such as the leader at a helper, a relay at a gateway, collectors at a
+        /// leader. Their connections have places of their own, so peers get through however many
+        /// strangers connect. Then connections beyond max_connections are closed instead of waiting.
+        ["limits.peer_addresses", example "[\"192.0.2.7\", \"2001:db8::7\"]"]
+        pub peers: Vec<IpAddr>,
+        /// Connections at once from all peer_addresses together.
+        ["limits.max_peer_connections"] pub max_peer_connections: usize = 1024,
         /// How long a TLS handshake may take, and the wait for the head of a request.
         ["limits.header_timeout_s"] pub header_timeout: Duration = Duration::from_secs(30),
         /// How long a peer may leave an answer unread.
         ["limits.write_timeout_s"] pub write_timeout: Duration = Duration::from_secs(30),
+    }
+}
+
+impl ConnectionLimits {
+    /// Which connections are accepted.
+    pub(crate) fn rule(&self) -> ConnectionRule {
+        ConnectionRule {
+            max_per_source: self.max_per_source,
+            peers: self.peers.clone(),
+            max_peer_connections: self.max_peer_connections,
+        }
     }
 }
 
