@@ -14,7 +14,10 @@ use sotto_tests::world::World;
 /// More connections than a server has by default (`limits.max_connections`).
 const IDLE: usize = 4_200;
 /// For most servers: a twentieth of the defaults, so that the test is fast on a busy machine.
-const LIMITS: &str = "\n[limits]\nmax_connections = 204\nmax_connections_per_source = 51\n";
+const LIMITS: &str = "\n[limits]\nmax_connections = 204\nmax_connections_per_source = 51\n\
+                      header_timeout_s = 600\n";
+/// Idle connections are not given up during the test.
+const PATIENT: &str = "limits = { header_timeout_s = 600 }";
 const FEWER_IDLE: usize = IDLE / 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,6 +55,7 @@ fn idle_connections_of_one_address_shut_no_server() {
         format!("keys = [\"leader-gateway.toml\"]\n[[targets]]\norigin = \"{leader}\"\n{LIMITS}");
     gateway.write_config(&config).unwrap();
     gateway.start().unwrap();
+    world.pair.leader.configure(PATIENT).unwrap();
     world.pair.helper.configure(LIMITS).unwrap();
     for name in ["log", "attester", "issuer", "alpha", "relay"] {
         let mut file = OpenOptions::new().append(true).open(world.path(&format!("{name}.toml")));

@@ -230,7 +230,7 @@ settings! {
     #[derive(Debug)]
     pub struct ServerConfig {
         /// Ids of tasks that are no longer configured and whose data is deleted at the start, for good:
-        /// reports, jobs, batches, report ids. Such a task must never be served again, because its
+        /// reports, jobs, batches, report ids. Such a task is never served again, because its
         /// reports could count twice. Without this a leader keeps the task's waiting reports until the
         /// task is configured again.
         ["forget_tasks"] pub forget_tasks: Vec<TaskId>,
@@ -296,7 +296,8 @@ settings! {
     /// How a leader aggregates.
     #[derive(Clone, Debug)]
     pub struct AggregationConfig {
-        /// Bytes of reports on disk at which uploads are refused.
+        /// Bytes of reports on disk at which uploads are refused. A task may hold as much as is free,
+        /// so one task alone fills half of it.
         ["limits.max_stored_report_bytes"] pub max_segment_bytes: u64 = 64 * 1024 * 1024 * 1024,
         /// Reports in one job.
         ["jobs.max_reports"] pub max_job_reports: usize = 512,

@@ -16,6 +16,7 @@ mod pacing;
 mod unfinished;
 mod upload;
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,6 +26,7 @@ use axum::routing::{get, post};
 use sotto_protocol::leader::aggregate::JobLimits;
 use sotto_protocol::leader::forming::FormingLimits;
 use sotto_protocol::leader::pacing::PacingLimits;
+use sotto_protocol::leader::room::Longest;
 use sotto_protocol::leader::waits::Waits;
 use sotto_store::LeaderStore;
 use sotto_wire::size_class::SizeClass;
@@ -123,6 +125,8 @@ impl Role for Leader {
             collections_ready: Notify::new(),
             waits: Mutex::default(),
             uploads_paused: AtomicBool::new(false),
+            full_tasks: Mutex::default(),
+            longest: Mutex::default(),
         });
         let gateway =
             gateway.map(|config| open_gateway(config, body_timeout, &state, server)).transpose()?;
@@ -149,6 +153,9 @@ struct LeaderState {
     waits: Mutex<Waits>,
     /// Too many bytes of reports are on disk.
     uploads_paused: AtomicBool,
+    /// Tasks that hold too much of the room on disk.
+    full_tasks: Mutex<HashSet<TaskId>>,
+    longest: Mutex<Longest>,
 }
 
 /// A resource at the helper that is no longer needed.
@@ -161,6 +168,14 @@ impl LeaderState {
     /// Whether the helper of a task fails or hangs.
     fn is_in_trouble(&self, task_id: &TaskId) -> bool {
         self.aggregator.tasks.task(task_id).is_some_and(|task| self.pacing.is_in_trouble(&task))
+    }
+
+    fn full_tasks(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+        self.full_tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn longest(&self) -> MutexGuard<'_, Longest> {
+        self.longest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long collections wait for their batches.

@@ -6,7 +6,7 @@ mod collections;
 mod helper;
 mod leader;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -78,6 +78,7 @@ impl fmt::Debug for MemoryStore {
 struct State {
     provisioned: BTreeMap<TaskId, StoredTask>,
     logs: BTreeMap<String, LogCheckpoint>,
+    tombstones: BTreeSet<TaskId>,
     tasks: BTreeMap<TaskId, TaskState>,
     /// Live records by position.
     records: BTreeMap<u64, StoredReport>,
@@ -337,6 +338,7 @@ impl TaskStore for MemoryStore {
 
     async fn forget_task(&self, task_id: TaskId) -> Result<()> {
         let mut state = self.lock();
+        state.tombstones.insert(task_id);
         state.provisioned.remove(&task_id);
         state.tasks.remove(&task_id);
         state.records.retain(|_, record| record.task_id != task_id);
@@ -344,6 +346,10 @@ impl TaskStore for MemoryStore {
         state.jobs.retain(|_, job| job.task_id != task_id);
         state.collections.retain(|_, collection| collection.task_id != task_id);
         Ok(())
+    }
+
+    async fn forgotten_tasks(&self) -> Result<Vec<TaskId>> {
+        Ok(self.lock().tombstones.iter().copied().collect())
     }
 
     async fn counters(&self, task_id: TaskId) -> Result<Counters> {

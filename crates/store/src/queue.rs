@@ -7,20 +7,28 @@ use std::ops::Bound::{Excluded, Unbounded};
 use sotto_wire::TaskId;
 
 use crate::hold::Hold;
-use crate::{Lease, Turn};
+use crate::{Lease, TaskJobs, Turn};
 
 /// Jobs by number and by task.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     jobs: BTreeMap<u64, Queued<T>>,
-    by_task: BTreeMap<TaskId, BTreeSet<u64>>,
+    by_task: BTreeMap<TaskId, OfTask>,
 }
 
 #[derive(Debug)]
 struct Queued<T> {
     task_id: TaskId,
+    reports: u64,
     hold: Hold,
     job: T,
+}
+
+/// The numbers of a task's jobs, and how many reports they have together.
+#[derive(Debug, Default)]
+struct OfTask {
+    numbers: BTreeSet<u64>,
+    reports: u64,
 }
 
 impl<T> Default for Queue<T> {
@@ -30,17 +38,20 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Adds a job that nobody holds.
-    pub(crate) fn insert(&mut self, number: u64, task_id: TaskId, job: T) {
-        self.by_task.entry(task_id).or_default().insert(number);
-        self.jobs.insert(number, Queued { task_id, hold: Hold::default(), job });
+    /// Adds a job of this many reports that nobody holds.
+    pub(crate) fn insert(&mut self, number: u64, task_id: TaskId, reports: u64, job: T) {
+        let of_task = self.by_task.entry(task_id).or_default();
+        of_task.numbers.insert(number);
+        of_task.reports += reports;
+        self.jobs.insert(number, Queued { task_id, reports, hold: Hold::default(), job });
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
-        let Queued { task_id, job, .. } = self.jobs.remove(&number)?;
-        if let Some(numbers) = self.by_task.get_mut(&task_id) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
+        let Queued { task_id, reports, job, .. } = self.jobs.remove(&number)?;
+        if let Some(of_task) = self.by_task.get_mut(&task_id) {
+            of_task.numbers.remove(&number);
+            of_task.reports -= reports;
+            if of_task.numbers.is_empty() {
                 self.by_task.remove(&task_id);
             }
         }
@@ -49,8 +60,8 @@ impl<T> Queue<T> {
 
     /// Removes all jobs of a task and returns them.
     pub(crate) fn remove_task(&mut self, task_id: &TaskId) -> Vec<T> {
-        let numbers = self.by_task.remove(task_id).unwrap_or_default();
-        numbers.iter().filter_map(|number| Some(self.jobs.remove(number)?.job)).collect()
+        let of_task = self.by_task.remove(task_id).unwrap_or_default();
+        of_task.numbers.iter().filter_map(|number| Some(self.jobs.remove(number)?.job)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -61,9 +72,12 @@ impl<T> Queue<T> {
         self.jobs.values().map(|queued| &queued.job)
     }
 
-    /// How many jobs each task has.
-    pub(crate) fn by_task(&self) -> impl Iterator<Item = (TaskId, u64)> {
-        self.by_task.iter().map(|(task_id, numbers)| (*task_id, numbers.len() as u64))
+    /// What each task has.
+    pub(crate) fn by_task(&self) -> impl Iterator<Item = (TaskId, TaskJobs)> {
+        let jobs = |of_task: &OfTask| of_task.numbers.len() as u64;
+        self.by_task.iter().map(move |(task_id, of_task)| {
+            (*task_id, TaskJobs { jobs: jobs(of_task), reports: of_task.reports })
+        })
     }
 
     /// The job that a lease is for, unless another lease was granted since.
@@ -74,11 +88,15 @@ impl<T> Queue<T> {
 
     /// The oldest job that is due and not leased, of the task whose turn it is.
     pub(crate) fn next(&self, turn: &Turn, now_ms: u64) -> Option<u64> {
-        let first_free = |(task_id, numbers): (&TaskId, &BTreeSet<u64>)| {
+        let first_free = |(task_id, of_task): (&TaskId, &OfTask)| {
             let is_free = |number: &&u64| {
                 self.jobs.get(number).is_some_and(|queued| queued.hold.is_free(now_ms))
             };
-            if (turn.is_ready)(task_id) { numbers.iter().find(is_free).copied() } else { None }
+            if (turn.is_ready)(task_id) {
+                of_task.numbers.iter().find(is_free).copied()
+            } else {
+                None
+            }
         };
         let Some(after) = turn.after else { return self.by_task.iter().find_map(first_free) };
         let mut later = self.by_task.range((Excluded(after), Unbounded));
@@ -108,7 +126,7 @@ mod tests {
     fn queue() -> Queue<()> {
         let mut queue = Queue::default();
         for (number, id) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (6, 3)] {
-            queue.insert(number, task(id), ());
+            queue.insert(number, task(id), 10, ());
         }
         queue
     }
@@ -143,7 +161,8 @@ mod tests {
         let mut queue = queue();
         assert_eq!(queue.remove_task(&task(1)).len(), 4);
         queue.remove(5);
-        assert_eq!(queue.by_task().collect::<Vec<_>>(), [(task(3), 1)]);
+        let left = TaskJobs { jobs: 1, reports: 10 };
+        assert_eq!(queue.by_task().collect::<Vec<_>>(), [(task(3), left)]);
         assert_eq!(queue.len(), 1);
     }
 }

@@ -286,6 +286,15 @@ pub struct Load {
     pub collections: u64,
 }
 
+/// Aggregation jobs of one task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskJobs {
+    /// Jobs not yet committed.
+    pub jobs: u64,
+    /// Their reports.
+    pub reports: u64,
+}
+
 /// A task that was learned while the server ran, with everything needed to serve it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredTask {
@@ -325,8 +334,13 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn log_checkpoint(&self, origin: String) -> Result<Option<LogCheckpoint>>;
 
     /// Deletes everything about a task: reports, jobs, buckets, ids, counters. Repeating it changes
-    /// nothing. For tasks whose interval, and the collector's grace period after it, are over.
+    /// nothing. For tasks whose interval, and the collector's grace period after it, are over. The
+    /// same transaction adds the task to [`Self::forgotten_tasks`], for good.
     async fn forget_task(&self, task_id: TaskId) -> Result<()>;
+
+    /// The tasks that were ever forgotten. They must never be served again, whatever the clock says:
+    /// without their ids and buckets, their reports could count twice.
+    async fn forgotten_tasks(&self) -> Result<Vec<TaskId>>;
 
     /// Totals of a task.
     async fn counters(&self, task_id: TaskId) -> Result<Counters>;
@@ -371,8 +385,8 @@ pub trait LeaderStore: TaskStore {
     /// whose turn it is.
     async fn lease_job(&self, duration: Duration, turn: Turn) -> Result<Option<LeasedJob>>;
 
-    /// How many aggregation jobs each task has that are not committed yet.
-    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, u64>>;
+    /// The aggregation jobs of each task that are not committed yet.
+    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, TaskJobs>>;
 
     /// Makes the digest of the job's request durable, before its first byte is sent. The same
     /// digest again changes nothing; another one is [`StoreError::RequestDiffers`]. For both kinds

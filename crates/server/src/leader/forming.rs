@@ -11,7 +11,7 @@ use sotto_protocol::leader::aggregate::{FormedJobs, form_jobs};
 use sotto_protocol::leader::forming::{Next, RETRY_PAUSE, Round, Standing};
 use sotto_protocol::leader::intake::{Counted, Due};
 use sotto_protocol::{AggregatorTask, Fault, Rejections};
-use sotto_store::{Fixed, Record, StoreError, Stretch, TaskFilter};
+use sotto_store::{Fixed, Record, StoreError, Stretch, TaskFilter, TaskJobs};
 use sotto_wire::TaskId;
 
 use super::LeaderState;
@@ -58,22 +58,24 @@ async fn ready(leader: &LeaderState, last: Next) {
 fn patience(
     leader: &LeaderState,
     last: Next,
-    open: &HashMap<TaskId, u64>,
+    open: &HashMap<TaskId, TaskJobs>,
     task_id: Option<&TaskId>,
 ) -> Option<Duration> {
     let standing = match task_id {
         Some(task_id) if leader.is_in_trouble(task_id) => Standing::InTrouble,
-        Some(task_id) => Standing::Ready { open_jobs: open.get(task_id).copied().unwrap_or(0) },
+        Some(task_id) => {
+            Standing::Ready { open_jobs: open.get(task_id).map_or(0, |of_task| of_task.jobs) }
+        }
         None => {
             let ready = open.iter().filter(|(task_id, _)| !leader.is_in_trouble(task_id));
-            Standing::Ready { open_jobs: ready.map(|(_, jobs)| jobs).sum() }
+            Standing::Ready { open_jobs: ready.map(|(_, of_task)| of_task.jobs).sum() }
         }
     };
     leader.limits.patience(last, standing)
 }
 
 /// The open jobs of each task; nothing if there are so few that all have room.
-async fn open_jobs(leader: &LeaderState) -> HashMap<TaskId, u64> {
+async fn open_jobs(leader: &LeaderState) -> HashMap<TaskId, TaskJobs> {
     loop {
         let jobs = match leader.store.load().await {
             Ok(load) if load.jobs < leader.limits.max_open_jobs as u64 => return HashMap::new(),

@@ -67,6 +67,11 @@ async fn accept(
     if leader.uploads_paused.load(Ordering::Relaxed) {
         return Err(throttled(leader).into());
     }
+    if leader.full_tasks().contains(&task_id) {
+        // Of no concern to the operator: others are served.
+        leader.metrics.uploads_throttled.increment(1);
+        return Err(StoreError::Full.into());
+    }
     let count = reports.len();
     let outcomes = leader.store.accept_reports(reports).await.inspect_err(|error| match error {
         StoreError::Full => drop(throttled(leader)),
@@ -85,6 +90,7 @@ async fn accept(
     if accepted > 0 {
         leader.metrics.reports_accepted.increment(accepted);
         leader.intake.add(task_id, accepted, bytes);
+        leader.longest().add(task_id, accepted, bytes);
     }
     Ok(())
 }

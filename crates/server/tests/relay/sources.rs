@@ -15,7 +15,7 @@ async fn a_source_is_limited_for_a_window_and_then_forgotten() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
     let window = Duration::from_secs(3);
-    settings.source_limit = Some(SourceRule { max: 2, window, ..SourceRule::default() });
+    settings.source_limit = Some(SourceRule { max: 2, window });
     let relay = Server::start(settings).await;
     let (one, other) = (Ipv4Addr::new(127, 1, 2, 3), Ipv4Addr::new(127, 1, 2, 4));
     for _ in 0..2 {
@@ -41,7 +41,7 @@ async fn requests_count_from_their_head_on() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
     let window = Duration::from_secs(600);
-    settings.source_limit = Some(SourceRule { max: 1, window, ..SourceRule::default() });
+    settings.source_limit = Some(SourceRule { max: 1, window });
     let relay = Server::start(settings).await;
     let source = Ipv4Addr::new(127, 9, 9, 9);
     let mut slow = relay.connect_from(source).await;

@@ -17,7 +17,7 @@ use crate::outcome::check_leader;
 use crate::{
     Backlog, Closing, CollectionCreated, CollectionDeleted, CollectionState, Fixed, LeaderStore,
     Lease, LeasedCollection, LeasedJob, NewReport, REQUEUE_PAUSE, Record, Result, StoreError,
-    Stretch, TaskFilter, Turn,
+    Stretch, TaskFilter, TaskJobs, Turn,
 };
 
 /// A part of the backlog: what [`Stretch`] holds.
@@ -161,10 +161,14 @@ impl LeaderStore for MemoryStore {
         Ok(Some(leased))
     }
 
-    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, u64>> {
-        let mut counts = HashMap::new();
-        self.lock().jobs.values().for_each(|job| *counts.entry(job.task_id).or_default() += 1);
-        Ok(counts)
+    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, TaskJobs>> {
+        let mut by_task: HashMap<TaskId, TaskJobs> = HashMap::new();
+        for job in self.lock().jobs.values() {
+            let of_task = by_task.entry(job.task_id).or_default();
+            of_task.jobs += 1;
+            of_task.reports += job.reports.len() as u64;
+        }
+        Ok(by_task)
     }
 
     async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()> {

@@ -42,7 +42,7 @@ pub(super) fn load(conn: &Connection) -> Result<Queue<()>> {
     let mut rows = statement.query(params![PENDING, CLOSING])?;
     let mut collections = Queue::default();
     while let Some(row) = rows.next()? {
-        collections.insert(row.get::<_, i64>(0)? as u64, TaskId::new(row.get(1)?), ());
+        collections.insert(row.get::<_, i64>(0)? as u64, TaskId::new(row.get(1)?), 0, ());
     }
     Ok(collections)
 }
@@ -107,7 +107,7 @@ impl Db {
             request,
         ])?;
         tx.commit()?;
-        self.collections.insert(job as u64, task_id, ());
+        self.collections.insert(job as u64, task_id, 0, ());
         self.settle(None);
         Ok(CollectionCreated::Created(id))
     }

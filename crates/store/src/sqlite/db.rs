@@ -260,6 +260,8 @@ impl Db {
                 .execute(params![task_id.as_bytes(), end.to_sql()])?;
         }
         tasks::forget(&tx, task)?;
+        tx.prepare_cached("INSERT OR IGNORE INTO tombstones VALUES (?1)")?
+            .execute(params![task_id.as_bytes()])?;
         tx.commit()?;
 
         if is_in_backlog {

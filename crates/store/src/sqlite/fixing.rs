@@ -56,7 +56,7 @@ impl Db {
             for segment in &live.segments {
                 self.log.add_ref(*segment);
             }
-            self.jobs.insert(number, task_id, live);
+            self.jobs.insert(number, task_id, live.report_count, live);
         }
         for left in &left {
             self.log.add_ref(left.position.segment());

@@ -45,7 +45,8 @@ pub(super) fn load(conn: &Connection) -> Result<Queue<LiveJob>> {
             touches,
             segments: segments.as_chunks().0.iter().map(|n| u32::from_le_bytes(*n)).collect(),
         };
-        jobs.insert(row.get::<_, i64>(0)? as u64, TaskId::new(row.get(7)?), job);
+        let (number, task_id) = (row.get::<_, i64>(0)? as u64, TaskId::new(row.get(7)?));
+        jobs.insert(number, task_id, job.report_count, job);
     }
     Ok(jobs)
 }

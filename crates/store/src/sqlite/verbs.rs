@@ -18,7 +18,7 @@ use crate::{
     Backlog, Batch, Closing, CollectionCreated, CollectionDeleted, CollectionState, Committed,
     Counters, Fixed, HelperStore, LeaderStore, Lease, LeasedCollection, LeasedJob, Load,
     LogCheckpoint, NewReport, Record, Result, StoreError, StoredTask, Stretch, TaskFilter,
-    TaskStore, Turn,
+    TaskJobs, TaskStore, Turn,
 };
 
 #[async_trait]
@@ -41,6 +41,10 @@ impl TaskStore for SqliteStore {
 
     async fn forget_task(&self, task_id: TaskId) -> Result<()> {
         self.db.run(move |db| db.forget_task(task_id)).await
+    }
+
+    async fn forgotten_tasks(&self) -> Result<Vec<TaskId>> {
+        self.reads.run(|reads| tasks::forgotten(&reads.conn)).await
     }
 
     async fn counters(&self, task_id: TaskId) -> Result<Counters> {
@@ -106,7 +110,7 @@ impl LeaderStore for SqliteStore {
         }
     }
 
-    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, u64>> {
+    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, TaskJobs>> {
         self.db.run(|db| Ok(db.jobs.by_task().collect())).await
     }
 

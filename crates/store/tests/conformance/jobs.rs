@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_executor::block_on;
 use sotto_protocol::leader::aggregate::LeaderOutcome;
 use sotto_protocol::{Bucket, Rejection};
-use sotto_store::{Lease, StoreError, TaskFilter, Turn};
+use sotto_store::{Lease, StoreError, TaskFilter, TaskJobs, Turn};
 use sotto_wire::{Query, TaskId, Time};
 
 use super::bench::{Bench, LEASE, on_every_store};
@@ -67,8 +67,9 @@ fn tasks_take_turns(bench: &mut Bench) {
     bench.accept(&reports(tasks[1], 4..6, 10));
     bench.accept(&reports(tasks[2], 6..7, 10));
     assert_eq!(bench.form_with(1, batch_id(1)).0, 7);
-    let expected = [(tasks[0], 4), (tasks[1], 2), (tasks[2], 1)].into_iter().collect();
-    assert_eq!(run(bench.store().jobs_by_task()), expected);
+    let expected = [(tasks[0], 4), (tasks[1], 2), (tasks[2], 1)];
+    let expected = expected.map(|(task, jobs)| (task, TaskJobs { jobs, reports: jobs }));
+    assert_eq!(run(bench.store().jobs_by_task()), expected.into());
     let lease_all = |bench: &Bench, left_out: Option<TaskId>| {
         let (mut after, mut cells) = (None, Vec::new());
         let is_ready: TaskFilter = Arc::new(move |task_id| Some(*task_id) != left_out);
