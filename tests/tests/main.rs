@@ -11,6 +11,8 @@ mod key_rotation;
 mod log;
 mod logs;
 mod minimum_batch;
+mod one_address;
 mod recipes;
+mod slow_helpers;
 mod tls;
 mod tokens;

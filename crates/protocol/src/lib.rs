@@ -71,6 +71,8 @@ pub mod relay;
 mod release;
 #[cfg(feature = "server")]
 mod request;
+#[cfg(feature = "server")]
+pub mod sources;
 mod task;
 #[cfg(feature = "server")]
 pub mod taskprov;

@@ -4,13 +4,14 @@
 //! and names. The program loads them and fills in the type that ends in `Config`, which a server
 //! gets. Both hold the plain settings, which are defined once ([`settings!`](crate::settings)).
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::sources::ConnectionRule;
 use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_protocol::trust::Trust;
 use sotto_wire::limits::{MAX_AGGREGATION_JOB_LEN, MAX_UPLOAD_REQUEST_LEN};
@@ -59,10 +60,32 @@ settings! {
     pub struct ConnectionLimits {
         /// Connections at once. Further ones wait in the system's queue.
         ["limits.max_connections"] pub max_connections: usize = 4096,
+        /// Connections at once from one source: an IPv4 address, or the first 64 bits of an IPv6
+        /// address. One more is closed. Sources are never written down. 0 is no limit. That is right
+        /// behind a proxy or load balancer, where all have one address; limit them there.
+        ["limits.max_connections_per_source"] pub max_per_source: usize = 1024,
+        /// Addresses of peers, such as the leader at a helper, a relay at a gateway, collectors at a
+        /// leader. Their connections have places of their own, so peers get through however many
+        /// strangers connect. Then connections beyond max_connections are closed instead of waiting.
+        ["limits.peer_addresses", example "[\"192.0.2.7\", \"2001:db8::7\"]"]
+        pub peers: Vec<IpAddr>,
+        /// Connections at once from all peer_addresses together.
+        ["limits.max_peer_connections"] pub max_peer_connections: usize = 1024,
         /// How long a TLS handshake may take, and the wait for the head of a request.
         ["limits.header_timeout_s"] pub header_timeout: Duration = Duration::from_secs(30),
         /// How long a peer may leave an answer unread.
         ["limits.write_timeout_s"] pub write_timeout: Duration = Duration::from_secs(30),
+    }
+}
+
+impl ConnectionLimits {
+    /// Which connections are accepted.
+    pub(crate) fn rule(&self) -> ConnectionRule {
+        ConnectionRule {
+            max_per_source: self.max_per_source,
+            peers: self.peers.clone(),
+            max_peer_connections: self.max_peer_connections,
+        }
     }
 }
 
@@ -207,7 +230,7 @@ settings! {
     #[derive(Debug)]
     pub struct ServerConfig {
         /// Ids of tasks that are no longer configured and whose data is deleted at the start, for good:
-        /// reports, jobs, batches, report ids. Such a task must never be served again, because its
+        /// reports, jobs, batches, report ids. Such a task is never served again, because its
         /// reports could count twice. Without this a leader keeps the task's waiting reports until the
         /// task is configured again.
         ["forget_tasks"] pub forget_tasks: Vec<TaskId>,
@@ -273,7 +296,8 @@ settings! {
     /// How a leader aggregates.
     #[derive(Clone, Debug)]
     pub struct AggregationConfig {
-        /// Bytes of reports on disk at which uploads are refused.
+        /// Bytes of reports on disk at which uploads are refused. A task may hold as much as is free,
+        /// so one task alone fills half of it.
         ["limits.max_stored_report_bytes"] pub max_segment_bytes: u64 = 64 * 1024 * 1024 * 1024,
         /// Reports in one job.
         ["jobs.max_reports"] pub max_job_reports: usize = 512,
@@ -281,10 +305,11 @@ settings! {
         ["jobs.max_bytes"] pub max_job_bytes: usize = 8 * 1024 * 1024,
         /// How long reports wait for their job to fill.
         ["jobs.delay_ms"] pub job_delay: Duration = Duration::from_millis(200),
-        /// Jobs that are worked on at once. Unless set, one more than there are CPU threads: while one
-        /// waits for the helper, another computes.
+        /// Jobs that are worked on at once for one helper. Unless set, one more than there are CPU
+        /// threads: while one waits for the helper, another computes. Each needs about three times
+        /// jobs.max_bytes of memory.
         ["jobs.workers", example "3"] pub workers: Option<usize>,
-        /// Jobs that may wait for a worker. Beyond that, no more are formed.
+        /// Open jobs of one task beyond which its reports give no reason to form more.
         ["jobs.max_open"] pub max_open_jobs: usize = 16,
         /// How long a worker may take over a job before another may try. A restart does not wait for it.
         ["jobs.lease_s"] pub lease: Duration = Duration::from_secs(60),

@@ -14,7 +14,7 @@ mod keys;
 mod membership;
 mod tail;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,8 +54,6 @@ pub(crate) struct RecipesContext {
     pub(crate) hpke_configs: Vec<HpkeConfig>,
     /// Those of the server's gateway, if it has one.
     pub(crate) gateway_keys: Option<Arc<GatewayKeys>>,
-    /// Tasks that were deleted and must not be joined again: their reports could count twice.
-    pub(crate) forgotten: HashSet<TaskId>,
     pub(crate) health: Arc<Health>,
     pub(crate) environment: Environment,
 }
@@ -237,9 +235,6 @@ impl Recipes {
         let (tasks, task_id) = (&self.context.tasks, *assessment.task().id());
         if tasks.task(&task_id).is_some_and(|task| task.recipe.is_some()) {
             return Ok(Ok(()));
-        }
-        if self.context.forgotten.contains(&task_id) || tasks.is_forgotten(&task_id) {
-            return Ok(Err(NotJoined::Forgotten));
         }
         let now = self.context.environment.now();
         let task = match self.membership.judge(admitted, &self.served(), now) {

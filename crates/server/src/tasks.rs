@@ -127,7 +127,8 @@ pub struct TaskRegistry {
     insecure_plain_tasks: bool,
     insecure_http: bool,
     tasks: RwLock<HashMap<TaskId, Arc<ServedTask>>>,
-    /// Ids of tasks that are over: an upload in progress may still store one of their reports.
+    /// Tasks whose data the store has deleted, now or earlier. They are never served again: their
+    /// reports could count twice. An upload in progress may still store one.
     forgotten: RwLock<HashSet<TaskId>>,
 }
 
@@ -140,6 +141,11 @@ impl TaskRegistry {
             tasks: RwLock::default(),
             forgotten: RwLock::default(),
         }
+    }
+
+    /// Without these tasks, which the store has forgotten.
+    pub(crate) fn without(self, forgotten: Vec<TaskId>) -> Self {
+        Self { forgotten: RwLock::new(forgotten.into_iter().collect()), ..self }
     }
 
     /// Serves a task from now on. This does not survive a restart.
@@ -157,6 +163,9 @@ impl TaskRegistry {
     /// Whether a task may be served: what [`Self::add`] checks, except for the id.
     pub(crate) fn check(&self, task: &ServedTask) -> Result<(), TaskRefused> {
         let id = *task.id();
+        if self.is_forgotten(&id) {
+            return Err(TaskRefused::Forgotten(id));
+        }
         if task.aggregator.role != self.role {
             return Err(TaskRefused::OtherRole(id));
         }
@@ -182,13 +191,13 @@ impl TaskRegistry {
         self.tasks.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Stops serving a task that is over.
+    /// Stops serving a task that the store has forgotten.
     pub(crate) fn forget(&self, id: &TaskId) {
         self.forgotten.write().unwrap_or_else(PoisonError::into_inner).insert(*id);
         self.tasks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Whether this process served a task until it was over.
+    /// Whether the data of a task was deleted, in this process or an earlier one.
     pub(crate) fn is_forgotten(&self, id: &TaskId) -> bool {
         self.forgotten.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }

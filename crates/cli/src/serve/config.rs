@@ -13,7 +13,7 @@ use sotto_server::{AuthToken, HttpConfig, HttpFile, Server, TlsConfig};
 use sotto_wire::HttpUrl;
 
 use crate::output::WithHint;
-use crate::private_file::read_bytes;
+use crate::private_file::{read_bytes, read_key};
 use crate::toml_text;
 
 /// A server, and the number of tasks that an aggregator was configured with.
@@ -72,7 +72,7 @@ pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfi
         (None, None) => None,
         (Some(cert), Some(key)) => Some(TlsConfig {
             certificate_chain: read_bytes(cert)?,
-            private_key: Secret::new(read_bytes(key)?),
+            private_key: Secret::new(read_key(key)?),
         }),
         _ => bail!("[tls] needs both `cert` and `key`"),
     };

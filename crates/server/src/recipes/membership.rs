@@ -43,8 +43,6 @@ pub(super) enum NotJoined {
     Tokens(String),
     #[error("it is over")]
     Over,
-    #[error("its task was forgotten: reports could count twice")]
-    Forgotten,
     #[error(transparent)]
     Task(#[from] TaskRefused),
 }

@@ -13,7 +13,7 @@ use axum::response::Response;
 use reqwest::{Client, StatusCode};
 use sotto_protocol::{RequestKind, request_digest};
 use sotto_server::{Helper, HelperConfig, ServedTask};
-use sotto_store::MemoryStore;
+use sotto_store::{MemoryStore, Turn};
 use sotto_wire::{
     AggregationJobInitReq, AggregationJobResp, BatchMode, Decode, Encode, MediaType, ReportError,
     Role, VerifyResp, VerifyRespKind,
@@ -396,9 +396,9 @@ async fn a_leader_that_ends_gives_its_leases_back() {
     pair.upload_all([0, 1, 2]).await;
     eventually("the helper is asked", || async { proxy.fates_left() == 0 }).await;
     let store = Arc::clone(&pair.leader_store);
-    assert!(store.lease_job(Duration::from_secs(60)).await.unwrap().is_none());
+    assert!(store.lease_job(Duration::from_secs(60), Turn::default()).await.unwrap().is_none());
     pair.stop().await;
-    let job = store.lease_job(Duration::from_secs(60)).await.unwrap().unwrap();
+    let job = store.lease_job(Duration::from_secs(60), Turn::default()).await.unwrap().unwrap();
     // It may have been sent: whoever takes it over must send the same bytes.
     assert!(job.request_digest.is_some());
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use rand_core::{Rng as _, SeedableRng};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use sotto_crypto::Secret;
@@ -15,9 +15,10 @@ use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceStore, Host, MemoryState, Pending, pass};
 use sotto_protocol::expression::{Attributes, Value as AttributeValue};
 use sotto_protocol::recipe::derive_task;
-use sotto_protocol::{HpkeKeyring, Task};
+use sotto_protocol::{HpkeKeyring, Moment, Task};
 use sotto_server::{
-    BindError, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipesConfig, TaskRefused,
+    BindError, Environment, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor,
+    RecipesConfig, TaskRefused,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, StoredTask, TaskStore};
 use sotto_testing::keys::signer;
@@ -116,11 +117,20 @@ pub(crate) async fn start(
     helper: HelperConfig,
     leader_store: Arc<dyn LeaderStore>,
 ) -> Pair {
+    start_with(task, leader, helper, leader_store, Arc::new(MemoryStore::new())).await
+}
+
+async fn start_with(
+    task: Task,
+    leader: LeaderConfig,
+    helper: HelperConfig,
+    leader_store: Arc<dyn LeaderStore>,
+    helper_store: Arc<dyn HelperStore>,
+) -> Pair {
     let (leader_keys, helper_keys) = (
         HpkeKeyring::new(&leader.server.hpke_keys).unwrap(),
         HpkeKeyring::new(&helper.server.hpke_keys).unwrap(),
     );
-    let helper_store: Arc<dyn HelperStore> = Arc::new(MemoryStore::new());
     let leader = Leader::bind(leader, Arc::clone(&leader_store)).await.unwrap();
     let helper = Helper::bind(helper, Arc::clone(&helper_store)).await.unwrap();
     let (leader_url, helper_url) =
@@ -516,6 +526,65 @@ async fn a_recipe_that_is_over_is_forgotten() {
     })
     .await;
     assert!(pair.leader_tasks.task(task.id()).is_none(), "and it is not learned again");
+    pair.stop().await;
+}
+
+/// A leader that has forgotten everything sends the helper each report of a recipe again.
+#[tokio::test]
+async fn a_clock_that_goes_back_revives_no_task() {
+    let (mut world, places) = (PublicLog::new().await, Places::new());
+    let recipe = places.recipe(&world, "one");
+    let mut entries = world.key_sets();
+    entries.push(world.sign(&recipe));
+    world.publish(&entries);
+    let task = derive_task(&recipe).unwrap();
+    let helper_store: Arc<dyn HelperStore> = Arc::new(MemoryStore::new());
+    let start = || {
+        let (leader, helper) =
+            (places.leader_config(&world, NEVER), places.helper_config(&world, NEVER));
+        let leader_store = Arc::new(MemoryStore::new());
+        start_with(task.clone(), leader, helper, leader_store, Arc::clone(&helper_store))
+    };
+    let reports = [answer(&world, 1), answer(&world, 2)].concat();
+    let pair = start().await;
+    until_served(&pair, &recipe).await;
+    for report in &reports {
+        assert_eq!(deliver(&pair, report).await.status(), StatusCode::OK);
+    }
+    eventually("the helper counts them", || async {
+        pair.helper.metric("sotto_reports_aggregated_total").await == 2.0
+    })
+    .await;
+    pair.stop().await;
+
+    // Its clock is years ahead for a while.
+    let years = 10 * 366 * 86_400;
+    let fill = |bytes: &mut [u8]| {
+        ChaCha20Rng::seed_from_u64(2).fill_bytes(bytes);
+        Ok(())
+    };
+    let late = Environment::new(move || Moment(moment().0 + years), fill);
+    let config = places.helper_config(&world, NEVER);
+    let role = Helper { config, store: Arc::clone(&helper_store) };
+    let helper = Server::run(sotto_server::Server::bind(role, late).await.unwrap());
+    eventually("the helper forgets the task", || async {
+        helper_store.tasks().await.unwrap().is_empty()
+    })
+    .await;
+    helper.stopped().await;
+
+    let pair = start().await;
+    eventually("the leader has learned the recipe", || async {
+        pair.leader_tasks.task(task.id()).is_some()
+    })
+    .await;
+    for report in &reports {
+        assert_eq!(deliver(&pair, report).await.status(), StatusCode::OK);
+    }
+    let refused = r#"sotto_helper_request_errors_total{reason="unrecognizedTask"}"#;
+    eventually("the helper refuses", || async { pair.leader.metric(refused).await >= 1.0 }).await;
+    assert!(pair.helper_tasks.task(task.id()).is_none());
+    assert_eq!(pair.helper.metric("sotto_reports_aggregated_total").await, 0.0);
     pair.stop().await;
 }
 

@@ -129,6 +129,10 @@ CREATE TABLE forgotten (         -- records of a task before the position are pa
     position INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE tombstones (        -- tasks whose ids and buckets were deleted: never served again
+    task_id BLOB PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE collections (
     job INTEGER PRIMARY KEY,
     task INTEGER NOT NULL,
@@ -169,8 +173,12 @@ CREATE TABLE response_buckets (  -- the buckets that a job's response is about
 CREATE INDEX response_buckets_by_response ON response_buckets (response);
 ";
 
-/// From version 4. Recipes that it stored have no certified audience, and so no rate rule.
+/// From version 4. Recipes that it stored have no certified audience, and so no rate rule. It kept the ids of forgotten tasks only as long as their records were in the way.
 const UPGRADE: &str = "
+CREATE TABLE tombstones (
+    task_id BLOB PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+INSERT INTO tombstones SELECT task_id FROM forgotten;
 ALTER TABLE tasks ADD COLUMN audience INTEGER;
 ";
 
@@ -276,14 +284,19 @@ mod tests {
 
     #[test]
     fn the_version_before_is_upgraded_to_the_same_tables() {
+        let start = TABLES.find("CREATE TABLE tombstones").unwrap();
+        let table = TABLES[start..].split_inclusive("\n\n").next().unwrap();
         let start = TABLES.find("    audience INTEGER,").unwrap();
         let column = TABLES[start..].split_inclusive('\n').next().unwrap();
-        let before = TABLES.replace(column, "");
+        let before = TABLES.replace(table, "").replace(column, "");
+        assert_eq!(before.len(), TABLES.len() - table.len() - column.len());
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         let conn = open_database(&old, 1 << 20, VERSION - 1, &before, None).unwrap();
+        let task_id = TaskId::new([7; 32]);
+        conn.execute("INSERT INTO forgotten VALUES (?1, 5)", [task_id.as_bytes()]).unwrap();
         let insert = "INSERT INTO tasks (task_id, recipe) VALUES (?1, ?2)";
-        conn.execute(insert, params![[7_u8; 32], [1_u8, 2]]).unwrap();
+        conn.execute(insert, params![[8_u8; 32], [1_u8, 2]]).unwrap();
         drop(conn);
         let describe = |conn: &Connection| -> Vec<(String, Option<String>)> {
             let mut statement = conn
@@ -297,8 +310,9 @@ mod tests {
             rows.collect::<Result<_, _>>().unwrap()
         };
         let upgraded = open_writer(&old, 1 << 20).unwrap();
+        assert_eq!(tasks::forgotten(&upgraded).unwrap(), [task_id]);
         let recipe = StoredTask::Recipe { json: vec![1, 2], audience: None };
-        assert_eq!(tasks::stored(&upgraded).unwrap(), [(TaskId::new([7; 32]), recipe)]);
+        assert_eq!(tasks::stored(&upgraded).unwrap(), [(TaskId::new([8; 32]), recipe)]);
         assert_eq!(describe(&upgraded), describe(&open_writer(&new, 1 << 20).unwrap()));
         drop(upgraded);
         open_writer(&old, 1 << 20).unwrap();

@@ -101,6 +101,13 @@ pub(super) fn stored(conn: &Connection) -> Result<Vec<(TaskId, StoredTask)>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
+/// The tasks that were forgotten.
+pub(super) fn forgotten(conn: &Connection) -> Result<Vec<TaskId>> {
+    let mut statement = conn.prepare_cached("SELECT task_id FROM tombstones")?;
+    let rows = statement.query_map([], |row| Ok(TaskId::new(row.get(0)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
 /// Deletes a task's rows, except its ids, which are only scheduled for deletion.
 pub(super) fn forget(conn: &Connection, task: i64) -> Result<()> {
     conn.execute(
