@@ -173,7 +173,8 @@ CREATE TABLE response_buckets (  -- the buckets that a job's response is about
 CREATE INDEX response_buckets_by_response ON response_buckets (response);
 ";
 
-/// From version 4. Recipes that it stored have no certified audience, and so no rate rule. It kept the ids of forgotten tasks only as long as their records were in the way.
+/// From version 4. Recipes that it stored have no certified audience, and so no rate rule. It kept
+/// the ids of forgotten tasks only as long as their records were in the way.
 const UPGRADE: &str = "
 CREATE TABLE tombstones (
     task_id BLOB PRIMARY KEY
