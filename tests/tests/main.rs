@@ -11,6 +11,7 @@ mod key_rotation;
 mod log;
 mod logs;
 mod minimum_batch;
+mod peers;
 mod recipes;
 mod tls;
 mod tokens;
