@@ -1,5 +1,6 @@
 //! What a trust file may pin about relays, the log's gateway and tokens.
 
+use sotto_protocol::recipe::Assessment;
 use sotto_protocol::trust::{
     LogGatewayFile, PinnedAttester, PinnedOperator, PinnedRelay, TokensFile, Trust, TrustFile,
 };
@@ -56,6 +57,27 @@ fn a_relay_is_its_operators_under_any_name() {
     let recipe = recipe("any");
     assert_eq!(trust.relays_for(&recipe).collect::<Vec<_>>(), [url("second.example")]);
     assert_eq!(trust.log_relays().collect::<Vec<_>>(), [url("relay.example")]);
+}
+
+#[test]
+fn a_leader_does_not_run_the_gateway_of_the_log() {
+    let assessment = Assessment::new(Plan::new().recipe).unwrap();
+    let run_by = |operator: &str| {
+        let trust = trust(|file| {
+            file.log_gateway.as_mut().unwrap().operator = operator.to_owned();
+            let second = key_of("leader.example", "second.example");
+            file.operators.push(PinnedOperator { key: second.verifier().to_string() });
+        });
+        assessment.check_limits(&trust.unwrap()).map_err(|silence| silence.to_string())
+    };
+    for leader in ["leader.example", "second.example"] {
+        let said = run_by(leader).unwrap_err();
+        assert!(said.starts_with("operators: the leader leader.example also runs"), "{said}");
+        assert!(said.contains("[log_gateway]"), "{said}");
+    }
+    for other in [LOG_OPERATOR, "helper.example"] {
+        run_by(other).unwrap();
+    }
 }
 
 #[test]

@@ -835,7 +835,7 @@ async fn a_helpers_url_is_the_helpers_own_word() {
 /// A helper at an address that is not public is connected to only if its entry says so.
 #[tokio::test]
 async fn a_leader_connects_to_no_private_address_unless_the_peer_says_so() {
-    let (mut world, places) = (PublicLog::new().await, Places::new());
+    let mut world = PublicLog::new().await;
     let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -876,5 +876,4 @@ async fn a_leader_connects_to_no_private_address_unless_the_peer_says_so() {
         }
         pair.stop().await;
     }
-    drop(places);
 }

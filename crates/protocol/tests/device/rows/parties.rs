@@ -134,9 +134,6 @@ fn operators() -> Vec<Row> {
             let second = key_of("helper.example", "relay.example");
             plan.trust.operators.push(PinnedOperator { key: second.verifier().to_string() });
         }),
-        row("the leader runs the gateway of the log", &|plan| {
-            plan.trust.log_gateway.as_mut().unwrap().operator = "leader.example".to_owned();
-        }),
         row("the leader runs the gateway of the log under another name", &|plan| {
             let second = key_of("leader.example", LOG_OPERATOR);
             plan.trust.operators[3] = PinnedOperator { key: second.verifier().to_string() };
