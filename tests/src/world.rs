@@ -47,6 +47,8 @@ pub struct World {
     pub oblivious: Oblivious,
     /// Lines of `[floors]` in the trust file, beside those of batch and population.
     pub floors: String,
+    /// Whether leader and helper say that the other one is at a private address.
+    pub private_addresses: bool,
     /// Attester and issuer. Without them recipes ask for no tokens, and devices allow that.
     pub tokens: Option<TokenServices>,
 }
@@ -109,6 +111,7 @@ impl World {
             relay,
             oblivious,
             floors: String::new(),
+            private_addresses: true,
             tokens: None,
         };
         arrange(&mut world)?;
@@ -192,10 +195,16 @@ impl World {
         gateway: &[&str],
     ) -> Result<Value> {
         let signer = format!("{operator}.key");
+        let url = match operator {
+            "leader" => Some(&self.pair.leader.url),
+            "helper" => Some(&self.pair.helper.url),
+            _ => None,
+        };
         // With the trust file, the set is in force at once, because this file requires no age.
         let mut arguments = vec!["keys", "publish", "--signer", &signer, "--trust", "trust.toml"];
         arguments.extend(files.iter().flat_map(|file| ["--hpke-key", file]));
         arguments.extend(gateway.iter().flat_map(|file| ["--gateway-key", file]));
+        arguments.extend(url.iter().flat_map(|url| ["--url", url]));
         self.run_json(&arguments)
     }
 
@@ -223,6 +232,17 @@ impl World {
         self.publish_recipe_when(name, devices, &["--opens", &opens()?.to_string()], "7d")
     }
 
+    /// The same, but the author chooses where the helper is.
+    pub fn publish_recipe_with_helper_at(
+        &self,
+        url: &str,
+        name: &str,
+        devices: u64,
+    ) -> Result<Value> {
+        let opens = opens()?.to_string();
+        self.publish_recipe_between(url, name, devices, &["--opens", &opens], "7d")
+    }
+
     /// The same with other times: options of `recipe new`, and how long the token keys outlive the
     /// recipe.
     pub fn publish_recipe_when(
@@ -232,7 +252,18 @@ impl World {
         when: &[&str],
         grace: &str,
     ) -> Result<Value> {
-        let (leader, helper) = (self.pair.leader.url.clone(), self.pair.helper.url.clone());
+        self.publish_recipe_between(&self.pair.helper.url, name, devices, when, grace)
+    }
+
+    fn publish_recipe_between(
+        &self,
+        helper: &str,
+        name: &str,
+        devices: u64,
+        when: &[&str],
+        grace: &str,
+    ) -> Result<Value> {
+        let leader = self.pair.leader.url.clone();
         let count = devices.to_string();
         let mut arguments = vec!["recipe", "new", name, "--purpose", "How long do people commute?"];
         arguments.extend(["--attribute", "minutes:int", "--labels", "short,middle,long"]);
@@ -241,7 +272,7 @@ impl World {
         arguments.extend(["--epsilon0", "30"]);
         arguments.extend(when);
         arguments.extend(["--leader-operator", "leader.example", "--leader-url", &leader]);
-        arguments.extend(["--helper-operator", "helper.example", "--helper-url", &helper]);
+        arguments.extend(["--helper-operator", "helper.example", "--helper-url", helper]);
         arguments.extend(["--collector-key", "collector.toml", "--log-origin", "log.example"]);
         arguments.extend(match &self.tokens {
             Some(_) => ["--issuer", "issuer.example"].as_slice(),
@@ -386,11 +417,12 @@ impl World {
     fn configure_aggregators(&mut self) -> Result<()> {
         let author = self.public("author", "verifier")?;
         // Test secrets: their values do not matter, only who holds them.
-        let (verify_key, leader_token) =
-            ("BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ", LEADER_TOKEN);
+        let verify_key = "BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ";
         let collector_token = "collectors-token-0123";
         fs::write(self.path("collector.token"), collector_token)?;
-        for operator in ["leader", "helper"] {
+        for (operator, peer) in [("leader", "helper"), ("helper", "leader")] {
+            let peer_url = self.aggregator(peer).url.clone();
+            let private = self.private_addresses;
             let token = match operator {
                 "leader" => format!("collector_authentication_token = \"{collector_token}\"\n"),
                 _ => String::new(),
@@ -400,9 +432,10 @@ impl World {
             let url = aggregator.url.clone();
             aggregator.configure(&format!(
                 "public_url = \"{url}\"\ninsecure_plain_tasks = false\n[jobs]\n[recipes]\ntrust = \"trust.toml\"\n\
-                 operator = \"{operator}.example\"\nverify_key_init = \"{verify_key}\"\n\
-                 leader_authentication_token = \"{leader_token}\"\npoll_s = 1\n\
-                 [[recipes.authors]]\nkey = \"{author}\"\n{token}{gateway}"
+                 operator = \"{operator}.example\"\npoll_s = 1\n\
+                 [[recipes.peers]]\noperator = \"{peer}.example\"\nurl = \"{peer_url}\"\n\
+                 authentication_token = \"{LEADER_TOKEN}\"\nverify_key_init = \"{verify_key}\"\n\
+                 private_addresses = {private}\n[[recipes.authors]]\nkey = \"{author}\"\n{token}{gateway}"
             ))?;
         }
         Ok(())

@@ -12,6 +12,7 @@ mod log;
 mod logs;
 mod minimum_batch;
 mod one_address;
+mod peers;
 mod recipes;
 mod slow_helpers;
 mod tls;

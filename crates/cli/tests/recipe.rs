@@ -398,11 +398,16 @@ fn operators_publish_their_keys() {
         &url,
         "--out",
         "leader.keys",
+        "--url",
+        "https://leader.example/dap",
     ];
+    // Recipes must name an aggregator where its operator says, so the operator must say where.
+    assert!(failed(folder, &publish[..10]).contains("--url"));
     let published = good_json(folder, &publish);
     assert_eq!((&published["seq"], &published["index"]), (&1.into(), &0.into()));
     let entry = Entry::parse(&fs::read(folder.join("leader.keys")).unwrap()).unwrap();
     assert_eq!(entry.key_set().unwrap().configs().unwrap()[0].id().value(), 3);
+    assert_eq!(entry.key_set().unwrap().url.as_deref(), Some("https://leader.example/dap"));
     assert!(PathBuf::from(folder).join("leader.keys.proof").exists());
     let twice = [&publish[..], &["--hpke-key", "hpke.toml"]].concat();
     assert!(failed(folder, &twice).contains("same id"));

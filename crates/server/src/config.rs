@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use serde::de::{Deserializer, Error};
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::sources::ConnectionRule;
 use sotto_protocol::taskprov::TaskprovPolicy;
@@ -19,7 +20,7 @@ use sotto_wire::{KeyName, TaskId, VerifierKey};
 
 use crate::auth::AuthToken;
 use crate::gateway::{GatewayConfig, GatewayTable};
-use crate::settings::settings;
+use crate::settings::{Setting, settings};
 use crate::tasks::ServedTask;
 
 settings! {
@@ -371,17 +372,61 @@ settings! {
         ["trust", required "\"trust.toml\""] pub trust: PathBuf,
         /// The name of this operator. The trust file pins its key, and recipes name it.
         ["operator", required "\"leader.example\""] pub operator: String,
-        /// 32 bytes in base64url, shared by leader and helper (`sotto keys secret`).
-        ["verify_key_init", required "\"...\""] pub verify_key_init: Secret<String> = no_secret(),
-        /// The token with which the leader authenticates to the helper.
-        ["leader_authentication_token", required "\"...\""]
-        pub leader_authentication_token: Secret<String> = no_secret(),
         /// How often the log is read.
         ["poll_s"] pub poll: Duration = Duration::from_secs(60),
         /// Where the files of the log are. Unless set, where the policy in the trust file says.
         ["log_url", example "\"https://log.example/\""] pub log_url: Option<String>,
+        [hidden] pub moved: MovedSecrets,
+        /// The aggregators with which this one serves recipes: helpers at a leader, leaders at a
+        /// helper. A recipe whose other aggregator is not listed, at exactly this URL, is not
+        /// served. At least one.
+        ["peers", required] pub peers: Vec<RecipePeerTable>,
         /// The authors whose recipes are served. At least one.
         ["authors", required] pub authors: Vec<RecipeAuthorTable>,
+    }
+}
+
+settings! {
+    /// Secrets that were in `[recipes]` when all peers shared them.
+    #[derive(Debug)]
+    pub struct MovedSecrets {
+        /// Now in each `[[recipes.peers]]`.
+        ["verify_key_init"] pub verify_key_init: Moved,
+        /// Now `authentication_token` in each `[[recipes.peers]]`.
+        ["leader_authentication_token"] pub leader_authentication_token: Moved,
+    }
+}
+
+/// A setting of an earlier version. A file that has it is told where it is now.
+#[derive(Debug, Default)]
+pub struct Moved;
+
+impl Setting for Moved {
+    fn read<'de, D: Deserializer<'de>>(key: &str, _value: D) -> Result<Self, D::Error> {
+        Err(D::Error::custom(format!(
+            "{key} is no longer in [recipes]: list each other aggregator under [[recipes.peers]], with \
+             its operator and url, and an authentication_token and a verify_key_init of its own"
+        )))
+    }
+}
+
+settings! {
+    /// The other aggregator of recipes, as it is written in the file.
+    #[derive(Debug)]
+    pub struct RecipePeerTable {
+        /// The name of its operator in recipes.
+        ["operator", required "\"helper.example\""] pub operator: String,
+        /// Its URL, exactly as recipes and the operator's key set spell it.
+        ["url", required "\"https://helper.example/\""] pub url: String,
+        /// The token with which the leader of the two authenticates to the helper. No other peer may
+        /// have it (`sotto keys secret`).
+        ["authentication_token", required "\"...\""]
+        pub authentication_token: Secret<String> = no_secret(),
+        /// 32 bytes in base64url, shared with this peer and no other (`sotto keys secret`).
+        ["verify_key_init", required "\"...\""] pub verify_key_init: Secret<String> = no_secret(),
+        /// The leader may connect to this peer at loopback, link-local, private and other addresses
+        /// that are not public. Otherwise it never does, whatever the name of the host resolves to.
+        ["private_addresses"] pub private_addresses: bool,
     }
 }
 
@@ -411,14 +456,27 @@ pub struct RecipesConfig {
     pub log_url: String,
     /// PEM certificates that may vouch for the log, beside those of the operating system.
     pub log_certificates: Option<Vec<u8>>,
-    /// The secret shared with the other aggregator, from which verification keys are derived.
-    pub verify_key_init: Secret<[u8; 32]>,
-    /// Between leader and helper.
-    pub leader_token: Arc<AuthToken>,
+    /// With whom recipes are served.
+    pub peers: Vec<RecipePeer>,
     /// Whose recipes are served.
     pub authors: Vec<RecipeAuthor>,
     /// How often the log is read.
     pub poll: Duration,
+}
+
+/// The other aggregator of recipes.
+#[derive(Debug)]
+pub struct RecipePeer {
+    /// Who runs it: recipes name this operator.
+    pub operator: KeyName,
+    /// Where it is, spelled as in the recipes.
+    pub url: String,
+    /// Between leader and helper.
+    pub token: Arc<AuthToken>,
+    /// Verification keys are derived from it.
+    pub verify_key_init: Secret<[u8; 32]>,
+    /// Whether the leader may connect to addresses that are not public.
+    pub private_addresses: bool,
 }
 
 /// An author whose recipes are served.

@@ -53,8 +53,9 @@ pub use attester::{
 pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{
     AggregationConfig, AggregatorFile, BodyLimits, ConnectionLimits, HelperConfig, HelperFile,
-    HttpConfig, HttpFile, LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable,
-    RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
+    HttpConfig, HttpFile, LeaderConfig, LeaderFile, LeaderTables, Moved, MovedSecrets,
+    RecipeAuthor, RecipeAuthorTable, RecipePeer, RecipePeerTable, RecipesConfig, RecipesTable,
+    ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
 };
 pub use environment::Environment;
 pub use error::{BindError, RunError, TaskRefused};

@@ -30,6 +30,7 @@ use self::fetch::LogClient;
 use self::membership::{Membership, NotJoined};
 use self::tail::{ReadError, Reading, Tail};
 use crate::aggregator::{Aggregator, Peer};
+use crate::auth::AuthToken;
 use crate::config::RecipesConfig;
 use crate::environment::{Environment, Instant, instant, timeout};
 use crate::error::BindError;
@@ -131,19 +132,12 @@ impl Recipes {
 
     /// Lets a request pass that carries the token of the task of any recipe.
     pub(crate) fn check(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
+        let RecipesConfig { peers, authors, .. } = &self.membership.config;
         match peer {
-            Peer::Leader => self.membership.config.leader_token.check(headers),
+            Peer::Leader => AuthToken::check_any(peers.iter().map(|peer| &*peer.token), headers),
             Peer::Collector => {
-                let tokens = self
-                    .membership
-                    .config
-                    .authors
-                    .iter()
-                    .filter_map(|a| a.collector_token.as_ref());
-                // Every token is compared, so that the time does not reveal which one matches.
-                let checks: Vec<_> = tokens.map(|token| token.check(headers)).collect();
-                let refused = checks.into_iter().reduce(|one, other| one.or(other));
-                refused.unwrap_or(Err(Failure::Forbidden))
+                let tokens = authors.iter().filter_map(|author| author.collector_token.as_deref());
+                AuthToken::check_any(tokens, headers)
             }
         }
     }

@@ -45,7 +45,7 @@ use crate::environment::Environment;
 use crate::error::BindError;
 use crate::http::expect_type;
 use crate::listener::PeerIp;
-use crate::outbound;
+use crate::outbound::{self, Reach};
 use crate::problem::Failure;
 use crate::service::{Role, Server};
 
@@ -80,7 +80,7 @@ impl Role for Relay {
         let (inbox_sender, inbox) = mpsc::channel(INBOX);
         let certificates = config.gateway_certificates.as_deref();
         let forwarder = Arc::new(Forwarder {
-            client: outbound::client(config.gateway_timeout, certificates)?,
+            client: outbound::client(Reach::Anywhere, config.gateway_timeout, certificates)?,
             destinations,
             answers: Intake::new(&config, SizeClass::MAX_RESPONSE, config.gateway_timeout)?,
             timeout: config.gateway_timeout,

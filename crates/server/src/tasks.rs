@@ -13,7 +13,7 @@ use sotto_wire::{HttpUrl, Role, TaskId, taskprov};
 
 use crate::auth::AuthToken;
 use crate::error::TaskRefused;
-use crate::outbound::{self, peer_url};
+use crate::outbound::{self, Reach, peer_url};
 
 /// A task with the tokens of its parties.
 #[derive(Debug)]
@@ -63,9 +63,13 @@ impl ServedTask {
         Ok(Self { aggregator, leader_token, collector_token: None, helper: None, recipe: None })
     }
 
-    /// Makes this the task of a recipe, whose terms it keeps.
-    pub(crate) fn of_recipe(self, recipe: Arc<Recipe>) -> Self {
-        Self { recipe: Some(recipe), ..self }
+    /// Makes this the task of a recipe, whose terms it keeps. An author chose the helper's URL among
+    /// those of our peers, so requests go to public addresses only, unless the peer's entry allows
+    /// others.
+    pub(crate) fn of_recipe(self, recipe: Arc<Recipe>, private_addresses: bool) -> Self {
+        let reach = if private_addresses { Reach::Anywhere } else { Reach::Public };
+        let helper = self.helper.map(|helper| HelperEndpoint { reach, ..helper });
+        Self { recipe: Some(recipe), helper, ..self }
     }
 
     /// The task's id.
@@ -89,6 +93,8 @@ pub(crate) struct HelperEndpoint {
     pub(crate) aggregate_shares: HttpUrl,
     /// The `DAP-Taskprov` header of tasks that were provisioned in band.
     pub(crate) taskprov: Option<HeaderValue>,
+    /// Where requests may go.
+    pub(crate) reach: Reach,
 }
 
 impl HelperEndpoint {
@@ -111,6 +117,7 @@ impl HelperEndpoint {
             aggregation_jobs: resource("aggregation_jobs")?,
             aggregate_shares: resource("aggregate_shares")?,
             taskprov,
+            reach: Reach::Anywhere,
         })
     }
 

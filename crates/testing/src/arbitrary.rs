@@ -84,6 +84,7 @@ pub fn key_set(rng: &mut dyn Rng) -> KeySet {
         },
         gateway_configs,
         encapsulation_configs,
+        url: chance(2, rng).then(|| url(rng)),
     }
 }
 
@@ -239,15 +240,8 @@ fn randomizer(query: &Query, rng: &mut dyn Rng) -> Randomizer {
 }
 
 fn parties(closes: u64, rng: &mut dyn Rng) -> Parties {
-    let mut aggregator = |place: &str| Aggregator {
-        operator: key_name(place, rng),
-        url: format!(
-            "{}://{}{}",
-            pick(&["https", "http"], rng),
-            name(20, rng),
-            pick(&["", "/", ":8443/dap", "/a/b.c~d/%20/"], rng)
-        ) + place,
-    };
+    let mut aggregator =
+        |place: &str| Aggregator { operator: key_name(place, rng), url: url(rng) + place };
     Parties {
         leader: aggregator("leader/"),
         helper: aggregator("helper/"),
@@ -255,6 +249,12 @@ fn parties(closes: u64, rng: &mut dyn Rng) -> Parties {
         log: format!("log.example/{}", name(20, rng)),
         tokens: tokens(closes, rng),
     }
+}
+
+fn url(rng: &mut dyn Rng) -> String {
+    let scheme = pick(&["https", "http"], rng);
+    let host = name(20, rng);
+    format!("{scheme}://{host}{}", pick(&["", "/", ":8443/dap", "/a/b.c~d/%20/"], rng))
 }
 
 /// Tokens with well-formed keys that nobody endorsed.

@@ -137,6 +137,17 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     })
 }
 
+impl Examination {
+    /// Records a check that failed when the log was asked.
+    pub(super) fn fail(&mut self, silence: Silence) {
+        let name = silence.check.name();
+        for line in self.checks.iter_mut().filter(|line| line.check == name) {
+            (line.status, line.reason) = (Status::Failed, silence.reason.clone());
+        }
+        self.ok = false;
+    }
+}
+
 /// Collects what is known about each check.
 #[derive(Default)]
 struct Findings(BTreeMap<Check, (Status, String)>);
@@ -178,6 +189,7 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
         }
         Check::Operators | Check::Floors | Check::Ledger => "needs --trust",
         Check::Derivation | Check::Targeting | Check::Claim => "an earlier check failed",
+        Check::KeySets => "needs the log: `recipe publish --trust` compares the aggregators' URLs",
         _ => "needs the log: `sotto log verify`",
     }
 }

@@ -6,15 +6,17 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use sotto_crypto::note::NoteKey;
+use sotto_protocol::admission::{Silence, Watch, check_url};
 use sotto_protocol::log::admit::{AdmissionRules, Signers, check_entry};
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
+use sotto_wire::recipe::Aggregator;
 use sotto_wire::{Entry, EntryKind, Recipe};
 
 use super::check::print;
 use super::examine::examine;
 use super::words;
-use crate::log_source::LogArgs;
+use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file::{self, Form, kind_words};
 use crate::time_text::now;
@@ -55,8 +57,12 @@ impl PublishArgs {
         let source = self.log.required(trust.as_ref())?;
         let entry = entry(recipe_file::read(&self.file)?, signer.as_ref())?;
         check_signatures(&entry)?;
-        if entry.recipe().is_some() && !self.acceptable(&entry, trust.as_ref(), output)? {
-            return Ok(Outcome::No);
+        if let Some(recipe) = entry.recipe() {
+            let urls =
+                trust.as_ref().map(|trust| check_urls(recipe, &source, trust)).transpose()?;
+            if !self.acceptable(&entry, trust.as_ref(), urls, output)? {
+                return Ok(Outcome::No);
+            }
         }
         let (name, ending) = file_name(&entry);
         std::fs::create_dir_all(&self.out)
@@ -99,9 +105,24 @@ impl PublishArgs {
 
     /// Whether to publish: a device would accept the recipe, or `--force` is given. Prints the
     /// reason if not.
-    fn acceptable(&self, entry: &Entry, trust: Option<&Trust>, output: &Output) -> Result<bool> {
+    fn acceptable(
+        &self,
+        entry: &Entry,
+        trust: Option<&Trust>,
+        urls: Option<Vec<Url>>,
+        output: &Output,
+    ) -> Result<bool> {
         let loaded = Form::Entry(Box::new(entry.clone())).loaded()?;
-        let found = examine(&loaded, trust, now()?.0)?;
+        let mut found = examine(&loaded, trust, now()?.0)?;
+        for url in urls.into_iter().flatten() {
+            match url {
+                Url::Signed => {}
+                Url::Wrong(silence) => found.fail(silence),
+                Url::Unknown(silence) => found.warnings.push(format!(
+                    "the URL of an aggregator was not compared with the operator's key set: {silence}"
+                )),
+            }
+        }
         for warning in &found.warnings {
             output.remark(format!("warning: {warning}"));
         }
@@ -116,6 +137,29 @@ impl PublishArgs {
         }
         Ok(false)
     }
+}
+
+/// The URL of an aggregator in a recipe, compared with what its operator signed.
+enum Url {
+    Signed,
+    Wrong(Silence),
+    /// There is no key set yet that a device would use.
+    Unknown(Silence),
+}
+
+/// Compares the URLs of both aggregators with the key sets that a device would use.
+fn check_urls(recipe: &Recipe, source: &LogSource, trust: &Trust) -> Result<Vec<Url>> {
+    let mut watch = Watch::new(source.fetch());
+    // What is wrong with the log itself is reported by the submission.
+    let read = watch.refresh(trust, now()?).map(drop);
+    let compare = |named: &Aggregator| match watch.key_set(&named.operator, trust) {
+        Ok(set) => check_url(set.url.as_deref(), named).map_or_else(Url::Wrong, |()| Url::Signed),
+        Err(silence) => Url::Unknown(match &read {
+            Ok(()) => silence,
+            Err(error) => Silence { reason: error.to_string(), ..silence },
+        }),
+    };
+    Ok([&recipe.parties.leader, &recipe.parties.helper].map(compare).into())
 }
 
 /// Signs the recipe if it is not signed yet.

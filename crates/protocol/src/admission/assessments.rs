@@ -7,7 +7,7 @@ use sotto_crypto::note;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::{KeySet, Recipe};
 
-use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View};
+use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View, check_url};
 use super::{Check, Silence};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
@@ -43,6 +43,8 @@ impl Assessments {
         };
         let leader = aggregator(&offer.leader_keys, &parties.leader.operator)?;
         let helper = aggregator(&offer.helper_keys, &parties.helper.operator)?;
+        check_url(leader.set.url.as_deref(), &parties.leader)?;
+        check_url(helper.set.url.as_deref(), &parties.helper)?;
         if leader.set.gateway.is_none() && !trust.settings().insecure_direct {
             let operator = &parties.leader.operator;
             let reason = format!("{operator}: no gateway key of a supported suite");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sotto_crypto::hpke::is_supported;
 use sotto_crypto::{merkle, note};
-use sotto_wire::recipe::{KeySet, PopulationResult, Signer};
+use sotto_wire::recipe::{Aggregator, KeySet, PopulationResult, Signer};
 use sotto_wire::{
     Checkpoint, Entry, EntryId, FormatError, HpkeConfig, KeyName, Note, TlogProof, TreeHash,
 };
@@ -110,6 +110,8 @@ pub(crate) struct ProvedKeySet {
     pub(crate) not_after: u64,
     /// The first usable key of the operator's gateway.
     pub(crate) gateway: Option<HpkeConfig>,
+    /// Where the operator's aggregator is.
+    pub(super) url: Option<String>,
 }
 
 impl View {
@@ -253,6 +255,7 @@ impl Evidence {
             not_before: set.not_before,
             not_after: set.not_after,
             gateway: gateway_keys.into_iter().find(is_supported),
+            url: set.url.clone(),
         };
         Ok((proved, set.clone()))
     }
@@ -289,6 +292,24 @@ impl Evidence {
         }
         Ok((entry.id(), result))
     }
+}
+
+/// Checks that a recipe names an operator's aggregator at the URL in the operator's key set. An
+/// author who could choose the URL would choose where the leader sends shares and its secret.
+pub fn check_url(signed: Option<&str>, named: &Aggregator) -> Result<(), Silence> {
+    let (operator, url) = (&named.operator, &named.url);
+    let reason = match signed {
+        Some(signed) if signed == url => return Ok(()),
+        Some(signed) => format!(
+            "the recipe names {operator} at {url}, but the operator's key set says {signed}: the author \
+             must give exactly this URL"
+        ),
+        None => format!(
+            "the recipe names {operator} at {url}, but the operator's key set has no URL: the operator \
+             must publish one with `sotto keys publish --url`"
+        ),
+    };
+    Err(Silence::new(Check::KeySets, reason))
 }
 
 fn verify_log(note: &Note, trust: &Trust) -> Result<Checkpoint, Silence> {

@@ -11,7 +11,7 @@ use sotto_wire::recipe::{KeySet, Probability, PublicKey, check_url};
 use sotto_wire::{KeyName, KeyType, TlogPolicy, VerifierKey};
 
 use super::tokens::{TokensFile, token_trust};
-use super::{LogGateway, Trust};
+use super::{LogGateway, Relay, Trust};
 
 const DAY_S: u64 = 86_400;
 
@@ -118,6 +118,10 @@ pub struct PinnedOperator {
 pub struct PinnedRelay {
     /// Who runs it: not the operator of the leader or the helper.
     pub operator: String,
+    /// Its operator's key in the form `name+hash+key`. An operator with this key, whatever its name,
+    /// is the relay's operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Where it is.
     pub url: String,
 }
@@ -295,12 +299,16 @@ fn authors(keys: &[String]) -> Result<BTreeSet<PublicKey>, TrustError> {
     keys.iter().map(author).collect()
 }
 
-fn relay(file: &PinnedRelay) -> Result<(KeyName, String), TrustError> {
+fn relay(file: &PinnedRelay) -> Result<Relay, TrustError> {
     let at = TrustError::at("relays");
     let named = |error: &dyn Display| at(&format!("{:?}: {error}", file.operator));
-    let operator = file.operator.parse().map_err(|error| named(&error))?;
+    let operator: KeyName = file.operator.parse().map_err(|error| named(&error))?;
+    let key = file.key.as_deref().map(ed25519).transpose().map_err(|error| named(&error))?;
+    if let Some(key) = key.as_ref().filter(|key| *key.name() != operator) {
+        return Err(named(&format!("its key is that of {}", key.name())));
+    }
     check_url("url", &file.url).map_err(|error| at(&format!("{:?}: {error}", file.url)))?;
-    Ok((operator, file.url.clone()))
+    Ok(Relay { operator, key, url: file.url.clone() })
 }
 
 fn log_gateway_of(

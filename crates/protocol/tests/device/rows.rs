@@ -65,6 +65,25 @@ pub(crate) fn good() -> Vec<(&'static str, Plan)> {
         second.operator = "leader.example".to_owned();
         plan.trust.relays.insert(0, second);
     });
+    add("a relay with a key of its own", &|plan| {
+        plan.trust.relays[0].key = Some(key("relay.example").verifier().to_string());
+    });
+    add("the helper runs the gateway of the log", &|plan| {
+        plan.trust.log_gateway.as_mut().unwrap().operator = "helper.example".to_owned();
+    });
+    add("the leader runs the gateway of the log, which is read directly", &|plan| {
+        plan.trust.log_gateway.as_mut().unwrap().operator = "leader.example".to_owned();
+        plan.trust.insecure_direct = true;
+    });
+    add("aggregators at other URLs, which their operators signed", &|plan| {
+        for (aggregator, set) in [
+            (&mut plan.recipe.parties.leader, &mut plan.leader_set),
+            (&mut plan.recipe.parties.helper, &mut plan.helper_set),
+        ] {
+            aggregator.url += "dap";
+            set.url = Some(aggregator.url.clone());
+        }
+    });
     add("a leader without a gateway, where reports go to it directly", &|plan| {
         plan.leader_set.gateway_configs = None;
         plan.trust.insecure_direct = true;

@@ -1,16 +1,21 @@
 //! What a trust file may pin about relays, the log's gateway and tokens.
 
+use sotto_protocol::recipe::Assessment;
 use sotto_protocol::trust::{
-    LogGatewayFile, PinnedAttester, PinnedRelay, TokensFile, Trust, TrustFile,
+    LogGatewayFile, PinnedAttester, PinnedOperator, PinnedRelay, TokensFile, Trust, TrustFile,
 };
-use sotto_testing::keys::hpke;
+use sotto_testing::keys::{hpke, key, key_of};
 use sotto_testing::recipe::{ATTESTER, ISSUER, LOG_OPERATOR, recipe, trust_file};
 use sotto_testing::world::Plan;
 
 use crate::device::rows::parties::unknown_suite;
 
 fn relay(operator: &str) -> PinnedRelay {
-    PinnedRelay { operator: operator.to_owned(), url: format!("https://{operator}/relay/") }
+    PinnedRelay {
+        operator: operator.to_owned(),
+        key: None,
+        url: format!("https://{operator}/relay/"),
+    }
 }
 
 fn trust(change: impl FnOnce(&mut TrustFile)) -> Result<Trust, String> {
@@ -39,6 +44,43 @@ fn a_relay_carries_nothing_to_its_own_operator() {
 }
 
 #[test]
+fn a_relay_is_its_operators_under_any_name() {
+    let names = ["relay.example", "second.example"];
+    let trust = trust(|file| {
+        file.relays = names.map(relay).into();
+        file.relays[0].key = Some(key_of("leader.example", "relay.example").verifier().to_string());
+        let gateway = key_of(LOG_OPERATOR, "second.example");
+        file.operators.push(PinnedOperator { key: gateway.verifier().to_string() });
+    });
+    let trust = trust.unwrap();
+    let url = |name| format!("https://{name}/relay/");
+    let recipe = recipe("any");
+    assert_eq!(trust.relays_for(&recipe).collect::<Vec<_>>(), [url("second.example")]);
+    assert_eq!(trust.log_relays().collect::<Vec<_>>(), [url("relay.example")]);
+}
+
+#[test]
+fn a_leader_does_not_run_the_gateway_of_the_log() {
+    let assessment = Assessment::new(Plan::new().recipe).unwrap();
+    let run_by = |operator: &str| {
+        let trust = trust(|file| {
+            file.log_gateway.as_mut().unwrap().operator = operator.to_owned();
+            let second = key_of("leader.example", "second.example");
+            file.operators.push(PinnedOperator { key: second.verifier().to_string() });
+        });
+        assessment.check_limits(&trust.unwrap()).map_err(|silence| silence.to_string())
+    };
+    for leader in ["leader.example", "second.example"] {
+        let said = run_by(leader).unwrap_err();
+        assert!(said.starts_with("operators: the leader leader.example also runs"), "{said}");
+        assert!(said.contains("[log_gateway]"), "{said}");
+    }
+    for other in [LOG_OPERATOR, "helper.example"] {
+        run_by(other).unwrap();
+    }
+}
+
+#[test]
 fn a_url_that_no_relay_can_have_is_named() {
     for bad in [
         "",
@@ -56,6 +98,10 @@ fn a_url_that_no_relay_can_have_is_named() {
     for good in ["https://relay.example", "http://127.0.0.1:8080/", "https://[::1]:1/a/b"] {
         trust(|file| file.relays[0].url = good.to_owned()).unwrap();
     }
+    let said = refusal(|file| {
+        file.relays[0].key = Some(key("other.example").verifier().to_string());
+    });
+    assert!(said.contains("its key is that of other.example"), "{said}");
     let said = refusal(|file| file.relays[0].operator = "two words".to_owned());
     assert!(said.starts_with("relays: \"two words\""), "{said}");
 }

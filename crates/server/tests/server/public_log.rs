@@ -112,11 +112,6 @@ impl PublicLog {
         self.files.replace(BTreeMap::new());
     }
 
-    /// Key sets of both operators: the keys that the harness gives to leader and helper.
-    pub(crate) fn key_sets(&self) -> Vec<Entry> {
-        vec![key_set(&self.leader, 1, &[keypair(1)]), key_set(&self.helper, 1, &[keypair(2)])]
-    }
-
     /// The key set of the issuer: a key to which token requests are sealed.
     pub(crate) fn issuer_key_set(&self) -> Entry {
         let set = KeySet {
@@ -161,8 +156,10 @@ impl PublicLog {
     }
 }
 
-pub(crate) fn key_set(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> Entry {
-    valid_entry(EntryKind::KeySet, &keys_of(operator, seq, keys).to_json(), &[operator])
+/// A key set of an aggregator at this URL.
+pub(crate) fn key_set(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair], url: &str) -> Entry {
+    let set = KeySet { url: Some(url.to_owned()), ..keys_of(operator, seq, keys) };
+    valid_entry(EntryKind::KeySet, &set.to_json(), &[operator])
 }
 
 fn keys_of(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> KeySet {

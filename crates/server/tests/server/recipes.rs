@@ -11,20 +11,21 @@ use rand_core::{Rng as _, SeedableRng};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use sotto_crypto::Secret;
+use sotto_crypto::note::NoteKey;
 use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceStore, Host, MemoryState, Pending, pass};
 use sotto_protocol::expression::{Attributes, Value as AttributeValue};
 use sotto_protocol::recipe::derive_task;
 use sotto_protocol::{HpkeKeyring, Moment, Task};
 use sotto_server::{
-    BindError, Environment, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor,
+    BindError, Environment, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipePeer,
     RecipesConfig, TaskRefused,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, StoredTask, TaskStore};
-use sotto_testing::keys::signer;
+use sotto_testing::keys::{key, signer};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{
-    AggregateShareReq, BatchSelector, CollectionJobReq, Decode, Duration as Units, Encode,
+    AggregateShareReq, BatchSelector, CollectionJobReq, Decode, Duration as Units, Encode, Entry,
     Interval, MediaType, Query, ReportIdChecksum, TaskConfiguration, TaskParameters, Time,
     taskprov,
 };
@@ -65,6 +66,14 @@ impl Places {
         format!("http://{}/", self.helper)
     }
 
+    /// Key sets of both operators: the keys that the harness gives to leader and helper.
+    pub(crate) fn key_sets(&self, world: &PublicLog) -> Vec<Entry> {
+        vec![
+            key_set(&world.leader, 1, &[keypair(1)], &self.leader_url()),
+            key_set(&world.helper, 1, &[keypair(2)], &self.helper_url()),
+        ]
+    }
+
     pub(crate) fn recipe(&self, world: &PublicLog, name: &str) -> Recipe {
         world.recipe(name, &self.leader_url(), &self.helper_url())
     }
@@ -76,6 +85,7 @@ impl Places {
         let mut recipes = recipes(world, poll);
         recipes.operator = world.leader.name().clone();
         recipes.public_url = self.leader_url();
+        recipes.peers = vec![peer(&world.helper, self.helper_url())];
         recipes.authors[0].collector_token = Some(token(COLLECTOR_TOKEN));
         config.server.recipes = Some(recipes);
         config
@@ -87,6 +97,7 @@ impl Places {
         let mut recipes = recipes(world, poll);
         recipes.operator = world.helper.name().clone();
         recipes.public_url = self.helper_url();
+        recipes.peers = vec![peer(&world.leader, self.leader_url())];
         config.server.recipes = Some(recipes);
         config
     }
@@ -104,10 +115,30 @@ fn recipes(world: &PublicLog, poll: Duration) -> RecipesConfig {
         public_url: String::new(),
         log_url: world.url.clone(),
         log_certificates: None,
-        verify_key_init: Secret::new([8; 32]),
-        leader_token: token(LEADER_TOKEN),
+        peers: Vec::new(),
         authors: vec![RecipeAuthor { key: world.author.verifier(), collector_token: None }],
         poll,
+    }
+}
+
+/// The aggregator of an operator, as the other one lists it.
+fn peer(operator: &NoteKey, url: String) -> RecipePeer {
+    RecipePeer {
+        operator: operator.name().clone(),
+        url,
+        token: token(LEADER_TOKEN),
+        verify_key_init: Secret::new([8; 32]),
+        private_addresses: true,
+    }
+}
+
+/// A peer with other secrets, which serves no recipe of these tests.
+fn second_peer() -> RecipePeer {
+    RecipePeer {
+        operator: "second.example".parse().unwrap(),
+        token: token("token-of-the-second"),
+        verify_key_init: Secret::new([9; 32]),
+        ..peer(&key("second.example"), "https://second.example/".to_owned())
     }
 }
 
@@ -207,7 +238,7 @@ fn interval(pair: &Pair, units: u64) -> Interval {
 async fn a_recipe_is_learned_answered_and_collected() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let pair = places.start(&world, derive_task(&recipe).unwrap(), NEVER).await;
@@ -267,7 +298,7 @@ async fn a_recipe_is_learned_answered_and_collected() {
 #[tokio::test]
 async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
-    world.publish(&world.key_sets());
+    world.publish(&places.key_sets(&world));
     let recipe = places.recipe(&world, "late");
     let pair = places.start(&world, derive_task(&recipe).unwrap(), NEVER).await;
     until_reasons(&pair.leader, &[]).await;
@@ -307,7 +338,7 @@ async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
 async fn a_foreign_configuration_under_the_id_of_a_recipe_is_refused() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let task = derive_task(&recipe).unwrap();
@@ -366,7 +397,7 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
     small.aggregation.min_batch = 4;
     let mut again = places.recipe(&world, "good");
     again.purpose = "To test again.".to_owned();
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     let bad = [stranger, swapped, elsewhere, unpinned, small];
     entries.extend(bad.iter().map(|recipe| world.sign(recipe)));
     entries.push(world.sign(&good));
@@ -401,7 +432,7 @@ async fn each_author_has_its_own_collector() {
     let one = places.recipe(&world, "one");
     let mut other = places.recipe(&world, "other");
     other.author = signer(&world.stranger);
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.extend([world.sign(&one), world.sign(&other)]);
     world.publish(&entries);
     let mut leader = places.leader_config(&world, NEVER);
@@ -446,7 +477,7 @@ async fn each_author_has_its_own_collector() {
 async fn a_recipe_outlives_the_process_and_the_log() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let task = derive_task(&recipe).unwrap();
@@ -471,6 +502,12 @@ async fn a_recipe_outlives_the_process_and_the_log() {
     unlisted.server.recipes.as_mut().unwrap().authors[0].key = world.stranger.verifier();
     let refused = bind(unlisted).await.unwrap_err().to_string();
     assert!(refused.contains("author.example is not listed"), "{refused}");
+    // Nor with another aggregator than the one with which it was joined.
+    let mut elsewhere = places.leader_config(&world, NEVER);
+    elsewhere.server.recipes.as_mut().unwrap().peers[0].url += "dap/";
+    let refused = bind(elsewhere).await.unwrap_err().to_string();
+    assert!(refused.contains("not listed under [[recipes.peers]]"), "{refused}");
+    assert!(refused.contains("forget_tasks"), "{refused}");
 
     // The log is gone: the task is still served, and the operator is told.
     let mut leader = places.leader_config(&world, SOON);
@@ -506,7 +543,7 @@ async fn a_recipe_that_is_over_is_forgotten() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let mut recipe = places.recipe(&world, "one");
     recipe.when.closes = recipe.when.opens + recipe.when.window_s;
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let task = derive_task(&recipe).unwrap();
@@ -592,7 +629,7 @@ async fn a_clock_that_goes_back_revives_no_task() {
 async fn a_forked_log_is_not_learned_from() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let (first, second) = (places.recipe(&world, "first"), places.recipe(&world, "second"));
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&first));
     world.publish(&entries);
     let task = derive_task(&first).unwrap();
@@ -606,7 +643,7 @@ async fn a_forked_log_is_not_learned_from() {
 
     // Another history, properly signed and cosigned, and longer.
     world.fork();
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.extend([world.sign(&second), world.sign(&places.recipe(&world, "third"))]);
     world.publish(&entries);
     until_reasons(&pair.leader, &["log_forked"]).await;
@@ -638,7 +675,7 @@ async fn a_forked_log_is_not_learned_from() {
     until_reasons(&pair.leader, &[]).await;
     let honest = world.files.copy();
     world.fork();
-    world.publish(&world.key_sets());
+    world.publish(&places.key_sets(&world));
     until_reasons(&pair.leader, &["log_refused"]).await;
     world.files.replace(honest);
     until_reasons(&pair.leader, &[]).await;
@@ -649,7 +686,7 @@ async fn a_forked_log_is_not_learned_from() {
 async fn a_flipped_bit_is_no_fork() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let (first, second) = (places.recipe(&world, "first"), places.recipe(&world, "second"));
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&first));
     world.publish(&entries);
     // What comes next, not served yet.
@@ -704,14 +741,16 @@ async fn keys_that_are_not_those_of_the_log_are_noticed() {
     let recipe = places.recipe(&world, "one");
     let pair = places.start(&world, derive_task(&recipe).unwrap(), SOON).await;
     until_reasons(&pair.leader, &["log_unreachable"]).await;
-    world.publish(&[key_set(&world.helper, 1, &[keypair(2)])]);
+    let set =
+        |operator: &NoteKey, seq, keys: &[_]| key_set(operator, seq, keys, "https://a.example/");
+    world.publish(&[set(&world.helper, 1, &[keypair(2)])]);
     until_reasons(&pair.leader, &["hpke_keys_unlogged"]).await;
     until_reasons(&pair.helper, &[]).await;
-    world.publish(&[key_set(&world.leader, 1, &[keypair(7)])]);
+    world.publish(&[set(&world.leader, 1, &[keypair(7)])]);
     until_reasons(&pair.leader, &["hpke_key_missing", "hpke_keys_unlogged"]).await;
-    world.publish(&[key_set(&world.leader, 2, &[keypair(1), keypair(7)])]);
+    world.publish(&[set(&world.leader, 2, &[keypair(1), keypair(7)])]);
     until_reasons(&pair.leader, &["hpke_key_missing"]).await;
-    world.publish(&[key_set(&world.leader, 3, &[keypair(1)])]);
+    world.publish(&[set(&world.leader, 3, &[keypair(1)])]);
     until_reasons(&pair.leader, &[]).await;
     pair.stop().await;
 }
@@ -735,4 +774,180 @@ async fn what_cannot_be_is_refused_at_the_start() {
     })
     .await;
     assert!(text.contains("listed twice"), "{text}");
+    for (change, words) in [
+        ((|peers, _| peers.clear()) as fn(&mut Vec<RecipePeer>, &PublicLog), "no peer is listed"),
+        (|peers, world| peers[0].operator = world.leader.name().clone(), "of this server"),
+        (|peers, world| peers.push(peer(&world.helper, peers[0].url.clone())), "listed twice"),
+        (
+            |peers, _| peers.push(RecipePeer { token: token(LEADER_TOKEN), ..second_peer() }),
+            "the same authentication_token",
+        ),
+        (
+            |peers, _| {
+                let verify_key_init = Secret::new([8; 32]);
+                peers.push(RecipePeer { verify_key_init, ..second_peer() });
+            },
+            "the same verify_key_init",
+        ),
+    ] {
+        let text = refused(&|recipes| change(&mut recipes.peers, &world)).await;
+        assert!(text.contains(words), "{text}");
+    }
+    // An operator that moves keeps its secrets, and its old URL while recipes name it.
+    let mut moving = places.leader_config(&world, NEVER);
+    let moved = peer(&world.helper, "https://new.example/".to_owned());
+    moving.server.recipes.as_mut().unwrap().peers.extend([moved, second_peer()]);
+    Leader::bind(moving, Arc::new(MemoryStore::new())).await.unwrap();
+}
+
+/// Strangers to a recipe: a helper that the leader knows, but not at this URL, and a leader that the
+/// helper knows for other recipes.
+#[tokio::test]
+async fn a_recipe_is_served_with_a_listed_peer_at_its_own_url_and_with_its_own_secret() {
+    let (mut world, places) = (PublicLog::new().await, Places::new());
+    let recipe = places.recipe(&world, "one");
+    let mut entries = places.key_sets(&world);
+    entries.push(world.sign(&recipe));
+    world.publish(&entries);
+    let task = derive_task(&recipe).unwrap();
+
+    // The log and the operator agree on the helper's URL, but this leader knows another one.
+    let mut leader = places.leader_config(&world, SOON);
+    leader.server.recipes.as_mut().unwrap().peers[0].url += "dap/";
+    let mut helper = places.helper_config(&world, SOON);
+    helper.server.recipes.as_mut().unwrap().peers.push(second_peer());
+    let pair = start(task.clone(), leader, helper, Arc::new(MemoryStore::new())).await;
+    eventually("the leader has read the log twice", || async {
+        pair.leader.metric(r#"sotto_log_readings_total{outcome="read"}"#).await >= 2.0
+            && pair.helper_tasks.task(task.id()).is_some()
+    })
+    .await;
+    assert!(pair.leader_tasks.task(task.id()).is_none());
+
+    // At the helper, each task has the token of its own leader.
+    let ask = async |token: &str| {
+        pair.http
+            .post(pair.helper_resource("aggregate_shares"))
+            .bearer_auth(token)
+            .header("content-type", MediaType::AggregateShareReq.as_str())
+            .body(Vec::new())
+            .send()
+            .await
+            .unwrap()
+            .status()
+    };
+    assert_eq!(ask("token-of-the-second").await, StatusCode::FORBIDDEN);
+    assert_eq!(ask("guess").await, StatusCode::FORBIDDEN);
+    assert_eq!(ask(LEADER_TOKEN).await, StatusCode::BAD_REQUEST, "authenticated");
+    pair.stop().await;
+}
+
+/// A request that announces an unknown task may carry any peer's token, and then needs that of the
+/// task's own peer.
+#[tokio::test]
+async fn an_announced_task_is_answered_to_its_own_peer_only() {
+    let (mut world, places) = (PublicLog::new().await, Places::new());
+    world.publish(&places.key_sets(&world));
+    let recipe = places.recipe(&world, "late");
+    let task = derive_task(&recipe).unwrap();
+    let leader = places.leader_config(&world, NEVER);
+    let mut helper = places.helper_config(&world, NEVER);
+    helper.server.recipes.as_mut().unwrap().peers.push(second_peer());
+    let pair = start(task.clone(), leader, helper, Arc::new(MemoryStore::new())).await;
+    until_reasons(&pair.helper, &[]).await;
+    world.publish(&[world.sign(&recipe)]);
+    let ask = async |token: &str| {
+        pair.http
+            .post(pair.helper_resource("aggregate_shares"))
+            .bearer_auth(token)
+            .header("content-type", MediaType::AggregateShareReq.as_str())
+            .header(taskprov::HEADER, taskprov::header_value(task.encoded_configuration()))
+            .body(Vec::new())
+            .send()
+            .await
+            .unwrap()
+            .status()
+    };
+    let before = world.fetched.load(Ordering::Relaxed);
+    assert_eq!(ask("guess").await, StatusCode::FORBIDDEN);
+    assert_eq!(world.fetched.load(Ordering::Relaxed), before, "strangers cause no read");
+    assert_eq!(ask("token-of-the-second").await, StatusCode::FORBIDDEN);
+    assert!(pair.helper_tasks.task(task.id()).is_some(), "a peer does");
+    assert_eq!(ask(LEADER_TOKEN).await, StatusCode::BAD_REQUEST, "authenticated");
+    pair.stop().await;
+}
+
+/// A listed author names the real helper at a URL of the author's choice.
+#[tokio::test]
+async fn a_helpers_url_is_the_helpers_own_word() {
+    let (mut world, places) = (PublicLog::new().await, Places::new());
+    let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let honest = places.recipe(&world, "honest");
+    let mut aimed = places.recipe(&world, "aimed");
+    aimed.parties.helper.url = format!("http://{}/", listener.local_addr().unwrap());
+    let mut entries = places.key_sets(&world);
+    entries.extend([world.sign(&aimed), world.sign(&honest)]);
+    world.publish(&entries);
+    let pair = places.start(&world, derive_task(&honest).unwrap(), SOON).await;
+    until_served(&pair, &honest).await;
+    // A device that follows the log answers the honest recipe only.
+    for bucket in [0, 1, 2, 3, 3] {
+        let pending = answer(&world, bucket);
+        assert_eq!(pending.len(), 1);
+        assert_eq!(deliver(&pair, &pending[0]).await.status(), StatusCode::OK);
+    }
+    let collection = pair.collect(&Query::TimeInterval(interval(&pair, 4))).await;
+    assert_eq!(collection.report_count, 5);
+    for (tasks, who) in [(&pair.leader_tasks, "leader"), (&pair.helper_tasks, "helper")] {
+        assert!(tasks.task(derive_task(&aimed).unwrap().id()).is_none(), "{who}");
+    }
+    assert!(listener.accept().is_err(), "nobody has connected to the author");
+    pair.stop().await;
+}
+
+/// A helper at an address that is not public is connected to only if its entry says so.
+#[tokio::test]
+async fn a_leader_connects_to_no_private_address_unless_the_peer_says_so() {
+    let mut world = PublicLog::new().await;
+    let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (host, private) in [("127.0.0.1", false), ("localhost", false), ("127.0.0.1", true)] {
+        let url = format!("http://{host}:{port}/");
+        let places = Places::new();
+        let recipe = world.recipe(&format!("{host}-{private}"), &places.leader_url(), &url);
+        let set = |operator: &NoteKey, key, url: &str| key_set(operator, 1, &[keypair(key)], url);
+        world.fork();
+        world.publish(&[
+            set(&world.leader, 1, &places.leader_url()),
+            set(&world.helper, 2, &url),
+            world.sign(&recipe),
+        ]);
+        let mut leader = places.leader_config(&world, NEVER);
+        leader.server.recipes.as_mut().unwrap().peers[0] =
+            RecipePeer { private_addresses: private, ..peer(&world.helper, url) };
+        let helper = places.helper_config(&world, NEVER);
+        let task = derive_task(&recipe).unwrap();
+        let pair = start(task.clone(), leader, helper, Arc::new(MemoryStore::new())).await;
+        eventually("the leader has joined the recipe", || async {
+            pair.leader_tasks.task(task.id()).is_some()
+        })
+        .await;
+        for bucket in 0..5 {
+            assert_eq!(deliver(&pair, &answer(&world, bucket)[0]).await.status(), StatusCode::OK);
+        }
+        let failures =
+            |reason: &str| format!("sotto_helper_request_errors_total{{reason=\"{reason}\"}}");
+        if private {
+            eventually("the leader connects", || async { listener.accept().is_ok() }).await;
+        } else {
+            eventually("the leader has tried", || async {
+                pair.leader.metric(&failures("no_public_address")).await >= 3.0
+            })
+            .await;
+            assert!(listener.accept().is_err(), "{host}: nobody has connected");
+        }
+        pair.stop().await;
+    }
 }

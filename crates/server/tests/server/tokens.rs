@@ -50,7 +50,7 @@ impl Issuer {
     /// The same recipe, published in the log.
     fn publish(&self, world: &mut PublicLog, places: &Places, name: &str) -> Recipe {
         let recipe = self.recipe(world, places, name);
-        let mut entries = world.key_sets();
+        let mut entries = places.key_sets(world);
         entries.extend([world.issuer_key_set(), world.sign(&recipe)]);
         world.publish(&entries);
         recipe
@@ -142,7 +142,7 @@ async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
 #[tokio::test]
 async fn the_task_of_a_recipe_is_not_joined_in_band() {
     let (mut world, places, issuer) = (PublicLog::new().await, Places::new(), Issuer::new());
-    world.publish(&world.key_sets());
+    world.publish(&places.key_sets(&world));
     let recipe = issuer.recipe(&world, &places, "tokens");
     let task = derive_task(&recipe).unwrap();
     let (mut leader, mut helper) =

@@ -135,6 +135,8 @@ pub(super) struct Published<'a> {
     pub(super) gateway: Option<&'a HpkeConfig>,
     /// Token requests are sealed to it.
     pub(super) encapsulation: Option<&'a HpkeConfig>,
+    /// Where its aggregator is.
+    pub(super) url: Option<&'a str>,
 }
 
 /// A key set that is in force.
@@ -149,6 +151,7 @@ pub(super) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> K
         hpke_configs: keys.hpke.map(listed).unwrap_or_default(),
         gateway_configs: keys.gateway.map(listed),
         encapsulation_configs: keys.encapsulation.map(listed),
+        url: keys.url.map(str::to_owned),
     }
 }
 
@@ -163,7 +166,7 @@ pub(super) fn trust(
 ) -> Result<Trust> {
     let operators = [&keys.leader, &keys.helper, &keys.log_operator, &keys.issuer];
     let file = TrustFile {
-        relays: vec![PinnedRelay { operator: RELAY.to_owned(), url: relay_url }],
+        relays: vec![PinnedRelay { operator: RELAY.to_owned(), key: None, url: relay_url }],
         log_gateway: Some(LogGatewayFile {
             operator: LOG_OPERATOR.to_owned(),
             hpke_configs: vec![KeySet::config_text(log_gateway)],

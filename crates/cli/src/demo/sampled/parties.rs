@@ -14,7 +14,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::recipe::Assessment;
 use sotto_protocol::trust::Trust;
 use sotto_server::{
-    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipesConfig,
+    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipePeer, RecipesConfig,
     ServerConfig,
 };
 use sotto_store::{Counters, SqliteStore, TaskStore};
@@ -100,16 +100,21 @@ impl Parties {
         let leader_gateway = keys::generate(5);
         let leader_gateway_config = leader_gateway.config().clone();
         let nothing = Published::default();
+        let (leader_url, helper_url) = (leader.url(), helper.url());
         let key_sets = [
             (
                 &keys.leader,
                 Published {
                     hpke: Some(leader.key.config()),
                     gateway: Some(&leader_gateway_config),
+                    url: Some(&leader_url),
                     ..nothing
                 },
             ),
-            (&keys.helper, Published { hpke: Some(helper.key.config()), ..nothing }),
+            (
+                &keys.helper,
+                Published { hpke: Some(helper.key.config()), url: Some(&helper_url), ..nothing },
+            ),
             (&keys.log_operator, Published { gateway: Some(&log_gateway_config), ..nothing }),
             (&keys.issuer, Published { encapsulation: Some(&encapsulation_config), ..nothing }),
         ];
@@ -134,15 +139,17 @@ impl Parties {
         let secrets = Secrets::generate();
         let author = keys.author.verifier();
         servers.extend(runtime.block_on(async {
-            let mut server = leader.server(LEADER, &trust, &log_url, &author, &secrets)?;
+            let peer = secrets.peer(HELPER, &helper)?;
+            let mut server = leader.server(LEADER, peer, &trust, &log_url, &author, &secrets)?;
             server.gateway = Some(gateway_config(leader_gateway, &leader.url())?);
             let config = LeaderConfig { server, ..LeaderConfig::new(leader.address, Vec::new()) };
-            let leader = Leader::bind(config, leader_store.clone()).await?;
-            let server = helper.server(HELPER, &trust, &log_url, &author, &secrets)?;
-            let helper = Helper::bind(HelperConfig { server }, helper_store.clone()).await?;
+            let leader_server = Leader::bind(config, leader_store.clone()).await?;
+            let peer = secrets.peer(LEADER, &leader)?;
+            let server = helper.server(HELPER, peer, &trust, &log_url, &author, &secrets)?;
+            let helper_server = Helper::bind(HelperConfig { server }, helper_store.clone()).await?;
             anyhow::Ok([
-                Server::spawn(|stop| leader.run(stop)),
-                Server::spawn(|stop| helper.run(stop)),
+                Server::spawn(|stop| leader_server.run(stop)),
+                Server::spawn(|stop| helper_server.run(stop)),
             ])
         })?);
         Ok(Self {
@@ -227,6 +234,18 @@ impl Secrets {
             collector: random::text::<32>().to_string(),
         }
     }
+
+    /// An aggregator as the other one lists it.
+    fn peer(&self, operator: &str, aggregator: &Aggregator) -> Result<RecipePeer> {
+        Ok(RecipePeer {
+            operator: operator.parse()?,
+            url: aggregator.url(),
+            token: Arc::new(AuthToken::bearer(&self.leader)?),
+            verify_key_init: Secret::new(self.verify_key_init),
+            // All parties are on this machine.
+            private_addresses: true,
+        })
+    }
 }
 
 /// An aggregator before it starts: the recipe must name its address, and its operator must put its
@@ -250,6 +269,7 @@ impl Aggregator {
     fn server(
         &self,
         operator: &str,
+        peer: RecipePeer,
         trust: &Trust,
         log_url: &str,
         author: &VerifierKey,
@@ -266,8 +286,7 @@ impl Aggregator {
             public_url: self.url(),
             log_url: log_url.to_owned(),
             log_certificates: None,
-            verify_key_init: Secret::new(secrets.verify_key_init),
-            leader_token: Arc::new(AuthToken::bearer(&secrets.leader)?),
+            peers: vec![peer],
             authors: vec![RecipeAuthor { key: author.clone(), collector_token }],
             poll: Duration::from_secs(60),
         });
