@@ -571,7 +571,7 @@ async fn a_recipe_that_is_over_is_forgotten() {
 async fn a_clock_that_goes_back_revives_no_task() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let task = derive_task(&recipe).unwrap();
