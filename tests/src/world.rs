@@ -21,7 +21,10 @@ use crate::token_services::TokenServices;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The parties that sign entries of the log.
-const SIGNERS: [&str; 5] = ["author", "leader", "helper", "keeper", "issuer"];
+const SIGNERS: [&str; 6] = ["author", "leader", "helper", "keeper", "issuer-a", "issuer-b"];
+
+/// The issuers of the leader's and of the helper's tokens.
+const ISSUERS: [&str; 2] = ["issuer-a", "issuer-b"];
 
 const WITNESSES: [&str; 3] = ["alpha", "beta", "gamma"];
 
@@ -49,7 +52,7 @@ pub struct World {
     pub floors: String,
     /// Whether leader and helper say that the other one is at a private address.
     pub private_addresses: bool,
-    /// Attester and issuer. Without them recipes ask for no tokens, and devices allow that.
+    /// Attesters and issuers. Without them recipes ask for no tokens, and devices allow that.
     pub tokens: Option<TokenServices>,
 }
 
@@ -84,12 +87,12 @@ impl World {
         Self::arranged(|_| Ok(()))
     }
 
-    /// The same with attester and issuer: every report carries tokens.
+    /// The same with attesters and issuers: every report carries tokens.
     pub fn with_tokens() -> Result<Self> {
         Self::arranged(Self::add_tokens)
     }
 
-    /// Adds attester and issuer, before the files are written.
+    /// Adds attesters and issuers, before the files are written.
     pub fn add_tokens(&mut self) -> Result<()> {
         self.tokens = Some(TokenServices::new(self.pair.folder())?);
         Ok(())
@@ -217,10 +220,10 @@ impl World {
             self.publish_keys(operator, &[file])?;
         }
         self.publish_keys("keeper", &[])?;
-        if self.tokens.is_some() {
-            let mut arguments = vec!["keys", "publish", "--signer", "issuer.key"];
-            arguments.extend(["--trust", "trust.toml"]);
-            arguments.extend(["--encapsulation-key", "issuer-encapsulation.toml"]);
+        for issuer in ISSUERS.iter().filter(|_| self.tokens.is_some()) {
+            let (signer, key) = (format!("{issuer}.key"), format!("{issuer}-encapsulation.toml"));
+            let mut arguments = vec!["keys", "publish", "--signer", &signer];
+            arguments.extend(["--trust", "trust.toml", "--encapsulation-key", &key]);
             self.run_json(&arguments)?;
         }
         Ok(())
@@ -274,16 +277,19 @@ impl World {
         arguments.extend(["--leader-operator", "leader.example", "--leader-url", &leader]);
         arguments.extend(["--helper-operator", "helper.example", "--helper-url", helper]);
         arguments.extend(["--collector-key", "collector.toml", "--log-origin", "log.example"]);
-        arguments.extend(match &self.tokens {
-            Some(_) => ["--issuer", "issuer.example"].as_slice(),
-            None => &["--insecure-no-tokens"],
-        });
+        let issuers = self.tokens.as_ref().map(TokenServices::issuers);
+        match &issuers {
+            Some([(leader, _), (helper, _)]) => {
+                arguments.extend(["--leader-issuer", leader, "--helper-issuer", helper]);
+            }
+            None => arguments.push("--insecure-no-tokens"),
+        }
         self.run_json(&arguments)?;
         let (file, log) = (format!("{name}.toml"), self.log.url());
-        if let Some(tokens) = &self.tokens {
-            let issuer = tokens.issuer.url();
+        if let Some([(_, leader), (_, helper)]) = &issuers {
             let mut arguments = vec!["recipe", "tokens", &file, "--signer", "author.key"];
-            arguments.extend(["--issuer", &issuer, "--trust", "trust.toml", "--grace", grace]);
+            arguments.extend(["--leader-issuer", leader, "--helper-issuer", helper]);
+            arguments.extend(["--trust", "trust.toml", "--grace", grace]);
             self.run_json(&arguments)?;
         }
         self.run_json(&["recipe", "publish", &file, "--signer", "author.key", "--log", &log])
@@ -303,6 +309,11 @@ impl World {
 
     /// Collects everything that a recipe has received so far.
     pub fn collect(&self, name: &str) -> Result<Value> {
+        self.collect_within(name, "60")
+    }
+
+    /// The same, but gives up after this many seconds.
+    pub fn collect_within(&self, name: &str, deadline_s: &str) -> Result<Value> {
         let recipe = self.run_json(&["recipe", "show", &format!("{name}.recipe")])?;
         let when = &recipe["when"];
         let time = |key: &str| when[key].as_u64().with_context(|| recipe.to_string());
@@ -310,7 +321,7 @@ impl World {
         let (start, length) = (opens.to_string(), (closes - opens).to_string());
         let file = format!("{name}.recipe");
         let mut arguments = vec!["collect", "--recipe", &file, "--token-file", "collector.token"];
-        arguments.extend(["--collector-key", "collector.toml", "--deadline", "60"]);
+        arguments.extend(["--collector-key", "collector.toml", "--deadline", deadline_s]);
         arguments.extend(["--interval", &start, &length]);
         self.run_json(&arguments)
     }
@@ -346,7 +357,10 @@ impl World {
             let file = format!("{operator}-gateway.toml");
             self.run_json(&["keys", "new", "--id", id, "--out", &file])?;
         }
-        self.run_json(&["keys", "new", "--id", "31", "--out", "issuer-encapsulation.toml"])?;
+        for (issuer, id) in ISSUERS.iter().zip(["31", "32"]) {
+            let file = format!("{issuer}-encapsulation.toml");
+            self.run_json(&["keys", "new", "--id", id, "--out", &file])?;
+        }
         Ok(())
     }
 
@@ -395,9 +409,10 @@ impl World {
         let policy = fs::read_to_string(self.path("policy"))?;
         let mut text = format!(
             "policy = \"\"\"\n{policy}\"\"\"\ninsecure_no_min_age = true\ninsecure_fresh_start = true\n\
-             insecure_no_tokens = {}\n[floors]\ndishonest_devices = 1\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
+             insecure_no_tokens = {}\ninsecure_single_attester = {}\n[floors]\ndishonest_devices = 1\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
              [[relays]]\noperator = \"relay.example\"\nurl = \"{}\"\n",
             self.tokens.is_none(),
+            self.tokens.as_ref().is_some_and(|tokens| tokens.single),
             self.floors,
             self.relay.url()
         );

@@ -217,10 +217,11 @@ fn the_walkthrough_works_as_it_is_written() {
     assert_eq!(text.matches("Verified. This recipe is public").count(), 2, "{text}");
     for expected in [
         "a device would accept this recipe",
-        "5 entries checked: nothing is wrong",
+        "6 entries checked: nothing is wrong",
         "200 considered  commute",
         "commute: once: it has been considered before",
-        "2 of 2 token requests failed: the attester refuses (status 400)",
+        "2 of 2 token requests failed, the last at attester-",
+        "the attester refuses (status 400)",
         "95 % (noise and sampling)",
     ] {
         assert!(text.contains(expected), "{expected:?} is missing in {text}");

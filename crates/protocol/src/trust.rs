@@ -18,7 +18,7 @@ use sotto_wire::{HpkeConfig, KeyName, TlogPolicy, VerifierKey};
 pub use self::file::{
     BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, TrustError, TrustFile,
 };
-pub use self::tokens::{Attester, PinnedAttester, TokenTrust, TokensFile};
+pub use self::tokens::{Attester, Chain, ChainFile, PinnedAttester, TokenTrust, TokensFile};
 use crate::admission::{Check, Silence};
 use crate::recipe::Assessment;
 
@@ -89,23 +89,7 @@ impl Trust {
 
     /// The relays that may carry a report of this recipe: those not run by another of its parties.
     pub fn relays_for<'a>(&'a self, recipe: &'a Recipe) -> impl Iterator<Item = &'a str> {
-        self.relays_without(self.parties_of(recipe).map(|(_, name)| name).collect())
-    }
-
-    /// Every party except the relay that handles the reports of this recipe, by role.
-    fn parties_of<'a>(
-        &'a self,
-        recipe: &'a Recipe,
-    ) -> impl Iterator<Item = (&'static str, &'a KeyName)> {
-        let parties = &recipe.parties;
-        let issuer = parties.tokens.issuer();
-        let attester = self.tokens.as_ref().and_then(|tokens| tokens.attester.as_ref());
-        let attester = attester.filter(|_| issuer.is_some()).map(|attester| &attester.operator);
-        let aggregators =
-            [("leader", &parties.leader.operator), ("helper", &parties.helper.operator)];
-        let issuer = issuer.map(|issuer| ("issuer", issuer));
-        let attester = attester.map(|attester| ("attester", attester));
-        aggregators.into_iter().chain(issuer).chain(attester)
+        self.relays_without(self.parties_of(recipe).iter().map(|party| party.operator).collect())
     }
 
     /// The gateway through which the log is read, if one is pinned.
@@ -145,7 +129,7 @@ impl Trust {
         }
     }
 
-    /// Checks that leader, helper, issuer, attester and relay are different operators, that the
+    /// Checks that leader, helper, issuers, attesters and relay are different operators, that the
     /// first two are pinned, and that the leader does not run the gateway of the log: any two of
     /// them together would know more about a device, or its report, than each alone.
     pub(crate) fn check_operators(&self, recipe: &Recipe) -> Result<(), Silence> {
@@ -153,15 +137,7 @@ impl Trust {
         let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
         self.pinned_operator(leader)?;
         self.pinned_operator(helper)?;
-        let parties: Vec<_> = self.parties_of(recipe).collect();
-        for (index, (role, name)) in parties.iter().enumerate() {
-            let earlier = parties.iter().take(index);
-            if let Some((other, _)) =
-                earlier.clone().find(|(_, other)| self.is_same_operator(other, name))
-            {
-                return refuse(format!("{other} and {role} are one operator"));
-            }
-        }
+        self.check_distinct(&self.parties_of(recipe)).or_else(refuse)?;
         if self.settings.insecure_direct {
             return Ok(());
         }

@@ -48,7 +48,7 @@ mod witness;
 
 pub use attester::{
     Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
-    Manufacturer, ManufacturerTable, X509Attestation, X509Config, X509Table,
+    Manufacturer, ManufacturerTable, Purpose, X509Attestation, X509Config, X509Table,
 };
 pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{

@@ -259,12 +259,11 @@ fn url(rng: &mut dyn Rng) -> String {
 
 /// Tokens with well-formed keys that nobody endorsed.
 fn tokens(closes: u64, rng: &mut dyn Rng) -> Tokens {
-    let issuer = key_name("issuer.example/", rng);
     let leader = endorsed_key(closes, rng);
     match below(4, rng) {
         0 => Tokens::InsecureNone,
-        1 => Tokens::InsecureLeaderOnly { issuer, leader },
-        _ => Tokens::RateLimited { issuer, leader, helper: endorsed_key(closes, rng) },
+        1 => Tokens::InsecureLeaderOnly { leader },
+        _ => Tokens::RateLimited { leader, helper: endorsed_key(closes, rng) },
     }
 }
 
@@ -273,7 +272,8 @@ fn endorsed_key(closes: u64, rng: &mut dyn Rng) -> EndorsedKey {
     rng.fill_bytes(&mut key);
     let mut signature = [0; 64];
     rng.fill_bytes(&mut signature);
-    EndorsedKey::new(&key, number(closes, MAX_INTEGER, rng), &signature)
+    let issuer = key_name("issuer.example/", rng);
+    EndorsedKey::new(issuer, &key, number(closes, MAX_INTEGER, rng), &signature)
 }
 
 fn signer(prefix: &str, rng: &mut dyn Rng) -> Signer {

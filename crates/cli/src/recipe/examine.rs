@@ -233,14 +233,14 @@ fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
     Some(assessment)
 }
 
-/// Who checks tokens, and whether the pinned issuer endorsed the keys.
+/// Who checks tokens, and whether the pinned issuers endorsed the keys.
 fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
     let who = words::tokens(&loaded.recipe.parties.tokens);
     let Some(trust) = trust else {
         return found.unknown(Check::TokenKeys, format!("{who}; needs --trust"));
     };
     // An endorsement names the author, but a draft may have only a placeholder for it.
-    let endorsed = loaded.author_known || loaded.recipe.parties.tokens.issuer().is_none();
+    let endorsed = loaded.author_known || loaded.recipe.parties.tokens.key(Role::Leader).is_none();
     let checked = match loaded.token_keys_known && endorsed {
         true => trust.check_token_keys(&loaded.recipe),
         false => trust.check_token_terms(&loaded.recipe),

@@ -11,7 +11,7 @@ use sotto_protocol::log::admit::{AdmissionRules, Signers, check_entry};
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::Aggregator;
-use sotto_wire::{Entry, EntryKind, Recipe};
+use sotto_wire::{Entry, EntryKind, Recipe, Role};
 
 use super::check::print;
 use super::examine::examine;
@@ -63,6 +63,12 @@ impl PublishArgs {
             if !self.acceptable(&entry, trust.as_ref(), urls, output)? {
                 return Ok(Outcome::No);
             }
+        }
+        let with_tokens = |recipe: &&Recipe| recipe.parties.tokens.key(Role::Leader).is_some();
+        if let Some(recipe) = entry.recipe().filter(with_tokens).filter(|_| !self.force) {
+            let newest = source.newest(trust.as_ref().map(Trust::policy))?;
+            let published = newest.map(|mut snapshot| snapshot.entries()).transpose()?;
+            check_fresh_keys(recipe, &published.unwrap_or_default())?;
         }
         let (name, ending) = file_name(&entry);
         std::fs::create_dir_all(&self.out)
@@ -172,9 +178,11 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
         (Form::Entry(entry), _) => Ok(*entry),
         (_, None) => missing(),
         (Form::Draft(draft), Some(signer)) => {
-            if let (true, Some(issuer)) = (draft.tokens.keys_missing(), draft.tokens.issuer()) {
-                return Err(anyhow!("the recipe has no token keys of {issuer} yet"))
-                    .hint("request them: `sotto recipe tokens FILE --signer FILE --issuer URL`");
+            if let Some((role, issuer)) = draft.tokens.missing_key() {
+                let option = format!("--{}-issuer URL", role.as_str());
+                return Err(anyhow!("the recipe has no token key of {issuer} yet")).hint(format!(
+                    "request it: `sotto recipe tokens FILE --signer FILE {option}`"
+                ));
             }
             let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
@@ -208,6 +216,29 @@ fn check_signatures(entry: &Entry) -> Result<()> {
         ),
         _ => checked,
     }
+}
+
+/// Checks that no other recipe in the log uses the token keys: devices get one token per key, so
+/// they refuse the second recipe.
+fn check_fresh_keys(recipe: &Recipe, log: &[(u64, Entry)]) -> Result<()> {
+    let own = token_keys(recipe);
+    let reuses = |other: &&Recipe| {
+        other.id() != recipe.id() && token_keys(other).iter().any(|key| own.contains(key))
+    };
+    match log.iter().filter_map(|(_, entry)| entry.recipe()).find(reuses) {
+        None => Ok(()),
+        Some(other) => {
+            Err(anyhow!("the recipe {} in the log already uses these token keys", other.name)).hint(
+                "in [parties.tokens.leader] and [parties.tokens.helper], remove all but `issuer`, then request new keys \
+                 with `sotto recipe tokens`; --force publishes it, and devices refuse it",
+            )
+        }
+    }
+}
+
+fn token_keys(recipe: &Recipe) -> Vec<&str> {
+    let key = |role| recipe.parties.tokens.key(role).map(|key| key.public_key.as_str());
+    [Role::Leader, Role::Helper].into_iter().filter_map(key).collect()
 }
 
 /// The file's name and ending: the recipe's name, else the first characters of the id.

@@ -88,19 +88,25 @@ pub(crate) fn attribute_type(kind: AttributeType) -> &'static str {
 /// Who checks that each device contributes once.
 pub(crate) fn tokens(tokens: &Tokens) -> String {
     match tokens {
-        Tokens::RateLimited { issuer, .. } => {
-            format!("leader and helper each check a token of {issuer}")
+        Tokens::RateLimited { leader, helper } => {
+            let (leader, helper) = (&leader.issuer, &helper.issuer);
+            format!("the leader checks a token of {leader}, the helper one of {helper}")
         }
-        Tokens::InsecureLeaderOnly { issuer, .. } => {
-            format!("only the leader checks a token of {issuer} (insecure_leader_only)")
+        Tokens::InsecureLeaderOnly { leader } => {
+            format!("only the leader checks a token, of {} (insecure_leader_only)", leader.issuer)
         }
         Tokens::InsecureNone => "nobody checks any (insecure_none)".to_owned(),
     }
 }
 
-/// A warning for the author if an aggregator does not check tokens.
+/// A warning for the author if an aggregator does not check tokens, or one issuer signs for both.
 pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
     match tokens {
+        Tokens::RateLimited { leader, helper } if leader.issuer == helper.issuer => Some(
+            "one issuer signs the tokens of both aggregators: a dishonest one can fill a batch with \
+             invented devices and single out one device. Only devices that allow \
+             insecure_single_attester answer",
+        ),
         Tokens::RateLimited { .. } => None,
         Tokens::InsecureLeaderOnly { .. } => Some(
             "the helper checks no tokens: a dishonest leader can fill a batch with its own reports and \

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sotto_crypto::note;
-use sotto_wire::EntryId;
 use sotto_wire::recipe::{KeySet, Recipe};
+use sotto_wire::{EntryId, Role};
 
 use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View, check_url};
 use super::{Check, Silence};
@@ -50,12 +50,23 @@ impl Assessments {
             let reason = format!("{operator}: no gateway key of a supported suite");
             return Err(Silence::new(Check::KeySets, reason));
         }
-        let issuer = issuer_keys(offer, assessment.recipe(), view, trust)?;
+        let issuer = |role, evidence| issuer_keys(evidence, assessment.recipe(), role, view, trust);
+        let leader_issuer = issuer(Role::Leader, offer.leader_issuer_keys.as_ref())?;
+        let helper_issuer = issuer(Role::Helper, offer.helper_issuer_keys.as_ref())?;
         trust.check_token_keys(assessment.recipe())?;
         assessment.check_limits(trust)?;
         let audience = certified_audience(offer, &assessment, view, trust)?;
         let (origin, index) = (view.checkpoint.origin.clone(), offer.recipe.index);
-        Ok(Admitted { assessment, origin, index, leader, helper, issuer, audience })
+        Ok(Admitted {
+            assessment,
+            origin,
+            index,
+            leader,
+            helper,
+            leader_issuer,
+            helper_issuer,
+            audience,
+        })
     }
 
     /// What follows from the recipe alone, from the cache if it was assessed before.
@@ -84,16 +95,17 @@ fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
     Ok((entry.id(), recipe.clone()))
 }
 
-/// The issuer's keys, if the recipe has tokens and the pinned issuer signs them.
+/// The issuer's keys, if the recipe has tokens for this aggregator and the pinned issuer signs them.
 fn issuer_keys(
-    offer: &Offer,
+    evidence: Option<&Evidence>,
     recipe: &Recipe,
+    role: Role,
     view: &View,
     trust: &Trust,
 ) -> Result<Option<OperatorKeys>, Silence> {
-    let Some(issuer) = trust.pinned_issuer(recipe) else { return Ok(None) };
+    let Some(issuer) = trust.pinned_issuer(recipe, role) else { return Ok(None) };
     let missing = || Silence::new(Check::KeySets, format!("{issuer}: its key set is missing"));
-    let evidence = offer.issuer_keys.as_ref().ok_or_else(missing)?;
+    let evidence = evidence.ok_or_else(missing)?;
     let (what, keys) = ("encapsulation key", KeySet::encapsulation_keys);
     evidence.verify_keys(issuer, what, keys, view, trust).map(Some)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use sotto_crypto::note;
 use sotto_wire::recipe::{KeySet, Recipe, Signer};
-use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, KeyName, TlogProof, VerifierKey};
+use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, KeyName, Role, TlogProof, VerifierKey};
 
 use super::{Check, Evidence, Offer, Silence, View};
 use crate::log::{Fetch, Reader, ReaderError};
@@ -104,10 +104,12 @@ impl Catalogue {
         let leader_keys = self.key_set(&recipe.parties.leader.operator, reader, view, trust)?;
         let helper_keys = self.key_set(&recipe.parties.helper.operator, reader, view, trust)?;
         // Another issuer's keys are useless: the recipe is rejected because of its issuer.
-        let issuer_keys = trust
-            .pinned_issuer(&recipe)
-            .map(|issuer| self.key_set(issuer, reader, view, trust))
-            .transpose()?;
+        let mut issuer_keys = |role| {
+            let issuer = trust.pinned_issuer(&recipe, role);
+            issuer.map(|issuer| self.key_set(issuer, reader, view, trust)).transpose()
+        };
+        let leader_issuer_keys = issuer_keys(Role::Leader)?;
+        let helper_issuer_keys = issuer_keys(Role::Helper)?;
         let certified = match &recipe.who.targeting {
             None => None,
             Some(targeting) => {
@@ -118,7 +120,14 @@ impl Catalogue {
                 Some(listed.prove(reader, view)?)
             }
         };
-        Ok(Offer { recipe: proved, leader_keys, helper_keys, issuer_keys, certified })
+        Ok(Offer {
+            recipe: proved,
+            leader_keys,
+            helper_keys,
+            leader_issuer_keys,
+            helper_issuer_keys,
+            certified,
+        })
     }
 
     /// The key set of a pinned operator that is in force.

@@ -6,7 +6,7 @@ use sotto_crypto::hpke::is_supported;
 use sotto_crypto::{merkle, note};
 use sotto_wire::recipe::{Aggregator, KeySet, PopulationResult, Signer};
 use sotto_wire::{
-    Checkpoint, Entry, EntryId, FormatError, HpkeConfig, KeyName, Note, TlogProof, TreeHash,
+    Checkpoint, Entry, EntryId, FormatError, HpkeConfig, KeyName, Note, Role, TlogProof, TreeHash,
 };
 
 use super::{Check, Silence};
@@ -45,9 +45,11 @@ pub struct Offer {
     pub leader_keys: Evidence,
     /// The newest key set of the helper's operator.
     pub helper_keys: Evidence,
-    /// The newest key set of the issuer's operator, if the recipe has tokens and its issuer is the
-    /// pinned one.
-    pub issuer_keys: Option<Evidence>,
+    /// The newest key set of the operator that issues the leader's tokens, if the recipe has such
+    /// tokens and the issuer is the pinned one.
+    pub leader_issuer_keys: Option<Evidence>,
+    /// The same for the helper's tokens.
+    pub helper_issuer_keys: Option<Evidence>,
     /// The result that certifies the audience of a targeted recipe.
     pub certified: Option<Evidence>,
 }
@@ -62,8 +64,10 @@ pub struct Admitted {
     pub(crate) index: u64,
     pub(crate) leader: OperatorKeys,
     pub(crate) helper: OperatorKeys,
-    /// The issuer's keys, if the recipe has tokens.
-    pub(crate) issuer: Option<OperatorKeys>,
+    /// The keys of the issuer of the leader's tokens, if the recipe has such tokens.
+    pub(crate) leader_issuer: Option<OperatorKeys>,
+    /// The keys of the issuer of the helper's tokens.
+    pub(crate) helper_issuer: Option<OperatorKeys>,
     /// The certified audience of a targeted recipe.
     pub audience: Option<u64>,
 }
@@ -85,10 +89,19 @@ impl Admitted {
         self.leader.set.gateway.as_ref()
     }
 
-    /// The issuer's key, to which token requests are sealed. `None` only if the recipe has no
-    /// tokens.
-    pub fn encapsulation(&self) -> Option<&HpkeConfig> {
-        self.issuer.as_ref().map(|issuer| &issuer.config)
+    /// The issuer's key, to which requests for this aggregator's tokens are sealed. `None` only if
+    /// the recipe has no such tokens.
+    pub fn encapsulation(&self, role: Role) -> Option<&HpkeConfig> {
+        self.issuer(role).map(|issuer| &issuer.config)
+    }
+
+    /// The keys of the issuer of this aggregator's tokens, if the recipe has such tokens.
+    pub(crate) fn issuer(&self, role: Role) -> Option<&OperatorKeys> {
+        match role {
+            Role::Leader => self.leader_issuer.as_ref(),
+            Role::Helper => self.helper_issuer.as_ref(),
+            Role::Client | Role::Collector => None,
+        }
     }
 }
 

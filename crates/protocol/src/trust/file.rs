@@ -46,7 +46,7 @@ pub struct TrustFile {
     /// The gateway through which the log is read; needed by devices that use relays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_gateway: Option<LogGatewayFile>,
-    /// The issuer and the attester of tokens; needed for recipes with tokens.
+    /// The issuers and the attesters of tokens; needed for recipes with tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensFile>,
     /// The smallest crowds and the largest rate.
@@ -69,6 +69,10 @@ pub struct TrustFile {
     /// many reports decides the total, and a leader can single out one device's report.
     #[serde(default)]
     pub insecure_no_tokens: bool,
+    /// The tokens of both aggregators may come through one attester, or one issuer: it can then
+    /// invent all devices of a batch but one, and whoever sees the result learns that one's report.
+    #[serde(default)]
+    pub insecure_single_attester: bool,
     /// Reports go directly to the leader, which sees the device's address; the log is read directly
     /// too.
     #[serde(default)]
@@ -98,6 +102,7 @@ impl TrustFile {
             insecure_no_min_age: false,
             insecure_exact: false,
             insecure_no_tokens: false,
+            insecure_single_attester: false,
             insecure_direct: false,
             insecure_fresh_start: false,
         }
@@ -245,6 +250,7 @@ impl TryFrom<TrustFile> for Trust {
             budget: budget(&file.budget)?,
             settings: file,
         };
+        trust.check_chains()?;
         let unread = trust.log_gateway.is_some() && trust.log_relays().next().is_none();
         if unread && !trust.settings.insecure_direct {
             return Err(TrustError::at("log_gateway")(

@@ -115,7 +115,7 @@ fn second(plan: &mut Plan, name: &str, change: fn(&mut Recipe)) {
     change(&mut other);
     reclaim(&mut other);
     plan.later.push(Batch { entries: vec![recipe_entry(&other)], times: at(NOW - 2 * DAY) });
-    plan.places.recipe = 4 + plan.later.len() as u64;
+    plan.places.recipe = 5 + plan.later.len() as u64;
 }
 
 /// A newer key set of the leader, and a second recipe whose offer brings it.
@@ -124,7 +124,7 @@ fn newer_keys(plan: &mut Plan, change: fn(&mut KeySet)) {
     change(&mut set);
     let entries = vec![key_set_entry(&set, &key("leader.example"))];
     plan.later.push(Batch { entries, times: at(NOW - 3 * DAY) });
-    plan.places.leader = 5;
+    plan.places.leader = 6;
     second(plan, "another", |_| {});
 }
 

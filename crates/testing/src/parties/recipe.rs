@@ -24,9 +24,9 @@ pub const NOW: u64 = 745 * PERIOD + 10 * DAY;
 /// Who runs the log's gateway.
 pub const LOG_OPERATOR: &str = "gateway.example";
 
-/// Who issues tokens, and who attests devices.
-pub const ISSUER: &str = "issuer.example";
-pub const ATTESTER: &str = "attester.example";
+/// Who issues tokens, and who attests devices: for the leader's tokens, and for the helper's.
+pub const ISSUERS: [&str; 2] = ["issuer-a.example", "issuer-b.example"];
+pub const ATTESTERS: [&str; 2] = ["attester-a.example", "attester-b.example"];
 
 /// Where the aggregator of an operator is.
 fn url(operator: &str) -> String {
@@ -58,9 +58,10 @@ pub fn leader_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
     KeySet { gateway_configs, ..key_set(operator, seq, not_before) }
 }
 
-/// A key set of an issuer without an aggregator.
-pub fn issuer_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
-    let encapsulation_configs = Some(vec![KeySet::config_text(encapsulation_key().config())]);
+/// A key set of the issuer of the leader's (0) or the helper's (1) tokens, without an aggregator.
+pub fn issuer_set(chain: usize, operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
+    let key = encapsulation_key(chain);
+    let encapsulation_configs = Some(vec![KeySet::config_text(key.config())]);
     let hpke_configs = Vec::new();
     let url = None;
     KeySet { hpke_configs, encapsulation_configs, url, ..key_set(operator, seq, not_before) }
@@ -107,6 +108,7 @@ pub fn trust_file() -> TrustFile {
         insecure_no_min_age: false,
         insecure_exact: false,
         insecure_no_tokens: true,
+        insecure_single_attester: false,
         insecure_direct: false,
         insecure_fresh_start: false,
     }
@@ -189,8 +191,8 @@ pub fn result(predicate: &str, population: u64) -> PopulationResult {
 }
 
 /// A recipe that has ended.
-pub fn closed(now: u64) -> Recipe {
-    let mut old = recipe("over");
+pub fn closed(name: &str, now: u64) -> Recipe {
+    let mut old = recipe(name);
     let day = now / DAY * DAY;
     old.when.opens = day - 50 * DAY;
     old.when.closes = day - 45 * DAY;

@@ -1,5 +1,5 @@
-//! The parties of the demo: log, witnesses, attester, issuer, leader, helper, relay, author and
-//! collector.
+//! The parties of the demo: log, witnesses, two attesters, two issuers, leader, helper, relay,
+//! author and collector.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +27,7 @@ use super::operators::{
     Keys, LOG_OPERATOR, Published, gateway_config, key_set, relay, transparency, trust,
 };
 use super::recipe::{HELPER, LEADER, Places, recipe};
-use super::tokens::{Manufacturer, token_parties, with_token_keys};
+use super::tokens::{Manufacturer, chain, with_token_keys};
 use crate::connection::ConnectionArgs;
 use crate::demo::Plan;
 use crate::demo::result::DemoSize;
@@ -48,7 +48,7 @@ pub(super) struct Parties {
     /// The trust file of every device.
     pub(super) trust: Arc<Trust>,
     pub(super) log_url: String,
-    attester_url: String,
+    attester_urls: [String; 2],
     /// The index of the recipe in the log.
     pub(super) log_index: u64,
     /// How many key sets are in the log.
@@ -61,16 +61,16 @@ pub(super) struct Parties {
     transport: Arc<HttpTransport>,
     /// For devices: to the relay only.
     carried: Arc<Carried>,
-    /// For devices: to the attester, which knows them anyway.
-    pub(super) to_attester: Arc<Carried>,
+    /// For devices: to each attester, which knows them anyway.
+    pub(super) to_attesters: [Arc<Carried>; 2],
     pub(super) manufacturer: Manufacturer,
     _folder: TempDir,
 }
 
 impl Parties {
-    /// Starts log and witnesses, attester and issuer, publishes keys and recipe, and starts the
+    /// Starts log and witnesses, attesters and issuers, publishes keys and recipe, and starts the
     /// aggregators, which find both in the log. The relay knows the gateways of leader and log, and
-    /// devices know the relay and the attester.
+    /// devices know the relay and the attesters.
     pub(super) fn start(plan: &Plan, now: Moment, output: &Output) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -85,13 +85,15 @@ impl Parties {
         let (relay, relay_url) = runtime.block_on(relay(&gateways))?;
         servers.push(relay);
         let manufacturer = Manufacturer::new()?;
-        let encapsulation = keys::generate(6);
-        let encapsulation_config = encapsulation.config().clone();
-        let tokens =
-            runtime.block_on(token_parties(folder.path(), &keys, encapsulation, &manufacturer))?;
-        servers.extend(tokens.servers);
-        let attester_url = &tokens.attester_url;
-        let trust = trust(plan, &policy, &keys, &log_gateway_config, relay_url, attester_url)?;
+        let encapsulation = [keys::generate(6), keys::generate(7)];
+        let encapsulation_configs = encapsulation.each_ref().map(|key| key.config().clone());
+        let [key_a, key_b] = encapsulation;
+        let start = |number, key| chain(number, folder.path(), &keys, key, &manufacturer);
+        let chains = [runtime.block_on(start(0, key_a))?, runtime.block_on(start(1, key_b))?];
+        let attester_urls = chains.each_ref().map(|chain| chain.attester_url.clone());
+        let issuer_urls = chains.each_ref().map(|chain| chain.issuer_url.clone());
+        servers.extend(chains.into_iter().flat_map(|chain| chain.servers));
+        let trust = trust(plan, &policy, &keys, &log_gateway_config, relay_url, &attester_urls)?;
         let log = LogSource::open(&log_url, &ConnectionArgs::default())?;
         let publish = |kind, json: Vec<u8>, key: &NoteKey| {
             let entry = signer_file::sign(kind, json, key)?;
@@ -116,7 +118,14 @@ impl Parties {
                 Published { hpke: Some(helper.key.config()), url: Some(&helper_url), ..nothing },
             ),
             (&keys.log_operator, Published { gateway: Some(&log_gateway_config), ..nothing }),
-            (&keys.issuer, Published { encapsulation: Some(&encapsulation_config), ..nothing }),
+            (
+                &keys.issuers[0],
+                Published { encapsulation: Some(&encapsulation_configs[0]), ..nothing },
+            ),
+            (
+                &keys.issuers[1],
+                Published { encapsulation: Some(&encapsulation_configs[1]), ..nothing },
+            ),
         ];
         for (key, published) in key_sets {
             publish(EntryKind::KeySet, key_set(key, published, now).to_json(), key)?;
@@ -131,7 +140,7 @@ impl Parties {
         };
         let transport = ConnectionArgs::default().transport(CONNECTIONS)?;
         let recipe = recipe(plan, &keys.author, places, now)?;
-        let recipe = with_token_keys(recipe, &keys.author, &tokens.issuer_url, transport.as_ref())?;
+        let recipe = with_token_keys(recipe, &keys.author, &issuer_urls, transport.as_ref())?;
         let log_index = publish(EntryKind::Recipe, recipe.to_json(), &keys.author)?;
         let assessment = Assessment::new(recipe)?;
         let leader_store = open_store(&folder.path().join("leader"))?;
@@ -159,7 +168,7 @@ impl Parties {
             _helper_store: helper_store,
             trust: Arc::new(trust),
             log_url,
-            attester_url: tokens.attester_url,
+            attester_urls,
             log_index,
             key_sets: key_sets.len(),
             assessment,
@@ -167,17 +176,17 @@ impl Parties {
             collector_token: secrets.collector,
             manufacturer,
             carried: Arc::new(Carried::new(transport.clone())),
-            to_attester: Arc::new(Carried::new(transport.clone())),
+            to_attesters: [0, 1].map(|_| Arc::new(Carried::new(transport.clone()))),
             transport,
             _folder: folder,
         })
     }
 
-    /// The transports of a device, which count what goes to the relay and to the attester.
+    /// The transports of a device, which count what goes to the relay and to each attester.
     pub(super) fn device_transport(&self) -> Arc<dyn Transport> {
         Arc::new(Branching {
-            attester: Arc::clone(&self.to_attester),
-            attester_url: self.attester_url.clone(),
+            attesters: self.to_attesters.clone(),
+            attester_urls: self.attester_urls.clone(),
             relay: Arc::clone(&self.carried),
         })
     }

@@ -33,7 +33,7 @@ fn key_sets() -> Vec<Row> {
             plan.leader_signer = key_of("mallory", "leader.example");
             plan.leader_set.operator = signer(&plan.leader_signer);
         }),
-        row("another operator's key set", &|plan| plan.places.leader = 2).walk(Walk::Offered),
+        row("another operator's key set", &|plan| plan.places.leader = 3).walk(Walk::Offered),
         row("no key set at all", &|plan| plan.places.helper = 0).walk(Walk::Offered),
         row("an expired key set", &|plan| plan.helper_set.not_after = NOW),
         row("a key set that is not in force yet", &|plan| plan.helper_set.not_before = NOW + 1),
