@@ -57,7 +57,7 @@ fn idle_connections_of_one_address_shut_no_server() {
     gateway.start().unwrap();
     world.pair.leader.configure(PATIENT).unwrap();
     world.pair.helper.configure(LIMITS).unwrap();
-    for name in ["log", "attester", "issuer", "alpha", "relay"] {
+    for name in ["log", "attester-a", "issuer-a", "alpha", "relay"] {
         let mut file = OpenOptions::new().append(true).open(world.path(&format!("{name}.toml")));
         file.as_mut().unwrap().write_all(LIMITS.as_bytes()).unwrap();
     }
@@ -67,8 +67,8 @@ fn idle_connections_of_one_address_shut_no_server() {
         ("leader", world.pair.leader.address(), "/hpke_config", 200),
         ("helper", world.pair.helper.address(), "/hpke_config", 200),
         ("log", world.log.address(), "/nothing", 404),
-        ("attester", tokens.attester.address(), "/nothing", 404),
-        ("issuer", tokens.issuer.address(), "/nothing", 404),
+        ("attester", tokens.chains[0].attester.address(), "/nothing", 404),
+        ("issuer", tokens.chains[0].issuer.address(), "/nothing", 404),
         ("witness", world.witnesses[0].address(), "/nothing", 404),
         ("relay", world.relay.address(), "/a/b", 404),
         ("gateway", gateway.address(), "/nothing", 404),
