@@ -65,11 +65,11 @@ settings! {
         /// address. One more is closed. Sources are never written down. 0 is no limit. That is right
         /// behind a proxy or load balancer, where all have one address; limit them there.
         ["limits.max_connections_per_source"] pub max_per_source: usize = 1024,
-        /// Addresses of peers, such as the leader at a helper, a relay at a gateway, collectors at a
-        /// leader. Their connections have places of their own, so peers get through however many
-        /// strangers connect. Then connections beyond max_connections are closed instead of waiting.
-        ["limits.peer_addresses", example "[\"192.0.2.7\", \"2001:db8::7\"]"]
-        pub peers: Vec<IpAddr>,
+        /// Addresses of peers, such as `"192.0.2.7"`: the leader at a helper, relays at a gateway,
+        /// collectors at a leader. Their connections have places of their own, so that they get
+        /// through however many strangers connect. If any is listed, connections beyond
+        /// max_connections are closed instead of waiting.
+        ["limits.peer_addresses"] pub peers: Vec<IpAddr>,
         /// Connections at once from all peer_addresses together.
         ["limits.max_peer_connections"] pub max_peer_connections: usize = 1024,
         /// How long a TLS handshake may take, and the wait for the head of a request.

@@ -27,6 +27,9 @@ const POLL_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause that a helper may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
+/// How long a deletion may take: those for other helpers wait for it.
+const DELETE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Which resource to create at the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
@@ -119,8 +122,9 @@ impl HelperClient {
     pub(crate) async fn delete(&self, task: &ServedTask, location: HttpUrl) {
         if let Some(endpoint) = &task.helper {
             let request = self.request(Method::DELETE, &location, task, endpoint);
+            let patience = self.timeout.min(DELETE_PATIENCE);
             let http = self.http(endpoint);
-            let _ = http.send(request, Bytes::new(), instant() + self.timeout).await;
+            let _ = http.send(request, Bytes::new(), instant() + patience).await;
         }
     }
 

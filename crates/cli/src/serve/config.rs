@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn the_templates_and_what_they_show_are_configurations() {
-        check_template::<LeaderFile>(25);
-        check_template::<HelperFile>(16);
-        check_template::<LogFile>(15);
-        check_template::<WitnessFile>(9);
-        check_template::<RelayFile>(15);
-        check_template::<GatewayFile>(13);
-        check_template::<AttesterFile>(13);
-        check_template::<IssuerFile>(14);
+        check_template::<LeaderFile>(28);
+        check_template::<HelperFile>(19);
+        check_template::<LogFile>(18);
+        check_template::<WitnessFile>(12);
+        check_template::<RelayFile>(17);
+        check_template::<GatewayFile>(16);
+        check_template::<AttesterFile>(16);
+        check_template::<IssuerFile>(17);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use sotto_wire::TaskId;
 
 /// Whether a task that holds `held` bytes may store more, if `stored` of `max` bytes are in use.
 ///
-/// A task may hold as much as is free. So one task alone fills at most half of the room, `n` greedy
-/// ones fill at most `n / (n + 1)` of it, and a task that holds little is refused last.
+/// A task may hold as much as is free. So one task alone fills at most half of the room, and each
+/// further one at most half of what is left: if `n` grow together, one part in `n + 1` stays free. A
+/// task that holds little is refused last.
 pub fn has_room(max: u64, stored: u64, held: u64) -> bool {
     let free = max.saturating_sub(stored);
     free > 0 && held <= free
@@ -60,16 +61,29 @@ mod tests {
 
     #[test]
     fn greedy_tasks_leave_room_for_others() {
-        for tasks in 1..20 {
+        /// What stays free if, time after time, this one of those with room stores a byte.
+        fn free(tasks: usize, next: fn(&[u64], &[usize]) -> usize) -> u64 {
             let mut held = vec![0_u64; tasks];
-            while let Some(greedy) =
-                held.iter().position(|own| has_room(1_000, held.iter().sum(), *own))
-            {
-                held[greedy] += 1;
+            loop {
+                let stored = held.iter().sum();
+                let has_room = |task: &usize| has_room(10_000, stored, held[*task]);
+                let with_room: Vec<usize> = (0..tasks).filter(has_room).collect();
+                if with_room.is_empty() {
+                    return 10_000 - stored;
+                }
+                let task = next(&held, &with_room);
+                held[task] += 1;
             }
-            let free = 1_000 - held.iter().sum::<u64>();
-            assert!(free as usize >= 1_000 / (tasks + 1) - 1, "{tasks}: {free}");
-            assert!(has_room(1_000, 1_000 - free, 0));
+        }
+        for tasks in 1..=10 {
+            let parts = tasks as u64 + 1;
+            let together = free(tasks, |held, with_room| {
+                with_room.iter().copied().min_by_key(|task| held[*task]).unwrap()
+            });
+            assert!(together + parts >= 10_000 / parts, "{tasks}: {together}");
+            let one_by_one = free(tasks, |_, with_room| with_room[0]);
+            assert!(one_by_one + 1 >= 10_000 >> tasks, "{tasks}: {one_by_one}");
+            assert!(has_room(10_000, 10_000 - one_by_one, 0), "a newcomer has room");
         }
     }
 
