@@ -37,7 +37,7 @@ enum RecipeCommand {
     New(Box<new::NewArgs>),
     /// Check a recipe as a device would, and show what it yields and costs.
     Check(check::CheckArgs),
-    /// Get the keys for checking tokens from an issuer.
+    /// Get the keys for checking tokens from the issuers.
     Tokens(tokens::TokensArgs),
     /// Sign a recipe and put it into the log.
     Publish(publish::PublishArgs),

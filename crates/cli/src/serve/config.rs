@@ -173,7 +173,7 @@ mod tests {
         check_template::<RelayFile>(15);
         check_template::<GatewayFile>(13);
         check_template::<AttesterFile>(13);
-        check_template::<IssuerFile>(14);
+        check_template::<IssuerFile>(15);
     }
 
     #[test]
