@@ -40,7 +40,7 @@ enum RecipeCommand {
     Check(check::CheckArgs),
     /// Show what each party, and each pair of parties, learns, and the epsilon that remains.
     Coalitions(coalitions::CoalitionsArgs),
-    /// Get the keys for checking tokens from an issuer.
+    /// Get the keys for checking tokens from the issuers.
     Tokens(tokens::TokensArgs),
     /// Sign a recipe and put it into the log.
     Publish(publish::PublishArgs),

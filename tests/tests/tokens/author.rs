@@ -157,3 +157,34 @@ fn keys_that_the_issuer_did_not_endorse_are_refused_by_everybody() {
     scene.honest(&[50]);
     scene.collect("commute", [1, 1, 2]);
 }
+
+/// The endorsements of a copied recipe are good: they are for the author, not for the recipe.
+#[test]
+fn token_keys_of_a_published_recipe_are_not_used_again() {
+    let mut scene = Scene::new();
+    scene.publish("commute", 2);
+    let text = fs::read_to_string(scene.world.path("commute.toml")).unwrap();
+    let copy = text.replace("name = \"commute\"", "name = \"copy\"");
+    assert_ne!(copy, text);
+    fs::write(scene.world.path("copy.toml"), copy).unwrap();
+    let log = scene.world.log.url();
+    let publish = |file: &str, more: &[&str]| {
+        let arguments = ["recipe", "publish", file, "--signer", "author.key", "--log", &log];
+        scene.world.exit_code(&[&arguments, more].concat()).unwrap()
+    };
+    let (code, said) = publish("copy.toml", &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("the recipe commute in the log already uses these token keys"), "{said}");
+    // The recipe itself is not another one.
+    let (code, said) = publish("commute.toml", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    // If it is published all the same, nobody takes part in it.
+    let (code, said) = publish("copy.toml", &["--force"]);
+    assert_eq!(code, Some(0), "{said}");
+    let mut phone = scene.phone("a device");
+    let done = phone.pass(5).unwrap();
+    assert_eq!((done.tokens.unwrap().asked, done.considered.len()), (2, 1));
+    let (_, silence) = &done.silent[0];
+    assert_eq!(silence.check.name(), "token_keys");
+    assert!(silence.reason.contains("belong to the recipe"), "{silence}");
+}

@@ -186,4 +186,27 @@ mod tests {
         let issuers = issuers(&format!("{named}insecure_attestation = true\n{ISSUER}")).unwrap();
         assert_eq!(issuers[0].url, "https://issuer.example");
     }
+
+    #[test]
+    fn a_manufacturer_states_what_its_certificates_are_for() {
+        let stated = |lines: &str| {
+            let table = format!("name = \"m\"\nroots = [\"root.pem\"]\n{lines}");
+            let table: ManufacturerTable = toml_text::parse(&table).unwrap();
+            purposes(&table).map(|stated| stated.len()).map_err(|error| format!("{error:#}"))
+        };
+        let (usage, policy) = ("extended_key_usage = \"1.3.6.1\"\n", "policy = \"1.3.6.2\"\n");
+        assert_eq!(stated(usage), Ok(1));
+        assert_eq!(stated(policy), Ok(1));
+        assert_eq!(stated(&format!("{usage}{policy}")), Ok(2));
+        assert_eq!(stated("insecure_any_purpose = true\n"), Ok(1));
+        for (lines, reason) in [
+            (String::new(), "is not configured"),
+            ("insecure_any_purpose = false\n".to_owned(), "is not configured"),
+            (format!("{usage}insecure_any_purpose = true\n"), "contradicts"),
+            ("policy = \"devices\"\n".to_owned(), "not an object identifier"),
+        ] {
+            let error = stated(&lines).unwrap_err();
+            assert!(error.contains(reason), "{lines}: {error}");
+        }
+    }
 }

@@ -173,7 +173,7 @@ mod tests {
         check_template::<RelayFile>(17);
         check_template::<GatewayFile>(16);
         check_template::<AttesterFile>(16);
-        check_template::<IssuerFile>(17);
+        check_template::<IssuerFile>(18);
     }
 
     #[test]
