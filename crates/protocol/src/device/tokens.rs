@@ -20,13 +20,13 @@
 //! token is never requested twice: the attester gives the same answer to the same bytes.
 
 mod stored;
+mod times;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sotto_crypto::key_blinding::ClientSecret;
-use sotto_wire::recipe::When;
 use sotto_wire::{EntryId, HpkeConfig, KeyName, Role};
 use zeroize::Zeroizing;
 
@@ -38,7 +38,7 @@ use super::state::{Change, DeviceState, SeenKeySet};
 use crate::admission::{Admitted, Check, Silence, View};
 use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms, report_id};
 use crate::trust::{Attester, Trust};
-use crate::{Moment, shuffle, uniform_below};
+use crate::{Moment, shuffle};
 
 /// How many recipes have their tokens kept, the oldest in the log. Far more than a budget lets a
 /// device consider.
@@ -137,31 +137,9 @@ impl<'a> Snapshot<'a> {
         Ok(Some(Chain { terms, encapsulation, client, key_set }))
     }
 
-    /// A random time from now on: uniform over the spread in the trust file, but within the first
-    /// half of the recipe's remaining time.
-    fn draw(&self, closes: u64, rng: &mut dyn CryptoRng) -> u64 {
-        self.now.0.saturating_add(uniform_below(self.spread(closes).saturating_add(1), rng))
-    }
-
-    fn spread(&self, closes: u64) -> u64 {
-        let spread = self.trust.tokens().map_or(0, |tokens| tokens.spread_s);
-        spread.min(closes.saturating_sub(self.now.0) / 2)
-    }
-
-    /// A random time from which a token may be used.
-    ///
-    /// If answers are released in several windows, they are spread evenly over the recipe's life,
-    /// so that each window gets its share: aggregators refuse one that gets twice as much. The last
-    /// window is left to devices that are late. With a spread of 0 in the trust file there is no
-    /// delay at all.
-    fn draw_use(&self, when: &When, rng: &mut dyn CryptoRng) -> u64 {
-        let first = self.now.0.max(when.opens);
-        let length = when.closes.saturating_sub(when.max_window_s).saturating_sub(first);
-        let at_once = self.trust.tokens().is_none_or(|tokens| tokens.spread_s == 0);
-        if at_once || length <= self.spread(when.closes) {
-            return self.draw(when.closes, rng);
-        }
-        first.saturating_add(uniform_below(length.saturating_add(1), rng))
+    /// The time over which requests are spread.
+    fn spread_s(&self) -> u64 {
+        self.trust.tokens().map_or(0, |tokens| tokens.spread_s)
     }
 }
 
@@ -176,6 +154,7 @@ pub fn plan(
     if snapshot.trust.tokens().is_none() {
         return Ok(None);
     }
+    let (now, spread_s) = (snapshot.now.0, snapshot.spread_s());
     let room = MAX_RECIPES.saturating_sub(state.tokens.len());
     let recipes: Vec<_> = snapshot
         .needing_tokens(state)
@@ -184,7 +163,7 @@ pub fn plan(
         .take(room)
         .map(|admitted| {
             let closes = admitted.assessment.recipe().when.closes;
-            (admitted.assessment.id(), closes, snapshot.draw(closes, rng))
+            (admitted.assessment.id(), closes, times::soon(closes, now, spread_s, rng))
         })
         .collect();
     if recipes.is_empty() {
@@ -294,7 +273,11 @@ pub fn granted(
     };
     let (assessment, terms, (nonce, request)) = found().ok_or(TokenError::Attempt)?;
     let token = TokenBytes(Zeroizing::new(terms.finish(nonce, &request.attempt, response)?));
-    let from = snapshot.draw_use(&assessment.recipe().when, rng);
+    let asked = state.tokens.get(&recipe).and_then(RecipeTokens::asked);
+    let others = ROLES.into_iter().filter(|other| *other != role);
+    let other = others.filter_map(|other| asked?.progress(other)).find_map(Progress::usable_from);
+    let (when, now) = (&assessment.recipe().when, snapshot.now.0);
+    let from = times::answer(when, now, snapshot.spread_s(), other, rng);
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 

@@ -227,6 +227,9 @@ fn due(store: &MemoryState) -> u64 {
 fn nothing_is_asked_before_its_time() {
     let mut plan_of = token_plan();
     plan_of.trust.tokens.as_mut().unwrap().spread_s = 12 * HOUR;
+    // One window: with several, answers are spread over the recipe's life.
+    let when = &mut plan_of.recipe.when;
+    when.max_window_s = when.closes - when.opens;
     let mut world = plan_of.build();
     let (mut store, mut authority) = (world.device(), Authority::new());
     assert_eq!(round(&world, &mut store, &mut authority, 5), 0);

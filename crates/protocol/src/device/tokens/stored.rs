@@ -66,6 +66,16 @@ pub(super) enum Progress {
     Withheld {},
 }
 
+impl Progress {
+    /// From when the token may be used, if it is held.
+    pub(super) fn usable_from(&self) -> Option<u64> {
+        match self {
+            Self::Granted { from, .. } => Some(*from),
+            Self::Waiting(_) | Self::Withheld {} => None,
+        }
+    }
+}
+
 /// A request, and the issuer's key set that it is sealed to.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
