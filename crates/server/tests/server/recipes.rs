@@ -396,7 +396,7 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
     let mut unpinned = places.recipe(&world, "unpinned");
     unpinned.parties.helper.operator = "other.example".parse().unwrap();
     let mut small = places.recipe(&world, "small");
-    small.aggregation.min_batch = 4;
+    small.aggregation.min_batch = 3;
     let mut again = places.recipe(&world, "good");
     again.purpose = "To test again.".to_owned();
     let mut entries = places.key_sets(&world);
