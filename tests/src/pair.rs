@@ -88,6 +88,19 @@ impl Pair {
         Ok(files)
     }
 
+    /// Makes a task with another helper, and gives the leader its part.
+    pub fn add_task_of(
+        &mut self,
+        name: &str,
+        helper_url: &str,
+        options: &[&str],
+    ) -> Result<TaskFiles> {
+        let folder = self.folder.join("tasks").join(name);
+        let files = TaskFiles::make(&folder, &self.leader.url, helper_url, options)?;
+        self.leader.tasks.push(files.path("leader"));
+        Ok(files)
+    }
+
     /// Gives both aggregators their parts of a task that was made before.
     pub fn serve_task(&mut self, files: &TaskFiles) {
         self.leader.tasks.push(files.path("leader"));

@@ -21,7 +21,10 @@ use crate::token_services::TokenServices;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The parties that sign entries of the log.
-const SIGNERS: [&str; 5] = ["author", "leader", "helper", "keeper", "issuer"];
+const SIGNERS: [&str; 6] = ["author", "leader", "helper", "keeper", "issuer-a", "issuer-b"];
+
+/// The issuers of the leader's and of the helper's tokens.
+const ISSUERS: [&str; 2] = ["issuer-a", "issuer-b"];
 
 const WITNESSES: [&str; 3] = ["alpha", "beta", "gamma"];
 
@@ -47,7 +50,9 @@ pub struct World {
     pub oblivious: Oblivious,
     /// Lines of `[floors]` in the trust file, beside those of batch and population.
     pub floors: String,
-    /// Attester and issuer. Without them recipes ask for no tokens, and devices allow that.
+    /// Whether leader and helper say that the other one is at a private address.
+    pub private_addresses: bool,
+    /// Attesters and issuers. Without them recipes ask for no tokens, and devices allow that.
     pub tokens: Option<TokenServices>,
 }
 
@@ -82,12 +87,12 @@ impl World {
         Self::arranged(|_| Ok(()))
     }
 
-    /// The same with attester and issuer: every report carries tokens.
+    /// The same with attesters and issuers: every report carries tokens.
     pub fn with_tokens() -> Result<Self> {
         Self::arranged(Self::add_tokens)
     }
 
-    /// Adds attester and issuer, before the files are written.
+    /// Adds attesters and issuers, before the files are written.
     pub fn add_tokens(&mut self) -> Result<()> {
         self.tokens = Some(TokenServices::new(self.pair.folder())?);
         Ok(())
@@ -109,6 +114,7 @@ impl World {
             relay,
             oblivious,
             floors: String::new(),
+            private_addresses: true,
             tokens: None,
         };
         arrange(&mut world)?;
@@ -192,10 +198,16 @@ impl World {
         gateway: &[&str],
     ) -> Result<Value> {
         let signer = format!("{operator}.key");
+        let url = match operator {
+            "leader" => Some(&self.pair.leader.url),
+            "helper" => Some(&self.pair.helper.url),
+            _ => None,
+        };
         // With the trust file, the set is in force at once, because this file requires no age.
         let mut arguments = vec!["keys", "publish", "--signer", &signer, "--trust", "trust.toml"];
         arguments.extend(files.iter().flat_map(|file| ["--hpke-key", file]));
         arguments.extend(gateway.iter().flat_map(|file| ["--gateway-key", file]));
+        arguments.extend(url.iter().flat_map(|url| ["--url", url]));
         self.run_json(&arguments)
     }
 
@@ -208,10 +220,10 @@ impl World {
             self.publish_keys(operator, &[file])?;
         }
         self.publish_keys("keeper", &[])?;
-        if self.tokens.is_some() {
-            let mut arguments = vec!["keys", "publish", "--signer", "issuer.key"];
-            arguments.extend(["--trust", "trust.toml"]);
-            arguments.extend(["--encapsulation-key", "issuer-encapsulation.toml"]);
+        for issuer in ISSUERS.iter().filter(|_| self.tokens.is_some()) {
+            let (signer, key) = (format!("{issuer}.key"), format!("{issuer}-encapsulation.toml"));
+            let mut arguments = vec!["keys", "publish", "--signer", &signer];
+            arguments.extend(["--trust", "trust.toml", "--encapsulation-key", &key]);
             self.run_json(&arguments)?;
         }
         Ok(())
@@ -223,6 +235,17 @@ impl World {
         self.publish_recipe_when(name, devices, &["--opens", &opens()?.to_string()], "7d")
     }
 
+    /// The same, but the author chooses where the helper is.
+    pub fn publish_recipe_with_helper_at(
+        &self,
+        url: &str,
+        name: &str,
+        devices: u64,
+    ) -> Result<Value> {
+        let opens = opens()?.to_string();
+        self.publish_recipe_between(url, name, devices, &["--opens", &opens], "7d")
+    }
+
     /// The same with other times: options of `recipe new`, and how long the token keys outlive the
     /// recipe.
     pub fn publish_recipe_when(
@@ -232,7 +255,18 @@ impl World {
         when: &[&str],
         grace: &str,
     ) -> Result<Value> {
-        let (leader, helper) = (self.pair.leader.url.clone(), self.pair.helper.url.clone());
+        self.publish_recipe_between(&self.pair.helper.url, name, devices, when, grace)
+    }
+
+    fn publish_recipe_between(
+        &self,
+        helper: &str,
+        name: &str,
+        devices: u64,
+        when: &[&str],
+        grace: &str,
+    ) -> Result<Value> {
+        let leader = self.pair.leader.url.clone();
         let count = devices.to_string();
         let mut arguments = vec!["recipe", "new", name, "--purpose", "How long do people commute?"];
         arguments.extend(["--attribute", "minutes:int", "--labels", "short,middle,long"]);
@@ -241,18 +275,21 @@ impl World {
         arguments.extend(["--epsilon0", "30"]);
         arguments.extend(when);
         arguments.extend(["--leader-operator", "leader.example", "--leader-url", &leader]);
-        arguments.extend(["--helper-operator", "helper.example", "--helper-url", &helper]);
+        arguments.extend(["--helper-operator", "helper.example", "--helper-url", helper]);
         arguments.extend(["--collector-key", "collector.toml", "--log-origin", "log.example"]);
-        arguments.extend(match &self.tokens {
-            Some(_) => ["--issuer", "issuer.example"].as_slice(),
-            None => &["--insecure-no-tokens"],
-        });
+        let issuers = self.tokens.as_ref().map(TokenServices::issuers);
+        match &issuers {
+            Some([(leader, _), (helper, _)]) => {
+                arguments.extend(["--leader-issuer", leader, "--helper-issuer", helper]);
+            }
+            None => arguments.push("--insecure-no-tokens"),
+        }
         self.run_json(&arguments)?;
         let (file, log) = (format!("{name}.toml"), self.log.url());
-        if let Some(tokens) = &self.tokens {
-            let issuer = tokens.issuer.url();
+        if let Some([(_, leader), (_, helper)]) = &issuers {
             let mut arguments = vec!["recipe", "tokens", &file, "--signer", "author.key"];
-            arguments.extend(["--issuer", &issuer, "--trust", "trust.toml", "--grace", grace]);
+            arguments.extend(["--leader-issuer", leader, "--helper-issuer", helper]);
+            arguments.extend(["--trust", "trust.toml", "--grace", grace]);
             self.run_json(&arguments)?;
         }
         self.run_json(&["recipe", "publish", &file, "--signer", "author.key", "--log", &log])
@@ -272,6 +309,11 @@ impl World {
 
     /// Collects everything that a recipe has received so far.
     pub fn collect(&self, name: &str) -> Result<Value> {
+        self.collect_within(name, "60")
+    }
+
+    /// The same, but gives up after this many seconds.
+    pub fn collect_within(&self, name: &str, deadline_s: &str) -> Result<Value> {
         let recipe = self.run_json(&["recipe", "show", &format!("{name}.recipe")])?;
         let when = &recipe["when"];
         let time = |key: &str| when[key].as_u64().with_context(|| recipe.to_string());
@@ -279,7 +321,7 @@ impl World {
         let (start, length) = (opens.to_string(), (closes - opens).to_string());
         let file = format!("{name}.recipe");
         let mut arguments = vec!["collect", "--recipe", &file, "--token-file", "collector.token"];
-        arguments.extend(["--collector-key", "collector.toml", "--deadline", "60"]);
+        arguments.extend(["--collector-key", "collector.toml", "--deadline", deadline_s]);
         arguments.extend(["--interval", &start, &length]);
         self.run_json(&arguments)
     }
@@ -315,7 +357,10 @@ impl World {
             let file = format!("{operator}-gateway.toml");
             self.run_json(&["keys", "new", "--id", id, "--out", &file])?;
         }
-        self.run_json(&["keys", "new", "--id", "31", "--out", "issuer-encapsulation.toml"])?;
+        for (issuer, id) in ISSUERS.iter().zip(["31", "32"]) {
+            let file = format!("{issuer}-encapsulation.toml");
+            self.run_json(&["keys", "new", "--id", id, "--out", &file])?;
+        }
         Ok(())
     }
 
@@ -364,9 +409,10 @@ impl World {
         let policy = fs::read_to_string(self.path("policy"))?;
         let mut text = format!(
             "policy = \"\"\"\n{policy}\"\"\"\ninsecure_no_min_age = true\ninsecure_fresh_start = true\n\
-             insecure_no_tokens = {}\n[floors]\nmin_batch = 2\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
+             insecure_no_tokens = {}\ninsecure_single_attester = {}\n[floors]\ndishonest_devices = 1\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
              [[relays]]\noperator = \"relay.example\"\nurl = \"{}\"\n",
             self.tokens.is_none(),
+            self.tokens.as_ref().is_some_and(|tokens| tokens.single),
             self.floors,
             self.relay.url()
         );
@@ -386,11 +432,12 @@ impl World {
     fn configure_aggregators(&mut self) -> Result<()> {
         let author = self.public("author", "verifier")?;
         // Test secrets: their values do not matter, only who holds them.
-        let (verify_key, leader_token) =
-            ("BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ", LEADER_TOKEN);
+        let verify_key = "BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ";
         let collector_token = "collectors-token-0123";
         fs::write(self.path("collector.token"), collector_token)?;
-        for operator in ["leader", "helper"] {
+        for (operator, peer) in [("leader", "helper"), ("helper", "leader")] {
+            let peer_url = self.aggregator(peer).url.clone();
+            let private = self.private_addresses;
             let token = match operator {
                 "leader" => format!("collector_authentication_token = \"{collector_token}\"\n"),
                 _ => String::new(),
@@ -400,9 +447,10 @@ impl World {
             let url = aggregator.url.clone();
             aggregator.configure(&format!(
                 "public_url = \"{url}\"\ninsecure_plain_tasks = false\n[jobs]\n[recipes]\ntrust = \"trust.toml\"\n\
-                 operator = \"{operator}.example\"\nverify_key_init = \"{verify_key}\"\n\
-                 leader_authentication_token = \"{leader_token}\"\npoll_s = 1\n\
-                 [[recipes.authors]]\nkey = \"{author}\"\n{token}{gateway}"
+                 operator = \"{operator}.example\"\npoll_s = 1\n\
+                 [[recipes.peers]]\noperator = \"{peer}.example\"\nurl = \"{peer_url}\"\n\
+                 authentication_token = \"{LEADER_TOKEN}\"\nverify_key_init = \"{verify_key}\"\n\
+                 private_addresses = {private}\n[[recipes.authors]]\nkey = \"{author}\"\n{token}{gateway}"
             ))?;
         }
         Ok(())

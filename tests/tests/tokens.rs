@@ -8,6 +8,7 @@
 
 mod author;
 mod certificates;
+mod chains;
 mod crashes;
 mod leader;
 mod refusals;
@@ -80,12 +81,20 @@ impl Scene {
         self.world.tokens.as_mut().unwrap()
     }
 
-    fn attester(&self) -> &Service {
-        &self.world.tokens.as_ref().unwrap().attester
+    /// The attesters of the leader's and of the helper's tokens.
+    fn attesters(&self) -> [&Service; 2] {
+        self.world.tokens.as_ref().unwrap().chains.each_ref().map(|chain| &chain.attester)
     }
 
-    fn issuer(&self) -> &Service {
-        &self.world.tokens.as_ref().unwrap().issuer
+    /// The issuers of the leader's and of the helper's tokens.
+    fn issuers(&self) -> [&Service; 2] {
+        self.world.tokens.as_ref().unwrap().chains.each_ref().map(|chain| &chain.issuer)
+    }
+
+    /// How many tokens the attesters have granted since they started.
+    fn granted(&self) -> f64 {
+        let granted = |service: &Service| service.metric("sotto_attester_granted_total").unwrap();
+        self.attesters().map(granted).iter().sum()
     }
 
     /// A device without an attestation.
@@ -162,11 +171,14 @@ fn dropped(aggregator: &Aggregator, reason: &str) -> f64 {
         .sum()
 }
 
-/// How many token requests the attester (or the issuer) has refused for this reason since it
+/// How many token requests the attesters (or the issuers) have refused for this reason since they
 /// started.
-fn refused(service: &Service, reason: &str) -> f64 {
-    let role = service.name();
-    service.metric(&format!("sotto_{role}_refused_total{{reason=\"{reason}\"}}")).unwrap()
+fn refused(services: [&Service; 2], reason: &str) -> f64 {
+    let refused = |service: &Service| {
+        let role = service.name().split('-').next().unwrap();
+        service.metric(&format!("sotto_{role}_refused_total{{reason=\"{reason}\"}}")).unwrap()
+    };
+    services.map(refused).iter().sum()
 }
 
 /// Waits until the two are equal, and fails if they never are.

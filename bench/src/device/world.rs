@@ -55,7 +55,8 @@ impl Shown {
             recipe: evidence(0),
             leader_keys: evidence(1),
             helper_keys: evidence(2),
-            issuer_keys: None,
+            leader_issuer_keys: None,
+            helper_issuer_keys: None,
             certified: None,
         };
         let view = View::open(&checkpoint.to_bytes(), &trust)?;

@@ -124,12 +124,13 @@ impl Parties {
 fn terms(world: &Shown, key: &IssuerKey) -> Result<TokenTerms> {
     let entry = Entry::parse(&world.offer.recipe.entry)?;
     let mut recipe = entry.recipe().cloned().context("a recipe")?;
-    let endorsed =
-        |key: &IssuerKey| EndorsedKey::new(key.token_key().spki(), recipe.when.closes, &[0; 64]);
+    let closes = recipe.when.closes;
+    let endorsed = |issuer: &str, key: &IssuerKey| {
+        anyhow::Ok(EndorsedKey::new(issuer.parse()?, key.token_key().spki(), closes, &[0; 64]))
+    };
     recipe.parties.tokens = Tokens::RateLimited {
-        issuer: "issuer.example".parse()?,
-        leader: endorsed(key),
-        helper: endorsed(&IssuerKey::generate()?),
+        leader: endorsed("issuer-a.example", key)?,
+        helper: endorsed("issuer-b.example", &IssuerKey::generate()?)?,
     };
     Ok(TokenTerms::of(&recipe, Role::Leader).context("tokens")??)
 }

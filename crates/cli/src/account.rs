@@ -27,7 +27,7 @@ use crate::output::{Outcome, Output};
     a method also gives a lower bound, both ends are printed.\n\n\
     (epsilon, delta): whatever is concluded from the result is at most e^epsilon times as likely with a \
     given device as without it, plus delta. --adjacency, --count and --honest say for whom and against \
-    whom. Sotto judges every recipe with the count seen and half of the devices honest.\n\n\
+    whom. Sotto judges every recipe with the count seen and half of a batch honest.\n\n\
     Examples:\n  \
     sotto account gaussian --epsilon 1 --delta 1e-8           how much noise for epsilon 1\n  \
     sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \

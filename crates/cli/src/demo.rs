@@ -156,9 +156,10 @@ impl DemoArgs {
         if let Some(privacy) = &result.privacy {
             let (epsilon, delta) = (privacy.epsilon, privacy.delta);
             output.line(format!(
-                "Epsilon {epsilon:.2} at delta {delta:.0e}: each device computed it, assuming that half of \
-                 the other devices are dishonest and that the servers see how many answered (the paper's \
+                "Epsilon {epsilon:.2} at delta {delta:.0e}: each device computed it, assuming that up to \
+                 {} devices in all are dishonest and that the servers see how many answered (the paper's \
                  figure: {:.2}; the noise alone: {:.0}).",
+                privacy.dishonest_devices,
                 privacy.paper_epsilon,
                 privacy.local_epsilon.unwrap_or(f64::INFINITY),
             ))?;

@@ -1,4 +1,5 @@
-//! Files with secrets: only their owner can read them, and they are not overwritten by accident.
+//! Files with secrets, and files that decide whom to trust: only their owner can read those that we
+//! write, they are not overwritten by accident, and what others can change is not used.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -61,8 +62,10 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
     builder.create(path).with_context(|| format!("cannot create {}", path.display()))
 }
 
-/// Reads a file that may hold secrets; the text is wiped when it is dropped.
+/// Reads a file that may hold secrets; the text is wiped when it is dropped. Refuses a file that
+/// others can change.
 pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>> {
+    check_owner(path)?;
     let text = fs::read_to_string(path);
     text.map(Zeroizing::new).with_context(|| format!("cannot read {}", path.display()))
 }
@@ -72,16 +75,39 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Whether anyone but its owner may read the file.
+/// Reads a private key. Refuses a file that others can change, and warns of one that they can read.
+pub(crate) fn read_key(path: &Path) -> Result<Vec<u8>> {
+    check_owner(path)?;
+    warn_if_readable(path, "the private key");
+    read_bytes(path)
+}
+
+/// Tells the operator that others can read a file with secrets.
+pub(crate) fn warn_if_readable(path: &Path, what: &str) {
+    if has_mode(path, 0o044) {
+        tracing::warn!(file = %path.display(), "others can read {what}: chmod 600");
+    }
+}
+
+/// Fails if anyone but its owner may change a file: they could replace keys and addresses in it.
+fn check_owner(path: &Path) -> Result<()> {
+    if has_mode(path, 0o022) {
+        return Err(anyhow!("others can change {}", path.display()))
+            .hint(format!("chmod go-w {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Whether a file has any of these bits. Pipes and terminals are not files.
 #[cfg(unix)]
-pub(crate) fn is_open_to_others(path: &Path) -> bool {
+fn has_mode(path: &Path, bits: u32) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o044 != 0)
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & bits != 0)
 }
 
 /// Only Unix has modes.
 #[cfg(not(unix))]
-pub(crate) fn is_open_to_others(_path: &Path) -> bool {
+fn has_mode(_path: &Path, _bits: u32) -> bool {
     false
 }
 
@@ -98,11 +124,25 @@ mod tests {
         {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-            assert!(!is_open_to_others(&path));
+            assert!(!has_mode(&path, 0o044));
             let open = folder.path().join("open.toml");
             fs::write(&open, "").unwrap();
-            fs::set_permissions(&open, fs::Permissions::from_mode(0o640)).unwrap();
-            assert!(is_open_to_others(&open));
+            for (mode, is_readable, is_used) in [
+                (0o600, false, true),
+                (0o640, true, true),
+                (0o604, true, true),
+                (0o620, false, false),
+                (0o602, false, false),
+                (0o666, true, false),
+            ] {
+                fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+                assert_eq!(has_mode(&open, 0o044), is_readable, "{mode:o}");
+                for outcome in [read(&open).map(drop), read_key(&open).map(drop)] {
+                    assert_eq!(outcome.is_ok(), is_used, "{mode:o}");
+                    let refused = outcome.err().map(|error| error.to_string());
+                    assert!(refused.is_none_or(|text| text.contains("others can change")));
+                }
+            }
             fs::remove_file(&open).unwrap();
         }
         let error = write(&path, "two", false).unwrap_err();

@@ -2,6 +2,7 @@
 
 mod certify;
 mod check;
+mod coalitions;
 pub(crate) mod describe;
 mod diff;
 mod examine;
@@ -37,7 +38,9 @@ enum RecipeCommand {
     New(Box<new::NewArgs>),
     /// Check a recipe as a device would, and show what it yields and costs.
     Check(check::CheckArgs),
-    /// Get the keys for checking tokens from an issuer.
+    /// Show what each party, and each pair of parties, learns, and the epsilon that remains.
+    Coalitions(coalitions::CoalitionsArgs),
+    /// Get the keys for checking tokens from the issuers.
     Tokens(tokens::TokensArgs),
     /// Sign a recipe and put it into the log.
     Publish(publish::PublishArgs),
@@ -58,6 +61,7 @@ impl RecipeCommandArgs {
         match self.command {
             RecipeCommand::New(args) => args.run(output),
             RecipeCommand::Check(args) => args.run(output),
+            RecipeCommand::Coalitions(args) => args.run(output),
             RecipeCommand::Tokens(args) => args.run(output),
             RecipeCommand::Publish(args) => args.run(output),
             RecipeCommand::Show(args) => args.run(output),

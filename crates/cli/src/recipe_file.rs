@@ -8,8 +8,10 @@ use sotto_crypto::blind_rsa::TokenKey;
 use sotto_crypto::note;
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{EndorsedKey, TokensDraft};
-use sotto_wire::{Entry, EntryId, EntryKind, KeyName, PublicKey, Recipe, RecipeDraft, Signer};
+use sotto_wire::recipe::{EndorsedKey, KeyDraft};
+use sotto_wire::{
+    Entry, EntryId, EntryKind, KeyName, PublicKey, Recipe, RecipeDraft, Role, Signer,
+};
 
 use crate::log_source::{LogArgs, Snapshot};
 use crate::output::WithHint;
@@ -131,7 +133,7 @@ impl Form {
         match self {
             Self::Draft(draft) => {
                 let author_known = draft.author.is_some();
-                let token_keys_known = !draft.tokens.keys_missing();
+                let token_keys_known = draft.tokens.missing_key().is_none();
                 let recipe = with_stand_ins(*draft)?;
                 Ok(Loaded { recipe, entry: None, author_known, token_keys_known, index: None })
             }
@@ -177,16 +179,13 @@ pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
     // Has the form of a key, but is not usable as one.
     let [first, second] =
         [TokenKey::from_modulus(&[0xff; 256])?, TokenKey::from_modulus(&[0xef; 256])?];
-    let fill = |key: &mut Option<EndorsedKey>, stand_in: &TokenKey| {
-        key.get_or_insert_with(|| EndorsedKey::new(stand_in.spki(), expires, &[0; 64]));
-    };
-    match &mut draft.tokens {
-        TokensDraft::RateLimited { leader, helper, .. } => {
-            fill(leader, &first);
-            fill(helper, &second);
+    for (role, stand_in) in [(Role::Leader, first), (Role::Helper, second)] {
+        if let Some(key) = draft.tokens.key_mut(role)
+            && let KeyDraft::Missing(issuer) = key
+        {
+            let stand_in = EndorsedKey::new(issuer.clone(), stand_in.spki(), expires, &[0; 64]);
+            *key = KeyDraft::Endorsed(stand_in);
         }
-        TokensDraft::InsecureLeaderOnly { leader, .. } => fill(leader, &first),
-        TokensDraft::InsecureNone => {}
     }
     Ok(draft.complete(author, vdaf)?)
 }

@@ -120,11 +120,8 @@ impl ServeArgs {
             T::ROLE
         ))?;
         crate::logging::start();
-        if file.is_secret() && private_file::is_open_to_others(path) {
-            tracing::warn!(
-                file = %path.display(),
-                "others can read the configuration, and it holds secrets: chmod 600"
-            );
+        if file.is_secret() {
+            private_file::warn_if_readable(path, "the configuration, and it holds secrets");
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = runtime.block_on(self.serve(file, output));

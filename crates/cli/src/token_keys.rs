@@ -1,26 +1,25 @@
-//! Requests the token keys of a recipe from an issuer.
+//! Requests a token key of a recipe from an issuer.
 
 use anyhow::{Context, Result, anyhow};
 use sotto_client::{HttpRequest, Method, Transport, TransportError};
 use sotto_crypto::note::NoteKey;
-use sotto_protocol::issuer::author::TokenKeys;
 use sotto_wire::Note;
-use sotto_wire::recipe::TokenKeyRequest;
+use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest};
 use zeroize::Zeroizing;
 
 use crate::output::WithHint;
 use crate::problem_words;
 
-/// The longest answer that is read from an issuer: two keys of a few hundred bytes.
+/// The longest answer that is read from an issuer: a key of a few hundred bytes.
 const MAX_ANSWER_LEN: usize = 16 * 1024;
 
-/// Requests keys from the issuer at `url`, signed by the author.
+/// Requests a key from the issuer at `url`, signed by the author.
 pub(crate) fn ask(
     transport: &dyn Transport,
     url: &str,
     request: &TokenKeyRequest,
     signer: &NoteKey,
-) -> Result<TokenKeys> {
+) -> Result<EndorsedKey> {
     let text = request.text();
     let signature = signer.sign(&text);
     let note = Note::new(text)?.with_signature(signature).to_bytes();
@@ -90,7 +89,8 @@ mod tests {
         let request = TokenKeyRequest {
             author: signer_file::public(&author),
             leader: "leader.example".parse().unwrap(),
-            helper: None,
+            helper: "helper.example".parse().unwrap(),
+            role: sotto_wire::Role::Leader,
             expires: 1_794_700_800,
             nonce: "A".repeat(43),
         };

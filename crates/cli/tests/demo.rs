@@ -91,7 +91,7 @@ fn the_demo_samples_randomizes_and_says_what_it_cost() {
     let (epsilon, local) = (number(&privacy["epsilon"]), number(&privacy["local_epsilon"]));
     assert!(number(&privacy["paper_epsilon"]) < epsilon && epsilon < local, "{privacy}");
     assert_eq!(privacy["sampling_rate"], 0.5);
-    assert_eq!(privacy["log_index"], 4, "after four key sets");
+    assert_eq!(privacy["log_index"], 5, "after five key sets");
     assert_eq!(result["tokens"], 1_200, "two for each device, whether it takes part or not");
     assert_eq!(privacy["recipe_id"].as_str().unwrap().len(), 64);
     let buckets = result["buckets"].as_array().unwrap();

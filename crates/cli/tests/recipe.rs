@@ -268,25 +268,35 @@ fn a_recipe_with_tokens_is_not_published_without_its_keys() {
     let folder = folder();
     let mut new: Vec<&str> = NEW[..NEW.len() - 1].to_vec();
     let error = failed(folder.path(), &[&new[..], &["--force"]].concat());
-    assert!(error.contains("missing: --issuer (or --insecure-no-tokens)"), "{error}");
-    new.extend(["--issuer", "issuer.example", "--force"]);
+    assert!(error.contains("missing: --leader-issuer (or --insecure-no-tokens)"), "{error}");
+    new.extend(["--leader-issuer", "issuer-a.example"]);
+    new.extend(["--helper-issuer", "issuer-b.example", "--force"]);
     good(folder.path(), &new);
     let text = fs::read_to_string(folder.path().join("commute.toml")).unwrap();
-    let tokens = "[parties.tokens]\nkind = \"rate_limited\"\nissuer = \"issuer.example\"\n";
-    assert!(text.contains(tokens), "{text}");
+    for tokens in [
+        "[parties.tokens]\nkind = \"rate_limited\"\n",
+        "[parties.tokens.leader]\nissuer = \"issuer-a.example\"\n",
+        "[parties.tokens.helper]\nissuer = \"issuer-b.example\"\n",
+    ] {
+        assert!(text.contains(tokens), "{text}");
+    }
     let checked = good_json(folder.path(), &["recipe", "check", "commute.toml"]);
     assert_eq!((&checked["ok"], &checked["id"]), (&json!(true), &json!(null)));
     assert_eq!(checked["warnings"], json!([]));
     let shown = good(folder.path(), &["recipe", "show", "commute.toml"]);
-    assert!(shown.contains("leader and helper each check a token of issuer.example"), "{shown}");
+    assert!(shown.contains("the leader checks a token of issuer-a.example"), "{shown}");
     assert!(shown.contains("sotto recipe tokens"), "{shown}");
     let shown = good_json(folder.path(), &["recipe", "show", "commute.toml"]);
-    let kind = json!({ "kind": "rate_limited", "issuer": "issuer.example" });
+    let kind = json!({
+        "kind": "rate_limited",
+        "leader": { "issuer": "issuer-a.example" },
+        "helper": { "issuer": "issuer-b.example" },
+    });
     assert_eq!(shown["parties"]["tokens"], kind, "no placeholders are shown");
     let url = one_entry_log();
     let publish = ["recipe", "publish", "commute.toml", "--signer", "author.key", "--log", &url];
     let error = failed(folder.path(), &publish);
-    assert!(error.contains("no token keys of issuer.example yet"), "{error}");
+    assert!(error.contains("no token key of issuer-a.example yet"), "{error}");
     assert!(error.contains("sotto recipe tokens"), "{error}");
 }
 
@@ -398,11 +408,16 @@ fn operators_publish_their_keys() {
         &url,
         "--out",
         "leader.keys",
+        "--url",
+        "https://leader.example/dap",
     ];
+    // Recipes must name an aggregator where its operator says, so the operator must say where.
+    assert!(failed(folder, &publish[..10]).contains("--url"));
     let published = good_json(folder, &publish);
     assert_eq!((&published["seq"], &published["index"]), (&1.into(), &0.into()));
     let entry = Entry::parse(&fs::read(folder.join("leader.keys")).unwrap()).unwrap();
     assert_eq!(entry.key_set().unwrap().configs().unwrap()[0].id().value(), 3);
+    assert_eq!(entry.key_set().unwrap().url.as_deref(), Some("https://leader.example/dap"));
     assert!(PathBuf::from(folder).join("leader.keys.proof").exists());
     let twice = [&publish[..], &["--hpke-key", "hpke.toml"]].concat();
     assert!(failed(folder, &twice).contains("same id"));

@@ -144,21 +144,21 @@ impl<S: DeviceStore> Participant<S> {
         deliver::deliver(store, route, &host.retry, rng)
     }
 
-    /// Requests the tokens that are due. If the attester does not answer, the pass continues:
+    /// Requests the tokens that are due. If an attester does not answer, the pass continues:
     /// tokens that the device already holds can be used.
     fn request_tokens(
         &mut self,
         rng: &mut dyn CryptoRng,
     ) -> Result<Option<TokenRound>, ParticipantError> {
-        let attester = self.trust.tokens().and_then(|tokens| tokens.attester.as_ref());
-        let (Some(attester), Some(attestor)) = (attester, self.host.attestor.as_deref()) else {
+        let pinned = self.trust.tokens().is_some_and(|tokens| tokens.leader.attester.is_some());
+        let Some(attestor) = self.host.attestor.as_deref().filter(|_| pinned) else {
             return Ok(None);
         };
         let (trust, now) = (&*self.trust, (self.clock)());
         let view = follow(&mut self.store, &mut self.log.watch, trust, now)?;
         let log = Snapshot { view: &view, recipes: self.log.recipes(), trust, now };
         let transport = self.host.transport.as_ref();
-        let client = tokens::AttesterClient { attester, attestor, transport, log };
+        let client = tokens::AttesterClient { attestor, transport, log };
         client.fetch(&mut self.store, rng).map(Some)
     }
 }

@@ -17,7 +17,7 @@ use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};
 use curve25519_dalek::scalar::{Scalar, clamp_integer};
 use ed25519_dalek::{Signature, Verifier, VerifyingKey};
 use rand_core::CryptoRng;
-use sha2::{Digest, Sha512};
+use sha2::{Digest, Sha512, Sha512_256};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::Secret;
@@ -97,6 +97,14 @@ impl ClientSecret {
     /// Takes ownership of a seed.
     pub fn new(seed: [u8; 32]) -> Self {
         Self(Secret::new(seed))
+    }
+
+    /// The key that a device shows to this attester, from the device's one seed: two attesters get
+    /// unrelated keys.
+    pub fn for_attester(seed: &[u8; 32], attester: &str) -> Self {
+        // SHA-512/256 cannot be extended, so one attester's key says nothing about another's.
+        let hash = Sha512_256::new_with_prefix(b"sotto client key v1\0");
+        Self::new(hash.chain_update(seed).chain_update(attester).finalize().into())
     }
 
     /// A new key.

@@ -24,5 +24,5 @@ mod watch;
 pub use self::assessments::Assessments;
 pub use self::check::{Check, Silence};
 pub(crate) use self::evidence::ProvedKeySet;
-pub use self::evidence::{Admitted, Evidence, Offer, View};
+pub use self::evidence::{Admitted, Evidence, Offer, View, check_url};
 pub use self::watch::{Watch, WatchError};

@@ -6,9 +6,7 @@ use rand_core::CryptoRng;
 use sotto_crypto::server_hpke;
 use sotto_vdaf::AggregateShare;
 use sotto_wire::labels::aggregate_share_info;
-use sotto_wire::{
-    AggregateShareAad, CollectionJobReq, Encode, HpkeCiphertext, Interval, ProblemType, Role,
-};
+use sotto_wire::{AggregateShareAad, CollectionJobReq, Encode, HpkeCiphertext, ProblemType, Role};
 use zeroize::Zeroizing;
 
 use crate::{Abort, AggregatorTask, Fault};
@@ -36,18 +34,6 @@ pub(crate) fn check_collection_extensions(request: &CollectionJobReq) -> Result<
             ProblemType::UnsupportedExtension,
             format!("collection job extension {:#06x} is not known", extension.extension_type),
         )),
-    }
-}
-
-/// A release must not cover more time than the task allows.
-pub(crate) fn check_window(task: &AggregatorTask, interval: Interval) -> Result<(), Abort> {
-    let length_s = interval.duration().as_seconds(task.task.configuration().time_precision());
-    match task.max_window_s {
-        Some(longest) if length_s > longest => Err(Abort::new(
-            ProblemType::BatchInvalid,
-            format!("The batch covers {length_s} s, more than the {longest} s of the recipe."),
-        )),
-        _ => Ok(()),
     }
 }
 

@@ -68,7 +68,11 @@ pub mod recipe;
 #[cfg(feature = "server")]
 pub mod relay;
 #[cfg(feature = "server")]
+mod release;
+#[cfg(feature = "server")]
 mod request;
+#[cfg(feature = "server")]
+pub mod sources;
 mod task;
 #[cfg(feature = "server")]
 pub mod taskprov;
@@ -79,6 +83,8 @@ pub mod witness;
 
 pub use batch::{Bucket, BucketAggregate, BucketAggregates, Digest, ReplayScope};
 pub use error::{Abort, BadResponse, Failure, Fault, Rejection, Rejections};
+#[cfg(feature = "server")]
+pub use release::{RateRule, ReleaseRules};
 #[cfg(feature = "server")]
 pub use request::{RequestKind, request_digest};
 pub use sotto_dp::uniform::{shuffle, uniform_below};

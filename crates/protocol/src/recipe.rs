@@ -6,6 +6,7 @@
 //! a mechanism does and costs (`sotto_dp::mechanism`), whom to trust ([`crate::trust`]), whether
 //! the log holds it ([`crate::admission`]) and whether to take part ([`crate::device`]).
 
+pub mod coalitions;
 mod derive;
 mod measure;
 mod mechanism;

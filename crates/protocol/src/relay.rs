@@ -3,14 +3,11 @@
 //!
 //! [`Pool`] holds requests until there are enough of them and releases them in a random order, so
 //! that an observer of both sides cannot match them by time or position. [`SourceLimit`] counts the
-//! requests of a source during one window and then forgets it; [`SourceConnections`] counts its
-//! open connections. Time is in milliseconds of the host's monotonic clock. Sockets, bodies and the
-//! list of gateways are the host's.
+//! requests of a source during one window and then forgets it. Time is in milliseconds of the host's
+//! monotonic clock. Sockets, bodies and the list of gateways are the host's.
 
 mod pool;
-mod source_connections;
 mod source_limit;
 
 pub use pool::{Pool, PoolRule};
-pub use source_connections::SourceConnections;
-pub use source_limit::{SourceLimit, SourceTag};
+pub use source_limit::SourceLimit;

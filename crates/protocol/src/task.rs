@@ -142,7 +142,7 @@ mod aggregator {
 
     use super::Task;
     use crate::token::VerifyToken;
-    use crate::{Fault, ReplayScope};
+    use crate::{Fault, ReleaseRules, ReplayScope};
 
     /// A task as one of its aggregators holds it.
     #[derive(Debug)]
@@ -160,9 +160,8 @@ mod aggregator {
         /// Checks the token that each report must hold in this aggregator's share. If `None`, no
         /// token is required and none is understood.
         pub tokens: Option<Arc<dyn VerifyToken>>,
-        /// The longest time, in seconds, that the reports of one release may cover. If `None`,
-        /// there is no limit.
-        pub max_window_s: Option<u64>,
+        /// When a batch may be released, beside the minimum batch size.
+        pub release: ReleaseRules,
     }
 
     impl AggregatorTask {
@@ -180,7 +179,7 @@ mod aggregator {
         /// time-interval tasks, and where there is no limit.
         pub fn batch_window(&self, time: Time) -> u64 {
             let configuration = self.task.configuration();
-            match (configuration.batch_mode(), self.max_window_s) {
+            match (configuration.batch_mode(), self.release.max_window_s) {
                 (BatchMode::LeaderSelected, Some(longest_s)) => {
                     let units = (longest_s / configuration.time_precision().as_seconds()).max(1);
                     let start =

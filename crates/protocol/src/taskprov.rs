@@ -10,7 +10,7 @@ use sotto_wire::{
     Decode, DecodeError, HpkeConfig, ProblemType, Role, TaskConfiguration, TaskId, Url, taskprov,
 };
 
-use crate::{Abort, AggregatorTask, Moment, Task, TaskError};
+use crate::{Abort, AggregatorTask, Moment, ReleaseRules, Task, TaskError};
 
 /// Which advertised tasks an aggregator joins, and with what.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub fn restore(
         taskprov: true,
         // Only a recipe can require tokens or limit the window.
         tokens: None,
-        max_window_s: None,
+        release: ReleaseRules::default(),
     })
 }
 

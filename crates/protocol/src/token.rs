@@ -1,8 +1,10 @@
 //! Tokens: they show an aggregator that a report comes from a device that has not sent another one.
 //!
 //! There is one token per aggregator, only inside that aggregator's own share: a leader never sees
-//! a token that the helper would accept. Both carry the same nonce, which also gives the report's
-//! id: so the check that a report id is new is also the check that the token is new.
+//! a token that the helper would accept. Each comes through an attester and an issuer of its own, so
+//! that no attester and no issuer alone can invent a device. Both carry the same nonce, which also
+//! gives the report's id: so the check that a report id is new is also the check that the token is
+//! new.
 //!
 //! [`TokenTerms`] is what a recipe demands. A device requests a token with [`TokenTerms::request`]
 //! and opens the answer with [`TokenTerms::finish`]; an aggregator verifies with a [`VerifyToken`].
@@ -117,12 +119,11 @@ pub struct ReportTokens {
 impl TokenTerms {
     /// What the token for `role` must be; `None` if the recipe needs none.
     pub fn of(recipe: &Recipe, role: Role) -> Option<Result<Self, TokenError>> {
-        let tokens = &recipe.parties.tokens;
-        let (issuer, endorsed) = (tokens.issuer()?, tokens.key(role)?);
+        let endorsed = recipe.parties.tokens.key(role)?;
         let terms = || {
             let key = TokenKey::parse_spki(&endorsed.spki()?)?;
             let context = Some(*recipe.id().as_bytes());
-            Self::new(issuer.clone(), key, endorsed.expires, context)
+            Self::new(endorsed.issuer.clone(), key, endorsed.expires, context)
         };
         Some(terms())
     }

@@ -18,7 +18,7 @@ use sotto_wire::{HpkeConfig, KeyName, TlogPolicy, VerifierKey};
 pub use self::file::{
     BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, TrustError, TrustFile,
 };
-pub use self::tokens::{Attester, PinnedAttester, TokenTrust, TokensFile};
+pub use self::tokens::{Attester, Chain, ChainFile, PinnedAttester, TokenTrust, TokensFile};
 use crate::admission::{Check, Silence};
 use crate::recipe::Assessment;
 
@@ -30,10 +30,19 @@ pub struct Trust {
     policy: TlogPolicy,
     operators: BTreeMap<KeyName, VerifierKey>,
     authors: Option<BTreeSet<PublicKey>>,
-    relays: Vec<(KeyName, String)>,
+    relays: Vec<Relay>,
     log_gateway: Option<LogGateway>,
     tokens: Option<TokenTrust>,
     budget: Budget,
+}
+
+/// A relay that the device may use.
+#[derive(Clone, Debug)]
+struct Relay {
+    operator: KeyName,
+    /// Its operator's key, if one is pinned with the relay.
+    key: Option<VerifierKey>,
+    url: String,
 }
 
 /// The gateway of the log, and the keys with which a device starts.
@@ -80,23 +89,7 @@ impl Trust {
 
     /// The relays that may carry a report of this recipe: those not run by another of its parties.
     pub fn relays_for<'a>(&'a self, recipe: &'a Recipe) -> impl Iterator<Item = &'a str> {
-        self.relays_without(self.parties_of(recipe).map(|(_, name)| name).collect())
-    }
-
-    /// Every party except the relay that handles the reports of this recipe, by role.
-    fn parties_of<'a>(
-        &'a self,
-        recipe: &'a Recipe,
-    ) -> impl Iterator<Item = (&'static str, &'a KeyName)> {
-        let parties = &recipe.parties;
-        let issuer = parties.tokens.issuer();
-        let attester = self.tokens.as_ref().and_then(|tokens| tokens.attester.as_ref());
-        let attester = attester.filter(|_| issuer.is_some()).map(|attester| &attester.operator);
-        let aggregators =
-            [("leader", &parties.leader.operator), ("helper", &parties.helper.operator)];
-        let issuer = issuer.map(|issuer| ("issuer", issuer));
-        let attester = attester.map(|attester| ("attester", attester));
-        aggregators.into_iter().chain(issuer).chain(attester)
+        self.relays_without(self.parties_of(recipe).iter().map(|party| party.operator).collect())
     }
 
     /// The gateway through which the log is read, if one is pinned.
@@ -111,11 +104,18 @@ impl Trust {
         gateway.flat_map(|gateway| self.relays_without(vec![&gateway.operator]))
     }
 
-    /// The relays that none of these operators runs: whoever opens a request must not know where it
-    /// came from.
+    /// The relays that none of these operators runs, by name or by key: whoever opens a request must
+    /// not know where it came from.
     fn relays_without<'a>(&'a self, operators: Vec<&'a KeyName>) -> impl Iterator<Item = &'a str> {
-        let relays = self.relays.iter();
-        relays.filter(move |(name, _)| !operators.contains(&name)).map(|(_, url)| url.as_str())
+        let foreign = move |relay: &&Relay| {
+            let key = relay.key.as_ref().map(VerifierKey::public_key);
+            let keys = |name: &KeyName| self.operator(name).map(VerifierKey::public_key);
+            let same = |name: &&KeyName| {
+                self.is_same_operator(&relay.operator, name) || (key.is_some() && keys(name) == key)
+            };
+            !operators.iter().any(same)
+        };
+        self.relays.iter().filter(foreign).map(|relay| relay.url.as_str())
     }
 
     /// Whether recipes of this author are considered.
@@ -129,22 +129,30 @@ impl Trust {
         }
     }
 
-    /// Checks that leader, helper, issuer, attester and relay are different operators, and that the
-    /// first two are pinned: any two of them together would know more about a device, or its
-    /// report, than each alone.
+    /// Checks that leader, helper, issuers, attesters and relay are different operators, that the
+    /// first two are pinned, and that the leader does not run the gateway of the log: any two of
+    /// them together would know more about a device, or its report, than each alone.
     pub(crate) fn check_operators(&self, recipe: &Recipe) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Operators, reason));
         let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
         self.pinned_operator(leader)?;
         self.pinned_operator(helper)?;
-        let parties: Vec<_> = self.parties_of(recipe).collect();
-        for (index, (role, name)) in parties.iter().enumerate() {
-            let earlier = parties.iter().take(index);
-            if let Some((other, _)) = earlier.clone().find(|(_, other)| self.same(other, name)) {
-                return refuse(format!("{other} and {role} are one operator"));
-            }
+        self.check_distinct(&self.parties_of(recipe)).or_else(refuse)?;
+        if self.settings.insecure_direct {
+            return Ok(());
         }
-        if !self.settings.insecure_direct && self.relays_for(recipe).next().is_none() {
+        if self
+            .log_gateway
+            .as_ref()
+            .is_some_and(|gateway| self.is_same_operator(&gateway.operator, leader))
+        {
+            return refuse(format!(
+                "the leader {leader} also runs the gateway through which this device reads the log: it \
+                 would see when a device reads and when it reports; pin a gateway of another operator \
+                 under [log_gateway]"
+            ));
+        }
+        if self.relays_for(recipe).next().is_none() {
             let reason = match self.relays.is_empty() {
                 true => "no relay is pinned",
                 false => "every pinned relay is run by the operator of another party of the recipe",
@@ -155,7 +163,7 @@ impl Trust {
     }
 
     /// Whether two names belong to one operator, by the names or by their pinned keys.
-    fn same(&self, one: &KeyName, other: &KeyName) -> bool {
+    pub fn is_same_operator(&self, one: &KeyName, other: &KeyName) -> bool {
         let keys = (self.operator(one), self.operator(other));
         let one_key = matches!(keys, (Some(a), Some(b)) if a.public_key() == b.public_key());
         one == other || one_key
@@ -166,8 +174,8 @@ impl Trust {
         let refuse = |reason: String| Err(Silence::new(Check::Floors, reason));
         let (recipe, floors) = (assessment.recipe(), &self.settings.floors);
         let min_batch = recipe.aggregation.min_batch;
-        if min_batch < floors.min_batch {
-            let floor = floors.min_batch;
+        let floor = floors.min_batch();
+        if min_batch < floor {
             return refuse(format!("a minimum batch of {min_batch} is below the floor of {floor}"));
         }
         if recipe.sampling.rate > floors.max_rate {

@@ -62,14 +62,16 @@ impl Aggregator {
         let cpu_queue = config.cpu_queue_len();
         let keys = HpkeKeyring::new(&config.hpke_keys)?;
         let hpke_config_list = keys.config_list()?.to_bytes().into();
-        let tasks = Arc::new(TaskRegistry::new(
-            role,
-            config.insecure_plain_tasks,
-            config.http.insecure_http,
-        ));
+        let tasks = TaskRegistry::new(role, config.insecure_plain_tasks, config.http.insecure_http);
+        let tasks = Arc::new(tasks.without(store.forgotten_tasks().await?));
         check_stored(&config, &*store).await?;
         for task in config.tasks {
-            tasks.add(task)?;
+            if tasks.is_forgotten(task.id()) {
+                let task = task.id();
+                tracing::warn!(%task, "a configured task is over and its data deleted: remove it");
+            } else {
+                tasks.add(task)?;
+            }
         }
         server.tasks = Some(Arc::clone(&tasks));
         let (metrics, health) = (Arc::clone(&server.metrics), Arc::clone(&server.health));
@@ -89,7 +91,6 @@ impl Aggregator {
                     store,
                     hpke_configs: keys.configs(),
                     gateway_keys: config.gateway.map(|gateway| gateway.keys),
-                    forgotten: config.forget_tasks.into_iter().collect(),
                     health: Arc::clone(&health),
                     environment: server.environment.clone(),
                 };
@@ -131,6 +132,7 @@ impl Aggregator {
             // Its ids and buckets are being deleted, and with them the record of what was counted.
             Some(task) if self.is_over(&task) => Err(unrecognized_task(task_id)),
             Some(task) => Ok(task),
+            None if self.tasks.is_forgotten(&task_id) => Err(unrecognized_task(task_id)),
             None => self.announced_task(task_id, headers).await,
         }
     }
@@ -276,7 +278,7 @@ async fn check_stored(config: &ServerConfig, store: &dyn TaskStore) -> Result<()
             StoredTask::Announced(_) => {
                 ("were announced by taskprov, and taskprov is", config.taskprov.is_some())
             }
-            StoredTask::Recipe(_) => {
+            StoredTask::Recipe { .. } => {
                 ("were learned from recipes, and recipes are", config.recipes.is_some())
             }
         };

@@ -46,7 +46,7 @@ use self::in_flight::InFlight;
 pub use self::insecure::InsecureAttestation;
 use self::issuer_client::{Failures, IssuerClient};
 use self::metrics::AttesterMetrics;
-pub use self::x509::{Manufacturer, X509Attestation, X509Config};
+pub use self::x509::{Manufacturer, Purpose, X509Attestation, X509Config};
 use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;

@@ -49,6 +49,22 @@ impl AuthToken {
         Self::new(AuthScheme::Bearer, token)
     }
 
+    /// Whether both are the same secret, whatever the form in which they are sent.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.token == other.token
+    }
+
+    /// Lets a request pass that carries one of these tokens. All are compared, so that the time does
+    /// not reveal which one matches.
+    pub(crate) fn check_any<'a>(
+        tokens: impl IntoIterator<Item = &'a Self>,
+        headers: &HeaderMap,
+    ) -> Result<(), Failure> {
+        let checks: Vec<_> = tokens.into_iter().map(|token| token.check(headers)).collect();
+        let refused = checks.into_iter().reduce(|one, other| one.or(other));
+        refused.unwrap_or(Err(Failure::Forbidden))
+    }
+
     /// The header that sends this token to a peer. It is marked as sensitive, so that it is neither
     /// printed nor put into a compression table.
     pub(crate) fn header(&self) -> Result<(HeaderName, HeaderValue), InvalidToken> {

@@ -4,13 +4,15 @@
 //! and names. The program loads them and fills in the type that ends in `Config`, which a server
 //! gets. Both hold the plain settings, which are defined once ([`settings!`](crate::settings)).
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use serde::de::{Deserializer, Error};
 use sotto_crypto::{HpkeKeypair, Secret};
+use sotto_protocol::sources::ConnectionRule;
 use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_protocol::trust::Trust;
 use sotto_wire::limits::{MAX_AGGREGATION_JOB_LEN, MAX_UPLOAD_REQUEST_LEN};
@@ -18,7 +20,7 @@ use sotto_wire::{KeyName, TaskId, VerifierKey};
 
 use crate::auth::AuthToken;
 use crate::gateway::{GatewayConfig, GatewayTable};
-use crate::settings::settings;
+use crate::settings::{Setting, settings};
 use crate::tasks::ServedTask;
 
 settings! {
@@ -59,10 +61,32 @@ settings! {
     pub struct ConnectionLimits {
         /// Connections at once. Further ones wait in the system's queue.
         ["limits.max_connections"] pub max_connections: usize = 4096,
+        /// Connections at once from one source: an IPv4 address, or the first 64 bits of an IPv6
+        /// address. One more is closed. Sources are never written down. 0 is no limit. That is right
+        /// behind a proxy or load balancer, where all have one address; limit them there.
+        ["limits.max_connections_per_source"] pub max_per_source: usize = 1024,
+        /// Addresses of peers, such as `"192.0.2.7"`: the leader at a helper, relays at a gateway,
+        /// collectors at a leader. Their connections have places of their own, so that they get
+        /// through however many strangers connect. If any is listed, connections beyond
+        /// max_connections are closed instead of waiting.
+        ["limits.peer_addresses"] pub peers: Vec<IpAddr>,
+        /// Connections at once from all peer_addresses together.
+        ["limits.max_peer_connections"] pub max_peer_connections: usize = 1024,
         /// How long a TLS handshake may take, and the wait for the head of a request.
         ["limits.header_timeout_s"] pub header_timeout: Duration = Duration::from_secs(30),
         /// How long a peer may leave an answer unread.
         ["limits.write_timeout_s"] pub write_timeout: Duration = Duration::from_secs(30),
+    }
+}
+
+impl ConnectionLimits {
+    /// Which connections are accepted.
+    pub(crate) fn rule(&self) -> ConnectionRule {
+        ConnectionRule {
+            max_per_source: self.max_per_source,
+            peers: self.peers.clone(),
+            max_peer_connections: self.max_peer_connections,
+        }
     }
 }
 
@@ -207,7 +231,7 @@ settings! {
     #[derive(Debug)]
     pub struct ServerConfig {
         /// Ids of tasks that are no longer configured and whose data is deleted at the start, for good:
-        /// reports, jobs, batches, report ids. Such a task must never be served again, because its
+        /// reports, jobs, batches, report ids. Such a task is never served again, because its
         /// reports could count twice. Without this a leader keeps the task's waiting reports until the
         /// task is configured again.
         ["forget_tasks"] pub forget_tasks: Vec<TaskId>,
@@ -273,7 +297,8 @@ settings! {
     /// How a leader aggregates.
     #[derive(Clone, Debug)]
     pub struct AggregationConfig {
-        /// Bytes of reports on disk at which uploads are refused.
+        /// Bytes of reports on disk at which uploads are refused. A task may hold as much as is free,
+        /// so one task alone fills half of it.
         ["limits.max_stored_report_bytes"] pub max_segment_bytes: u64 = 64 * 1024 * 1024 * 1024,
         /// Reports in one job.
         ["jobs.max_reports"] pub max_job_reports: usize = 512,
@@ -281,10 +306,11 @@ settings! {
         ["jobs.max_bytes"] pub max_job_bytes: usize = 8 * 1024 * 1024,
         /// How long reports wait for their job to fill.
         ["jobs.delay_ms"] pub job_delay: Duration = Duration::from_millis(200),
-        /// Jobs that are worked on at once. Unless set, one more than there are CPU threads: while one
-        /// waits for the helper, another computes.
+        /// Jobs that are worked on at once for one helper. Unless set, one more than there are CPU
+        /// threads: while one waits for the helper, another computes. Each needs about three times
+        /// jobs.max_bytes of memory.
         ["jobs.workers", example "3"] pub workers: Option<usize>,
-        /// Jobs that may wait for a worker. Beyond that, no more are formed.
+        /// Open jobs of one task beyond which its reports give no reason to form more.
         ["jobs.max_open"] pub max_open_jobs: usize = 16,
         /// How long a worker may take over a job before another may try. A restart does not wait for it.
         ["jobs.lease_s"] pub lease: Duration = Duration::from_secs(60),
@@ -346,17 +372,61 @@ settings! {
         ["trust", required "\"trust.toml\""] pub trust: PathBuf,
         /// The name of this operator. The trust file pins its key, and recipes name it.
         ["operator", required "\"leader.example\""] pub operator: String,
-        /// 32 bytes in base64url, shared by leader and helper (`sotto keys secret`).
-        ["verify_key_init", required "\"...\""] pub verify_key_init: Secret<String> = no_secret(),
-        /// The token with which the leader authenticates to the helper.
-        ["leader_authentication_token", required "\"...\""]
-        pub leader_authentication_token: Secret<String> = no_secret(),
         /// How often the log is read.
         ["poll_s"] pub poll: Duration = Duration::from_secs(60),
         /// Where the files of the log are. Unless set, where the policy in the trust file says.
         ["log_url", example "\"https://log.example/\""] pub log_url: Option<String>,
+        [hidden] pub moved: MovedSecrets,
+        /// The aggregators with which this one serves recipes: helpers at a leader, leaders at a
+        /// helper. A recipe whose other aggregator is not listed, at exactly this URL, is not
+        /// served. At least one.
+        ["peers", required] pub peers: Vec<RecipePeerTable>,
         /// The authors whose recipes are served. At least one.
         ["authors", required] pub authors: Vec<RecipeAuthorTable>,
+    }
+}
+
+settings! {
+    /// Secrets that were in `[recipes]` when all peers shared them.
+    #[derive(Debug)]
+    pub struct MovedSecrets {
+        /// Now in each `[[recipes.peers]]`.
+        ["verify_key_init"] pub verify_key_init: Moved,
+        /// Now `authentication_token` in each `[[recipes.peers]]`.
+        ["leader_authentication_token"] pub leader_authentication_token: Moved,
+    }
+}
+
+/// A setting of an earlier version. A file that has it is told where it is now.
+#[derive(Debug, Default)]
+pub struct Moved;
+
+impl Setting for Moved {
+    fn read<'de, D: Deserializer<'de>>(key: &str, _value: D) -> Result<Self, D::Error> {
+        Err(D::Error::custom(format!(
+            "{key} is no longer in [recipes]: list each other aggregator under [[recipes.peers]], with \
+             its operator and url, and an authentication_token and a verify_key_init of its own"
+        )))
+    }
+}
+
+settings! {
+    /// The other aggregator of recipes, as it is written in the file.
+    #[derive(Debug)]
+    pub struct RecipePeerTable {
+        /// The name of its operator in recipes.
+        ["operator", required "\"helper.example\""] pub operator: String,
+        /// Its URL, exactly as recipes and the operator's key set spell it.
+        ["url", required "\"https://helper.example/\""] pub url: String,
+        /// The token with which the leader of the two authenticates to the helper. No other peer may
+        /// have it (`sotto keys secret`).
+        ["authentication_token", required "\"...\""]
+        pub authentication_token: Secret<String> = no_secret(),
+        /// 32 bytes in base64url, shared with this peer and no other (`sotto keys secret`).
+        ["verify_key_init", required "\"...\""] pub verify_key_init: Secret<String> = no_secret(),
+        /// The leader may connect to this peer at loopback, link-local, private and other addresses
+        /// that are not public. Otherwise it never does, whatever the name of the host resolves to.
+        ["private_addresses"] pub private_addresses: bool,
     }
 }
 
@@ -386,14 +456,27 @@ pub struct RecipesConfig {
     pub log_url: String,
     /// PEM certificates that may vouch for the log, beside those of the operating system.
     pub log_certificates: Option<Vec<u8>>,
-    /// The secret shared with the other aggregator, from which verification keys are derived.
-    pub verify_key_init: Secret<[u8; 32]>,
-    /// Between leader and helper.
-    pub leader_token: Arc<AuthToken>,
+    /// With whom recipes are served.
+    pub peers: Vec<RecipePeer>,
     /// Whose recipes are served.
     pub authors: Vec<RecipeAuthor>,
     /// How often the log is read.
     pub poll: Duration,
+}
+
+/// The other aggregator of recipes.
+#[derive(Debug)]
+pub struct RecipePeer {
+    /// Who runs it: recipes name this operator.
+    pub operator: KeyName,
+    /// Where it is, spelled as in the recipes.
+    pub url: String,
+    /// Between leader and helper.
+    pub token: Arc<AuthToken>,
+    /// Verification keys are derived from it.
+    pub verify_key_init: Secret<[u8; 32]>,
+    /// Whether the leader may connect to addresses that are not public.
+    pub private_addresses: bool,
 }
 
 /// An author whose recipes are served.

@@ -74,6 +74,9 @@ pub enum TaskRefused {
     /// It is configured for the other aggregator.
     #[error("task {0} is configured for the other role")]
     OtherRole(TaskId),
+    /// Its data was deleted.
+    #[error("task {0} was forgotten: its reports could count twice")]
+    Forgotten(TaskId),
     /// A task of this id is served already.
     #[error("task {0} is served already")]
     Exists(TaskId),

@@ -1,11 +1,12 @@
 //! The leader as a server: accepts uploads, drives aggregation, answers collectors.
 //!
-//! [`upload`] and [`collection`] are its resources; [`forming`], [`aggregating`] and [`collecting`]
-//! are the loops that drive jobs. Every step loads, calls one function of `sotto_protocol::leader`
+//! [`upload`] and [`collection`] are its resources. [`forming`] forms jobs; [`attempts`] is the loop
+//! that works on them, as [`aggregating`] and [`collecting`] say. Every step loads, calls one function of `sotto_protocol::leader`
 //! and commits through the store. That crate also decides what the loops do next and how long they
 //! sleep.
 
 mod aggregating;
+mod attempts;
 mod collecting;
 mod collection;
 mod forming;
@@ -15,19 +16,25 @@ mod pacing;
 mod unfinished;
 mod upload;
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
 use sotto_protocol::leader::aggregate::JobLimits;
 use sotto_protocol::leader::forming::FormingLimits;
+use sotto_protocol::leader::pacing::PacingLimits;
+use sotto_protocol::leader::room::Longest;
+use sotto_protocol::leader::waits::Waits;
 use sotto_store::LeaderStore;
 use sotto_wire::size_class::SizeClass;
-use sotto_wire::{self as wire, HttpUrl};
+use sotto_wire::{self as wire, HttpUrl, TaskId};
 use tokio::sync::{Notify, mpsc};
 
+use self::aggregating::Aggregation;
+use self::collecting::Collecting;
 use self::intake::SharedIntake;
 use self::metrics::LeaderMetrics;
 use self::pacing::SharedPacing;
@@ -48,8 +55,8 @@ const MAX_DELETIONS: usize = 256;
 /// announcement of a task, and sealing.
 const MAX_INNER_HEAD: usize = 64 * 1024;
 
-/// Collections in progress at once.
-const COLLECTION_WORKERS: usize = 2;
+/// Attempts at collections that may be in flight at one helper.
+const MAX_COLLECTIONS: usize = 2;
 
 /// The leader, for [`Server::bind`].
 pub struct Leader {
@@ -91,8 +98,12 @@ impl Role for Leader {
         let state = Arc::new(LeaderState {
             intake: SharedIntake::new(aggregation.max_job_reports, aggregation.max_job_bytes),
             pacing: SharedPacing::new(
-                aggregation.min_backoff,
-                aggregation.max_backoff,
+                PacingLimits {
+                    min_pause: aggregation.min_backoff,
+                    max_pause: aggregation.max_backoff,
+                    max_aggregations: aggregation.workers.unwrap_or(aggregator.cpu_threads + 1),
+                    max_collections: MAX_COLLECTIONS,
+                },
                 Arc::clone(&aggregator.health),
                 aggregator.environment.clone(),
             ),
@@ -111,9 +122,11 @@ impl Role for Leader {
             aggregator,
             deletions: deletion_sender,
             jobs_ready: Notify::new(),
-            job_ended: Notify::new(),
             collections_ready: Notify::new(),
+            waits: Mutex::default(),
             uploads_paused: AtomicBool::new(false),
+            full_tasks: Mutex::default(),
+            longest: Mutex::default(),
         });
         let gateway =
             gateway.map(|config| open_gateway(config, body_timeout, &state, server)).transpose()?;
@@ -133,14 +146,16 @@ struct LeaderState {
     limits: FormingLimits,
     helper: HelperClient,
     deletions: mpsc::Sender<Deletion>,
-    /// A job was formed or released.
+    /// A job was formed, or an attempt has ended.
     jobs_ready: Notify,
-    /// A job was committed: there is room for another.
-    job_ended: Notify,
-    /// A collection was requested.
+    /// A collection was requested, or an attempt has ended.
     collections_ready: Notify,
+    waits: Mutex<Waits>,
     /// Too many bytes of reports are on disk.
     uploads_paused: AtomicBool,
+    /// Tasks that hold too much of the room on disk.
+    full_tasks: Mutex<HashSet<TaskId>>,
+    longest: Mutex<Longest>,
 }
 
 /// A resource at the helper that is no longer needed.
@@ -150,6 +165,24 @@ struct Deletion {
 }
 
 impl LeaderState {
+    /// Whether the helper of a task fails or hangs.
+    fn is_in_trouble(&self, task_id: &TaskId) -> bool {
+        self.aggregator.tasks.task(task_id).is_some_and(|task| self.pacing.is_in_trouble(&task))
+    }
+
+    fn full_tasks(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+        self.full_tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn longest(&self) -> MutexGuard<'_, Longest> {
+        self.longest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long collections wait for their batches.
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Queues a message to the helper that a resource is no longer needed.
     fn delete_at_helper(&self, task: Arc<ServedTask>, location: Option<HttpUrl>) {
         if let Some(location) = location {
@@ -197,15 +230,11 @@ fn open_gateway(
 
 fn add_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, server: &mut Server) {
     let leader = || Arc::clone(state);
-    let workers = state.config.workers.unwrap_or(state.aggregator.cpu_threads + 1).max(1);
     let forming = leader();
     server.add_loop("forming", |shutdown| forming::run(forming, shutdown));
-    for worker in (0..workers).map(|_| leader()) {
-        server.add_loop("aggregation", |shutdown| aggregating::run(worker, shutdown));
-    }
-    for worker in (0..COLLECTION_WORKERS).map(|_| leader()) {
-        server.add_loop("collection", |shutdown| collecting::run(worker, shutdown));
-    }
+    let (aggregating, collecting) = (leader(), leader());
+    server.add_loop("aggregation", |shutdown| attempts::run::<Aggregation>(aggregating, shutdown));
+    server.add_loop("collection", |shutdown| attempts::run::<Collecting>(collecting, shutdown));
     let deleting = leader();
     server.add_loop("deletion", |shutdown| delete_loop(deleting, deletions, shutdown));
     let measured = leader();

@@ -48,13 +48,14 @@ mod witness;
 
 pub use attester::{
     Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
-    Manufacturer, ManufacturerTable, X509Attestation, X509Config, X509Table,
+    Manufacturer, ManufacturerTable, Purpose, X509Attestation, X509Config, X509Table,
 };
 pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{
     AggregationConfig, AggregatorFile, BodyLimits, ConnectionLimits, HelperConfig, HelperFile,
-    HttpConfig, HttpFile, LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable,
-    RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
+    HttpConfig, HttpFile, LeaderConfig, LeaderFile, LeaderTables, Moved, MovedSecrets,
+    RecipeAuthor, RecipeAuthorTable, RecipePeer, RecipePeerTable, RecipesConfig, RecipesTable,
+    ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
 };
 pub use environment::Environment;
 pub use error::{BindError, RunError, TaskRefused};

@@ -28,6 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use self::gate::Entry;
 pub(crate) use self::gate::SourceGate;
 use self::stall::StallGuard;
 use crate::config::{ConnectionLimits, TlsConfig};
@@ -48,6 +49,7 @@ pub(crate) struct Listener {
     tls: Option<TlsAcceptor>,
     limits: ConnectionLimits,
     gate: Option<Arc<SourceGate>>,
+    shows_sources: bool,
 }
 
 /// Where a request comes from. Only the handlers of a relay that limits sources get it. It cannot
@@ -70,7 +72,7 @@ impl Listener {
         let listen = |source| BindError::Listen { address, source };
         let tcp = TcpListener::bind(address).await.map_err(listen)?;
         let address = tcp.local_addr().map_err(listen)?;
-        Ok(Self { tcp, address, tls, limits, gate: None })
+        Ok(Self { tcp, address, tls, limits, gate: None, shows_sources: false })
     }
 
     /// Where it listens, with the port that the operating system chose for port 0.
@@ -78,16 +80,27 @@ impl Listener {
         self.address
     }
 
-    /// Limits the connections of each source, and gives each request a [`PeerIp`]. Without this,
-    /// handlers cannot learn it.
+    /// Limits the connections of each source.
     pub(crate) fn limit_sources(&mut self, gate: SourceGate) {
         self.gate = Some(Arc::new(gate));
+    }
+
+    /// Lets one source have all connections.
+    pub(crate) fn limit_no_source(&mut self) {
+        self.gate = None;
+    }
+
+    /// Gives each request a [`PeerIp`]. Without this, handlers cannot learn it.
+    pub(crate) fn show_sources(&mut self) {
+        self.shows_sources = true;
     }
 
     /// Serves until the shutdown begins, then finishes the requests in flight within `drain`.
     pub(crate) async fn serve(self, router: Router, mut shutdown: Shutdown, drain: Duration) {
         let connection = Arc::new(ConnectionBuilder::new(&self.limits, self.tls, router));
         let permits = Arc::new(Semaphore::new(self.limits.max_connections.max(1)));
+        // If places are kept for peers, connections must be seen before it is known who may have one.
+        let waits = !self.gate.as_ref().is_some_and(|gate| gate.has_peers());
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
         loop {
@@ -95,9 +108,9 @@ impl Listener {
                 biased;
                 () = shutdown.begun() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = accept(&self.tcp, &permits) => accepted,
+                accepted = accept(&self.tcp, &permits, waits) => accepted,
             };
-            let (stream, peer, permit) = match accepted {
+            let (stream, peer, mut permit) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(error = %error.kind(), "a connection could not be accepted");
@@ -105,14 +118,24 @@ impl Listener {
                     continue;
                 }
             };
-            let (peer, entry) = match &self.gate {
-                None => (None, None),
+            // Closed at once: if it were queued, it would block others.
+            let entry = match &self.gate {
+                None => None,
                 Some(gate) => match gate.enter(peer) {
-                    // Closed at once: if it were queued, it would block others.
                     None => continue,
-                    entered => (Some(peer), entered),
+                    entered => entered,
                 },
             };
+            if entry.as_ref().is_some_and(Entry::is_peer) {
+                permit = None;
+            } else if permit.is_none() {
+                permit = Arc::clone(&permits).try_acquire_owned().ok();
+                if permit.is_none() {
+                    self.gate.iter().for_each(|gate| gate.refuse());
+                    continue;
+                }
+            }
+            let peer = self.shows_sources.then_some(peer);
             let (connection, watcher) = (Arc::clone(&connection), graceful.watcher());
             connections.spawn(async move {
                 connection.serve(stream, peer, watcher).await;
@@ -130,9 +153,13 @@ impl Listener {
 async fn accept(
     tcp: &TcpListener,
     permits: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, PeerIp, OwnedSemaphorePermit)> {
+    waits: bool,
+) -> io::Result<(TcpStream, PeerIp, Option<OwnedSemaphorePermit>)> {
     // Without a permit, connections wait in the operating system's queue.
-    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
+    let permit = match waits {
+        true => Some(Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?),
+        false => None,
+    };
     let (stream, peer) = tcp.accept().await?;
     // Answers are single small writes: waiting to fill a packet would only delay them.
     stream.set_nodelay(true)?;

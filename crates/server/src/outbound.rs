@@ -4,9 +4,15 @@
 //! no redirects, no proxy from the environment. The relay and the standalone gateway forward
 //! requests with it. [`HttpClient`] sends our own requests: small bodies, and answers with bounded
 //! time and length.
+//!
+//! A URL that the operator wrote into the configuration may lead anywhere. One that a recipe names
+//! leads to public addresses only ([`Reach`], [`addresses`]).
+
+mod addresses;
 
 use std::error::Error;
 use std::io::{self, ErrorKind::TimedOut};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +25,7 @@ use hyper::body::{Body, Incoming};
 use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -43,6 +50,37 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The bytes of an answer that a connection may buffer before they are read.
 const CONNECTION_BUFFER: usize = 64 * 1024;
 
+/// The addresses to which a client connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Whatever the URL says: the operator wrote it.
+    Anywhere,
+    /// Public ones only.
+    Public,
+}
+
+impl Reach {
+    fn allows(self, address: IpAddr) -> bool {
+        self == Self::Anywhere || addresses::is_public(address)
+    }
+
+    /// The addresses of a host to which a connection may be opened. These very addresses are then
+    /// connected to: the name is not looked up again.
+    async fn resolve(self, name: Name) -> Result<std::vec::IntoIter<SocketAddr>, BoxError> {
+        let mut addresses: Vec<SocketAddr> = GaiResolver::new().oneshot(name).await?.collect();
+        addresses.retain(|address| self.allows(address.ip()));
+        if addresses.is_empty() {
+            return Err(NotPublic.into());
+        }
+        Ok(addresses.into_iter())
+    }
+}
+
+/// No address of the host is public.
+#[derive(Debug, thiserror::Error)]
+#[error("the host has no public address")]
+struct NotPublic;
+
 /// Makes a client. `certificates` (PEM) are trusted as roots in addition to those of the operating
 /// system.
 ///
@@ -50,6 +88,7 @@ const CONNECTION_BUFFER: usize = 64 * 1024;
 /// the request was written, another connection is used. That is not a repetition (RFC 9458 §6.5
 /// forbids those).
 pub(crate) fn client<B>(
+    reach: Reach,
     timeout: Duration,
     certificates: Option<&[u8]>,
 ) -> Result<OutboundClient<B>, Fault>
@@ -63,7 +102,7 @@ where
         .map_err(|error| Fault(error.to_string()))?
         .with_root_certificates(roots(certificates)?)
         .with_no_client_auth();
-    let mut tcp = HttpConnector::new();
+    let mut tcp = HttpConnector::new_with_resolver(service_fn(move |name| reach.resolve(name)));
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     let patience = timeout.min(CONNECT_TIMEOUT);
@@ -73,9 +112,16 @@ where
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
-    let connector = service_fn(move |uri| {
+    let connector = service_fn(move |uri: Uri| {
+        // An address in the URL itself is not looked up.
+        let allowed = literal(&uri).is_none_or(|address| reach.allows(address));
         let connection = environment::timeout(patience, https.clone().oneshot(uri));
-        async { connection.await.unwrap_or_else(|_| Err(io::Error::from(TimedOut).into())) }
+        async move {
+            if !allowed {
+                return Err(NotPublic.into());
+            }
+            connection.await.unwrap_or_else(|_| Err(io::Error::from(TimedOut).into()))
+        }
     });
     Ok(Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -93,7 +139,12 @@ impl HttpClient {
     /// Waits for a connection no longer than `timeout`, and at most 5 seconds. `certificates` (PEM)
     /// are trusted as roots in addition to those of the operating system.
     pub(crate) fn new(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
-        Ok(Self(client(timeout, certificates)?))
+        Ok(Self(client(Reach::Anywhere, timeout, certificates)?))
+    }
+
+    /// The same for URLs that the operator did not write: it connects to public addresses only.
+    pub(crate) fn public(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
+        Ok(Self(client(Reach::Public, timeout, certificates)?))
     }
 
     /// Sends a request and waits for the head of its answer. The deadline covers the whole answer.
@@ -106,10 +157,11 @@ impl HttpClient {
         let request = request.body(Full::new(body)).map_err(|_| TransportError::Unreachable)?;
         let answer = timeout_at(deadline, self.0.request(request)).await;
         let answer = answer.map_err(|_| TransportError::Late)?;
-        let answer = answer.map_err(|error| match is_timeout(&error) {
-            true => TransportError::Late,
-            false if error.is_connect() => TransportError::Unreachable,
-            false => TransportError::Broken,
+        let answer = answer.map_err(|error| match &error {
+            _ if is_timeout(&error) => TransportError::Late,
+            _ if causes::<NotPublic>(&error).next().is_some() => TransportError::NotPublic,
+            _ if error.is_connect() => TransportError::Unreachable,
+            _ => TransportError::Broken,
         })?;
         let (head, body) = answer.into_parts();
         Ok(Answer { status: head.status, headers: head.headers, body, deadline })
@@ -149,6 +201,8 @@ impl Answer {
 pub(crate) enum TransportError {
     /// No connection.
     Unreachable,
+    /// No public address, where only those are connected to.
+    NotPublic,
     /// No answer in time.
     Late,
     /// The answer broke off, or is not HTTP.
@@ -162,23 +216,28 @@ impl TransportError {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unreachable => "connect",
+            Self::NotPublic => "no_public_address",
             Self::Late => "timeout",
             Self::Broken | Self::TooLong => "broken_answer",
         }
     }
 }
 
+/// The address in a URL that has one instead of a name.
+fn literal(uri: &Uri) -> Option<IpAddr> {
+    uri.host()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
 /// Whether the operating system or the connector timed out.
 fn is_timeout(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let io = error.downcast_ref::<io::Error>();
-        if io.is_some_and(|error| error.kind() == TimedOut) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    causes::<io::Error>(error).any(|error| error.kind() == TimedOut)
+}
+
+/// The error and its causes that are of this type.
+fn causes<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a T> {
+    let chain =
+        std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source());
+    chain.filter_map(|error| error.downcast_ref())
 }
 
 /// What is wrong with the URL of a peer, for the operator.

@@ -19,13 +19,16 @@ use sotto_wire::limits::{
 use sotto_wire::{HttpUrl, MediaType, ProblemType, taskprov};
 
 use crate::environment::{Instant, instant, sleep};
-use crate::outbound::{self, HttpClient, TransportError};
+use crate::outbound::{self, HttpClient, Reach, TransportError};
 use crate::tasks::{HelperEndpoint, ServedTask};
 
 /// The pause between two polls of an asynchronous helper, unless it names one.
 const POLL_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause that a helper may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// How long a deletion may take: those for other helpers wait for it.
+const DELETE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which resource to create at the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +71,10 @@ pub(crate) struct Created {
 /// Sends requests to helpers.
 #[derive(Debug)]
 pub(crate) struct HelperClient {
+    /// For helpers in the operator's own words: task files, `[taskprov]`, peers that say so.
     http: HttpClient,
+    /// For all other helpers of recipes. It has connections of its own.
+    public: HttpClient,
     timeout: Duration,
 }
 
@@ -76,7 +82,8 @@ impl HelperClient {
     /// `certificates` (PEM) are trusted as roots for helpers, in addition to those of the operating
     /// system.
     pub(crate) fn new(timeout: Duration, certificates: Option<&[u8]>) -> Result<Self, Fault> {
-        Ok(Self { http: HttpClient::new(timeout, certificates)?, timeout })
+        let http = HttpClient::new(timeout, certificates)?;
+        Ok(Self { http, public: HttpClient::public(timeout, certificates)?, timeout })
     }
 
     /// Creates a resource and returns its content. Waits for it if the helper is asynchronous. It
@@ -93,7 +100,7 @@ impl HelperClient {
         let request = self.request(Method::POST, url, task, endpoint);
         let (media_type, ..) = resource.messages();
         let request = request.header(CONTENT_TYPE, media_type.as_str());
-        let mut answer = self.send(request, body, resource, deadline).await?;
+        let mut answer = self.send(endpoint, request, body, resource, deadline).await?;
         let location = answer.location(url);
         while answer.body.is_empty() {
             let Some(location) = &location else {
@@ -105,7 +112,7 @@ impl HelperClient {
             }
             sleep(pause).await;
             let poll = self.request(Method::GET, &with_step(location, resource), task, endpoint);
-            let polled = self.send(poll, Bytes::new(), resource, deadline).await;
+            let polled = self.send(endpoint, poll, Bytes::new(), resource, deadline).await;
             answer = polled.map_err(HelperError::of_poll)?;
         }
         Ok(Created { body: answer.body, location })
@@ -115,7 +122,9 @@ impl HelperClient {
     pub(crate) async fn delete(&self, task: &ServedTask, location: HttpUrl) {
         if let Some(endpoint) = &task.helper {
             let request = self.request(Method::DELETE, &location, task, endpoint);
-            let _ = self.http.send(request, Bytes::new(), instant() + self.timeout).await;
+            let patience = self.timeout.min(DELETE_PATIENCE);
+            let http = self.http(endpoint);
+            let _ = http.send(request, Bytes::new(), instant() + patience).await;
         }
     }
 
@@ -136,14 +145,23 @@ impl HelperClient {
         request
     }
 
+    fn http(&self, endpoint: &HelperEndpoint) -> &HttpClient {
+        match endpoint.reach {
+            Reach::Anywhere => &self.http,
+            Reach::Public => &self.public,
+        }
+    }
+
     async fn send(
         &self,
+        endpoint: &HelperEndpoint,
         request: Builder,
         body: Bytes,
         resource: Resource,
         deadline: Instant,
     ) -> Result<Answer, HelperError> {
-        let mut answer = self.http.send(request, body, deadline).await.map_err(transport)?;
+        let sent = self.http(endpoint).send(request, body, deadline).await;
+        let mut answer = sent.map_err(transport)?;
         let status = answer.status;
         let headers = std::mem::take(&mut answer.headers);
         let retry_after = retry_after(&headers);

@@ -14,12 +14,13 @@ mod keys;
 mod membership;
 mod tail;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 use metrics::{Counter, Gauge};
+use sotto_protocol::admission::Admitted;
 use sotto_store::{StoreError, StoredTask, TaskStore};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{Decode, EntryId, HpkeConfig, Role, TaskConfiguration, TaskId, taskprov};
@@ -29,6 +30,7 @@ use self::fetch::LogClient;
 use self::membership::{Membership, NotJoined};
 use self::tail::{ReadError, Reading, Tail};
 use crate::aggregator::{Aggregator, Peer};
+use crate::auth::AuthToken;
 use crate::config::RecipesConfig;
 use crate::environment::{Environment, Instant, instant, timeout};
 use crate::error::BindError;
@@ -53,8 +55,6 @@ pub(crate) struct RecipesContext {
     pub(crate) hpke_configs: Vec<HpkeConfig>,
     /// Those of the server's gateway, if it has one.
     pub(crate) gateway_keys: Option<Arc<GatewayKeys>>,
-    /// Tasks that were deleted and must not be joined again: their reports could count twice.
-    pub(crate) forgotten: HashSet<TaskId>,
     pub(crate) health: Arc<Health>,
     pub(crate) environment: Environment,
 }
@@ -111,8 +111,8 @@ impl Recipes {
         let client = LogClient::new(log_url, log_certificates.as_deref())
             .map_err(|reason| BindError::Config(format!("recipes: {reason}")))?;
         for (task_id, stored) in context.store.tasks().await? {
-            let StoredTask::Recipe(json) = stored else { continue };
-            let task = membership.restore(&task_id, &json).map_err(BindError::Config)?;
+            let StoredTask::Recipe { json, audience } = stored else { continue };
+            let task = membership.restore(&task_id, &json, audience).map_err(BindError::Config)?;
             context.tasks.add(task)?;
         }
         context.health.raise(Concern::LogUnreachable, "the log has not been read yet");
@@ -132,19 +132,12 @@ impl Recipes {
 
     /// Lets a request pass that carries the token of the task of any recipe.
     pub(crate) fn check(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Failure> {
+        let RecipesConfig { peers, authors, .. } = &self.membership.config;
         match peer {
-            Peer::Leader => self.membership.config.leader_token.check(headers),
+            Peer::Leader => AuthToken::check_any(peers.iter().map(|peer| &*peer.token), headers),
             Peer::Collector => {
-                let tokens = self
-                    .membership
-                    .config
-                    .authors
-                    .iter()
-                    .filter_map(|a| a.collector_token.as_ref());
-                // Every token is compared, so that the time does not reveal which one matches.
-                let checks: Vec<_> = tokens.map(|token| token.check(headers)).collect();
-                let refused = checks.into_iter().reduce(|one, other| one.or(other));
-                refused.unwrap_or(Err(Failure::Forbidden))
+                let tokens = authors.iter().filter_map(|author| author.collector_token.as_deref());
+                AuthToken::check_any(tokens, headers)
             }
         }
     }
@@ -217,7 +210,7 @@ impl Recipes {
         logged.retain(|id, _| reading.recipes.contains_key(id));
         for (id, verdict) in &reading.recipes {
             let joined = match verdict {
-                Ok(admitted) => self.join(&admitted.assessment).await?,
+                Ok(admitted) => self.join(admitted).await?,
                 Err(silence) => Err(NotJoined::Refused(silence.to_string())),
             };
             match joined {
@@ -231,19 +224,14 @@ impl Recipes {
     }
 
     /// Joins one recipe, durably, unless it is served already.
-    async fn join(
-        &self,
-        assessment: &sotto_protocol::recipe::Assessment,
-    ) -> Result<Result<(), NotJoined>, StoreError> {
+    async fn join(&self, admitted: &Admitted) -> Result<Result<(), NotJoined>, StoreError> {
+        let assessment = &admitted.assessment;
         let (tasks, task_id) = (&self.context.tasks, *assessment.task().id());
         if tasks.task(&task_id).is_some_and(|task| task.recipe.is_some()) {
             return Ok(Ok(()));
         }
-        if self.context.forgotten.contains(&task_id) || tasks.is_forgotten(&task_id) {
-            return Ok(Err(NotJoined::Forgotten));
-        }
         let now = self.context.environment.now();
-        let task = match self.membership.judge(assessment, &self.served(), now) {
+        let task = match self.membership.judge(admitted, &self.served(), now) {
             Ok(task) => task,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -251,7 +239,8 @@ impl Recipes {
             return Ok(Err(NotJoined::Task(refused)));
         }
         let recipe = assessment.recipe();
-        self.context.store.put_task(task_id, StoredTask::Recipe(recipe.to_json())).await?;
+        let stored = StoredTask::Recipe { json: recipe.to_json(), audience: admitted.audience };
+        self.context.store.put_task(task_id, stored).await?;
         if let Err(refused) = tasks.add(task) {
             return Ok(Err(NotJoined::Task(refused)));
         }

@@ -25,7 +25,8 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use axum::routing::post;
 use sotto_protocol::Fault;
-use sotto_protocol::relay::{PoolRule, SourceTag};
+use sotto_protocol::relay::PoolRule;
+use sotto_protocol::sources::SourceTag;
 use sotto_wire::ohttp::REQUEST_MEDIA_TYPE;
 use sotto_wire::size_class::SizeClass;
 use tokio::sync::{mpsc, oneshot};
@@ -43,8 +44,8 @@ use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::http::expect_type;
-use crate::listener::{PeerIp, SourceGate};
-use crate::outbound;
+use crate::listener::PeerIp;
+use crate::outbound::{self, Reach};
 use crate::problem::Failure;
 use crate::service::{Role, Server};
 
@@ -79,7 +80,7 @@ impl Role for Relay {
         let (inbox_sender, inbox) = mpsc::channel(INBOX);
         let certificates = config.gateway_certificates.as_deref();
         let forwarder = Arc::new(Forwarder {
-            client: outbound::client(config.gateway_timeout, certificates)?,
+            client: outbound::client(Reach::Anywhere, config.gateway_timeout, certificates)?,
             destinations,
             answers: Intake::new(&config, SizeClass::MAX_RESPONSE, config.gateway_timeout)?,
             timeout: config.gateway_timeout,
@@ -91,15 +92,12 @@ impl Role for Relay {
         server.add_loop("pools", |shutdown| pools.run(shutdown));
         let mut sources = None;
         if let Some(rule) = config.source_limit {
-            if rule.max_connections == 0 {
-                return Err(BindError::Config("no source may have a connection".into()));
-            }
-            let refused = metrics.connections_limited.clone();
-            let gate = SourceGate::new(rule.max_connections, &mut environment.rng()?, refused);
-            server.listener.limit_sources(gate);
+            server.listener.show_sources();
             let counted = Arc::new(Sources::new(rule, clock, environment.rng()?));
             sources = Some(Arc::clone(&counted));
             server.add_loop("sources", |shutdown| counted.forget(shutdown));
+        } else {
+            server.listener.limit_no_source();
         }
         let state = RelayState {
             gateways,

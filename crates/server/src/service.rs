@@ -16,7 +16,7 @@ use crate::config::HttpConfig;
 use crate::environment::{Environment, timeout};
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
-use crate::listener::Listener;
+use crate::listener::{Listener, SourceGate};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
@@ -73,7 +73,15 @@ impl Server {
         let HttpConfig { listen, insecure_http, connections, .. } = http;
         let base_path = base_path(&http.base_path)?;
         let tls = http.tls.as_ref();
-        let listener = Listener::bind(*listen, tls, *insecure_http, connections.clone()).await?;
+        let metrics = Arc::new(MetricsRegistry::new()?);
+        let mut listener =
+            Listener::bind(*listen, tls, *insecure_http, connections.clone()).await?;
+        let refused = metrics.counter(
+            "sotto_connections_refused_total",
+            "Connections closed at once because their source, or all together, had too many.",
+        );
+        let rule = connections.rule();
+        listener.limit_sources(SourceGate::new(rule, &mut environment.rng()?, refused));
         let admin_listener = match http.admin_listen {
             // Counts and reasons only, but others on the network should not read them.
             Some(address) if !*insecure_http && !address.ip().is_loopback() => {
@@ -85,7 +93,7 @@ impl Server {
         Ok(Self {
             environment,
             health: Arc::default(),
-            metrics: Arc::new(MetricsRegistry::new()?),
+            metrics,
             base_path,
             tasks: None,
             listener,

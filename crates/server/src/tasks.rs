@@ -13,7 +13,7 @@ use sotto_wire::{HttpUrl, Role, TaskId, taskprov};
 
 use crate::auth::AuthToken;
 use crate::error::TaskRefused;
-use crate::outbound::{self, peer_url};
+use crate::outbound::{self, Reach, peer_url};
 
 /// A task with the tokens of its parties.
 #[derive(Debug)]
@@ -63,9 +63,13 @@ impl ServedTask {
         Ok(Self { aggregator, leader_token, collector_token: None, helper: None, recipe: None })
     }
 
-    /// Makes this the task of a recipe, whose terms it keeps.
-    pub(crate) fn of_recipe(self, recipe: Arc<Recipe>) -> Self {
-        Self { recipe: Some(recipe), ..self }
+    /// Makes this the task of a recipe, whose terms it keeps. An author chose the helper's URL among
+    /// those of our peers, so requests go to public addresses only, unless the peer's entry allows
+    /// others.
+    pub(crate) fn of_recipe(self, recipe: Arc<Recipe>, private_addresses: bool) -> Self {
+        let reach = if private_addresses { Reach::Anywhere } else { Reach::Public };
+        let helper = self.helper.map(|helper| HelperEndpoint { reach, ..helper });
+        Self { recipe: Some(recipe), helper, ..self }
     }
 
     /// The task's id.
@@ -89,6 +93,8 @@ pub(crate) struct HelperEndpoint {
     pub(crate) aggregate_shares: HttpUrl,
     /// The `DAP-Taskprov` header of tasks that were provisioned in band.
     pub(crate) taskprov: Option<HeaderValue>,
+    /// Where requests may go.
+    pub(crate) reach: Reach,
 }
 
 impl HelperEndpoint {
@@ -111,6 +117,7 @@ impl HelperEndpoint {
             aggregation_jobs: resource("aggregation_jobs")?,
             aggregate_shares: resource("aggregate_shares")?,
             taskprov,
+            reach: Reach::Anywhere,
         })
     }
 
@@ -127,7 +134,8 @@ pub struct TaskRegistry {
     insecure_plain_tasks: bool,
     insecure_http: bool,
     tasks: RwLock<HashMap<TaskId, Arc<ServedTask>>>,
-    /// Ids of tasks that are over: an upload in progress may still store one of their reports.
+    /// Tasks whose data the store has deleted, now or earlier. They are never served again: their
+    /// reports could count twice. An upload in progress may still store one.
     forgotten: RwLock<HashSet<TaskId>>,
 }
 
@@ -140,6 +148,11 @@ impl TaskRegistry {
             tasks: RwLock::default(),
             forgotten: RwLock::default(),
         }
+    }
+
+    /// Without these tasks, which the store has forgotten.
+    pub(crate) fn without(self, forgotten: Vec<TaskId>) -> Self {
+        Self { forgotten: RwLock::new(forgotten.into_iter().collect()), ..self }
     }
 
     /// Serves a task from now on. This does not survive a restart.
@@ -157,6 +170,9 @@ impl TaskRegistry {
     /// Whether a task may be served: what [`Self::add`] checks, except for the id.
     pub(crate) fn check(&self, task: &ServedTask) -> Result<(), TaskRefused> {
         let id = *task.id();
+        if self.is_forgotten(&id) {
+            return Err(TaskRefused::Forgotten(id));
+        }
         if task.aggregator.role != self.role {
             return Err(TaskRefused::OtherRole(id));
         }
@@ -182,13 +198,13 @@ impl TaskRegistry {
         self.tasks.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Stops serving a task that is over.
+    /// Stops serving a task that the store has forgotten.
     pub(crate) fn forget(&self, id: &TaskId) {
         self.forgotten.write().unwrap_or_else(PoisonError::into_inner).insert(*id);
         self.tasks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Whether this process served a task until it was over.
+    /// Whether the data of a task was deleted, in this process or an earlier one.
     pub(crate) fn is_forgotten(&self, id: &TaskId) -> bool {
         self.forgotten.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }

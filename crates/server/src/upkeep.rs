@@ -1,6 +1,5 @@
 //! What an aggregator does periodically: measure the CPU pool, delete tasks that are over.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,19 +24,14 @@ pub(crate) async fn run(
     let queue = aggregator
         .metrics
         .gauge("sotto_cpu_pool_occupied", "Work items that run or wait in the CPU pool.");
-    let mut forgotten = HashSet::new();
     let mut looked: Option<Instant> = None;
     loop {
         queue.set(aggregator.pool.occupied() as f64);
         if looked.is_none_or(|looked| instant() - looked >= RETENTION_PAUSE) {
             looked = Some(instant());
             for task in aggregator.tasks.all() {
-                let over = aggregator.is_over(&task);
-                if over
-                    && !forgotten.contains(task.id())
-                    && forget(&aggregator, &*store, &task).await
-                {
-                    forgotten.insert(*task.id());
+                if aggregator.is_over(&task) {
+                    forget(&aggregator, &*store, &task).await;
                 }
             }
         }
@@ -47,16 +41,12 @@ pub(crate) async fn run(
     }
 }
 
-/// Deletes everything about a task. Returns whether that succeeded. The task must be unreachable by
-/// now: without its report ids, an old report would count again.
-async fn forget(aggregator: &Aggregator, store: &dyn TaskStore, task: &ServedTask) -> bool {
+/// Deletes everything about a task, which requests cannot reach by now, and never serves it again:
+/// without its report ids, an old report would count again.
+async fn forget(aggregator: &Aggregator, store: &dyn TaskStore, task: &ServedTask) {
     let forgotten = store.forget_task(*task.id()).await;
-    let is_forgotten = aggregator.health.noted(StoreWork::Forget, forgotten).is_ok();
-    if is_forgotten {
+    if aggregator.health.noted(StoreWork::Forget, forgotten).is_ok() {
         tracing::info!(task = %task.id(), "a task is over; its data is deleted");
-        if task.aggregator().taskprov {
-            aggregator.tasks.forget(task.id());
-        }
+        aggregator.tasks.forget(task.id());
     }
-    is_forgotten
 }

@@ -26,6 +26,7 @@ use sotto_protocol::{
 };
 use sotto_store::{
     Committed, Fixed, HelperStore, LeaderStore, NewReport, SqliteOptions, SqliteStore, TaskStore,
+    Turn,
 };
 use sotto_vdaf::AggregateShare;
 use sotto_wire::{BatchSelector, HpkeConfigId, Interval, ReportId, ReportIdChecksum, TaskId, Time};
@@ -101,7 +102,9 @@ fn leader(
         }
         loop {
             let lease = Duration::from_secs(60);
-            let leased = measure(&mut totals[3], || block_on(store.lease_job(lease)).unwrap());
+            let leased = measure(&mut totals[3], || {
+                block_on(store.lease_job(lease, Turn::default())).unwrap()
+            });
             let Some(job) = leased else { break };
             let commit =
                 LeaderOutcome { buckets: buckets(job.records.len()), ..LeaderOutcome::default() };

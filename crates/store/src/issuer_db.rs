@@ -1,7 +1,7 @@
-//! The keys of an issuer in a folder: one file per recipe.
+//! The keys of an issuer in a folder: one file per token key.
 //!
 //! ```text
-//! DIR/keys/<hex id of the request>   private keys and origin secrets, mode 0600
+//! DIR/keys/<hex id of the request>   private key and origin secret, mode 0600
 //! DIR/issuer.lock                    held while the issuer runs
 //! ```
 //! These are plain files and not a database. Keys are written once, read at startup, and must be
@@ -23,13 +23,13 @@ use sotto_crypto::Secret;
 use sotto_crypto::blind_rsa::IssuerKey;
 use sotto_protocol::Moment;
 use sotto_protocol::issuer::Origin;
-use sotto_protocol::issuer::author::RecipeKeys;
+use sotto_protocol::issuer::author::RecipeKey;
 use sotto_wire::recipe::TokenKeyRequest;
 use sotto_wire::{EntryId, Reader};
 use zeroize::Zeroizing;
 
 /// The first bytes of a file.
-const MAGIC: &[u8] = b"sotto issuer keys v1\n";
+const MAGIC: &[u8] = b"sotto issuer key v2\n";
 
 /// The length of the hash at the end of a file.
 const CHECKSUM_LEN: usize = 32;
@@ -87,7 +87,7 @@ impl IssuerDb {
     }
 
     /// All stored keys, in no particular order.
-    pub fn load(&self) -> Result<Vec<RecipeKeys>, IssuerDbError> {
+    pub fn load(&self) -> Result<Vec<RecipeKey>, IssuerDbError> {
         let mut all = Vec::new();
         for entry in fs::read_dir(self.folder.join("keys"))? {
             let path = entry?.path();
@@ -100,9 +100,9 @@ impl IssuerDb {
         Ok(all)
     }
 
-    /// Stores the keys of a recipe. They are durable when this returns.
-    pub fn insert(&self, keys: &RecipeKeys) -> Result<(), IssuerDbError> {
-        let bytes = encode(keys)?;
+    /// Stores a key. It is durable when this returns.
+    pub fn insert(&self, key: &RecipeKey) -> Result<(), IssuerDbError> {
+        let bytes = encode(key)?;
         // One at a time: all calls use the same temporary name. The mutex guards no data that a
         // panic could leave half-changed.
         let _one = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,12 +112,12 @@ impl IssuerDb {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
-        fs::rename(&temporary, self.path(&keys.id()))?;
+        fs::rename(&temporary, self.path(&key.id()))?;
         sync_folder(&self.folder.join("keys"))?;
         Ok(())
     }
 
-    /// Deletes the keys of a request. Does nothing if there are none.
+    /// Deletes the key of a request. Does nothing if there is none.
     pub fn remove(&self, id: &EntryId) -> Result<(), IssuerDbError> {
         remove(&self.path(id))?;
         sync_folder(&self.folder.join("keys"))?;
@@ -144,21 +144,17 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The magic, the request's JSON, then each key's secret and PKCS#8, and a hash over everything.
-fn encode(keys: &RecipeKeys) -> Result<Zeroizing<Vec<u8>>, IssuerDbError> {
-    let json = keys.request.to_json();
-    let private: Vec<_> =
-        keys.origins().map(|origin| (origin.secret(), origin.key().to_pkcs8())).collect();
+/// The magic, the request's JSON, then the key's secret and PKCS#8, and a hash over everything.
+fn encode(key: &RecipeKey) -> Result<Zeroizing<Vec<u8>>, IssuerDbError> {
+    let json = key.request.to_json();
+    let (secret, pkcs8) = (key.origin.secret(), key.origin.key().to_pkcs8());
     // The exact capacity, so that no growing buffer leaves copies of keys behind.
-    let keys_len: usize = private.iter().map(|(_, pkcs8)| 32 + 2 + pkcs8.len()).sum();
-    let len = MAGIC.len() + 2 + json.len() + keys_len + CHECKSUM_LEN;
+    let len = MAGIC.len() + 2 + json.len() + 32 + 2 + pkcs8.len() + CHECKSUM_LEN;
     let mut out = Zeroizing::new(Vec::with_capacity(len));
     out.extend_from_slice(MAGIC);
     push_opaque(&mut out, &json)?;
-    for (secret, pkcs8) in &private {
-        out.extend_from_slice(secret.expose());
-        push_opaque(&mut out, pkcs8)?;
-    }
+    out.extend_from_slice(secret.expose());
+    push_opaque(&mut out, &pkcs8)?;
     let checksum = Sha256::digest(&out[..]);
     out.extend_from_slice(&checksum);
     Ok(out)
@@ -171,7 +167,7 @@ fn push_opaque(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), IssuerDbError> {
     Ok(())
 }
 
-fn decode(bytes: &[u8]) -> Option<RecipeKeys> {
+fn decode(bytes: &[u8]) -> Option<RecipeKey> {
     let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM_LEN)?)?;
     if Sha256::digest(content)[..] != *checksum {
         return None;
@@ -179,16 +175,8 @@ fn decode(bytes: &[u8]) -> Option<RecipeKeys> {
     let mut reader = Reader::new(content.strip_prefix(MAGIC)?);
     let request = TokenKeyRequest::parse(reader.opaque_u16().ok()?).ok()?;
     let expires = Moment(request.expires);
-    let mut origin = || {
-        let secret = Secret::new(reader.array::<32>().ok()?);
-        let key = IssuerKey::from_pkcs8(reader.opaque_u16().ok()?).ok()?;
-        Some(Arc::new(Origin::new(key, secret, expires)))
-    };
-    let leader = origin()?;
-    let helper = match &request.helper {
-        Some(_) => Some(origin()?),
-        None => None,
-    };
+    let secret = Secret::new(reader.array::<32>().ok()?);
+    let key = IssuerKey::from_pkcs8(reader.opaque_u16().ok()?).ok()?;
     reader.finish().ok()?;
-    Some(RecipeKeys { request, leader, helper })
+    Some(RecipeKey { request, origin: Arc::new(Origin::new(key, secret, expires)) })
 }

@@ -16,6 +16,7 @@ mod issuer_db;
 mod lock;
 mod memory;
 mod outcome;
+mod queue;
 mod sqlite;
 mod tlog_dir;
 mod verbs;

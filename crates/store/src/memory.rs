@@ -6,7 +6,7 @@ mod collections;
 mod helper;
 mod leader;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::hold::Hold;
 use crate::outcome::aggregated;
 use crate::{
     Clock, CollectionState, Counters, Lease, Load, LogCheckpoint, Result, StoreError, StoredTask,
-    TaskStore,
+    TaskStore, Turn,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -78,6 +78,7 @@ impl fmt::Debug for MemoryStore {
 struct State {
     provisioned: BTreeMap<TaskId, StoredTask>,
     logs: BTreeMap<String, LogCheckpoint>,
+    tombstones: BTreeSet<TaskId>,
     tasks: BTreeMap<TaskId, TaskState>,
     /// Live records by position.
     records: BTreeMap<u64, StoredReport>,
@@ -289,6 +290,16 @@ impl TaskState {
     }
 }
 
+impl Turn {
+    /// The oldest of these jobs that belongs to the task whose turn it is.
+    fn next(&self, jobs: impl Iterator<Item = (u64, TaskId)>) -> Option<u64> {
+        let ready = jobs.filter(|(_, task_id)| (self.is_ready)(task_id));
+        let had_a_turn = |task_id| self.after.is_some_and(|after| task_id <= after);
+        let next = ready.min_by_key(|(number, task_id)| (had_a_turn(*task_id), *task_id, *number));
+        next.map(|(number, _)| number)
+    }
+}
+
 /// Where a report's id must be unique: within a timestamp, or in the whole task.
 fn id_key(scope: ReplayScope, bucket: &Bucket, report_id: ReportId) -> (Option<Time>, ReportId) {
     match (scope, bucket) {
@@ -327,6 +338,7 @@ impl TaskStore for MemoryStore {
 
     async fn forget_task(&self, task_id: TaskId) -> Result<()> {
         let mut state = self.lock();
+        state.tombstones.insert(task_id);
         state.provisioned.remove(&task_id);
         state.tasks.remove(&task_id);
         state.records.retain(|_, record| record.task_id != task_id);
@@ -334,6 +346,10 @@ impl TaskStore for MemoryStore {
         state.jobs.retain(|_, job| job.task_id != task_id);
         state.collections.retain(|_, collection| collection.task_id != task_id);
         Ok(())
+    }
+
+    async fn forgotten_tasks(&self) -> Result<Vec<TaskId>> {
+        Ok(self.lock().tombstones.iter().copied().collect())
     }
 
     async fn counters(&self, task_id: TaskId) -> Result<Counters> {

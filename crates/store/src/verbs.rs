@@ -1,6 +1,7 @@
 //! The verbs, and the facts that they take and return.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,8 +106,31 @@ impl fmt::Debug for Stretch {
     }
 }
 
-/// Says whether a task is served now. Reports of other tasks stay in the backlog.
-pub type IsServed = Arc<dyn Fn(&TaskId) -> bool + Send + Sync>;
+/// Chooses tasks. It is called on a thread of the store, and must not wait.
+pub type TaskFilter = Arc<dyn Fn(&TaskId) -> bool + Send + Sync>;
+
+/// Whose jobs are leased next. Tasks take turns in the order of their ids, so that no task has to
+/// wait for all the jobs of another.
+#[derive(Clone)]
+pub struct Turn {
+    /// The task that had the last turn.
+    pub after: Option<TaskId>,
+    /// Says whether a task's jobs can be worked on now. Those of others are left where they are.
+    pub is_ready: TaskFilter,
+}
+
+/// The turn of any task, from the first one on.
+impl Default for Turn {
+    fn default() -> Self {
+        Self { after: None, is_ready: Arc::new(|_| true) }
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("after", &self.after).finish_non_exhaustive()
+    }
+}
 
 /// What [`LeaderStore::backlog`] offers.
 #[derive(Clone, Debug, Default)]
@@ -262,14 +286,27 @@ pub struct Load {
     pub collections: u64,
 }
 
+/// Aggregation jobs of one task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskJobs {
+    /// Jobs not yet committed.
+    pub jobs: u64,
+    /// Their reports.
+    pub reports: u64,
+}
+
 /// A task that was learned while the server ran, with everything needed to serve it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredTask {
     /// Announced in band (taskprov): the encoded `TaskConfiguration`.
     Announced(Vec<u8>),
-    /// Derived from a recipe of the log: the recipe's canonical JSON, so that neither the log nor
-    /// its proofs are needed again.
-    Recipe(Vec<u8>),
+    /// Derived from a recipe of the log, with all that is needed from the log.
+    Recipe {
+        /// The recipe's canonical JSON.
+        json: Vec<u8>,
+        /// Its certified audience, if it has one.
+        audience: Option<u64>,
+    },
 }
 
 /// What a log has committed to.
@@ -301,8 +338,13 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn log_checkpoint(&self, origin: String) -> Result<Option<LogCheckpoint>>;
 
     /// Deletes everything about a task: reports, jobs, buckets, ids, counters. Repeating it changes
-    /// nothing. For tasks whose interval, and the collector's grace period after it, are over.
+    /// nothing. For tasks whose interval, and the collector's grace period after it, are over. The
+    /// same transaction adds the task to [`Self::forgotten_tasks`], for good.
     async fn forget_task(&self, task_id: TaskId) -> Result<()>;
+
+    /// The tasks that were ever forgotten. They must never be served again, whatever the clock says:
+    /// without their ids and buckets, their reports could count twice.
+    async fn forgotten_tasks(&self) -> Result<Vec<TaskId>>;
 
     /// Totals of a task.
     async fn counters(&self, task_id: TaskId) -> Result<Counters>;
@@ -326,12 +368,12 @@ pub trait LeaderStore: TaskStore {
     /// Reads the beginning of the backlog, at most `max_reports` reports and about `max_bytes`
     /// bytes: first reports that were set aside and are due, then new ones. Reports are set aside
     /// to be retried, which are due after [`REQUEUE_PAUSE`], or because their task was not served.
-    /// Only reports of tasks that are served now are offered.
+    /// Only reports of tasks that are served now are offered; the others stay in the backlog.
     async fn backlog(
         &self,
         max_reports: usize,
         max_bytes: usize,
-        is_served: IsServed,
+        is_served: TaskFilter,
     ) -> Result<Backlog>;
 
     /// Takes a stretch of the backlog and fixes the sets of new jobs, in one durable transaction.
@@ -343,8 +385,12 @@ pub trait LeaderStore: TaskStore {
     /// taken any of the stretch.
     async fn fix_jobs(&self, stretch: Stretch, formed: FormedJobs) -> Result<Fixed>;
 
-    /// Leases the oldest job that is due, by the store's clock, and not leased.
-    async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>>;
+    /// Leases a job that is due, by the store's clock, and not leased: the oldest one of the task
+    /// whose turn it is.
+    async fn lease_job(&self, duration: Duration, turn: Turn) -> Result<Option<LeasedJob>>;
+
+    /// The aggregation jobs of each task that are not committed yet.
+    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, TaskJobs>>;
 
     /// Makes the digest of the job's request durable, before its first byte is sent. The same
     /// digest again changes nothing; another one is [`StoreError::RequestDiffers`]. For both kinds
@@ -390,8 +436,12 @@ pub trait LeaderStore: TaskStore {
         id: CollectionJobId,
     ) -> Result<CollectionDeleted>;
 
-    /// Leases a collection job that is due, by the store's clock.
-    async fn lease_collection(&self, duration: Duration) -> Result<Option<LeasedCollection>>;
+    /// As [`Self::lease_job`], for collection jobs.
+    async fn lease_collection(
+        &self,
+        duration: Duration,
+        turn: Turn,
+    ) -> Result<Option<LeasedCollection>>;
 
     /// Closes the batch of a collection job once it holds at least `min_batch_size` committed
     /// reports, then returns how far it has drained: reports accepted before the closing are still

@@ -9,63 +9,59 @@ use sotto_crypto::Secret;
 use sotto_crypto::blind_rsa::IssuerKey;
 use sotto_protocol::Moment;
 use sotto_protocol::issuer::Origin;
-use sotto_protocol::issuer::author::RecipeKeys;
+use sotto_protocol::issuer::author::RecipeKey;
 use sotto_store::{IssuerDb, IssuerDbError};
 use sotto_wire::recipe::TokenKeyRequest;
-use sotto_wire::{PublicKey, Signer};
+use sotto_wire::{PublicKey, Role, Signer};
 
-fn keys(nonce: &str, with_helper: bool) -> RecipeKeys {
+fn made(nonce: &str, role: Role) -> RecipeKey {
     let author = Signer { name: "author.example".parse().unwrap(), key: PublicKey::new([1; 32]) };
     let request = TokenKeyRequest {
         author,
         leader: "leader.example".parse().unwrap(),
-        helper: with_helper.then(|| "helper.example".parse().unwrap()),
+        helper: "helper.example".parse().unwrap(),
+        role,
         expires: 1_900_000_000,
         nonce: format!("a-nonce-for-the-test-{nonce}"),
     };
-    let origin = |byte| {
-        let (key, expires) = (IssuerKey::generate().unwrap(), Moment(request.expires));
-        Arc::new(Origin::new(key, Secret::new([byte; 32]), expires))
-    };
-    RecipeKeys { leader: origin(3), helper: with_helper.then(|| origin(4)), request }
+    let (key, expires) = (IssuerKey::generate().unwrap(), Moment(request.expires));
+    RecipeKey { request, origin: Arc::new(Origin::new(key, Secret::new([3; 32]), expires)) }
 }
 
-fn assert_same(a: &RecipeKeys, b: &RecipeKeys) {
+fn assert_same(a: &RecipeKey, b: &RecipeKey) {
     assert_eq!(a.request, b.request);
-    assert_eq!(a.origins().count(), b.origins().count());
-    for (a, b) in a.origins().zip(b.origins()) {
-        assert_eq!((a.name(), a.expires()), (b.name(), b.expires()));
-        assert_eq!(a.secret(), b.secret());
-        let message = [1; 256];
-        assert_eq!(a.key().blind_sign(&message).unwrap(), b.key().blind_sign(&message).unwrap());
-    }
+    let (a, b) = (&a.origin, &b.origin);
+    assert_eq!((a.name(), a.expires()), (b.name(), b.expires()));
+    assert_eq!(a.secret(), b.secret());
+    let message = [1; 256];
+    assert_eq!(a.key().blind_sign(&message).unwrap(), b.key().blind_sign(&message).unwrap());
 }
 
-fn file(folder: &Path, keys: &RecipeKeys) -> PathBuf {
+fn file(folder: &Path, keys: &RecipeKey) -> PathBuf {
     folder.join("keys").join(keys.id().to_string())
 }
 
 #[test]
 fn keys_come_back_and_go() {
     let folder = tempfile::tempdir().unwrap();
-    let (both, alone) = (keys("both", true), keys("alone", false));
+    let (one, other) = (made("one", Role::Leader), made("other", Role::Helper));
     let db = IssuerDb::open(folder.path()).unwrap();
     assert!(db.load().unwrap().is_empty());
-    db.insert(&both).unwrap();
-    db.insert(&alone).unwrap();
+    db.insert(&one).unwrap();
+    db.insert(&other).unwrap();
     drop(db);
     let db = IssuerDb::open(folder.path()).unwrap();
     let mut stored = db.load().unwrap();
-    stored.sort_by_key(|keys| keys.helper.is_none());
+    stored.sort_by_key(|key| key.request.role);
     assert_eq!(stored.len(), 2);
-    assert_same(&stored[0], &both);
-    assert_same(&stored[1], &alone);
-    db.remove(&both.id()).unwrap();
-    db.remove(&both.id()).unwrap();
-    assert!(!file(folder.path(), &both).exists());
+    assert_same(&stored[0], &one);
+    assert_same(&stored[1], &other);
+    db.remove(&one.id()).unwrap();
+    db.remove(&one.id()).unwrap();
+    assert!(!file(folder.path(), &one).exists());
     let stored = db.load().unwrap();
     assert_eq!(stored.len(), 1);
-    assert_same(&stored[0], &alone);
+    assert_same(&stored[0], &other);
 }
 
 #[test]
@@ -73,7 +69,7 @@ fn only_the_owner_reads_and_only_one_process_writes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("issuer");
     let db = IssuerDb::open(&folder).unwrap();
-    let keys = keys("mode", false);
+    let keys = made("mode", Role::Leader);
     db.insert(&keys).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&file(&folder, &keys)), 0o600);
@@ -84,9 +80,9 @@ fn only_the_owner_reads_and_only_one_process_writes() {
 #[test]
 fn half_a_file_of_a_dead_process_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
-    let (stored, keys) = (keys("stored", false), keys("late", false));
+    let (stored, keys) = (made("stored", Role::Leader), made("late", Role::Leader));
     IssuerDb::open(folder.path()).unwrap().insert(&stored).unwrap();
-    fs::write(folder.path().join("new"), b"sotto issuer keys v1\n half of a").unwrap();
+    fs::write(folder.path().join("new"), b"sotto issuer key v2\n half of a").unwrap();
     let db = IssuerDb::open(folder.path()).unwrap();
     assert!(!folder.path().join("new").exists());
     assert_eq!(db.load().unwrap().len(), 1);
@@ -97,7 +93,7 @@ fn half_a_file_of_a_dead_process_is_dropped() {
 #[test]
 fn damage_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
-    let keys = keys("damage", true);
+    let keys = made("damage", Role::Helper);
     let db = IssuerDb::open(folder.path()).unwrap();
     db.insert(&keys).unwrap();
     let path = file(folder.path(), &keys);

@@ -84,6 +84,7 @@ pub fn key_set(rng: &mut dyn Rng) -> KeySet {
         },
         gateway_configs,
         encapsulation_configs,
+        url: chance(2, rng).then(|| url(rng)),
     }
 }
 
@@ -239,15 +240,8 @@ fn randomizer(query: &Query, rng: &mut dyn Rng) -> Randomizer {
 }
 
 fn parties(closes: u64, rng: &mut dyn Rng) -> Parties {
-    let mut aggregator = |place: &str| Aggregator {
-        operator: key_name(place, rng),
-        url: format!(
-            "{}://{}{}",
-            pick(&["https", "http"], rng),
-            name(20, rng),
-            pick(&["", "/", ":8443/dap", "/a/b.c~d/%20/"], rng)
-        ) + place,
-    };
+    let mut aggregator =
+        |place: &str| Aggregator { operator: key_name(place, rng), url: url(rng) + place };
     Parties {
         leader: aggregator("leader/"),
         helper: aggregator("helper/"),
@@ -257,14 +251,19 @@ fn parties(closes: u64, rng: &mut dyn Rng) -> Parties {
     }
 }
 
+fn url(rng: &mut dyn Rng) -> String {
+    let scheme = pick(&["https", "http"], rng);
+    let host = name(20, rng);
+    format!("{scheme}://{host}{}", pick(&["", "/", ":8443/dap", "/a/b.c~d/%20/"], rng))
+}
+
 /// Tokens with well-formed keys that nobody endorsed.
 fn tokens(closes: u64, rng: &mut dyn Rng) -> Tokens {
-    let issuer = key_name("issuer.example/", rng);
     let leader = endorsed_key(closes, rng);
     match below(4, rng) {
         0 => Tokens::InsecureNone,
-        1 => Tokens::InsecureLeaderOnly { issuer, leader },
-        _ => Tokens::RateLimited { issuer, leader, helper: endorsed_key(closes, rng) },
+        1 => Tokens::InsecureLeaderOnly { leader },
+        _ => Tokens::RateLimited { leader, helper: endorsed_key(closes, rng) },
     }
 }
 
@@ -273,7 +272,8 @@ fn endorsed_key(closes: u64, rng: &mut dyn Rng) -> EndorsedKey {
     rng.fill_bytes(&mut key);
     let mut signature = [0; 64];
     rng.fill_bytes(&mut signature);
-    EndorsedKey::new(&key, number(closes, MAX_INTEGER, rng), &signature)
+    let issuer = key_name("issuer.example/", rng);
+    EndorsedKey::new(issuer, &key, number(closes, MAX_INTEGER, rng), &signature)
 }
 
 fn signer(prefix: &str, rng: &mut dyn Rng) -> Signer {

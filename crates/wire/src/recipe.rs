@@ -25,7 +25,8 @@ use crate::{BatchMode, EntryId, FormatError, HpkeConfig, KeyName};
 
 #[cfg(feature = "authoring")]
 pub use authoring::{
-    AuthoringError, PartiesDraft, RecipeDraft, TokensDraft, parse_epsilon, parse_probability,
+    AuthoringError, KeyDraft, PartiesDraft, RecipeDraft, TokensDraft, parse_epsilon,
+    parse_probability,
 };
 pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};

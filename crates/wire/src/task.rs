@@ -26,6 +26,18 @@ pub enum Role {
     Helper = 3,
 }
 
+impl Role {
+    /// The party in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Collector => "collector",
+            Self::Client => "client",
+            Self::Leader => "leader",
+            Self::Helper => "helper",
+        }
+    }
+}
+
 /// How the reports of a task are grouped into batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

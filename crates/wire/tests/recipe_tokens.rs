@@ -3,7 +3,7 @@
 
 use sotto_wire::limits::{MAX_TOKEN_KEY_LEN, MIN_TOKEN_KEY_LEN};
 use sotto_wire::recipe::{
-    EndorsedKey, PublicKey, TokenKeyRequest, TokenKeyStatement, Tokens, TokensDraft,
+    EndorsedKey, KeyDraft, PublicKey, TokenKeyRequest, TokenKeyStatement, Tokens, TokensDraft,
 };
 use sotto_wire::{AuthoringError, KeyName, Recipe, RecipeDraft, Role, Signer};
 
@@ -18,9 +18,9 @@ fn name(text: &str) -> KeyName {
     text.parse().unwrap()
 }
 
-fn keys(recipe: &mut Recipe) -> (&mut KeyName, &mut EndorsedKey, &mut EndorsedKey) {
+fn keys(recipe: &mut Recipe) -> (&mut EndorsedKey, &mut EndorsedKey) {
     match &mut recipe.parties.tokens {
-        Tokens::RateLimited { issuer, leader, helper } => (issuer, leader, helper),
+        Tokens::RateLimited { leader, helper } => (leader, helper),
         other => panic!("{other:?}"),
     }
 }
@@ -28,34 +28,47 @@ fn keys(recipe: &mut Recipe) -> (&mut KeyName, &mut EndorsedKey, &mut EndorsedKe
 #[test]
 fn the_rules_of_tokens_are_kept() {
     type Change = fn(&mut Recipe);
-    let cases: [(&str, Change); 12] = [
-        ("must be another operator", |recipe| *keys(recipe).0 = name("leader.example")),
-        ("must be another operator", |recipe| *keys(recipe).0 = name("helper.example")),
-        ("parties.tokens.leader.expires must not be earlier", |recipe| keys(recipe).1.expires -= 1),
-        ("parties.tokens.helper.expires must not be earlier", |recipe| keys(recipe).2.expires = 0),
+    let cases: [(&str, Change); 15] = [
+        ("parties.tokens.leader.issuer must be another operator", |recipe| {
+            keys(recipe).0.issuer = name("leader.example");
+        }),
+        ("parties.tokens.leader.issuer must be another operator", |recipe| {
+            keys(recipe).0.issuer = name("helper.example");
+        }),
+        ("parties.tokens.helper.issuer must be another operator", |recipe| {
+            keys(recipe).1.issuer = name("leader.example");
+        }),
+        ("parties.tokens.helper.issuer must be another operator", |recipe| {
+            keys(recipe).1.issuer = name("helper.example");
+        }),
+        ("parties.tokens.leader.expires must not be earlier", |recipe| keys(recipe).0.expires -= 1),
+        ("parties.tokens.helper.expires must not be earlier", |recipe| keys(recipe).1.expires = 0),
         ("parties.tokens.leader.expires must be below", |recipe| {
-            keys(recipe).1.expires = 1 << 53;
+            keys(recipe).0.expires = 1 << 53;
         }),
         ("token keys of leader and helper must differ", |recipe| {
-            keys(recipe).2.public_key = keys(recipe).1.public_key.clone();
+            keys(recipe).1.public_key = keys(recipe).0.public_key.clone();
         }),
         ("parties.tokens.leader.public_key must be", |recipe| {
-            keys(recipe).1.public_key.push('=');
+            keys(recipe).0.public_key.push('=');
         }),
         ("parties.tokens.leader.public_key must be", |recipe| {
-            keys(recipe).1.public_key = EndorsedKey::key_text(&[7; MIN_TOKEN_KEY_LEN - 1]);
+            keys(recipe).0.public_key = EndorsedKey::key_text(&[7; MIN_TOKEN_KEY_LEN - 1]);
         }),
         ("parties.tokens.helper.public_key must be", |recipe| {
-            keys(recipe).2.public_key = EndorsedKey::key_text(&[7; MAX_TOKEN_KEY_LEN + 1]);
+            keys(recipe).1.public_key = EndorsedKey::key_text(&[7; MAX_TOKEN_KEY_LEN + 1]);
         }),
         ("parties.tokens.helper.endorsement must be", |recipe| {
-            keys(recipe).2.endorsement.push('A');
+            keys(recipe).1.endorsement.push('A');
         }),
         ("parties.tokens.leader.endorsement must be", |recipe| {
-            keys(recipe).1.endorsement.clear();
+            keys(recipe).0.endorsement.clear();
         }),
-        ("parties.tokens.issuer contains", |recipe| {
-            *keys(recipe).0 = name("issuer\u{202e}.example");
+        ("parties.tokens.leader.issuer contains", |recipe| {
+            keys(recipe).0.issuer = name("issuer\u{202e}.example");
+        }),
+        ("parties.tokens.helper.issuer contains", |recipe| {
+            keys(recipe).1.issuer = name("issuer\u{202e}.example");
         }),
     ];
     for (index, (reason, change)) in cases.into_iter().enumerate() {
@@ -72,21 +85,21 @@ fn the_rules_of_tokens_are_kept() {
 fn every_kind_says_who_checks() {
     let both = recipe();
     let mut leader_only = both.clone();
-    let (issuer, leader, helper) = keys(&mut leader_only);
-    let (issuer, leader, helper) = (issuer.clone(), leader.clone(), helper.clone());
-    leader_only.parties.tokens =
-        Tokens::InsecureLeaderOnly { issuer: issuer.clone(), leader: leader.clone() };
+    let (leader, helper) = keys(&mut leader_only);
+    let (leader, helper) = (leader.clone(), helper.clone());
+    leader_only.parties.tokens = Tokens::InsecureLeaderOnly { leader: leader.clone() };
     let mut none = both.clone();
     none.parties.tokens = Tokens::InsecureNone;
-    for (recipe, issuer, leader, helper, insecure) in [
-        (&both, Some(&issuer), Some(&leader), Some(&helper), false),
-        (&leader_only, Some(&issuer), Some(&leader), None, true),
-        (&none, None, None, None, true),
+    for (recipe, leader, helper, insecure) in [
+        (&both, Some(&leader), Some(&helper), false),
+        (&leader_only, Some(&leader), None, true),
+        (&none, None, None, true),
     ] {
         assert_eq!(Recipe::parse(&recipe.to_json()).as_ref(), Ok(recipe));
         assert_eq!(Recipe::from_toml(&recipe.to_toml()).as_ref(), Ok(recipe));
         let tokens = &recipe.parties.tokens;
-        assert_eq!(tokens.issuer(), issuer);
+        assert_eq!(tokens.issuer(Role::Leader), leader.map(|key| &key.issuer));
+        assert_eq!(tokens.issuer(Role::Helper), helper.map(|key| &key.issuer));
         assert_eq!((tokens.key(Role::Leader), tokens.key(Role::Helper)), (leader, helper));
         assert_eq!((tokens.key(Role::Client), tokens.key(Role::Collector)), (None, None));
         assert_eq!(tokens.is_insecure(), insecure);
@@ -141,22 +154,36 @@ fn a_statement_is_canonical_and_has_everything_in_it() {
 #[test]
 fn drafts_begin_without_keys() {
     let mut draft = RecipeDraft::from(recipe());
-    let issuer = name("issuer.example");
-    for tokens in [
-        TokensDraft::RateLimited { issuer: issuer.clone(), leader: None, helper: None },
-        TokensDraft::InsecureLeaderOnly { issuer, leader: None },
+    let missing = |issuer| KeyDraft::Missing(name(issuer));
+    let endorsed = draft.tokens.key(Role::Leader).unwrap().clone();
+    for (tokens, role, issuer) in [
+        (
+            TokensDraft::RateLimited { leader: missing("a.example"), helper: missing("b.example") },
+            Role::Leader,
+            "a.example",
+        ),
+        (
+            TokensDraft::RateLimited { leader: endorsed, helper: missing("b.example") },
+            Role::Helper,
+            "b.example",
+        ),
+        (
+            TokensDraft::InsecureLeaderOnly { leader: missing("a.example") },
+            Role::Leader,
+            "a.example",
+        ),
     ] {
         draft.tokens = tokens;
-        assert!(draft.tokens.keys_missing());
+        assert_eq!(draft.tokens.missing_key(), Some((role, &name(issuer))));
         let again = RecipeDraft::from_toml(&draft.to_toml()).unwrap();
         assert_eq!(again, draft);
         let Err(AuthoringError::Rule(error)) = Recipe::from_toml(&draft.to_toml()) else {
             panic!("a recipe without keys")
         };
-        assert!(error.to_string().contains("has no keys"), "{error}");
+        assert!(error.to_string().contains(&format!("has no key of {issuer}")), "{error}");
     }
     draft.tokens = TokensDraft::InsecureNone;
-    assert!(!draft.tokens.keys_missing());
+    assert_eq!(draft.tokens.missing_key(), None);
     assert!(Recipe::from_toml(&draft.to_toml()).is_ok());
 }
 
@@ -165,7 +192,8 @@ fn errors_in_tokens_name_the_key() {
     let toml = recipe().to_toml();
     for (from, to, message) in [
         ("kind = \"rate_limited\"", "kind = \"none\"", "parties.tokens.kind: \"none\" is unknown"),
-        ("issuer = \"issuer.example\"", "", "parties.tokens.issuer: is missing"),
+        ("issuer = \"issuer-a.example\"", "", "parties.tokens.leader.issuer: is missing"),
+        ("issuer = \"issuer-b.example\"", "", "parties.tokens.helper.issuer: is missing"),
         (
             "kind = \"rate_limited\"",
             "kind = \"insecure_none\"",
@@ -176,7 +204,11 @@ fn errors_in_tokens_name_the_key() {
             "kind = \"insecure_leader_only\"",
             "parties.tokens.helper: is unknown",
         ),
-        ("[parties.tokens.leader]\npublic_key", "[parties.tokens.leader]\nkey", "public_key"),
+        (
+            "issuer = \"issuer-a.example\"\npublic_key",
+            "issuer = \"issuer-a.example\"\nkey",
+            "parties.tokens.leader",
+        ),
     ] {
         assert_eq!(toml.matches(from).count(), 1, "{from}");
         let error = RecipeDraft::from_toml(&toml.replace(from, to)).unwrap_err().to_string();
@@ -189,28 +221,33 @@ fn requests_for_keys_come_back_and_keep_their_rules() {
     let request = TokenKeyRequest {
         author: Signer { name: name("author.example"), key: PublicKey::new([5; 32]) },
         leader: name("leader.example"),
-        helper: Some(name("helper.example")),
+        helper: name("helper.example"),
+        role: Role::Leader,
         expires: 1_795_737_600,
         nonce: "abcdefghijklmnopqrstuv".to_owned(),
     };
     let text = request.text();
     assert!(text.starts_with("sotto.token-key-request/v1\n{\"author\":"), "{text}");
     assert_eq!(TokenKeyRequest::from_text(&text), Ok(request.clone()));
-    let leader_only = TokenKeyRequest { helper: None, ..request.clone() };
-    assert_eq!(TokenKeyRequest::from_text(&leader_only.text()), Ok(leader_only));
+    assert_eq!(*request.aggregator(), request.leader);
+    let for_helper = TokenKeyRequest { role: Role::Helper, ..request.clone() };
+    assert_eq!(TokenKeyRequest::from_text(&for_helper.text()), Ok(for_helper.clone()));
+    assert_eq!(*for_helper.aggregator(), request.helper);
     for text in [
         text.replace("-request/v1", "/v1"),
         text.replace("request/v1\n", "request/v1\n "),
         format!("{text}\n"),
         text.trim_end().to_owned(),
         text.replace("\"nonce\":", "\"nonse\":"),
+        text.replace("\"role\":\"leader\"", "\"role\":\"collector\""),
         String::new(),
     ] {
         assert!(TokenKeyRequest::from_text(&text).is_err(), "{text:?}");
     }
     let leader = request.leader.clone();
     for wrong in [
-        TokenKeyRequest { helper: Some(leader), ..request.clone() },
+        TokenKeyRequest { helper: leader, ..request.clone() },
+        TokenKeyRequest { role: Role::Client, ..request.clone() },
         TokenKeyRequest { expires: 1 << 53, ..request.clone() },
         TokenKeyRequest { nonce: "short".to_owned(), ..request.clone() },
         TokenKeyRequest { nonce: "x".repeat(65), ..request.clone() },

@@ -12,10 +12,11 @@ use sotto_protocol::admission::Admitted;
 use sotto_protocol::client::produce_report;
 use sotto_protocol::recipe::derive_task;
 use sotto_tests::http::{Connection, Response, head};
+use sotto_tests::token_services::ISSUERS;
 use sotto_tests::world::{LEADER_TOKEN, World};
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{EndorsedKey, Recipe, Tokens};
-use sotto_wire::{Entry, EntryKind, MediaType, Note, PublicKey, taskprov};
+use sotto_wire::{Entry, EntryKind, MediaType, Note, PublicKey, Role, taskprov};
 
 use crate::tokens::rogue::present;
 use crate::tokens::{Scene, until_equal};
@@ -32,42 +33,39 @@ fn key(world: &World, file: &str) -> NoteKey {
 /// The keys of a recipe's tokens.
 fn keys(recipe: &Recipe) -> (EndorsedKey, EndorsedKey) {
     match &recipe.parties.tokens {
-        Tokens::RateLimited { leader, helper, .. } => (leader.clone(), helper.clone()),
+        Tokens::RateLimited { leader, helper } => (leader.clone(), helper.clone()),
         other => panic!("{other:?}"),
     }
 }
 
 fn with_keys(recipe: &Recipe, leader: EndorsedKey, helper: EndorsedKey) -> Recipe {
     let mut recipe = recipe.clone();
-    let issuer = "issuer.example".parse().unwrap();
-    recipe.parties.tokens = Tokens::RateLimited { issuer, leader, helper };
+    recipe.parties.tokens = Tokens::RateLimited { leader, helper };
     recipe
 }
 
 /// Recipes like `good` with keys that the issuer has not endorsed for them.
 fn bad_recipes(world: &World, good: &Recipe) -> Vec<(&'static str, Recipe)> {
     let (leader, helper) = keys(good);
-    let issuer = key(world, "issuer.key");
+    let issuer = key(world, "issuer-a.key");
     let own = EndorsedKey::key_text(IssuerKey::generate().unwrap().token_key().spki());
     let stolen = EndorsedKey { public_key: own.clone(), ..leader.clone() };
     // The author's own signature, under the issuer's name.
     let seed = Secret::new([1; 32]);
-    let imposter = NoteKey::from_seed("issuer.example".parse().unwrap(), seed);
-    let mut himself = good.clone();
-    himself.parties.tokens =
-        imposter.endorse_recipe(good, &own, Some(&helper.public_key), leader.expires);
-    let (signed_himself, _) = keys(&himself);
+    let imposter = NoteKey::from_seed(ISSUERS[0].parse().unwrap(), seed);
+    let signed_himself = imposter.endorse_for(good, Role::Leader, &own, leader.expires);
     // Genuine keys that the issuer gave to another author.
     let mut theirs = good.clone();
     theirs.author.key = PublicKey::new([9; 32]);
-    theirs.parties.tokens =
-        issuer.endorse_recipe(&theirs, &own, Some(&helper.public_key), leader.expires);
-    let (of_another, _) = keys(&theirs);
+    let of_another = issuer.endorse_for(&theirs, Role::Leader, &own, leader.expires);
+    // The issuer of the leader's tokens endorses a key of the helper's, too.
+    let by_one_issuer = issuer.endorse_for(good, Role::Helper, &own, leader.expires);
     let longer = EndorsedKey { expires: leader.expires + 1, ..leader.clone() };
     vec![
         ("not-endorsed", with_keys(good, stolen, helper.clone())),
         ("signed-himself", with_keys(good, signed_himself, helper.clone())),
-        ("roles-changed", with_keys(good, helper.clone(), leader)),
+        ("roles-changed", with_keys(good, helper.clone(), leader.clone())),
+        ("one-issuer-for-both", with_keys(good, leader, by_one_issuer)),
         ("of-another-author", with_keys(good, of_another, helper.clone())),
         ("longer-life", with_keys(good, longer, helper)),
     ]
@@ -158,4 +156,35 @@ fn keys_that_the_issuer_did_not_endorse_are_refused_by_everybody() {
     bad.iter().for_each(|recipe| ask_aggregators(&scene, recipe, &admitted));
     scene.honest(&[50]);
     scene.collect("commute", [1, 1, 2]);
+}
+
+/// The endorsements of a copied recipe are good: they are for the author, not for the recipe.
+#[test]
+fn token_keys_of_a_published_recipe_are_not_used_again() {
+    let mut scene = Scene::new();
+    scene.publish("commute", 2);
+    let text = fs::read_to_string(scene.world.path("commute.toml")).unwrap();
+    let copy = text.replace("name = \"commute\"", "name = \"copy\"");
+    assert_ne!(copy, text);
+    fs::write(scene.world.path("copy.toml"), copy).unwrap();
+    let log = scene.world.log.url();
+    let publish = |file: &str, more: &[&str]| {
+        let arguments = ["recipe", "publish", file, "--signer", "author.key", "--log", &log];
+        scene.world.exit_code(&[&arguments, more].concat()).unwrap()
+    };
+    let (code, said) = publish("copy.toml", &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("the recipe commute in the log already uses these token keys"), "{said}");
+    // The recipe itself is not another one.
+    let (code, said) = publish("commute.toml", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    // If it is published all the same, nobody takes part in it.
+    let (code, said) = publish("copy.toml", &["--force"]);
+    assert_eq!(code, Some(0), "{said}");
+    let mut phone = scene.phone("a device");
+    let done = phone.pass(5).unwrap();
+    assert_eq!((done.tokens.unwrap().asked, done.considered.len()), (2, 1));
+    let (_, silence) = &done.silent[0];
+    assert_eq!(silence.check.name(), "token_keys");
+    assert!(silence.reason.contains("belong to the recipe"), "{silence}");
 }

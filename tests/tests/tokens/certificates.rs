@@ -2,10 +2,17 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
-    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
-    date_time_ymd,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use sotto_client::DeviceCertificate;
+
+/// The table of this manufacturer in an attester's configuration.
+pub(crate) const TABLE: &str = "[[x509.manufacturers]]\nname = \"Example\"\n\
+    roots = [\"manufacturer.pem\"]\nextended_key_usage = \"1.3.6.1.4.1.32473.1.1\"\n";
+
+/// The usage that it gives to devices and to nothing else.
+const USAGE: [u64; 9] = [1, 3, 6, 1, 4, 1, 32473, 1, 1];
 
 /// A certification authority.
 pub(crate) struct Manufacturer {
@@ -36,6 +43,7 @@ impl Manufacturer {
         let mut params = params("a device");
         params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 5]), device);
         params.serial_number = Some(SerialNumber::from(serial));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::Other(USAGE.into())];
         let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Badge { pem: certificate.pem(), der: certificate.der().to_vec(), key }

@@ -17,18 +17,31 @@ use sotto_tests::pipe::{Cut, Pipe};
 
 use crate::tokens::{PATIENCE, Scene, assert_sent};
 
-/// The pipes between device and attester, and between attester and issuer.
-type Ways = [Arc<Pipe>; 2];
+/// The pipes between device and attesters, and between attesters and issuers: of both chains.
+type Ways = [Arc<Way>; 2];
+
+/// The same way in both chains.
+type Way = [Pipe; 2];
+
+fn cut_all(way: &Way, cut: Cut) {
+    way.iter().for_each(|pipe| pipe.cut(cut));
+}
 
 fn scene() -> (Scene, Ways) {
     let mut ways = None;
     let scene = Scene::arranged(|world| {
         let tokens = world.tokens.as_mut().unwrap();
-        let to_attester = Pipe::before(tokens.attester.address())?;
-        let to_issuer = Pipe::before(tokens.issuer.address())?;
-        tokens.attester_url = to_attester.url();
-        tokens.issuer_url = to_issuer.url();
-        ways = Some([Arc::new(to_attester), Arc::new(to_issuer)]);
+        let (mut to_attesters, mut to_issuers) = (Vec::new(), Vec::new());
+        for chain in &mut tokens.chains {
+            let to_attester = Pipe::before(chain.attester.address())?;
+            let to_issuer = Pipe::before(chain.issuer.address())?;
+            chain.attester_url = to_attester.url();
+            chain.issuer_url = to_issuer.url();
+            to_attesters.push(to_attester);
+            to_issuers.push(to_issuer);
+        }
+        let way = |pipes: Vec<Pipe>| Arc::new(Way::try_from(pipes).unwrap());
+        ways = Some([way(to_attesters), way(to_issuers)]);
         Ok(())
     });
     (scene, ways.unwrap())
@@ -40,7 +53,7 @@ struct Stumbling {
     source: Source,
     sent: AtomicUsize,
     at: usize,
-    way: Arc<Pipe>,
+    way: Arc<Way>,
     cut: Cut,
 }
 
@@ -48,13 +61,13 @@ impl Transport for Stumbling {
     fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
         let is_ask = request.url.contains("/token-request");
         if is_ask && self.sent.fetch_add(1, Ordering::SeqCst) == self.at {
-            self.way.cut(self.cut);
+            cut_all(&self.way, self.cut);
         }
         self.source.send(request)
     }
 }
 
-/// The process to kill.
+/// The processes to kill, in both chains.
 #[derive(Clone, Copy, Debug)]
 enum Victim {
     Attester,
@@ -66,22 +79,24 @@ impl Victim {
     const ALL: [Self; 3] = [Self::Attester, Self::Issuer, Self::Both];
 
     fn kill(self, scene: &mut Scene) {
-        let services = scene.services();
-        if matches!(self, Self::Attester | Self::Both) {
-            services.attester.kill().unwrap();
-        }
-        if matches!(self, Self::Issuer | Self::Both) {
-            services.issuer.kill().unwrap();
+        for chain in &mut scene.services().chains {
+            if matches!(self, Self::Attester | Self::Both) {
+                chain.attester.kill().unwrap();
+            }
+            if matches!(self, Self::Issuer | Self::Both) {
+                chain.issuer.kill().unwrap();
+            }
         }
     }
 
     fn revive(self, scene: &mut Scene) {
-        let services = scene.services();
-        if matches!(self, Self::Issuer | Self::Both) {
-            services.issuer.start().unwrap();
-        }
-        if matches!(self, Self::Attester | Self::Both) {
-            services.attester.start().unwrap();
+        for chain in &mut scene.services().chains {
+            if matches!(self, Self::Issuer | Self::Both) {
+                chain.issuer.start().unwrap();
+            }
+            if matches!(self, Self::Attester | Self::Both) {
+                chain.attester.start().unwrap();
+            }
         }
     }
 }
@@ -104,14 +119,17 @@ fn answer_on(phone: &mut Phone, minutes: i64) -> usize {
     }
 }
 
-/// Checks that the attester has counted exactly one pair for every device.
+/// Checks that each attester has counted exactly one token for every device.
 fn check_pairs(scene: &Scene, devices: usize) {
-    let file = scene.world.path("attester-data/attester.sqlite");
-    let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    let mut counts = db.prepare("SELECT COUNT(*) FROM grants GROUP BY device").unwrap();
-    let counts: Vec<i64> =
-        counts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(counts, vec![2; devices]);
+    for attester in scene.attesters() {
+        let file = format!("{}-data/attester.sqlite", attester.name());
+        let file = scene.world.path(&file);
+        let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let mut counts = db.prepare("SELECT COUNT(*) FROM grants GROUP BY device").unwrap();
+        let counts: Vec<i64> =
+            counts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(counts, vec![1; devices], "{}", attester.name());
+    }
 }
 
 #[test]
@@ -138,7 +156,7 @@ fn attester_and_issuer_die_between_any_two_steps() {
                 let round = phone.pass(minutes).unwrap().tokens.unwrap();
                 assert_eq!((round.granted, round.waiting), (at, 2 - at), "{place} {cut:?}");
                 victim.kill(&mut scene);
-                way.cut(Cut::Nothing);
+                cut_all(&way, Cut::Nothing);
                 victim.revive(&mut scene);
                 let came = answer_on(&mut phone, minutes);
                 assert_eq!(came, 2 - at, "{place} {cut:?} {victim:?}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sotto_tests::phone::Phone;
 
-use crate::tokens::certificates::{Badge, Manufacturer};
+use crate::tokens::certificates::{Badge, Manufacturer, TABLE};
 use crate::tokens::rogue::Rogue;
 use crate::tokens::{PATIENCE, Scene, answer, assert_sent, refused};
 
@@ -17,9 +17,9 @@ fn scene(manufacturer: &Manufacturer, revoked: &[u64]) -> Scene {
     Scene::arranged(|world| {
         fs::write(world.path("manufacturer.pem"), &manufacturer.pem)?;
         fs::write(world.path(LIST), manufacturer.crl(revoked))?;
-        world.tokens.as_mut().unwrap().attestation = format!(
-            "[x509]\ncrls = [\"{LIST}\"]\nrequire_crl = true\n[[x509.manufacturers]]\nname = \"Example\"\nroots = [\"manufacturer.pem\"]\n"
-        );
+        for chain in &mut world.tokens.as_mut().unwrap().chains {
+            chain.attestation = format!("[x509]\ncrls = [\"{LIST}\"]\nrequire_crl = true\n{TABLE}");
+        }
         Ok(())
     })
 }
@@ -28,15 +28,18 @@ fn phone(scene: &mut Scene, badge: &Badge) -> Phone {
     scene.bare_phone().attested(badge.attestor())
 }
 
-/// Replaces the list, and waits until the attester has read it.
+/// Replaces the list, and waits until both attesters have read it.
 fn revoke(scene: &Scene, manufacturer: &Manufacturer, revoked: &[u64]) {
     fs::write(scene.world.path("new.crl"), manufacturer.crl(revoked)).unwrap();
     fs::rename(scene.world.path("new.crl"), scene.world.path(LIST)).unwrap();
     let deadline = Instant::now() + PATIENCE;
-    let log = || fs::read_to_string(scene.world.path("attester.log")).unwrap();
-    while !log().contains("the revocation lists were reloaded") {
-        assert!(Instant::now() < deadline, "{}", log());
-        thread::sleep(Duration::from_millis(20));
+    for attester in scene.attesters() {
+        let file = format!("{}.log", attester.name());
+        let log = || fs::read_to_string(scene.world.path(&file)).unwrap();
+        while !log().contains("the revocation lists were reloaded") {
+            assert!(Instant::now() < deadline, "{}", log());
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -56,7 +59,7 @@ fn a_revoked_device_gets_no_tokens() {
     let admitted = scene.admitted("commute");
     let mut raw = Rogue::attested(revoked.attestor(), 1);
     assert_eq!(raw.statuses(&scene.world, &admitted), [403; 2]);
-    assert_eq!(refused(scene.attester(), "attestation_revoked"), 4.0);
+    assert_eq!(refused(scene.attesters(), "attestation_revoked"), 4.0);
     // A name instead of a certificate is not accepted here.
     assert_eq!(Rogue::new("somebody", 2).statuses(&scene.world, &admitted), [403; 2]);
 
@@ -70,7 +73,7 @@ fn a_revoked_device_gets_no_tokens() {
     // A renewed certificate is the same device, which keeps its tokens and its key.
     let renewed = manufacturer.badge("device 11", 111);
     assert_eq!(Rogue::attested(renewed.attestor(), 3).statuses(&scene.world, &admitted), [400; 2]);
-    assert_eq!(refused(scene.attester(), "other_key"), 2.0);
+    assert_eq!(refused(scene.attesters(), "other_key"), 2.0);
 
     // From the next recipe on it is refused. The tokens that it already has stay valid: nobody
     // could tell which they are.

@@ -13,6 +13,7 @@ use sotto_protocol::client::produce_report;
 use sotto_protocol::token::{Attestor, ReportTokens, TokenTerms, report_id};
 use sotto_tests::http::{Connection, Response, head};
 use sotto_tests::phone::now;
+use sotto_tests::token_services::{ATTESTERS, ISSUERS};
 use sotto_tests::world::World;
 use sotto_vdaf::Measurement;
 use sotto_wire::token::{
@@ -33,6 +34,8 @@ pub(crate) struct Rogue {
 /// What a token is requested for. Only the aggregators compare it with a recipe.
 #[derive(Clone)]
 pub(crate) struct Wish {
+    /// Whose token: the attester and the issuer follow from it.
+    pub(crate) role: Role,
     pub(crate) key: TokenKey,
     pub(crate) challenge_digest: [u8; 32],
     pub(crate) encapsulation: HpkeConfig,
@@ -55,11 +58,17 @@ impl Wish {
     pub(crate) fn of(admitted: &Admitted, role: Role, nonce: [u8; 32]) -> Self {
         let terms: &TokenTerms = admitted.assessment.token_terms(role).unwrap();
         Self {
+            role,
             key: terms.key().clone(),
             challenge_digest: *terms.challenge_digest(),
-            encapsulation: admitted.encapsulation().unwrap().clone(),
+            encapsulation: admitted.encapsulation(role).unwrap().clone(),
             nonce,
         }
+    }
+
+    /// The number of the chain, where there are two.
+    pub(crate) fn chain(&self) -> usize {
+        usize::from(self.role == Role::Helper)
     }
 
     fn input(&self) -> [u8; 98] {
@@ -137,7 +146,9 @@ impl Rogue {
         let request_blind = self.nonce();
         let client_key = self.secret.public_key();
         let request_key = *client_key.blind(&request_blind, CLIENT_CONTEXT).as_bytes();
-        let alias = client_origin_alias(&self.secret, &wish.key.origin_name(), "issuer.example");
+        let origin = wish.key.origin_name();
+        // One attester counts by this name; it only has to be another one for another origin.
+        let alias = client_origin_alias(&self.secret, &origin, ISSUERS[wish.chain()]);
         let keys = (*client_key.as_bytes(), request_key, request_blind);
         let sign =
             |message: &[u8]| self.secret.sign_blinded(&request_blind, CLIENT_CONTEXT, message);
@@ -145,11 +156,13 @@ impl Rogue {
         Asking { client_alias: alias, ..asking }
     }
 
-    /// Sends a request to the attester.
+    /// Sends a request to the attester of its chain.
     pub(crate) fn send(&self, world: &World, asking: &Asking) -> Response {
         let Asking { body, client_key, client_alias, request_blind, .. } = asking;
+        let tokens = world.tokens.as_ref().unwrap();
+        let chain = tokens.used(asking.wish.chain());
         let [attester, issuer] =
-            ["attester.example", "issuer.example"].map(|name| name.parse().unwrap());
+            [ATTESTERS[chain], ISSUERS[chain]].map(|name| name.parse().unwrap());
         let message =
             attestation_message(&attester, &issuer, client_key, client_alias, request_blind, body);
         let fields = [
@@ -160,9 +173,9 @@ impl Rogue {
             (header::ATTESTATION, byte_sequence(&self.attestor.attest(&message).unwrap())),
         ];
         let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let path = "/token-request?issuer=issuer.example";
-        let head = head("POST", path, &fields, body.len());
-        let attester = world.tokens.as_ref().unwrap().attester.address();
+        let path = format!("/token-request?issuer={}", ISSUERS[chain]);
+        let head = head("POST", &path, &fields, body.len());
+        let attester = tokens.chains[chain].attester.address();
         Connection::open(attester).unwrap().exchange(&head, body).unwrap()
     }
 

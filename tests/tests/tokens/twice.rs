@@ -37,8 +37,8 @@ fn ask_again(scene: &Scene, mallory: &mut Rogue, admitted: &Admitted) {
     assert_eq!(mallory.statuses(&scene.world, admitted), [429; 2]);
     let mut reset = Rogue::new("mallory", 1_001);
     assert_eq!(reset.statuses(&scene.world, admitted), [400; 2]);
-    assert_eq!(refused(scene.attester(), "withheld"), 2.0);
-    assert_eq!(refused(scene.attester(), "other_key"), 2.0);
+    assert_eq!(refused(scene.attesters(), "withheld"), 2.0);
+    assert_eq!(refused(scene.attesters(), "other_key"), 2.0);
 }
 
 #[test]
@@ -55,48 +55,55 @@ fn a_device_contributes_once() {
 
     spend_again(&scene, &mut mallory, &admitted, &tokens);
     ask_again(&scene, &mut mallory, &admitted);
-    scene.services().attester.kill().unwrap();
-    scene.services().attester.start().unwrap();
+    for chain in &mut scene.services().chains {
+        chain.attester.kill().unwrap();
+        chain.attester.start().unwrap();
+    }
     ask_again(&scene, &mut mallory, &admitted);
-    scene.services().issuer.kill().unwrap();
-    scene.services().issuer.start().unwrap();
-    scene.services().attester.kill().unwrap();
-    scene.services().attester.start().unwrap();
+    for chain in &mut scene.services().chains {
+        chain.issuer.kill().unwrap();
+        chain.issuer.start().unwrap();
+        chain.attester.kill().unwrap();
+        chain.attester.start().unwrap();
+    }
     ask_again(&scene, &mut mallory, &admitted);
     // The same bytes get the same answer, which contains the same token.
     for (asking, answer) in asked.iter().zip(&answers) {
         assert_eq!(mallory.send(&scene.world, asking).body, answer.body);
     }
-    assert_eq!(scene.attester().metric("sotto_attester_granted_total").unwrap(), 0.0);
+    assert_eq!(scene.granted(), 0.0);
 
     scene.honest(&[5, 20, 50]);
     scene.collect("commute", [2, 1, 1]);
 }
 
-/// One origin under two of a device's aliases, and one alias for two origins.
+/// One origin under two of a device's aliases, and one alias for two origins of one attester.
 #[test]
 fn an_origin_has_one_alias() {
     let mut scene = Scene::new();
     scene.publish("commute", 3);
-    let admitted = scene.admitted("commute");
+    scene.publish("other", 3);
+    let (admitted, other) = (scene.admitted("commute"), scene.admitted("other"));
     let mut eve = Rogue::new("eve", 2_000);
     let nonce = eve.nonce();
     let [leader, helper] = ROLES.map(|role| Wish::of(&admitted, role, nonce));
+    let other_leader = Wish::of(&other, ROLES[0], nonce);
     let first = eve.token(&scene.world, leader.clone());
 
     let mut other_alias = eve.request(leader.clone());
     other_alias.client_alias = [7; 32];
     assert_eq!(eve.send(&scene.world, &other_alias).status, 400);
-    assert_eq!(refused(scene.attester(), "other_alias"), 1.0);
+    assert_eq!(refused(scene.attesters(), "other_alias"), 1.0);
     let used = eve.request(leader).client_alias;
-    let mut used_alias = eve.request(helper.clone());
+    let mut used_alias = eve.request(other_leader.clone());
     used_alias.client_alias = used;
     assert_eq!(eve.send(&scene.world, &used_alias).status, 429);
 
-    // Neither attempt cost the device anything: the first token is good, and the second is still
+    // Neither attempt cost the device anything: the first token is good, and the others are still
     // available.
+    eve.token(&scene.world, other_leader);
     let second = eve.token(&scene.world, helper);
-    assert_eq!(scene.attester().metric("sotto_attester_granted_total").unwrap(), 2.0);
+    assert_eq!(scene.granted(), 3.0);
     let tokens = report_tokens([first, second]);
     let report = eve.report(&admitted, 2, present(&admitted), Some(&tokens));
     assert_eq!(scene.upload(&admitted, &report).body, b"");
@@ -117,23 +124,23 @@ fn a_key_of_mixed_order_gets_nothing() {
         let asking = torsioned.request(wish.clone(), &mut mallory.rng);
         assert_eq!(mallory.send(&scene.world, &asking).status, 400);
     }
-    assert_eq!(refused(scene.attester(), "client_key"), 8.0);
+    assert_eq!(refused(scene.attesters(), "client_key"), 8.0);
     // Its own key, and a request key with a component of small order.
     let mut asking = torsioned.request(wish.clone(), &mut mallory.rng);
     asking.client_key = *mallory.secret.public_key().as_bytes();
     assert_eq!(mallory.send(&scene.world, &asking).status, 400);
-    assert_eq!(refused(scene.attester(), "request_key"), 1.0);
+    assert_eq!(refused(scene.attesters(), "request_key"), 1.0);
     // If an attester let it pass, the issuer would refuse it.
     let bearer = format!("Bearer {TOKEN}");
     let fields = [("content-type", REQUEST_MEDIA_TYPE), ("authorization", bearer.as_str())];
     let head = head("POST", "/token-request", &fields, asking.body.len());
-    let mut issuer = Connection::open(scene.issuer().address()).unwrap();
+    let mut issuer = Connection::open(scene.issuers()[0].address()).unwrap();
     assert_eq!(issuer.exchange(&head, &asking.body).unwrap().status, 400);
-    assert_eq!(refused(scene.issuer(), "request_key"), 1.0);
+    assert_eq!(refused(scene.issuers(), "request_key"), 1.0);
 
     // The device was not penalized: with its proper key it counts once.
     let tokens = mallory.tokens(&scene.world, &admitted);
-    assert_eq!(scene.attester().metric("sotto_attester_granted_total").unwrap(), 2.0);
+    assert_eq!(scene.granted(), 2.0);
     let report = mallory.report(&admitted, 0, present(&admitted), Some(&tokens));
     assert_eq!(scene.upload(&admitted, &report).body, b"");
     scene.honest(&[20, 50]);

@@ -56,8 +56,8 @@ fn run(window_s: u64) -> Result<(), TooLate> {
         return Err(TooLate);
     }
     assert_eq!(statuses, ([429; 2], [400; 2]));
-    assert_eq!(refused(scene.attester(), "withheld"), 2.0);
-    assert_eq!(refused(scene.attester(), "other_key"), 2.0);
+    assert_eq!(refused(scene.attesters(), "withheld"), 2.0);
+    assert_eq!(refused(scene.attesters(), "other_key"), 2.0);
 
     // A token that was not spent in time is worthless, whatever time the report states.
     sleep_until(closes);
@@ -73,8 +73,8 @@ fn run(window_s: u64) -> Result<(), TooLate> {
     for device in [&mut mallory, &mut stranger] {
         assert_eq!(device.statuses(&scene.world, &admitted), [400; 2]);
     }
-    assert_eq!(refused(scene.attester(), "issuer_refused"), 4.0);
-    assert_eq!(refused(scene.issuer(), "expired"), 4.0);
+    assert_eq!(refused(scene.attesters(), "issuer_refused"), 4.0);
+    assert_eq!(refused(scene.issuers(), "expired"), 4.0);
     scene.collect("brief", [2, 1, 1]);
     Ok(())
 }

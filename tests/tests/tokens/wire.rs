@@ -1,5 +1,6 @@
-//! What the attester, the issuer and the aggregators see on the wire. None of them can link a
-//! device to a recipe.
+//! What the attesters, the issuers and the aggregators see on the wire. None of them can link a
+//! device to a recipe, and those of one chain share nothing with those of the other but the device's
+//! attestation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +26,7 @@ use sotto_wire::{
 };
 
 use crate::tokens::Scene;
-use crate::tokens::certificates::{Badge, Manufacturer};
+use crate::tokens::certificates::{Badge, Manufacturer, TABLE};
 use crate::tokens::leader::{Passed, requests};
 
 const RECIPES: [&str; 2] = ["commute", "sleep"];
@@ -37,7 +38,10 @@ const ADDRESSES: [Ipv4Addr; 2] =
 /// Appears in the certificates and nowhere else.
 const NUMBERS: [&str; 2] = ["device-0815-4711", "device-0816-4712"];
 
-/// Pipes in front of attester, issuer, leader and helper.
+const ATTESTERS: [&str; 2] = ["attester-a", "attester-b"];
+const ISSUERS: [&str; 2] = ["issuer-a", "issuer-b"];
+
+/// Pipes in front of attesters, issuers, leader and helper.
 type Pipes = BTreeMap<&'static str, Pipe>;
 
 fn scene(manufacturer: &Manufacturer) -> (Scene, Pipes) {
@@ -52,12 +56,11 @@ fn scene(manufacturer: &Manufacturer) -> (Scene, Pipes) {
         };
         world.pair.leader.url = pipe("leader", world.pair.leader.address())?;
         world.pair.helper.url = pipe("helper", world.pair.helper.address())?;
-        let tokens = world.tokens.as_mut().unwrap();
-        tokens.attestation =
-            "[[x509.manufacturers]]\nname = \"Example\"\nroots = [\"manufacturer.pem\"]\n"
-                .to_owned();
-        tokens.attester_url = pipe("attester", tokens.attester.address())?;
-        tokens.issuer_url = pipe("issuer", tokens.issuer.address())?;
+        for chain in &mut world.tokens.as_mut().unwrap().chains {
+            chain.attestation = TABLE.to_owned();
+            chain.attester_url = pipe(chain.attester.name(), chain.attester.address())?;
+            chain.issuer_url = pipe(chain.issuer.name(), chain.issuer.address())?;
+        }
         Ok(())
     });
     (scene, pipes)
@@ -75,7 +78,7 @@ fn field(passed: &Passed, name: &str) -> Vec<u8> {
     parse_byte_sequence(value).unwrap()
 }
 
-/// The requests of one device for two recipes and two aggregators. They differ in the values of
+/// The requests of one device to one attester for two recipes. They differ in the values of
 /// three fields (of the evidence, in the signature alone), and in three parts of the body. Lengths
 /// and everything else are equal.
 fn check_that_requests_are_alike(asked: &[&Passed]) {
@@ -197,14 +200,14 @@ fn answer(scene: &Scene, badges: &[Badge; 2]) -> Vec<Pending> {
     reports
 }
 
-/// All that the attester received, by device.
-fn asked(pipes: &Pipes, badges: &[Badge; 2]) -> [Vec<Passed>; 2] {
+/// All that an attester received, by device.
+fn asked(attester: &Pipe, badges: &[Badge; 2]) -> [Vec<Passed>; 2] {
     [0, 1].map(|number| {
         let of_device = |passed: &Passed| {
             let evidence = field(passed, header::ATTESTATION);
             evidence.windows(32).any(|window| window == badges[number].public_key())
         };
-        passed(&pipes["attester"], false).into_iter().filter(of_device).collect()
+        passed(attester, false).into_iter().filter(of_device).collect()
     })
 }
 
@@ -212,7 +215,7 @@ fn all_bytes(name: &str, pipe: &Pipe) -> Vec<(String, Vec<u8>)> {
     pipe.recorded().into_iter().map(|record| (name.to_owned(), record)).collect()
 }
 
-/// What the attester knows and the issuer must not. Four random bytes are one of the addresses with
+/// What an attester knows and no issuer must. Four random bytes are one of the addresses with
 /// a probability of 2^-32 each.
 fn secrets_of_the_attester(
     asked: &[Vec<Passed>; 2],
@@ -237,13 +240,16 @@ fn secrets_of_the_attester(
     secrets
 }
 
-/// What attester and issuer saw while the tokens were made, and the aggregators must not see.
+/// What attester and issuer of one chain saw while the tokens were made, and the aggregators and the
+/// other chain must not see.
 fn secrets_of_issuance(
     scene: &Scene,
-    pipes: &Pipes,
+    issuer: &str,
+    pipe: &Pipe,
     asked: &[Vec<Passed>; 2],
 ) -> Vec<(&'static str, Vec<u8>)> {
-    let opener = Opener::new(&keypair(&scene.world, "issuer-encapsulation.toml")).unwrap();
+    let file = format!("{issuer}-encapsulation.toml");
+    let opener = Opener::new(&keypair(&scene.world, &file)).unwrap();
     let mut secrets = Vec::new();
     for passed in asked.iter().flatten() {
         let request = TokenRequest::from_bytes(&passed.body).unwrap();
@@ -255,7 +261,7 @@ fn secrets_of_issuance(
             secrets.push((name, field(passed, name)));
         }
     }
-    for answers in passed(&pipes["issuer"], true) {
+    for answers in passed(pipe, true) {
         let Ok(answers) = IssuerAnswerBatch::from_bytes(&answers.body) else { continue };
         for answer in answers.answers() {
             let IssuerAnswer::Issued { index_key, response, .. } = answer else {
@@ -265,7 +271,7 @@ fn secrets_of_issuance(
             secrets.push(("response", response[..32].to_vec()));
         }
     }
-    assert_eq!(secrets.iter().filter(|(name, _)| *name == "index key").count(), 8);
+    assert_eq!(secrets.iter().filter(|(name, _)| *name == "index key").count(), 4);
     secrets
 }
 
@@ -282,17 +288,29 @@ fn what_everybody_sees() {
         scene.collect(recipe, [1, 1, 0]);
     }
 
-    let asked = asked(&pipes, &badges);
-    for asked in &asked {
-        assert_eq!(asked.len(), 4);
+    let chains = ATTESTERS.map(|attester| asked(&pipes[attester], &badges));
+    for asked in chains.iter().flatten() {
+        assert_eq!(asked.len(), 2);
         check_that_requests_are_alike(&asked.iter().collect::<Vec<_>>());
     }
 
-    let secrets = secrets_of_the_attester(&asked, &badges);
-    let issuers = all_bytes("issuer", &pipes["issuer"]);
+    let own = chains.each_ref().map(|asked| secrets_of_the_attester(asked, &badges));
+    let secrets: Vec<_> = own.concat();
+    let issuers: Vec<_> = ISSUERS.iter().flat_map(|name| all_bytes(name, &pipes[name])).collect();
     assert_eq!(found(&secrets, &issuers), []);
 
-    let issuance = secrets_of_issuance(&scene, &pipes, &asked);
+    let made = [0, 1].map(|chain| {
+        secrets_of_issuance(&scene, ISSUERS[chain], &pipes[ISSUERS[chain]], &chains[chain])
+    });
+    // What one chain saw does not occur in the other: both know the device by its certificate and by
+    // nothing else.
+    for (chain, secrets) in made.iter().enumerate() {
+        let other = 1 - chain;
+        for name in [ATTESTERS[other], ISSUERS[other]] {
+            assert_eq!(found(secrets, &all_bytes(name, &pipes[name])), [], "{name}");
+        }
+    }
+    let issuance: Vec<_> = made.concat();
     let mut places = Vec::new();
     for name in ["leader", "helper"] {
         places.extend(all_bytes(name, &pipes[name]));
@@ -306,16 +324,16 @@ fn what_everybody_sees() {
     let long: Vec<_> = secrets.iter().filter(|(_, bytes)| bytes.len() > 4).cloned().collect();
     assert_eq!(found(&long, &places), []);
     // The search is for values of 14 bytes or more, except for two addresses in two byte orders at
-    // the issuer.
+    // the issuers; each address is searched for once per chain.
     let bytes: usize = issuers.iter().map(|(_, bytes)| bytes.len()).sum();
-    let rate = 4.0 * bytes as f64 / 2f64.powi(32);
-    println!("{bytes} bytes at the issuer; false alarm rate {rate:.1e}");
+    let rate = 8.0 * bytes as f64 / 2f64.powi(32);
+    println!("{bytes} bytes at the issuers; false alarm rate {rate:.1e}");
     assert!(rate < 1e-4, "{rate}");
 
     check_that_the_search_finds(&issuance, &secrets, &pipes, &reports, &places);
 }
 
-/// Control: the attester received all of its values, the issuer the request keys, and each share
+/// Control: the attesters received all of their values, the issuers the request keys, and each share
 /// contains its report's id.
 fn check_that_the_search_finds(
     issuance: &[(&'static str, Vec<u8>)],
@@ -324,7 +342,8 @@ fn check_that_the_search_finds(
     reports: &[Pending],
     places: &[(String, Vec<u8>)],
 ) {
-    let attesters = all_bytes("attester", &pipes["attester"]);
+    let all = |names: [&str; 2]| names.map(|name| all_bytes(name, &pipes[name])).concat();
+    let attesters = all(ATTESTERS);
     for name in [header::CLIENT, header::ORIGIN_ALIAS, header::REQUEST_BLIND] {
         let own: Vec<_> = secrets.iter().filter(|(other, _)| *other == name).cloned().collect();
         assert!(found(&own, &attesters).len() >= 8, "{name}");
@@ -332,7 +351,7 @@ fn check_that_the_search_finds(
     assert!(found(secrets, &attesters).iter().any(|(name, _)| *name == "address"));
     let keys: Vec<_> =
         issuance.iter().filter(|(name, _)| *name == "request key").cloned().collect();
-    assert_eq!(found(&keys, &all_bytes("issuer", &pipes["issuer"])).len(), 8);
+    assert_eq!(found(&keys, &all(ISSUERS)).len(), 8);
     for report in reports {
         let id = Report::from_bytes(&report.report).unwrap().report_metadata.report_id;
         let held = found(&[("id", id.as_bytes().to_vec())], places);

@@ -46,7 +46,9 @@ pub(crate) struct DemoPrivacy {
     pub(crate) recipe_id: String,
     /// The index of the recipe in the log.
     pub(crate) log_index: u64,
-    /// If half of the other devices are dishonest and the servers see how many answered.
+    /// How many devices, in total, may be dishonest: half of the minimum batch.
+    pub(crate) dishonest_devices: u64,
+    /// If as many devices are dishonest and the servers see how many answered.
     pub(crate) epsilon: f64,
     pub(crate) delta: f64,
     /// The paper's figure for the same recipe: all honest, count hidden.

@@ -35,7 +35,7 @@ const CAVEATS: &[&str] = &[
     "Devices request their tokens and use them at once; real ones wait for hours in between, so that the two cannot be linked.",
     "The devices share a few readings of the log; each real one reads it on its own, with about six requests.",
     "The relay holds requests for 30 ms; a real one waits ten seconds for more to mix them with.",
-    "Here all parties share one process. Relay, attester, issuer, leader, helper, log and witnesses must be different operators.",
+    "Here all parties share one process. Relay, both attesters, both issuers, leader, helper, log and witnesses must be different operators.",
 ];
 
 /// Runs the demo.
@@ -91,6 +91,7 @@ fn privacy(parties: &Parties) -> DemoPrivacy {
     DemoPrivacy {
         recipe_id: assessment.id().to_string(),
         log_index: parties.log_index,
+        dishonest_devices: assessment.recipe().aggregation.min_batch / 2,
         epsilon: cost.map_or(f64::INFINITY, |cost| cost.epsilon_micro as f64 / 1e6),
         delta: cost.map_or(0.0, |cost| cost.judgement.delta),
         paper_epsilon: cost.map_or(f64::INFINITY, |cost| cost.judgement.paper_epsilon),
@@ -127,20 +128,10 @@ fn saw(
                  tossed a coin ({rate})"
             ),
         ),
-        (
-            "attester",
-            format!(
-                "{devices} device certificates, and {} token requests, one per token; it cannot read which recipe they are for",
-                parties.to_attester.lengths().values().sum::<u64>()
-            ),
-        ),
-        (
-            "issuer",
-            format!(
-                "{} requests for tokens of this recipe, but not from whom; it signed {} and saw none",
-                turnout.tokens, turnout.tokens
-            ),
-        ),
+        ("attester A", attested(parties, 0, devices)),
+        ("issuer A", issued(parties, 0, "leader")),
+        ("attester B", attested(parties, 1, devices)),
+        ("issuer B", issued(parties, 1, "helper")),
         ("relay", format!("devices' addresses, and {}; not their contents", sealed(parties))),
         (
             "leader",
@@ -164,6 +155,26 @@ fn saw(
             ),
         ),
     ]
+}
+
+/// What an attester could count.
+fn attested(parties: &Parties, chain: usize, devices: u64) -> String {
+    format!(
+        "{devices} device certificates, and {} token requests, one per device; it cannot read which recipe they are for",
+        asked(parties, chain)
+    )
+}
+
+/// What an issuer could count.
+fn issued(parties: &Parties, chain: usize, role: &str) -> String {
+    let asked = asked(parties, chain);
+    format!(
+        "{asked} requests for {role} tokens of this recipe, but not from whom; it signed {asked} and saw none"
+    )
+}
+
+fn asked(parties: &Parties, chain: usize) -> u64 {
+    parties.to_attesters[chain].lengths().values().sum()
 }
 
 /// What the relay could count.

@@ -97,8 +97,10 @@ impl RunArgs {
         host.attestor = self.attestation.attestor()?;
         match trust.tokens() {
             None => {}
-            Some(tokens) if tokens.attester.is_none() => output
-                .remark("no tokens are requested: the trust file names no attester under [tokens]"),
+            Some(tokens) if tokens.leader.attester.is_none() => output.remark(
+                "no tokens are requested: the trust file names no attesters under [tokens.leader] and \
+                 [tokens.helper]",
+            ),
             Some(_) if host.attestor.is_none() => output.remark(
                 "no tokens are requested: --certificate and --certificate-key (or --insecure-name) \
                  say which device this is",
@@ -156,7 +158,7 @@ fn report(output: &Output, log: &Log, done: &PassReport) -> Result<()> {
                 "withheld": round.withheld,
                 "refused": round.refused,
                 "waiting": round.waiting,
-                "trouble": round.failure.as_ref().map(ToString::to_string),
+                "trouble": round.failure.as_ref().map(|(attester, why)| format!("{attester}: {why}")),
             });
         }
         return output.value(&value);
@@ -181,14 +183,16 @@ fn remarks(round: &TokenRound) -> Vec<String> {
     let mut remarks = Vec::new();
     if round.withheld > 0 {
         remarks.push(format!(
-            "the attester withholds {} tokens: this device already has them, or another one with the \
+            "the attesters withhold {} tokens: this device already has them, or another one with the \
              same attestation",
             round.withheld
         ));
     }
-    if let Some(failure) = &round.failure {
+    if let Some((attester, failure)) = &round.failure {
         let (missing, asked) = (round.asked - round.granted - round.withheld, round.asked);
-        remarks.push(format!("{missing} of {asked} token requests failed: {failure}"));
+        remarks.push(format!(
+            "{missing} of {asked} token requests failed, the last at {attester}: {failure}"
+        ));
     } else if round.waiting > 0 {
         remarks.push(format!("{} tokens will be requested later", round.waiting));
     }

@@ -24,7 +24,7 @@ const PUBLISHING_S: u64 = 3_600;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  sotto keys publish --signer leader.key --hpke-key new.toml --hpke-key old.toml \\\n    \
-    --gateway-key gateway.toml --log https://log.example\n\nA set replaces the whole set before it, so give all keys. Devices use the first \
+    --gateway-key gateway.toml --url https://leader.example/ --log https://log.example\n\nA set replaces the whole set before it, so give all keys. Devices use the first \
     key of each kind once the set is in force: it must have been in the log for long enough, and start long enough \
     after the set before it. Until then devices use the old set.",
     group = ArgGroup::new("keys").args(["hpke_key", "gateway_key", "encapsulation_key"]).required(true).multiple(true)
@@ -34,8 +34,8 @@ pub(super) struct PublishArgs {
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
     /// A key file of the aggregator (`sotto keys new`), to which devices seal their reports; may be
-    /// repeated.
-    #[arg(long, value_name = "FILE")]
+    /// repeated. Needs --url.
+    #[arg(long, value_name = "FILE", requires = "url")]
     hpke_key: Vec<PathBuf>,
     /// A key file of the gateway of the leader or the log (`sotto keys new`), to which devices seal
     /// their requests; may be repeated.
@@ -45,6 +45,10 @@ pub(super) struct PublishArgs {
     /// be repeated.
     #[arg(long, value_name = "FILE")]
     encapsulation_key: Vec<PathBuf>,
+    /// The aggregator's URL, exactly as recipes must spell it: the `public_url` of its
+    /// configuration. Devices and aggregators refuse a recipe that names this operator elsewhere.
+    #[arg(long, value_name = "URL", requires = "hpke_key")]
+    url: Option<String>,
     /// Publish a set without gateway keys even though the last one had some. Devices then stop
     /// sending to this operator.
     #[arg(long, conflicts_with = "gateway_key")]
@@ -88,6 +92,14 @@ impl PublishArgs {
             check_pinned(&set, trust)?;
             rules.check(&set, last.as_ref(), now()?.0)?;
         }
+        if let Some(old) =
+            last.and_then(|last| last.url).filter(|old| set.url.as_ref() != Some(old))
+        {
+            output.remark(format!(
+                "warning: the last key set says {old}; recipes that name this URL are refused once the \
+                 new set is in force"
+            ));
+        }
         let entry = signer_file::sign(EntryKind::KeySet, set.to_json(), &signer)?;
         if let Some(path) = &self.out {
             recipe_file::write(path, &entry.to_bytes(), true)?;
@@ -109,6 +121,7 @@ impl PublishArgs {
                 "keys": set.hpke_configs.len(),
                 "gateway_keys": set.gateway_configs.as_ref().map_or(0, Vec::len),
                 "encapsulation_keys": set.encapsulation_configs.as_ref().map_or(0, Vec::len),
+                "url": set.url,
             }))?;
         } else {
             output.line(entry.id())?;
@@ -145,8 +158,10 @@ impl PublishArgs {
             hpke_configs: config_texts(&self.hpke_key)?,
             gateway_configs: optional_texts(&self.gateway_key)?,
             encapsulation_configs: optional_texts(&self.encapsulation_key)?,
+            url: self.url.clone(),
         };
         set.check()?;
+
         let lost = |keys: fn(&KeySet) -> &Option<Vec<String>>| {
             last.is_some_and(|last| keys(last).is_some()) && keys(&set).is_none()
         };
@@ -272,6 +287,7 @@ mod tests {
             hpke_configs: vec![KeySet::config_text(crate::keys::generate(1).config())],
             gateway_configs: None,
             encapsulation_configs: None,
+            url: None,
         }
     }
 

@@ -60,6 +60,10 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
     }
     output.line(output.bold("crowd"))?;
     print_crowd(&found.crowd, &row)?;
+    output.line(output.bold("leader and helper each release a batch"))?;
+    for rule in &found.release_rules {
+        output.line(format!("  {rule}"))?;
+    }
     for warning in &found.warnings {
         output.line(wrapped(&format!("warning: {warning}")))?;
     }
@@ -76,7 +80,11 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
     let delta = &privacy.delta;
     row("claimed", &format!("epsilon {} at delta {delta}", up(privacy.claimed_epsilon)))?;
     let computed = up(privacy.computed_epsilon);
-    row("device computes", &format!("epsilon {computed} (half of the others honest, count seen)"))?;
+    let dishonest = grouped(privacy.dishonest_devices);
+    row(
+        "device computes",
+        &format!("epsilon {computed} (count seen, up to {dishonest} dishonest devices in all)"),
+    )?;
     let paper = up(privacy.paper_epsilon);
     row("paper's figure", &format!("epsilon {paper} (all honest, count hidden)"))?;
     if let Some(found) = &privacy.colluding {

@@ -8,7 +8,7 @@ use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::recipe::{mechanism, show_micro};
 use sotto_wire::Recipe;
 use sotto_wire::Role;
-use sotto_wire::recipe::{Aggregator, Privacy, Query, Targeting, Tokens};
+use sotto_wire::recipe::{Aggregator, EndorsedKey, Privacy, Query, Targeting, Tokens};
 
 use super::words::{self, grouped};
 use crate::time_text::show_seconds;
@@ -282,16 +282,16 @@ fn tokens(list: &mut Changes, old: &Tokens, new: &Tokens) {
         let text = format!("tokens: {} -> {}", words::tokens(old), words::tokens(new));
         return list.push("parties.tokens", text, more_is_weaker(&is, &was));
     }
-    if let (Some(old), Some(new)) = (old.issuer(), new.issuer()) {
-        list.text("parties.tokens.issuer", "issuer of tokens", old.as_str(), new.as_str());
-    }
-    for (field, role, name) in [
-        ("parties.tokens.leader", Role::Leader, "leader"),
-        ("parties.tokens.helper", Role::Helper, "helper"),
+    for (field, issuer_field, role) in [
+        ("parties.tokens.leader", "parties.tokens.leader.issuer", Role::Leader),
+        ("parties.tokens.helper", "parties.tokens.helper.issuer", Role::Helper),
     ] {
-        if let (Some(old), Some(new)) = (old.key(role), new.key(role))
-            && old != new
-        {
+        let (Some(old), Some(new)) = (old.key(role), new.key(role)) else { continue };
+        let name = role.as_str();
+        let what = format!("issuer of the {name}'s tokens");
+        list.text(issuer_field, &what, old.issuer.as_str(), new.issuer.as_str());
+        let same_issuer = EndorsedKey { issuer: new.issuer.clone(), ..old.clone() };
+        if same_issuer != *new {
             let until = words::moment(new.expires);
             list.push(
                 field,

@@ -22,6 +22,9 @@ use super::words::{self, grouped};
 use crate::recipe_file::Loaded;
 use crate::task::report_bytes;
 
+/// An attacker is assumed to be able to buy fewer attested devices than this.
+const CHEAP_DEVICES: u64 = 1_000;
+
 /// Recipes that close within this time get a warning.
 const SOON_S: u64 = 86_400;
 
@@ -58,7 +61,9 @@ pub(super) struct Guarantee {
     pub(super) claimed_epsilon: f64,
     pub(super) delta: String,
     pub(super) adjacency: &'static str,
-    /// What the device computes: half of the others honest, the count seen, the worst population.
+    /// How many devices, in total, may be dishonest: half of the minimum batch.
+    pub(super) dishonest_devices: u64,
+    /// What the device computes: half of a batch honest, the count seen, the worst population.
     pub(super) computed_epsilon: f64,
     /// The paper's model: all honest, the count hidden, exactly the minimum batch.
     pub(super) paper_epsilon: f64,
@@ -92,6 +97,8 @@ pub(super) struct Examination {
     pub(super) privacy: Option<Guarantee>,
     pub(super) contribution: Option<Contribution>,
     pub(super) crowd: Crowd,
+    /// When an aggregator releases a batch.
+    pub(super) release_rules: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -124,9 +131,21 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         checks,
         privacy: guarantee(recipe, judged.ok().flatten())?,
         contribution: assessment.as_ref().map(contribution).transpose()?,
+        release_rules: words::release_rules(recipe),
         warnings: warnings(loaded, &crowd, now),
         crowd,
     })
+}
+
+impl Examination {
+    /// Records a check that failed when the log was asked.
+    pub(super) fn fail(&mut self, silence: Silence) {
+        let name = silence.check.name();
+        for line in self.checks.iter_mut().filter(|line| line.check == name) {
+            (line.status, line.reason) = (Status::Failed, silence.reason.clone());
+        }
+        self.ok = false;
+    }
 }
 
 /// Collects what is known about each check.
@@ -170,6 +189,7 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
         }
         Check::Operators | Check::Floors | Check::Ledger => "needs --trust",
         Check::Derivation | Check::Targeting | Check::Claim => "an earlier check failed",
+        Check::KeySets => "needs the log: `recipe publish --trust` compares the aggregators' URLs",
         _ => "needs the log: `sotto log verify`",
     }
 }
@@ -213,14 +233,14 @@ fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
     Some(assessment)
 }
 
-/// Who checks tokens, and whether the pinned issuer endorsed the keys.
+/// Who checks tokens, and whether the pinned issuers endorsed the keys.
 fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
     let who = words::tokens(&loaded.recipe.parties.tokens);
     let Some(trust) = trust else {
         return found.unknown(Check::TokenKeys, format!("{who}; needs --trust"));
     };
     // An endorsement names the author, but a draft may have only a placeholder for it.
-    let endorsed = loaded.author_known || loaded.recipe.parties.tokens.issuer().is_none();
+    let endorsed = loaded.author_known || loaded.recipe.parties.tokens.key(Role::Leader).is_none();
     let checked = match loaded.token_keys_known && endorsed {
         true => trust.check_token_keys(&loaded.recipe),
         false => trust.check_token_terms(&loaded.recipe),
@@ -315,6 +335,7 @@ fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guaran
         claimed_epsilon: *epsilon_micro as f64 / 1e6,
         delta: delta.to_string(),
         adjacency: words::adjacency(*adjacency),
+        dishonest_devices: recipe.aggregation.min_batch / 2,
         computed_epsilon: judged.epsilon,
         paper_epsilon: judged.paper_epsilon,
         local_epsilon: judged.local_epsilon,
@@ -359,6 +380,14 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
              the exact sum"
                 .to_owned(),
         );
+    }
+    let dishonest = min_batch / 2;
+    if dishonest < CHEAP_DEVICES {
+        list.push(format!(
+            "whoever controls more than {} attested devices, in total, can void the claim together \
+             with one aggregator; a larger minimum batch makes that more expensive",
+            grouped(dishonest)
+        ));
     }
     list.extend(words::token_warning(&recipe.parties.tokens).map(str::to_owned));
     list.extend(expiry_warning(loaded));

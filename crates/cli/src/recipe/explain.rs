@@ -6,8 +6,8 @@ use serde_json::json;
 use sotto_dp::filter::{Charge, Filter};
 use sotto_protocol::recipe::{Assessment, colluding, derive_vdaf, judgement, mechanism};
 use sotto_protocol::trust::Trust;
-use sotto_wire::Recipe;
 use sotto_wire::recipe::{AttributeType, Privacy, Query};
+use sotto_wire::{Recipe, Role};
 
 use super::words::{self, grouped, moment};
 use crate::account::wrap::wrapped;
@@ -167,13 +167,18 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
          {} answers, and never a single answer.",
         grouped(recipe.aggregation.min_batch)
     );
-    let stamp = match parties.tokens.issuer() {
-        Some(issuer) => format!(
+    let stamp = match (parties.tokens.issuer(Role::Leader), parties.tokens.issuer(Role::Helper)) {
+        (Some(issuer), Some(other)) => format!(
+            "To prevent double answers, your device gets an anonymous stamp from {issuer} and one from \
+             {other}, which do not learn whose device it is. The two services that vouch for your \
+             device learn neither the question nor the stamps."
+        ),
+        (Some(issuer), None) => format!(
             "To prevent double answers, your device gets an anonymous stamp from {issuer}, which does \
              not learn whose device it is. The service that vouches for your device learns neither \
              the question nor the stamp."
         ),
-        None => "Nobody makes sure that a device answers only once.".to_owned(),
+        (None, _) => "Nobody makes sure that a device answers only once.".to_owned(),
     };
     let public = format!("Everybody can read this question in the public log {}.", parties.log);
     vec![servers, address, stamp, result, public]
@@ -190,8 +195,9 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
     let mut text = vec![format!(
         "Suppose somebody considers two answers equally likely for you (50 in 100 each). After \
          seeing the result they can be at most {} in 100 sure of one of them. Your device computes \
-         this itself, and assumes that half of all other devices lie.",
-        certainty(judged.epsilon)
+         this itself, and assumes that up to {} other devices lie.",
+        certainty(judged.epsilon),
+        grouped(recipe.aggregation.min_batch / 2)
     )];
     text.push(format!("This can fail with a chance of less than {}.", words::one_in(*delta)));
     if let Some(trust) = trust {

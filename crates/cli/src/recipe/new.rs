@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
 use sotto_protocol::recipe::{Assessment, crowd, judgement, show_micro};
-use sotto_wire::recipe::{Privacy, Query};
+use sotto_wire::recipe::{Privacy, Query, TokensDraft};
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
@@ -29,7 +29,8 @@ use crate::time_text::{now, parse_seconds};
     --purpose 'How long do people commute?' \\\n    --attribute minutes:int --labels short,middle,long \\\n    --mapping \
     'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1000000 \\\n    --leader-operator leader.example --leader-url \
     https://leader.example/ \\\n    --helper-operator helper.example --helper-url https://helper.example/ \\\n    \
-    --collector-key collector.toml --log-origin log.example --issuer issuer.example"
+    --collector-key collector.toml --log-origin log.example \\\n    \
+    --leader-issuer issuer-a.example --helper-issuer issuer-b.example"
 )]
 pub(crate) struct NewArgs {
     /// The recipe's name: a-z, 0-9, dot and hyphen. Each recipe of an author needs its own.
@@ -120,15 +121,23 @@ pub(crate) struct NewArgs {
     /// The origin of the log: the name of its key.
     #[arg(long, value_name = "ORIGIN", help_heading = "Parties")]
     pub(super) log_origin: Option<String>,
-    /// Who runs the issuer of the tokens with which both aggregators check that each device
-    /// contributes once.
+    /// Who runs the issuer of the tokens with which the leader checks that each device contributes
+    /// once.
     #[arg(long, value_name = "NAME", help_heading = "Parties")]
-    pub(super) issuer: Option<String>,
+    pub(super) leader_issuer: Option<String>,
+    /// Who runs the issuer of the helper's tokens: another operator. One issuer for both could
+    /// invent devices.
+    #[arg(long, value_name = "NAME", help_heading = "Parties")]
+    pub(super) helper_issuer: Option<String>,
     /// Only the leader checks tokens, because the helper cannot. Only devices that allow it answer.
-    #[arg(long, requires = "issuer", help_heading = "Parties")]
+    #[arg(long, conflicts_with = "helper_issuer", help_heading = "Parties")]
     pub(super) insecure_leader_only: bool,
     /// No tokens: anyone can contribute any number of times. Only devices that allow it answer.
-    #[arg(long, conflicts_with = "issuer", help_heading = "Parties")]
+    #[arg(
+        long,
+        conflicts_with_all = ["leader_issuer", "helper_issuer", "insecure_leader_only"],
+        help_heading = "Parties"
+    )]
     pub(super) insecure_no_tokens: bool,
     /// The file to write [default: NAME.toml]
     #[arg(long, value_name = "FILE")]
@@ -201,9 +210,14 @@ impl NewArgs {
         if let Some(warning) = words::token_warning(&recipe.parties.tokens) {
             output.remark(format!("warning: {warning}"));
         }
-        let tokens = match draft.tokens.keys_missing() {
-            true => format!("\n      sotto recipe tokens {out} --signer FILE --issuer URL"),
-            false => String::new(),
+        let tokens = match &draft.tokens {
+            TokensDraft::RateLimited { .. } => " --leader-issuer URL --helper-issuer URL",
+            TokensDraft::InsecureLeaderOnly { .. } => " --leader-issuer URL",
+            TokensDraft::InsecureNone => "",
+        };
+        let tokens = match tokens {
+            "" => String::new(),
+            issuers => format!("\n      sotto recipe tokens {out} --signer FILE{issuers}"),
         };
         output.remark(format!(
             "next: sotto recipe check {out}{tokens}\n      sotto recipe publish {out} --signer FILE --log URL"
@@ -234,8 +248,14 @@ impl NewArgs {
             ("--collector-key", self.collector_key.is_some()),
             ("--log-origin", self.log_origin.is_some()),
             (
-                "--issuer (or --insecure-no-tokens)",
-                self.issuer.is_some() || self.insecure_no_tokens,
+                "--leader-issuer (or --insecure-no-tokens)",
+                self.leader_issuer.is_some() || self.insecure_no_tokens,
+            ),
+            (
+                "--helper-issuer",
+                self.helper_issuer.is_some()
+                    || self.insecure_no_tokens
+                    || self.insecure_leader_only,
             ),
         ];
         let missing: Vec<&str> =
@@ -249,7 +269,7 @@ impl NewArgs {
 }
 
 /// Computes the claim of a draft as a device will, and writes it into the draft. The returned
-/// recipe has placeholders for its author and for the issuer's keys.
+/// recipe has placeholders for its author and for the issuers' keys.
 fn with_claim(draft: &mut RecipeDraft) -> Result<Recipe> {
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
     let judged = judgement(&recipe)?;

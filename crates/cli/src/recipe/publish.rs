@@ -6,15 +6,17 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use sotto_crypto::note::NoteKey;
+use sotto_protocol::admission::{Silence, Watch, check_url};
 use sotto_protocol::log::admit::{AdmissionRules, Signers, check_entry};
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
-use sotto_wire::{Entry, EntryKind, Recipe};
+use sotto_wire::recipe::Aggregator;
+use sotto_wire::{Entry, EntryKind, Recipe, Role};
 
 use super::check::print;
 use super::examine::examine;
 use super::words;
-use crate::log_source::LogArgs;
+use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file::{self, Form, kind_words};
 use crate::time_text::now;
@@ -55,8 +57,18 @@ impl PublishArgs {
         let source = self.log.required(trust.as_ref())?;
         let entry = entry(recipe_file::read(&self.file)?, signer.as_ref())?;
         check_signatures(&entry)?;
-        if entry.recipe().is_some() && !self.acceptable(&entry, trust.as_ref(), output)? {
-            return Ok(Outcome::No);
+        if let Some(recipe) = entry.recipe() {
+            let urls =
+                trust.as_ref().map(|trust| check_urls(recipe, &source, trust)).transpose()?;
+            if !self.acceptable(&entry, trust.as_ref(), urls, output)? {
+                return Ok(Outcome::No);
+            }
+        }
+        let with_tokens = |recipe: &&Recipe| recipe.parties.tokens.key(Role::Leader).is_some();
+        if let Some(recipe) = entry.recipe().filter(with_tokens).filter(|_| !self.force) {
+            let newest = source.newest(trust.as_ref().map(Trust::policy))?;
+            let published = newest.map(|mut snapshot| snapshot.entries()).transpose()?;
+            check_fresh_keys(recipe, &published.unwrap_or_default())?;
         }
         let (name, ending) = file_name(&entry);
         std::fs::create_dir_all(&self.out)
@@ -99,9 +111,24 @@ impl PublishArgs {
 
     /// Whether to publish: a device would accept the recipe, or `--force` is given. Prints the
     /// reason if not.
-    fn acceptable(&self, entry: &Entry, trust: Option<&Trust>, output: &Output) -> Result<bool> {
+    fn acceptable(
+        &self,
+        entry: &Entry,
+        trust: Option<&Trust>,
+        urls: Option<Vec<Url>>,
+        output: &Output,
+    ) -> Result<bool> {
         let loaded = Form::Entry(Box::new(entry.clone())).loaded()?;
-        let found = examine(&loaded, trust, now()?.0)?;
+        let mut found = examine(&loaded, trust, now()?.0)?;
+        for url in urls.into_iter().flatten() {
+            match url {
+                Url::Signed => {}
+                Url::Wrong(silence) => found.fail(silence),
+                Url::Unknown(silence) => found.warnings.push(format!(
+                    "the URL of an aggregator was not compared with the operator's key set: {silence}"
+                )),
+            }
+        }
         for warning in &found.warnings {
             output.remark(format!("warning: {warning}"));
         }
@@ -118,6 +145,29 @@ impl PublishArgs {
     }
 }
 
+/// The URL of an aggregator in a recipe, compared with what its operator signed.
+enum Url {
+    Signed,
+    Wrong(Silence),
+    /// There is no key set yet that a device would use.
+    Unknown(Silence),
+}
+
+/// Compares the URLs of both aggregators with the key sets that a device would use.
+fn check_urls(recipe: &Recipe, source: &LogSource, trust: &Trust) -> Result<Vec<Url>> {
+    let mut watch = Watch::new(source.fetch());
+    // What is wrong with the log itself is reported by the submission.
+    let read = watch.refresh(trust, now()?).map(drop);
+    let compare = |named: &Aggregator| match watch.key_set(&named.operator, trust) {
+        Ok(set) => check_url(set.url.as_deref(), named).map_or_else(Url::Wrong, |()| Url::Signed),
+        Err(silence) => Url::Unknown(match &read {
+            Ok(()) => silence,
+            Err(error) => Silence { reason: error.to_string(), ..silence },
+        }),
+    };
+    Ok([&recipe.parties.leader, &recipe.parties.helper].map(compare).into())
+}
+
 /// Signs the recipe if it is not signed yet.
 fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
     let missing = || {
@@ -128,9 +178,11 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
         (Form::Entry(entry), _) => Ok(*entry),
         (_, None) => missing(),
         (Form::Draft(draft), Some(signer)) => {
-            if let (true, Some(issuer)) = (draft.tokens.keys_missing(), draft.tokens.issuer()) {
-                return Err(anyhow!("the recipe has no token keys of {issuer} yet"))
-                    .hint("request them: `sotto recipe tokens FILE --signer FILE --issuer URL`");
+            if let Some((role, issuer)) = draft.tokens.missing_key() {
+                let option = format!("--{}-issuer URL", role.as_str());
+                return Err(anyhow!("the recipe has no token key of {issuer} yet")).hint(format!(
+                    "request it: `sotto recipe tokens FILE --signer FILE {option}`"
+                ));
             }
             let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
@@ -164,6 +216,29 @@ fn check_signatures(entry: &Entry) -> Result<()> {
         ),
         _ => checked,
     }
+}
+
+/// Checks that no other recipe in the log uses the token keys: devices get one token per key, so
+/// they refuse the second recipe.
+fn check_fresh_keys(recipe: &Recipe, log: &[(u64, Entry)]) -> Result<()> {
+    let own = token_keys(recipe);
+    let reuses = |other: &&Recipe| {
+        other.id() != recipe.id() && token_keys(other).iter().any(|key| own.contains(key))
+    };
+    match log.iter().filter_map(|(_, entry)| entry.recipe()).find(reuses) {
+        None => Ok(()),
+        Some(other) => {
+            Err(anyhow!("the recipe {} in the log already uses these token keys", other.name)).hint(
+                "in [parties.tokens.leader] and [parties.tokens.helper], remove all but `issuer`, then request new keys \
+                 with `sotto recipe tokens`; --force publishes it, and devices refuse it",
+            )
+        }
+    }
+}
+
+fn token_keys(recipe: &Recipe) -> Vec<&str> {
+    let key = |role| recipe.parties.tokens.key(role).map(|key| key.public_key.as_str());
+    [Role::Leader, Role::Helper].into_iter().filter_map(key).collect()
 }
 
 /// The file's name and ending: the recipe's name, else the first characters of the id.

@@ -70,7 +70,9 @@ fn without_stand_ins(value: &mut Value, loaded: &Loaded) {
     if !loaded.token_keys_known
         && let Some(tokens) = value["parties"]["tokens"].as_object_mut()
     {
-        tokens.retain(|name, _| !["leader", "helper"].contains(&name.as_str()));
+        for key in tokens.values_mut().filter_map(Value::as_object_mut) {
+            key.retain(|name, _| name == "issuer");
+        }
     }
 }
 
@@ -78,7 +80,7 @@ fn token_rows(loaded: &Loaded, row: &dyn Fn(&str, &str) -> Result<()>) -> Result
     let tokens = &loaded.recipe.parties.tokens;
     row("tokens", &words::tokens(tokens))?;
     if !loaded.token_keys_known {
-        return row("token keys", "none yet: `sotto recipe tokens` requests them from the issuer");
+        return row("token keys", "none yet: `sotto recipe tokens` requests them from the issuers");
     }
     for (role, name) in [(Role::Leader, "leader"), (Role::Helper, "helper")] {
         if let Some(key) = tokens.key(role) {

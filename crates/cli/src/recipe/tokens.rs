@@ -1,8 +1,8 @@
-//! `sotto recipe tokens`: requests the token keys of a recipe from an issuer.
+//! `sotto recipe tokens`: requests the token keys of a recipe from its issuers.
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
@@ -10,11 +10,10 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use sotto_crypto::note::{NoteKey, verify_endorsement};
 use sotto_protocol::Moment;
-use sotto_protocol::issuer::author::TokenKeys;
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{TokenKeyRequest, TokensDraft};
-use sotto_wire::{RecipeDraft, Role};
+use sotto_wire::recipe::{EndorsedKey, KeyDraft, TokenKeyRequest, TokensDraft};
+use sotto_wire::{KeyName, RecipeDraft, Role};
 
 use crate::connection::ConnectionArgs;
 use crate::output::{Outcome, Output, WithHint};
@@ -22,32 +21,44 @@ use crate::recipe_file::{self, Form};
 use crate::time_text::{parse_seconds, show_moment};
 use crate::{private_file, signer_file, token_keys, trust_file};
 
+const ROLES: [Role; 2] = [Role::Leader, Role::Helper];
+
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  sotto recipe tokens commute.toml --signer author.key --issuer https://issuer.example\n\n\
-    The issuer makes a key pair for each aggregator, keeps the private halves and endorses the public ones, which are added to the \
+    after_help = "Example:\n  sotto recipe tokens commute.toml --signer author.key \\\n    --leader-issuer https://issuer-a.example --helper-issuer https://issuer-b.example\n\n\
+    Each issuer makes the key pair for its aggregator, keeps the private half and endorses the public one, which is added to the \
     file. Request the keys when the recipe is final, then publish it: the keys are for this \
     recipe only, and expire soon. The same recipe \
     gets the same keys again."
 )]
 pub(super) struct TokensArgs {
-    /// The recipe in TOML. The keys are appended to the file.
+    /// The recipe in TOML. The keys are added to the file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The author's key file (`sotto keys signer`). The issuer must list the key.
+    /// The author's key file (`sotto keys signer`). The issuers must list the key.
     #[arg(long, value_name = "FILE")]
     signer: PathBuf,
-    /// The URL of the issuer.
+    /// The URL of the issuer of the leader's tokens.
     #[arg(long, value_name = "URL")]
-    issuer: String,
+    leader_issuer: Option<String>,
+    /// The URL of the issuer of the helper's tokens.
+    #[arg(long, value_name = "URL")]
+    helper_issuer: Option<String>,
     /// How long the keys stay valid after the recipe closes, for late reports.
     #[arg(long, value_name = "TIME", default_value = "7d")]
     grace: String,
-    /// Check the endorsements with the issuer's key in this trust file.
+    /// Check the endorsements with the issuers' keys in this trust file.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
     #[command(flatten)]
     connection: ConnectionArgs,
+}
+
+/// A key that is missing, and where to ask for it.
+struct Wanted<'a> {
+    issuer: KeyName,
+    url: &'a str,
+    request: TokenKeyRequest,
 }
 
 impl TokensArgs {
@@ -55,133 +66,159 @@ impl TokensArgs {
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let signer = signer_file::read(&self.signer)?;
         let text = private_file::read(&self.file)?;
-        let Form::Draft(draft) = recipe_file::read(&self.file)? else {
+        let Form::Draft(mut draft) = recipe_file::read(&self.file)? else {
             bail!(
                 "{} is final: token keys can only be added to a recipe in TOML",
                 self.file.display()
             );
         };
-        let request = self.request(&draft, &signer)?;
-        let spinner = output.spinner("waiting for the issuer to make keys");
-        let keys = self.connection.transport(1).and_then(|transport| {
-            token_keys::ask(transport.as_ref(), &self.issuer, &request, &signer)
-        });
-        spinner.finish_and_clear();
-        let draft = with_keys(*draft, keys?)?;
+        let wanted = self.wanted(&draft, &signer)?;
+        let transport = self.connection.transport(1)?;
+        for Wanted { issuer, url, request } in &wanted {
+            let spinner = output.spinner(format!("waiting for {issuer} to make a key"));
+            let key = token_keys::ask(transport.as_ref(), url, request, &signer);
+            spinner.finish_and_clear();
+            let key = key?;
+            if key.issuer != *issuer {
+                return Err(anyhow!("{url} is the issuer {}, not {issuer}", key.issuer))
+                    .hint("--leader-issuer and --helper-issuer may be swapped");
+            }
+            if let Some(missing) = draft.tokens.key_mut(request.role) {
+                *missing = KeyDraft::Endorsed(key);
+            }
+        }
         check(&draft, &signer, trust.as_ref())?;
-        let text = appended(&text, &draft)?;
+        let text = with_keys(&text, &draft)?;
         recipe_file::write(&self.file, text.as_bytes(), true)?;
-        let issuer = draft.tokens.issuer().map(ToString::to_string);
+        let expires = wanted.iter().map(|wanted| wanted.request.expires).max().unwrap_or_default();
         if output.json() {
+            let issuers: Vec<_> = wanted.iter().map(|wanted| wanted.issuer.to_string()).collect();
             output.value(&json!({
                 "file": self.file,
-                "issuer": issuer,
-                "expires": request.expires,
+                "issuers": issuers,
+                "expires": expires,
                 "endorsements_checked": trust.is_some(),
             }))?;
             return Ok(Outcome::Yes);
         }
-        let issuer = issuer.unwrap_or_default();
-        let (until, file) = (show_moment(Moment(request.expires)), self.file.display());
-        if trust.is_some() {
-            output.remark(format!(
-                "{issuer} has made token keys, good until {until}; they are in {file}"
-            ));
-        } else {
-            // The server at this URL may not be the issuer that the recipe names.
-            output.remark(format!(
-                "the token keys come from {}, good until {until}; they are in {file}",
-                self.issuer
-            ));
-            output.remark(format!(
-                "whether {issuer} endorses them was not checked: --trust pins the issuer's key"
-            ));
+        let (until, file) = (show_moment(Moment(expires)), self.file.display());
+        for Wanted { issuer, url, request } in &wanted {
+            let role = request.role.as_str();
+            if trust.is_some() {
+                output.remark(format!("{issuer} has made the {role}'s token key"));
+            } else {
+                // The server at this URL may not be the issuer that the recipe names.
+                output.remark(format!("the {role}'s token key comes from {url}"));
+            }
+        }
+        output.remark(format!("the keys are in {file}, good until {until}"));
+        if trust.is_none() {
+            output.remark(
+                "whether the issuers endorse them was not checked: --trust pins the issuers' keys",
+            );
         }
         output.remark(format!("next: sotto recipe publish {} ...", self.file.display()));
         Ok(Outcome::Yes)
     }
 
-    /// The author's request. The nonce is derived from the recipe, so a repeated request gives the
-    /// same keys.
-    fn request(&self, draft: &RecipeDraft, signer: &NoteKey) -> Result<TokenKeyRequest> {
+    /// The keys that are missing, each with the author's request. The nonce is derived from the
+    /// recipe, so a repeated request gives the same key.
+    fn wanted(&self, draft: &RecipeDraft, signer: &NoteKey) -> Result<Vec<Wanted<'_>>> {
         let author = signer_file::public(signer);
         if draft.author.as_ref().is_some_and(|named| *named != author) {
             bail!("the recipe's author is not the signer");
         }
-        let helper = match &draft.tokens {
-            TokensDraft::InsecureNone => {
-                return Err(anyhow!("the recipe asks for no tokens"))
-                    .hint("[parties.tokens] kind = \"rate_limited\", issuer = \"...\"");
-            }
-            TokensDraft::RateLimited { .. } => Some(draft.parties.helper.operator.clone()),
-            TokensDraft::InsecureLeaderOnly { .. } => None,
-        };
-        if !draft.tokens.keys_missing() {
-            return Err(anyhow!("the recipe already has token keys")).hint(
-                "remove [parties.tokens.leader] and [parties.tokens.helper] to get new ones",
+        if draft.tokens == TokensDraft::InsecureNone {
+            return Err(anyhow!("the recipe asks for no tokens")).hint(
+                "[parties.tokens] kind = \"rate_limited\", leader.issuer = \"...\", helper.issuer = \"...\"",
             );
         }
-        let recipe = recipe_file::with_stand_ins(draft.clone())?;
+        if draft.tokens.missing_key().is_none() {
+            return Err(anyhow!("the recipe already has token keys")).hint(
+                "in [parties.tokens.leader] and [parties.tokens.helper], remove all but `issuer` to get new ones",
+            );
+        }
+        let recipe = recipe_file::with_stand_ins(without_keys(draft.clone()))?;
         let nonce = URL_SAFE_NO_PAD.encode(Sha256::digest(recipe.to_json()));
         let expires = draft.when.closes.saturating_add(parse_seconds(&self.grace)?);
-        Ok(TokenKeyRequest {
-            author,
-            leader: draft.parties.leader.operator.clone(),
-            helper,
-            expires,
-            nonce,
-        })
-    }
-}
-
-/// The draft with these keys.
-fn with_keys(mut draft: RecipeDraft, keys: TokenKeys) -> Result<RecipeDraft> {
-    match &mut draft.tokens {
-        TokensDraft::RateLimited { leader, helper, .. } => {
-            ensure!(keys.helper.is_some(), "the issuer gave no key for the helper");
-            *leader = Some(keys.leader);
-            *helper = keys.helper;
+        let mut wanted = Vec::new();
+        for role in ROLES {
+            let Some(KeyDraft::Missing(issuer)) = draft.tokens.key(role) else { continue };
+            let url = match role {
+                Role::Helper => self.helper_issuer.as_deref(),
+                _ => self.leader_issuer.as_deref(),
+            };
+            let url = url.ok_or_else(|| anyhow!("--{}-issuer is missing", role.as_str()));
+            let url = url.hint(format!("give the URL of {issuer}"))?;
+            let request = TokenKeyRequest {
+                author: author.clone(),
+                leader: draft.parties.leader.operator.clone(),
+                helper: draft.parties.helper.operator.clone(),
+                role,
+                expires,
+                nonce: nonce.clone(),
+            };
+            wanted.push(Wanted { issuer: issuer.clone(), url, request });
         }
-        TokensDraft::InsecureLeaderOnly { leader, .. } => *leader = Some(keys.leader),
-        TokensDraft::InsecureNone => {}
+        Ok(wanted)
     }
-    Ok(draft)
 }
 
-/// Checks that the draft becomes a recipe whose keys the pinned issuer endorsed.
+/// The draft before any key was made.
+fn without_keys(mut draft: RecipeDraft) -> RecipeDraft {
+    for role in ROLES {
+        if let Some(key) = draft.tokens.key_mut(role) {
+            *key = KeyDraft::Missing(key.issuer().clone());
+        }
+    }
+    draft
+}
+
+/// Checks that the draft becomes a recipe whose keys the pinned issuers endorsed.
 fn check(draft: &RecipeDraft, signer: &NoteKey, trust: Option<&Trust>) -> Result<()> {
     let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
     let recipe = draft.clone().complete(signer_file::public(signer), vdaf)?;
-    let Some((trust, issuer)) = trust.zip(recipe.parties.tokens.issuer()) else { return Ok(()) };
-    let pinned = trust.operator(issuer);
-    let pinned = pinned.ok_or_else(|| anyhow!("the issuer {issuer} is not pinned"));
-    let pinned = pinned.hint("list its key under [[operators]] in the trust file")?;
-    for role in [Role::Leader, Role::Helper] {
-        if recipe.parties.tokens.key(role).is_some() {
-            verify_endorsement(&recipe, role, pinned).with_context(|| {
-                format!("{issuer} has not endorsed the key: is it the issuer at this URL?")
-            })?;
-        }
+    let Some(trust) = trust else { return Ok(()) };
+    for role in ROLES {
+        let Some(issuer) = recipe.parties.tokens.issuer(role) else { continue };
+        let pinned = trust.operator(issuer);
+        let pinned = pinned.ok_or_else(|| anyhow!("the issuer {issuer} is not pinned"));
+        let pinned = pinned.hint("list its key under [[operators]] in the trust file")?;
+        verify_endorsement(&recipe, role, pinned).with_context(|| {
+            format!("{issuer} has not endorsed the key: is it the issuer at this URL?")
+        })?;
     }
     Ok(())
 }
 
-/// The file with the keys at its end. The existing text is unchanged.
-fn appended(text: &str, draft: &RecipeDraft) -> Result<String> {
-    let mut out = text.trim_end().to_owned();
-    for (role, name) in [(Role::Leader, "leader"), (Role::Helper, "helper")] {
-        let Some(Some(key)) = draft.tokens.key(role) else { continue };
-        out += &format!(
-            "\n\n[parties.tokens.{name}]\npublic_key = \"{}\"\nexpires = {}\nendorsement = \"{}\"",
-            key.public_key,
-            show_moment(Moment(key.expires)),
-            key.endorsement
-        );
+/// The file with the keys, each after the line of its issuer. The other text is unchanged.
+fn with_keys(text: &str, draft: &RecipeDraft) -> Result<String> {
+    let mut out = String::new();
+    let mut table = None;
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if trimmed.starts_with('[') {
+            let of = |role: &Role| trimmed == format!("[parties.tokens.{}]", role.as_str());
+            table = ROLES.into_iter().find(of);
+        }
+        let key = table.and_then(|role| draft.tokens.key(role)).and_then(KeyDraft::endorsed);
+        match key {
+            Some(key) if trimmed.starts_with("issuer") => {
+                out += &format!("{line}\n{}", key_lines(key));
+                table = None;
+            }
+            _ => out += &format!("{line}\n"),
+        }
     }
-    out.push('\n');
     match RecipeDraft::from_toml(&out) {
         Ok(read) if read == *draft => Ok(out),
-        // The tables cannot be appended, for instance because `tokens` is an inline table.
+        // The keys cannot be added so, for instance because the tables are written inline.
         _ => Ok(draft.to_toml()),
     }
+}
+
+fn key_lines(key: &EndorsedKey) -> String {
+    let expires = show_moment(Moment(key.expires));
+    let (public_key, endorsement) = (&key.public_key, &key.endorsement);
+    format!("public_key = \"{public_key}\"\nexpires = {expires}\nendorsement = \"{endorsement}\"\n")
 }

@@ -8,7 +8,7 @@ use sotto_wire::recipe::{
 };
 use sotto_wire::{BatchMode, Recipe};
 
-use crate::time_text::show_moment;
+use crate::time_text::{show_moment, show_seconds};
 
 /// `20,000`.
 pub(crate) fn grouped(number: u64) -> String {
@@ -88,19 +88,25 @@ pub(crate) fn attribute_type(kind: AttributeType) -> &'static str {
 /// Who checks that each device contributes once.
 pub(crate) fn tokens(tokens: &Tokens) -> String {
     match tokens {
-        Tokens::RateLimited { issuer, .. } => {
-            format!("leader and helper each check a token of {issuer}")
+        Tokens::RateLimited { leader, helper } => {
+            let (leader, helper) = (&leader.issuer, &helper.issuer);
+            format!("the leader checks a token of {leader}, the helper one of {helper}")
         }
-        Tokens::InsecureLeaderOnly { issuer, .. } => {
-            format!("only the leader checks a token of {issuer} (insecure_leader_only)")
+        Tokens::InsecureLeaderOnly { leader } => {
+            format!("only the leader checks a token, of {} (insecure_leader_only)", leader.issuer)
         }
         Tokens::InsecureNone => "nobody checks any (insecure_none)".to_owned(),
     }
 }
 
-/// A warning for the author if an aggregator does not check tokens.
+/// A warning for the author if an aggregator does not check tokens, or one issuer signs for both.
 pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
     match tokens {
+        Tokens::RateLimited { leader, helper } if leader.issuer == helper.issuer => Some(
+            "one issuer signs the tokens of both aggregators: a dishonest one can fill a batch with \
+             invented devices and single out one device. Only devices that allow \
+             insecure_single_attester answer",
+        ),
         Tokens::RateLimited { .. } => None,
         Tokens::InsecureLeaderOnly { .. } => Some(
             "the helper checks no tokens: a dishonest leader can fill a batch with its own reports and \
@@ -111,6 +117,28 @@ pub(crate) fn token_warning(tokens: &Tokens) -> Option<&'static str> {
              a batch to single out one device. Only devices that allow insecure_no_tokens answer",
         ),
     }
+}
+
+/// When an aggregator releases a batch.
+pub(crate) fn release_rules(recipe: &Recipe) -> Vec<String> {
+    let (min_batch, tokens) = (grouped(recipe.aggregation.min_batch), &recipe.parties.tokens);
+    let of_devices = match tokens.is_insecure() {
+        true => "reports, which may all come from one device",
+        false => "reports, each with a token that no other report had",
+    };
+    let rate = match recipe.who.targeting {
+        Some(_) => {
+            "of at most twice the reports that the certified audience would send in that time"
+        }
+        None => {
+            "however many reports there are: the population is the author's estimate, not certified"
+        }
+    };
+    vec![
+        format!("of at least {min_batch} {of_devices}"),
+        format!("that covers at most {}", show_seconds(recipe.when.max_window_s)),
+        rate.to_owned(),
+    ]
 }
 
 /// How batches are formed.

@@ -9,11 +9,11 @@ use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_protocol::trust::Trust;
 use sotto_server::{
     AggregatorFile, AuthToken, GatewayTable, Helper, HelperConfig, HelperFile, Leader,
-    LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable, RecipesConfig,
-    RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable,
+    LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable, RecipePeer,
+    RecipePeerTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable,
 };
 use sotto_store::{SqliteOptions, SqliteStore};
-use sotto_wire::{KeyType, Role, Url, VerifierKey};
+use sotto_wire::{HttpUrl, KeyType, Role, Url, VerifierKey};
 
 use super::config::{Bound, RoleFile, load_authorities, load_http};
 use super::{bound, gateway, keyring, tasks};
@@ -146,11 +146,28 @@ fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result
         public_url: public_url.to_owned(),
         log_url,
         log_certificates: None,
-        verify_key_init: secret_array(&table.verify_key_init).context("verify_key_init")?,
-        leader_token: token(&table.leader_authentication_token)?.into(),
+        peers: table.peers.iter().map(peer).collect::<Result<_>>()?,
         authors: table.authors.iter().map(|table| author(table, role)).collect::<Result<_>>()?,
         poll: table.poll,
         trust,
+    })
+}
+
+fn peer(table: &RecipePeerTable) -> Result<RecipePeer> {
+    let named = || format!("peers: {:?}", table.operator);
+    let url = HttpUrl::parse_setting(&table.url).context("url").with_context(named)?;
+    ensure!(url.query().is_none(), "peers: {:?}: url has a query", table.operator);
+    Ok(RecipePeer {
+        operator: table.operator.parse().with_context(named)?,
+        url: table.url.clone(),
+        token: token(&table.authentication_token)
+            .context("authentication_token")
+            .with_context(named)?
+            .into(),
+        verify_key_init: secret_array(&table.verify_key_init)
+            .context("verify_key_init")
+            .with_context(named)?,
+        private_addresses: table.private_addresses,
     })
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use sotto_protocol::attester::Attestation;
 use sotto_server::{
     Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
-    Manufacturer, ManufacturerTable, X509Attestation, X509Config, X509Table,
+    Manufacturer, ManufacturerTable, Purpose, X509Attestation, X509Config, X509Table,
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
 
@@ -94,7 +94,9 @@ fn x509(table: &X509Table) -> Result<X509Attestation> {
     let manufacturer = |table: &ManufacturerTable| {
         let roots =
             read_all(&table.roots).with_context(|| format!("the roots of {:?}", table.name))?;
-        anyhow::Ok(Manufacturer { name: table.name.clone(), roots })
+        let purposes =
+            purposes(table).with_context(|| format!("the purpose of {:?}", table.name))?;
+        anyhow::Ok(Manufacturer { name: table.name.clone(), roots, purposes })
     };
     let config = X509Config {
         manufacturers: table.manufacturers.iter().map(manufacturer).collect::<Result<_>>()?,
@@ -102,6 +104,30 @@ fn x509(table: &X509Table) -> Result<X509Attestation> {
         require_crl: table.require_crl,
     };
     X509Attestation::new(&config).map_err(|error| anyhow!("[x509]: {error}"))
+}
+
+/// What certificates of devices are for.
+fn purposes(table: &ManufacturerTable) -> Result<Vec<Purpose>> {
+    let usage = table.extended_key_usage.as_deref().map(Purpose::usage);
+    let policy = table.policy.as_deref().map(Purpose::policy);
+    let mut stated: Vec<_> = usage.into_iter().chain(policy).collect::<Result<_, _>>()?;
+    if table.insecure_any_purpose {
+        if !stated.is_empty() {
+            return Err(anyhow!("insecure_any_purpose contradicts extended_key_usage and policy"));
+        }
+        tracing::warn!(
+            "insecure_any_purpose: whatever {:?} certifies counts as devices",
+            table.name
+        );
+        stated.push(Purpose::InsecureAny);
+    }
+    if stated.is_empty() {
+        return Err(anyhow!("what its certificates of devices are for is not configured")).hint(
+            "extended_key_usage = \"1.3.6...\" or policy = \"1.3.6...\": ask the manufacturer; or, if it \
+             states none, insecure_any_purpose = true",
+        );
+    }
+    Ok(stated)
 }
 
 /// The contents of the files, concatenated.
@@ -159,5 +185,28 @@ mod tests {
         }
         let issuers = issuers(&format!("{named}insecure_attestation = true\n{ISSUER}")).unwrap();
         assert_eq!(issuers[0].url, "https://issuer.example");
+    }
+
+    #[test]
+    fn a_manufacturer_states_what_its_certificates_are_for() {
+        let stated = |lines: &str| {
+            let table = format!("name = \"m\"\nroots = [\"root.pem\"]\n{lines}");
+            let table: ManufacturerTable = toml_text::parse(&table).unwrap();
+            purposes(&table).map(|stated| stated.len()).map_err(|error| format!("{error:#}"))
+        };
+        let (usage, policy) = ("extended_key_usage = \"1.3.6.1\"\n", "policy = \"1.3.6.2\"\n");
+        assert_eq!(stated(usage), Ok(1));
+        assert_eq!(stated(policy), Ok(1));
+        assert_eq!(stated(&format!("{usage}{policy}")), Ok(2));
+        assert_eq!(stated("insecure_any_purpose = true\n"), Ok(1));
+        for (lines, reason) in [
+            (String::new(), "is not configured"),
+            ("insecure_any_purpose = false\n".to_owned(), "is not configured"),
+            (format!("{usage}insecure_any_purpose = true\n"), "contradicts"),
+            ("policy = \"devices\"\n".to_owned(), "not an object identifier"),
+        ] {
+            let error = stated(&lines).unwrap_err();
+            assert!(error.contains(reason), "{lines}: {error}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use sotto_server::{AuthToken, HttpConfig, HttpFile, Server, TlsConfig};
 use sotto_wire::HttpUrl;
 
 use crate::output::WithHint;
-use crate::private_file::read_bytes;
+use crate::private_file::{read_bytes, read_key};
 use crate::toml_text;
 
 /// A server, and the number of tasks that an aggregator was configured with.
@@ -72,7 +72,7 @@ pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfi
         (None, None) => None,
         (Some(cert), Some(key)) => Some(TlsConfig {
             certificate_chain: read_bytes(cert)?,
-            private_key: Secret::new(read_bytes(key)?),
+            private_key: Secret::new(read_key(key)?),
         }),
         _ => bail!("[tls] needs both `cert` and `key`"),
     };
@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn the_templates_and_what_they_show_are_configurations() {
-        check_template::<LeaderFile>(25);
-        check_template::<HelperFile>(16);
-        check_template::<LogFile>(15);
-        check_template::<WitnessFile>(9);
-        check_template::<RelayFile>(15);
-        check_template::<GatewayFile>(13);
-        check_template::<AttesterFile>(13);
-        check_template::<IssuerFile>(14);
+        check_template::<LeaderFile>(28);
+        check_template::<HelperFile>(19);
+        check_template::<LogFile>(18);
+        check_template::<WitnessFile>(12);
+        check_template::<RelayFile>(17);
+        check_template::<GatewayFile>(16);
+        check_template::<AttesterFile>(16);
+        check_template::<IssuerFile>(18);
     }
 
     #[test]

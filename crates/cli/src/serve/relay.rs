@@ -79,6 +79,7 @@ mod tests {
             shown.http.connections.max_connections,
             default.http.connections.max_connections
         );
+        assert_eq!(shown.http.connections.max_per_source, default.http.connections.max_per_source);
         assert_eq!(shown.http.max_body_memory, default.http.max_body_memory);
         assert_eq!(shown.max_spool_bytes, default.max_spool_bytes);
     }
@@ -98,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_limit_of_sources_may_be_changed_in_part() {
-        let config = config(&format!("[sources]\nmax_connections = 7\n{GATEWAY}")).unwrap();
-        let expected = SourceRule { max_connections: 7, ..SourceRule::default() };
+        let config = config(&format!("[sources]\nmax = 7\n{GATEWAY}")).unwrap();
+        let expected = SourceRule { max: 7, ..SourceRule::default() };
         assert_eq!(config.source_limit, Some(expected));
     }
 

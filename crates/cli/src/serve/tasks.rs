@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use sotto_protocol::AggregatorTask;
+use sotto_protocol::{AggregatorTask, ReleaseRules};
 use sotto_server::{AuthScheme, AuthToken, ServedTask};
 use sotto_wire::Role;
 
@@ -45,7 +45,7 @@ pub(crate) fn served(part: AggregatorPart, scheme: AuthScheme) -> Result<ServedT
         collector_hpke_config: part.collector_hpke_config,
         taskprov: false,
         tokens: None,
-        max_window_s: None,
+        release: ReleaseRules::default(),
     };
     Ok(match part.collector_token {
         Some(collector) => ServedTask::leader(task, leader_token, token(collector.expose())?)?,

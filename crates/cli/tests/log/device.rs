@@ -6,13 +6,13 @@ use serde_json::json;
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_wire::Recipe;
 
-use crate::log::entries::{key_sets, recipe, recipe_entry, sampled};
+use crate::log::entries::{key_sets, key_sets_for, recipe, recipe_entry, sampled};
 use crate::log::folder::{Folder, LOG, Run};
 use crate::log::web::{Requests, serve};
 
 /// A log with key sets and this recipe, and a device's attributes.
 fn world(recipe: &Recipe) -> Folder {
-    let [leader, helper] = key_sets();
+    let [leader, helper] = key_sets_for(recipe);
     let world = Folder::with(&[leader, helper, recipe_entry(recipe)]);
     world.write("me.toml", "region = 2\n");
     world

@@ -10,7 +10,7 @@ pub(crate) use sotto_testing::log::ORIGIN;
 use sotto_testing::log::valid_entry;
 pub(crate) use sotto_testing::recipe::DAY;
 use sotto_testing::recipe::recipe_at;
-use sotto_wire::recipe::{AttributeName, Privacy, Probability};
+use sotto_wire::recipe::{AttributeName, Parties, Privacy, Probability};
 use sotto_wire::{Entry, EntryKind, HpkeConfig, KeySet, PopulationResult, Recipe};
 
 /// The current time: the commands under test use the system clock.
@@ -53,10 +53,16 @@ pub(crate) fn hpke(id: u64) -> HpkeConfig {
 
 /// A key set whose one key has the set's number as its id.
 pub(crate) fn key_set(operator: &NoteKey, seq: u64) -> Entry {
-    let set = KeySet {
+    key_set_at(operator, seq, None)
+}
+
+/// The same of an aggregator that is not at its usual URL.
+fn key_set_at(operator: &NoteKey, seq: u64, url: Option<&str>) -> Entry {
+    let mut set = KeySet {
         hpke_configs: vec![KeySet::config_text(&hpke(seq))],
         ..sotto_testing::recipe::key_set(operator, seq, now() - DAY)
     };
+    set.url = url.map(str::to_owned).or(set.url);
     valid_entry(EntryKind::KeySet, &set.to_json(), &[operator])
 }
 
@@ -72,4 +78,12 @@ pub(crate) fn result(leader: &NoteKey) -> Entry {
 /// The key sets that devices require.
 pub(crate) fn key_sets() -> [Entry; 2] {
     [key_set(&key("leader.example"), 5), key_set(&key("helper.example"), 7)]
+}
+
+/// The key sets that devices require for this recipe.
+pub(crate) fn key_sets_for(recipe: &Recipe) -> [Entry; 2] {
+    let Parties { leader, helper, .. } = &recipe.parties;
+    [(leader, 5), (helper, 7)].map(|(aggregator, seq)| {
+        key_set_at(&key(aggregator.operator.as_str()), seq, Some(&aggregator.url))
+    })
 }

@@ -49,8 +49,9 @@ fn what_is_new_is_told_once() {
     show(&world, &entries);
     let said = monitor(&world, &["--no-served-keys"]).says(0);
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[0], "0: key set 5 of leader.example: HPKE keys 5");
-    assert_eq!(lines[1], "1: key set 7 of helper.example: HPKE keys 7");
+    let leader = "0: key set 5 of leader.example: HPKE keys 5; at https://leader.example/";
+    let helper = "1: key set 7 of helper.example: HPKE keys 7; at https://helper.example/";
+    assert_eq!(lines[..2], [leader, helper]);
     assert_eq!(lines[2], "2: result for the predicate \"tier == 'gold'\": 50000 devices");
     assert!(lines[3].starts_with("3: recipe one by author.example: epsilon 0."), "{said}");
     assert!(lines[3].ends_with(", minimum batch 5000"), "{said}");
@@ -76,13 +77,20 @@ fn what_is_new_is_told_once() {
 #[test]
 fn what_devices_would_refuse_is_told() {
     let world = Folder::new();
-    world.trust(|trust| trust.floors.min_batch = 10_000);
+    world.trust(|trust| trust.floors.dishonest_devices = 5_000);
     let stranger = key_set(&key("stranger.example"), 1);
     show(&world, &[recipe_entry(&recipe("one")), stranger, result(&key("stranger.example"))]);
     let news = texts(&quiet(&world, 0)["news"]);
     assert!(news[0].contains("; devices stay silent: floors: a minimum batch of 5000"), "{news:?}");
     assert!(news[1].contains("an operator that the trust file does not pin"), "{news:?}");
     assert!(news[2].contains("by stranger.example, whom the trust file does not pin"), "{news:?}");
+
+    // An aggregator that is not where its operator says.
+    let (world, [leader, helper]) = (Folder::new(), key_sets());
+    show(&world, &[leader, helper, recipe_entry(&at("https://author.example", recipe("one")))]);
+    let news = texts(&quiet(&world, 0)["news"]);
+    let silent = "; devices stay silent: key_sets: the recipe names leader.example at https://author.example/leader/";
+    assert!(news[2].contains(silent), "{news:?}");
 }
 
 #[test]

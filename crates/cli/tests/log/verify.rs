@@ -85,7 +85,7 @@ fn a_recipe_is_verified_offline() {
     let by_trust = ["log", "verify", "one.recipe", "--trust", "trust.toml", "--json"];
     let found = world.run(&by_trust).json(0);
     assert_eq!(finding(&found, "device"), ok("within the limits of the trust file"));
-    world.trust(|trust| trust.floors.min_batch = 10_000);
+    world.trust(|trust| trust.floors.dishonest_devices = 5_000);
     let (verdict, words) = finding(&world.run(&by_trust).json(0), "device");
     assert_eq!(verdict, "note");
     assert!(words.starts_with("would stay silent: floors: "), "{words}");

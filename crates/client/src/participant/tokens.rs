@@ -1,11 +1,12 @@
-//! Tokens from the attester: one round of the requests that are due (rate-limit-tokens, section
+//! Tokens from the attesters: one round of the requests that are due (rate-limit-tokens, section
 //! "Client-to-Attester Request").
 //!
 //! `sotto_protocol::device::tokens` decides which tokens to request, when, and what to store; this
-//! module does the exchange. Requests go directly to the attester, which knows the device anyway.
-//! They say nothing about the recipe except what is sealed to the issuer.
+//! module does the exchange. Requests for the leader's tokens go to one attester, those for the
+//! helper's to the other; directly, because attesters know the device anyway. They say nothing
+//! about the recipe except what is sealed to the issuer.
 //!
-//! A device gets one token per recipe. So only the attester itself, in a problem document with one
+//! A device gets one token per recipe and aggregator. So only the attester itself, in a problem document with one
 //! of its own types, can make a device give up a token. A status alone proves nothing: proxies in
 //! front of an attester send 429 and 400 too.
 
@@ -16,20 +17,21 @@ use sotto_protocol::device::tokens::{
     request, waiting, withheld,
 };
 use sotto_protocol::token::{AttestError, Attestor, token_request_url};
-use sotto_protocol::trust::Attester;
 use sotto_wire::limits::MAX_PROBLEM_DOCUMENT_LEN;
 use sotto_wire::token::{
     ENCAPSULATION_KEY_PROBLEM, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, TOKEN_RESPONSE_LEN,
     WITHHELD_PROBLEM, attestation_message, byte_sequence, header,
 };
+use sotto_wire::{KeyName, Role};
 use zeroize::Zeroizing;
 
 use super::ParticipantError;
 use crate::problem::is_problem;
 use crate::transport::{HttpRequest, Transport, TransportError};
 
-/// A round ends after this many requests in a row without an answer: the attester is down or busy.
-/// A single failure does not end it: one failing origin must not block the tokens of the others.
+/// An attester is left alone for this round after this many requests in a row without an answer: it
+/// is down or busy. A single failure is not enough: one failing origin must not block the tokens of
+/// the others. Nor does one attester that is down block those of the other.
 const MAX_UNANSWERED: usize = 3;
 
 /// What a round did.
@@ -45,8 +47,8 @@ pub struct TokenRound {
     pub refused: usize,
     /// Tokens that are still to come.
     pub waiting: usize,
-    /// What failed last, for the person in front of the device.
-    pub failure: Option<TokenFailure>,
+    /// What failed last, and the operator of the attester, for the person in front of the device.
+    pub failure: Option<(KeyName, TokenFailure)>,
 }
 
 /// Why a request gave no token. The same bytes are sent again later.
@@ -93,9 +95,8 @@ enum Answer {
     NotAsked,
 }
 
-/// Requests tokens from the attester.
+/// Requests tokens from the attesters.
 pub(super) struct AttesterClient<'a> {
-    pub(super) attester: &'a Attester,
     pub(super) attestor: &'a dyn Attestor,
     pub(super) transport: &'a dyn Transport,
     /// A log that the device has taken ([`sotto_protocol::device::follow`]).
@@ -117,10 +118,11 @@ impl AttesterClient<'_> {
             store.commit(requested)?;
         }
         let mut round = TokenRound::default();
-        let mut unanswered = 0;
+        let (mut leader, mut helper) = (0, 0);
         for next in waiting(store.state(), &self.log, rng) {
-            if unanswered == MAX_UNANSWERED {
-                break;
+            let unanswered = if next.role == Role::Helper { &mut helper } else { &mut leader };
+            if *unanswered == MAX_UNANSWERED {
+                continue;
             }
             let mut answer = self.exchange(store, &next, &mut round, rng)?;
             // Only if the issuer has newer keys.
@@ -135,12 +137,12 @@ impl AttesterClient<'_> {
                 Answer::Withheld => round.withheld += 1,
                 Answer::Refused { .. } => round.refused += 1,
                 Answer::None => {
-                    unanswered += 1;
+                    *unanswered += 1;
                     continue;
                 }
                 Answer::NotAsked => continue,
             }
-            unanswered = 0;
+            *unanswered = 0;
         }
         round.waiting = outstanding(store.state(), &self.log);
         Ok(round)
@@ -157,12 +159,13 @@ impl AttesterClient<'_> {
         let Some(request) = attester_request(store.state(), &self.log, next) else {
             return Ok(Answer::NotAsked);
         };
+        let attester = request.attester.operator.clone();
         let request = self.http_request(&request)?;
         round.asked += 1;
         let response = match self.transport.send(&request) {
             Ok(response) => response,
             Err(error) => {
-                round.failure = Some(TokenFailure::NoAnswer(error));
+                round.failure = Some((attester, TokenFailure::NoAnswer(error)));
                 return Ok(Answer::None);
             }
         };
@@ -192,7 +195,7 @@ impl AttesterClient<'_> {
                 (failure, Answer::Refused { renew })
             }
         };
-        round.failure = Some(failure);
+        round.failure = Some((attester, failure));
         Ok(answer)
     }
 
@@ -200,9 +203,9 @@ impl AttesterClient<'_> {
         &self,
         request: &AttesterRequest<'r>,
     ) -> Result<HttpRequest<'r>, AttestError> {
-        let AttesterRequest { issuer, client_key, attempt } = request;
+        let AttesterRequest { attester, issuer, client_key, attempt } = request;
         let message = attestation_message(
-            &self.attester.operator,
+            &attester.operator,
             issuer,
             client_key,
             &attempt.client_alias,
@@ -211,7 +214,7 @@ impl AttesterClient<'_> {
         );
         let evidence = Zeroizing::new(self.attestor.attest(&message)?);
         let field = |bytes: &[u8]| Zeroizing::new(byte_sequence(bytes));
-        let url = token_request_url(&self.attester.url, issuer);
+        let url = token_request_url(&attester.url, issuer);
         let limit = MAX_PROBLEM_DOCUMENT_LEN.max(TOKEN_RESPONSE_LEN);
         let mut request = HttpRequest::post(url, REQUEST_MEDIA_TYPE, &attempt.request, limit);
         request.headers.extend([

@@ -16,7 +16,7 @@ use sotto_protocol::device::tokens::{Snapshot, plan, request};
 use sotto_protocol::device::{DeviceStore, MemoryState};
 use sotto_testing::keys::{encapsulation_key, key};
 use sotto_testing::log::{Batch, at};
-use sotto_testing::recipe::{DAY, ISSUER, NOW, issuer_set, key_set_entry};
+use sotto_testing::recipe::{ATTESTERS, DAY, ISSUERS, NOW, issuer_set, key_set_entry};
 use sotto_testing::tokens::{Authority, Came, add_recipe, other_plan, token_plan};
 use sotto_testing::world::{Plan, World};
 use sotto_wire::recipe::{KeySet, Probability};
@@ -49,17 +49,21 @@ enum Fate {
 /// A request's URL and fields, and the length of its body.
 type Seen = (String, Vec<(&'static str, String)>, usize);
 
-/// The attester behind a transport.
+/// The attesters behind a transport.
 struct Attester {
     authority: Mutex<Authority>,
-    /// The fate of the request with this number.
-    fate: Box<dyn Fn(usize) -> Fate + Send + Sync>,
+    /// The fate of the request with this number, and of that chain with that number.
+    fate: Box<dyn Fn(usize, usize, usize) -> Fate + Send + Sync>,
     evidence: Mutex<Vec<Vec<u8>>>,
     seen: Mutex<Vec<Seen>>,
 }
 
 impl Attester {
     fn new(fate: impl Fn(usize) -> Fate + Send + Sync + 'static) -> Arc<Self> {
+        Self::by_chain(move |number, _, _| fate(number))
+    }
+
+    fn by_chain(fate: impl Fn(usize, usize, usize) -> Fate + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             authority: Mutex::new(Authority::new()),
             fate: Box::new(fate),
@@ -84,24 +88,30 @@ impl Transport for Attester {
             return Err(TransportError::Unreachable("away".to_owned()));
         }
         assert_eq!(request.method, Method::Post);
-        assert_eq!(request.url, "https://attester.example/token-request?issuer=issuer.example");
+        let urls = [0, 1].map(|chain| {
+            let (attester, issuer) = (ATTESTERS[chain], ISSUERS[chain]);
+            format!("https://{attester}/token-request?issuer={issuer}")
+        });
+        let chain = urls.iter().position(|url| *url == request.url).unwrap();
         let names: Vec<_> = request.headers.iter().map(|(name, _)| *name).collect();
         let (alias, client, blind) = (header::ORIGIN_ALIAS, header::CLIENT, header::REQUEST_BLIND);
         assert_eq!(names, ["content-type", alias, client, blind, header::ATTESTATION]);
         assert_eq!(request.headers[0].1.as_str(), "application/private-token-request");
         let field = |number: usize| parse_byte_sequence(&request.headers[number].1).unwrap();
         let came = Came {
+            attester: ATTESTERS[chain].to_owned(),
             body: request.body.to_vec(),
             client_alias: field(1).try_into().unwrap(),
             client_key: field(2).try_into().unwrap(),
             request_blind: field(3).try_into().unwrap(),
         };
         self.evidence.lock().unwrap().push(field(4));
-        let number = {
+        let (number, of_chain) = {
             let mut seen = self.seen.lock().unwrap();
+            let of_chain = seen.iter().filter(|(url, ..)| *url == request.url).count();
             let fields = request.headers.iter().map(|(name, value)| (*name, value.to_string()));
             seen.push((request.url.clone(), fields.collect(), request.body.len()));
-            seen.len() - 1
+            (seen.len() - 1, of_chain)
         };
         let response = |status, media_type: &str, body| {
             let headers = vec![("Content-Type".to_owned(), media_type.to_owned())];
@@ -111,7 +121,7 @@ impl Transport for Attester {
             let body = format!(r#"{{"type":"{problem_type}","title":"A title."}}"#);
             response(status, media_type, body.into_bytes())
         };
-        let fate = (self.fate)(number);
+        let fate = (self.fate)(number, chain, of_chain);
         match fate {
             Fate::Away => return Err(TransportError::Unreachable("away".to_owned())),
             Fate::Status(status) => return response(status, RESPONSE_MEDIA_TYPE, b"{}".to_vec()),
@@ -260,8 +270,12 @@ fn only_the_attesters_own_word_is_final_and_else_the_same_bytes_are_sent_again()
 }
 
 #[test]
-fn three_requests_in_a_row_without_an_answer_end_a_round() {
-    let world = two_recipes().build();
+fn three_requests_in_a_row_without_an_answer_end_a_round_with_that_attester() {
+    let mut plan = two_recipes();
+    for number in [2, 3] {
+        add_recipe(&mut plan, number, |recipe| recipe.sampling.rate = Probability::ONE);
+    }
+    let world = plan.build();
     let (away, busy, limited) = (Fate::Away, Fate::Status(503), Fate::Status(429));
     let (refused, answered) = (Fate::Status(403), Fate::Answered);
     for (fates, asked, granted) in [
@@ -272,15 +286,25 @@ fn three_requests_in_a_row_without_an_answer_end_a_round() {
         ([busy, busy, refused, busy], 4, 0),
         ([busy, answered, answered, answered], 4, 3),
     ] {
-        let attester = Attester::new(move |number| *fates.get(number).unwrap_or(&Fate::Answered));
-        let mut store = world.device();
-        let done = calm_round(&world, &mut store, &attester, 1);
-        assert_eq!((done.asked, done.granted, done.waiting), (asked, granted, 4 - granted));
-        // The others arrive in later rounds, for the same bytes.
-        let rest = calm_round(&world, &mut store, &attester, 2).granted
-            + calm_round(&world, &mut store, &attester, 3).granted;
-        assert_eq!(granted + rest, 4);
-        assert_eq!(attester.authority.lock().unwrap().distinct().len(), 4);
+        for failing in [0, 1] {
+            let attester = Attester::by_chain(move |_, chain, number| match fates.get(number) {
+                Some(fate) if chain == failing => *fate,
+                _ => Fate::Answered,
+            });
+            let mut store = world.device();
+            let done = calm_round(&world, &mut store, &attester, 1);
+            // The other attester is asked for everything, and gives it.
+            let (asked, granted) = (asked + 4, granted + 4);
+            assert_eq!((done.asked, done.granted, done.waiting), (asked, granted, 8 - granted));
+            if let Some((who, _)) = &done.failure {
+                assert_eq!(who.as_str(), ATTESTERS[failing]);
+            }
+            // The others arrive in later rounds, for the same bytes.
+            let rest = calm_round(&world, &mut store, &attester, 2).granted
+                + calm_round(&world, &mut store, &attester, 3).granted;
+            assert_eq!(granted + rest, 8);
+            assert_eq!(attester.authority.lock().unwrap().distinct().len(), 8);
+        }
     }
 }
 
@@ -327,28 +351,40 @@ fn the_same_bytes_get_the_same_answer_and_another_secret_is_another_client() {
     assert_ne!(authority.came[0].client_key, authority.came.last().unwrap().client_key);
 }
 
-/// The issuer's next key, and the world in whose log it is.
-fn rotated() -> (HpkeKeypair, Plan) {
+/// The issuers' next key.
+fn new_key() -> HpkeKeypair {
+    HpkeKeypair::generate(HpkeConfigId::new(9), &mut ChaCha20Rng::seed_from_u64(4_000))
+}
+
+/// The world in whose log it is.
+fn rotated() -> Plan {
     let mut rotated = token_plan();
-    let new_key =
-        HpkeKeypair::generate(HpkeConfigId::new(9), &mut ChaCha20Rng::seed_from_u64(4_000));
-    let mut set = issuer_set(&key(ISSUER), 4, NOW - 2 * DAY);
-    set.encapsulation_configs = Some(vec![KeySet::config_text(new_key.config())]);
-    let entries = vec![key_set_entry(&set, &key(ISSUER))];
+    let entry = |chain| {
+        let issuer = key(ISSUERS[chain]);
+        let mut set = issuer_set(chain, &issuer, 4, NOW - 2 * DAY);
+        set.encapsulation_configs = Some(vec![KeySet::config_text(new_key().config())]);
+        key_set_entry(&set, &issuer)
+    };
+    let entries = [0, 1].map(entry).into();
     rotated.later.push(Batch { entries, times: at(NOW - 3 * DAY) });
-    (new_key, rotated)
+    rotated
+}
+
+/// Gives both issuers other keys from now on.
+fn rotate(attester: &Attester, keys: impl Fn(usize) -> Vec<HpkeKeypair>) {
+    let mut authority = attester.authority.lock().unwrap();
+    [0, 1].into_iter().for_each(|chain| authority.rotate(chain, &keys(chain)));
 }
 
 #[test]
 fn newer_keys_replace_a_refused_request_and_nothing_else() {
-    let (new_key, rotated) = rotated();
-    let (before, after) = (token_plan().build(), rotated.build());
+    let (before, after) = (token_plan().build(), rotated().build());
 
     // Both requests are lost; meanwhile the issuer rotates and forgets the old key.
     let attester = Attester::new(|number| if number < 2 { Fate::Away } else { Fate::Answered });
     let mut store = before.device();
     assert_eq!(calm_round(&before, &mut store, &attester, 1).waiting, 2);
-    attester.authority.lock().unwrap().rotate(std::slice::from_ref(&new_key));
+    rotate(&attester, |_| vec![new_key()]);
     // Without the newer key set in the log there is only the old request.
     let stuck = calm_round(&before, &mut store, &attester, 2);
     assert_eq!((stuck.refused, stuck.waiting), (2, 2));
@@ -360,7 +396,7 @@ fn newer_keys_replace_a_refused_request_and_nothing_else() {
     let attester = Attester::new(|number| if number < 2 { Fate::Lost } else { Fate::Answered });
     let mut store = before.device();
     assert_eq!(calm_round(&before, &mut store, &attester, 1).waiting, 2);
-    attester.authority.lock().unwrap().rotate(&[new_key, encapsulation_key()]);
+    rotate(&attester, |chain| vec![new_key(), encapsulation_key(chain)]);
     assert_eq!(calm_round(&after, &mut store, &attester, 2).granted, 2);
     assert_eq!(attester.authority.lock().unwrap().distinct().len(), 2);
 }
@@ -370,8 +406,7 @@ fn newer_keys_replace_a_refused_request_and_nothing_else() {
 /// others.
 #[test]
 fn a_refusal_that_is_not_about_the_key_keeps_what_opens_the_answer() {
-    let (new_key, rotated) = rotated();
-    let (before, after) = (token_plan().build(), rotated.build());
+    let (before, after) = (token_plan().build(), rotated().build());
     for refusal in [
         Fate::Status(400),
         Fate::Says(400, PROBLEM_MEDIA_TYPE, "about:blank"),
@@ -389,7 +424,7 @@ fn a_refusal_that_is_not_about_the_key_keeps_what_opens_the_answer() {
         let mut store = before.device();
         assert_eq!(calm_round(&before, &mut store, &attester, 1).waiting, 2);
         // The attester remembers its answers, whatever keys the issuer has.
-        attester.authority.lock().unwrap().rotate(std::slice::from_ref(&new_key));
+        rotate(&attester, |_| vec![new_key()]);
         let refused = calm_round(&after, &mut store, &attester, 2);
         assert_eq!((refused.asked, refused.waiting), (2, 2));
         assert_eq!(calm_round(&after, &mut store, &attester, 3).granted, 2);
@@ -411,7 +446,8 @@ fn without_a_view_that_was_taken_or_an_attester_nothing_is_asked() {
         assert_eq!(refused.unwrap_err().check, Check::Consistency);
     }
     let mut plan = token_plan();
-    plan.trust.tokens.as_mut().unwrap().attester = None;
+    let tokens = plan.trust.tokens.as_mut().unwrap();
+    (tokens.leader.attester, tokens.helper.attester) = (None, None);
     let world = plan.build();
     assert_eq!(round(&world, &mut store, &attester, 1), None);
     assert_eq!(attester.count(), 0);

@@ -4,7 +4,7 @@
 //! The first line of the text differs from that of any entry, so an endorsement can never pass for
 //! a signed entry of the log, nor the other way round.
 
-use sotto_wire::recipe::{EndorsedKey, Recipe, TokenKeyStatement, Tokens};
+use sotto_wire::recipe::{EndorsedKey, Recipe, TokenKeyStatement};
 use sotto_wire::{KeyType, Role, VerifierKey};
 
 use super::{NoteError, NoteKey, verify_bytes};
@@ -14,43 +14,28 @@ impl NoteKey {
     /// the issuer.
     pub fn endorse(&self, statement: &TokenKeyStatement<'_>) -> EndorsedKey {
         EndorsedKey {
+            issuer: statement.issuer.clone(),
             public_key: statement.public_key.to_owned(),
             expires: statement.expires,
             endorsement: EndorsedKey::signature_text(&self.sign_bytes(&statement.text())),
         }
     }
 
-    /// The tokens of a recipe with these keys (in the form that an [`EndorsedKey`] holds), endorsed
-    /// by this operator until the second `expires`. Without a key for the helper, only the leader
-    /// checks tokens.
-    pub fn endorse_recipe(
+    /// The token key of this aggregator of a recipe (in the form that an [`EndorsedKey`] holds),
+    /// endorsed by this operator until the second `expires`.
+    pub fn endorse_for(
         &self,
         recipe: &Recipe,
-        leader: &str,
-        helper: Option<&str>,
+        role: Role,
+        public_key: &str,
         expires: u64,
-    ) -> Tokens {
-        let parties = &recipe.parties;
-        let endorse = |role, aggregator, public_key| {
-            let (author, issuer) = (&recipe.author.key, self.name());
-            self.endorse(&TokenKeyStatement {
-                role,
-                aggregator,
-                author,
-                issuer,
-                public_key,
-                expires,
-            })
+    ) -> EndorsedKey {
+        let aggregator = match role {
+            Role::Helper => &recipe.parties.helper.operator,
+            _ => &recipe.parties.leader.operator,
         };
-        let issuer = self.name().clone();
-        let leader = endorse(Role::Leader, &parties.leader.operator, leader);
-        match helper {
-            None => Tokens::InsecureLeaderOnly { issuer, leader },
-            Some(helper) => {
-                let helper = endorse(Role::Helper, &parties.helper.operator, helper);
-                Tokens::RateLimited { issuer, leader, helper }
-            }
-        }
+        let (author, issuer) = (&recipe.author.key, self.name());
+        self.endorse(&TokenKeyStatement { role, aggregator, author, issuer, public_key, expires })
     }
 }
 
@@ -80,6 +65,7 @@ pub fn verify_endorsement(
 #[cfg(test)]
 mod tests {
     use sotto_wire::KeyName;
+    use sotto_wire::recipe::Tokens;
 
     use super::*;
     use crate::Secret;
@@ -95,19 +81,20 @@ mod tests {
         NoteKey::from_seed(name.parse().unwrap(), Secret::new([seed; 32]))
     }
 
-    fn issuer() -> NoteKey {
-        key("issuer.example", 9)
+    /// The issuer of the leader's tokens, and that of the helper's.
+    fn issuers() -> [NoteKey; 2] {
+        [key("issuer-a.example", 9), key("issuer-b.example", 8)]
     }
 
     fn verify(recipe: &Recipe) -> Result<(), NoteError> {
-        let issuer = issuer().verifier();
-        verify_endorsement(recipe, Role::Leader, &issuer)?;
-        verify_endorsement(recipe, Role::Helper, &issuer)
+        let [a, b] = issuers().map(|issuer| issuer.verifier());
+        verify_endorsement(recipe, Role::Leader, &a)?;
+        verify_endorsement(recipe, Role::Helper, &b)
     }
 
-    fn keys(recipe: &mut Recipe) -> (&mut KeyName, &mut EndorsedKey, &mut EndorsedKey) {
+    fn keys(recipe: &mut Recipe) -> (&mut EndorsedKey, &mut EndorsedKey) {
         match &mut recipe.parties.tokens {
-            Tokens::RateLimited { issuer, leader, helper } => (issuer, leader, helper),
+            Tokens::RateLimited { leader, helper } => (leader, helper),
             _ => panic!("no tokens"),
         }
     }
@@ -116,16 +103,13 @@ mod tests {
     fn the_documented_endorsements_verify_and_are_made_again() {
         let mut recipe = documented();
         assert_eq!(verify(&recipe), Ok(()));
-        let made = recipe.parties.tokens.clone();
-        let (_, leader, helper) = keys(&mut recipe);
+        let (leader, helper) = keys(&mut recipe);
         let (leader, helper) = (leader.clone(), helper.clone());
-        let again = issuer().endorse_recipe(
-            &recipe,
-            &leader.public_key,
-            Some(&helper.public_key),
-            leader.expires,
-        );
-        assert_eq!(again, made);
+        let [a, b] = issuers();
+        for (role, issuer, made) in [(Role::Leader, a, leader), (Role::Helper, b, helper)] {
+            let again = issuer.endorse_for(&recipe, role, &made.public_key, made.expires);
+            assert_eq!(again, made);
+        }
     }
 
     #[test]
@@ -142,22 +126,22 @@ mod tests {
             ("another helper", |recipe| {
                 recipe.parties.helper.operator = "other.example".parse().unwrap();
             }),
-            ("a longer life", |recipe| keys(recipe).1.expires += 1),
-            ("a shorter life", |recipe| keys(recipe).2.expires -= 1),
-            ("the roles swapped", |recipe| {
-                let (_, leader, helper) = keys(recipe);
-                std::mem::swap(leader, helper);
+            ("a longer life", |recipe| keys(recipe).0.expires += 1),
+            ("a shorter life", |recipe| keys(recipe).1.expires -= 1),
+            ("the keys swapped", |recipe| {
+                let (leader, helper) = keys(recipe);
+                std::mem::swap(&mut leader.public_key, &mut helper.public_key);
             }),
             ("the operators swapped", |recipe| {
                 let parties = &mut recipe.parties;
                 std::mem::swap(&mut parties.leader.operator, &mut parties.helper.operator);
             }),
             ("another key", |recipe| {
-                let (_, leader, helper) = keys(recipe);
+                let (leader, helper) = keys(recipe);
                 leader.public_key = helper.public_key.clone();
             }),
             ("the other's signature", |recipe| {
-                let (_, leader, helper) = keys(recipe);
+                let (leader, helper) = keys(recipe);
                 leader.endorsement = helper.endorsement.clone();
             }),
         ];
@@ -167,34 +151,37 @@ mod tests {
             assert_eq!(verify(&recipe), Err(NoteError::Bad), "{why}");
         }
         let mut other_issuer = documented();
-        *keys(&mut other_issuer).0 = name("mallory.example");
+        keys(&mut other_issuer).0.issuer = name("mallory.example");
         assert_eq!(verify(&other_issuer), Err(NoteError::Missing));
+        // Each issuer's endorsement counts for its own aggregator only.
+        let mut roles_swapped = documented();
+        let (leader, helper) = keys(&mut roles_swapped);
+        std::mem::swap(leader, helper);
+        assert_eq!(verify(&roles_swapped), Err(NoteError::Missing));
+        let [a, _] = issuers();
+        let swapped = verify_endorsement(&roles_swapped, Role::Helper, &a.verifier());
+        assert_eq!(swapped, Err(NoteError::Bad));
         // The right name, with another party's endorsement.
         let mut forged = documented();
-        let (_, leader, helper) = keys(&mut forged);
-        let (leader, helper) = (leader.clone(), helper.clone());
-        forged.parties.tokens = key("issuer.example", 8).endorse_recipe(
-            &forged,
-            &leader.public_key,
-            Some(&helper.public_key),
-            leader.expires,
-        );
+        let leader = keys(&mut forged).0.clone();
+        let forger = key("issuer-a.example", 8);
+        let made = forger.endorse_for(&forged, Role::Leader, &leader.public_key, leader.expires);
+        *keys(&mut forged).0 = made;
         assert_eq!(verify(&forged), Err(NoteError::Bad));
     }
 
     #[test]
     fn without_a_key_nothing_is_endorsed() {
         let mut recipe = documented();
-        let (_, leader, _) = keys(&mut recipe);
-        let leader = leader.clone();
-        recipe.parties.tokens =
-            issuer().endorse_recipe(&recipe, &leader.public_key, None, leader.expires);
-        let verifier = issuer().verifier();
+        let leader = keys(&mut recipe).0.clone();
+        recipe.parties.tokens = Tokens::InsecureLeaderOnly { leader };
+        let [issuer, _] = issuers();
+        let verifier = issuer.verifier();
         assert_eq!(verify_endorsement(&recipe, Role::Leader, &verifier), Ok(()));
         for role in [Role::Helper, Role::Client, Role::Collector] {
             assert_eq!(verify_endorsement(&recipe, role, &verifier), Err(NoteError::Missing));
         }
-        let cosigner = issuer().cosigner();
+        let cosigner = issuer.cosigner();
         assert_eq!(
             verify_endorsement(&recipe, Role::Leader, &cosigner),
             Err(NoteError::WrongKeyType)
@@ -207,8 +194,9 @@ mod tests {
         let recipe = documented();
         let text = recipe.token_statement(Role::Leader).unwrap().text();
         let note = sotto_wire::Note::new(text.clone()).unwrap();
-        let note = note.with_signature(issuer().sign(&text));
-        assert!(super::super::verify(&note, &issuer().verifier()).is_ok());
+        let [issuer, _] = issuers();
+        let note = note.with_signature(issuer.sign(&text));
+        assert!(super::super::verify(&note, &issuer.verifier()).is_ok());
         assert!(sotto_wire::Entry::parse(&note.to_bytes()).is_err());
     }
 }

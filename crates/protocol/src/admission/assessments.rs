@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sotto_crypto::note;
-use sotto_wire::EntryId;
 use sotto_wire::recipe::{KeySet, Recipe};
+use sotto_wire::{EntryId, Role};
 
-use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View};
+use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View, check_url};
 use super::{Check, Silence};
 use crate::recipe::Assessment;
 use crate::trust::Trust;
@@ -43,17 +43,30 @@ impl Assessments {
         };
         let leader = aggregator(&offer.leader_keys, &parties.leader.operator)?;
         let helper = aggregator(&offer.helper_keys, &parties.helper.operator)?;
+        check_url(leader.set.url.as_deref(), &parties.leader)?;
+        check_url(helper.set.url.as_deref(), &parties.helper)?;
         if leader.set.gateway.is_none() && !trust.settings().insecure_direct {
             let operator = &parties.leader.operator;
             let reason = format!("{operator}: no gateway key of a supported suite");
             return Err(Silence::new(Check::KeySets, reason));
         }
-        let issuer = issuer_keys(offer, assessment.recipe(), view, trust)?;
+        let issuer = |role, evidence| issuer_keys(evidence, assessment.recipe(), role, view, trust);
+        let leader_issuer = issuer(Role::Leader, offer.leader_issuer_keys.as_ref())?;
+        let helper_issuer = issuer(Role::Helper, offer.helper_issuer_keys.as_ref())?;
         trust.check_token_keys(assessment.recipe())?;
         assessment.check_limits(trust)?;
-        check_audience(offer, &assessment, view, trust)?;
-        let origin = view.checkpoint.origin.clone();
-        Ok(Admitted { assessment, origin, index: offer.recipe.index, leader, helper, issuer })
+        let audience = certified_audience(offer, &assessment, view, trust)?;
+        let (origin, index) = (view.checkpoint.origin.clone(), offer.recipe.index);
+        Ok(Admitted {
+            assessment,
+            origin,
+            index,
+            leader,
+            helper,
+            leader_issuer,
+            helper_issuer,
+            audience,
+        })
     }
 
     /// What follows from the recipe alone, from the cache if it was assessed before.
@@ -82,29 +95,30 @@ fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
     Ok((entry.id(), recipe.clone()))
 }
 
-/// The issuer's keys, if the recipe has tokens and the pinned issuer signs them.
+/// The issuer's keys, if the recipe has tokens for this aggregator and the pinned issuer signs them.
 fn issuer_keys(
-    offer: &Offer,
+    evidence: Option<&Evidence>,
     recipe: &Recipe,
+    role: Role,
     view: &View,
     trust: &Trust,
 ) -> Result<Option<OperatorKeys>, Silence> {
-    let Some(issuer) = trust.pinned_issuer(recipe) else { return Ok(None) };
+    let Some(issuer) = trust.pinned_issuer(recipe, role) else { return Ok(None) };
     let missing = || Silence::new(Check::KeySets, format!("{issuer}: its key set is missing"));
-    let evidence = offer.issuer_keys.as_ref().ok_or_else(missing)?;
+    let evidence = evidence.ok_or_else(missing)?;
     let (what, keys) = ("encapsulation key", KeySet::encapsulation_keys);
     evidence.verify_keys(issuer, what, keys, view, trust).map(Some)
 }
 
-/// Checks that the audience of a targeted recipe is certified for exactly its predicate, and is
-/// large enough.
-fn check_audience(
+/// The audience of a targeted recipe, which must be certified for exactly its predicate and be large
+/// enough; `None` for any other recipe.
+fn certified_audience(
     offer: &Offer,
     assessment: &Assessment,
     view: &View,
     trust: &Trust,
-) -> Result<(), Silence> {
-    let Some(targeting) = &assessment.recipe().who.targeting else { return Ok(()) };
+) -> Result<Option<u64>, Silence> {
+    let Some(targeting) = &assessment.recipe().who.targeting else { return Ok(None) };
     let refuse = |reason: String| Err(Silence::new(Check::Targeting, reason));
     let Some(certified) = &offer.certified else {
         return refuse("the result that certifies the audience is missing".to_owned());
@@ -129,5 +143,5 @@ fn check_audience(
             "a certified audience of {population} is below the floor of {floor}"
         ));
     }
-    Ok(())
+    Ok(Some(population))
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use sotto_crypto::note;
 use sotto_wire::recipe::{KeySet, Recipe, Signer};
-use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, KeyName, TlogProof, VerifierKey};
+use sotto_wire::{Checkpoint, Entry, EntryContent, EntryId, KeyName, Role, TlogProof, VerifierKey};
 
 use super::{Check, Evidence, Offer, Silence, View};
 use crate::log::{Fetch, Reader, ReaderError};
@@ -20,16 +20,20 @@ const STEP: u64 = 1_024;
 /// How many entries one call reads: a tree may claim any size, and a call must end.
 const MAX_READ: u64 = 1 << 17;
 
-/// How many open recipes, key sets and results are kept, each. Far more than a device can pay for.
+/// How many open recipes and results are kept, each. Far more than a device can pay for.
 const MAX_LISTED: usize = 10_000;
+
+/// How many key sets of one operator are kept: a new one every day for five years. What one
+/// operator publishes takes no room from another.
+const MAX_KEY_SETS: usize = 2_000;
 
 /// What has been read of a log.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     scanned: u64,
     recipes: BTreeMap<EntryId, Listed>,
-    /// In log order. All of them are kept, because the spacing between them matters.
-    key_sets: Vec<(KeySet, Listed)>,
+    /// By operator, in log order. All of them are kept, because the spacing between them matters.
+    key_sets: BTreeMap<KeyName, Vec<(KeySet, Listed)>>,
     results: BTreeMap<EntryId, Listed>,
 }
 
@@ -100,10 +104,12 @@ impl Catalogue {
         let leader_keys = self.key_set(&recipe.parties.leader.operator, reader, view, trust)?;
         let helper_keys = self.key_set(&recipe.parties.helper.operator, reader, view, trust)?;
         // Another issuer's keys are useless: the recipe is rejected because of its issuer.
-        let issuer_keys = trust
-            .pinned_issuer(&recipe)
-            .map(|issuer| self.key_set(issuer, reader, view, trust))
-            .transpose()?;
+        let mut issuer_keys = |role| {
+            let issuer = trust.pinned_issuer(&recipe, role);
+            issuer.map(|issuer| self.key_set(issuer, reader, view, trust)).transpose()
+        };
+        let leader_issuer_keys = issuer_keys(Role::Leader)?;
+        let helper_issuer_keys = issuer_keys(Role::Helper)?;
         let certified = match &recipe.who.targeting {
             None => None,
             Some(targeting) => {
@@ -114,7 +120,14 @@ impl Catalogue {
                 Some(listed.prove(reader, view)?)
             }
         };
-        Ok(Offer { recipe: proved, leader_keys, helper_keys, issuer_keys, certified })
+        Ok(Offer {
+            recipe: proved,
+            leader_keys,
+            helper_keys,
+            leader_issuer_keys,
+            helper_issuer_keys,
+            certified,
+        })
     }
 
     /// The key set of a pinned operator that is in force.
@@ -133,7 +146,8 @@ impl Catalogue {
     ) -> Result<Evidence, Silence> {
         let pinned = trust.pinned_operator(operator)?;
         let (mut last, mut chosen): (Option<(u64, u64)>, _) = (None, None);
-        for (set, listed) in self.key_sets.iter_mut().filter(|(set, _)| set.operator.is(pinned)) {
+        let listed = self.key_sets.get_mut(operator).into_iter().flatten();
+        for (set, listed) in listed.filter(|(set, _)| set.operator.is(pinned)) {
             let follows = last.is_none_or(|(seq, not_before)| {
                 let earliest = not_before.saturating_add(trust.settings().min_key_set_spacing_s);
                 set.seq > seq && set.not_before >= earliest
@@ -156,7 +170,7 @@ impl Catalogue {
 
     /// Forgets proofs that may have been read wrongly, so that they are read again.
     pub(super) fn forget_proofs(&mut self) {
-        let key_sets = self.key_sets.iter_mut().map(|(_, listed)| listed);
+        let key_sets = self.key_sets.values_mut().flatten().map(|(_, listed)| listed);
         let others = self.recipes.values_mut().chain(self.results.values_mut());
         key_sets.chain(others).for_each(|listed| listed.first = None);
     }
@@ -178,8 +192,11 @@ impl Catalogue {
                 }
             }
             EntryContent::KeySet(set) => {
-                if self.key_sets.len() < MAX_LISTED && by_operator(&set.operator) {
-                    self.key_sets.push((set.clone(), listed(u64::MAX)));
+                let name = &set.operator.name;
+                let room = self.key_sets.get(name).is_none_or(|sets| sets.len() < MAX_KEY_SETS);
+                if room && by_operator(&set.operator) {
+                    let sets = self.key_sets.entry(name.clone()).or_default();
+                    sets.push((set.clone(), listed(u64::MAX)));
                 }
             }
             EntryContent::Result(result) => {

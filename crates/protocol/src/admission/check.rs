@@ -24,7 +24,7 @@ pub enum Check {
     NameReuse,
     /// The task follows from the recipe, and its expressions are valid.
     Derivation,
-    /// The aggregators' keys come from their newest logged key sets.
+    /// The aggregators' keys and URLs come from their newest logged key sets.
     KeySets,
     /// The token keys are endorsed by the pinned issuer, for this recipe's author and aggregators.
     TokenKeys,

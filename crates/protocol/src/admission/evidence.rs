@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sotto_crypto::hpke::is_supported;
 use sotto_crypto::{merkle, note};
-use sotto_wire::recipe::{KeySet, PopulationResult, Signer};
+use sotto_wire::recipe::{Aggregator, KeySet, PopulationResult, Signer};
 use sotto_wire::{
-    Checkpoint, Entry, EntryId, FormatError, HpkeConfig, KeyName, Note, TlogProof, TreeHash,
+    Checkpoint, Entry, EntryId, FormatError, HpkeConfig, KeyName, Note, Role, TlogProof, TreeHash,
 };
 
 use super::{Check, Silence};
@@ -45,9 +45,11 @@ pub struct Offer {
     pub leader_keys: Evidence,
     /// The newest key set of the helper's operator.
     pub helper_keys: Evidence,
-    /// The newest key set of the issuer's operator, if the recipe has tokens and its issuer is the
-    /// pinned one.
-    pub issuer_keys: Option<Evidence>,
+    /// The newest key set of the operator that issues the leader's tokens, if the recipe has such
+    /// tokens and the issuer is the pinned one.
+    pub leader_issuer_keys: Option<Evidence>,
+    /// The same for the helper's tokens.
+    pub helper_issuer_keys: Option<Evidence>,
     /// The result that certifies the audience of a targeted recipe.
     pub certified: Option<Evidence>,
 }
@@ -62,8 +64,12 @@ pub struct Admitted {
     pub(crate) index: u64,
     pub(crate) leader: OperatorKeys,
     pub(crate) helper: OperatorKeys,
-    /// The issuer's keys, if the recipe has tokens.
-    pub(crate) issuer: Option<OperatorKeys>,
+    /// The keys of the issuer of the leader's tokens, if the recipe has such tokens.
+    pub(crate) leader_issuer: Option<OperatorKeys>,
+    /// The keys of the issuer of the helper's tokens.
+    pub(crate) helper_issuer: Option<OperatorKeys>,
+    /// The certified audience of a targeted recipe.
+    pub audience: Option<u64>,
 }
 
 impl Admitted {
@@ -83,10 +89,19 @@ impl Admitted {
         self.leader.set.gateway.as_ref()
     }
 
-    /// The issuer's key, to which token requests are sealed. `None` only if the recipe has no
-    /// tokens.
-    pub fn encapsulation(&self) -> Option<&HpkeConfig> {
-        self.issuer.as_ref().map(|issuer| &issuer.config)
+    /// The issuer's key, to which requests for this aggregator's tokens are sealed. `None` only if
+    /// the recipe has no such tokens.
+    pub fn encapsulation(&self, role: Role) -> Option<&HpkeConfig> {
+        self.issuer(role).map(|issuer| &issuer.config)
+    }
+
+    /// The keys of the issuer of this aggregator's tokens, if the recipe has such tokens.
+    pub(crate) fn issuer(&self, role: Role) -> Option<&OperatorKeys> {
+        match role {
+            Role::Leader => self.leader_issuer.as_ref(),
+            Role::Helper => self.helper_issuer.as_ref(),
+            Role::Client | Role::Collector => None,
+        }
     }
 }
 
@@ -108,6 +123,8 @@ pub(crate) struct ProvedKeySet {
     pub(crate) not_after: u64,
     /// The first usable key of the operator's gateway.
     pub(crate) gateway: Option<HpkeConfig>,
+    /// Where the operator's aggregator is.
+    pub(super) url: Option<String>,
 }
 
 impl View {
@@ -251,6 +268,7 @@ impl Evidence {
             not_before: set.not_before,
             not_after: set.not_after,
             gateway: gateway_keys.into_iter().find(is_supported),
+            url: set.url.clone(),
         };
         Ok((proved, set.clone()))
     }
@@ -287,6 +305,24 @@ impl Evidence {
         }
         Ok((entry.id(), result))
     }
+}
+
+/// Checks that a recipe names an operator's aggregator at the URL in the operator's key set. An
+/// author who could choose the URL would choose where the leader sends shares and its secret.
+pub fn check_url(signed: Option<&str>, named: &Aggregator) -> Result<(), Silence> {
+    let (operator, url) = (&named.operator, &named.url);
+    let reason = match signed {
+        Some(signed) if signed == url => return Ok(()),
+        Some(signed) => format!(
+            "the recipe names {operator} at {url}, but the operator's key set says {signed}: the author \
+             must give exactly this URL"
+        ),
+        None => format!(
+            "the recipe names {operator} at {url}, but the operator's key set has no URL: the operator \
+             must publish one with `sotto keys publish --url`"
+        ),
+    };
+    Err(Silence::new(Check::KeySets, reason))
 }
 
 fn verify_log(note: &Note, trust: &Trust) -> Result<Checkpoint, Silence> {

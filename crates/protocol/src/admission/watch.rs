@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sotto_wire::recipe::KeySet;
-use sotto_wire::{EntryId, KeyName, TreeHash};
+use sotto_wire::{EntryId, KeyName, Role, TreeHash};
 
 use super::catalogue::Catalogue;
 use super::{Admitted, Assessments, Check, ProvedKeySet, Silence, View};
@@ -95,6 +95,7 @@ impl<F: Fetch> Watch<F> {
             let verdict = self.admit(&id, &view, trust);
             self.admitted.insert(id, verdict.map(Arc::new));
         }
+        refuse_reused_keys(&mut self.admitted);
         let gateway = trust.log_gateway();
         self.log_gateway = gateway.map(|gateway| {
             let (proved, _) = self.prove_key_set(&gateway.operator, &view, trust)?;
@@ -175,5 +176,26 @@ impl<F: Fetch> Watch<F> {
         }
         let proof = self.consistency(old.size, new.checkpoint.size)?;
         Ok(new.check_extends(old.size, &old.root, &proof)?)
+    }
+}
+
+/// Refuses recipes whose token keys an earlier open recipe already uses. A device gets one token per
+/// key, so it could answer only one of them, and the attester would learn which of its requests
+/// belong together. An issuer endorses a key for one author: nobody can reserve another author's.
+fn refuse_reused_keys(admitted: &mut BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>) {
+    let mut in_log_order: Vec<Arc<Admitted>> = admitted.values().flatten().cloned().collect();
+    in_log_order.sort_by_key(|admitted| admitted.index);
+    let mut users: BTreeMap<String, EntryId> = BTreeMap::new();
+    for recipe in in_log_order {
+        let (id, tokens) = (recipe.assessment.id(), &recipe.assessment.recipe().parties.tokens);
+        let keys = [Role::Leader, Role::Helper].map(|role| tokens.key(role));
+        let keys: Vec<_> = keys.into_iter().flatten().map(|key| &key.public_key).collect();
+        match keys.iter().find_map(|key| users.get(*key)) {
+            Some(user) => {
+                let reason = format!("its token keys belong to the recipe {user}");
+                admitted.insert(id, Err(Silence::new(Check::TokenKeys, reason)));
+            }
+            None => users.extend(keys.into_iter().map(|key| (key.clone(), id))),
+        }
     }
 }

@@ -4,6 +4,9 @@
 //! attributes, ledger, history and conditions. So what the attester sees does not depend on whether
 //! the device takes part.
 //!
+//! The leader's and the helper's token come through different attesters and issuers. Both are
+//! requested for every recipe, and each attester knows the device by a key of its own.
+//!
 //! ```text
 //! plan        draws when to request the tokens of recipes seen for the first time   -> commit
 //! request     makes the requests that are due, both of a recipe at once             -> commit
@@ -17,13 +20,14 @@
 //! token is never requested twice: the attester gives the same answer to the same bytes.
 
 mod stored;
+mod times;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sotto_crypto::key_blinding::ClientSecret;
-use sotto_wire::{EntryId, KeyName, Role};
+use sotto_wire::{EntryId, HpkeConfig, KeyName, Role};
 use zeroize::Zeroizing;
 
 pub(super) use self::stored::RecipeTokens;
@@ -33,8 +37,8 @@ use super::consider::{check_key_set, check_taken};
 use super::state::{Change, DeviceState, SeenKeySet};
 use crate::admission::{Admitted, Check, Silence, View};
 use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms, report_id};
-use crate::trust::Trust;
-use crate::{Moment, shuffle, uniform_below};
+use crate::trust::{Attester, Trust};
+use crate::{Moment, shuffle};
 
 /// How many recipes have their tokens kept, the oldest in the log. Far more than a budget lets a
 /// device consider.
@@ -65,9 +69,11 @@ pub struct Waiting {
     pub role: Role,
 }
 
-/// What is sent to the attester.
+/// What is sent to an attester.
 #[derive(Debug)]
 pub struct AttesterRequest<'a> {
+    /// To whom it is sent.
+    pub attester: &'a Attester,
     /// Who issues the token.
     pub issuer: &'a KeyName,
     /// The device's key, by which the attester counts.
@@ -82,9 +88,10 @@ impl<'a> Snapshot<'a> {
     fn needing_tokens(&self, state: &DeviceState) -> Vec<&'a Arc<Admitted>> {
         let now = self.now.0.max(state.time);
         let lives = |admitted: &&Arc<Admitted>| {
-            let terms = admitted.assessment.token_terms(Role::Leader);
+            let terms = |role| admitted.assessment.token_terms(role);
             let closes = admitted.assessment.recipe().when.closes;
-            closes > now && terms.is_some_and(|terms| terms.expires() > now)
+            let mut all = ROLES.into_iter().filter_map(terms);
+            closes > now && terms(Role::Leader).is_some() && all.all(|terms| terms.expires() > now)
         };
         let admitted = self.recipes.values().filter_map(|admitted| admitted.as_ref().ok());
         let mut needing: Vec<_> = admitted.filter(lives).collect();
@@ -104,24 +111,35 @@ impl<'a> Snapshot<'a> {
         check_taken(state, &self.view.checkpoint().origin, self.view)
     }
 
-    /// Checks that the issuer's key set is in force and follows the one used before.
-    fn check_issuer(
-        &self,
-        state: &DeviceState,
-        admitted: &Admitted,
-    ) -> Result<(KeyName, SeenKeySet), Silence> {
-        match &admitted.issuer {
-            Some(issuer) => check_key_set(state, &issuer.set, self.trust, self.now),
-            None => Err(Silence::new(Check::KeySets, "the issuer's key set is missing")),
-        }
+    /// The attester of this aggregator's tokens.
+    fn attester(&self, role: Role) -> Option<&'a Attester> {
+        self.trust.tokens()?.attester(role)
     }
 
-    /// A random time from now on: uniform over the spread in the trust file, but within the first
-    /// half of the recipe's remaining time.
-    fn draw(&self, closes: u64, rng: &mut dyn CryptoRng) -> u64 {
-        let (now, spread) = (self.now.0, self.trust.tokens().map_or(0, |tokens| tokens.spread_s));
-        let spread = spread.min(closes.saturating_sub(now) / 2);
-        now.saturating_add(uniform_below(spread.saturating_add(1), rng))
+    /// What a request for this aggregator's token is made from; `None` if the recipe needs none.
+    /// The issuer's key set must be in force and follow the one used before.
+    fn chain<'r>(
+        &self,
+        state: &DeviceState,
+        admitted: &'r Admitted,
+        role: Role,
+    ) -> Result<Option<Chain<'r>>, Silence> {
+        let Some(terms) = admitted.assessment.token_terms(role) else { return Ok(None) };
+        let missing = |what: &str| {
+            let role = role.as_str();
+            Silence::new(Check::KeySets, format!("the {what} of the {role}'s tokens is missing"))
+        };
+        let issuer = admitted.issuer(role).zip(admitted.encapsulation(role));
+        let (issuer, encapsulation) = issuer.ok_or_else(|| missing("issuer's key set"))?;
+        let client = self.attester(role).and_then(|attester| state.client_secret(attester));
+        let client = client.ok_or_else(|| missing("attester"))?;
+        let key_set = check_key_set(state, &issuer.set, self.trust, self.now)?;
+        Ok(Some(Chain { terms, encapsulation, client, key_set }))
+    }
+
+    /// The time over which requests are spread.
+    fn spread_s(&self) -> u64 {
+        self.trust.tokens().map_or(0, |tokens| tokens.spread_s)
     }
 }
 
@@ -136,6 +154,7 @@ pub fn plan(
     if snapshot.trust.tokens().is_none() {
         return Ok(None);
     }
+    let (now, spread_s) = (snapshot.now.0, snapshot.spread_s());
     let room = MAX_RECIPES.saturating_sub(state.tokens.len());
     let recipes: Vec<_> = snapshot
         .needing_tokens(state)
@@ -144,7 +163,7 @@ pub fn plan(
         .take(room)
         .map(|admitted| {
             let closes = admitted.assessment.recipe().when.closes;
-            (admitted.assessment.id(), closes, snapshot.draw(closes, rng))
+            (admitted.assessment.id(), closes, times::soon(closes, now, spread_s, rng))
         })
         .collect();
     if recipes.is_empty() {
@@ -165,25 +184,28 @@ pub fn request(
     rng: &mut dyn CryptoRng,
 ) -> Result<Option<Change>, Silence> {
     snapshot.check(state)?;
-    let Some(client) = state.client_secret() else { return Ok(None) };
     let is_due = |admitted: &&Arc<Admitted>| {
         let tokens = state.tokens.get(&admitted.assessment.id());
         let now = snapshot.now.0;
         tokens.is_some_and(|tokens| matches!(tokens.stage, Stage::Due { at } if at <= now))
     };
-    let mut recipes = Vec::new();
-    let mut key_set = None;
+    let mut requested = Requested { key_sets: Vec::new(), recipes: Vec::new() };
     for admitted in snapshot.needing_tokens(state).into_iter().filter(is_due) {
-        let Ok(seen) = snapshot.check_issuer(state, admitted) else { continue };
-        let requests = Requests { client: &client, admitted, seq: seen.1.seq };
-        // If the scheme cannot use one recipe's key, the other recipes still get their tokens.
-        if let Ok(asked) = requests.all(rng) {
-            recipes.push((admitted.assessment.id(), asked));
-            key_set = Some(seen);
+        let chain = |role| snapshot.chain(state, admitted, role);
+        let (Ok(Some(leader)), Ok(helper)) = (chain(Role::Leader), chain(Role::Helper)) else {
+            continue;
+        };
+        // If the scheme cannot use one recipe's keys, the other recipes still get their tokens.
+        if let Ok(asked) = both(&leader, helper.as_ref(), rng) {
+            requested.recipes.push((admitted.assessment.id(), asked));
+            requested.key_sets.push(leader.key_set);
+            requested.key_sets.extend(helper.map(|helper| helper.key_set));
         }
     }
-    let requested = key_set.map(|key_set| Requested { key_set, recipes });
-    Ok(requested.map(|requested| Change::Tokens(TokenChange::Requested(Box::new(requested)))))
+    if requested.recipes.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Change::Tokens(TokenChange::Requested(Box::new(requested)))))
 }
 
 /// The requests without an answer, in random order: log order would tell the attester which is
@@ -227,9 +249,10 @@ pub fn attester_request<'a>(
 ) -> Option<AttesterRequest<'a>> {
     let admitted = snapshot.admitted(&waiting.recipe)?;
     let issuer = admitted.assessment.token_terms(waiting.role)?.issuer();
+    let attester = snapshot.attester(waiting.role)?;
     let attempt = &waiting_request(state, waiting)?.1.attempt;
-    let client_key = *state.client_secret()?.public_key().as_bytes();
-    Some(AttesterRequest { issuer, client_key, attempt })
+    let client_key = *state.client_secret(attester)?.public_key().as_bytes();
+    Some(AttesterRequest { attester, issuer, client_key, attempt })
 }
 
 /// Opens the attester's answer. An invalid token is an error and changes nothing.
@@ -250,7 +273,11 @@ pub fn granted(
     };
     let (assessment, terms, (nonce, request)) = found().ok_or(TokenError::Attempt)?;
     let token = TokenBytes(Zeroizing::new(terms.finish(nonce, &request.attempt, response)?));
-    let from = snapshot.draw(assessment.recipe().when.closes, rng);
+    let asked = state.tokens.get(&recipe).and_then(RecipeTokens::asked);
+    let others = ROLES.into_iter().filter(|other| *other != role);
+    let other = others.filter_map(|other| asked?.progress(other)).find_map(Progress::usable_from);
+    let (when, now) = (&assessment.recipe().when, snapshot.now.0);
+    let from = times::answer(when, now, snapshot.spread_s(), other, rng);
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 
@@ -277,15 +304,14 @@ pub fn renew(
 ) -> Option<Change> {
     let (nonce, old) = waiting_request(state, refused)?;
     let admitted = snapshot.admitted(&refused.recipe)?;
-    let key_set = snapshot.check_issuer(state, admitted).ok()?;
-    if key_set.1.seq <= old.seq {
+    let chain = snapshot.chain(state, admitted, refused.role).ok()??;
+    if chain.key_set.1.seq <= old.seq {
         return None;
     }
     let mut asked = state.tokens.get(&refused.recipe)?.asked()?.clone();
-    let client = state.client_secret()?;
-    let requests = Requests { client: &client, admitted, seq: key_set.1.seq };
-    *asked.progress_mut(refused.role)? = requests.one(refused.role, nonce, rng).ok()??;
-    let requested = Requested { key_set, recipes: vec![(refused.recipe, asked)] };
+    *asked.progress_mut(refused.role)? = chain.request(nonce, rng).ok()?;
+    let requested =
+        Requested { key_sets: vec![chain.key_set], recipes: vec![(refused.recipe, asked)] };
     Some(Change::Tokens(TokenChange::Requested(Box::new(requested))))
 }
 
@@ -322,10 +348,11 @@ impl DeviceState {
         self.tokens.keys()
     }
 
-    /// The secret behind the key by which the attester knows this device; `None` before the first
-    /// plan.
-    pub(super) fn client_secret(&self) -> Option<ClientSecret> {
-        self.client_seed.as_ref().map(|seed| ClientSecret::new(seed.0))
+    /// The secret behind the key by which this attester knows this device; `None` before the first
+    /// plan. Another attester gets another key, so that the two share no identifier of ours.
+    pub(super) fn client_secret(&self, attester: &Attester) -> Option<ClientSecret> {
+        let seed = self.client_seed.as_ref()?;
+        Some(ClientSecret::for_attester(&seed.0, attester.operator.as_str()))
     }
 }
 
@@ -341,34 +368,33 @@ fn waiting_request<'a>(
     }
 }
 
-/// What all requests for the tokens of one recipe have in common.
-struct Requests<'a> {
-    client: &'a ClientSecret,
-    admitted: &'a Admitted,
-    /// The number of the issuer's key set.
-    seq: u64,
+/// What a request for one aggregator's token is made from.
+struct Chain<'a> {
+    terms: &'a TokenTerms,
+    /// The issuer's key.
+    encapsulation: &'a HpkeConfig,
+    /// By which the attester counts.
+    client: ClientSecret,
+    /// The issuer's key set.
+    key_set: (KeyName, SeenKeySet),
 }
 
-impl Requests<'_> {
-    /// The requests for all tokens, under one nonce.
-    fn all(&self, rng: &mut dyn CryptoRng) -> Result<Asked, TokenError> {
-        let mut nonce = Zeroizing::new([0; 32]);
-        rng.fill_bytes(&mut *nonce);
-        let leader = self.one(Role::Leader, &nonce, rng)?.ok_or(TokenError::Attempt)?;
-        let helper = self.one(Role::Helper, &nonce, rng)?;
-        Ok(Asked { nonce, leader, helper })
+impl Chain<'_> {
+    fn request(&self, nonce: &[u8; 32], rng: &mut dyn CryptoRng) -> Result<Progress, TokenError> {
+        let attempt = self.terms.request(&self.client, self.encapsulation, nonce, rng)?;
+        Ok(Progress::Waiting(Request { attempt, seq: self.key_set.1.seq }))
     }
+}
 
-    /// The request for one token; `None` if the recipe needs none.
-    fn one(
-        &self,
-        role: Role,
-        nonce: &[u8; 32],
-        rng: &mut dyn CryptoRng,
-    ) -> Result<Option<Progress>, TokenError> {
-        let Some(terms) = self.admitted.assessment.token_terms(role) else { return Ok(None) };
-        let encapsulation = self.admitted.encapsulation().ok_or(TokenError::Attempt)?;
-        let attempt = terms.request(self.client, encapsulation, nonce, rng)?;
-        Ok(Some(Progress::Waiting(Request { attempt, seq: self.seq })))
-    }
+/// The requests for the tokens of one recipe, under one nonce.
+fn both(
+    leader: &Chain<'_>,
+    helper: Option<&Chain<'_>>,
+    rng: &mut dyn CryptoRng,
+) -> Result<Asked, TokenError> {
+    let mut nonce = Zeroizing::new([0; 32]);
+    rng.fill_bytes(&mut *nonce);
+    let leader = leader.request(&nonce, rng)?;
+    let helper = helper.map(|helper| helper.request(&nonce, rng)).transpose()?;
+    Ok(Asked { nonce, leader, helper })
 }

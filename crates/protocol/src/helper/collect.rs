@@ -1,6 +1,6 @@
 //! Aggregate shares at the helper. DAP, section "Obtaining Aggregate Shares", helper's side.
 //!
-//! The helper enforces the minimum batch size and the longest window by its own count and
+//! The helper enforces the minimum batch size and the rules of release by its own count and
 //! timestamps, whatever the leader says.
 
 use rand_core::CryptoRng;
@@ -9,9 +9,8 @@ use sotto_wire::{
     ReportIdChecksum, Role,
 };
 
-use crate::aggregate_share::{
-    check_agg_param, check_collection_extensions, check_window, seal_aggregate_share,
-};
+use crate::aggregate_share::{check_agg_param, check_collection_extensions, seal_aggregate_share};
+use crate::release::{check_batch, check_window};
 use crate::{Abort, AggregatorTask, BucketAggregate, Failure};
 
 /// A request that names a batch of the task.
@@ -59,8 +58,7 @@ pub fn consume_aggregate_share_req(
 ) -> Result<Vec<u8>, Failure> {
     let for_task = |abort: Abort| abort.for_task(*task.task.id());
     let batch = judge(task, &parsed.request, batch, collected).map_err(for_task)?;
-    // Only here is it known how much time a leader-selected batch covers.
-    check_window(task, batch.interval()?).map_err(for_task)?;
+    check_batch(task, batch)?.map_err(for_task)?;
     // Encodings are canonical: these are the bytes that the collector sent.
     let collection_request = parsed.request.collection_job_req.to_bytes();
     let encrypted_aggregate_share =

@@ -1,18 +1,18 @@
-//! What authors get from an issuer: the endorsed token keys of a recipe.
+//! What authors get from an issuer: the endorsed token key of one aggregator of a recipe. The other
+//! aggregator's key comes from another issuer.
 //!
-//! [`consume_token_key_request`] judges an author's signed note, and [`produce_token_keys`] makes
-//! the answer from the keys that the host has made and stored. The same note gets the same keys:
-//! the host finds them by [`RecipeKeys::id`].
+//! [`consume_token_key_request`] judges an author's signed note, and [`produce_token_key`] makes
+//! the answer from the key that the host has made and stored. The same note gets the same key: the
+//! host finds it by [`RecipeKey::id`].
 //!
 //! An endorsement binds a key to the role, the aggregator's operator, the author and the expiry.
 //! Without the author in it, anybody could put another author's key into their own recipe.
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use sotto_crypto::note::{self, NoteKey};
 use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest, TokenKeyStatement};
-use sotto_wire::{EntryId, FormatError, Note, Role, VerifierKey};
+use sotto_wire::{EntryId, FormatError, Note, VerifierKey};
 
 use super::Origin;
 use crate::Moment;
@@ -47,42 +47,31 @@ pub enum AuthorRefusal {
     /// The issuer's operator would check the tokens that it signs.
     #[error("the operator of this issuer cannot be that of an aggregator")]
     IsAggregator,
+    /// The issuer would sign the tokens of both aggregators.
+    #[error(
+        "this issuer has made the other aggregator's key of this recipe, and devices require two issuers: ask another \
+         issuer for this one (an issuer with insecure_both_roles makes both)"
+    )]
+    BothRoles,
 }
 
-/// The keys of one recipe, with the request that they were made for.
+/// The key for one aggregator of a recipe, with the request that it was made for.
 #[derive(Clone, Debug)]
-pub struct RecipeKeys {
+pub struct RecipeKey {
     /// What the author asked for.
     pub request: TokenKeyRequest,
-    /// Signs the tokens that the leader takes.
-    pub leader: Arc<Origin>,
-    /// Signs the tokens that the helper takes, if the author asked for one.
-    pub helper: Option<Arc<Origin>>,
+    /// Signs the tokens that the aggregator takes.
+    pub origin: Arc<Origin>,
 }
 
-impl RecipeKeys {
+impl RecipeKey {
     /// The hash of the request's canonical JSON.
     pub fn id(&self) -> EntryId {
         request_id(&self.request)
     }
-
-    /// The origins of both keys.
-    pub fn origins(&self) -> impl Iterator<Item = &Arc<Origin>> {
-        std::iter::once(&self.leader).chain(&self.helper)
-    }
 }
 
-/// The answer to an author: what goes into `parties.tokens` of the recipe.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenKeys {
-    /// For the leader.
-    pub leader: EndorsedKey,
-    /// For the helper, if the author asked for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub helper: Option<EndorsedKey>,
-}
-
-/// The hash of a request's canonical JSON, by which the host finds keys that it made before.
+/// The hash of a request's canonical JSON, by which the host finds a key that it made before.
 pub fn request_id(request: &TokenKeyRequest) -> EntryId {
     EntryId::of(&request.to_json())
 }
@@ -101,7 +90,7 @@ pub fn consume_token_key_request(
     let author = author.ok_or(AuthorRefusal::UnknownAuthor)?;
     note::verify(&note, author).map_err(|_| AuthorRefusal::Signature)?;
     let issuer = operator.name();
-    if request.leader == *issuer || request.helper.as_ref() == Some(issuer) {
+    if request.leader == *issuer || request.helper == *issuer {
         return Err(AuthorRefusal::IsAggregator);
     }
     if request.expires <= now.0 {
@@ -113,23 +102,33 @@ pub fn consume_token_key_request(
     Ok(request)
 }
 
-/// The keys, each endorsed by the operator. Deterministic: Ed25519 uses no randomness.
-pub fn produce_token_keys(keys: &RecipeKeys, operator: &NoteKey) -> TokenKeys {
-    let request = &keys.request;
-    let endorse = |role, aggregator, origin: &Origin| {
-        let statement = TokenKeyStatement {
-            role,
-            aggregator,
-            author: &request.author.key,
-            issuer: operator.name(),
-            public_key: &EndorsedKey::key_text(origin.token_key().spki()),
-            expires: origin.expires().0,
-        };
-        operator.endorse(&statement)
+/// Checks that no key in `made` is for the other aggregator of the same recipe. The nonce tells
+/// which requests belong to one recipe.
+///
+/// An author may change the nonce, and gains nothing: devices and aggregators refuse a recipe with
+/// one issuer. The check tells an honest author early.
+pub fn check_one_role<'a>(
+    request: &TokenKeyRequest,
+    mut made: impl Iterator<Item = &'a TokenKeyRequest>,
+) -> Result<(), AuthorRefusal> {
+    let same_recipe = |other: &TokenKeyRequest| {
+        other.author.key == request.author.key && other.nonce == request.nonce
     };
-    let helper = request.helper.as_ref().zip(keys.helper.as_ref());
-    TokenKeys {
-        leader: endorse(Role::Leader, &request.leader, &keys.leader),
-        helper: helper.map(|(name, origin)| endorse(Role::Helper, name, origin)),
+    match made.any(|other| same_recipe(other) && other.role != request.role) {
+        true => Err(AuthorRefusal::BothRoles),
+        false => Ok(()),
     }
+}
+
+/// The key, endorsed by the operator: what goes into `parties.tokens` of the recipe. Deterministic:
+/// Ed25519 uses no randomness.
+pub fn produce_token_key(key: &RecipeKey, operator: &NoteKey) -> EndorsedKey {
+    operator.endorse(&TokenKeyStatement {
+        role: key.request.role,
+        aggregator: key.request.aggregator(),
+        author: &key.request.author.key,
+        issuer: operator.name(),
+        public_key: &EndorsedKey::key_text(key.origin.token_key().spki()),
+        expires: key.origin.expires().0,
+    })
 }

@@ -9,9 +9,8 @@ use sotto_wire::{
     DecodeError, Encode, ProblemType, Query, Role,
 };
 
-use crate::aggregate_share::{
-    check_agg_param, check_collection_extensions, check_window, seal_aggregate_share,
-};
+use crate::aggregate_share::{check_agg_param, check_collection_extensions, seal_aggregate_share};
+use crate::release::{check_batch, check_window};
 use crate::{Abort, AggregatorTask, BucketAggregate, Failure, Fault};
 
 /// Judges a collector's request, in the order of DAP, section "Collection Job Initialization".
@@ -21,8 +20,7 @@ pub fn consume_collection_job_req(task: &AggregatorTask, body: &[u8]) -> Result<
 }
 
 /// Writes the request for the helper's share of a drained batch. Deterministic: a retry sends the
-/// same bytes. A batch that covers more time than the task allows aborts the collection
-/// permanently.
+/// same bytes. A batch that breaks a rule of release aborts the collection permanently.
 pub fn produce_aggregate_share_req(
     task: &AggregatorTask,
     collection_request: &[u8],
@@ -30,7 +28,7 @@ pub fn produce_aggregate_share_req(
     aggregate: &BucketAggregate,
 ) -> Result<Vec<u8>, Failure> {
     check_minimum(task, aggregate)?;
-    check_window(task, aggregate.interval()?).map_err(|abort| abort.for_task(*task.task.id()))?;
+    check_batch(task, aggregate)?.map_err(|abort| abort.for_task(*task.task.id()))?;
     let collection_job_req = CollectionJobReq::from_bytes(collection_request)
         .map_err(|error| Fault(format!("the stored collection request: {error}")))?;
     let request = AggregateShareReq {
@@ -55,7 +53,7 @@ pub fn produce_collection_job_resp(
 ) -> Result<Vec<u8>, Fault> {
     check_minimum(task, aggregate)?;
     let interval = aggregate.interval()?;
-    check_window(task, interval).map_err(|abort| Fault(abort.to_string()))?;
+    check_batch(task, aggregate)?.map_err(|abort| Fault(abort.to_string()))?;
     if let BatchSelector::TimeInterval(selected) = selector
         && !selected.contains_interval(&interval)
     {

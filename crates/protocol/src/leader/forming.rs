@@ -1,4 +1,8 @@
 //! How much of the backlog is formed into jobs, and when to look at it next.
+//!
+//! The backlog is formed in order of arrival, for all tasks alike. What waits for room is each task
+//! by itself: a task with many open jobs, or whose helper is in trouble, gives no reason to form
+//! more, and keeps no other task from being formed.
 
 use std::time::Duration;
 
@@ -6,7 +10,8 @@ use super::aggregate::JobLimits;
 
 /// How much of the backlog is read at once, in jobs: with several tasks, this fills jobs better.
 const JOBS_PER_ROUND: usize = 4;
-/// The pause after a store error, while too many jobs are open, or while nothing can be formed.
+/// The pause after a store error, while a task has too many open jobs, or while nothing can be
+/// formed.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// How long jobs fill while a helper is failing: there is no hurry, and waiting gives fewer jobs.
 const FAILING_DELAY: Duration = Duration::from_secs(2);
@@ -16,10 +21,22 @@ const FAILING_DELAY: Duration = Duration::from_secs(2);
 pub struct FormingLimits {
     /// The size of a job.
     pub job: JobLimits,
-    /// No jobs are formed while this many are open and ready to be worked on.
+    /// A task with this many open jobs gives no reason to form more.
     pub max_open_jobs: usize,
     /// How long a job that is not full waits for more reports.
     pub job_delay: Duration,
+}
+
+/// How a task stands with its helper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The helper may be called, and the task has this many open jobs.
+    Ready {
+        /// Jobs that are not committed.
+        open_jobs: u64,
+    },
+    /// The helper fails or hangs: there is no hurry.
+    InTrouble,
 }
 
 /// The outcome of one look at the backlog.
@@ -61,19 +78,19 @@ impl FormingLimits {
         self.job.max_job_bytes.saturating_mul(2)
     }
 
-    /// How long reports wait for a job to fill.
-    pub fn delay(&self, last: Next, is_helper_failing: bool) -> Duration {
+    /// How long the reports of a task wait for a job to fill; `None` while it has too many open
+    /// jobs that are ready to be worked on.
+    pub fn patience(&self, last: Next, standing: Standing) -> Option<Duration> {
         let delay = match last {
             Next::NotYet => self.job_delay.max(RETRY_PAUSE),
             Next::Hurry | Next::SomethingLeft | Next::Done => self.job_delay,
         };
-        if is_helper_failing { delay.max(FAILING_DELAY) } else { delay }
-    }
-
-    /// Whether another job may be formed. Jobs that are waiting for a helper or an operator do not
-    /// count.
-    pub fn has_room(&self, open_jobs: u64, waiting_jobs: u64) -> bool {
-        open_jobs.saturating_sub(waiting_jobs) < self.max_open_jobs as u64
+        match standing {
+            Standing::InTrouble => Some(delay.max(FAILING_DELAY)),
+            Standing::Ready { open_jobs } => {
+                (open_jobs < self.max_open_jobs as u64).then_some(delay)
+            }
+        }
     }
 
     /// What to do after a look at the backlog that left `bytes_left` bytes.
@@ -114,18 +131,24 @@ mod tests {
 
     #[test]
     fn what_cannot_be_formed_and_failing_helpers_slow_the_loop() {
-        assert_eq!(LIMITS.delay(Next::Done, false), LIMITS.job_delay);
-        assert_eq!(LIMITS.delay(Next::NotYet, false), RETRY_PAUSE);
-        assert_eq!(LIMITS.delay(Next::Done, true), FAILING_DELAY);
+        let ready = |open_jobs| Standing::Ready { open_jobs };
+        assert_eq!(LIMITS.patience(Next::Done, ready(0)), Some(LIMITS.job_delay));
+        assert_eq!(LIMITS.patience(Next::NotYet, ready(2)), Some(RETRY_PAUSE));
+        assert_eq!(LIMITS.patience(Next::Done, Standing::InTrouble), Some(FAILING_DELAY));
         let patient = FormingLimits { job_delay: Duration::from_secs(60), ..LIMITS };
-        assert_eq!(patient.delay(Next::NotYet, true), patient.job_delay);
+        let delay = patient.patience(Next::NotYet, Standing::InTrouble);
+        assert_eq!(delay, Some(patient.job_delay));
     }
 
     #[test]
-    fn jobs_that_wait_for_a_helper_take_no_room() {
-        assert!(LIMITS.has_room(2, 0));
-        assert!(!LIMITS.has_room(3, 0));
-        assert!(LIMITS.has_room(30, 28));
-        assert!(LIMITS.has_room(1, 5), "counted at another moment");
+    fn a_task_with_many_open_jobs_waits() {
+        for (open_jobs, has_room) in [(0, true), (2, true), (3, false), (30, false)] {
+            let patience = LIMITS.patience(Next::Done, Standing::Ready { open_jobs });
+            assert_eq!(patience.is_some(), has_room, "{open_jobs}");
+        }
+        assert!(
+            LIMITS.patience(Next::Done, Standing::InTrouble).is_some(),
+            "its jobs wait elsewhere"
+        );
     }
 }

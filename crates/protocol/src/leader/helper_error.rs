@@ -24,8 +24,9 @@ pub enum HelperError {
 
 impl HelperError {
     /// Every reason that [`Self::reason`] may give, besides the tokens of DAP's problem types.
-    pub const REASONS: [&'static str; 8] = [
+    pub const REASONS: [&'static str; 9] = [
         "connect",
+        "no_public_address",
         "timeout",
         "broken_answer",
         "foreign_answer",

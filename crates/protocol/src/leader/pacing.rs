@@ -1,11 +1,12 @@
-//! How often a failing helper is retried.
+//! Which helpers may be called, and how often a failing one is retried.
 //!
-//! A gate closes when a helper fails: for all its tasks if it cannot be reached, for one task if it
-//! refuses that task's requests. It opens after a short pause that doubles with each failure, for
-//! one job at a time, until an answer comes. While it is closed its jobs are parked, so one failing
-//! helper neither wastes CPU nor delays the others.
+//! **Attempts in flight** are limited per helper, so that one slow helper keeps nobody else
+//! waiting. A helper is **in trouble** if its last call failed, or if a call has been without an
+//! answer for much longer than usual; a single task is in trouble if the helper refuses that task's
+//! requests. In trouble, there is at most one attempt in flight, and none until a pause is over that
+//! doubles with each failure. Until then the jobs stay in the store, where they cost nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +14,10 @@ use sotto_wire::TaskId;
 
 use super::HelperError;
 
-/// Parked jobs come back at no more than this many per second: each return costs a read from disk.
-const UNPARKED_PER_SECOND: u32 = 20;
+/// A call that takes longer than this is slow, unless the helper usually takes long.
+const SLOW: Duration = Duration::from_secs(1);
+/// A call is slow if it takes this many times as long as usual.
+const SLOW_FACTOR: u32 = 4;
 
 /// The two kinds of job that a leader works on. Each kind numbers its jobs separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,14 +37,32 @@ pub struct HelperOf {
     pub helper: Option<Arc<str>>,
 }
 
-/// The gates of all helpers and tasks.
-#[derive(Clone, Debug, Default)]
+/// How often helpers are called.
+#[derive(Clone, Copy, Debug)]
+pub struct PacingLimits {
+    /// The pause after a helper's first failure. It doubles with each further one.
+    pub min_pause: Duration,
+    /// The longest pause.
+    pub max_pause: Duration,
+    /// Attempts at aggregation jobs that may be in flight at one helper.
+    pub max_aggregations: usize,
+    /// Attempts at collection jobs that may be in flight at one helper.
+    pub max_collections: usize,
+}
+
+/// One attempt at a job, until it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AttemptId(u64);
+
+/// The attempts in flight, and the gates of all helpers and tasks in trouble.
+#[derive(Clone, Debug)]
 pub struct Pacing {
-    min_pause: Duration,
-    max_pause: Duration,
+    limits: PacingLimits,
+    attempts: BTreeMap<AttemptId, Attempt>,
+    next_attempt: u64,
     gates: HashMap<GateKey, Gate>,
-    /// Aggregation jobs that are waiting for a gate.
-    parked: HashSet<u64>,
+    /// How long each helper usually takes to answer.
+    usual: HashMap<GateKey, Duration>,
     stopped: HashSet<(JobKind, u64)>,
 }
 
@@ -54,6 +75,14 @@ pub struct Failing {
     pub refused: Option<String>,
     /// How many jobs were stopped because continuing could make the two sums differ.
     pub stopped: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Attempt {
+    kind: JobKind,
+    of: HelperOf,
+    /// When the helper was called, until it answers or fails.
+    called: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,65 +101,86 @@ struct Gate {
 }
 
 impl Pacing {
-    /// Pauses double from `min_pause` up to `max_pause`.
-    pub fn new(min_pause: Duration, max_pause: Duration) -> Self {
-        Self { min_pause, max_pause: max_pause.max(min_pause), ..Self::default() }
-    }
-
-    /// Whether the helper of a task may be called now; if not, how long to wait. When a gate has
-    /// just opened, the first caller goes ahead and the others wait for its result.
-    pub fn admit(&mut self, of: &HelperOf, now: Duration) -> Result<(), Duration> {
-        if let Some(pause) = self.pause(of, now) {
-            return Err(pause);
+    /// Nothing is in flight, and nobody is in trouble.
+    pub fn new(limits: PacingLimits) -> Self {
+        Self {
+            limits,
+            attempts: BTreeMap::new(),
+            next_attempt: 0,
+            gates: HashMap::new(),
+            usual: HashMap::new(),
+            stopped: HashSet::new(),
         }
-        for key in of.keys() {
-            if let Some(gate) = self.gates.get_mut(&key) {
-                gate.opens = now.saturating_add(self.max_pause);
-            }
+    }
+
+    /// Whether an attempt at a job of this task may begin now.
+    pub fn admits(&self, kind: JobKind, of: &HelperOf, now: Duration) -> bool {
+        let is_open = |key: &GateKey| self.gates.get(key).is_none_or(|gate| gate.opens <= now);
+        let is_blocked =
+            |key: &GateKey| self.attempts_at(key).next().is_some() && self.is_troubled(key, now);
+        let max = match kind {
+            JobKind::Aggregation => self.limits.max_aggregations,
+            JobKind::Collection => self.limits.max_collections,
+        };
+        let server = of.server();
+        let in_flight = self.attempts_at(&server).filter(|attempt| attempt.kind == kind);
+        in_flight.count() < max.max(1) && of.keys().all(|key| is_open(&key) && !is_blocked(&key))
+    }
+
+    /// Begins an attempt, if one may begin now.
+    pub fn begin(&mut self, kind: JobKind, of: HelperOf, now: Duration) -> Option<AttemptId> {
+        if !self.admits(kind, &of, now) {
+            return None;
         }
-        Ok(())
+        let id = AttemptId(self.next_attempt);
+        self.next_attempt += 1;
+        self.attempts.insert(id, Attempt { kind, of, called: None });
+        Some(id)
     }
 
-    /// How long until any of these tasks' helpers may be called; `None` if one may be called now.
-    pub fn pause_of_all(
-        &self,
-        tasks: impl IntoIterator<Item = HelperOf>,
-        now: Duration,
-    ) -> Option<Duration> {
-        let pauses: Option<Vec<_>> = tasks.into_iter().map(|of| self.pause(&of, now)).collect();
-        pauses?.into_iter().min()
+    /// An attempt calls its helper.
+    pub fn called(&mut self, id: AttemptId, now: Duration) {
+        if let Some(attempt) = self.attempts.get_mut(&id) {
+            attempt.called = Some(now);
+        }
     }
 
-    /// Whether any helper is failing.
-    pub fn is_any_failing(&self) -> bool {
-        !self.gates.is_empty()
-    }
-
-    /// The helper answered.
-    pub fn succeeded(&mut self, of: &HelperOf) {
+    /// The helper answered an attempt. Returns whether it, or the task, was in trouble.
+    pub fn succeeded(&mut self, id: AttemptId, now: Duration) -> bool {
+        let Some(attempt) = self.attempts.get(&id) else { return false };
+        let (of, called) = (attempt.of.clone(), attempt.called);
+        let was_in_trouble = self.is_in_trouble(&of, now);
+        if let Some(called) = called {
+            let took = now.saturating_sub(called);
+            let usual = self.usual.entry(of.server()).or_insert(took);
+            *usual = (*usual * 7 + took) / 8;
+        }
         for key in of.keys() {
             self.gates.remove(&key);
         }
-        if self.gates.is_empty() {
-            // From now on they wait for a worker like any other.
-            self.parked.clear();
+        if let Some(attempt) = self.attempts.get_mut(&id) {
+            attempt.called = None;
         }
+        was_in_trouble
     }
 
-    /// The helper failed. Returns how long to wait before the next call. `jitter` is a random byte.
+    /// An attempt failed. Returns how long to wait before the next call. `jitter` is a random byte.
     pub fn failed(
         &mut self,
-        of: &HelperOf,
+        id: AttemptId,
         error: &HelperError,
         now: Duration,
         jitter: u8,
     ) -> Duration {
+        let Some(attempt) = self.attempts.get_mut(&id) else { return self.limits.max_pause };
+        attempt.called = None;
         let reason = error.reason();
         let first = Gate { failures: 0, failed: now, reason, opens: now };
-        let gate = self.gates.entry(blame(of, error)).or_insert(first);
+        let gate = self.gates.entry(blame(&attempt.of, error)).or_insert(first);
         gate.failures = gate.failures.saturating_add(1);
         let doublings = gate.failures.saturating_sub(1).min(16);
-        let pause = (self.min_pause * 2u32.pow(doublings)).min(self.max_pause);
+        let max_pause = self.limits.max_pause.max(self.limits.min_pause);
+        let pause = (self.limits.min_pause * 2u32.pow(doublings)).min(max_pause);
         // Between half and all of the pause, so that leaders that failed together do not return
         // together.
         let pause = pause / 2 + pause * u32::from(jitter) / 512;
@@ -144,18 +194,24 @@ impl Pacing {
         pause
     }
 
-    /// Notes that a job is waiting for its gate. Returns how long it should wait.
-    pub fn park(&mut self, job: u64, pause: Duration) -> Duration {
-        self.parked.insert(job);
-        let parked = u32::try_from(self.parked.len()).unwrap_or(u32::MAX);
-        pause.max(Duration::from_secs(1) * parked / UNPARKED_PER_SECOND)
+    /// An attempt has ended, however.
+    pub fn end(&mut self, id: AttemptId) {
+        self.attempts.remove(&id);
+    }
+
+    /// How long until the next gate opens; `None` if none is closed.
+    pub fn next_opening(&self, now: Duration) -> Option<Duration> {
+        let pauses = self.gates.values().filter_map(|gate| gate.opens.checked_sub(now));
+        pauses.filter(|pause| !pause.is_zero()).min()
+    }
+
+    /// Whether a task, or its helper, is in trouble.
+    pub fn is_in_trouble(&self, of: &HelperOf, now: Duration) -> bool {
+        of.keys().any(|key| self.is_troubled(&key, now))
     }
 
     /// Notes that a job is being worked on again. Returns whether it was stopped.
     pub fn resume(&mut self, kind: JobKind, job: u64) -> bool {
-        if kind == JobKind::Aggregation {
-            self.parked.remove(&job);
-        }
         self.stopped.remove(&(kind, job))
     }
 
@@ -164,10 +220,9 @@ impl Pacing {
         self.stopped.insert((kind, job));
     }
 
-    /// Aggregation jobs that are waiting for something other than a worker.
-    pub fn waiting_jobs(&self) -> u64 {
-        let stopped = self.stopped.iter().filter(|(kind, _)| *kind == JobKind::Aggregation);
-        (self.parked.len() + stopped.count()) as u64
+    /// Jobs of this kind that are waiting for an operator.
+    pub fn stopped_jobs(&self, kind: JobKind) -> u64 {
+        self.stopped.iter().filter(|(stopped, _)| *stopped == kind).count() as u64
     }
 
     /// What an operator should know.
@@ -181,13 +236,27 @@ impl Pacing {
         Failing { unreachable: last(false), refused: last(true), stopped: self.stopped.len() }
     }
 
-    fn pause(&self, of: &HelperOf, now: Duration) -> Option<Duration> {
-        let opens = of.keys().filter_map(|key| Some(self.gates.get(&key)?.opens)).max()?;
-        opens.checked_sub(now).filter(|pause| !pause.is_zero())
+    fn attempts_at(&self, key: &GateKey) -> impl Iterator<Item = &Attempt> {
+        self.attempts.values().filter(move |attempt| attempt.of.keys().any(|at| at == *key))
+    }
+
+    fn is_troubled(&self, key: &GateKey, now: Duration) -> bool {
+        let usual = self.usual.get(key).copied().unwrap_or_default();
+        let slow = SLOW.max(usual * SLOW_FACTOR);
+        let hangs = |attempt: &Attempt| {
+            attempt.of.server() == *key
+                && attempt.called.is_some_and(|called| now.saturating_sub(called) > slow)
+        };
+        self.gates.contains_key(key) || self.attempts.values().any(hangs)
     }
 }
 
 impl HelperOf {
+    /// What fails as a whole: the helper, or the task if it has none.
+    fn server(&self) -> GateKey {
+        self.helper.clone().map_or(GateKey::Task(self.task_id), GateKey::Helper)
+    }
+
     fn keys(&self) -> impl Iterator<Item = GateKey> + use<> {
         let helper = self.helper.clone().map(GateKey::Helper);
         helper.into_iter().chain([GateKey::Task(self.task_id)])
@@ -196,11 +265,9 @@ impl HelperOf {
 
 /// A refusal that concerns one task says nothing about the helper's other tasks.
 fn blame(of: &HelperOf, error: &HelperError) -> GateKey {
-    match (error, &of.helper) {
-        (HelperError::Refused { status: 400..=428, .. }, _) | (_, None) => {
-            GateKey::Task(of.task_id)
-        }
-        (_, Some(helper)) => GateKey::Helper(Arc::clone(helper)),
+    match error {
+        HelperError::Refused { status: 400..=428, .. } => GateKey::Task(of.task_id),
+        _ => of.server(),
     }
 }
 
@@ -213,84 +280,162 @@ mod tests {
         HelperError::Refused { status: 403, problem: None, retry_after: None, polled: false };
     const LONG: Duration = Duration::from_secs(1000);
     const NOW: Duration = Duration::from_secs(7);
+    const KIND: JobKind = JobKind::Aggregation;
 
     fn task(id: u8, helper: &str) -> HelperOf {
         HelperOf { task_id: TaskId::new([id; 32]), helper: Some(helper.into()) }
     }
 
+    fn pacing(min_pause: Duration, max_pause: Duration) -> Pacing {
+        Pacing::new(PacingLimits { min_pause, max_pause, max_aggregations: 3, max_collections: 2 })
+    }
+
+    impl Pacing {
+        /// One attempt that fails.
+        fn fail(
+            &mut self,
+            of: &HelperOf,
+            error: &HelperError,
+            now: Duration,
+            jitter: u8,
+        ) -> Duration {
+            let id = AttemptId(u64::MAX);
+            self.attempts.insert(id, Attempt { kind: KIND, of: of.clone(), called: Some(now) });
+            let pause = self.failed(id, error, now, jitter);
+            self.end(id);
+            pause
+        }
+
+        /// One attempt that the helper answers after this long.
+        fn answer(&mut self, of: &HelperOf, now: Duration, took: Duration) {
+            let id = AttemptId(u64::MAX);
+            self.attempts.insert(id, Attempt { kind: KIND, of: of.clone(), called: Some(now) });
+            self.succeeded(id, now + took);
+            self.end(id);
+        }
+    }
+
     #[test]
     fn a_helper_that_is_away_closes_the_gate_for_all_its_tasks() {
-        let mut pacing = Pacing::new(LONG, LONG * 10);
+        let mut pacing = pacing(LONG, LONG * 10);
         let [one, two] = [1, 2].map(|id| task(id, "https://a.example/"));
         let other = task(3, "https://b.example/");
-        assert_eq!(pacing.admit(&one, NOW), Ok(()));
+        assert!(pacing.admits(KIND, &one, NOW));
         for jitter in [0, 255] {
             let mut pacing = pacing.clone();
-            let first = pacing.failed(&one, &AWAY, NOW, jitter);
+            let first = pacing.fail(&one, &AWAY, NOW, jitter);
             assert!(first >= LONG / 2 && first <= LONG, "{first:?}");
         }
-        let first = pacing.failed(&one, &AWAY, NOW, 7);
-        assert_eq!(pacing.admit(&one, NOW), Err(first));
-        assert_eq!(pacing.admit(&two, NOW + first / 2), Err(first - first / 2));
-        assert_eq!(pacing.admit(&other, NOW), Ok(()));
+        let first = pacing.fail(&one, &AWAY, NOW, 7);
+        assert!(!pacing.admits(KIND, &one, NOW));
+        assert!(!pacing.admits(KIND, &two, NOW + first / 2));
+        assert_eq!(pacing.next_opening(NOW + first / 2), Some(first - first / 2));
+        assert!(pacing.admits(KIND, &two, NOW + first));
+        assert!(pacing.admits(KIND, &other, NOW));
         assert_eq!(pacing.failing().unreachable.as_deref(), Some("connect, 1 in a row"));
         // The pause grows up to its bound.
         for _ in 0..40 {
-            assert!(pacing.failed(&one, &AWAY, NOW, 255) <= LONG * 10);
+            assert!(pacing.fail(&one, &AWAY, NOW, 255) <= LONG * 10);
         }
-        assert!(pacing.failed(&one, &AWAY, NOW, 0) >= LONG * 5);
-        pacing.succeeded(&two);
-        assert_eq!(pacing.admit(&one, NOW), Ok(()));
+        assert!(pacing.fail(&one, &AWAY, NOW, 0) >= LONG * 5);
+        pacing.answer(&two, NOW, Duration::ZERO);
+        assert!(pacing.admits(KIND, &one, NOW));
         assert_eq!(pacing.failing(), Failing::default());
+        assert_eq!(pacing.next_opening(NOW), None);
     }
 
     #[test]
     fn a_refusal_concerns_one_task() {
-        let mut pacing = Pacing::new(LONG, LONG * 10);
+        let mut pacing = pacing(LONG, LONG * 10);
         let [one, two] = [1, 2].map(|id| task(id, "https://a.example/"));
-        pacing.failed(&one, &FORBIDDEN, NOW, 0);
-        assert!(pacing.admit(&one, NOW).is_err());
-        assert_eq!(pacing.admit(&two, NOW), Ok(()));
+        pacing.fail(&one, &FORBIDDEN, NOW, 0);
+        assert!(!pacing.admits(KIND, &one, NOW));
+        assert!(pacing.admits(KIND, &two, NOW));
         // An answer about one task says nothing about the other's token.
-        pacing.succeeded(&two);
-        assert!(pacing.admit(&one, NOW).is_err());
+        pacing.answer(&two, NOW, Duration::ZERO);
+        assert!(!pacing.admits(KIND, &one, NOW));
         assert_eq!(pacing.failing().refused.as_deref(), Some("unauthorized, 1 in a row"));
         assert_eq!(pacing.failing().unreachable, None);
-        assert!(pacing.pause_of_all([one.clone()], NOW).is_some());
-        assert!(pacing.pause_of_all([one, two], NOW).is_none());
+        assert!(pacing.is_in_trouble(&one, NOW) && !pacing.is_in_trouble(&two, NOW));
     }
 
     #[test]
     fn an_open_gate_lets_one_go_ahead() {
-        let mut pacing = Pacing::new(Duration::ZERO, LONG);
-        let task = task(1, "https://a.example/");
-        assert_eq!(pacing.failed(&task, &AWAY, NOW, 255), Duration::ZERO);
-        assert_eq!(pacing.admit(&task, NOW), Ok(()));
-        assert!(pacing.admit(&task, NOW).is_err(), "the first has not come back");
-        assert_eq!(pacing.admit(&task, NOW + LONG), Ok(()), "it never came back");
+        let mut pacing = pacing(Duration::ZERO, LONG);
+        let [one, two] = [1, 2].map(|id| task(id, "https://a.example/"));
+        assert_eq!(pacing.fail(&one, &AWAY, NOW, 255), Duration::ZERO);
+        let first = pacing.begin(KIND, one.clone(), NOW).unwrap();
+        pacing.called(first, NOW);
+        for kind in [JobKind::Aggregation, JobKind::Collection] {
+            assert!(!pacing.admits(kind, &two, NOW), "the first has not come back");
+            assert!(!pacing.admits(kind, &two, NOW + 10 * LONG), "however long it takes");
+        }
+        pacing.end(first);
+        assert!(pacing.admits(KIND, &two, NOW), "it ended without an answer");
         let busy = HelperError::Refused {
             status: 429,
             problem: None,
             retry_after: Some(LONG),
             polled: false,
         };
-        assert!(pacing.failed(&task, &busy, NOW, 0) >= LONG, "the helper named a pause");
+        assert!(pacing.fail(&one, &busy, NOW, 0) >= LONG, "the helper named a pause");
     }
 
     #[test]
-    fn waiting_jobs_are_counted_until_they_are_worked_on() {
-        let mut pacing = Pacing::new(LONG, LONG);
-        for job in 0..100 {
-            pacing.park(job, Duration::ZERO);
+    fn each_helper_has_its_own_places() {
+        let mut pacing = pacing(LONG, LONG);
+        let slow = [1, 2].map(|id| task(id, "https://slow.example/"));
+        for index in 0..3 {
+            assert!(pacing.begin(KIND, slow[index % 2].clone(), NOW).is_some());
         }
-        assert!(pacing.park(100, Duration::ZERO) >= Duration::from_secs(5), "they return slowly");
+        for slow in &slow {
+            assert_eq!(pacing.begin(KIND, slow.clone(), NOW), None);
+        }
+        assert!(pacing.admits(JobKind::Collection, &slow[0], NOW), "another kind");
+        assert!(pacing.admits(KIND, &task(3, "https://b.example/"), NOW), "another helper");
+        pacing.end(AttemptId(1));
+        assert!(pacing.admits(KIND, &slow[1], NOW));
+    }
+
+    #[test]
+    fn a_call_that_hangs_is_trouble_before_it_fails() {
+        let ms = Duration::from_millis;
+        // How long the helper took before, and how long a call has been without an answer.
+        for (before, waited, is_in_trouble) in [
+            (None, ms(900), false),
+            (None, ms(1_100), true),
+            (Some(ms(10)), ms(900), false),
+            (Some(ms(10)), ms(1_100), true),
+            (Some(ms(2_000)), ms(7_900), false),
+            (Some(ms(2_000)), ms(8_100), true),
+        ] {
+            let mut pacing = pacing(ms(100), ms(100));
+            let [one, two] = [1, 2].map(|id| task(id, "https://a.example/"));
+            if let Some(before) = before {
+                pacing.answer(&one, Duration::ZERO, before);
+            }
+            let hanging = pacing.begin(KIND, one.clone(), NOW).unwrap();
+            assert!(pacing.admits(KIND, &two, NOW + LONG), "it has not called yet");
+            pacing.called(hanging, NOW);
+            let now = NOW + waited;
+            assert_eq!(pacing.admits(KIND, &two, now), !is_in_trouble, "{before:?} {waited:?}");
+            assert_eq!(pacing.is_in_trouble(&two, now), is_in_trouble);
+            assert_eq!(pacing.failing(), Failing::default());
+            assert_eq!(pacing.succeeded(hanging, now), is_in_trouble);
+            assert!(pacing.admits(KIND, &two, now), "it answered after all");
+        }
+    }
+
+    #[test]
+    fn stopped_jobs_are_counted_until_they_are_worked_on() {
+        let mut pacing = pacing(LONG, LONG);
         pacing.stop(JobKind::Aggregation, 200);
         pacing.stop(JobKind::Collection, 200);
-        assert_eq!(pacing.waiting_jobs(), 102);
+        assert_eq!(pacing.stopped_jobs(JobKind::Aggregation), 1);
+        assert_eq!(pacing.failing().stopped, 2);
         assert!(!pacing.resume(JobKind::Aggregation, 0));
         assert!(pacing.resume(JobKind::Aggregation, 200));
-        assert_eq!(pacing.waiting_jobs(), 100);
-        assert_eq!(pacing.failing().stopped, 1);
+        assert_eq!(pacing.stopped_jobs(JobKind::Aggregation), 0);
         assert!(pacing.resume(JobKind::Collection, 200));
         assert_eq!(pacing.failing(), Failing::default());
     }

@@ -2,9 +2,9 @@
 
 use rand_core::CryptoRng;
 
-use super::SourceTag;
 use crate::keyed_hash::HashedSet;
 use crate::shuffle;
+use crate::sources::SourceTag;
 
 /// When a pool is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,17 +6,7 @@ use std::net::IpAddr;
 use rand_core::CryptoRng;
 
 use crate::keyed_hash::{HashKey, HashedMap, keyed_hash};
-
-/// Tells one source from another within one table, while the table lasts, and nothing more.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct SourceTag(pub(super) u64);
-
-/// Shows nothing.
-impl fmt::Debug for SourceTag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SourceTag")
-    }
-}
+use crate::sources::{SourceTag, source_bytes};
 
 /// Counts requests per source, for one window after another.
 ///
@@ -105,26 +95,6 @@ impl fmt::Debug for SourceLimit {
     }
 }
 
-/// The bytes that identify a source: one for the family, then the address or its prefix.
-pub(super) fn source_bytes(source: IpAddr) -> [u8; 9] {
-    let mut bytes = [0; 9];
-    // A dual-stack socket shows IPv4 peers as mapped IPv6 addresses, all in the same /64.
-    let prefix: &[u8] = match source.to_canonical() {
-        IpAddr::V4(address) => {
-            bytes[0] = 4;
-            &address.octets()
-        }
-        IpAddr::V6(address) => {
-            bytes[0] = 6;
-            &address.octets()
-        }
-    };
-    for (byte, octet) in bytes[1..].iter_mut().zip(prefix) {
-        *byte = *octet;
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use rand_chacha::ChaCha20Rng;
@@ -145,15 +115,5 @@ mod tests {
         assert_eq!(seen[0].0, seen[1].0);
         assert_eq!(seen.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1, 2, 1, 1]);
         assert!(seen[1].0 != seen[2].0 && seen[2].0 != seen[3].0 && seen[1].0 != seen[3].0);
-    }
-
-    #[test]
-    fn a_source_is_an_ipv4_address_or_half_an_ipv6_one() {
-        let bytes = |text: &str| source_bytes(text.parse().unwrap());
-        assert_eq!(bytes("192.0.2.1"), [4, 192, 0, 2, 1, 0, 0, 0, 0]);
-        assert_eq!(bytes("::ffff:192.0.2.1"), bytes("192.0.2.1"));
-        assert_eq!(bytes("2001:db8:1:2:3:4:5:6"), [6, 0x20, 1, 0x0d, 0xb8, 0, 1, 0, 2]);
-        // The same bits in the other family are another source.
-        assert_ne!(bytes("c000:201::"), bytes("192.0.2.1"));
     }
 }

@@ -11,7 +11,7 @@ use sotto_wire::recipe::{KeySet, Probability, PublicKey, check_url};
 use sotto_wire::{KeyName, KeyType, TlogPolicy, VerifierKey};
 
 use super::tokens::{TokensFile, token_trust};
-use super::{LogGateway, Trust};
+use super::{LogGateway, Relay, Trust};
 
 const DAY_S: u64 = 86_400;
 
@@ -46,7 +46,7 @@ pub struct TrustFile {
     /// The gateway through which the log is read; needed by devices that use relays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_gateway: Option<LogGatewayFile>,
-    /// The issuer and the attester of tokens; needed for recipes with tokens.
+    /// The issuers and the attesters of tokens; needed for recipes with tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensFile>,
     /// The smallest crowds and the largest rate.
@@ -69,6 +69,10 @@ pub struct TrustFile {
     /// many reports decides the total, and a leader can single out one device's report.
     #[serde(default)]
     pub insecure_no_tokens: bool,
+    /// The tokens of both aggregators may come through one attester, or one issuer: it can then
+    /// invent all devices of a batch but one, and whoever sees the result learns that one's report.
+    #[serde(default)]
+    pub insecure_single_attester: bool,
     /// Reports go directly to the leader, which sees the device's address; the log is read directly
     /// too.
     #[serde(default)]
@@ -98,6 +102,7 @@ impl TrustFile {
             insecure_no_min_age: false,
             insecure_exact: false,
             insecure_no_tokens: false,
+            insecure_single_attester: false,
             insecure_direct: false,
             insecure_fresh_start: false,
         }
@@ -118,6 +123,10 @@ pub struct PinnedOperator {
 pub struct PinnedRelay {
     /// Who runs it: not the operator of the leader or the helper.
     pub operator: String,
+    /// Its operator's key in the form `name+hash+key`. An operator with this key, whatever its name,
+    /// is the relay's operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Where it is.
     pub url: String,
 }
@@ -137,8 +146,10 @@ pub struct LogGatewayFile {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Floors {
-    /// The smallest minimum batch.
-    pub min_batch: u64,
+    /// How many devices, in total, may be dishonest. A recipe is refused if its minimum batch is
+    /// less than twice this: an aggregator chooses which reports are in a batch, so it can put all
+    /// dishonest devices into one, and privacy needs half of a batch to be honest.
+    pub dishonest_devices: u64,
     /// The smallest audience: the population of an untargeted recipe, the certified audience of a
     /// targeted one.
     pub min_population: u64,
@@ -149,10 +160,17 @@ pub struct Floors {
     pub min_window_s: u64,
 }
 
+impl Floors {
+    /// The smallest minimum batch: at least half of it is honest.
+    pub fn min_batch(&self) -> u64 {
+        self.dishonest_devices.saturating_mul(2)
+    }
+}
+
 impl Default for Floors {
     fn default() -> Self {
         Self {
-            min_batch: 1_000,
+            dishonest_devices: 500,
             min_population: 10_000,
             max_rate: Probability::ONE,
             min_window_s: 600,
@@ -232,6 +250,7 @@ impl TryFrom<TrustFile> for Trust {
             budget: budget(&file.budget)?,
             settings: file,
         };
+        trust.check_chains()?;
         let unread = trust.log_gateway.is_some() && trust.log_relays().next().is_none();
         if unread && !trust.settings.insecure_direct {
             return Err(TrustError::at("log_gateway")(
@@ -286,12 +305,16 @@ fn authors(keys: &[String]) -> Result<BTreeSet<PublicKey>, TrustError> {
     keys.iter().map(author).collect()
 }
 
-fn relay(file: &PinnedRelay) -> Result<(KeyName, String), TrustError> {
+fn relay(file: &PinnedRelay) -> Result<Relay, TrustError> {
     let at = TrustError::at("relays");
     let named = |error: &dyn Display| at(&format!("{:?}: {error}", file.operator));
-    let operator = file.operator.parse().map_err(|error| named(&error))?;
+    let operator: KeyName = file.operator.parse().map_err(|error| named(&error))?;
+    let key = file.key.as_deref().map(ed25519).transpose().map_err(|error| named(&error))?;
+    if let Some(key) = key.as_ref().filter(|key| *key.name() != operator) {
+        return Err(named(&format!("its key is that of {}", key.name())));
+    }
     check_url("url", &file.url).map_err(|error| at(&format!("{:?}: {error}", file.url)))?;
-    Ok((operator, file.url.clone()))
+    Ok(Relay { operator, key, url: file.url.clone() })
 }
 
 fn log_gateway_of(

@@ -93,3 +93,14 @@ fn what_the_log_says_about_ages_chooses_nothing() {
     world.log.files.insert(first::path(0), bare);
     assert!(taken(&world).is_err(), "no other set takes its place");
 }
+
+/// Entries that are repeated are listed again, so one signature is enough for a flood.
+#[test]
+fn one_operators_flood_takes_no_room_from_another() {
+    let mut plan = plan(&[Later(6, NOW - 2 * DAY, NOW - 3 * DAY)], |_| {});
+    let other = key("other.example");
+    let flood = key_set_entry(&leader_set(&other, 1, NOW - 39 * DAY), &other);
+    let entries = vec![flood; 10_000];
+    plan.later.insert(0, Batch { entries, times: at(NOW - 4 * DAY) });
+    assert_eq!(taken(&plan.build()).unwrap(), 6);
+}

@@ -65,6 +65,25 @@ pub(crate) fn good() -> Vec<(&'static str, Plan)> {
         second.operator = "leader.example".to_owned();
         plan.trust.relays.insert(0, second);
     });
+    add("a relay with a key of its own", &|plan| {
+        plan.trust.relays[0].key = Some(key("relay.example").verifier().to_string());
+    });
+    add("the helper runs the gateway of the log", &|plan| {
+        plan.trust.log_gateway.as_mut().unwrap().operator = "helper.example".to_owned();
+    });
+    add("the leader runs the gateway of the log, which is read directly", &|plan| {
+        plan.trust.log_gateway.as_mut().unwrap().operator = "leader.example".to_owned();
+        plan.trust.insecure_direct = true;
+    });
+    add("aggregators at other URLs, which their operators signed", &|plan| {
+        for (aggregator, set) in [
+            (&mut plan.recipe.parties.leader, &mut plan.leader_set),
+            (&mut plan.recipe.parties.helper, &mut plan.helper_set),
+        ] {
+            aggregator.url += "dap";
+            set.url = Some(aggregator.url.clone());
+        }
+    });
     add("a leader without a gateway, where reports go to it directly", &|plan| {
         plan.leader_set.gateway_configs = None;
         plan.trust.insecure_direct = true;
@@ -96,7 +115,7 @@ fn second(plan: &mut Plan, name: &str, change: fn(&mut Recipe)) {
     change(&mut other);
     reclaim(&mut other);
     plan.later.push(Batch { entries: vec![recipe_entry(&other)], times: at(NOW - 2 * DAY) });
-    plan.places.recipe = 4 + plan.later.len() as u64;
+    plan.places.recipe = 5 + plan.later.len() as u64;
 }
 
 /// A newer key set of the leader, and a second recipe whose offer brings it.
@@ -105,7 +124,7 @@ fn newer_keys(plan: &mut Plan, change: fn(&mut KeySet)) {
     change(&mut set);
     let entries = vec![key_set_entry(&set, &key("leader.example"))];
     plan.later.push(Batch { entries, times: at(NOW - 3 * DAY) });
-    plan.places.leader = 5;
+    plan.places.leader = 6;
     second(plan, "another", |_| {});
 }
 

@@ -2,6 +2,8 @@
 
 mod shown;
 
+use std::collections::BTreeSet;
+
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_core::CryptoRng;
@@ -14,11 +16,11 @@ use sotto_protocol::device::tokens::{
 };
 use sotto_protocol::device::{DeviceStore, MemoryState, follow};
 use sotto_protocol::token::TokenTerms;
-use sotto_testing::keys::key;
+use sotto_testing::keys::{key, token_key_text};
 use sotto_testing::log::{Batch, at};
-use sotto_testing::recipe::{DAY, HOUR, NOW, issuer_set, key_set_entry};
+use sotto_testing::recipe::{ATTESTERS, DAY, HOUR, ISSUERS, NOW, issuer_set, key_set_entry};
 use sotto_testing::tokens::{Authority, Came, add_recipe, token_plan};
-use sotto_testing::world::{Plan, World};
+use sotto_testing::world::{Plan, World, endorsed};
 use sotto_wire::labels::input_share_info;
 use sotto_wire::recipe::Probability;
 use sotto_wire::token::{TOKEN_EXTENSION, WITHHELD_PROBLEM};
@@ -225,6 +227,9 @@ fn due(store: &MemoryState) -> u64 {
 fn nothing_is_asked_before_its_time() {
     let mut plan_of = token_plan();
     plan_of.trust.tokens.as_mut().unwrap().spread_s = 12 * HOUR;
+    // One window: with several, answers are spread over the recipe's life.
+    let when = &mut plan_of.recipe.when;
+    when.max_window_s = when.closes - when.opens;
     let mut world = plan_of.build();
     let (mut store, mut authority) = (world.device(), Authority::new());
     assert_eq!(round(&world, &mut store, &mut authority, 5), 0);
@@ -297,12 +302,14 @@ fn a_recipe_that_has_not_opened_counts_and_one_without_tokens_does_not() {
 #[test]
 fn only_a_refusal_and_newer_keys_make_another_request_with_the_same_nonce() {
     let mut rotated = token_plan();
-    let mut set = issuer_set(&key("issuer.example"), 4, NOW - 2 * DAY);
+    // Of the leader's tokens alone: the other issuer's keys stay.
+    let issuer = key(ISSUERS[0]);
+    let mut set = issuer_set(0, &issuer, 4, NOW - 2 * DAY);
     let new_key =
         HpkeKeypair::generate(HpkeConfigId::new(9), &mut ChaCha20Rng::seed_from_u64(4_000));
     set.encapsulation_configs =
         Some(vec![sotto_wire::recipe::KeySet::config_text(new_key.config())]);
-    let entries = vec![key_set_entry(&set, &key("issuer.example"))];
+    let entries = vec![key_set_entry(&set, &issuer)];
     rotated.later.push(Batch { entries, times: at(NOW - 3 * DAY) });
     let (before, after) = (token_plan().build(), rotated.build());
     let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -314,7 +321,9 @@ fn only_a_refusal_and_newer_keys_make_another_request_with_the_same_nonce() {
     store.commit(plan(store.state(), &snapshot, &mut rng).unwrap().unwrap()).unwrap();
     let asked = request(store.state(), &snapshot, &mut rng).unwrap();
     store.commit(asked.unwrap()).unwrap();
-    let next = waiting(store.state(), &snapshot, &mut rng)[0];
+    let sent = waiting(store.state(), &snapshot, &mut rng);
+    let of = |role| *sent.iter().find(|next| next.role == role).unwrap();
+    let (next, other) = (of(Role::Leader), of(Role::Helper));
     let body = |store: &MemoryState, snapshot: &Snapshot<'_>| {
         let sent = attester_request(store.state(), snapshot, &next).unwrap();
         sent.attempt.request.clone()
@@ -336,4 +345,80 @@ fn only_a_refusal_and_newer_keys_make_another_request_with_the_same_nonce() {
     assert_ne!(body(&store, &snapshot), old);
     assert_eq!(self::nonce(&store), nonce);
     assert!(renew(store.state(), &snapshot, &next, &mut rng).is_none());
+    assert!(renew(store.state(), &snapshot, &other, &mut rng).is_none(), "another issuer's");
+}
+
+/// Each token comes through its own attester and issuer. The attesters share no identifier of the
+/// device: neither its key nor a name for an origin, and its key is the same for every recipe.
+#[test]
+fn each_chain_knows_the_device_by_a_key_of_its_own() {
+    let mut plan_of = token_plan();
+    add_recipe(&mut plan_of, 1, |_| {});
+    let world = plan_of.build();
+    let (mut store, mut authority) = (world.device(), Authority::new());
+    assert_eq!(round(&world, &mut store, &mut authority, 1), 4);
+    let keys = |attester: &str| -> BTreeSet<[u8; 32]> {
+        let came = authority.came.iter().filter(|came| came.attester == attester);
+        came.map(|came| came.client_key).collect()
+    };
+    let [a, b] = ATTESTERS.map(keys);
+    assert_eq!((a.len(), b.len()), (1, 1), "one key for all recipes");
+    assert!(a.is_disjoint(&b));
+    let aliases: BTreeSet<_> = authority.came.iter().map(|came| came.client_alias).collect();
+    let blinds: BTreeSet<_> = authority.came.iter().map(|came| came.request_blind).collect();
+    assert_eq!((aliases.len(), blinds.len()), (4, 4));
+    // Two requests went to each.
+    for attester in ATTESTERS {
+        let sent = authority.came.iter().filter(|came| came.attester == attester);
+        assert_eq!(sent.count(), 2, "{attester}");
+    }
+    // With one attester for both, which grants one key per device, there is one key.
+    plan_of.trust.insecure_single_attester = true;
+    let tokens = plan_of.trust.tokens.as_mut().unwrap();
+    tokens.helper.attester = tokens.leader.attester.clone();
+    let single = plan_of.build();
+    let mut store = single.device();
+    let mut watch = single.watch().unwrap();
+    let view = follow(&mut store, &mut watch, &single.trust, single.now).unwrap();
+    let (view, recipes) = (&view, watch.recipes());
+    let snapshot = Snapshot { view, recipes, trust: &single.trust, now: single.now };
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    store.commit(plan(store.state(), &snapshot, &mut rng).unwrap().unwrap()).unwrap();
+    store.commit(request(store.state(), &snapshot, &mut rng).unwrap().unwrap()).unwrap();
+    let sent = waiting(store.state(), &snapshot, &mut rng);
+    let keys: BTreeSet<_> = sent
+        .iter()
+        .map(|next| attester_request(store.state(), &snapshot, next).unwrap().client_key)
+        .collect();
+    assert_eq!((sent.len(), keys.len()), (4, 1));
+}
+
+/// A device gets one token per key. So the second recipe that uses a key is nobody's recipe, whoever
+/// else is refused with it.
+#[test]
+fn token_keys_are_for_one_recipe() {
+    let mut plan_of = token_plan();
+    let later = add_recipe(&mut plan_of, 1, |_| {});
+    let honest = plan_of.build().watch().unwrap();
+    assert!(honest.recipes().values().all(Result::is_ok), "a control");
+    let again = |plan_of: &Plan, leader: usize, helper: usize| {
+        let mut again = sotto_testing::recipe::recipe("again");
+        sotto_testing::recipe::reclaim(&mut again);
+        let (leader, helper) = (token_key_text(leader), token_key_text(helper));
+        again.parties.tokens = endorsed(&plan_of.issuer_signers, &again, &leader, Some(&helper));
+        again
+    };
+    for (leader, helper) in [(0, 1), (0, 5), (4, 1), (4, 3)] {
+        let mut reused = token_plan();
+        add_recipe(&mut reused, 1, |_| {});
+        let again = again(&reused, leader, helper);
+        let entries = vec![sotto_testing::recipe::recipe_entry(&again)];
+        reused.later.push(Batch { entries, times: at(NOW - 2 * DAY) });
+        let watch = reused.build().watch().unwrap();
+        let verdict = |id| watch.recipes()[&id].as_ref().map(|_| ());
+        let refused = verdict(again.id()).unwrap_err();
+        assert_eq!(refused.check, Check::TokenKeys);
+        assert!(refused.reason.contains("belong to the recipe"), "{}", refused.reason);
+        assert_eq!((verdict(reused.recipe.id()), verdict(later)), (Ok(()), Ok(())));
+    }
 }

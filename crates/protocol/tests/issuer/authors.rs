@@ -8,8 +8,8 @@ use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::Moment;
 use sotto_protocol::issuer::Origin;
 use sotto_protocol::issuer::author::{
-    AuthorRefusal, AuthorRules, RecipeKeys, consume_token_key_request, produce_token_keys,
-    request_id,
+    AuthorRefusal, AuthorRules, RecipeKey, check_one_role, consume_token_key_request,
+    produce_token_key, request_id,
 };
 use sotto_testing::keys::{key, key_of, signer};
 use sotto_testing::published::rate_limited;
@@ -32,7 +32,8 @@ fn request() -> TokenKeyRequest {
     TokenKeyRequest {
         author: signer(&author()),
         leader: "leader.example".parse().unwrap(),
-        helper: Some("helper.example".parse().unwrap()),
+        helper: "helper.example".parse().unwrap(),
+        role: Role::Leader,
         expires: NOW.0 + WINDOW_S,
         nonce: "0123456789abcdefABCDEF".to_owned(),
     }
@@ -51,9 +52,10 @@ fn judge(body: &[u8], now: Moment) -> Result<TokenKeyRequest, AuthorRefusal> {
 fn a_listed_author_is_heard() {
     let request = request();
     assert_eq!(judge(&signed(&request, &author()), NOW), Ok(request.clone()));
-    let alone = TokenKeyRequest { helper: None, ..request };
-    assert_eq!(judge(&signed(&alone, &author()), NOW), Ok(alone.clone()));
-    assert_ne!(request_id(&alone), request_id(&TokenKeyRequest { expires: 1, ..alone.clone() }));
+    let helper = TokenKeyRequest { role: Role::Helper, ..request.clone() };
+    assert_eq!(judge(&signed(&helper, &author()), NOW), Ok(helper.clone()));
+    assert_ne!(request_id(&helper), request_id(&request));
+    assert_ne!(request_id(&helper), request_id(&TokenKeyRequest { expires: 1, ..helper.clone() }));
 }
 
 #[test]
@@ -99,10 +101,38 @@ fn expiries_lie_in_the_window() {
 fn the_issuer_is_no_aggregator() {
     let issuer = operator().name().clone();
     let leads = TokenKeyRequest { leader: issuer.clone(), ..request() };
-    let helps = TokenKeyRequest { helper: Some(issuer), ..request() };
+    let helps = TokenKeyRequest { helper: issuer, ..request() };
     for request in [leads, helps] {
         assert_eq!(judge(&signed(&request, &author()), NOW), Err(AuthorRefusal::IsAggregator));
     }
+}
+
+#[test]
+fn an_issuer_serves_one_aggregator_of_a_recipe() {
+    let made = request();
+    let again = |change: fn(&mut TokenKeyRequest)| {
+        let mut next = request();
+        change(&mut next);
+        check_one_role(&next, [&made].into_iter())
+    };
+    assert_eq!(check_one_role(&made, std::iter::empty()), Ok(()));
+    assert_eq!(again(|_| {}), Ok(()));
+    assert_eq!(again(|next| next.role = Role::Helper), Err(AuthorRefusal::BothRoles));
+    // Whatever else the author changes about the same recipe.
+    let later = again(|next| (next.role, next.expires) = (Role::Helper, next.expires - 1));
+    assert_eq!(later, Err(AuthorRefusal::BothRoles));
+    // Another recipe, or another author's.
+    assert_eq!(again(|next| next.nonce = "another-recipe-0000000".into()), Ok(()));
+    let other = again(|next| {
+        next.role = Role::Helper;
+        next.nonce = "another-recipe-0000000".into();
+    });
+    assert_eq!(other, Ok(()));
+    let stranger = again(|next| {
+        next.role = Role::Helper;
+        next.author = signer(&key("other.example"));
+    });
+    assert_eq!(stranger, Ok(()));
 }
 
 #[test]
@@ -122,14 +152,11 @@ fn what_is_no_request_is_refused() {
     }
 }
 
-fn keys(request: TokenKeyRequest) -> RecipeKeys {
+fn made(request: TokenKeyRequest) -> RecipeKey {
     let vectors = rate_limited();
-    let origin = |name: &str| {
-        let key = IssuerKey::from_pkcs8(&bytes(&vectors["origins"][name]["pkcs8_der"])).unwrap();
-        Arc::new(Origin::new(key, Secret::new([1; 32]), Moment(request.expires)))
-    };
-    let helper = request.helper.as_ref().map(|_| origin("O2"));
-    RecipeKeys { leader: origin("O1"), helper, request }
+    let key = IssuerKey::from_pkcs8(&bytes(&vectors["origins"]["O1"]["pkcs8_der"])).unwrap();
+    let origin = Arc::new(Origin::new(key, Secret::new([1; 32]), Moment(request.expires)));
+    RecipeKey { request, origin }
 }
 
 /// Whether the operator signed this statement about the key.
@@ -143,17 +170,13 @@ fn endorsed(key: &EndorsedKey, statement: &TokenKeyStatement<'_>) -> bool {
 
 #[test]
 fn endorsements_bind_role_operator_author_and_expiry() {
-    let keys = keys(request());
-    let answer = produce_token_keys(&keys, &operator());
-    assert_eq!(answer, produce_token_keys(&keys, &operator()));
-    let (leader, helper) = (&answer.leader, answer.helper.as_ref().unwrap());
-    assert_ne!(leader.public_key, helper.public_key);
     let issuer = operator().name().clone();
     let (request, other) = (request(), "other.example".parse().unwrap());
-    for (key, role, aggregator) in [
-        (leader, Role::Leader, &request.leader),
-        (helper, Role::Helper, request.helper.as_ref().unwrap()),
-    ] {
+    for (role, aggregator) in [(Role::Leader, &request.leader), (Role::Helper, &request.helper)] {
+        let made = made(TokenKeyRequest { role, ..request.clone() });
+        let key = &produce_token_key(&made, &operator());
+        assert_eq!(*key, produce_token_key(&made, &operator()));
+        assert_eq!(key.issuer, issuer);
         TokenKey::parse_spki(&key.spki().unwrap()).unwrap();
         assert_eq!(key.expires, request.expires);
         let statement = TokenKeyStatement {
@@ -182,19 +205,9 @@ fn endorsements_bind_role_operator_author_and_expiry() {
 }
 
 #[test]
-fn a_helper_that_cannot_check_gets_no_key() {
-    let alone = keys(TokenKeyRequest { helper: None, ..request() });
-    let answer = produce_token_keys(&alone, &operator());
-    assert!(answer.helper.is_none());
-    assert!(!serde_json::to_string(&answer).unwrap().contains("helper"));
-}
-
-#[test]
 fn debug_shows_no_secret_and_no_name_of_an_origin() {
-    let keys = keys(request());
-    let shown = format!("{keys:?}");
-    for origin in keys.origins() {
-        assert!(!shown.contains(origin.name()));
-    }
+    let made = made(request());
+    let shown = format!("{made:?}");
+    assert!(!shown.contains(made.origin.name()));
     assert!(!shown.contains("[1, 1, 1"));
 }

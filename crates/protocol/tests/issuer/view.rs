@@ -88,6 +88,41 @@ fn any_request_key_could_be_any_devices() {
     }
 }
 
+/// Two devices swap at the issuer of one chain and not at that of the other: the issuers together see
+/// nothing but blinded values change. So they cannot tell which of their requests belong to one
+/// device.
+#[test]
+fn the_issuers_of_two_chains_cannot_pair_their_requests() {
+    let issuers = [1, 4].map(|seed| HpkeKeypair::generate(HpkeConfigId::new(3), &mut rng(seed)));
+    let attesters = ["attester-a.example", "attester-b.example"];
+    let seeds = [[2; 32], [3; 32]];
+    let client =
+        |device: usize, chain: usize| ClientSecret::for_attester(&seeds[device], attesters[chain]);
+    for seed in 100..110 {
+        let view =
+            |device, chain| view(&client(device, chain), &issuers[chain], seed + chain as u64);
+        let [(a, inner_a), (b, inner_b)] = [view(0, 0), view(0, 1)];
+        let (swapped, inner_swapped) = view(1, 1);
+        assert_eq!(inner_b.to_bytes(), inner_swapped.to_bytes());
+        assert_ne!(inner_a.blinded_msg, inner_b.blinded_msg);
+        let keys = [&a, &b, &swapped].map(|body| TokenRequest::from_bytes(body).unwrap());
+        let keys: BTreeSet<_> = keys.iter().map(|request| request.request_key).collect();
+        assert_eq!(keys.len(), 3);
+    }
+    // A device's two keys are unrelated, and blinding is the same for every pair of keys: whichever
+    // device asked at the other issuer, one factor leads to this request key.
+    let (blind, ctx) = ([9; 32], CLIENT_CONTEXT);
+    let sender = client(0, 1);
+    let request_key = *sender.public_key().blind(&blind, ctx).as_bytes();
+    let hash = Sha512::new().chain_update(blind).chain_update([0]).chain_update(ctx).finalize();
+    let factor = Scalar::from_bytes_mod_order(hash[..32].try_into().unwrap());
+    let other = client(1, 1);
+    let other_factor = factor * scalar(&sender) * scalar(&other).invert();
+    let made = (point(&other.public_key()) * other_factor).compress().to_bytes();
+    assert_eq!(made, request_key);
+    assert_ne!(client(0, 0).public_key().as_bytes(), sender.public_key().as_bytes());
+}
+
 fn scalar(client: &ClientSecret) -> Scalar {
     let hash = Sha512::digest(client.expose());
     Scalar::from_bytes_mod_order(clamp_integer(hash[..32].try_into().unwrap()))

@@ -107,7 +107,7 @@ fn reports_of_different_windows_do_not_share_a_batch() {
     for units in 1..20 {
         for parties in [&mut backlog.selected, &mut backlog.timed] {
             // A fraction of a unit makes no window longer.
-            parties.leader.max_window_s = Some(units * PRECISION_S + PRECISION_S / 2);
+            parties.leader.release.max_window_s = Some(units * PRECISION_S + PRECISION_S / 2);
         }
         assert_eq!(backlog.form(UNLIMITED).jobs.last().unwrap().reports.len(), 8, "by interval");
         let windows = windows(&backlog);
@@ -127,11 +127,11 @@ fn windows_start_with_the_task() {
     let mut parameters = parameters(&VdafConfig::count(), BatchMode::LeaderSelected);
     parameters.extensions.push(TaskExtension::TaskInterval(interval(-3, 10)));
     let mut parties = Parties::with(parameters);
-    parties.leader.max_window_s = Some(5 * PRECISION_S);
+    parties.leader.release.max_window_s = Some(5 * PRECISION_S);
     for (offset, window) in [(-3, 0), (1, 0), (2, 1), (6, 1)] {
         assert_eq!(parties.leader.batch_window(unit(offset)), window, "{offset}");
     }
-    parties.leader.max_window_s = Some(10 * PRECISION_S);
+    parties.leader.release.max_window_s = Some(10 * PRECISION_S);
     assert!((-3..7).all(|offset| parties.leader.batch_window(unit(offset)) == 0));
 }
 

@@ -238,7 +238,7 @@ impl Fetch for Oblivious {
 /// A world with few devices, and gateway keys in the log.
 fn world() -> (World, Assessment) {
     let mut plan = Plan::new();
-    plan.trust.floors.min_batch = 2;
+    plan.trust.floors.dishonest_devices = 1;
     plan.trust.floors.min_population = 2;
     plan.trust.budget.epsilon = 100.0;
     plan.recipe.aggregation.min_batch = 2;

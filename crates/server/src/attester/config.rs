@@ -65,6 +65,15 @@ settings! {
         ["name", required "\"Example Devices\""] pub name: String,
         /// Root certificates, PEM.
         ["roots", required "[\"root.pem\"]"] pub roots: Vec<PathBuf>,
+        /// The extended key usage that the manufacturer gives to devices and to nothing else, as numbers
+        /// with dots. This or policy is required; with both, a certificate must have both.
+        ["extended_key_usage", example "\"1.3.6.1.4.1.32473.1.1\""] pub extended_key_usage: Option<String>,
+        /// The certificate policy under which the manufacturer certifies devices and nothing else, as
+        /// numbers with dots. Intermediate certificates must have it too, or anyPolicy.
+        ["policy", example "\"1.3.6.1.4.1.32473.1.2\""] pub policy: Option<String>,
+        /// Takes every certificate under the roots for a device, if it may identify clients: whatever
+        /// else the manufacturer certifies counts as devices.
+        ["insecure_any_purpose"] pub insecure_any_purpose: bool,
     }
 }
 

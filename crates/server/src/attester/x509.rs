@@ -8,10 +8,14 @@
 //! devices as there are paths. So all roots of a manufacturer belong under one name. A manufacturer
 //! must neither give one number to two devices nor two numbers to one device.
 //!
+//! A certificate must be for what the manufacturer's device certificates are for ([`purpose`]): the
+//! same authority may certify other things.
+//!
 //! Revocation uses lists that the operator provides ([`revocation`]). Without `require_crl` they
 //! are used as far as they go: an expired list still revokes, and a certificate whose issuer has no
 //! list passes. With it, both cases are refused.
 
+mod purpose;
 mod revocation;
 
 use std::cell::Cell;
@@ -33,6 +37,7 @@ use webpki::{
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+pub use self::purpose::Purpose;
 use self::revocation::RevocationLists;
 use crate::rotating::Rotating;
 
@@ -90,6 +95,8 @@ pub struct Manufacturer {
     /// PEM: all its roots. If one of them is listed under another name, a device under both counts
     /// twice.
     pub roots: Vec<u8>,
+    /// What it states in the certificates of devices. A list: all of it.
+    pub purposes: Vec<Purpose>,
 }
 
 /// Attestation by device certificates.
@@ -103,6 +110,7 @@ pub struct X509Attestation {
 
 struct Root {
     manufacturer: Arc<str>,
+    purposes: Arc<[Purpose]>,
     certificate: CertificateDer<'static>,
 }
 
@@ -124,6 +132,13 @@ impl X509Attestation {
 
     fn add(&mut self, manufacturer: &Manufacturer) -> Result<(), Fault> {
         let name: Arc<str> = manufacturer.name.as_str().into();
+        let purposes: Arc<[Purpose]> = manufacturer.purposes.as_slice().into();
+        if purposes.is_empty() {
+            return Err(Fault(format!(
+                "what certificates of {name:?} are for is not configured: give extended_key_usage or policy, or \
+                 insecure_any_purpose = true"
+            )));
+        }
         let unusable = || Fault(format!("the roots of {name:?} are not PEM certificates"));
         let before = self.roots.len();
         for certificate in CertificateDer::pem_slice_iter(&manufacturer.roots) {
@@ -139,7 +154,8 @@ impl X509Attestation {
                 return Err(Fault(format!("{name:?} and {other:?} have a root in common")));
             }
             self.anchors.push(anchor);
-            self.roots.push(Root { manufacturer: Arc::clone(&name), certificate });
+            let (manufacturer, purposes) = (Arc::clone(&name), Arc::clone(&purposes));
+            self.roots.push(Root { manufacturer, purposes, certificate });
         }
         if self.roots.len() == before { Err(unusable()) } else { Ok(()) }
     }
@@ -169,6 +185,7 @@ impl X509Attestation {
             if paths.get() > MAX_PATHS {
                 return Err(Error::MaximumPathBuildCallsExceeded);
             }
+            self.check_purpose(path, leaf)?;
             self.check_revocation(path, &crls, now)
         };
         let path = device
@@ -195,6 +212,26 @@ impl X509Attestation {
                 && known.subject_public_key_info == anchor.subject_public_key_info
         };
         self.anchors.iter().zip(&self.roots).find(|(known, _)| is_it(known)).map(|(_, root)| root)
+    }
+
+    /// Checks that a path is for what the certificates of its manufacturer's devices are for.
+    fn check_purpose(
+        &self,
+        path: &VerifiedPath<'_>,
+        leaf: &CertificateDer<'_>,
+    ) -> Result<(), Error> {
+        let root = self.root(path.anchor()).ok_or(Error::UnknownIssuer)?;
+        let intermediates: Vec<_> =
+            path.intermediate_certificates().map(|certificate| certificate.der()).collect();
+        let fits = |purpose: &Purpose| {
+            let below = intermediates.iter().map(AsRef::as_ref);
+            purpose.fits(std::iter::once(leaf.as_ref()).chain(below))
+        };
+        if root.purposes.iter().all(fits) {
+            return Ok(());
+        }
+        let (required, present) = (KeyUsage::client_auth(), Vec::new());
+        Err(Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required, present }))
     }
 
     /// Checks a path against the lists of its own authorities: verifies it again, with these lists
@@ -263,24 +300,12 @@ impl std::fmt::Debug for X509Attestation {
     }
 }
 
-/// Certificates without an extended key usage, with `clientAuth` or with `anyExtendedKeyUsage`.
+/// Leaves extended key usages to [`Purpose`], which knows the manufacturer.
 struct DeviceUsage;
 
-const CLIENT_AUTH: &[usize] = &[1, 3, 6, 1, 5, 5, 7, 3, 2];
-const ANY_USAGE: &[usize] = &[2, 5, 29, 37, 0];
-
 impl ExtendedKeyUsageValidator for DeviceUsage {
-    fn validate(&self, usages: KeyPurposeIdIter<'_, '_>) -> Result<(), Error> {
-        let mut present = Vec::new();
-        for usage in usages {
-            present.push(usage?.to_decoded_oid());
-        }
-        let fits = |usage: &Vec<usize>| usage == CLIENT_AUTH || usage == ANY_USAGE;
-        if present.is_empty() || present.iter().any(fits) {
-            return Ok(());
-        }
-        let required = KeyUsage::client_auth();
-        Err(Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required, present }))
+    fn validate(&self, _: KeyPurposeIdIter<'_, '_>) -> Result<(), Error> {
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use super::resource::GatewayResource;
 use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
-use crate::outbound;
+use crate::outbound::{self, Reach};
 use crate::service::{Role, Server};
 
 /// The standalone gateway, for [`Server::bind`].
@@ -70,7 +70,7 @@ fn destination(config: &GatewayServerConfig) -> Result<Destination, BindError> {
     });
     Ok(Destination::Outside {
         targets: targets.collect::<Result<_, _>>()?,
-        client: outbound::client(config.timeout, config.certificates.as_deref())?,
+        client: outbound::client(Reach::Anywhere, config.timeout, config.certificates.as_deref())?,
         timeout: config.timeout,
     })
 }

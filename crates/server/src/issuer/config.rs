@@ -58,8 +58,12 @@ settings! {
         /// must fit. The attester's window must be at least as long. Keys that were made under a longer
         /// window issue nothing until the rest of their life fits.
         ["window_s"] pub window_s: u64 = 30 * 24 * 3600,
-        /// Token keys of one author that may live at once. A recipe takes two.
+        /// Token keys of one author that may live at once. A recipe takes one, and another at the other
+        /// issuer.
         ["max_live_keys"] pub max_live_keys: usize = 1000,
+        /// Makes the keys of both aggregators of a recipe. One issuer can then invent devices, and only
+        /// devices and aggregators with insecure_single_attester in their trust files take part.
+        ["insecure_both_roles"] pub insecure_both_roles: bool = false,
         /// How long an expired key is kept. Nothing is signed with it, but a clock that runs ahead and
         /// is set back must not have destroyed the keys of recipes.
         ["key_grace_s"] pub key_grace: Duration = Duration::from_secs(24 * 3600),

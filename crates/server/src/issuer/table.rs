@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use sotto_protocol::Moment;
 use sotto_protocol::issuer::Origins;
-use sotto_protocol::issuer::author::RecipeKeys;
+use sotto_protocol::issuer::author::RecipeKey;
+use sotto_wire::recipe::TokenKeyRequest;
 use sotto_wire::{EntryId, PublicKey};
 
 /// All stored keys, between two changes.
 #[derive(Clone, Default)]
 pub(super) struct Keys {
     origins: Origins,
-    by_request: HashMap<EntryId, Arc<RecipeKeys>>,
+    by_request: HashMap<EntryId, Arc<RecipeKey>>,
 }
 
 impl Keys {
-    pub(super) fn new(stored: Vec<RecipeKeys>) -> Self {
+    pub(super) fn new(stored: Vec<RecipeKey>) -> Self {
         let mut keys = Self::default();
-        stored.into_iter().for_each(|recipe| keys.insert(recipe));
+        stored.into_iter().for_each(|key| keys.insert(key));
         keys
     }
 
@@ -26,34 +27,39 @@ impl Keys {
         &self.origins
     }
 
-    /// The keys that were made for a request.
-    pub(super) fn of_request(&self, id: &EntryId) -> Option<&RecipeKeys> {
+    /// The key that was made for a request.
+    pub(super) fn of_request(&self, id: &EntryId) -> Option<&RecipeKey> {
         self.by_request.get(id).map(Arc::as_ref)
+    }
+
+    /// What the keys were made for.
+    pub(super) fn requests(&self) -> impl Iterator<Item = &TokenKeyRequest> {
+        self.by_request.values().map(|key| &key.request)
     }
 
     /// How many keys of this author have not expired.
     pub(super) fn live_keys(&self, author: &PublicKey, now: Moment) -> usize {
-        let live = |recipe: &&Arc<RecipeKeys>| {
-            recipe.request.author.key == *author && recipe.request.expires > now.0
+        let live = |key: &&Arc<RecipeKey>| {
+            key.request.author.key == *author && key.request.expires > now.0
         };
-        self.by_request.values().filter(live).map(|recipe| recipe.origins().count()).sum()
+        self.by_request.values().filter(live).count()
     }
 
-    /// The requests whose keys expired before this time.
+    /// The requests whose key expired before this time.
     pub(super) fn expired_before(&self, moment: Moment) -> Vec<EntryId> {
-        let expired = |recipe: &&Arc<RecipeKeys>| recipe.request.expires <= moment.0;
-        self.by_request.values().filter(expired).map(|recipe| recipe.id()).collect()
+        let expired = |key: &&Arc<RecipeKey>| key.request.expires <= moment.0;
+        self.by_request.values().filter(expired).map(|key| key.id()).collect()
     }
 
-    pub(super) fn insert(&mut self, recipe: RecipeKeys) {
-        recipe.origins().for_each(|origin| self.origins.insert(Arc::clone(origin)));
-        self.by_request.insert(recipe.id(), Arc::new(recipe));
+    pub(super) fn insert(&mut self, key: RecipeKey) {
+        self.origins.insert(Arc::clone(&key.origin));
+        self.by_request.insert(key.id(), Arc::new(key));
     }
 
-    /// Removes the keys of a request. They are wiped when the last token request that uses them is
+    /// Removes the key of a request. It is wiped when the last token request that uses it is
     /// answered.
     pub(super) fn remove(&mut self, id: &EntryId) {
-        let Some(recipe) = self.by_request.remove(id) else { return };
-        recipe.origins().for_each(|origin| self.origins.remove(origin.name()));
+        let Some(key) = self.by_request.remove(id) else { return };
+        self.origins.remove(key.origin.name());
     }
 }

@@ -1,8 +1,9 @@
-//! `POST token-keys`: an author's signed note in, the endorsed token keys of a recipe out.
+//! `POST token-keys`: an author's signed note in, the endorsed token key for one aggregator of a
+//! recipe out.
 //!
-//! Keys are made for one recipe at a time, on one thread of the pool, so that making them never
-//! keeps all threads from issuing tokens. They are durable before the author learns of them, and
-//! the same note gets the same keys: an author whose connection broke can retry.
+//! Keys are made one at a time, on one thread of the pool, so that making them never keeps all
+//! threads from issuing tokens. A key is durable before the author learns of it, and the same note
+//! gets the same key: an author whose connection broke can retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use sotto_crypto::blind_rsa::IssuerKey;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::issuer::Origin;
 use sotto_protocol::issuer::author::{
-    AuthorRefusal, AuthorRules, RecipeKeys, consume_token_key_request, produce_token_keys,
-    request_id,
+    AuthorRefusal, AuthorRules, RecipeKey, check_one_role, consume_token_key_request,
+    produce_token_key, request_id,
 };
 use sotto_protocol::{Fault, Moment};
 use sotto_store::IssuerDb;
@@ -46,6 +47,7 @@ pub(super) struct KeyService {
     operator: NoteKey,
     rules: AuthorRules,
     max_live_keys: usize,
+    both_roles: bool,
     key_grace: Duration,
     waiting: Semaphore,
     /// Held from the check whether the keys exist until they do.
@@ -60,6 +62,7 @@ impl KeyService {
             operator,
             rules: authors,
             max_live_keys: rules.max_live_keys,
+            both_roles: rules.insecure_both_roles,
             key_grace: rules.key_grace,
             waiting: Semaphore::new(MAX_WAITING),
             making: Mutex::new(()),
@@ -90,55 +93,53 @@ pub(super) async fn post(
     made.await.map_err(|error| Fault(error.to_string()))?
 }
 
-/// Makes, stores and returns the requested keys.
+/// Makes, stores and returns the requested key.
 async fn make(state: Arc<IssuerState>, request: TokenKeyRequest) -> Result<Response, Failure> {
     let service = &state.key_service;
     let _one = service.making.lock().await;
     if let Some(known) = known(&state, &request)? {
         return Ok(known);
     }
-    let count = 1 + usize::from(request.helper.is_some());
-    let live = state.table.current().live_keys(&request.author.key, state.environment.now());
-    if live.saturating_add(count) > service.max_live_keys {
+    let made = state.table.current();
+    if !service.both_roles {
+        check_one_role(&request, made.requests()).map_err(|refusal| refused(&refusal))?;
+    }
+    let live = made.live_keys(&request.author.key, state.environment.now());
+    if live >= service.max_live_keys {
         let detail = "The author has as many live token keys as this issuer allows.";
         return Err(Failure::refused(StatusCode::TOO_MANY_REQUESTS, detail));
     }
     let environment = state.environment.clone();
-    let keys = state.pool.run(move || generate(request, &environment)).await??;
-    let (db, stored) = (Arc::clone(&service.db), keys.clone());
+    let key = state.pool.run(move || generate(request, &environment)).await??;
+    let (db, stored) = (Arc::clone(&service.db), key.clone());
     let stored = spawn_blocking(move || db.insert(&stored)).await;
     let stored = stored.map_err(|error| Fault(error.to_string()))?;
     let stored = state.health.noted(StoreWork::Commit, stored);
     stored.map_err(|_| Failure::unavailable("The issuer had an internal error."))?;
-    let response = show(&state, &keys)?;
-    state.table.change(|table| table.insert(keys));
-    state.metrics.keys_made.increment(count as u64);
+    let response = show(&state, &key)?;
+    state.table.change(|table| table.insert(key));
+    state.metrics.keys_made.increment(1);
     measure(&state);
     Ok(response)
 }
 
-/// The answer, if the keys were made before.
+/// The answer, if the key was made before.
 fn known(state: &IssuerState, request: &TokenKeyRequest) -> Result<Option<Response>, Failure> {
     let keys = state.table.current();
-    keys.of_request(&request_id(request)).map(|keys| show(state, keys)).transpose()
+    keys.of_request(&request_id(request)).map(|key| show(state, key)).transpose()
 }
 
-fn show(state: &IssuerState, keys: &RecipeKeys) -> Result<Response, Failure> {
-    let keys = produce_token_keys(keys, &state.key_service.operator);
-    let body = serde_json::to_vec(&keys).map_err(|error| Fault(error.to_string()))?;
+fn show(state: &IssuerState, key: &RecipeKey) -> Result<Response, Failure> {
+    let key = produce_token_key(key, &state.key_service.operator);
+    let body = serde_json::to_vec(&key).map_err(|error| Fault(error.to_string()))?;
     Ok(content("application/json", body))
 }
 
-fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<RecipeKeys, Fault> {
-    let expires = Moment(request.expires);
-    let origin = || {
-        let key = IssuerKey::generate().map_err(|error| Fault(error.to_string()))?;
-        let secret = Secret::new(**environment.secret()?);
-        Ok::<_, Fault>(Arc::new(Origin::new(key, secret, expires)))
-    };
-    let leader = origin()?;
-    let helper = request.helper.as_ref().map(|_| origin()).transpose()?;
-    Ok(RecipeKeys { request, leader, helper })
+fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<RecipeKey, Fault> {
+    let key = IssuerKey::generate().map_err(|error| Fault(error.to_string()))?;
+    let secret = Secret::new(**environment.secret()?);
+    let origin = Arc::new(Origin::new(key, secret, Moment(request.expires)));
+    Ok(RecipeKey { request, origin })
 }
 
 /// The status of each refusal, for authors.
@@ -149,6 +150,7 @@ fn refused(refusal: &AuthorRefusal) -> Failure {
         | AuthorRefusal::Past
         | AuthorRefusal::BeyondWindow(_)
         | AuthorRefusal::IsAggregator => StatusCode::BAD_REQUEST,
+        AuthorRefusal::BothRoles => StatusCode::CONFLICT,
     };
     Failure::Refused(status, format!("No keys are made: {refusal}."))
 }
@@ -165,10 +167,8 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
             };
             // What is still on disk stays in the table, so that it is retried.
             if state.health.noted(StoreWork::Forget, deleted).is_ok() {
-                let keys = state.table.current();
-                let count = keys.of_request(&id).map_or(0, |keys| keys.origins().count());
                 state.table.change(|table| table.remove(&id));
-                state.metrics.keys_deleted.increment(count as u64);
+                state.metrics.keys_deleted.increment(1);
             }
         }
         measure(&state);
@@ -198,6 +198,7 @@ mod tests {
             (AuthorRefusal::Past, 400),
             (AuthorRefusal::BeyondWindow(60), 400),
             (AuthorRefusal::IsAggregator, 400),
+            (AuthorRefusal::BothRoles, 409),
         ] {
             let (head, body) = refused(&refusal).into_response().into_parts();
             let body = body.collect().await.unwrap().to_bytes();

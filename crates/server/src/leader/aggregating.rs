@@ -4,7 +4,6 @@
 //! `sotto_protocol::leader::unfinished` decides what happens to a job without an answer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use sotto_protocol::Rejection;
@@ -14,75 +13,74 @@ use sotto_protocol::leader::aggregate::{
     produce_aggregation_job_init_req,
 };
 use sotto_protocol::leader::pacing::JobKind;
-use sotto_protocol::leader::unfinished::{IDLE_PAUSE, Unanswered, Unfinished};
-use sotto_store::{Lease, LeasedJob};
+use sotto_protocol::leader::unfinished::{Unanswered, Unfinished};
+use sotto_store::{Lease, LeasedJob, StoreError, Turn};
+use sotto_wire::TaskId;
+use tokio::sync::Notify;
 
 use super::LeaderState;
-use crate::environment::timeout;
+use super::attempts::{Attempt, Kind};
 use crate::health::StoreWork;
 use crate::peer::{Created, Resource};
-use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
 
-pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
-    loop {
-        let any_open = leader.pacing.any_open(|| leader.aggregator.tasks.all());
-        let Some(()) = shutdown.or(any_open).await else { return };
-        // Not cancelled by the shutdown: a lease that got lost there would keep the job from others.
-        let leased = leader.store.lease_job(leader.config.lease).await;
-        if let Ok(Some(job)) = leader.aggregator.health.noted(StoreWork::Lease, leased) {
-            // There may be more jobs where this one came from.
-            leader.jobs_ready.notify_one();
-            let lease = job.lease;
-            if shutdown.or(work(&leader, job)).await.is_none() {
-                leader.give_back(JobKind::Aggregation, lease, Duration::ZERO).await;
-            }
-            continue;
-        }
-        let idle = timeout(IDLE_PAUSE, leader.jobs_ready.notified());
-        let Some(_) = shutdown.or(idle).await else { return };
+/// Aggregation jobs.
+pub(super) struct Aggregation;
+
+impl Kind for Aggregation {
+    const KIND: JobKind = JobKind::Aggregation;
+    type Job = LeasedJob;
+
+    fn ready(leader: &LeaderState) -> &Notify {
+        &leader.jobs_ready
+    }
+
+    async fn lease(leader: &LeaderState, turn: Turn) -> Result<Option<LeasedJob>, StoreError> {
+        leader.store.lease_job(leader.config.lease, turn).await
+    }
+
+    fn lease_of(job: &LeasedJob) -> (Lease, TaskId) {
+        (job.lease, job.task_id)
+    }
+
+    async fn work(
+        leader: &Arc<LeaderState>,
+        attempt: &Attempt,
+        job: LeasedJob,
+    ) -> Result<(), Unfinished> {
+        work(leader, attempt, job).await?;
+        // There may be room for another job of the task.
+        leader.intake.wake();
+        Ok(())
     }
 }
 
-async fn work(leader: &Arc<LeaderState>, job: LeasedJob) {
-    let lease = job.lease;
-    leader.pacing.resume(JobKind::Aggregation, lease.job);
-    match attempt(leader, job).await {
-        Ok(()) => leader.job_ended.notify_one(),
-        Err(unfinished) => leader.release_unfinished(JobKind::Aggregation, lease, unfinished).await,
-    }
-}
-
-async fn attempt(leader: &Arc<LeaderState>, job: LeasedJob) -> Result<(), Unfinished> {
-    let lease = job.lease;
-    let task =
-        leader.aggregator.tasks.task(&job.task_id).ok_or_else(|| {
-            Unfinished::Stop(format!("task {} is no longer configured", job.task_id))
-        })?;
-    if let Err(pause) = leader.pacing.admit(&task) {
-        return Err(Unfinished::Wait(leader.pacing.lock().park(lease.job, pause)));
-    }
+async fn work(
+    leader: &Arc<LeaderState>,
+    attempt: &Attempt,
+    job: LeasedJob,
+) -> Result<(), Unfinished> {
+    let (lease, task) = (job.lease, &attempt.task);
     let (first_send, reports) = (job.request_digest.is_none(), job.records.len());
-    let mut prepared = prepare(leader, &task, job).await?;
+    let mut prepared = prepare(leader, task, job).await?;
     if prepared.is_empty() {
         let outcome = finish(leader, prepared, Bytes::new()).await?;
         return commit(leader, lease, outcome).await;
     }
     leader.store.mark_sent(lease, prepared.digest).await?;
-    let request = Bytes::from(std::mem::take(&mut prepared.request));
-    let created = match leader.helper.create(&task, Resource::AggregationJob, request).await {
+    let request = std::mem::take(&mut prepared.request);
+    let created = match attempt.create(Resource::AggregationJob, request).await {
         Ok(created) => created,
         Err(error) => {
-            give_up_or_wait(leader, &task, lease, &error, first_send).await?;
+            give_up_or_wait(leader, attempt, lease, &error, first_send).await?;
             leader.metrics.reports_dropped.add(Rejection::JobAbandoned.name(), reports as u64);
             return Ok(());
         }
     };
-    leader.pacing.succeeded(&task);
     let Created { body, location } = created;
     let outcome = finish(leader, prepared, body).await?;
     commit(leader, lease, outcome).await?;
-    leader.delete_at_helper(task, location);
+    leader.delete_at_helper(Arc::clone(task), location);
     Ok(())
 }
 
@@ -131,20 +129,16 @@ async fn commit(
 /// The helper did not answer with a result. `Ok` means that the job was abandoned.
 async fn give_up_or_wait(
     leader: &LeaderState,
-    task: &ServedTask,
+    attempt: &Attempt,
     lease: Lease,
     error: &HelperError,
     first_send: bool,
 ) -> Result<(), Unfinished> {
-    leader.metrics.helper_errors.add(error.reason(), 1);
     let fate = Unanswered::of(error, first_send);
     if fate == Unanswered::Retry {
-        let pause = leader.pacing.failed(task, error);
-        tracing::warn!(reason = error.reason(), "the helper did not answer a job; retrying");
-        return Err(Unfinished::Wait(leader.pacing.lock().park(lease.job, pause)));
+        return Err(attempt.failed(error));
     }
-    // It is up and speaks DAP.
-    leader.pacing.succeeded(task);
+    attempt.succeeded();
     if let Unanswered::Stop(reason) = fate {
         return Err(Unfinished::Stop(reason));
     }

@@ -2,71 +2,71 @@
 //! share, seal our own, finish.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use sotto_protocol::leader::HelperError;
 use sotto_protocol::leader::collect::{produce_aggregate_share_req, produce_collection_job_resp};
 use sotto_protocol::leader::pacing::JobKind;
-use sotto_protocol::leader::unfinished::{IDLE_PAUSE, Unfinished};
-use sotto_protocol::leader::waits::{DRAIN_PAUSE, Waits};
+use sotto_protocol::leader::unfinished::Unfinished;
+use sotto_protocol::leader::waits::DRAIN_PAUSE;
 use sotto_protocol::{Abort, BucketAggregate, Failure, RequestKind, request_digest};
-use sotto_store::{Closing, Lease, LeasedCollection};
-use sotto_wire::BatchSelector;
+use sotto_store::{Closing, Lease, LeasedCollection, StoreError, Turn};
+use sotto_wire::{BatchSelector, ProblemType, TaskId};
+use tokio::sync::Notify;
 
 use super::LeaderState;
-use crate::environment::timeout;
+use super::attempts::{Attempt, Kind};
 use crate::health::StoreWork;
 use crate::peer::Resource;
-use crate::shutdown::Shutdown;
-use crate::tasks::ServedTask;
 
-pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
-    let mut waits = Waits::default();
-    while !shutdown.has_begun() {
-        let leased = leader.store.lease_collection(leader.config.lease).await;
-        if let Ok(Some(job)) = leader.aggregator.health.noted(StoreWork::Lease, leased) {
-            leader.collections_ready.notify_one();
-            let lease = job.lease;
-            if shutdown.or(work(&leader, job, &mut waits)).await.is_none() {
-                leader.give_back(JobKind::Collection, lease, Duration::ZERO).await;
-            }
-            continue;
-        }
-        shutdown.or(timeout(IDLE_PAUSE, leader.collections_ready.notified())).await;
+/// Collection jobs.
+pub(super) struct Collecting;
+
+impl Kind for Collecting {
+    const KIND: JobKind = JobKind::Collection;
+    type Job = LeasedCollection;
+
+    fn ready(leader: &LeaderState) -> &Notify {
+        &leader.collections_ready
+    }
+
+    async fn lease(
+        leader: &LeaderState,
+        turn: Turn,
+    ) -> Result<Option<LeasedCollection>, StoreError> {
+        leader.store.lease_collection(leader.config.lease, turn).await
+    }
+
+    fn lease_of(job: &LeasedCollection) -> (Lease, TaskId) {
+        (job.lease, job.task_id)
+    }
+
+    async fn work(
+        leader: &Arc<LeaderState>,
+        attempt: &Attempt,
+        job: LeasedCollection,
+    ) -> Result<(), Unfinished> {
+        let number = job.lease.job;
+        work(leader, attempt, job).await?;
+        leader.aggregator.health.store_worked(StoreWork::Collect);
+        leader.waits().end(number);
+        Ok(())
     }
 }
 
-async fn work(leader: &Arc<LeaderState>, job: LeasedCollection, waits: &mut Waits) {
-    let lease = job.lease;
-    leader.pacing.resume(JobKind::Collection, lease.job);
-    match attempt(leader, job, waits).await {
-        Ok(()) => {
-            leader.aggregator.health.store_worked(StoreWork::Collect);
-            waits.end(lease.job);
-        }
-        Err(unfinished) => leader.release_unfinished(JobKind::Collection, lease, unfinished).await,
-    }
-}
-
-async fn attempt(
+async fn work(
     leader: &Arc<LeaderState>,
+    attempt: &Attempt,
     job: LeasedCollection,
-    waits: &mut Waits,
 ) -> Result<(), Unfinished> {
-    let task =
-        leader.aggregator.tasks.task(&job.task_id).ok_or_else(|| {
-            Unfinished::Stop(format!("task {} is no longer configured", job.task_id))
-        })?;
-    let min_batch_size = task.aggregator().task.configuration().min_batch_size();
+    let min_batch_size = attempt.task.aggregator().task.configuration().min_batch_size();
     match leader.store.close_batch(job.lease, min_batch_size).await? {
-        Closing::TooFew => Err(Unfinished::Wait(waits.next(job.lease.job))),
+        Closing::TooFew => Err(Unfinished::Wait(leader.waits().next(job.lease.job))),
         Closing::Draining => {
             leader.intake.hurry();
             Err(Unfinished::Wait(DRAIN_PAUSE))
         }
         Closing::Drained { selector, aggregate } => {
-            collect(leader, &task, &job, selector, aggregate).await
+            collect(leader, attempt, &job, selector, aggregate).await
         }
     }
 }
@@ -74,26 +74,24 @@ async fn attempt(
 /// Asks the helper for its share of a drained batch and finishes the job.
 async fn collect(
     leader: &Arc<LeaderState>,
-    task: &Arc<ServedTask>,
+    attempt: &Attempt,
     job: &LeasedCollection,
     selector: BatchSelector,
     aggregate: BucketAggregate,
 ) -> Result<(), Unfinished> {
+    let task = &attempt.task;
     let request =
         match produce_aggregate_share_req(task.aggregator(), &job.request, &selector, &aggregate) {
             Ok(request) => request,
             Err(Failure::Fault(fault)) => return Err(fault.into()),
             Err(Failure::Abort(abort)) => return fail(leader, job.lease, &abort).await,
         };
-    leader.pacing.admit(task).map_err(Unfinished::Wait)?;
     let digest = request_digest(task.id(), RequestKind::AggregateShare, &request);
     leader.store.mark_sent(job.lease, digest).await?;
-    let created =
-        match leader.helper.create(task, Resource::AggregateShare, Bytes::from(request)).await {
-            Ok(created) => created,
-            Err(error) => return refused(leader, task, job.lease, &error).await,
-        };
-    leader.pacing.succeeded(task);
+    let created = match attempt.create(Resource::AggregateShare, request).await {
+        Ok(created) => created,
+        Err(error) => return refused(leader, attempt, job.lease, &error).await,
+    };
     let environment = leader.aggregator.environment.clone();
     let (sealing, collection_request) = (Arc::clone(task), job.request.clone());
     let response = leader.aggregator.pool.run(move || {
@@ -117,17 +115,22 @@ async fn collect(
 /// The helper gave no share. What it says about the batch is final; other errors may be temporary.
 async fn refused(
     leader: &LeaderState,
-    task: &ServedTask,
+    attempt: &Attempt,
     lease: Lease,
     error: &HelperError,
 ) -> Result<(), Unfinished> {
-    leader.metrics.helper_errors.add(error.reason(), 1);
     let Some(problem) = error.refuses_batch_for_good() else {
-        tracing::warn!(reason = error.reason(), "the helper gave no share; retrying");
-        return Err(Unfinished::Wait(leader.pacing.failed(task, error)));
+        return Err(attempt.failed(error));
     };
-    leader.pacing.succeeded(task);
-    fail(leader, lease, &Abort::new(problem, "The helper refused the batch.")).await
+    attempt.succeeded();
+    let reason = match problem {
+        ProblemType::BatchInvalid => {
+            "The helper refused the batch: by its own count it covers more time, or holds more \
+             reports, than the recipe allows."
+        }
+        _ => "The helper refused the batch.",
+    };
+    fail(leader, lease, &Abort::new(problem, reason)).await
 }
 
 /// Ends a collection without a result.

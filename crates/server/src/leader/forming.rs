@@ -3,16 +3,19 @@
 //! decides when to form jobs and how many.
 
 use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sotto_protocol::leader::aggregate::{FormedJobs, form_jobs};
-use sotto_protocol::leader::forming::{Next, RETRY_PAUSE, Round};
+use sotto_protocol::leader::forming::{Next, RETRY_PAUSE, Round, Standing};
+use sotto_protocol::leader::intake::{Counted, Due};
 use sotto_protocol::{AggregatorTask, Fault, Rejections};
-use sotto_store::{Fixed, IsServed, Record, StoreError, Stretch};
+use sotto_store::{Fixed, Record, StoreError, Stretch, TaskFilter, TaskJobs};
 use sotto_wire::TaskId;
 
 use super::LeaderState;
-use crate::environment::{sleep, timeout};
+use crate::environment::sleep;
 use crate::health::{Concern, StoreWork};
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
@@ -39,18 +42,51 @@ pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     }
 }
 
-/// Resolves when there are reports to form into jobs, and room among the open jobs.
+/// Resolves when there are reports to form into jobs, of a task with room for more jobs.
 async fn ready(leader: &LeaderState, last: Next) {
-    let limits = leader.limits;
-    let delay = limits.delay(last, leader.pacing.lock().is_any_failing());
-    leader.intake.ready(delay).await;
+    leader.intake.lock().start_waiting();
     loop {
-        match leader.store.load().await {
-            Ok(load) if limits.has_room(load.jobs, leader.pacing.lock().waiting_jobs()) => return,
-            Ok(_) => {}
+        let open = open_jobs(leader).await;
+        match leader.intake.due(|task_id| patience(leader, last, &open, task_id)) {
+            Due::Now => return,
+            due => leader.intake.wait(due).await,
+        }
+    }
+}
+
+/// How long the reports of a task wait; those of all tasks that are not in trouble for `None`.
+fn patience(
+    leader: &LeaderState,
+    last: Next,
+    open: &HashMap<TaskId, TaskJobs>,
+    task_id: Option<&TaskId>,
+) -> Option<Duration> {
+    let standing = match task_id {
+        Some(task_id) if leader.is_in_trouble(task_id) => Standing::InTrouble,
+        Some(task_id) => {
+            Standing::Ready { open_jobs: open.get(task_id).map_or(0, |of_task| of_task.jobs) }
+        }
+        None => {
+            let ready = open.iter().filter(|(task_id, _)| !leader.is_in_trouble(task_id));
+            Standing::Ready { open_jobs: ready.map(|(_, of_task)| of_task.jobs).sum() }
+        }
+    };
+    leader.limits.patience(last, standing)
+}
+
+/// The open jobs of each task; nothing if there are so few that all have room.
+async fn open_jobs(leader: &LeaderState) -> HashMap<TaskId, TaskJobs> {
+    loop {
+        let jobs = match leader.store.load().await {
+            Ok(load) if load.jobs < leader.limits.max_open_jobs as u64 => return HashMap::new(),
+            Ok(_) => leader.store.jobs_by_task().await,
+            Err(error) => Err(error),
+        };
+        match jobs {
+            Ok(jobs) => return jobs,
             Err(error) => leader.aggregator.store_failed(StoreWork::Load, &error),
         }
-        let _ = timeout(RETRY_PAUSE, leader.job_ended.notified()).await;
+        sleep(RETRY_PAUSE).await;
     }
 }
 
@@ -58,7 +94,7 @@ async fn ready(leader: &LeaderState, last: Next) {
 async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
     let limits = leader.limits;
     let tasks = Arc::clone(&leader.aggregator.tasks);
-    let is_served: IsServed = Arc::new(move |id| tasks.task(id).is_some());
+    let is_served: TaskFilter = Arc::new(move |id| tasks.task(id).is_some());
     let counted = leader.intake.lock().counted();
     let backlog = leader.store.backlog(limits.max_reports(), limits.max_bytes(), is_served).await?;
     let (ended, unknown): (Vec<_>, Vec<_>) =
@@ -69,8 +105,11 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
     tell_unknown(leader, &unknown);
     let round = match backlog.stretch {
         Some(stretch) => {
-            let reports = backlog.records.len();
-            let bytes = backlog.records.iter().map(|record| record.report.len()).sum();
+            let mut taken = Counted::new();
+            for record in &backlog.records {
+                let (reports, bytes) = taken.entry(record.task_id).or_default();
+                (*reports, *bytes) = (*reports + 1, *bytes + record.report.len() as u64);
+            }
             let Some(formed) = sort(leader, backlog.records).await else {
                 // Out of randomness, a panic, or a task that has just ended. No report is lost.
                 sleep(RETRY_PAUSE).await;
@@ -79,12 +118,14 @@ async fn form(leader: &Arc<LeaderState>) -> Result<Next, StoreError> {
             if !fix(leader, stretch, formed).await? {
                 return Ok(Next::Hurry);
             }
-            leader.intake.lock().take((reports as u64, bytes as u64));
-            Round::Taken { reports, bytes }
+            leader.intake.lock().take(&taken);
+            let (reports, bytes) =
+                taken.values().fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+            Round::Taken { reports: reports as usize, bytes: bytes as usize }
         }
         None => {
             // Whatever was counted before the read has been formed by now.
-            leader.intake.lock().take(counted);
+            leader.intake.lock().take(&counted);
             Round::Nothing
         }
     };

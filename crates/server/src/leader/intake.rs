@@ -3,7 +3,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sotto_protocol::leader::forming::RETRY_PAUSE;
 use sotto_protocol::leader::intake::{Due, Intake};
+use sotto_wire::TaskId;
 use tokio::sync::Notify;
 
 use crate::environment::{Instant, instant, timeout_at};
@@ -23,37 +25,44 @@ impl SharedIntake {
         Self { started: instant(), intake, changed: Notify::new() }
     }
 
-    pub(super) fn add(&self, reports: u64, bytes: u64) {
-        if self.lock().add(reports, bytes) {
-            self.changed.notify_one();
+    pub(super) fn add(&self, task_id: TaskId, reports: u64, bytes: u64) {
+        if self.lock().add(task_id, reports, bytes) {
+            self.wake();
         }
     }
 
     pub(super) fn count_at_least_one(&self) {
         if self.lock().count_at_least_one() {
-            self.changed.notify_one();
+            self.wake();
         }
     }
 
     pub(super) fn hurry(&self) {
         self.lock().hurry();
+        self.wake();
+    }
+
+    /// Has the loop look again.
+    pub(super) fn wake(&self) {
         self.changed.notify_one();
     }
 
-    /// Resolves when a job is full, a report has waited for `delay`, or forming is urgent.
-    pub(super) async fn ready(&self, delay: Duration) {
-        self.lock().start_waiting();
-        loop {
-            let due = self.lock().due(instant() - self.started, delay);
-            let changed = self.changed.notified();
-            match due {
-                Due::Now => return,
-                Due::Idle => changed.await,
-                Due::At(due) => {
-                    drop(timeout_at(self.started + due, changed).await);
-                }
-            }
-        }
+    /// When to form jobs, if the reports of each task may wait for this long.
+    pub(super) fn due(&self, patience: impl Fn(Option<&TaskId>) -> Option<Duration>) -> Due {
+        self.lock().due(instant() - self.started, patience)
+    }
+
+    /// Resolves when something may have changed.
+    pub(super) async fn wait(&self, due: Due) {
+        let changed = self.changed.notified();
+        let at = match due {
+            Due::Now => return,
+            Due::Idle => return changed.await,
+            // The end of a job wakes us. A helper may also get into trouble, which wakes nobody.
+            Due::Held => instant() + RETRY_PAUSE,
+            Due::At(due) => self.started + due,
+        };
+        let _ = timeout_at(at, changed).await;
     }
 
     /// The intake, for a step that wakes nobody.
@@ -70,21 +79,30 @@ mod tests {
 
     const DELAY: Duration = Duration::from_millis(200);
 
+    async fn ready(intake: &SharedIntake) {
+        loop {
+            match intake.due(|_| Some(DELAY)) {
+                Due::Now => return,
+                due => intake.wait(due).await,
+            }
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_loop_sleeps_until_something_arrives() {
         let intake = Arc::new(SharedIntake::new(10, 1000));
-        let idle = tokio::time::timeout(Duration::from_secs(3600), intake.ready(DELAY));
+        let idle = tokio::time::timeout(Duration::from_secs(3600), ready(&intake));
         assert!(idle.await.is_err());
         let waiting = tokio::spawn({
             let intake = Arc::clone(&intake);
             async move {
                 let start = Instant::now();
-                intake.ready(DELAY).await;
+                ready(&intake).await;
                 start.elapsed()
             }
         });
         tokio::time::sleep(Duration::from_secs(5)).await;
-        intake.add(1, 10);
+        intake.add(TaskId::new([1; 32]), 1, 10);
         let took = waiting.await.unwrap();
         assert!((Duration::from_secs(5)..Duration::from_secs(6)).contains(&took), "{took:?}");
     }

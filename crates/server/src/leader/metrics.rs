@@ -1,13 +1,16 @@
 //! What a leader counts, and the loop that measures the load.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge};
 use sotto_protocol::leader::HelperError;
-use sotto_store::Load;
-use sotto_wire::ProblemType;
+use sotto_protocol::leader::pacing::JobKind;
+use sotto_protocol::leader::room::has_room;
+use sotto_store::{Load, TaskJobs};
+use sotto_wire::{ProblemType, TaskId};
 
 use super::LeaderState;
 use crate::health::{Concern, StoreWork};
@@ -116,12 +119,39 @@ impl LeaderMetrics {
     }
 }
 
+/// Jobs that wait for a helper or an operator.
+fn waiting_jobs(leader: &LeaderState, jobs: &HashMap<TaskId, TaskJobs>) -> u64 {
+    let in_trouble = jobs.iter().filter(|(task_id, _)| leader.is_in_trouble(task_id));
+    let waiting: u64 = in_trouble.map(|(_, of_task)| of_task.jobs).sum();
+    waiting + leader.pacing.stopped_jobs(JobKind::Aggregation)
+}
+
+/// The tasks that hold too much of the room.
+fn full_tasks(
+    leader: &LeaderState,
+    stored: u64,
+    jobs: &HashMap<TaskId, TaskJobs>,
+) -> HashSet<TaskId> {
+    let waiting = leader.intake.lock().counted();
+    let mut longest = leader.longest();
+    longest.retain(|task_id| leader.aggregator.tasks.task(task_id).is_some());
+    let is_full = |task_id: &&TaskId| {
+        let reports = jobs.get(*task_id).map_or(0, |of_task| of_task.reports);
+        let in_backlog = waiting.get(*task_id).map_or(0, |(_, bytes)| *bytes);
+        let held = longest.bytes(task_id, reports).saturating_add(in_backlog);
+        !has_room(leader.config.max_segment_bytes, stored, held)
+    };
+    jobs.keys().chain(waiting.keys()).filter(is_full).copied().collect()
+}
+
 /// Measures the load, and rejects uploads while too many bytes of reports are on disk.
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
         let health = &leader.aggregator.health;
         if let Ok(load) = health.noted(StoreWork::Load, leader.store.load().await) {
-            leader.metrics.set_load(load, leader.pacing.lock().waiting_jobs());
+            let jobs = leader.store.jobs_by_task().await.unwrap_or_default();
+            leader.metrics.set_load(load, waiting_jobs(&leader, &jobs).min(load.jobs));
+            *leader.full_tasks() = full_tasks(&leader, load.segment_bytes, &jobs);
             let full = load.segment_bytes >= leader.config.max_segment_bytes;
             leader.uploads_paused.store(full, Ordering::Relaxed);
             let detail = full.then_some("reports on disk have reached the limit");

@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sotto_protocol::leader::HelperError;
-use sotto_protocol::leader::pacing::{Failing, HelperOf, JobKind, Pacing};
-use tokio::sync::Notify;
+use sotto_protocol::leader::pacing::{AttemptId, Failing, HelperOf, JobKind, Pacing, PacingLimits};
 
-use crate::environment::{Environment, Instant, instant, timeout};
+use crate::environment::{Environment, Instant, instant};
 use crate::health::{Concern, Health, StoreWork};
 use crate::tasks::ServedTask;
 
@@ -19,54 +18,63 @@ pub(super) fn store_work(kind: JobKind) -> StoreWork {
     }
 }
 
-/// The gates of all helpers and tasks.
+/// What is in flight, and the gates of all helpers and tasks.
 pub(super) struct SharedPacing {
     started: Instant,
     health: Arc<Health>,
     environment: Environment,
     pacing: Mutex<Pacing>,
-    opened: Notify,
 }
 
 impl SharedPacing {
-    pub(super) fn new(
-        min_pause: Duration,
-        max_pause: Duration,
-        health: Arc<Health>,
-        environment: Environment,
-    ) -> Self {
-        let pacing = Mutex::new(Pacing::new(min_pause, max_pause));
-        Self { started: instant(), health, environment, pacing, opened: Notify::new() }
+    pub(super) fn new(limits: PacingLimits, health: Arc<Health>, environment: Environment) -> Self {
+        let pacing = Mutex::new(Pacing::new(limits));
+        Self { started: instant(), health, environment, pacing }
     }
 
-    pub(super) fn admit(&self, task: &ServedTask) -> Result<(), Duration> {
-        self.lock().admit(&helper_of(task), self.now())
+    pub(super) fn admits(&self, kind: JobKind, task: &ServedTask) -> bool {
+        self.lock().admits(kind, &helper_of(task), self.now())
     }
 
-    /// Resolves when at least one helper of these tasks may be asked.
-    pub(super) async fn any_open(&self, tasks: impl Fn() -> Vec<Arc<ServedTask>>) {
-        while let Some(pause) = self.pause_of_all(&tasks) {
-            let _ = timeout(pause, self.opened.notified()).await;
-        }
+    pub(super) fn begin(&self, kind: JobKind, task: &ServedTask) -> Option<AttemptId> {
+        self.lock().begin(kind, helper_of(task), self.now())
     }
 
-    pub(super) fn succeeded(&self, task: &ServedTask) {
+    pub(super) fn called(&self, attempt: AttemptId) {
+        self.lock().called(attempt, self.now());
+    }
+
+    pub(super) fn succeeded(&self, attempt: AttemptId) {
         let mut pacing = self.lock();
-        if pacing.is_any_failing() {
-            pacing.succeeded(&helper_of(task));
+        if pacing.succeeded(attempt, self.now()) {
             self.tell(&pacing);
-            drop(pacing);
-            self.opened.notify_waiters();
         }
     }
 
-    pub(super) fn failed(&self, task: &ServedTask, error: &HelperError) -> Duration {
+    pub(super) fn failed(&self, attempt: AttemptId, error: &HelperError) -> Duration {
         // Without randomness there is no jitter, which is harmless.
         let [jitter] = self.environment.random().unwrap_or_default();
         let mut pacing = self.lock();
-        let pause = pacing.failed(&helper_of(task), error, self.now(), jitter);
+        let pause = pacing.failed(attempt, error, self.now(), jitter);
         self.tell(&pacing);
         pause
+    }
+
+    pub(super) fn end(&self, attempt: AttemptId) {
+        self.lock().end(attempt);
+    }
+
+    /// How long until the next gate opens.
+    pub(super) fn next_opening(&self) -> Option<Duration> {
+        self.lock().next_opening(self.now())
+    }
+
+    pub(super) fn is_in_trouble(&self, task: &ServedTask) -> bool {
+        self.lock().is_in_trouble(&helper_of(task), self.now())
+    }
+
+    pub(super) fn stopped_jobs(&self, kind: JobKind) -> u64 {
+        self.lock().stopped_jobs(kind)
     }
 
     pub(super) fn resume(&self, kind: JobKind, job: u64) {
@@ -80,14 +88,6 @@ impl SharedPacing {
         let mut pacing = self.lock();
         pacing.stop(kind, job);
         self.tell(&pacing);
-    }
-
-    fn pause_of_all(&self, tasks: impl Fn() -> Vec<Arc<ServedTask>>) -> Option<Duration> {
-        let pacing = self.lock();
-        if !pacing.is_any_failing() {
-            return None;
-        }
-        pacing.pause_of_all(tasks().iter().map(|task| helper_of(task)), self.now())
     }
 
     /// Called under the lock: a success in between must not be overwritten.
@@ -107,8 +107,7 @@ impl SharedPacing {
         instant() - self.started
     }
 
-    /// The gates, for a step that tells the operator nothing.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Pacing> {
+    fn lock(&self) -> MutexGuard<'_, Pacing> {
         self.pacing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,19 +125,27 @@ mod tests {
     #[test]
     fn an_operator_sees_what_fails_until_it_works() {
         let health = Arc::new(Health::default());
-        let long = Duration::from_secs(1000);
-        let pacing = SharedPacing::new(long, long, Arc::clone(&health), Environment::default());
+        let limits = PacingLimits {
+            min_pause: Duration::ZERO,
+            max_pause: Duration::ZERO,
+            max_aggregations: 1,
+            max_collections: 1,
+        };
+        let pacing = SharedPacing::new(limits, Arc::clone(&health), Environment::default());
         let task = leader_task(1, "https://a.example/").unwrap();
         let reason = || health.report().1["reasons"][0]["name"].clone();
-        pacing.failed(&task, &HelperError::Unreachable("connect"));
+        let attempt = pacing.begin(JobKind::Aggregation, &task).unwrap();
+        pacing.failed(attempt, &HelperError::Unreachable("connect"));
         assert_eq!(reason(), "helper_unreachable");
-        assert!(pacing.admit(&task).is_err());
-        pacing.succeeded(&task);
+        assert!(pacing.is_in_trouble(&task));
+        assert!(!pacing.admits(JobKind::Collection, &task), "one attempt is in flight");
+        pacing.succeeded(attempt);
         assert_eq!(health.report().1["status"], "ready");
         let (problem, retry_after, polled) = (None, None, false);
-        pacing.failed(&task, &HelperError::Refused { status: 403, problem, retry_after, polled });
+        let refused = HelperError::Refused { status: 403, problem, retry_after, polled };
+        pacing.failed(attempt, &refused);
         assert_eq!(reason(), "helper_refuses");
-        pacing.succeeded(&task);
+        pacing.succeeded(attempt);
         pacing.stop(JobKind::Collection, 200);
         assert_eq!(reason(), "jobs_stopped");
         pacing.resume(JobKind::Collection, 200);

@@ -67,6 +67,11 @@ async fn accept(
     if leader.uploads_paused.load(Ordering::Relaxed) {
         return Err(throttled(leader).into());
     }
+    if leader.full_tasks().contains(&task_id) {
+        // Of no concern to the operator: others are served.
+        leader.metrics.uploads_throttled.increment(1);
+        return Err(StoreError::Full.into());
+    }
     let count = reports.len();
     let outcomes = leader.store.accept_reports(reports).await.inspect_err(|error| match error {
         StoreError::Full => drop(throttled(leader)),
@@ -84,7 +89,8 @@ async fn accept(
     let accepted = (count - refused) as u64;
     if accepted > 0 {
         leader.metrics.reports_accepted.increment(accepted);
-        leader.intake.add(accepted, bytes);
+        leader.intake.add(task_id, accepted, bytes);
+        leader.longest().add(task_id, accepted, bytes);
     }
     Ok(())
 }

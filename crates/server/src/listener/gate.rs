@@ -1,11 +1,10 @@
-//! How many connections one source may hold. Used by the relay: anybody may connect there, and
-//! without this limit one address could use up all connections.
+//! Which connections are accepted: `sotto_protocol::sources` decides.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metrics::Counter;
 use rand_chacha::ChaCha20Rng;
-use sotto_protocol::relay::{SourceConnections, SourceTag};
+use sotto_protocol::sources::{ConnectionRule, Place, SourceConnections};
 
 use super::PeerIp;
 
@@ -16,19 +15,28 @@ pub(crate) struct SourceGate {
 }
 
 impl SourceGate {
-    /// Lets a source have `max` connections at once. Those beyond the limit are counted in
-    /// `refused`.
-    pub(crate) fn new(max: u32, rng: &mut ChaCha20Rng, refused: Counter) -> Self {
-        Self { connections: Mutex::new(SourceConnections::new(max, rng)), refused }
+    /// Connections that are closed at once are counted in `refused`.
+    pub(crate) fn new(rule: ConnectionRule, rng: &mut ChaCha20Rng, refused: Counter) -> Self {
+        Self { connections: Mutex::new(SourceConnections::new(rule, rng)), refused }
+    }
+
+    /// Whether some places are kept for peers.
+    pub(super) fn has_peers(&self) -> bool {
+        self.lock().has_peers()
+    }
+
+    /// A connection was closed at once.
+    pub(super) fn refuse(&self) {
+        self.refused.increment(1);
     }
 
     /// Admits one more connection of this source, if it may have one.
     pub(super) fn enter(self: &Arc<Self>, PeerIp(source): PeerIp) -> Option<Entry> {
         let entered = self.lock().open(source);
         if entered.is_none() {
-            self.refused.increment(1);
+            self.refuse();
         }
-        Some(Entry { gate: Arc::clone(self), source: entered? })
+        Some(Entry { gate: Arc::clone(self), place: entered? })
     }
 
     fn lock(&self) -> MutexGuard<'_, SourceConnections> {
@@ -39,12 +47,19 @@ impl SourceGate {
 /// A connection that counts until this is dropped.
 pub(super) struct Entry {
     gate: Arc<SourceGate>,
-    source: SourceTag,
+    place: Place,
+}
+
+impl Entry {
+    /// Whether it has a place among those for peers.
+    pub(super) fn is_peer(&self) -> bool {
+        self.place == Place::Peer
+    }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.gate.lock().close(self.source);
+        self.gate.lock().close(self.place);
     }
 }
 
@@ -57,7 +72,8 @@ mod tests {
     #[test]
     fn entries_are_given_back_however_they_end() {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
-        let gate = Arc::new(SourceGate::new(2, &mut rng, Counter::noop()));
+        let rule = ConnectionRule { max_per_source: 2, ..ConnectionRule::default() };
+        let gate = Arc::new(SourceGate::new(rule, &mut rng, Counter::noop()));
         let (one, other) = (PeerIp([192, 0, 2, 1].into()), PeerIp([192, 0, 2, 2].into()));
         let entries = [gate.enter(one).unwrap(), gate.enter(one).unwrap()];
         assert!(gate.enter(one).is_none());

@@ -75,7 +75,9 @@ impl LogClient {
         let failed = |error| match error {
             TransportError::TooLong => FetchError::too_long(path, limit),
             TransportError::Late => FetchError::new(format!("{path}: no answer in time")),
-            TransportError::Unreachable => FetchError::new(format!("{path}: no connection")),
+            TransportError::Unreachable | TransportError::NotPublic => {
+                FetchError::new(format!("{path}: no connection"))
+            }
             TransportError::Broken => FetchError::new(format!("{path}: the answer broke off")),
         };
         let url = self.base.below(path).map_err(|_| failed(TransportError::Unreachable))?;

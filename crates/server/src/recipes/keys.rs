@@ -127,6 +127,7 @@ mod tests {
             hpke_configs: vec![KeySet::config_text(&config(1))],
             gateway_configs: (!gateway.is_empty()).then_some(texts),
             encapsulation_configs: None,
+            url: None,
         })
     }
 

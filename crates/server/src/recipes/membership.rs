@@ -1,5 +1,6 @@
 //! Which recipes this aggregator should serve, and what their tasks are. DESIGN: one operator, one
-//! URL, one role; authors by key, each with its collector's token.
+//! URL, one role; peers by operator and URL, each with its own secrets; authors by key, each with
+//! its collector's token.
 //!
 //! Left to others: whether the recipe is in the log and passes a device's rules
 //! (`sotto_protocol::log`).
@@ -7,10 +8,11 @@
 use std::sync::Arc;
 
 use sotto_crypto::{Secret, hpke};
-use sotto_protocol::recipe::{Assessment, derive_task};
+use sotto_protocol::admission::Admitted;
+use sotto_protocol::recipe::derive_task;
 use sotto_protocol::token::TokenTerms;
-use sotto_protocol::{AggregatorTask, Moment, Task};
-use sotto_wire::recipe::Recipe;
+use sotto_protocol::{AggregatorTask, Moment, ReleaseRules, Task};
+use sotto_wire::recipe::{Aggregator, Parties, Recipe};
 use sotto_wire::{EntryId, KeyName, Role, TaskId, taskprov};
 
 use crate::config::{RecipeAuthor, RecipesConfig};
@@ -30,6 +32,8 @@ pub(super) enum NotJoined {
     OtherOperator,
     #[error("it names this operator at {0:?}, which is not the public URL")]
     OtherUrl(String),
+    #[error("its other aggregator, {0} at {1:?}, is not listed under [[recipes.peers]]")]
+    Peer(KeyName, String),
     #[error("a device would not answer it: {0}")]
     Refused(String),
     #[error("the author {0} is not listed")]
@@ -42,14 +46,13 @@ pub(super) enum NotJoined {
     Tokens(String),
     #[error("it is over")]
     Over,
-    #[error("its task was forgotten: reports could count twice")]
-    Forgotten,
     #[error(transparent)]
     Task(#[from] TaskRefused),
 }
 
 impl Membership {
-    /// Checks that every author has the token that its role needs.
+    /// Checks that peers have secrets of their own, and that every author has the token that its
+    /// role needs.
     pub(super) fn new(role: Role, config: RecipesConfig) -> Result<Self, BindError> {
         let wrong = |reason: String| Err(BindError::Config(format!("recipes: {reason}")));
         if config.trust.operator(&config.operator).is_none() {
@@ -58,6 +61,7 @@ impl Membership {
                 config.operator
             ));
         }
+        check_peers(&config).map_err(|reason| BindError::Config(format!("recipes: {reason}")))?;
         let mut listed = Vec::new();
         for RecipeAuthor { key, collector_token } in &config.authors {
             let name = key.name();
@@ -79,15 +83,12 @@ impl Membership {
     /// recipes that were joined before.
     pub(super) fn judge(
         &self,
-        assessment: &Assessment,
+        admitted: &Admitted,
         served: &[Arc<Recipe>],
         now: Moment,
     ) -> Result<ServedTask, NotJoined> {
-        let recipe = assessment.recipe();
-        let us = match self.role {
-            Role::Leader => &recipe.parties.leader,
-            _ => &recipe.parties.helper,
-        };
+        let recipe = admitted.assessment.recipe();
+        let (us, _) = self.sides(recipe);
         if us.operator != self.config.operator {
             return Err(NotJoined::OtherOperator);
         }
@@ -103,12 +104,26 @@ impl Membership {
         if let Some(other) = served.iter().find(same_name) {
             return Err(NotJoined::NameReuse(recipe.name.clone(), other.id()));
         }
-        self.task(assessment.task().clone(), recipe)
+        self.task(admitted.assessment.task().clone(), recipe, admitted.audience)
+    }
+
+    /// This aggregator and the other one, as the recipe names them.
+    fn sides<'a>(&self, recipe: &'a Recipe) -> (&'a Aggregator, &'a Aggregator) {
+        let Parties { leader, helper, .. } = &recipe.parties;
+        match self.role {
+            Role::Leader => (leader, helper),
+            _ => (helper, leader),
+        }
     }
 
     /// The task of a recipe that was joined before. Once joined, a task stays joined, as long as
-    /// its author is still listed.
-    pub(super) fn restore(&self, task_id: &TaskId, json: &[u8]) -> Result<ServedTask, String> {
+    /// its author and its other aggregator are still listed.
+    pub(super) fn restore(
+        &self,
+        task_id: &TaskId,
+        json: &[u8],
+        audience: Option<u64>,
+    ) -> Result<ServedTask, String> {
         let failed = |reason: &dyn std::fmt::Display| {
             format!(
                 "the stored recipe behind task {task_id} cannot be served: {reason}. List the task under \
@@ -120,12 +135,22 @@ impl Membership {
         if task.id() != task_id {
             return Err(failed(&"another task follows from it"));
         }
-        self.task(task, &recipe).map_err(|reason| failed(&reason))
+        self.task(task, &recipe, audience).map_err(|reason| failed(&reason))
     }
 
-    fn task(&self, task: Task, recipe: &Recipe) -> Result<ServedTask, NotJoined> {
+    fn task(
+        &self,
+        task: Task,
+        recipe: &Recipe,
+        audience: Option<u64>,
+    ) -> Result<ServedTask, NotJoined> {
         let author = self.config.authors.iter().find(|author| recipe.author.is(&author.key));
         let author = author.ok_or_else(|| NotJoined::Author(recipe.author.name.clone()))?;
+        let (_, other) = self.sides(recipe);
+        let mut peers = self.config.peers.iter();
+        let peer = peers.find(|peer| peer.operator == other.operator && peer.url == other.url);
+        let unknown = || NotJoined::Peer(other.operator.clone(), other.url.clone());
+        let peer = peer.ok_or_else(unknown)?;
         let collector_hpke_config = recipe.parties.collector_config().ok();
         let collector_hpke_config =
             collector_hpke_config.filter(hpke::is_supported).ok_or(NotJoined::Collector)?;
@@ -136,7 +161,7 @@ impl Membership {
             }
             None => None,
         };
-        let verify_key = taskprov::verify_key(self.config.verify_key_init.expose(), task.id());
+        let verify_key = taskprov::verify_key(peer.verify_key_init.expose(), task.id());
         let aggregator = AggregatorTask {
             task,
             role: self.role,
@@ -144,13 +169,46 @@ impl Membership {
             collector_hpke_config,
             taskprov: true,
             tokens,
-            max_window_s: Some(recipe.when.max_window_s),
+            release: ReleaseRules::of(recipe, audience),
         };
-        let leader_token = Arc::clone(&self.config.leader_token);
+        let leader_token = Arc::clone(&peer.token);
         let served = match &author.collector_token {
             Some(collector) => ServedTask::leader(aggregator, leader_token, Arc::clone(collector)),
             None => ServedTask::helper(aggregator, leader_token),
         };
-        Ok(served?.of_recipe(Arc::new(recipe.clone())))
+        Ok(served?.of_recipe(Arc::new(recipe.clone()), peer.private_addresses))
     }
+}
+
+/// Checks that each peer is another operator, listed once, with secrets that no other operator has.
+/// An operator that moves may be listed with its old and its new URL.
+fn check_peers(config: &RecipesConfig) -> Result<(), String> {
+    if config.peers.is_empty() {
+        return Err("no peer is listed under [[recipes.peers]]".to_owned());
+    }
+    for (index, peer) in config.peers.iter().enumerate() {
+        let name = &peer.operator;
+        if config.trust.is_same_operator(name, &config.operator) {
+            return Err(format!("peer {name}: this is the operator of this server"));
+        }
+        for earlier in config.peers.iter().take(index) {
+            let other = &earlier.operator;
+            if name == other && peer.url == earlier.url {
+                return Err(format!("peer {name} is listed twice at {}", peer.url));
+            }
+            let secret = if name == other {
+                continue;
+            } else if peer.token.is(&earlier.token) {
+                "authentication_token"
+            } else if peer.verify_key_init == earlier.verify_key_init {
+                "verify_key_init"
+            } else {
+                continue;
+            };
+            return Err(format!(
+                "peers {other} and {name} have the same {secret}: make one for each with `sotto keys secret`"
+            ));
+        }
+    }
+    Ok(())
 }

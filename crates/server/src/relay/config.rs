@@ -7,7 +7,7 @@ use std::time::Duration;
 use sotto_protocol::relay::PoolRule;
 use sotto_wire::KeyName;
 
-use crate::config::{HttpConfig, HttpFile};
+use crate::config::{ConnectionLimits, HttpConfig, HttpFile};
 use crate::settings::settings;
 
 settings! {
@@ -95,6 +95,7 @@ fn relay_http(listen: SocketAddr) -> HttpConfig {
         // Enough for the largest body over a slow uplink. A body that trickles in is still given up
         // early.
         body_timeout: Duration::from_secs(120),
+        connections: ConnectionLimits { max_per_source: 256, ..ConnectionLimits::default() },
         ..HttpConfig::new(listen)
     }
 }
@@ -116,13 +117,11 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SourceRule {
         /// Requests that one source (an IPv4 address, an IPv6 /64) may send in a window. 0 removes
-        /// this limit and the one on connections. That is right behind a proxy, where all devices have
+        /// this limit and limits.max_connections_per_source. That is right behind a proxy, where all devices have
         /// one address; each request then counts as a source of its own for pool.min.
         ["sources.max"] pub max: u32 = 1_000,
         /// The window. At its end every source is forgotten. Sources are never written down.
         ["sources.window_s"] pub window: Duration = Duration::from_secs(60),
-        /// Connections that one source may have at once. One more is closed.
-        ["sources.max_connections"] pub max_connections: u32 = 256,
     }
 }
 

@@ -12,7 +12,6 @@ pub(super) struct RelayMetrics {
     /// Requests of sources that had sent too many.
     pub(super) limited: Counter,
     /// Connections of sources that already had the most they may have.
-    pub(super) connections_limited: Counter,
     pools: [Counter; 3],
     exchanges: [Counter; 5],
 }
@@ -48,10 +47,6 @@ impl RelayMetrics {
             limited: registry.counter(
                 "sotto_relay_source_limited_total",
                 "Requests rejected because their source had sent too many.",
-            ),
-            connections_limited: registry.counter(
-                "sotto_relay_connections_limited_total",
-                "Connections closed because their source had too many.",
             ),
             pools: registry.counters(
                 "sotto_relay_pools_total",

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use rand_chacha::ChaCha20Rng;
-use sotto_protocol::relay::{Pool, PoolRule, SourceTag};
+use sotto_protocol::relay::{Pool, PoolRule};
+use sotto_protocol::sources::SourceTag;
 use sotto_wire::size_class::SizeClass;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
-use sotto_protocol::relay::{SourceLimit, SourceTag};
+use sotto_protocol::relay::SourceLimit;
+use sotto_protocol::sources::SourceTag;
 
 use super::clock::Clock;
 use super::config::SourceRule;

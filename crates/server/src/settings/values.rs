@@ -2,7 +2,7 @@
 
 use std::fmt::Formatter;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,6 +49,7 @@ macro_rules! text {
 }
 
 text!(
+    IpAddr: "an address without a port, like 192.0.2.7",
     SocketAddr: "an address with a port, like 127.0.0.1:8080",
     KeyName: "the name of an operator",
     TaskId: "a task id",

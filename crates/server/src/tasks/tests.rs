@@ -1,5 +1,5 @@
 use sotto_crypto::{HpkeKeypair, Secret};
-use sotto_protocol::Task;
+use sotto_protocol::{ReleaseRules, Task};
 use sotto_vdaf::VdafConfig;
 use sotto_wire::{
     BatchMode, HpkeConfigId, TaskConfiguration, TaskParameters, TimePrecision, Url as WireUrl,
@@ -33,7 +33,7 @@ pub(crate) fn leader_task(id: u8, helper: &str) -> Result<ServedTask, TaskRefuse
             .clone(),
         taskprov: false,
         tokens: None,
-        max_window_s: None,
+        release: ReleaseRules::default(),
     };
     let token = Arc::new(AuthToken::bearer("token").unwrap());
     ServedTask::leader(aggregator, Arc::clone(&token), token)

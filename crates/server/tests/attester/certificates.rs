@@ -12,7 +12,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use sotto_protocol::attester::{Attestation, AttestationRefusal, DeviceIdentity};
 use sotto_protocol::{Fault, Moment};
-use sotto_server::{Manufacturer, X509Attestation, X509Config};
+use sotto_server::{Manufacturer, Purpose, X509Attestation, X509Config};
 use sotto_wire::Encode;
 use sotto_wire::token::evidence::{AttestationEvidence, X509Evidence};
 
@@ -152,7 +152,8 @@ fn attestation(roots: &[&Authority], crls: &str, require_crl: bool) -> X509Attes
 
 fn manufacturer(name: &str, roots: &[&Authority]) -> Manufacturer {
     let roots: String = roots.iter().map(|root| root.pem.as_str()).collect();
-    Manufacturer { name: name.to_owned(), roots: roots.into() }
+    let purposes = vec![Purpose::InsecureAny];
+    Manufacturer { name: name.to_owned(), roots: roots.into(), purposes }
 }
 
 fn of_manufacturers(manufacturers: Vec<Manufacturer>) -> Result<X509Attestation, Fault> {
@@ -272,6 +273,134 @@ fn certificates_for_other_things_are_refused() {
     let server = ExtendedKeyUsagePurpose::ServerAuth;
     assert_eq!(with(vec![server.clone()]), Some(AttestationRefusal::Untrusted));
     assert_eq!(with(vec![server, ExtendedKeyUsagePurpose::ClientAuth]), None);
+}
+
+/// Which purposes of one path fit, with a device and a factory that have these extensions.
+struct Stated {
+    root: Authority,
+    device: CertificateParams,
+    factory: CertificateParams,
+}
+
+impl Stated {
+    fn new() -> Self {
+        let (device, factory) = (device_params("device 1", 1), authority_params("factory"));
+        Self { root: authority("maker"), device, factory }
+    }
+
+    fn accepted(&self, purposes: &[Purpose]) -> bool {
+        let key = KeyPair::generate().unwrap();
+        let der = self.factory.signed_by(&key, &self.root.issuer).unwrap().der().to_vec();
+        let factory =
+            Authority { issuer: Issuer::new(self.factory.clone(), key), pem: String::new(), der };
+        let mut badge = factory.certify(&self.device, &rcgen::PKCS_ED25519);
+        badge.chain.push(factory.der);
+        let maker =
+            Manufacturer { purposes: purposes.to_vec(), ..manufacturer("maker", &[&self.root]) };
+        match identify(&of_manufacturers(vec![maker]).unwrap(), &badge) {
+            Ok(_) => true,
+            Err(AttestationRefusal::Untrusted) => false,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+const DEVICE_USAGE: &[u64] = &[1, 3, 6, 1, 4, 1, 32473, 1, 1];
+const OTHER_USAGE: &[u64] = &[1, 3, 6, 1, 4, 1, 32473, 1, 9];
+
+#[test]
+fn a_device_states_the_usage_that_its_manufacturer_gives_to_devices() {
+    let purpose = [Purpose::usage("1.3.6.1.4.1.32473.1.1").unwrap()];
+    let (any, client) = (ExtendedKeyUsagePurpose::Any, ExtendedKeyUsagePurpose::ClientAuth);
+    let other = |oid: &[u64]| ExtendedKeyUsagePurpose::Other(oid.to_vec());
+    let (device, another) = (other(DEVICE_USAGE), other(OTHER_USAGE));
+    // The device's own certificate must name it: neither silence nor `any` is enough.
+    for (usages, fits) in [
+        (vec![], false),
+        (vec![any.clone()], false),
+        (vec![client.clone()], false),
+        (vec![another.clone()], false),
+        (vec![device.clone()], true),
+        (vec![client.clone(), device.clone()], true),
+    ] {
+        let mut stated = Stated::new();
+        stated.device.extended_key_usages = usages.clone();
+        assert_eq!(stated.accepted(&purpose), fits, "{usages:?}");
+    }
+    // An authority that is restricted to something else cannot certify devices.
+    for (usages, fits) in [
+        (vec![], true),
+        (vec![any], true),
+        (vec![device.clone(), client.clone()], true),
+        (vec![client], false),
+        (vec![another], false),
+    ] {
+        let mut stated = Stated::new();
+        stated.device.extended_key_usages = vec![device.clone()];
+        stated.factory.extended_key_usages = usages.clone();
+        assert_eq!(stated.accepted(&purpose), fits, "{usages:?}");
+    }
+}
+
+/// An extension with these certificate policies.
+fn policies(oids: &[&[u64]]) -> CustomExtension {
+    let tagged = |tag: u8, content: Vec<u8>| {
+        assert!(content.len() < 128, "one byte of length");
+        [vec![tag, content.len() as u8], content].concat()
+    };
+    let policy = |oid: &&[u64]| {
+        let oid = x509_parser::asn1_rs::Oid::from(oid).unwrap();
+        tagged(0x30, tagged(6, oid.as_bytes().to_vec()))
+    };
+    let content = tagged(0x30, oids.iter().flat_map(policy).collect());
+    CustomExtension::from_oid_content(&[2, 5, 29, 32], content)
+}
+
+#[test]
+fn a_device_is_certified_under_the_policy_of_its_manufacturer() {
+    const ANY: &[u64] = &[2, 5, 29, 32, 0];
+    let purpose = [Purpose::policy("1.3.6.1.4.1.32473.1.1").unwrap()];
+    for (device, factory, fits) in [
+        (vec![DEVICE_USAGE], vec![DEVICE_USAGE], true),
+        (vec![DEVICE_USAGE], vec![ANY], true),
+        (vec![OTHER_USAGE, DEVICE_USAGE], vec![OTHER_USAGE, DEVICE_USAGE], true),
+        // An authority without policies ends them all, and the device must name its own.
+        (vec![DEVICE_USAGE], vec![], false),
+        (vec![DEVICE_USAGE], vec![OTHER_USAGE], false),
+        (vec![OTHER_USAGE], vec![DEVICE_USAGE], false),
+        (vec![ANY], vec![DEVICE_USAGE], false),
+        (vec![], vec![DEVICE_USAGE], false),
+    ] {
+        let mut stated = Stated::new();
+        for (params, oids) in [(&mut stated.device, &device), (&mut stated.factory, &factory)] {
+            if !oids.is_empty() {
+                params.custom_extensions = vec![policies(oids)];
+            }
+        }
+        assert_eq!(stated.accepted(&purpose), fits, "{device:?} {factory:?}");
+    }
+    // A policy does not make a certificate for servers one of a device; and both can be required.
+    let mut both = Stated::new();
+    both.device.custom_extensions = vec![policies(&[DEVICE_USAGE])];
+    both.factory.custom_extensions = vec![policies(&[DEVICE_USAGE])];
+    let usage = Purpose::usage("1.3.6.1.4.1.32473.1.1").unwrap();
+    assert!(!both.accepted(&[purpose[0].clone(), usage.clone()]));
+    both.device.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    assert!(!both.accepted(&purpose));
+    let own = ExtendedKeyUsagePurpose::Other(DEVICE_USAGE.to_vec());
+    both.device.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, own];
+    assert!(both.accepted(&[purpose[0].clone(), usage]));
+}
+
+#[test]
+fn a_manufacturer_without_a_purpose_is_refused() {
+    let root = authority("maker");
+    let silent = Manufacturer { purposes: Vec::new(), ..manufacturer("maker", &[&root]) };
+    let error = of_manufacturers(vec![silent]).unwrap_err().to_string();
+    assert!(error.contains("insecure_any_purpose"), "{error}");
+    for wrong in ["", "devices", "1.3.x", "1.3."] {
+        assert!(Purpose::usage(wrong).is_err() && Purpose::policy(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]
@@ -444,7 +573,8 @@ fn an_operator_may_want_to_know() {
 #[test]
 fn roots_must_be_roots() {
     for roots in ["", "not PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-        let manufacturer = Manufacturer { name: "maker".to_owned(), roots: roots.into() };
+        let purposes = vec![Purpose::InsecureAny];
+        let manufacturer = Manufacturer { name: "maker".to_owned(), roots: roots.into(), purposes };
         assert!(of_manufacturers(vec![manufacturer]).is_err(), "{roots}");
     }
     assert!(of_manufacturers(vec![]).is_err());

@@ -3,26 +3,24 @@
 use reqwest::StatusCode;
 use sotto_crypto::note;
 use sotto_store::IssuerDb;
-use sotto_testing::keys::{key, key_of, signer};
+use sotto_testing::keys::{self, key_of, signer};
 use sotto_wire::recipe::{TokenKeyRequest, TokenKeyStatement};
 use sotto_wire::{Note, NoteSignature, Role};
 
 use crate::issuer::harness::{Server, author, config, key_files, now, operator, request, signed};
 
 #[tokio::test]
-async fn an_author_gets_endorsed_keys_and_the_same_ones_again() {
+async fn an_author_gets_an_endorsed_key_and_the_same_one_again() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), config()).await;
-    let (request, operator) = (request("keys"), operator());
-    let keys = server.keys(&request).await;
-    let helper = keys.helper.as_ref().unwrap();
-    for (key, role, aggregator) in [
-        (&keys.leader, Role::Leader, &request.leader),
-        (helper, Role::Helper, request.helper.as_ref().unwrap()),
-    ] {
+    let (leader, operator) = (request("leader"), operator());
+    let helper = TokenKeyRequest { role: Role::Helper, ..request("helper") };
+    let mut made = Vec::new();
+    for request in [&leader, &helper] {
+        let key = server.key(request).await;
         let statement = TokenKeyStatement {
-            role,
-            aggregator,
+            role: request.role,
+            aggregator: request.aggregator(),
             author: &request.author.key,
             issuer: operator.name(),
             public_key: &key.public_key,
@@ -32,16 +30,35 @@ async fn an_author_gets_endorsed_keys_and_the_same_ones_again() {
         let signature = NoteSignature { signature, ..operator.sign("") };
         let note = Note::new(statement.text()).unwrap().with_signature(signature);
         note::verify(&note, &operator.verifier()).unwrap();
+        assert_eq!(key.issuer, *operator.name());
+        assert_eq!(server.key(request).await, key);
+        made.push(key.public_key);
     }
-    assert_ne!(keys.leader.public_key, helper.public_key);
-    assert_eq!(server.keys(&request).await, keys);
+    // Another nonce means another recipe.
+    assert_ne!(made[0], made[1]);
     assert_eq!(server.metric("sotto_issuer_keys_made_total").await, Some(2));
-    // Another nonce means another recipe; and a helper that cannot check needs no key.
-    let alone =
-        TokenKeyRequest { helper: None, nonce: "nonce-of-a-request-alone".into(), ..request };
-    let other = server.keys(&alone).await;
-    assert!(other.helper.is_none() && other.leader.public_key != keys.leader.public_key);
     assert_eq!(key_files(folder.path()).len(), 2);
+    server.stopped().await;
+}
+
+/// Devices require two issuers. An author who asks one for both is told so before publishing.
+#[tokio::test]
+async fn an_issuer_makes_one_key_of_a_recipe_unless_its_operator_allows_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), config()).await;
+    let leader = request("both");
+    let helper = TokenKeyRequest { role: Role::Helper, ..leader.clone() };
+    let made = server.key(&leader).await;
+    let refused = server.ask_for_keys(signed(&helper, &author())).await;
+    assert_eq!(refused.status(), StatusCode::CONFLICT);
+    assert!(refused.text().await.unwrap().contains("insecure_both_roles"));
+    assert_eq!(key_files(folder.path()).len(), 1);
+    server.stopped().await;
+    let mut settings = config();
+    settings.rules.insecure_both_roles = true;
+    let server = Server::start(folder.path(), settings).await;
+    assert_eq!(server.key(&leader).await, made);
+    assert_ne!(server.key(&helper).await.public_key, made.public_key);
     server.stopped().await;
 }
 
@@ -51,9 +68,9 @@ async fn the_same_note_at_the_same_time_gets_the_same_keys() {
     let server = Server::start(folder.path(), config()).await;
     let request = request("together");
     let (one, two, three) =
-        tokio::join!(server.keys(&request), server.keys(&request), server.keys(&request));
+        tokio::join!(server.key(&request), server.key(&request), server.key(&request));
     assert!(one == two && two == three);
-    assert_eq!(server.metric("sotto_issuer_keys_made_total").await, Some(2));
+    assert_eq!(server.metric("sotto_issuer_keys_made_total").await, Some(1));
     server.stopped().await;
 }
 
@@ -68,11 +85,11 @@ async fn an_author_who_goes_away_finds_the_keys_later() {
         server.ask_for_keys(note.clone()),
     );
     drop(gone.await);
-    let keys = server.keys(&request).await;
+    let key = server.key(&request).await;
     assert_eq!(key_files(folder.path()).len(), 1);
     server.crashed().await;
     let server = Server::start(folder.path(), config()).await;
-    assert_eq!(server.keys(&request).await, keys);
+    assert_eq!(server.key(&request).await, key);
     server.stopped().await;
 }
 
@@ -83,7 +100,7 @@ async fn strangers_and_bad_requests_get_nothing() {
     settings.rules.window_s = 7200;
     let server = Server::start(folder.path(), settings).await;
     let good = request("good");
-    let stranger = key("stranger.example");
+    let stranger = keys::key("stranger.example");
     let unlisted = TokenKeyRequest { author: signer(&stranger), ..good.clone() };
     let with_expiry = |expires| TokenKeyRequest { expires, ..good.clone() };
     let as_leader = TokenKeyRequest { leader: operator().name().clone(), ..good.clone() };
@@ -110,16 +127,16 @@ async fn strangers_and_bad_requests_get_nothing() {
 async fn an_author_has_so_many_live_keys() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config();
-    settings.rules.max_live_keys = 3;
+    settings.rules.max_live_keys = 2;
     let server = Server::start(folder.path(), settings).await;
-    let first = server.keys(&request("first")).await;
-    let full = server.ask_for_keys(signed(&request("second"), &author())).await;
+    let first = server.key(&request("first")).await;
+    let second_request = request("second");
+    let second = server.key(&second_request).await;
+    let full = server.ask_for_keys(signed(&request("third"), &author())).await;
     assert_eq!(full.status(), StatusCode::TOO_MANY_REQUESTS);
-    let alone = TokenKeyRequest { helper: None, ..request("third") };
-    let third = server.keys(&alone).await;
     // Full, but existing keys are still returned.
-    assert_eq!(server.keys(&alone).await, third);
-    assert_ne!(first.leader.public_key, third.leader.public_key);
+    assert_eq!(server.key(&second_request).await, second);
+    assert_ne!(first.public_key, second.public_key);
     server.stopped().await;
 }
 
@@ -135,14 +152,12 @@ async fn a_disk_that_fails_gives_no_keys() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(reasons.contains("store"), "{reasons}");
     std::fs::create_dir(folder.path().join("keys")).unwrap();
-    let keys = server.keys(&request).await;
+    let key = server.key(&request).await;
     assert_eq!(server.admin_get("readyz").await.0, StatusCode::OK);
     server.stopped().await;
     let db = IssuerDb::open(folder.path()).unwrap();
     let stored = db.load().unwrap();
     assert_eq!(stored[0].request, request);
-    assert_eq!(
-        crate::issuer::harness::token_key(&keys.leader).id(),
-        stored[0].leader.token_key().id()
-    );
+    let id = *stored[0].origin.token_key().id();
+    assert_eq!(*crate::issuer::harness::token_key(&key).id(), id);
 }

@@ -9,7 +9,6 @@ use sotto_crypto::blind_rsa::{TokenKey, TokenVerifier};
 use sotto_crypto::key_blinding::{ClientSecret, PublicKey};
 use sotto_crypto::note::NoteKey;
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, issuer_origin_alias};
-use sotto_protocol::issuer::author::TokenKeys;
 use sotto_server::{AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig};
 use sotto_store::IssuerDb;
 use sotto_testing::asking::{Asked, ask};
@@ -20,7 +19,7 @@ use sotto_wire::token::{
     IssuerAnswer, IssuerAnswerBatch, REQUEST_BATCH_MEDIA_TYPE, REQUEST_MEDIA_TYPE, ShortOpaque,
     TokenRequestBatch,
 };
-use sotto_wire::{Decode, Encode, HpkeConfig};
+use sotto_wire::{Decode, Encode, HpkeConfig, Role};
 
 use crate::background::{self, LOOPBACK, client};
 
@@ -67,7 +66,7 @@ impl Server {
         client(None).post(self.resource("token-keys")).body(note).send().await.unwrap()
     }
 
-    pub(crate) async fn keys(&self, request: &TokenKeyRequest) -> TokenKeys {
+    pub(crate) async fn key(&self, request: &TokenKeyRequest) -> EndorsedKey {
         let response = self.ask_for_keys(signed(request, &author())).await;
         assert_eq!(response.status(), StatusCode::OK);
         serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
@@ -94,12 +93,13 @@ impl Server {
     }
 }
 
-/// A request for two keys that expire in an hour.
+/// A request for the leader's key, which expires in an hour.
 pub(crate) fn request(nonce: &str) -> TokenKeyRequest {
     TokenKeyRequest {
         author: signer(&author()),
         leader: "leader.example".parse().unwrap(),
-        helper: Some("helper.example".parse().unwrap()),
+        helper: "helper.example".parse().unwrap(),
+        role: Role::Leader,
         expires: now() + 3600,
         nonce: format!("nonce-of-a-request-{nonce}"),
     }

@@ -10,7 +10,7 @@ use sotto_crypto::Secret;
 use sotto_crypto::blind_rsa::IssuerKey;
 use sotto_protocol::Moment;
 use sotto_protocol::issuer::Origin;
-use sotto_protocol::issuer::author::RecipeKeys;
+use sotto_protocol::issuer::author::RecipeKey;
 use sotto_server::{BindError, Issuer, IssuerConfig};
 use sotto_store::IssuerDb;
 use sotto_testing::keys::keypair;
@@ -23,16 +23,16 @@ use sotto_wire::{Decode, KeyType, VerifierKey};
 
 use crate::background::client;
 use crate::issuer::harness::{
-    ATTESTER_TOKEN, Device, Server, author, config, key_files, now, request, signed,
+    ATTESTER_TOKEN, Device, Server, author, config, key_files, now, operator, request, signed,
 };
 
 #[tokio::test]
 async fn one_request_as_the_specification_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), config()).await;
-    let keys = server.keys(&request("one")).await;
+    let key = server.key(&request("one")).await;
     let device = Device::new(1);
-    let asked = device.ask(&keys.leader, 2);
+    let asked = device.ask(&key, 2);
     let response = server.one(&asked.body).await;
     assert_eq!(response.status(), StatusCode::OK);
     let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
@@ -40,16 +40,16 @@ async fn one_request_as_the_specification_has_it() {
     assert_eq!(header("sec-token-limit"), "1");
     let index_key = parse_byte_sequence(&header("sec-token-origin-alias")).unwrap();
     let sealed = response.bytes().await.unwrap();
-    let alias = device.finish(&keys.leader, &asked, &index_key.try_into().unwrap(), &sealed);
+    let alias = device.finish(&key, &asked, &index_key.try_into().unwrap(), &sealed);
 
     // A second token of the same device has the same alias; another origin or another device does
     // not.
-    let helper = keys.helper.as_ref().unwrap();
+    let helper = &server.key(&request("another")).await;
     let other = Device::new(9);
     let asks = [
-        (&device, &keys.leader, device.ask(&keys.leader, 3)),
+        (&device, &key, device.ask(&key, 3)),
         (&device, helper, device.ask(helper, 4)),
-        (&other, &keys.leader, other.ask(&keys.leader, 5)),
+        (&other, &key, other.ask(&key, 5)),
     ];
     let answers = server.batch(&asks.each_ref().map(|(.., asked)| asked.body.clone())).await;
     let aliases: Vec<_> = asks
@@ -66,10 +66,9 @@ async fn one_request_as_the_specification_has_it() {
 async fn a_batch_is_answered_in_order_and_bad_requests_spoil_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), config()).await;
-    let keys = server.keys(&request("batch")).await;
+    let key = server.key(&request("batch")).await;
     let device = Device::new(1);
-    let asked: Vec<_> =
-        (0..MAX_TOKEN_BATCH as u64).map(|seed| device.ask(&keys.leader, seed)).collect();
+    let asked: Vec<_> = (0..MAX_TOKEN_BATCH as u64).map(|seed| device.ask(&key, seed)).collect();
     let mut bodies: Vec<_> = asked.iter().map(|asked| asked.body.clone()).collect();
     // Damaged, truncated, and of another type.
     bodies[3][200] ^= 1;
@@ -80,7 +79,7 @@ async fn a_batch_is_answered_in_order_and_bad_requests_spoil_no_others() {
     for (place, (asked, answer)) in asked.iter().zip(&answers).enumerate() {
         match place {
             3 | 100 | 255 => assert_eq!(*answer, IssuerAnswer::Refused { status: 400 }),
-            _ => drop(device.finish_answer(&keys.leader, asked, answer)),
+            _ => drop(device.finish_answer(&key, asked, answer)),
         }
     }
     for (reason, count) in [("signature", 1), ("malformed", 1), ("token_type", 1), ("expired", 0)] {
@@ -95,8 +94,8 @@ async fn a_batch_is_answered_in_order_and_bad_requests_spoil_no_others() {
 async fn only_the_attester_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), config()).await;
-    let keys = server.keys(&request("auth")).await;
-    let body = Device::new(1).ask(&keys.leader, 2).body;
+    let key = server.key(&request("auth")).await;
+    let body = Device::new(1).ask(&key, 2).body;
     for (path, media_type) in
         [("token-request", REQUEST_MEDIA_TYPE), ("token-requests", REQUEST_BATCH_MEDIA_TYPE)]
     {
@@ -125,8 +124,8 @@ async fn only_the_attester_is_answered() {
 async fn a_shorter_window_binds_the_keys_of_a_longer_one() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), config()).await;
-    let keys = server.keys(&request("window")).await;
-    let body = Device::new(1).ask(&keys.leader, 2).body;
+    let key = server.key(&request("window")).await;
+    let body = Device::new(1).ask(&key, 2).body;
     let ask = async |server: &Server| {
         let post = server.post("token-request", REQUEST_MEDIA_TYPE, body.clone());
         post.bearer_auth(ATTESTER_TOKEN).send().await.unwrap().status()
@@ -134,7 +133,7 @@ async fn a_shorter_window_binds_the_keys_of_a_longer_one() {
     assert_eq!(ask(&server).await, StatusCode::OK);
     server.stopped().await;
     let mut shorter = config();
-    shorter.rules.window_s = keys.leader.expires - now() - 60;
+    shorter.rules.window_s = key.expires - now() - 60;
     let server = Server::start(folder.path(), shorter).await;
     assert_eq!(ask(&server).await, StatusCode::BAD_REQUEST);
     let refused = "sotto_issuer_refused_total{reason=\"beyond_window\"}";
@@ -150,15 +149,15 @@ async fn a_shorter_window_binds_the_keys_of_a_longer_one() {
 async fn a_refusal_tells_its_status_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), config()).await;
-    let keys = server.keys(&request("refusal")).await;
+    let key = server.key(&request("refusal")).await;
     let device = Device::new(1);
     let mut texts = Vec::new();
-    let mut damaged = device.ask(&keys.leader, 2).body;
+    let mut damaged = device.ask(&key, 2).body;
     damaged[200] ^= 1;
     let other_folder = tempfile::tempdir().unwrap();
     let elsewhere = Server::start(other_folder.path(), config()).await;
-    let unknown = elsewhere.keys(&request("elsewhere")).await;
-    for body in [b"x".to_vec(), damaged, device.ask(&unknown.leader, 3).body] {
+    let unknown = elsewhere.key(&request("elsewhere")).await;
+    for body in [b"x".to_vec(), damaged, device.ask(&unknown, 3).body] {
         let response = server.one(&body).await;
         assert_eq!(response.status(), StatusCode::BAD_REQUEST);
         assert!(response.headers().get("sec-token-origin-alias").is_none());
@@ -174,20 +173,20 @@ async fn restarts_and_crashes_keep_keys_and_burn_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), config()).await;
     let request = request("restart");
-    let keys = server.keys(&request).await;
+    let key = server.key(&request).await;
     let device = Device::new(1);
-    let asked = device.ask(&keys.leader, 2);
+    let asked = device.ask(&key, 2);
     let answer = server.batch(std::slice::from_ref(&asked.body)).await;
-    let alias = device.finish_answer(&keys.leader, &asked, &answer[0]);
+    let alias = device.finish_answer(&key, &asked, &answer[0]);
     server.crashed().await;
 
     let server = Server::start(folder.path(), config()).await;
     // The same bytes again: the answer may have been lost.
     let again = server.batch(std::slice::from_ref(&asked.body)).await;
-    assert_eq!(device.finish_answer(&keys.leader, &asked, &again[0]), alias);
-    assert_eq!(server.keys(&request).await, keys);
+    assert_eq!(device.finish_answer(&key, &asked, &again[0]), alias);
+    assert_eq!(server.key(&request).await, key);
     assert_eq!(server.metric("sotto_issuer_keys_made_total").await, Some(0));
-    assert_eq!(server.metric("sotto_issuer_keys").await, Some(2));
+    assert_eq!(server.metric("sotto_issuer_keys").await, Some(1));
     server.stopped().await;
 }
 
@@ -197,13 +196,18 @@ async fn nothing_is_issued_after_expiry_and_the_keys_go() {
     let (key, other) = (IssuerKey::generate().unwrap(), IssuerKey::generate().unwrap());
     // From here on the clock matters: the keys have been made, and one lives only for a few
     // seconds.
-    let short = TokenKeyRequest { helper: None, expires: now() + 4, ..request("short") };
-    let long = TokenKeyRequest { helper: None, ..request("long") };
+    let short = TokenKeyRequest { expires: now() + 4, ..request("short") };
+    let long = request("long");
     let db = IssuerDb::open(folder.path()).unwrap();
     let [short_key, long_key] = [(key, &short), (other, &long)].map(|(key, request)| {
-        let shown = EndorsedKey::new(key.token_key().spki(), request.expires, &[0; 64]);
-        let leader = Origin::new(key, Secret::new([1; 32]), Moment(request.expires)).into();
-        db.insert(&RecipeKeys { request: request.clone(), leader, helper: None }).unwrap();
+        let shown = EndorsedKey::new(
+            operator().name().clone(),
+            key.token_key().spki(),
+            request.expires,
+            &[0; 64],
+        );
+        let origin = Origin::new(key, Secret::new([1; 32]), Moment(request.expires)).into();
+        db.insert(&RecipeKey { request: request.clone(), origin }).unwrap();
         shown
     });
     drop(db);
@@ -232,7 +236,7 @@ async fn nothing_is_issued_after_expiry_and_the_keys_go() {
     // A note whose keys have been deleted does not create new ones.
     let again = server.ask_for_keys(signed(&short, &author())).await;
     assert_eq!(again.status(), StatusCode::BAD_REQUEST);
-    assert_eq!(server.keys(&long).await.leader.public_key, long_key.public_key);
+    assert_eq!(server.key(&long).await.public_key, long_key.public_key);
     server.stopped().await;
 }
 

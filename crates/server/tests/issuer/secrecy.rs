@@ -19,13 +19,17 @@ async fn logs_metrics_and_refusals_keep_quiet() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), config()).await;
     let request = request("of-a-secret-recipe");
-    let keys = server.keys(&request).await;
+    let other = sotto_wire::recipe::TokenKeyRequest {
+        role: sotto_wire::Role::Helper,
+        ..super::harness::request("another-of-a-secret-recipe")
+    };
+    let (leader, helper) = (server.key(&request).await, server.key(&other).await);
     server
         .ask_for_keys(signed(&request, &sotto_testing::keys::key_of("stranger", "author.example")))
         .await;
     let device = Device::new(1);
     let (mut secret, mut texts) = (Vec::new(), Vec::new());
-    for (seed, key) in [(2, &keys.leader), (3, keys.helper.as_ref().unwrap())] {
+    for (seed, key) in [(2, &leader), (3, &helper)] {
         let asked = device.ask(key, seed);
         let mut damaged = asked.body.clone();
         damaged[300] ^= 1;
@@ -39,25 +43,21 @@ async fn logs_metrics_and_refusals_keep_quiet() {
     let (_, metrics) = server.admin_get("metrics").await;
     let (_, ready) = server.admin_get("readyz").await;
     server.stopped().await;
-    for keys in IssuerDb::open(folder.path()).unwrap().load().unwrap() {
-        for origin in keys.origins() {
-            secret.push(origin.secret().expose()[..16].to_vec());
-            secret.push(origin.key().to_pkcs8()[200..216].to_vec());
-        }
+    for key in IssuerDb::open(folder.path()).unwrap().load().unwrap() {
+        secret.push(key.origin.secret().expose()[..16].to_vec());
+        secret.push(key.origin.key().to_pkcs8()[200..216].to_vec());
     }
 
     texts.extend([captured.text(), metrics, ready]);
     assert!(texts[2].contains("TRACE"), "nothing was captured: the test would prove nothing");
-    let names =
-        [&keys.leader, keys.helper.as_ref().unwrap()].map(|key| token_key(key).origin_name());
-    let [leader, helper] = &names;
+    let [leader_name, helper_name] = [&leader, &helper].map(|key| token_key(key).origin_name());
     let author = author();
     let words = [
-        leader.as_str(),
-        helper.as_str(),
+        leader_name.as_str(),
+        helper_name.as_str(),
         ATTESTER_TOKEN,
         "secret-recipe",
-        keys.leader.public_key.as_str(),
+        leader.public_key.as_str(),
         author.name().as_str(),
     ];
     for text in &texts {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sotto_protocol::relay::PoolRule;
-use sotto_server::{BindError, Relay, RelayConfig, SourceRule};
+use sotto_server::{BindError, Relay, RelayConfig};
 use sotto_wire::size_class::SizeClass;
 
 use crate::background::eventually;
@@ -165,10 +165,6 @@ async fn settings_that_cannot_be() {
     refused(&wait, "but at most 60000 is allowed").await;
     let folder = |settings: &mut RelayConfig| settings.spool_dir = "/nowhere/at/all".into();
     refused(&folder, "/nowhere/at/all").await;
-    let none = |settings: &mut RelayConfig| {
-        settings.source_limit = Some(SourceRule { max_connections: 0, ..SourceRule::default() });
-    };
-    refused(&none, "no source may have a connection").await;
     let everywhere =
         RelayConfig::new("0.0.0.0:0".parse().unwrap(), config(&gateway, AT_ONCE).gateways);
     assert!(matches!(Relay::bind(everywhere).await, Err(BindError::PlainHttp { .. })));

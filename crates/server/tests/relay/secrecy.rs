@@ -36,8 +36,7 @@ async fn the_relay_keeps_quiet() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, pool_of(8));
     settings.spool_dir = folder.path().to_owned();
-    settings.source_limit =
-        Some(SourceRule { max: 2, window: Duration::from_secs(600), ..SourceRule::default() });
+    settings.source_limit = Some(SourceRule { max: 2, window: Duration::from_secs(600) });
     settings.gateway_timeout = Duration::from_millis(500);
     let relay = Server::start(settings).await;
     let sources: Vec<_> =

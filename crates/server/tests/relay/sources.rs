@@ -15,7 +15,7 @@ async fn a_source_is_limited_for_a_window_and_then_forgotten() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
     let window = Duration::from_secs(3);
-    settings.source_limit = Some(SourceRule { max: 2, window, ..SourceRule::default() });
+    settings.source_limit = Some(SourceRule { max: 2, window });
     let relay = Server::start(settings).await;
     let (one, other) = (Ipv4Addr::new(127, 1, 2, 3), Ipv4Addr::new(127, 1, 2, 4));
     for _ in 0..2 {
@@ -41,7 +41,7 @@ async fn requests_count_from_their_head_on() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
     let window = Duration::from_secs(600);
-    settings.source_limit = Some(SourceRule { max: 1, window, ..SourceRule::default() });
+    settings.source_limit = Some(SourceRule { max: 1, window });
     let relay = Server::start(settings).await;
     let source = Ipv4Addr::new(127, 9, 9, 9);
     let mut slow = relay.connect_from(source).await;
@@ -60,7 +60,8 @@ async fn requests_count_from_their_head_on() {
 async fn a_source_has_so_many_connections_and_no_more() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
-    settings.source_limit = Some(SourceRule { max_connections: 8, ..SourceRule::default() });
+    settings.source_limit = Some(SourceRule::default());
+    settings.http.connections.max_per_source = 8;
     // The same number is left for others.
     settings.http.connections.max_connections = 16;
     settings.http.connections.header_timeout = PATIENCE;
@@ -74,7 +75,7 @@ async fn a_source_has_so_many_connections_and_no_more() {
         let mut refused = relay.connect_from(one).await;
         assert!(rest(&mut refused).await.is_empty());
     }
-    assert_eq!(relay.metric("sotto_relay_connections_limited_total").await, 50);
+    assert_eq!(relay.metric("sotto_connections_refused_total").await, 50);
     assert_eq!(relay.post_from(other, b"request").await.status, 200);
     // Those that it has still work.
     let mut kept = idle.pop().unwrap();
@@ -109,13 +110,15 @@ async fn a_source_has_so_many_connections_and_no_more() {
 #[tokio::test]
 async fn without_a_limit_one_address_may_have_all_connections() {
     let gateway = Gateway::start().await;
-    let relay = Server::start(config(&gateway, AT_ONCE)).await;
+    let settings = config(&gateway, AT_ONCE);
+    let limit = settings.http.connections.max_per_source;
+    let relay = Server::start(settings).await;
     let mut idle = Vec::new();
-    for _ in 0..=SourceRule::default().max_connections {
+    for _ in 0..=limit {
         idle.push(relay.connect().await);
     }
     assert_eq!(relay.post(b"request").await.status, 200);
-    assert_eq!(relay.metric("sotto_relay_connections_limited_total").await, 0);
+    assert_eq!(relay.metric("sotto_connections_refused_total").await, 0);
     drop(idle);
     relay.stopped().await;
 }

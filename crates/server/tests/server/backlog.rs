@@ -9,11 +9,12 @@ use sotto_protocol::leader::aggregate::{
     FormedBatch, FormedJob, FormedJobs, FormedReport, LeaderOutcome,
 };
 use sotto_server::{BindError, Leader, LeaderConfig};
-use sotto_store::{Counters, LeaderStore, NewReport};
+use sotto_store::{Counters, LeaderStore, NewReport, Turn};
 use sotto_wire::{BatchMode, HpkeConfigId, ReportId, Role};
 
 use crate::background::{LOOPBACK, eventually};
 use crate::server::harness::{Pair, Server, Setup, keypair, moment, served};
+use crate::server::taskprov::free_address;
 
 const AGGREGATED: &str = "sotto_reports_aggregated_total";
 
@@ -53,6 +54,42 @@ pub(crate) async fn start_leader(pair: &mut Pair, config: LeaderConfig) {
 
 fn serve_task(pair: &Pair) {
     pair.leader_tasks.add(served(&pair.task, Role::Leader, &pair.collector)).unwrap();
+}
+
+/// The helper of one task is away, and its reports pile up.
+#[tokio::test]
+async fn junk_of_one_task_leaves_room_for_others() {
+    let mut setup = Setup::new(BatchMode::TimeInterval);
+    setup.leader.aggregation.max_segment_bytes = 64 * 1024;
+    let away = free_address();
+    setup.helper_url = Box::new(move |_| format!("http://{away}/"));
+    let mut pair = setup.start().await;
+    let other = sotto_protocol::Task::new(
+        sotto_wire::TaskId::new([8; 32]),
+        pair.task.configuration().clone(),
+    )
+    .unwrap();
+    pair.leader_tasks.add(served(&other, Role::Leader, &pair.collector)).unwrap();
+    // A task may go on until the next measurement, but not for ever.
+    let mut status = StatusCode::OK;
+    for _ in 0..400 {
+        let report = pair.report(1);
+        status = pair.upload(report).await.status();
+        if status != StatusCode::OK {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    let stored = pair.leader_store.load().await.unwrap().segment_bytes;
+    assert!((32 * 1024..64 * 1024).contains(&stored), "{stored}");
+    assert_eq!(pair.leader.readyz().await.0, StatusCode::OK, "others are served");
+    let full = std::mem::replace(&mut pair.task, other);
+    pair.upload_all([0, 1, 2]).await;
+    pair.task = full;
+    let report = pair.report(1);
+    assert_eq!(pair.upload(report).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    pair.stop().await;
 }
 
 async fn all_are_counted(leader: &Server, reports: f64) {
@@ -95,7 +132,7 @@ async fn a_requeued_report_does_not_hide_the_backlog() {
     };
     let formed = FormedJobs { jobs: vec![job], rejections: vec![] };
     store.fix_jobs(backlog.stretch.unwrap(), formed).await.unwrap();
-    let leased = store.lease_job(Duration::from_secs(60)).await.unwrap().unwrap();
+    let leased = store.lease_job(Duration::from_secs(60), Turn::default()).await.unwrap().unwrap();
     let commit = LeaderOutcome { requeue: vec![0], ..LeaderOutcome::default() };
     store.commit_job(leased.lease, commit).await.unwrap();
     for report in reports {

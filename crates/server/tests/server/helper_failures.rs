@@ -13,10 +13,11 @@ use axum::response::Response;
 use reqwest::{Client, StatusCode};
 use sotto_protocol::{RequestKind, request_digest};
 use sotto_server::{Helper, HelperConfig, ServedTask};
-use sotto_store::MemoryStore;
+use sotto_store::{MemoryStore, Turn};
 use sotto_wire::{
-    AggregationJobInitReq, AggregationJobResp, BatchMode, Decode, Encode, MediaType, ReportError,
-    Role, VerifyResp, VerifyRespKind,
+    AggregationJobInitReq, AggregationJobResp, BatchMode, Decode, Encode, Interval, MediaType,
+    Query, ReportError, Role, TaskConfiguration, TaskId, TaskParameters, Time, Url, VerifyResp,
+    VerifyRespKind,
 };
 use tokio::net::TcpListener;
 
@@ -390,15 +391,62 @@ async fn a_helper_that_restarts_is_found_again() {
     pair.stop().await;
 }
 
+/// Two collections of one task are as many as a leader has in flight at one helper.
+#[tokio::test]
+async fn collections_that_hang_delay_no_other_task() {
+    let (mut pair, proxy) = start(BatchMode::TimeInterval, &[]).await;
+    let now = pair.now().as_units();
+    for time in [now - 1, now - 2].map(Time::new) {
+        for index in [0, 1, 2, 3, 3] {
+            let report = pair.report_at(index, time);
+            assert_eq!(pair.upload(report).await.status(), StatusCode::OK);
+        }
+    }
+    eventually("the reports are counted", || async {
+        pair.leader.metric("sotto_reports_aggregated_total").await == 10.0
+    })
+    .await;
+    proxy.fates.lock().unwrap().extend([Fate::Hang, Fate::Hang]);
+    for start in [now - 1, now - 2].map(Time::new) {
+        let (status, _) = pair.ask(&Query::TimeInterval(Interval::bucket(start).unwrap())).await;
+        assert_eq!(status, StatusCode::CREATED);
+    }
+    eventually("the helper is asked", || async { proxy.fates_left() < 2 }).await;
+
+    // The same helper under another URL is another helper.
+    let ours = pair.task.configuration();
+    let configuration = TaskConfiguration::new(TaskParameters {
+        task_info: b"another task".to_vec(),
+        leader_aggregator_endpoint: ours.leader_aggregator_endpoint().clone(),
+        helper_aggregator_endpoint: Url::new(format!("{}/", pair.helper.url)).unwrap(),
+        time_precision: ours.time_precision(),
+        min_batch_size: 5,
+        batch_mode: BatchMode::TimeInterval,
+        vdaf_type: ours.vdaf_type(),
+        vdaf_configuration: ours.vdaf_configuration().to_vec(),
+        extensions: Vec::new(),
+    });
+    let other = sotto_protocol::Task::new(TaskId::new([8; 32]), configuration.unwrap()).unwrap();
+    pair.leader_tasks.add(served(&other, Role::Leader, &pair.collector)).unwrap();
+    pair.helper_tasks.add(served(&other, Role::Helper, &pair.collector)).unwrap();
+    pair.task = other;
+    pair.upload_all([0, 1, 2, 3, 3]).await;
+    let everything = pair.everything();
+    // A helper that hangs is given up after 30 seconds.
+    let collected = tokio::time::timeout(Duration::from_secs(20), pair.collect(&everything)).await;
+    assert_eq!(collected.unwrap().result, histogram(&[1, 1, 1, 2]));
+    pair.stop().await;
+}
+
 #[tokio::test]
 async fn a_leader_that_ends_gives_its_leases_back() {
     let (mut pair, proxy) = start(BatchMode::TimeInterval, &[Fate::Hang]).await;
     pair.upload_all([0, 1, 2]).await;
     eventually("the helper is asked", || async { proxy.fates_left() == 0 }).await;
     let store = Arc::clone(&pair.leader_store);
-    assert!(store.lease_job(Duration::from_secs(60)).await.unwrap().is_none());
+    assert!(store.lease_job(Duration::from_secs(60), Turn::default()).await.unwrap().is_none());
     pair.stop().await;
-    let job = store.lease_job(Duration::from_secs(60)).await.unwrap().unwrap();
+    let job = store.lease_job(Duration::from_secs(60), Turn::default()).await.unwrap().unwrap();
     // It may have been sent: whoever takes it over must send the same bytes.
     assert!(job.request_digest.is_some());
 }

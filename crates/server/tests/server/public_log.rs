@@ -13,7 +13,7 @@ use sotto_crypto::note::NoteKey;
 use sotto_protocol::trust::{Floors, PinnedOperator, TokensFile, Trust, TrustFile};
 use sotto_testing::keys::{key, keypair, witness};
 use sotto_testing::log::{Log, at, policy, valid_entry};
-use sotto_testing::recipe::{recipe_at, set_query};
+use sotto_testing::recipe::{ISSUERS, recipe_at, set_query};
 use sotto_wire::recipe::{
     AttributeType, KeySet, Privacy, Probability, Query, Randomizer, Recipe, When,
 };
@@ -33,8 +33,8 @@ pub(crate) struct PublicLog {
     pub(crate) stranger: NoteKey,
     pub(crate) leader: NoteKey,
     pub(crate) helper: NoteKey,
-    /// The key of the issuer of tokens.
-    pub(crate) issuer: NoteKey,
+    /// The keys of the issuers of the leader's and the helper's tokens.
+    pub(crate) issuers: [NoteKey; 2],
     pub(crate) files: Files,
     /// How often the checkpoint was fetched.
     pub(crate) fetched: Arc<AtomicU64>,
@@ -62,7 +62,7 @@ impl PublicLog {
             stranger: key("stranger.example"),
             leader: key("leader.example"),
             helper: key("helper.example"),
-            issuer: key("issuer.example"),
+            issuers: ISSUERS.map(key),
             files,
             fetched,
             url: format!("http://{url}/log"),
@@ -75,10 +75,14 @@ impl PublicLog {
         let file = TrustFile {
             max_checkpoint_age_s: 86_400,
             max_result_age_s: 86_400,
-            operators: vec![operator(&self.leader), operator(&self.helper), operator(&self.issuer)],
-            tokens: Some(TokensFile::new(self.issuer.name().as_str())),
+            operators: [&self.leader, &self.helper]
+                .into_iter()
+                .chain(&self.issuers)
+                .map(operator)
+                .collect(),
+            tokens: Some(TokensFile::new(ISSUERS[0], ISSUERS[1])),
             floors: Floors {
-                min_batch: 5,
+                dishonest_devices: 2,
                 min_population: 10,
                 max_rate: Probability::ONE,
                 min_window_s: 60,
@@ -112,18 +116,15 @@ impl PublicLog {
         self.files.replace(BTreeMap::new());
     }
 
-    /// Key sets of both operators: the keys that the harness gives to leader and helper.
-    pub(crate) fn key_sets(&self) -> Vec<Entry> {
-        vec![key_set(&self.leader, 1, &[keypair(1)]), key_set(&self.helper, 1, &[keypair(2)])]
-    }
-
-    /// The key set of the issuer: a key to which token requests are sealed.
-    pub(crate) fn issuer_key_set(&self) -> Entry {
-        let set = KeySet {
-            encapsulation_configs: Some(vec![KeySet::config_text(keypair(4).config())]),
-            ..keys_of(&self.issuer, 1, &[])
-        };
-        valid_entry(EntryKind::KeySet, &set.to_json(), &[&self.issuer])
+    /// The key sets of the issuers: keys to which token requests are sealed.
+    pub(crate) fn issuer_key_sets(&self) -> [Entry; 2] {
+        self.issuers.each_ref().map(|issuer| {
+            let set = KeySet {
+                encapsulation_configs: Some(vec![KeySet::config_text(keypair(4).config())]),
+                ..keys_of(issuer, 1, &[])
+            };
+            valid_entry(EntryKind::KeySet, &set.to_json(), &[issuer])
+        })
     }
 
     /// A recipe for these aggregators, to be changed and signed.
@@ -161,8 +162,10 @@ impl PublicLog {
     }
 }
 
-pub(crate) fn key_set(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> Entry {
-    valid_entry(EntryKind::KeySet, &keys_of(operator, seq, keys).to_json(), &[operator])
+/// A key set of an aggregator at this URL.
+pub(crate) fn key_set(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair], url: &str) -> Entry {
+    let set = KeySet { url: Some(url.to_owned()), ..keys_of(operator, seq, keys) };
+    valid_entry(EntryKind::KeySet, &set.to_json(), &[operator])
 }
 
 fn keys_of(operator: &NoteKey, seq: u64, keys: &[HpkeKeypair]) -> KeySet {

@@ -1,29 +1,33 @@
 //! Recipes: learned from a log, checked as a device would, served for listed authors, kept over a
 //! restart.
 
+mod peers;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use rand_core::{Rng as _, SeedableRng};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use sotto_crypto::Secret;
+use sotto_crypto::note::NoteKey;
 use sotto_protocol::admission::Watch;
 use sotto_protocol::device::{DeviceStore, Host, MemoryState, Pending, pass};
 use sotto_protocol::expression::{Attributes, Value as AttributeValue};
 use sotto_protocol::recipe::derive_task;
-use sotto_protocol::{HpkeKeyring, Task};
+use sotto_protocol::{HpkeKeyring, Moment, Task};
 use sotto_server::{
-    BindError, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipesConfig, TaskRefused,
+    BindError, Environment, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipePeer,
+    RecipesConfig, TaskRefused,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, StoredTask, TaskStore};
-use sotto_testing::keys::signer;
+use sotto_testing::keys::{key, signer};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{
-    AggregateShareReq, BatchSelector, CollectionJobReq, Decode, Duration as Units, Encode,
+    AggregateShareReq, BatchSelector, CollectionJobReq, Decode, Duration as Units, Encode, Entry,
     Interval, MediaType, Query, ReportIdChecksum, TaskConfiguration, TaskParameters, Time,
     taskprov,
 };
@@ -64,6 +68,14 @@ impl Places {
         format!("http://{}/", self.helper)
     }
 
+    /// Key sets of both operators: the keys that the harness gives to leader and helper.
+    pub(crate) fn key_sets(&self, world: &PublicLog) -> Vec<Entry> {
+        vec![
+            key_set(&world.leader, 1, &[keypair(1)], &self.leader_url()),
+            key_set(&world.helper, 1, &[keypair(2)], &self.helper_url()),
+        ]
+    }
+
     pub(crate) fn recipe(&self, world: &PublicLog, name: &str) -> Recipe {
         world.recipe(name, &self.leader_url(), &self.helper_url())
     }
@@ -75,6 +87,7 @@ impl Places {
         let mut recipes = recipes(world, poll);
         recipes.operator = world.leader.name().clone();
         recipes.public_url = self.leader_url();
+        recipes.peers = vec![peer(&world.helper, self.helper_url())];
         recipes.authors[0].collector_token = Some(token(COLLECTOR_TOKEN));
         config.server.recipes = Some(recipes);
         config
@@ -86,6 +99,7 @@ impl Places {
         let mut recipes = recipes(world, poll);
         recipes.operator = world.helper.name().clone();
         recipes.public_url = self.helper_url();
+        recipes.peers = vec![peer(&world.leader, self.leader_url())];
         config.server.recipes = Some(recipes);
         config
     }
@@ -103,10 +117,30 @@ fn recipes(world: &PublicLog, poll: Duration) -> RecipesConfig {
         public_url: String::new(),
         log_url: world.url.clone(),
         log_certificates: None,
-        verify_key_init: Secret::new([8; 32]),
-        leader_token: token(LEADER_TOKEN),
+        peers: Vec::new(),
         authors: vec![RecipeAuthor { key: world.author.verifier(), collector_token: None }],
         poll,
+    }
+}
+
+/// The aggregator of an operator, as the other one lists it.
+fn peer(operator: &NoteKey, url: String) -> RecipePeer {
+    RecipePeer {
+        operator: operator.name().clone(),
+        url,
+        token: token(LEADER_TOKEN),
+        verify_key_init: Secret::new([8; 32]),
+        private_addresses: true,
+    }
+}
+
+/// A peer with other secrets, which serves no recipe of these tests.
+fn second_peer() -> RecipePeer {
+    RecipePeer {
+        operator: "second.example".parse().unwrap(),
+        token: token("token-of-the-second"),
+        verify_key_init: Secret::new([9; 32]),
+        ..peer(&key("second.example"), "https://second.example/".to_owned())
     }
 }
 
@@ -116,11 +150,20 @@ pub(crate) async fn start(
     helper: HelperConfig,
     leader_store: Arc<dyn LeaderStore>,
 ) -> Pair {
+    start_with(task, leader, helper, leader_store, Arc::new(MemoryStore::new())).await
+}
+
+async fn start_with(
+    task: Task,
+    leader: LeaderConfig,
+    helper: HelperConfig,
+    leader_store: Arc<dyn LeaderStore>,
+    helper_store: Arc<dyn HelperStore>,
+) -> Pair {
     let (leader_keys, helper_keys) = (
         HpkeKeyring::new(&leader.server.hpke_keys).unwrap(),
         HpkeKeyring::new(&helper.server.hpke_keys).unwrap(),
     );
-    let helper_store: Arc<dyn HelperStore> = Arc::new(MemoryStore::new());
     let leader = Leader::bind(leader, Arc::clone(&leader_store)).await.unwrap();
     let helper = Helper::bind(helper, Arc::clone(&helper_store)).await.unwrap();
     let (leader_url, helper_url) =
@@ -197,7 +240,7 @@ fn interval(pair: &Pair, units: u64) -> Interval {
 async fn a_recipe_is_learned_answered_and_collected() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let pair = places.start(&world, derive_task(&recipe).unwrap(), NEVER).await;
@@ -257,7 +300,7 @@ async fn a_recipe_is_learned_answered_and_collected() {
 #[tokio::test]
 async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
-    world.publish(&world.key_sets());
+    world.publish(&places.key_sets(&world));
     let recipe = places.recipe(&world, "late");
     let pair = places.start(&world, derive_task(&recipe).unwrap(), NEVER).await;
     until_reasons(&pair.leader, &[]).await;
@@ -297,7 +340,7 @@ async fn an_announced_task_has_the_log_read_again_but_not_for_ever() {
 async fn a_foreign_configuration_under_the_id_of_a_recipe_is_refused() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let task = derive_task(&recipe).unwrap();
@@ -353,10 +396,10 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
     let mut unpinned = places.recipe(&world, "unpinned");
     unpinned.parties.helper.operator = "other.example".parse().unwrap();
     let mut small = places.recipe(&world, "small");
-    small.aggregation.min_batch = 4;
+    small.aggregation.min_batch = 3;
     let mut again = places.recipe(&world, "good");
     again.purpose = "To test again.".to_owned();
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     let bad = [stranger, swapped, elsewhere, unpinned, small];
     entries.extend(bad.iter().map(|recipe| world.sign(recipe)));
     entries.push(world.sign(&good));
@@ -391,7 +434,7 @@ async fn each_author_has_its_own_collector() {
     let one = places.recipe(&world, "one");
     let mut other = places.recipe(&world, "other");
     other.author = signer(&world.stranger);
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.extend([world.sign(&one), world.sign(&other)]);
     world.publish(&entries);
     let mut leader = places.leader_config(&world, NEVER);
@@ -436,7 +479,7 @@ async fn each_author_has_its_own_collector() {
 async fn a_recipe_outlives_the_process_and_the_log() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let recipe = places.recipe(&world, "one");
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let task = derive_task(&recipe).unwrap();
@@ -447,7 +490,10 @@ async fn a_recipe_outlives_the_process_and_the_log() {
     until_served(&pair, &recipe).await;
     pair.stop().await;
     let stored = store.tasks().await.unwrap();
-    assert_eq!(stored, [(*task.id(), StoredTask::Recipe(recipe.to_json()))]);
+    assert_eq!(
+        stored,
+        [(*task.id(), StoredTask::Recipe { json: recipe.to_json(), audience: None })]
+    );
 
     // Not without the configuration that is needed to serve it.
     let bind = async |config: LeaderConfig| Leader::bind(config, store.clone()).await;
@@ -458,6 +504,12 @@ async fn a_recipe_outlives_the_process_and_the_log() {
     unlisted.server.recipes.as_mut().unwrap().authors[0].key = world.stranger.verifier();
     let refused = bind(unlisted).await.unwrap_err().to_string();
     assert!(refused.contains("author.example is not listed"), "{refused}");
+    // Nor with another aggregator than the one with which it was joined.
+    let mut elsewhere = places.leader_config(&world, NEVER);
+    elsewhere.server.recipes.as_mut().unwrap().peers[0].url += "dap/";
+    let refused = bind(elsewhere).await.unwrap_err().to_string();
+    assert!(refused.contains("not listed under [[recipes.peers]]"), "{refused}");
+    assert!(refused.contains("forget_tasks"), "{refused}");
 
     // The log is gone: the task is still served, and the operator is told.
     let mut leader = places.leader_config(&world, SOON);
@@ -493,13 +545,16 @@ async fn a_recipe_that_is_over_is_forgotten() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let mut recipe = places.recipe(&world, "one");
     recipe.when.closes = recipe.when.opens + recipe.when.window_s;
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&recipe));
     world.publish(&entries);
     let task = derive_task(&recipe).unwrap();
     // It was joined while it was open.
     let store = Arc::new(MemoryStore::new());
-    store.put_task(*task.id(), StoredTask::Recipe(recipe.to_json())).await.unwrap();
+    store
+        .put_task(*task.id(), StoredTask::Recipe { json: recipe.to_json(), audience: None })
+        .await
+        .unwrap();
     let mut leader = places.leader_config(&world, SOON);
     leader.server.retention_grace = Duration::ZERO;
     let helper = places.helper_config(&world, NEVER);
@@ -513,11 +568,70 @@ async fn a_recipe_that_is_over_is_forgotten() {
     pair.stop().await;
 }
 
+/// A leader that has forgotten everything sends the helper each report of a recipe again.
+#[tokio::test]
+async fn a_clock_that_goes_back_revives_no_task() {
+    let (mut world, places) = (PublicLog::new().await, Places::new());
+    let recipe = places.recipe(&world, "one");
+    let mut entries = places.key_sets(&world);
+    entries.push(world.sign(&recipe));
+    world.publish(&entries);
+    let task = derive_task(&recipe).unwrap();
+    let helper_store: Arc<dyn HelperStore> = Arc::new(MemoryStore::new());
+    let start = || {
+        let (leader, helper) =
+            (places.leader_config(&world, NEVER), places.helper_config(&world, NEVER));
+        let leader_store = Arc::new(MemoryStore::new());
+        start_with(task.clone(), leader, helper, leader_store, Arc::clone(&helper_store))
+    };
+    let reports = [answer(&world, 1), answer(&world, 2)].concat();
+    let pair = start().await;
+    until_served(&pair, &recipe).await;
+    for report in &reports {
+        assert_eq!(deliver(&pair, report).await.status(), StatusCode::OK);
+    }
+    eventually("the helper counts them", || async {
+        pair.helper.metric("sotto_reports_aggregated_total").await == 2.0
+    })
+    .await;
+    pair.stop().await;
+
+    // Its clock is years ahead for a while.
+    let years = 10 * 366 * 86_400;
+    let fill = |bytes: &mut [u8]| {
+        ChaCha20Rng::seed_from_u64(2).fill_bytes(bytes);
+        Ok(())
+    };
+    let late = Environment::new(move || Moment(moment().0 + years), fill);
+    let config = places.helper_config(&world, NEVER);
+    let role = Helper { config, store: Arc::clone(&helper_store) };
+    let helper = Server::run(sotto_server::Server::bind(role, late).await.unwrap());
+    eventually("the helper forgets the task", || async {
+        helper_store.tasks().await.unwrap().is_empty()
+    })
+    .await;
+    helper.stopped().await;
+
+    let pair = start().await;
+    eventually("the leader has learned the recipe", || async {
+        pair.leader_tasks.task(task.id()).is_some()
+    })
+    .await;
+    for report in &reports {
+        assert_eq!(deliver(&pair, report).await.status(), StatusCode::OK);
+    }
+    let refused = r#"sotto_helper_request_errors_total{reason="unrecognizedTask"}"#;
+    eventually("the helper refuses", || async { pair.leader.metric(refused).await >= 1.0 }).await;
+    assert!(pair.helper_tasks.task(task.id()).is_none());
+    assert_eq!(pair.helper.metric("sotto_reports_aggregated_total").await, 0.0);
+    pair.stop().await;
+}
+
 #[tokio::test]
 async fn a_forked_log_is_not_learned_from() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let (first, second) = (places.recipe(&world, "first"), places.recipe(&world, "second"));
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&first));
     world.publish(&entries);
     let task = derive_task(&first).unwrap();
@@ -531,7 +645,7 @@ async fn a_forked_log_is_not_learned_from() {
 
     // Another history, properly signed and cosigned, and longer.
     world.fork();
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.extend([world.sign(&second), world.sign(&places.recipe(&world, "third"))]);
     world.publish(&entries);
     until_reasons(&pair.leader, &["log_forked"]).await;
@@ -563,7 +677,7 @@ async fn a_forked_log_is_not_learned_from() {
     until_reasons(&pair.leader, &[]).await;
     let honest = world.files.copy();
     world.fork();
-    world.publish(&world.key_sets());
+    world.publish(&places.key_sets(&world));
     until_reasons(&pair.leader, &["log_refused"]).await;
     world.files.replace(honest);
     until_reasons(&pair.leader, &[]).await;
@@ -574,7 +688,7 @@ async fn a_forked_log_is_not_learned_from() {
 async fn a_flipped_bit_is_no_fork() {
     let (mut world, places) = (PublicLog::new().await, Places::new());
     let (first, second) = (places.recipe(&world, "first"), places.recipe(&world, "second"));
-    let mut entries = world.key_sets();
+    let mut entries = places.key_sets(&world);
     entries.push(world.sign(&first));
     world.publish(&entries);
     // What comes next, not served yet.
@@ -629,14 +743,16 @@ async fn keys_that_are_not_those_of_the_log_are_noticed() {
     let recipe = places.recipe(&world, "one");
     let pair = places.start(&world, derive_task(&recipe).unwrap(), SOON).await;
     until_reasons(&pair.leader, &["log_unreachable"]).await;
-    world.publish(&[key_set(&world.helper, 1, &[keypair(2)])]);
+    let set =
+        |operator: &NoteKey, seq, keys: &[_]| key_set(operator, seq, keys, "https://a.example/");
+    world.publish(&[set(&world.helper, 1, &[keypair(2)])]);
     until_reasons(&pair.leader, &["hpke_keys_unlogged"]).await;
     until_reasons(&pair.helper, &[]).await;
-    world.publish(&[key_set(&world.leader, 1, &[keypair(7)])]);
+    world.publish(&[set(&world.leader, 1, &[keypair(7)])]);
     until_reasons(&pair.leader, &["hpke_key_missing", "hpke_keys_unlogged"]).await;
-    world.publish(&[key_set(&world.leader, 2, &[keypair(1), keypair(7)])]);
+    world.publish(&[set(&world.leader, 2, &[keypair(1), keypair(7)])]);
     until_reasons(&pair.leader, &["hpke_key_missing"]).await;
-    world.publish(&[key_set(&world.leader, 3, &[keypair(1)])]);
+    world.publish(&[set(&world.leader, 3, &[keypair(1)])]);
     until_reasons(&pair.leader, &[]).await;
     pair.stop().await;
 }
@@ -660,4 +776,28 @@ async fn what_cannot_be_is_refused_at_the_start() {
     })
     .await;
     assert!(text.contains("listed twice"), "{text}");
+    for (change, words) in [
+        ((|peers, _| peers.clear()) as fn(&mut Vec<RecipePeer>, &PublicLog), "no peer is listed"),
+        (|peers, world| peers[0].operator = world.leader.name().clone(), "of this server"),
+        (|peers, world| peers.push(peer(&world.helper, peers[0].url.clone())), "listed twice"),
+        (
+            |peers, _| peers.push(RecipePeer { token: token(LEADER_TOKEN), ..second_peer() }),
+            "the same authentication_token",
+        ),
+        (
+            |peers, _| {
+                let verify_key_init = Secret::new([8; 32]);
+                peers.push(RecipePeer { verify_key_init, ..second_peer() });
+            },
+            "the same verify_key_init",
+        ),
+    ] {
+        let text = refused(&|recipes| change(&mut recipes.peers, &world)).await;
+        assert!(text.contains(words), "{text}");
+    }
+    // An operator that moves keeps its secrets, and its old URL while recipes name it.
+    let mut moving = places.leader_config(&world, NEVER);
+    let moved = peer(&world.helper, "https://new.example/".to_owned());
+    moving.server.recipes.as_mut().unwrap().peers.extend([moved, second_peer()]);
+    Leader::bind(moving, Arc::new(MemoryStore::new())).await.unwrap();
 }

@@ -11,6 +11,7 @@ use sotto_protocol::client::produce_report;
 use sotto_protocol::recipe::derive_task;
 use sotto_protocol::token::{ReportTokens, TokenTerms, report_id};
 use sotto_store::{MemoryStore, TaskStore};
+use sotto_testing::world::endorsed;
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{EndorsedKey, Recipe};
 use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
@@ -25,7 +26,7 @@ use crate::server::recipes::{NEVER, Places, start, until_served};
 use crate::server::requests::problem;
 use crate::server::taskprov;
 
-/// The issuer's keys for one recipe.
+/// The issuers' keys for one recipe.
 struct Issuer {
     leader: IssuerKey,
     helper: IssuerKey,
@@ -41,17 +42,16 @@ impl Issuer {
         let mut recipe = places.recipe(world, name);
         let text = |key: &IssuerKey| EndorsedKey::key_text(key.token_key().spki());
         let (leader, helper) = (text(&self.leader), text(&self.helper));
-        let expires = recipe.when.closes;
-        let tokens = world.issuer.endorse_recipe(&recipe, &leader, Some(&helper), expires);
-        recipe.parties.tokens = tokens;
+        recipe.parties.tokens = endorsed(&world.issuers, &recipe, &leader, Some(&helper));
         recipe
     }
 
     /// The same recipe, published in the log.
     fn publish(&self, world: &mut PublicLog, places: &Places, name: &str) -> Recipe {
         let recipe = self.recipe(world, places, name);
-        let mut entries = world.key_sets();
-        entries.extend([world.issuer_key_set(), world.sign(&recipe)]);
+        let mut entries = places.key_sets(world);
+        entries.extend(world.issuer_key_sets());
+        entries.push(world.sign(&recipe));
         world.publish(&entries);
         recipe
     }
@@ -142,7 +142,7 @@ async fn tokens_are_asked_for_and_counted_by_what_is_wrong() {
 #[tokio::test]
 async fn the_task_of_a_recipe_is_not_joined_in_band() {
     let (mut world, places, issuer) = (PublicLog::new().await, Places::new(), Issuer::new());
-    world.publish(&world.key_sets());
+    world.publish(&places.key_sets(&world));
     let recipe = issuer.recipe(&world, &places, "tokens");
     let task = derive_task(&recipe).unwrap();
     let (mut leader, mut helper) =

@@ -15,7 +15,7 @@ use crate::server::harness::{
 async fn restart_with_limit(pair: &mut Pair) {
     end_leader(pair, 0).await;
     let mut task = aggregator_task(&pair.task, Role::Leader, &pair.collector);
-    task.max_window_s = Some(PRECISION);
+    task.release.max_window_s = Some(PRECISION);
     let served = ServedTask::leader(task, token(LEADER_TOKEN), token(COLLECTOR_TOKEN)).unwrap();
     let mut config = leader_config();
     config.server.tasks.push(served);

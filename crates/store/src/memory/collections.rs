@@ -9,7 +9,7 @@ use crate::collection_id::collection_job_id;
 use crate::hold::Hold;
 use crate::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, Lease, LeasedCollection,
-    Result, StoreError,
+    Result, StoreError, Turn,
 };
 
 impl State {
@@ -82,11 +82,13 @@ impl State {
         &mut self,
         now_ms: u64,
         duration: Duration,
+        turn: &Turn,
     ) -> Option<LeasedCollection> {
         let is_free = |collection: &Collection| {
             collection.state == CollectionState::Pending && collection.hold.is_free(now_ms)
         };
-        let number = *self.collections.iter().find(|(_, collection)| is_free(collection))?.0;
+        let free = self.collections.iter().filter(|(_, collection)| is_free(collection));
+        let number = turn.next(free.map(|(number, collection)| (*number, collection.task_id)))?;
         let hold = self.grant(now_ms, duration);
         let collection = self.collections.get_mut(&number)?;
         collection.hold = hold;

@@ -1,6 +1,6 @@
 //! Reports and aggregation jobs.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,9 +15,9 @@ use crate::clock::milliseconds;
 use crate::hold::Hold;
 use crate::outcome::check_leader;
 use crate::{
-    Backlog, Closing, CollectionCreated, CollectionDeleted, CollectionState, Fixed, IsServed,
-    LeaderStore, Lease, LeasedCollection, LeasedJob, NewReport, REQUEUE_PAUSE, Record, Result,
-    StoreError, Stretch,
+    Backlog, Closing, CollectionCreated, CollectionDeleted, CollectionState, Fixed, LeaderStore,
+    Lease, LeasedCollection, LeasedJob, NewReport, REQUEUE_PAUSE, Record, Result, StoreError,
+    Stretch, TaskFilter, TaskJobs, Turn,
 };
 
 /// A part of the backlog: what [`Stretch`] holds.
@@ -58,7 +58,7 @@ impl LeaderStore for MemoryStore {
         &self,
         max_reports: usize,
         max_bytes: usize,
-        is_served: IsServed,
+        is_served: TaskFilter,
     ) -> Result<Backlog> {
         let now_ms = self.now_ms();
         let state = self.lock();
@@ -133,11 +133,13 @@ impl LeaderStore for MemoryStore {
         Ok(Fixed::Committed { jobs: count, rejections: struck })
     }
 
-    async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>> {
+    async fn lease_job(&self, duration: Duration, turn: Turn) -> Result<Option<LeasedJob>> {
         let now_ms = self.now_ms();
         let mut state = self.lock();
-        let free = state.jobs.iter().find(|(_, job)| job.hold.is_free(now_ms));
-        let Some((&number, _)) = free else { return Ok(None) };
+        let free = state.jobs.iter().filter(|(_, job)| job.hold.is_free(now_ms));
+        let Some(number) = turn.next(free.map(|(number, job)| (*number, job.task_id))) else {
+            return Ok(None);
+        };
         let hold = state.grant(now_ms, duration);
         let Some(job) = state.jobs.get_mut(&number) else { return Ok(None) };
         job.hold = hold;
@@ -157,6 +159,16 @@ impl LeaderStore for MemoryStore {
         };
         leased.records = records.map(record).collect();
         Ok(Some(leased))
+    }
+
+    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, TaskJobs>> {
+        let mut by_task: HashMap<TaskId, TaskJobs> = HashMap::new();
+        for job in self.lock().jobs.values() {
+            let of_task = by_task.entry(job.task_id).or_default();
+            of_task.jobs += 1;
+            of_task.reports += job.reports.len() as u64;
+        }
+        Ok(by_task)
     }
 
     async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()> {
@@ -254,9 +266,13 @@ impl LeaderStore for MemoryStore {
         Ok(self.lock().delete_collection(task_id, id))
     }
 
-    async fn lease_collection(&self, duration: Duration) -> Result<Option<LeasedCollection>> {
+    async fn lease_collection(
+        &self,
+        duration: Duration,
+        turn: Turn,
+    ) -> Result<Option<LeasedCollection>> {
         let now_ms = self.now_ms();
-        Ok(self.lock().lease_collection(now_ms, duration))
+        Ok(self.lock().lease_collection(now_ms, duration, &turn))
     }
 
     async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing> {
@@ -305,7 +321,7 @@ impl State {
     }
 
     /// The records from the cursor on.
-    fn unread(&self, max_reports: usize, max_bytes: usize, is_served: &IsServed) -> Part {
+    fn unread(&self, max_reports: usize, max_bytes: usize, is_served: &TaskFilter) -> Part {
         let (mut records, mut left) = (Vec::new(), Vec::new());
         let (mut to, mut bytes) = (self.cursor, 0);
         while to < self.end && records.len() < max_reports && (bytes < max_bytes || bytes == 0) {

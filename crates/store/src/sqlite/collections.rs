@@ -1,6 +1,5 @@
 //! Collection jobs: creating them, closing their batches, finishing them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -15,10 +14,10 @@ use super::db::{Db, Touches};
 use super::log::Position;
 use super::{ranges, tasks};
 use crate::collection_id::collection_job_id;
-use crate::hold::Hold;
+use crate::queue::Queue;
 use crate::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, Lease, LeasedCollection,
-    Result, StoreError,
+    Result, StoreError, Turn,
 };
 
 const PENDING: i64 = 0;
@@ -36,10 +35,16 @@ struct Wanted {
 }
 
 /// All unfinished collection jobs. None is leased yet.
-pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, Hold>> {
-    let mut statement = conn.prepare("SELECT job FROM collections WHERE state IN (?1, ?2)")?;
-    let rows = statement.query_map(params![PENDING, CLOSING], |row| row.get::<_, i64>(0))?;
-    Ok(rows.map(|job| Ok((job? as u64, Hold::default()))).collect::<rusqlite::Result<_>>()?)
+pub(super) fn load(conn: &Connection) -> Result<Queue<()>> {
+    let mut statement = conn.prepare(
+        "SELECT job, task_id FROM collections JOIN tasks USING (task) WHERE state IN (?1, ?2)",
+    )?;
+    let mut rows = statement.query(params![PENDING, CLOSING])?;
+    let mut collections = Queue::default();
+    while let Some(row) = rows.next()? {
+        collections.insert(row.get::<_, i64>(0)? as u64, TaskId::new(row.get(1)?), 0, ());
+    }
+    Ok(collections)
 }
 
 /// The state of a collection job. For the reading connection.
@@ -102,7 +107,7 @@ impl Db {
             request,
         ])?;
         tx.commit()?;
-        self.collections.insert(job as u64, Hold::default());
+        self.collections.insert(job as u64, task_id, 0, ());
         self.settle(None);
         Ok(CollectionCreated::Created(id))
     }
@@ -132,7 +137,7 @@ impl Db {
         )?;
         tx.execute("DELETE FROM collections WHERE job = ?1", params![job])?;
         tx.commit()?;
-        self.collections.remove(&(job as u64));
+        self.collections.remove(job as u64);
         self.settle(None);
         Ok(CollectionDeleted::Deleted)
     }
@@ -140,10 +145,9 @@ impl Db {
     pub(super) fn lease_collection(
         &mut self,
         duration: Duration,
+        turn: &Turn,
     ) -> Result<Option<LeasedCollection>> {
-        let now_ms = (self.clock)();
-        let free = self.collections.iter().find(|(_, hold)| hold.is_free(now_ms));
-        let Some((&job, _)) = free else { return Ok(None) };
+        let Some(job) = self.collections.next(turn, (self.clock)()) else { return Ok(None) };
         let hold = self.grant(duration);
         let leased = self
             .conn
@@ -160,7 +164,7 @@ impl Db {
                     request_digest: row.get(3)?,
                 })
             })?;
-        self.collections.insert(job, hold);
+        self.collections.hold(job, hold);
         Ok(Some(leased))
     }
 
@@ -203,7 +207,7 @@ impl Db {
         tx.prepare_cached("UPDATE collections SET state = ?2, response = ?3 WHERE job = ?1")?
             .execute(params![lease.job as i64, FINISHED, response])?;
         tx.commit()?;
-        self.collections.remove(&lease.job);
+        self.collections.remove(lease.job);
         self.purge();
         self.settle(None);
         Ok(())
@@ -221,7 +225,7 @@ impl Db {
                 "UPDATE collections SET state = ?2, problem = ?3, detail = ?4 WHERE job = ?1",
             )?
             .execute(params![lease.job as i64, FAILED, problem, detail])?;
-        self.collections.remove(&lease.job);
+        self.collections.remove(lease.job);
         self.settle(None);
         Ok(())
     }
@@ -277,7 +281,7 @@ impl Db {
 
     /// Whether a report accepted before the batch was closed may still be added.
     fn is_draining(&self, task: i64, selector: &BatchSelector) -> Result<bool> {
-        let in_job = self.jobs.values().filter(|job| job.task == task).any(|job| {
+        let in_job = self.jobs.iter().filter(|job| job.task == task).any(|job| {
             match (selector, &job.touches) {
                 (BatchSelector::TimeInterval(interval), Touches::Times(times)) => {
                     let (start, end) = (interval.start().as_units(), interval.end().as_units());

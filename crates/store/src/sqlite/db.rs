@@ -22,6 +22,7 @@ use super::worker;
 use super::writer::Writer;
 use super::{public_log, ranges, schema, tasks};
 use crate::hold::Hold;
+use crate::queue::Queue;
 use crate::{Clock, Lease, LogCheckpoint, Result, StoreError, StoredTask};
 
 /// Everything that the database thread owns.
@@ -32,9 +33,9 @@ pub(super) struct Db {
     pub(super) clock: Clock,
     pub(super) gauges: Arc<Gauges>,
     /// Aggregation jobs that are not committed yet.
-    pub(super) jobs: BTreeMap<u64, LiveJob>,
+    pub(super) jobs: Queue<LiveJob>,
     /// Collection jobs that are neither finished nor failed.
-    pub(super) collections: BTreeMap<u64, Hold>,
+    pub(super) collections: Queue<()>,
     next_fence: u64,
     is_purging: bool,
 }
@@ -52,7 +53,6 @@ const NO_TASK: i64 = 0;
 /// What is kept in memory about an aggregation job.
 #[derive(Clone, Debug)]
 pub(super) struct LiveJob {
-    pub(super) hold: Hold,
     pub(super) task: i64,
     pub(super) scope: ReplayScope,
     pub(super) report_count: u64,
@@ -96,8 +96,8 @@ pub(super) struct Loaded {
 
 /// What the database thread keeps in memory.
 pub(super) struct Live {
-    jobs: BTreeMap<u64, LiveJob>,
-    collections: BTreeMap<u64, Hold>,
+    jobs: Queue<LiveJob>,
+    collections: Queue<()>,
     epoch: u64,
     /// The rows of the table `requeued`: each task's row numbers, and their bytes.
     requeued: HashMap<TaskId, (Range<i64>, u64)>,
@@ -112,7 +112,7 @@ pub(super) fn load(conn: &Connection) -> Result<Loaded> {
         })?;
     let jobs = super::jobs::load(conn)?;
     let mut refs = BTreeMap::new();
-    for number in jobs.values().flat_map(|job| &job.segments) {
+    for number in jobs.iter().flat_map(|job| &job.segments) {
         *refs.entry(*number).or_insert(0) += 1;
     }
     let mut requeued: HashMap<TaskId, (Range<i64>, u64)> = HashMap::new();
@@ -195,23 +195,23 @@ impl Db {
 
     /// The aggregation job that a lease is for.
     pub(super) fn held_job(&self, lease: Lease) -> Result<&LiveJob> {
-        let job = self.jobs.get(&lease.job).filter(|job| job.hold.is_held_by(lease));
-        job.ok_or(StoreError::Fenced)
+        self.jobs.held(lease).ok_or(StoreError::Fenced)
     }
 
     /// Fails unless a lease on a collection job counts.
     pub(super) fn check_collection(&self, lease: Lease) -> Result<()> {
-        let hold = self.collections.get(&lease.job).filter(|hold| hold.is_held_by(lease));
-        hold.map(drop).ok_or(StoreError::Fenced)
+        self.collections.held(lease).copied().ok_or(StoreError::Fenced)
     }
 
     /// Gives back a lease of either kind.
     pub(super) fn release(&mut self, lease: Lease, pause: Duration) -> Result<()> {
         let released = Hold::released((self.clock)(), pause);
-        let job = self.jobs.get_mut(&lease.job).map(|job| &mut job.hold);
-        let hold = job.or_else(|| self.collections.get_mut(&lease.job));
-        let hold = hold.filter(|hold| hold.is_held_by(lease)).ok_or(StoreError::Fenced)?;
-        *hold = released;
+        if self.jobs.held(lease).is_some() {
+            self.jobs.hold(lease.job, released);
+        } else {
+            self.check_collection(lease)?;
+            self.collections.hold(lease.job, released);
+        }
         Ok(())
     }
 
@@ -254,16 +254,14 @@ impl Db {
             .prepare_cached("SELECT position, bytes FROM requeued WHERE task = ?1")?
             .query_map(params![task], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<rusqlite::Result<_>>()?;
-        let collections: Vec<i64> = tx
-            .prepare_cached("SELECT job FROM collections WHERE task = ?1")?
-            .query_map(params![task], |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
         let is_in_backlog = end > self.log.cursor();
         if is_in_backlog {
             tx.prepare_cached("INSERT OR REPLACE INTO forgotten VALUES (?1, ?2)")?
                 .execute(params![task_id.as_bytes(), end.to_sql()])?;
         }
         tasks::forget(&tx, task)?;
+        tx.prepare_cached("INSERT OR IGNORE INTO tombstones VALUES (?1)")?
+            .execute(params![task_id.as_bytes()])?;
         tx.commit()?;
 
         if is_in_backlog {
@@ -274,13 +272,9 @@ impl Db {
         for (position, _) in requeued {
             self.log.drop_ref(Position::from_sql(position).segment());
         }
-        for job in collections {
-            self.collections.remove(&(job as u64));
-        }
-        for (_, job) in self.jobs.extract_if(.., |_, job| job.task == task) {
-            for number in job.segments {
-                self.log.drop_ref(number);
-            }
+        self.collections.remove_task(&task_id);
+        for number in self.jobs.remove_task(&task_id).into_iter().flat_map(|job| job.segments) {
+            self.log.drop_ref(number);
         }
         self.purge();
         self.settle(None);

@@ -19,7 +19,6 @@ use super::entries::Entry;
 use super::log::{Part, Position, Waiting};
 use super::ranges::{self, Standing};
 use super::tasks::{self, Scope};
-use crate::hold::Hold;
 use crate::{Fixed, Result, StoreError};
 
 impl Db {
@@ -34,7 +33,7 @@ impl Db {
         let mut next_job: i64 = tx.query_row("SELECT next_job FROM store", [], |row| row.get(0))?;
         for job in &formed.jobs {
             if let Some(live) = fix_job(&tx, next_job, job, part, &mut struck)? {
-                fixed.push((next_job as u64, live));
+                fixed.push((next_job as u64, job.task_id, live));
                 next_job += 1;
             }
         }
@@ -53,11 +52,11 @@ impl Db {
         tx.commit()?;
 
         let count = fixed.len();
-        for (number, live) in fixed {
+        for (number, task_id, live) in fixed {
             for segment in &live.segments {
                 self.log.add_ref(*segment);
             }
-            self.jobs.insert(number, live);
+            self.jobs.insert(number, task_id, live.report_count, live);
         }
         for left in &left {
             self.log.add_ref(left.position.segment());
@@ -210,8 +209,7 @@ fn fix_job(
             times,
             reports
         ])?;
-    let (hold, scope) = (Hold::default(), job.scope);
-    Ok(Some(LiveJob { hold, task, scope, report_count, touches, segments }))
+    Ok(Some(LiveJob { task, scope: job.scope, report_count, touches, segments }))
 }
 
 /// Takes the ids of a job's reports and returns the reports that stay, in order.

@@ -1,12 +1,11 @@
 //! Aggregation jobs: leasing and committing. [`super::fixing`] fixes their report sets.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
 use sotto_protocol::leader::aggregate::LeaderOutcome;
 use sotto_protocol::{Bucket, Digest, Moment, Rejection, Rejections, ReplayScope};
-use sotto_wire::BatchId;
+use sotto_wire::{BatchId, TaskId};
 
 use super::db::{Db, LiveJob, Touches};
 use super::entries::Entry;
@@ -15,20 +14,21 @@ use super::log::Position;
 use super::tasks::Scope;
 use super::{buckets, reader, tasks};
 use crate::clock::milliseconds;
-use crate::hold::Hold;
 use crate::outcome::check_leader;
-use crate::{Lease, LeasedJob, REQUEUE_PAUSE, Result, StoreError};
+use crate::queue::Queue;
+use crate::{Lease, LeasedJob, REQUEUE_PAUSE, Result, StoreError, Turn};
 
 /// A job as its worker will see it, before its records are read.
 pub(super) type PickedJob = (LeasedJob, Vec<Position>);
 
 /// All jobs, in their in-memory form.
-pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, LiveJob>> {
+pub(super) fn load(conn: &Connection) -> Result<Queue<LiveJob>> {
     let mut statement = conn.prepare(
-        "SELECT job, task, batch_id, report_count, segments, times, is_task_scope FROM jobs",
+        "SELECT job, task, batch_id, report_count, segments, times, is_task_scope, task_id
+         FROM jobs JOIN tasks USING (task)",
     )?;
     let mut rows = statement.query([])?;
-    let mut jobs = BTreeMap::new();
+    let mut jobs = Queue::default();
     while let Some(row) = rows.next()? {
         let segments: Vec<u8> = row.get(4)?;
         let times: Vec<u8> = row.get(5)?;
@@ -39,24 +39,26 @@ pub(super) fn load(conn: &Connection) -> Result<BTreeMap<u64, LiveJob>> {
             ),
         };
         let job = LiveJob {
-            hold: Hold::default(),
             task: row.get(1)?,
             scope: if row.get(6)? { ReplayScope::Task } else { ReplayScope::Bucket },
             report_count: row.get::<_, i64>(3)? as u64,
             touches,
             segments: segments.as_chunks().0.iter().map(|n| u32::from_le_bytes(*n)).collect(),
         };
-        jobs.insert(row.get::<_, i64>(0)? as u64, job);
+        let (number, task_id) = (row.get::<_, i64>(0)? as u64, TaskId::new(row.get(7)?));
+        jobs.insert(number, task_id, job.report_count, job);
     }
     Ok(jobs)
 }
 
 impl Db {
-    /// Picks the oldest job that is due and not leased.
-    pub(super) fn pick_job(&mut self, duration: Duration) -> Result<Option<PickedJob>> {
-        let now_ms = (self.clock)();
-        let free = self.jobs.iter().find(|(_, job)| job.hold.is_free(now_ms));
-        let Some((&number, _)) = free else { return Ok(None) };
+    /// Picks the oldest free job of the task whose turn it is.
+    pub(super) fn pick_job(
+        &mut self,
+        duration: Duration,
+        turn: &Turn,
+    ) -> Result<Option<PickedJob>> {
+        let Some(number) = self.jobs.next(turn, (self.clock)()) else { return Ok(None) };
         let hold = self.grant(duration);
         let (task, now, batch_id, digest, reports): (i64, i64, Option<_>, _, Vec<u8>) = self
             .conn
@@ -65,9 +67,7 @@ impl Db {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
             })?;
         let task_id = tasks::task_id(&self.conn, task)?;
-        if let Some(job) = self.jobs.get_mut(&number) {
-            job.hold = hold;
-        }
+        self.jobs.hold(number, hold);
         let job = LeasedJob {
             lease: hold.lease(number),
             task_id,
@@ -139,7 +139,7 @@ impl Db {
         delete_job(&tx, lease)?;
         tx.commit()?;
 
-        self.jobs.remove(&lease.job);
+        self.jobs.remove(lease.job);
         if let (Some((first, ..)), Some((last, ..))) = (requeued.first(), requeued.last()) {
             let due_ms = (self.clock)().saturating_add(milliseconds(REQUEUE_PAUSE));
             let bytes = requeued.iter().map(|(_, _, bytes)| bytes).sum();
@@ -160,7 +160,7 @@ impl Db {
         tasks::count_rejections(&tx, job.task, &rejections)?;
         delete_job(&tx, lease)?;
         tx.commit()?;
-        self.jobs.remove(&lease.job);
+        self.jobs.remove(lease.job);
         self.settle(Some(&job));
         Ok(())
     }

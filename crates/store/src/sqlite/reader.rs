@@ -10,7 +10,7 @@ use super::chunks::CHUNK_LEN;
 use super::files::SegmentFile;
 use super::frame::{self, FRAME_HEAD_LEN, Frame, HEADER_LEN, Parsed};
 use super::log::{Log, Part, Position, Waiting, segment_name};
-use crate::{Backlog, IsServed, Record, Result, StoreError, Stretch};
+use crate::{Backlog, Record, Result, StoreError, Stretch, TaskFilter};
 
 /// How much is read beyond the start of the last wanted frame. Usually this covers the whole frame.
 const LAST_FRAME_GUESS: usize = 16 << 10;
@@ -20,7 +20,7 @@ pub(super) fn read_backlog(
     log: &Arc<Log>,
     max_reports: usize,
     max_bytes: usize,
-    is_served: &IsServed,
+    is_served: &TaskFilter,
 ) -> Result<Backlog> {
     loop {
         let cursor = log.cursor();
@@ -68,7 +68,7 @@ fn try_read_backlog(
     log: &Arc<Log>,
     max_reports: usize,
     max_bytes: usize,
-    is_served: &IsServed,
+    is_served: &TaskFilter,
 ) -> Result<Backlog> {
     let view = log.view();
     let mut window = Window::new(log);

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{Result, StoreError};
 
 /// Incremented with every change to the tables.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 /// Small, because report ids are random: each new one dirties its own leaf, so every id costs the
 /// write of a page.
@@ -41,6 +41,7 @@ CREATE TABLE tasks (
     task_id BLOB NOT NULL UNIQUE,
     configuration BLOB,          -- of tasks announced in band
     recipe BLOB,                 -- canonical JSON, of tasks learned from a log
+    audience INTEGER,            -- the certified audience of the recipe
     CHECK (configuration IS NULL OR recipe IS NULL)
 ) STRICT;
 
@@ -128,6 +129,10 @@ CREATE TABLE forgotten (         -- records of a task before the position are pa
     position INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE tombstones (        -- tasks whose ids and buckets were deleted: never served again
+    task_id BLOB PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE collections (
     job INTEGER PRIMARY KEY,
     task INTEGER NOT NULL,
@@ -168,11 +173,14 @@ CREATE TABLE response_buckets (  -- the buckets that a job's response is about
 CREATE INDEX response_buckets_by_response ON response_buckets (response);
 ";
 
-/// From version 3. Its open batches take the reports of all windows until they are collected, as
-/// before.
+/// From version 4. Recipes that it stored have no certified audience, and so no rate rule. It kept
+/// the ids of forgotten tasks only as long as their records were in the way.
 const UPGRADE: &str = "
-ALTER TABLE batches ADD COLUMN window INTEGER;
-CREATE INDEX requeued_by_task ON requeued (task, time);
+CREATE TABLE tombstones (
+    task_id BLOB PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+INSERT INTO tombstones SELECT task_id FROM forgotten;
+ALTER TABLE tasks ADD COLUMN audience INTEGER;
 ";
 
 /// Opens the only connection that writes. Creates the tables if there are none, and upgrades those
@@ -249,10 +257,12 @@ impl From<rusqlite::Error> for StoreError {
 
 #[cfg(test)]
 mod tests {
-    use sotto_wire::BatchId;
+    use rusqlite::params;
+    use sotto_wire::TaskId;
 
-    use super::super::buckets;
+    use super::super::tasks;
     use super::*;
+    use crate::StoredTask;
 
     #[test]
     fn another_version_is_refused_and_left_alone() {
@@ -275,16 +285,19 @@ mod tests {
 
     #[test]
     fn the_version_before_is_upgraded_to_the_same_tables() {
-        let start = TABLES.find("    window INTEGER,").unwrap();
+        let start = TABLES.find("CREATE TABLE tombstones").unwrap();
+        let table = TABLES[start..].split_inclusive("\n\n").next().unwrap();
+        let start = TABLES.find("    audience INTEGER,").unwrap();
         let column = TABLES[start..].split_inclusive('\n').next().unwrap();
-        let index = "CREATE INDEX requeued_by_task ON requeued (task, time);\n";
-        let before = TABLES.replace(column, "").replace(index, "");
-        assert_eq!(before.len(), TABLES.len() - column.len() - index.len());
+        let before = TABLES.replace(table, "").replace(column, "");
+        assert_eq!(before.len(), TABLES.len() - table.len() - column.len());
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         let conn = open_database(&old, 1 << 20, VERSION - 1, &before, None).unwrap();
-        let batch_id = BatchId::new([7; 32]);
-        conn.execute("INSERT INTO batches VALUES (1, ?1, 0)", [batch_id.as_bytes()]).unwrap();
+        let task_id = TaskId::new([7; 32]);
+        conn.execute("INSERT INTO forgotten VALUES (?1, 5)", [task_id.as_bytes()]).unwrap();
+        let insert = "INSERT INTO tasks (task_id, recipe) VALUES (?1, ?2)";
+        conn.execute(insert, params![[8_u8; 32], [1_u8, 2]]).unwrap();
         drop(conn);
         let describe = |conn: &Connection| -> Vec<(String, Option<String>)> {
             let mut statement = conn
@@ -298,9 +311,9 @@ mod tests {
             rows.collect::<Result<_, _>>().unwrap()
         };
         let upgraded = open_writer(&old, 1 << 20).unwrap();
-        for window in [0, 5] {
-            assert_eq!(buckets::open_batch(&upgraded, 1, window).unwrap(), Some(batch_id));
-        }
+        assert_eq!(tasks::forgotten(&upgraded).unwrap(), [task_id]);
+        let recipe = StoredTask::Recipe { json: vec![1, 2], audience: None };
+        assert_eq!(tasks::stored(&upgraded).unwrap(), [(TaskId::new([8; 32]), recipe)]);
         assert_eq!(describe(&upgraded), describe(&open_writer(&new, 1 << 20).unwrap()));
         drop(upgraded);
         open_writer(&old, 1 << 20).unwrap();

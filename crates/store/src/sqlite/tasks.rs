@@ -68,29 +68,43 @@ pub(super) fn task_id(conn: &Connection, task: i64) -> Result<TaskId> {
 
 pub(super) fn put(conn: &Connection, task_id: &TaskId, stored: &StoredTask) -> Result<()> {
     let task = ensure(conn, task_id)?;
-    let (configuration, recipe) = match stored {
-        StoredTask::Announced(configuration) => (Some(configuration), None),
-        StoredTask::Recipe(recipe) => (None, Some(recipe)),
+    let (configuration, recipe, audience) = match stored {
+        StoredTask::Announced(configuration) => (Some(configuration), None, None),
+        StoredTask::Recipe { json, audience } => {
+            (None, Some(json), audience.map(|audience| audience as i64))
+        }
     };
     conn.prepare_cached(
-        "UPDATE tasks SET configuration = ?2, recipe = ?3
-         WHERE task = ?1 AND (configuration IS NOT ?2 OR recipe IS NOT ?3)",
+        "UPDATE tasks SET configuration = ?2, recipe = ?3, audience = ?4 WHERE task = ?1
+         AND (configuration IS NOT ?2 OR recipe IS NOT ?3 OR audience IS NOT ?4)",
     )?
-    .execute(params![task, configuration, recipe])?;
+    .execute(params![task, configuration, recipe, audience])?;
     Ok(())
 }
 
 /// The tasks that were learned while the server ran.
 pub(super) fn stored(conn: &Connection) -> Result<Vec<(TaskId, StoredTask)>> {
     let mut statement = conn.prepare_cached(
-        "SELECT task_id, recipe IS NOT NULL, coalesce(recipe, configuration) FROM tasks
+        "SELECT task_id, configuration, recipe, audience FROM tasks
          WHERE configuration IS NOT NULL OR recipe IS NOT NULL ORDER BY task",
     )?;
     let rows = statement.query_map([], |row| {
-        let (task_id, is_recipe) = (TaskId::new(row.get::<_, [u8; 32]>(0)?), row.get(1)?);
-        let of = if is_recipe { StoredTask::Recipe } else { StoredTask::Announced };
-        Ok((task_id, of(row.get(2)?)))
+        let stored = match row.get(1)? {
+            Some(configuration) => StoredTask::Announced(configuration),
+            None => {
+                let audience = row.get::<_, Option<i64>>(3)?.map(|audience| audience as u64);
+                StoredTask::Recipe { json: row.get(2)?, audience }
+            }
+        };
+        Ok((TaskId::new(row.get(0)?), stored))
     })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The tasks that were forgotten.
+pub(super) fn forgotten(conn: &Connection) -> Result<Vec<TaskId>> {
+    let mut statement = conn.prepare_cached("SELECT task_id FROM tombstones")?;
+    let rows = statement.query_map([], |row| Ok(TaskId::new(row.get(0)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 

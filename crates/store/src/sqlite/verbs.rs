@@ -1,5 +1,6 @@
 //! The verbs: each goes to the thread that handles it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,8 +16,9 @@ use super::log::{Part, Position, Waiting};
 use super::{Reads, SqliteStore, collections, helper, public_log, reader, tasks};
 use crate::{
     Backlog, Batch, Closing, CollectionCreated, CollectionDeleted, CollectionState, Committed,
-    Counters, Fixed, HelperStore, IsServed, LeaderStore, Lease, LeasedCollection, LeasedJob, Load,
-    LogCheckpoint, NewReport, Record, Result, StoreError, StoredTask, Stretch, TaskStore,
+    Counters, Fixed, HelperStore, LeaderStore, Lease, LeasedCollection, LeasedJob, Load,
+    LogCheckpoint, NewReport, Record, Result, StoreError, StoredTask, Stretch, TaskFilter,
+    TaskJobs, TaskStore, Turn,
 };
 
 #[async_trait]
@@ -39,6 +41,10 @@ impl TaskStore for SqliteStore {
 
     async fn forget_task(&self, task_id: TaskId) -> Result<()> {
         self.db.run(move |db| db.forget_task(task_id)).await
+    }
+
+    async fn forgotten_tasks(&self) -> Result<Vec<TaskId>> {
+        self.reads.run(|reads| tasks::forgotten(&reads.conn)).await
     }
 
     async fn counters(&self, task_id: TaskId) -> Result<Counters> {
@@ -72,7 +78,7 @@ impl LeaderStore for SqliteStore {
         &self,
         max_reports: usize,
         max_bytes: usize,
-        is_served: IsServed,
+        is_served: TaskFilter,
     ) -> Result<Backlog> {
         self.reads.run(move |reads| reads.backlog(max_reports, max_bytes, &is_served)).await
     }
@@ -81,9 +87,10 @@ impl LeaderStore for SqliteStore {
         self.db.run(move |db| db.fix_jobs(stretch.get()?, &formed)).await
     }
 
-    async fn lease_job(&self, duration: Duration) -> Result<Option<LeasedJob>> {
+    async fn lease_job(&self, duration: Duration, turn: Turn) -> Result<Option<LeasedJob>> {
         loop {
-            let picked = self.db.run(move |db| db.pick_job(duration)).await?;
+            let turn = turn.clone();
+            let picked = self.db.run(move |db| db.pick_job(duration, &turn)).await?;
             let Some((mut job, positions)) = picked else { return Ok(None) };
             let read = self.reads.run(move |reads| reader::read_records(&reads.log, &positions));
             match read.await {
@@ -101,6 +108,10 @@ impl LeaderStore for SqliteStore {
                 }
             }
         }
+    }
+
+    async fn jobs_by_task(&self) -> Result<HashMap<TaskId, TaskJobs>> {
+        self.db.run(|db| Ok(db.jobs.by_task().collect())).await
     }
 
     async fn mark_sent(&self, lease: Lease, digest: Digest) -> Result<()> {
@@ -144,8 +155,12 @@ impl LeaderStore for SqliteStore {
         self.db.run(move |db| db.delete_collection(&task_id, &id)).await
     }
 
-    async fn lease_collection(&self, duration: Duration) -> Result<Option<LeasedCollection>> {
-        self.db.run(move |db| db.lease_collection(duration)).await
+    async fn lease_collection(
+        &self,
+        duration: Duration,
+        turn: Turn,
+    ) -> Result<Option<LeasedCollection>> {
+        self.db.run(move |db| db.lease_collection(duration, &turn)).await
     }
 
     async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing> {
@@ -218,7 +233,7 @@ impl Reads {
         &mut self,
         max_reports: usize,
         max_bytes: usize,
-        is_served: &IsServed,
+        is_served: &TaskFilter,
     ) -> Result<Backlog> {
         let (due, others): (Vec<_>, Vec<_>) = self
             .log

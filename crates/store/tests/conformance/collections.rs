@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_executor::block_on;
-use sotto_store::{Closing, CollectionCreated, CollectionDeleted, CollectionState, StoreError};
+use sotto_store::{
+    Closing, CollectionCreated, CollectionDeleted, CollectionState, StoreError, Turn,
+};
 use sotto_wire::{CollectionJobId, Query};
 
 use super::bench::{Bench, LEASE, on_every_store};
@@ -18,6 +20,7 @@ on_every_store!(
     intervals_of_unfinished_jobs_do_not_overlap,
     collected_intervals_are_not_collected_again,
     collections_are_leased_oldest_first_and_once,
+    tasks_take_turns_with_their_collections,
     a_collection_request_stays_the_same,
     a_finished_collection_stays_finished,
     an_unknown_collection_is_nothing,
@@ -57,7 +60,7 @@ fn a_deleted_job_makes_room_for_a_new_one(bench: &mut Bench) {
         ids.push(id);
         assert_eq!(delete(bench, id), CollectionDeleted::Deleted);
         assert_eq!(run(bench.store().collection(task, id)), None);
-        assert!(run(bench.store().lease_collection(LEASE)).is_none());
+        assert!(run(bench.store().lease_collection(LEASE, Turn::default())).is_none());
     }
     bench.create(task, query(12, 1));
 }
@@ -132,7 +135,8 @@ fn collections_are_leased_oldest_first_and_once(bench: &mut Bench) {
     let task = interval_task(1);
     let ids = [40, 10, 30].map(|start| bench.create(task, query(start, 5)));
     let leased = |bench: &Bench| {
-        let jobs = std::iter::from_fn(|| run(bench.store().lease_collection(LEASE)));
+        let jobs =
+            std::iter::from_fn(|| run(bench.store().lease_collection(LEASE, Turn::default())));
         jobs.map(|job| job.id).collect::<Vec<_>>()
     };
     assert_eq!(leased(bench), ids);
@@ -148,6 +152,19 @@ fn collections_are_leased_oldest_first_and_once(bench: &mut Bench) {
     assert_eq!(leased(bench), ids[..1]);
     bench.restart();
     assert_eq!(leased(bench), ids);
+}
+
+fn tasks_take_turns_with_their_collections(bench: &mut Bench) {
+    let tasks = [1, 2].map(interval_task);
+    for (task, start) in [(tasks[0], 1), (tasks[0], 2), (tasks[1], 1)] {
+        bench.create(task, query(start, 1));
+    }
+    let mut turns = Vec::new();
+    let lease = |turn| run(bench.store().lease_collection(LEASE, turn));
+    while let Some(job) = lease(Turn { after: turns.last().copied(), ..Turn::default() }) {
+        turns.push(job.task_id);
+    }
+    assert_eq!(turns, [tasks[0], tasks[1], tasks[0]]);
 }
 
 fn a_collection_request_stays_the_same(bench: &mut Bench) {
@@ -184,7 +201,7 @@ fn a_finished_collection_stays_finished(bench: &mut Bench) {
         assert_eq!(failed, Err(StoreError::Fenced));
         assert_eq!(run(bench.store().collection(task, id)), finished);
         assert_eq!(bench.try_create(task, query(10, 5)), CollectionCreated::Existing(id));
-        assert!(run(bench.store().lease_collection(LEASE)).is_none());
+        assert!(run(bench.store().lease_collection(LEASE, Turn::default())).is_none());
         bench.restart();
     }
 }

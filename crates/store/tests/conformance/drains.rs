@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_executor::block_on;
 use sotto_protocol::Rejection;
-use sotto_store::{Closing, StoreError};
+use sotto_store::{Closing, StoreError, Turn};
 use sotto_wire::{BatchSelector, Query};
 
 use super::bench::{Bench, on_every_store};
@@ -233,7 +233,7 @@ fn a_failed_collection_leaves_its_batch_closed(bench: &mut Bench) {
         detail: "why".into(),
     };
     assert_eq!(run(bench.store().collection(task, id)), Some(failed));
-    assert!(run(bench.store().lease_collection(Duration::ZERO)).is_none());
+    assert!(run(bench.store().lease_collection(Duration::ZERO, Turn::default())).is_none());
     assert_eq!(bench.load().collections, 0);
     assert_eq!(bench.offer(&[report(task, 5, 15)]), [Err(Rejection::BatchCollected)]);
     assert_eq!(bench.offer(&[report(task, 6, 10)]), [Err(Rejection::BatchCollected)]);

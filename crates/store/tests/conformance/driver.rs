@@ -9,8 +9,8 @@ use sotto_protocol::leader::aggregate::{
 };
 use sotto_protocol::{BucketAggregate, Digest, Moment, Rejection, Rejections};
 use sotto_store::{
-    Backlog, Closing, CollectionCreated, CollectionState, Counters, Fixed, IsServed,
-    LeasedCollection, LeasedJob, Load, Record, Result,
+    Backlog, Closing, CollectionCreated, CollectionState, Counters, Fixed, LeasedCollection,
+    LeasedJob, Load, Record, Result, TaskFilter, Turn,
 };
 use sotto_wire::{BatchId, BatchMode, BatchSelector, CollectionJobId, Query, TaskId};
 
@@ -113,7 +113,7 @@ pub(crate) fn only_refused(rejections: Vec<(TaskId, Rejection)>) -> FormedJobs {
 }
 
 /// Serves all tasks except this one.
-pub(crate) fn all_but(unserved: TaskId) -> IsServed {
+pub(crate) fn all_but(unserved: TaskId) -> TaskFilter {
     Arc::new(move |task_id| *task_id != unserved)
 }
 
@@ -146,7 +146,7 @@ impl Bench {
 
     /// As [`Self::form`], with at most this many reports at a time, and the id of a batch to open.
     pub(crate) fn form_with(&mut self, at_once: usize, new_batch: BatchId) -> (usize, Rejections) {
-        self.form_served(at_once, new_batch, &(Arc::new(|_: &_| true) as IsServed))
+        self.form_served(at_once, new_batch, &(Arc::new(|_: &_| true) as TaskFilter))
     }
 
     /// As [`Self::form_with`], for the tasks that are served.
@@ -154,7 +154,7 @@ impl Bench {
         &mut self,
         at_once: usize,
         new_batch: BatchId,
-        is_served: &IsServed,
+        is_served: &TaskFilter,
     ) -> (usize, Rejections) {
         let mut formed = (0, Rejections::default());
         for _ in 0..1_000 {
@@ -174,7 +174,7 @@ impl Bench {
     }
 
     pub(crate) fn try_lease_job(&self) -> Option<LeasedJob> {
-        run(self.store().lease_job(LEASE))
+        run(self.store().lease_job(LEASE, Turn::default()))
     }
 
     #[track_caller]
@@ -230,7 +230,7 @@ impl Bench {
 
     #[track_caller]
     pub(crate) fn lease_collection(&self) -> LeasedCollection {
-        run(self.store().lease_collection(LEASE)).expect("no collection is due")
+        run(self.store().lease_collection(LEASE, Turn::default())).expect("no collection is due")
     }
 
     /// One attempt by a worker to close the batch of the only collection job.

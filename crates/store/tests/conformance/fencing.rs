@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_executor::block_on;
-use sotto_store::{CollectionState, Lease, LeasedJob, StoreError};
+use sotto_store::{CollectionState, Lease, LeasedJob, StoreError, Turn};
 use sotto_wire::Query;
 
 use super::bench::{Bench, LEASE, Store, on_every_store};
@@ -71,7 +71,7 @@ fn a_stale_lease_on_a_collection_is_refused_by_every_verb(bench: &mut Bench) {
     bench.restart();
     let current = bench.lease_collection();
     assert_fenced_collection(&**bench.store(), stale.lease);
-    assert!(run(bench.store().lease_collection(LEASE)).is_none());
+    assert!(run(bench.store().lease_collection(LEASE, Turn::default())).is_none());
     // The stale close changed nothing.
     assert_eq!(bench.offer(&[report(task, 3, 10)]), [Ok(())]);
     bench.form();
@@ -103,7 +103,7 @@ fn leases_of_the_two_kinds_do_not_mix(bench: &mut Bench) {
     assert_eq!(block_on(store.commit_job(collection.lease, counted(&job))), fenced);
     assert_eq!(block_on(store.abandon_job(collection.lease)), fenced);
     run(store.commit_job(job.lease, counted(&job)));
-    assert!(run(store.lease_collection(LEASE)).is_none());
+    assert!(run(store.lease_collection(LEASE, Turn::default())).is_none());
 }
 
 fn a_lease_that_ran_out_counts_until_somebody_else_has_one(bench: &mut Bench) {
@@ -138,7 +138,7 @@ fn one_of_many_workers_gets_the_job(bench: &mut Bench) {
     bench.accept(&reports(interval_task(1), 0..3, 10));
     bench.form();
     let leased = std::thread::scope(|scope| {
-        let lease = || run(bench.store().lease_job(LEASE)).is_some();
+        let lease = || run(bench.store().lease_job(LEASE, Turn::default())).is_some();
         let workers: Vec<_> = (0..8).map(|_| scope.spawn(lease)).collect();
         workers.into_iter().map(|worker| worker.join().unwrap()).filter(|got| *got).count()
     });

@@ -1,12 +1,13 @@
 //! Aggregation jobs: a fixed set of reports, worked on under leases, ended once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_executor::block_on;
 use sotto_protocol::leader::aggregate::LeaderOutcome;
 use sotto_protocol::{Bucket, Rejection};
-use sotto_store::{Lease, StoreError};
-use sotto_wire::{Query, Time};
+use sotto_store::{Lease, StoreError, TaskFilter, TaskJobs, Turn};
+use sotto_wire::{Query, TaskId, Time};
 
 use super::bench::{Bench, LEASE, on_every_store};
 use super::driver::{NOW, Verdict, counted, decoded, digest, judged, rejected, run};
@@ -17,6 +18,7 @@ use super::reports::{
 on_every_store!(
     a_job_keeps_its_set_and_its_clock,
     jobs_are_leased_oldest_first_and_once,
+    tasks_take_turns,
     a_released_job_waits_for_its_pause,
     a_sent_request_stays_the_same,
     a_second_commit_changes_nothing,
@@ -56,6 +58,32 @@ fn jobs_are_leased_oldest_first_and_once(bench: &mut Bench) {
     assert_eq!(cells(bench), [0, 1, 2]);
     bench.restart();
     assert_eq!(cells(bench), [0, 1, 2]);
+}
+
+/// One task with many jobs delays no other, and a task that is left out keeps its jobs.
+fn tasks_take_turns(bench: &mut Bench) {
+    let tasks = [1, 2, 3].map(interval_task);
+    bench.accept(&reports(tasks[0], 0..4, 10));
+    bench.accept(&reports(tasks[1], 4..6, 10));
+    bench.accept(&reports(tasks[2], 6..7, 10));
+    assert_eq!(bench.form_with(1, batch_id(1)).0, 7);
+    let expected = [(tasks[0], 4), (tasks[1], 2), (tasks[2], 1)];
+    let expected = expected.map(|(task, jobs)| (task, TaskJobs { jobs, reports: jobs }));
+    assert_eq!(run(bench.store().jobs_by_task()), expected.into());
+    let lease_all = |bench: &Bench, left_out: Option<TaskId>| {
+        let (mut after, mut cells) = (None, Vec::new());
+        let is_ready: TaskFilter = Arc::new(move |task_id| Some(*task_id) != left_out);
+        loop {
+            let turn = Turn { after, is_ready: Arc::clone(&is_ready) };
+            let Some(job) = run(bench.store().lease_job(LEASE, turn)) else { return cells };
+            after = Some(job.task_id);
+            cells.push(decoded(&job.records)[0].cell);
+        }
+    };
+    assert_eq!(lease_all(bench, Some(tasks[1])), [0, 6, 1, 2, 3]);
+    assert_eq!(lease_all(bench, None), [4, 5]);
+    bench.restart();
+    assert_eq!(lease_all(bench, None), [0, 4, 6, 1, 5, 2, 3]);
 }
 
 fn a_released_job_waits_for_its_pause(bench: &mut Bench) {

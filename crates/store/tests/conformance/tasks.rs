@@ -2,7 +2,9 @@
 
 use futures_executor::block_on;
 use sotto_protocol::Rejection;
-use sotto_store::{Closing, CollectionCreated, Committed, LogCheckpoint, StoreError, StoredTask};
+use sotto_store::{
+    Closing, CollectionCreated, Committed, LogCheckpoint, StoreError, StoredTask, Turn,
+};
 use sotto_wire::{BatchSelector, Query};
 
 use super::bench::{Bench, LEASE, on_every_store};
@@ -21,6 +23,7 @@ on_every_store!(
     a_forgotten_task_spares_the_others,
     a_job_of_a_forgotten_task_is_fenced,
     a_forgotten_task_may_begin_again,
+    a_forgotten_task_leaves_a_tombstone,
     a_forgotten_helper_task_leaves_nothing,
 );
 
@@ -32,7 +35,7 @@ fn a_task_is_remembered_until_it_is_forgotten(bench: &mut Bench) {
     };
     assert_eq!(tasks(bench), []);
     let first = (interval_task(1), StoredTask::Announced(vec![1; 200]));
-    let second = (batch_task(2), StoredTask::Recipe(vec![2; 100]));
+    let second = (batch_task(2), StoredTask::Recipe { json: vec![2; 100], audience: Some(7) });
     for (task_id, task) in [&second, &first, &first] {
         run(bench.store().put_task(*task_id, task.clone()));
         bench.restart();
@@ -52,6 +55,26 @@ fn a_task_is_remembered_until_it_is_forgotten(bench: &mut Bench) {
     run(bench.store().forget_task(second.0));
     bench.restart();
     assert_eq!(tasks(bench), []);
+}
+
+fn a_forgotten_task_leaves_a_tombstone(bench: &mut Bench) {
+    assert_eq!(run(bench.store().forgotten_tasks()), []);
+    bench.aggregate(&[report(interval_task(1), 0, 10), report(interval_task(2), 1, 10)]);
+    // The second was never seen.
+    for task in [interval_task(1), batch_task(3), interval_task(1)] {
+        run(bench.store().forget_task(task));
+        bench.restart();
+    }
+    // Whatever happens to it later.
+    run(bench.store().put_task(interval_task(1), StoredTask::Announced(vec![1; 200])));
+    bench.accept(&[report(interval_task(2), 2, 10)]);
+    bench.form();
+    bench.restart();
+    let mut forgotten = run(bench.store().forgotten_tasks());
+    forgotten.sort();
+    let mut expected = [interval_task(1), batch_task(3)];
+    expected.sort();
+    assert_eq!(forgotten, expected);
 }
 
 fn a_log_is_remembered_by_its_newest_checkpoint(bench: &mut Bench) {
@@ -96,7 +119,7 @@ fn counters_add_up(bench: &mut Bench) {
 
 /// Puts something of every kind into a task: a backlog, a job, buckets, a collection in progress.
 fn fill(bench: &mut Bench, task: sotto_wire::TaskId, query: Query) {
-    run(bench.store().put_task(task, StoredTask::Recipe(vec![1; 100])));
+    run(bench.store().put_task(task, StoredTask::Recipe { json: vec![1; 100], audience: None }));
     bench.aggregate(&reports(task, 0..4, 10));
     bench.accept(&reports(task, 4..6, 10));
     bench.form();
@@ -115,7 +138,7 @@ fn a_forgotten_leader_task_leaves_nothing(bench: &mut Bench) {
         }
         assert_eq!(bench.counters(task), Default::default());
         assert!(bench.try_lease_job().is_none());
-        assert!(run(bench.store().lease_collection(LEASE)).is_none());
+        assert!(run(bench.store().lease_collection(LEASE, Turn::default())).is_none());
         let load = bench.load();
         assert_eq!((load.jobs, load.collections), (0, 0));
         // The stretch of its records still has to be taken, but contains none.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sotto_protocol::Rejection;
-use sotto_store::{Closing, IsServed};
+use sotto_store::{Closing, TaskFilter};
 use sotto_wire::{Query, TaskId};
 
 use super::bench::{Bench, on_every_store};
@@ -83,7 +83,7 @@ fn they_are_offered_again_once_their_task_is_served(bench: &mut Bench) {
 fn they_are_read_in_pieces(bench: &mut Bench) {
     let (gone, other) = (interval_task(1), interval_task(2));
     bench.accept(&by_turns(gone, other, 0..6));
-    let nobody: IsServed = Arc::new(|_| false);
+    let nobody: TaskFilter = Arc::new(|_| false);
     assert_eq!(bench.form_served(3, batch_id(1), &nobody), (0, Default::default()));
     let backlog = run(bench.store().backlog(3, usize::MAX, Arc::clone(&nobody)));
     assert_eq!((backlog.stretch.is_none(), backlog.unserved.len()), (true, 2));

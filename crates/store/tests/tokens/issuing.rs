@@ -6,7 +6,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::token::TokenTerms;
 use sotto_testing::arbitrary;
 use sotto_testing::keys::{rng, token_key};
-use sotto_testing::recipe::set_query;
+use sotto_testing::recipe::{ISSUERS, set_query};
 use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When};
 use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
 use sotto_wire::{BatchMode, Role, Time};
@@ -50,12 +50,15 @@ pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
     recipe.aggregation.min_batch = 1;
     let opens = NOW.0 - 10 * WINDOW_S;
     recipe.when = When { opens, closes: CLOSES, window_s: WINDOW_S, max_window_s: WINDOW_S * 20 };
-    let issuer: sotto_wire::KeyName = "issuer.example".parse().unwrap();
-    let endorsed = |key| EndorsedKey::new(token_key(key).token_key().spki(), EXPIRES, &[0; 64]);
-    let leader = endorsed(LEADER_KEY);
+    let endorsed = |issuer: &str, key| {
+        let key = token_key(key).token_key();
+        EndorsedKey::new(issuer.parse().unwrap(), key.spki(), EXPIRES, &[0; 64])
+    };
+    let leader = endorsed(ISSUERS[0], LEADER_KEY);
+    let helper = endorsed(ISSUERS[1], HELPER_KEY);
     recipe.parties.tokens = match asked {
-        Asked::Both => Tokens::RateLimited { issuer, leader, helper: endorsed(HELPER_KEY) },
-        Asked::LeaderOnly => Tokens::InsecureLeaderOnly { issuer, leader },
+        Asked::Both => Tokens::RateLimited { leader, helper },
+        Asked::LeaderOnly => Tokens::InsecureLeaderOnly { leader },
         Asked::None => Tokens::InsecureNone,
     };
     recipe

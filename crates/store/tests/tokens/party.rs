@@ -9,7 +9,7 @@ use futures_executor::block_on;
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::recipe::derive_task;
 use sotto_protocol::token::TokenTerms;
-use sotto_protocol::{AggregatorTask, Bucket, HpkeKeyring};
+use sotto_protocol::{AggregatorTask, Bucket, HpkeKeyring, ReleaseRules};
 use sotto_store::{
     Batch, Clock, HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore,
 };
@@ -52,7 +52,7 @@ impl Party {
         let task = AggregatorTask {
             taskprov: true,
             tokens: terms.map(|terms| terms.unwrap().verifier().unwrap()),
-            max_window_s: Some(recipe.when.max_window_s),
+            release: ReleaseRules::of(recipe, None),
             ..aggregator_task(&derive_task(recipe).unwrap(), role, collector)
         };
         let mut party = Self {

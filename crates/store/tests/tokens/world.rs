@@ -13,7 +13,7 @@ use sotto_protocol::leader::aggregate::{
 };
 use sotto_protocol::token::{ReportTokens, report_id};
 use sotto_protocol::{Moment, RequestKind, Task, client, request_digest};
-use sotto_store::{Committed, Fixed, LeasedJob, NewReport};
+use sotto_store::{Committed, Fixed, LeasedJob, NewReport, Turn};
 use sotto_vdaf::{AggregateResult, Measurement};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{
@@ -120,7 +120,7 @@ impl World {
     }
 
     pub(crate) fn lease(&mut self) -> Option<LeasedJob> {
-        let leased = block_on(self.leader.store().lease_job(LEASE)).unwrap();
+        let leased = block_on(self.leader.store().lease_job(LEASE, Turn::default())).unwrap();
         self.batches.extend(leased.as_ref().and_then(|job| job.batch_id));
         leased
     }
@@ -218,7 +218,7 @@ impl World {
         let store = self.leader.store();
         let query = sotto_wire::Query::TimeInterval(interval);
         block_on(store.create_collection(task_id, b"query".to_vec(), query)).unwrap();
-        let leased = block_on(store.lease_collection(LEASE)).unwrap().unwrap();
+        let leased = block_on(store.lease_collection(LEASE, Turn::default())).unwrap().unwrap();
         block_on(store.close_batch(leased.lease, 1)).unwrap();
         block_on(store.finish_collection(leased.lease, Vec::new())).unwrap();
         let held = self.helper.batch(selector).aggregate.unwrap();

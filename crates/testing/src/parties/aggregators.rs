@@ -8,7 +8,9 @@ use sotto_protocol::leader::aggregate::{
     JobInput, LeaderJob, LeaderOutcome, consume_aggregation_job_resp,
     produce_aggregation_job_init_req,
 };
-use sotto_protocol::{AggregatorTask, BucketAggregates, HpkeKeyring, Moment, Task, client};
+use sotto_protocol::{
+    AggregatorTask, BucketAggregates, HpkeKeyring, Moment, ReleaseRules, Task, client,
+};
 use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::labels::{input_share_info, vdaf_context};
 use sotto_wire::{
@@ -66,7 +68,7 @@ pub fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> Aggr
         collector_hpke_config: collector.config().clone(),
         taskprov: false,
         tokens: None,
-        max_window_s: None,
+        release: ReleaseRules::default(),
     }
 }
 

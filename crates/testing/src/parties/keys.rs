@@ -53,9 +53,9 @@ pub fn gateway_key(number: u8) -> HpkeKeypair {
     keypair_from(number, 1_000 + u64::from(number))
 }
 
-/// The issuer's key for token requests.
-pub fn encapsulation_key() -> HpkeKeypair {
-    keypair_from(3, 2_000)
+/// The key for token requests of the issuer of the leader's (0) or the helper's (1) tokens.
+pub fn encapsulation_key(chain: usize) -> HpkeKeypair {
+    keypair_from(3, 2_000 + chain as u64)
 }
 
 /// A key pair with this id from this seed.
@@ -64,9 +64,9 @@ pub fn keypair_from(id: u8, seed: u64) -> HpkeKeypair {
 }
 
 /// How many token keys there are.
-pub const TOKEN_KEY_COUNT: usize = 6;
+pub const TOKEN_KEY_COUNT: usize = 8;
 
-/// An issuer's key. Making one is slow, so the tests of a program share a few.
+/// An issuer's key: those with even numbers are for leaders, the others for helpers. Making one is slow, so the tests of a program share a few.
 pub fn token_key(number: usize) -> &'static IssuerKey {
     static KEYS: [OnceLock<IssuerKey>; TOKEN_KEY_COUNT] = [const { OnceLock::new() }; _];
     KEYS[number].get_or_init(|| IssuerKey::generate().unwrap())

@@ -24,14 +24,20 @@ pub const NOW: u64 = 745 * PERIOD + 10 * DAY;
 /// Who runs the log's gateway.
 pub const LOG_OPERATOR: &str = "gateway.example";
 
-/// Who issues tokens, and who attests devices.
-pub const ISSUER: &str = "issuer.example";
-pub const ATTESTER: &str = "attester.example";
+/// Who issues tokens, and who attests devices: for the leader's tokens, and for the helper's.
+pub const ISSUERS: [&str; 2] = ["issuer-a.example", "issuer-b.example"];
+pub const ATTESTERS: [&str; 2] = ["attester-a.example", "attester-b.example"];
+
+/// Where the aggregator of an operator is.
+fn url(operator: &str) -> String {
+    format!("https://{operator}/")
+}
 
 pub fn recipe_entry(recipe: &Recipe) -> Vec<u8> {
     entry(EntryKind::Recipe, &recipe.to_json(), &[&key("author.example")])
 }
 
+/// A key set of an aggregator at the URL that [`recipe`] gives it.
 pub fn key_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
     KeySet {
         version: 1,
@@ -42,6 +48,7 @@ pub fn key_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
         hpke_configs: vec![hpke(seq)],
         gateway_configs: None,
         encapsulation_configs: None,
+        url: Some(url(operator.name().as_str())),
     }
 }
 
@@ -51,16 +58,19 @@ pub fn leader_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
     KeySet { gateway_configs, ..key_set(operator, seq, not_before) }
 }
 
-/// A key set of an issuer without an aggregator.
-pub fn issuer_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
-    let encapsulation_configs = Some(vec![KeySet::config_text(encapsulation_key().config())]);
+/// A key set of the issuer of the leader's (0) or the helper's (1) tokens, without an aggregator.
+pub fn issuer_set(chain: usize, operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
+    let key = encapsulation_key(chain);
+    let encapsulation_configs = Some(vec![KeySet::config_text(key.config())]);
     let hpke_configs = Vec::new();
-    KeySet { hpke_configs, encapsulation_configs, ..key_set(operator, seq, not_before) }
+    let url = None;
+    KeySet { hpke_configs, encapsulation_configs, url, ..key_set(operator, seq, not_before) }
 }
 
 /// A key set of the operator of the log's gateway, without an aggregator.
 pub fn log_set(seq: u64, not_before: u64) -> KeySet {
-    KeySet { hpke_configs: Vec::new(), ..leader_set(&key(LOG_OPERATOR), seq, not_before) }
+    let (hpke_configs, url) = (Vec::new(), None);
+    KeySet { hpke_configs, url, ..leader_set(&key(LOG_OPERATOR), seq, not_before) }
 }
 
 pub fn key_set_entry(set: &KeySet, signer: &NoteKey) -> Vec<u8> {
@@ -84,6 +94,7 @@ pub fn trust_file() -> TrustFile {
         authors: Some(vec![key("author.example").verifier().to_string()]),
         relays: vec![PinnedRelay {
             operator: "relay.example".to_owned(),
+            key: None,
             url: "https://relay.example/".to_owned(),
         }],
         log_gateway: Some(LogGatewayFile {
@@ -97,6 +108,7 @@ pub fn trust_file() -> TrustFile {
         insecure_no_min_age: false,
         insecure_exact: false,
         insecure_no_tokens: true,
+        insecure_single_attester: false,
         insecure_direct: false,
         insecure_fresh_start: false,
     }
@@ -112,10 +124,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
     let day = now / DAY * DAY;
     let query =
         Query::Histogram { buckets: 4, labels: None, mapping: "region".to_owned(), fallback: 0 };
-    let aggregator = |name: &str| Aggregator {
-        operator: name.parse().unwrap(),
-        url: format!("https://{name}/"),
-    };
+    let aggregator = |name: &str| Aggregator { operator: name.parse().unwrap(), url: url(name) };
     let randomizer = Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 };
     Recipe {
         version: 1,
@@ -182,8 +191,8 @@ pub fn result(predicate: &str, population: u64) -> PopulationResult {
 }
 
 /// A recipe that has ended.
-pub fn closed(now: u64) -> Recipe {
-    let mut old = recipe("over");
+pub fn closed(name: &str, now: u64) -> Recipe {
+    let mut old = recipe(name);
     let day = now / DAY * DAY;
     old.when.opens = day - 50 * DAY;
     old.when.closes = day - 45 * DAY;

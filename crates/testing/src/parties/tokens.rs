@@ -1,5 +1,5 @@
-//! Worlds whose recipes require tokens, and an attester and an issuer in memory that grant them by
-//! the real protocol.
+//! Worlds whose recipes require tokens, and attesters and issuers in memory that grant them by the
+//! real protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,8 @@ use sotto_wire::token::{
 
 use super::keys::{TOKEN_KEY_COUNT, encapsulation_key, token_key, token_key_text};
 use super::log::{Batch, at};
-use super::recipe::{DAY, NOW, recipe, recipe_entry, reclaim};
-use super::world::Plan;
+use super::recipe::{ATTESTERS, DAY, NOW, recipe, recipe_entry, reclaim};
+use super::world::{Plan, endorsed};
 
 /// A world with one recipe that requires both tokens, which devices request immediately.
 pub fn token_plan() -> Plan {
@@ -38,23 +38,23 @@ pub fn other_plan() -> Plan {
     plan
 }
 
-/// Adds another recipe with the token keys of this number (1 or 2), changed by `change`. Returns
+/// Adds another recipe with the token keys of this number (1 to 3), changed by `change`. Returns
 /// its id.
 pub fn add_recipe(plan: &mut Plan, number: usize, change: impl FnOnce(&mut Recipe)) -> EntryId {
     let mut other = recipe(&format!("recipe-{number}"));
     change(&mut other);
     reclaim(&mut other);
     let (leader, helper) = (token_key_text(2 * number), token_key_text(2 * number + 1));
-    let expires = other.when.closes;
-    other.parties.tokens =
-        plan.issuer_signer.endorse_recipe(&other, &leader, Some(&helper), expires);
+    other.parties.tokens = endorsed(&plan.issuer_signers, &other, &leader, Some(&helper));
     plan.later.push(Batch { entries: vec![recipe_entry(&other)], times: at(NOW - 2 * DAY) });
     other.id()
 }
 
-/// A request as it reached the attester.
+/// A request as it reached an attester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Came {
+    /// The operator of the attester.
+    pub attester: String,
     pub body: Vec<u8>,
     pub client_key: [u8; 32],
     pub request_blind: [u8; 32],
@@ -64,6 +64,7 @@ pub struct Came {
 impl Came {
     pub fn new(sent: &AttesterRequest<'_>) -> Self {
         Self {
+            attester: sent.attester.operator.to_string(),
             body: sent.attempt.request.clone(),
             client_key: sent.client_key,
             request_blind: sent.attempt.request_blind,
@@ -78,43 +79,63 @@ pub type Refused = (u16, &'static str);
 /// A refusal without details.
 const REFUSED: Refused = (400, "about:blank");
 
-/// Attester and issuer together: their keys, their counts and every request.
+/// The attesters and issuers of both chains: their keys, their counts and every request.
 pub struct Authority {
+    chains: [Chain; 2],
+    pub came: Vec<Came>,
+}
+
+/// An attester with its issuer.
+struct Chain {
     keyring: EncapsulationKeyring,
     origins: Origins,
     rows: BTreeSet<([u8; 32], [u8; 64])>,
     answers: BTreeMap<[u8; 32], Vec<u8>>,
-    pub came: Vec<Came>,
 }
 
 impl Authority {
     pub fn new() -> Self {
-        Self::with_keys(&[encapsulation_key()])
+        let chain = |chain: usize| {
+            let numbers = (0..TOKEN_KEY_COUNT).filter(|number| number % 2 == chain);
+            let origins = numbers.map(|number| {
+                let key = IssuerKey::from_pkcs8(&token_key(number).to_pkcs8()).unwrap();
+                Origin::new(key, Secret::new([number as u8; 32]), Moment(NOW + 30 * DAY))
+            });
+            Chain {
+                keyring: EncapsulationKeyring::new(&[encapsulation_key(chain)]).unwrap(),
+                origins: origins.collect(),
+                rows: BTreeSet::new(),
+                answers: BTreeMap::new(),
+            }
+        };
+        Self { chains: [0, 1].map(chain), came: Vec::new() }
     }
 
-    /// An authority with these encapsulation keys.
-    pub fn with_keys(keys: &[HpkeKeypair]) -> Self {
-        let origins = (0..TOKEN_KEY_COUNT).map(|number| {
-            let key = IssuerKey::from_pkcs8(&token_key(number).to_pkcs8()).unwrap();
-            Origin::new(key, Secret::new([number as u8; 32]), Moment(NOW + 30 * DAY))
-        });
-        Self {
-            keyring: EncapsulationKeyring::new(keys).unwrap(),
-            origins: origins.collect(),
-            rows: BTreeSet::new(),
-            answers: BTreeMap::new(),
-            came: Vec::new(),
-        }
+    /// Gives the issuer of the leader's (0) or the helper's (1) tokens other keys from now on.
+    pub fn rotate(&mut self, chain: usize, keys: &[HpkeKeypair]) {
+        self.chains[chain].keyring = EncapsulationKeyring::new(keys).unwrap();
     }
 
-    /// Gives the issuer other keys from now on.
-    pub fn rotate(&mut self, keys: &[HpkeKeypair]) {
-        self.keyring = EncapsulationKeyring::new(keys).unwrap();
-    }
-
-    /// Answers one request, as the attester does.
+    /// Answers one request, as the attester to which it was sent does.
     pub fn answer(&mut self, came: Came) -> Result<Vec<u8>, Refused> {
+        let chain = ATTESTERS.iter().position(|name| *name == came.attester).unwrap();
         self.came.push(came.clone());
+        self.chains[chain].answer(&came, self.came.len())
+    }
+
+    /// How many tokens were granted.
+    pub fn granted(&self) -> usize {
+        self.chains.iter().map(|chain| chain.rows.len()).sum()
+    }
+
+    /// The distinct requests, by their bytes.
+    pub fn distinct(&self) -> BTreeSet<&[u8]> {
+        self.came.iter().map(|came| came.body.as_slice()).collect()
+    }
+}
+
+impl Chain {
+    fn answer(&mut self, came: &Came, number: usize) -> Result<Vec<u8>, Refused> {
         let digest = request_digest(&came.body);
         if let Some(answer) = self.answers.get(&digest) {
             return Ok(answer.clone());
@@ -130,7 +151,7 @@ impl Authority {
             let lost_key = refusal == AttesterRefusal::EncapsulationKey;
             if lost_key { (400, ENCAPSULATION_KEY_PROBLEM) } else { REFUSED }
         })?;
-        let nonce = [self.came.len() as u8; 16];
+        let nonce = [number as u8; 16];
         let (keyring, origins) = (&self.keyring, &self.origins);
         let answer = issuer::consume_token_request(
             &came.body,
@@ -147,15 +168,5 @@ impl Authority {
         }
         self.answers.insert(digest, issued.response.clone());
         Ok(issued.response)
-    }
-
-    /// How many tokens were granted.
-    pub fn granted(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// The distinct requests, by their bytes.
-    pub fn distinct(&self) -> BTreeSet<&[u8]> {
-        self.came.iter().map(|came| came.body.as_slice()).collect()
     }
 }

@@ -14,13 +14,13 @@ use sotto_protocol::device::{
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::Reader;
 use sotto_protocol::trust::{PinnedAttester, PinnedOperator, TokensFile, Trust, TrustFile};
-use sotto_wire::recipe::{KeySet, PopulationResult, Privacy, Recipe, Targeting};
-use sotto_wire::{Entry, EntryId, EntryKind};
+use sotto_wire::recipe::{KeySet, PopulationResult, Privacy, Recipe, Targeting, Tokens};
+use sotto_wire::{Entry, EntryId, EntryKind, Role};
 
 use super::keys::{key, rng};
 use super::log::{Batch, Files, Log, ORIGIN, Times, at, entry};
 use super::recipe::{
-    ATTESTER, DAY, HOUR, ISSUER, NOW, PERIOD, closed, issuer_set, key_set, leader_set, recipe,
+    ATTESTERS, DAY, HOUR, ISSUERS, NOW, PERIOD, closed, issuer_set, key_set, leader_set, recipe,
     recipe_entry, reclaim, result, trust_file,
 };
 use crate::arbitrary::TOKEN_KEYS;
@@ -31,7 +31,8 @@ pub struct Places {
     pub recipe: u64,
     pub leader: u64,
     pub helper: u64,
-    pub issuer: Option<u64>,
+    /// Of the leader's and of the helper's tokens.
+    pub issuers: Option<[u64; 2]>,
     pub result: Option<u64>,
 }
 
@@ -49,9 +50,9 @@ pub struct Plan {
     pub helper_set: KeySet,
     pub helper_signer: NoteKey,
     pub keys_times: Times,
-    /// The issuer's key set, at the beginning of the log.
-    pub issuer_set: Option<KeySet>,
-    pub issuer_signer: NoteKey,
+    /// The issuers' key sets, at the beginning of the log: of the leader's tokens, and of the helper's.
+    pub issuer_sets: Option<[KeySet; 2]>,
+    pub issuer_signers: [NoteKey; 2],
     pub result: PopulationResult,
     pub result_signers: Vec<NoteKey>,
     pub result_times: Times,
@@ -78,15 +79,15 @@ impl Plan {
             helper_set: key_set(&key("helper.example"), 7, NOW - 39 * DAY),
             helper_signer: key("helper.example"),
             keys_times: at(NOW - 40 * DAY),
-            issuer_set: None,
-            issuer_signer: key(ISSUER),
+            issuer_sets: None,
+            issuer_signers: ISSUERS.map(key),
             result: result("tier == 'gold'", 50_000),
             result_signers: vec![key("leader.example"), key("helper.example")],
             result_times: at(NOW - 35 * DAY),
             later: Vec::new(),
             view: at(NOW - HOUR),
             log_key: key(ORIGIN),
-            places: Places { recipe: 4, leader: 1, helper: 2, issuer: None, result: None },
+            places: Places { recipe: 5, leader: 2, helper: 3, issuers: None, result: None },
             conditions_met: true,
             attributes: BTreeMap::from([
                 ("region".to_owned(), Value::Int(2)),
@@ -116,10 +117,10 @@ impl Plan {
             predicate: self.result.predicate.clone(),
             certified: self.result.id(),
         });
-        self.places.result = Some(3);
+        self.places.result = Some(4);
     }
 
-    /// Makes both aggregators check tokens, with real keys that the issuer endorsed.
+    /// Makes both aggregators check tokens, with real keys that their issuers endorsed.
     pub fn with_tokens(&mut self) {
         let [leader, helper] = TOKEN_KEYS;
         self.with_token_keys(leader, helper);
@@ -127,34 +128,37 @@ impl Plan {
 
     /// The same with these public keys, in the text form of recipes.
     pub fn with_token_keys(&mut self, leader: &str, helper: &str) {
-        let pinned = PinnedOperator { key: self.issuer_signer.verifier().to_string() };
-        self.trust.operators.push(pinned);
+        let pinned = |key: &NoteKey| PinnedOperator { key: key.verifier().to_string() };
+        self.trust.operators.extend(self.issuer_signers.iter().map(pinned));
         self.trust.insecure_no_tokens = false;
-        let mut tokens = TokensFile::new(ISSUER);
-        tokens.attester = Some(PinnedAttester {
-            operator: ATTESTER.to_owned(),
-            url: format!("https://{ATTESTER}/"),
-        });
+        let [leader_issuer, helper_issuer] = ISSUERS;
+        let mut tokens = TokensFile::new(leader_issuer, helper_issuer);
+        let attester = |name: &str| {
+            let (operator, url) = (name.to_owned(), format!("https://{name}/"));
+            Some(PinnedAttester { operator, url })
+        };
+        tokens.leader.attester = attester(ATTESTERS[0]);
+        tokens.helper.attester = attester(ATTESTERS[1]);
         self.trust.tokens = Some(tokens);
-        self.issuer_set = Some(issuer_set(&self.issuer_signer, 3, NOW - 39 * DAY));
-        self.places.issuer = Some(0);
+        let signers = &self.issuer_signers;
+        self.issuer_sets =
+            Some([0, 1].map(|chain| issuer_set(chain, &signers[chain], 3, NOW - 39 * DAY)));
+        self.places.issuers = Some([0, 1]);
         self.endorse(leader, Some(helper));
     }
 
     /// Endorses the recipe's token keys again, for the recipe as it is now.
     pub fn endorse(&mut self, leader: &str, helper: Option<&str>) {
-        let expires = self.recipe.when.closes;
-        self.recipe.parties.tokens =
-            self.issuer_signer.endorse_recipe(&self.recipe, leader, helper, expires);
+        self.recipe.parties.tokens = endorsed(&self.issuer_signers, &self.recipe, leader, helper);
     }
 
     /// The id of the recipe in question.
     pub fn focus(&self) -> EntryId {
         let mut later = self.later.iter().flat_map(|batch| &batch.entries);
         match self.places.recipe {
-            0..=4 => self.recipe.id(),
+            0..=5 => self.recipe.id(),
             index => {
-                let bytes = later.nth(index as usize - 5).unwrap();
+                let bytes = later.nth(index as usize - 6).unwrap();
                 Entry::parse(bytes).unwrap().id()
             }
         }
@@ -164,13 +168,14 @@ impl Plan {
         let set = |set: &KeySet, signer| entry(EntryKind::KeySet, &set.to_json(), &[signer]);
         let signers: Vec<&NoteKey> = self.result_signers.iter().collect();
         let recipe = || entry(EntryKind::Recipe, &self.recipe.to_json(), &[&self.recipe_signer]);
-        let beginning = match &self.issuer_set {
-            Some(issuer) => set(issuer, &self.issuer_signer),
-            None => recipe_entry(&closed(self.now)),
+        let [leader_issuer, helper_issuer] = &self.issuer_signers;
+        let beginning = match &self.issuer_sets {
+            Some([leader, helper]) => vec![set(leader, leader_issuer), set(helper, helper_issuer)],
+            None => ["over", "over-too"].map(|name| recipe_entry(&closed(name, self.now))).into(),
         };
         let batch = |entries: Vec<Vec<u8>>, times| Batch { entries, times };
         let mut batches = vec![
-            batch(vec![beginning], at(NOW - 41 * DAY)),
+            batch(beginning, at(NOW - 41 * DAY)),
             batch(
                 vec![
                     set(&self.leader_set, &self.leader_signer),
@@ -193,6 +198,23 @@ impl Plan {
             conditions_met: self.conditions_met,
             attributes: self.attributes.clone(),
         }
+    }
+}
+
+/// The tokens of a recipe with these public keys, endorsed by the issuers of the leader's and of the
+/// helper's tokens until the recipe closes. Without a key for the helper, only the leader checks.
+pub fn endorsed(
+    [leader_issuer, helper_issuer]: &[NoteKey; 2],
+    recipe: &Recipe,
+    leader: &str,
+    helper: Option<&str>,
+) -> Tokens {
+    let expires = recipe.when.closes;
+    let leader = leader_issuer.endorse_for(recipe, Role::Leader, leader, expires);
+    let endorse = |helper| helper_issuer.endorse_for(recipe, Role::Helper, helper, expires);
+    match helper.map(endorse) {
+        Some(helper) => Tokens::RateLimited { leader, helper },
+        None => Tokens::InsecureLeaderOnly { leader },
     }
 }
 
@@ -239,7 +261,8 @@ impl World {
             recipe: self.evidence(self.places.recipe),
             leader_keys: self.evidence(self.places.leader),
             helper_keys: self.evidence(self.places.helper),
-            issuer_keys: self.places.issuer.map(|index| self.evidence(index)),
+            leader_issuer_keys: self.places.issuers.map(|[leader, _]| self.evidence(leader)),
+            helper_issuer_keys: self.places.issuers.map(|[_, helper]| self.evidence(helper)),
             certified: self.places.result.map(|index| self.evidence(index)),
         }
     }

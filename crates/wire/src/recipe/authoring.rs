@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{BatchMode, FormatError};
 
-pub use self::tokens::TokensDraft;
+pub use self::tokens::{KeyDraft, TokensDraft};
 
 /// Why a text is not a draft of a recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

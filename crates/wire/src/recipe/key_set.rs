@@ -1,4 +1,4 @@
-//! Key sets: the HPKE keys that an operator publishes in the log.
+//! Key sets: the HPKE keys, and the URL of its aggregator, that an operator publishes in the log.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::{FormatError, HpkeConfig};
 /// The JSON Schema of a key set.
 pub const KEY_SET_SCHEMA: &str = include_str!("../../schema/key-set-v1.schema.json");
 
-/// The HPKE keys of one operator, for a period of time.
+/// The HPKE keys of one operator and the URL of its aggregator, for a period of time.
 ///
 /// Readers that see several sets check that `seq` increases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,10 @@ pub struct KeySet {
     /// absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encapsulation_configs: Option<Vec<String>>,
+    /// Where the operator's aggregator is. Recipes that name the operator must give exactly this
+    /// URL. Absent if it has no aggregator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 canonical::canonical_json!(KeySet);
@@ -85,7 +89,7 @@ impl KeySet {
         for (field, configs) in others {
             configs.as_ref().map_or(Ok(()), |configs| check_configs(field, configs, 1))?;
         }
-        Ok(())
+        self.url.as_deref().map_or(Ok(()), |url| check::url("url", url))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Tokens: who makes sure that a device contributes only once, and the keys to check that with.
 //!
-//! A recipe holds one public key for each aggregator that checks tokens, endorsed by the issuer's
-//! operator. If the author could choose the keys, they could sign any number of tokens and fill a
-//! batch with their own reports. What a device needs to construct the challenge is also here. The
-//! addresses of attester and issuer are not: a recipe must not direct devices to any server.
+//! A recipe holds one public key for each aggregator that checks tokens, each from an issuer of its
+//! own and endorsed by that issuer's operator. If the author could choose the keys, they could sign
+//! any number of tokens and fill a batch with their own reports. What a device needs to construct
+//! the challenge is also here. The addresses of attesters and issuers are not: a recipe must not
+//! direct devices to any server.
 //!
 //! Not checked here: whether an endorsement is signed and what a key is (`sotto-crypto`), and who
 //! must have signed it (the trust file).
@@ -31,8 +32,6 @@ pub const TOKEN_KEY_REQUEST_HEADER: &str = "sotto.token-key-request/v1";
 pub enum Tokens<K = EndorsedKey> {
     /// Both: every report carries a token for each of them.
     RateLimited {
-        /// Whose issuer signs tokens: the name under which devices pin its operator's key.
-        issuer: KeyName,
         /// The key of the leader's tokens.
         leader: K,
         /// The key of the helper's tokens.
@@ -40,8 +39,6 @@ pub enum Tokens<K = EndorsedKey> {
     },
     /// Only the leader, because the helper cannot. A cheating leader can fill a batch.
     InsecureLeaderOnly {
-        /// Whose issuer signs tokens.
-        issuer: KeyName,
         /// The key of the leader's tokens.
         leader: K,
     },
@@ -50,16 +47,6 @@ pub enum Tokens<K = EndorsedKey> {
 }
 
 impl<K> Tokens<K> {
-    /// The operator of the issuer, if there is one.
-    pub fn issuer(&self) -> Option<&KeyName> {
-        match self {
-            Self::RateLimited { issuer, .. } | Self::InsecureLeaderOnly { issuer, .. } => {
-                Some(issuer)
-            }
-            Self::InsecureNone => None,
-        }
-    }
-
     /// The key with which this aggregator checks tokens, if it does.
     pub fn key(&self, role: Role) -> Option<&K> {
         match (self, role) {
@@ -76,10 +63,19 @@ impl<K> Tokens<K> {
     }
 }
 
+impl Tokens {
+    /// Whose issuer signs this aggregator's tokens, if it checks any.
+    pub fn issuer(&self, role: Role) -> Option<&KeyName> {
+        self.key(role).map(|key| &key.issuer)
+    }
+}
+
 /// A token key with the signature of the issuer's operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndorsedKey {
+    /// Whose issuer signs tokens with it: the name under which devices pin its operator's key.
+    pub issuer: KeyName,
     /// The key: a DER-encoded SubjectPublicKeyInfo (RFC 9578 "Issuer Configuration"), base64url
     /// without padding.
     pub public_key: String,
@@ -90,9 +86,10 @@ pub struct EndorsedKey {
 }
 
 impl EndorsedKey {
-    /// The key with this SubjectPublicKeyInfo.
-    pub fn new(spki: &[u8], expires: u64, signature: &[u8; 64]) -> Self {
+    /// The key with this SubjectPublicKeyInfo, of this issuer.
+    pub fn new(issuer: KeyName, spki: &[u8], expires: u64, signature: &[u8; 64]) -> Self {
         Self {
+            issuer,
             public_key: Self::key_text(spki),
             expires,
             endorsement: Self::signature_text(signature),
@@ -171,17 +168,17 @@ impl TokenKeyStatement<'_> {
             expires: self.expires,
             issuer: self.issuer,
             public_key: self.public_key,
-            role: role_name(self.role),
+            role: self.role.as_str(),
         };
         signed_text(TOKEN_KEY_HEADER, &canonical::encode(&json))
     }
 }
 
-/// What an author requests from an issuer: a key pair for each aggregator of a recipe that is to be
-/// published.
+/// What an author requests from an issuer: the key pair for one aggregator of a recipe that is to
+/// be published.
 ///
 /// It is signed as a note. The nonce distinguishes two recipes of one author; the same request gets
-/// the same keys.
+/// the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenKeyRequest {
@@ -189,10 +186,12 @@ pub struct TokenKeyRequest {
     pub author: Signer,
     /// The operator of the leader.
     pub leader: KeyName,
-    /// The operator of the helper; absent if it cannot check tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub helper: Option<KeyName>,
-    /// Until when the keys are needed, in POSIX seconds: not before the recipe closes.
+    /// The operator of the helper.
+    pub helper: KeyName,
+    /// Which of the two checks tokens with the key.
+    #[serde(with = "aggregator")]
+    pub role: Role,
+    /// Until when the key is needed, in POSIX seconds: not before the recipe closes.
     pub expires: u64,
     /// Letters, digits, hyphens and underscores, drawn at random.
     pub nonce: String,
@@ -207,6 +206,14 @@ impl TokenKeyRequest {
     /// The canonical encoding.
     pub fn to_json(&self) -> Vec<u8> {
         canonical::encode(self)
+    }
+
+    /// The operator of the aggregator that checks tokens with the key.
+    pub fn aggregator(&self) -> &KeyName {
+        match self.role {
+            Role::Helper => &self.helper,
+            _ => &self.leader,
+        }
     }
 
     /// Parses a request from the text of a note.
@@ -228,11 +235,12 @@ impl TokenKeyRequest {
     pub fn check(&self) -> Result<(), FormatError> {
         visible("author.name", self.author.name.as_str())?;
         visible("leader", self.leader.as_str())?;
-        if let Some(helper) = &self.helper {
-            visible("helper", helper.as_str())?;
-            if *helper == self.leader {
-                return Err(FormatError::new("leader and helper must differ"));
-            }
+        visible("helper", self.helper.as_str())?;
+        if self.helper == self.leader {
+            return Err(FormatError::new("leader and helper must differ"));
+        }
+        if !matches!(self.role, Role::Leader | Role::Helper) {
+            return Err(FormatError::new("role must be leader or helper"));
         }
         integer("expires", self.expires)?;
         range(
@@ -252,8 +260,7 @@ impl TokenKeyRequest {
 impl Recipe {
     /// What the issuer's operator must have signed for this aggregator's key, if it checks tokens.
     pub fn token_statement(&self, role: Role) -> Option<TokenKeyStatement<'_>> {
-        let tokens = &self.parties.tokens;
-        let (key, issuer) = (tokens.key(role)?, tokens.issuer()?);
+        let key = self.parties.tokens.key(role)?;
         let aggregator = match role {
             Role::Leader => &self.parties.leader.operator,
             _ => &self.parties.helper.operator,
@@ -262,7 +269,7 @@ impl Recipe {
             role,
             aggregator,
             author: &self.author.key,
-            issuer,
+            issuer: &key.issuer,
             public_key: &key.public_key,
             expires: key.expires,
         })
@@ -271,17 +278,16 @@ impl Recipe {
 
 /// The rules of the format for the tokens of a recipe that closes at `closes`.
 pub(super) fn check(parties: &Parties, closes: u64) -> Result<(), FormatError> {
-    let Some(issuer) = parties.tokens.issuer() else { return Ok(()) };
-    visible("parties.tokens.issuer", issuer.as_str())?;
-    if *issuer == parties.leader.operator || *issuer == parties.helper.operator {
-        return Err(FormatError::new(
-            "parties.tokens.issuer must be another operator than the leader's and the helper's",
-        ));
-    }
     let keys = [Role::Leader, Role::Helper].map(|role| (role, parties.tokens.key(role)));
     for (role, key) in keys {
         let Some(key) = key else { continue };
-        let field = format!("parties.tokens.{}", role_name(role));
+        let field = format!("parties.tokens.{}", role.as_str());
+        visible(&format!("{field}.issuer"), key.issuer.as_str())?;
+        if [&parties.leader.operator, &parties.helper.operator].contains(&&key.issuer) {
+            return Err(FormatError::new(format!(
+                "{field}.issuer must be another operator than the leader's and the helper's"
+            )));
+        }
         let named = |error: FormatError| FormatError::new(format!("{field}.{error}"));
         key.spki().map_err(named)?;
         key.signature().map_err(named)?;
@@ -301,12 +307,22 @@ pub(super) fn check(parties: &Parties, closes: u64) -> Result<(), FormatError> {
     Ok(())
 }
 
-fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Leader => "leader",
-        Role::Helper => "helper",
-        Role::Collector => "collector",
-        Role::Client => "client",
+/// Leader or helper, by name.
+mod aggregator {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::Role;
+
+    pub(super) fn serialize<S: Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(role.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Role, D::Error> {
+        let name = String::deserialize(from)?;
+        let aggregators = [Role::Leader, Role::Helper];
+        let role = aggregators.into_iter().find(|role| role.as_str() == name);
+        role.ok_or_else(|| D::Error::custom("role must be leader or helper"))
     }
 }
 

@@ -31,18 +31,17 @@ impl Transport for Carried {
     }
 }
 
-/// A device's transports: one to the attester, and one to the relay for everything else.
+/// A device's transports: one to each attester, and one to the relay for everything else.
 pub(super) struct Branching {
-    pub(super) attester: Arc<Carried>,
-    pub(super) attester_url: String,
+    pub(super) attesters: [Arc<Carried>; 2],
+    pub(super) attester_urls: [String; 2],
     pub(super) relay: Arc<Carried>,
 }
 
 impl Transport for Branching {
     fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
-        match request.url.starts_with(&self.attester_url) {
-            true => self.attester.send(request),
-            false => self.relay.send(request),
-        }
+        let attesters = self.attester_urls.iter().zip(&self.attesters);
+        let attester = attesters.into_iter().find(|(url, _)| request.url.starts_with(*url));
+        attester.map_or(&self.relay, |(_, attester)| attester).send(request)
     }
 }

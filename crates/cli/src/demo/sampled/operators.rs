@@ -22,7 +22,7 @@ use sotto_store::{LogDir, WitnessDir};
 use sotto_wire::{HpkeConfig, KeySet, TlogPolicy};
 
 use super::recipe::{HELPER, LEADER};
-use super::tokens::{ISSUER, tokens_file};
+use super::tokens::{ISSUERS, tokens_file};
 use crate::demo::Plan;
 use crate::demo::servers::{Server, loopback};
 use crate::{random, signer_file};
@@ -46,7 +46,8 @@ pub(super) struct Keys {
     pub(super) leader: NoteKey,
     pub(super) helper: NoteKey,
     pub(super) log_operator: NoteKey,
-    pub(super) issuer: NoteKey,
+    /// Of the leader's tokens, and of the helper's.
+    pub(super) issuers: [NoteKey; 2],
     pub(super) log: NoteKey,
 }
 
@@ -63,7 +64,7 @@ impl Keys {
             leader: key(LEADER)?,
             helper: key(HELPER)?,
             log_operator: key(LOG_OPERATOR)?,
-            issuer: key(ISSUER)?,
+            issuers: [key(ISSUERS[0])?, key(ISSUERS[1])?],
             log: key("log.demo")?,
         })
     }
@@ -87,13 +88,14 @@ pub(super) async fn transparency(
         servers.push(Server::spawn(|stop| witness.run(stop)));
     }
     policy += &format!("group two 2 {}\nquorum two\n", WITNESSES.join(" "));
-    let listed = [&keys.author, &keys.leader, &keys.helper, &keys.log_operator, &keys.issuer];
-    let listed = listed.map(|key| signer_file::public(key).key);
+    let operators = [&keys.author, &keys.leader, &keys.helper, &keys.log_operator];
+    let listed = operators.into_iter().chain(&keys.issuers);
+    let listed: Vec<_> = listed.map(|key| signer_file::public(key).key).collect();
     let dir = LogDir::open(&folder.join("log"), duplicate(&keys.log))?;
     let mut config = LogConfig::new(
         loopback(),
         TlogPolicy::parse(&format!("log {log_key}\n{policy}"))?,
-        Signers::Listed(listed.into()),
+        Signers::Listed(listed.into_iter().collect()),
     );
     config.batch_delay = Duration::from_millis(10);
     config.gateway = Some(GatewayConfig::new(Arc::new(GatewayKeys::new(vec![gateway])?)));
@@ -135,6 +137,8 @@ pub(super) struct Published<'a> {
     pub(super) gateway: Option<&'a HpkeConfig>,
     /// Token requests are sealed to it.
     pub(super) encapsulation: Option<&'a HpkeConfig>,
+    /// Where its aggregator is.
+    pub(super) url: Option<&'a str>,
 }
 
 /// A key set that is in force.
@@ -149,6 +153,7 @@ pub(super) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> K
         hpke_configs: keys.hpke.map(listed).unwrap_or_default(),
         gateway_configs: keys.gateway.map(listed),
         encapsulation_configs: keys.encapsulation.map(listed),
+        url: keys.url.map(str::to_owned),
     }
 }
 
@@ -159,19 +164,22 @@ pub(super) fn trust(
     keys: &Keys,
     log_gateway: &HpkeConfig,
     relay_url: String,
-    attester_url: &str,
+    attester_urls: &[String; 2],
 ) -> Result<Trust> {
-    let operators = [&keys.leader, &keys.helper, &keys.log_operator, &keys.issuer];
+    let operators = [&keys.leader, &keys.helper, &keys.log_operator].into_iter();
+    let operators = operators.chain(&keys.issuers);
     let file = TrustFile {
-        relays: vec![PinnedRelay { operator: RELAY.to_owned(), url: relay_url }],
+        relays: vec![PinnedRelay { operator: RELAY.to_owned(), key: None, url: relay_url }],
         log_gateway: Some(LogGatewayFile {
             operator: LOG_OPERATOR.to_owned(),
             hpke_configs: vec![KeySet::config_text(log_gateway)],
         }),
-        operators: operators.map(|key| PinnedOperator { key: key.verifier().to_string() }).into(),
+        operators: operators
+            .map(|key| PinnedOperator { key: key.verifier().to_string() })
+            .collect(),
         // A demo has few devices; real floors are much higher.
         floors: Floors {
-            min_batch: plan.min_batch_size,
+            dishonest_devices: plan.min_batch_size / 2,
             min_population: plan.held.len() as u64,
             ..Floors::default()
         },
@@ -179,7 +187,7 @@ pub(super) fn trust(
         budget: BudgetFile { epsilon: 8.0, delta: 1e-5, period_s: 28 * 86_400 },
         insecure_no_min_age: true,
         insecure_fresh_start: true,
-        tokens: Some(tokens_file(attester_url)),
+        tokens: Some(tokens_file(attester_urls)),
         ..TrustFile::new(policy)
     };
     Ok(Trust::try_from(file)?)

@@ -1,5 +1,5 @@
-//! The parties of the demo: log, witnesses, attester, issuer, leader, helper, relay, author and
-//! collector.
+//! The parties of the demo: log, witnesses, two attesters, two issuers, leader, helper, relay,
+//! author and collector.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -14,7 +14,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::recipe::Assessment;
 use sotto_protocol::trust::Trust;
 use sotto_server::{
-    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipesConfig,
+    AuthToken, Helper, HelperConfig, Leader, LeaderConfig, RecipeAuthor, RecipePeer, RecipesConfig,
     ServerConfig,
 };
 use sotto_store::{Counters, SqliteStore, TaskStore};
@@ -27,7 +27,7 @@ use super::operators::{
     Keys, LOG_OPERATOR, Published, gateway_config, key_set, relay, transparency, trust,
 };
 use super::recipe::{HELPER, LEADER, Places, recipe};
-use super::tokens::{Manufacturer, token_parties, with_token_keys};
+use super::tokens::{Manufacturer, chain, with_token_keys};
 use crate::connection::ConnectionArgs;
 use crate::demo::Plan;
 use crate::demo::result::DemoSize;
@@ -48,7 +48,7 @@ pub(super) struct Parties {
     /// The trust file of every device.
     pub(super) trust: Arc<Trust>,
     pub(super) log_url: String,
-    attester_url: String,
+    attester_urls: [String; 2],
     /// The index of the recipe in the log.
     pub(super) log_index: u64,
     /// How many key sets are in the log.
@@ -61,16 +61,16 @@ pub(super) struct Parties {
     transport: Arc<HttpTransport>,
     /// For devices: to the relay only.
     carried: Arc<Carried>,
-    /// For devices: to the attester, which knows them anyway.
-    pub(super) to_attester: Arc<Carried>,
+    /// For devices: to each attester, which knows them anyway.
+    pub(super) to_attesters: [Arc<Carried>; 2],
     pub(super) manufacturer: Manufacturer,
     _folder: TempDir,
 }
 
 impl Parties {
-    /// Starts log and witnesses, attester and issuer, publishes keys and recipe, and starts the
+    /// Starts log and witnesses, attesters and issuers, publishes keys and recipe, and starts the
     /// aggregators, which find both in the log. The relay knows the gateways of leader and log, and
-    /// devices know the relay and the attester.
+    /// devices know the relay and the attesters.
     pub(super) fn start(plan: &Plan, now: Moment, output: &Output) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -85,13 +85,15 @@ impl Parties {
         let (relay, relay_url) = runtime.block_on(relay(&gateways))?;
         servers.push(relay);
         let manufacturer = Manufacturer::new()?;
-        let encapsulation = keys::generate(6);
-        let encapsulation_config = encapsulation.config().clone();
-        let tokens =
-            runtime.block_on(token_parties(folder.path(), &keys, encapsulation, &manufacturer))?;
-        servers.extend(tokens.servers);
-        let attester_url = &tokens.attester_url;
-        let trust = trust(plan, &policy, &keys, &log_gateway_config, relay_url, attester_url)?;
+        let encapsulation = [keys::generate(6), keys::generate(7)];
+        let encapsulation_configs = encapsulation.each_ref().map(|key| key.config().clone());
+        let [key_a, key_b] = encapsulation;
+        let start = |number, key| chain(number, folder.path(), &keys, key, &manufacturer);
+        let chains = [runtime.block_on(start(0, key_a))?, runtime.block_on(start(1, key_b))?];
+        let attester_urls = chains.each_ref().map(|chain| chain.attester_url.clone());
+        let issuer_urls = chains.each_ref().map(|chain| chain.issuer_url.clone());
+        servers.extend(chains.into_iter().flat_map(|chain| chain.servers));
+        let trust = trust(plan, &policy, &keys, &log_gateway_config, relay_url, &attester_urls)?;
         let log = LogSource::open(&log_url, &ConnectionArgs::default())?;
         let publish = |kind, json: Vec<u8>, key: &NoteKey| {
             let entry = signer_file::sign(kind, json, key)?;
@@ -100,18 +102,30 @@ impl Parties {
         let leader_gateway = keys::generate(5);
         let leader_gateway_config = leader_gateway.config().clone();
         let nothing = Published::default();
+        let (leader_url, helper_url) = (leader.url(), helper.url());
         let key_sets = [
             (
                 &keys.leader,
                 Published {
                     hpke: Some(leader.key.config()),
                     gateway: Some(&leader_gateway_config),
+                    url: Some(&leader_url),
                     ..nothing
                 },
             ),
-            (&keys.helper, Published { hpke: Some(helper.key.config()), ..nothing }),
+            (
+                &keys.helper,
+                Published { hpke: Some(helper.key.config()), url: Some(&helper_url), ..nothing },
+            ),
             (&keys.log_operator, Published { gateway: Some(&log_gateway_config), ..nothing }),
-            (&keys.issuer, Published { encapsulation: Some(&encapsulation_config), ..nothing }),
+            (
+                &keys.issuers[0],
+                Published { encapsulation: Some(&encapsulation_configs[0]), ..nothing },
+            ),
+            (
+                &keys.issuers[1],
+                Published { encapsulation: Some(&encapsulation_configs[1]), ..nothing },
+            ),
         ];
         for (key, published) in key_sets {
             publish(EntryKind::KeySet, key_set(key, published, now).to_json(), key)?;
@@ -126,7 +140,7 @@ impl Parties {
         };
         let transport = ConnectionArgs::default().transport(CONNECTIONS)?;
         let recipe = recipe(plan, &keys.author, places, now)?;
-        let recipe = with_token_keys(recipe, &keys.author, &tokens.issuer_url, transport.as_ref())?;
+        let recipe = with_token_keys(recipe, &keys.author, &issuer_urls, transport.as_ref())?;
         let log_index = publish(EntryKind::Recipe, recipe.to_json(), &keys.author)?;
         let assessment = Assessment::new(recipe)?;
         let leader_store = open_store(&folder.path().join("leader"))?;
@@ -134,15 +148,17 @@ impl Parties {
         let secrets = Secrets::generate();
         let author = keys.author.verifier();
         servers.extend(runtime.block_on(async {
-            let mut server = leader.server(LEADER, &trust, &log_url, &author, &secrets)?;
+            let peer = secrets.peer(HELPER, &helper)?;
+            let mut server = leader.server(LEADER, peer, &trust, &log_url, &author, &secrets)?;
             server.gateway = Some(gateway_config(leader_gateway, &leader.url())?);
             let config = LeaderConfig { server, ..LeaderConfig::new(leader.address, Vec::new()) };
-            let leader = Leader::bind(config, leader_store.clone()).await?;
-            let server = helper.server(HELPER, &trust, &log_url, &author, &secrets)?;
-            let helper = Helper::bind(HelperConfig { server }, helper_store.clone()).await?;
+            let leader_server = Leader::bind(config, leader_store.clone()).await?;
+            let peer = secrets.peer(LEADER, &leader)?;
+            let server = helper.server(HELPER, peer, &trust, &log_url, &author, &secrets)?;
+            let helper_server = Helper::bind(HelperConfig { server }, helper_store.clone()).await?;
             anyhow::Ok([
-                Server::spawn(|stop| leader.run(stop)),
-                Server::spawn(|stop| helper.run(stop)),
+                Server::spawn(|stop| leader_server.run(stop)),
+                Server::spawn(|stop| helper_server.run(stop)),
             ])
         })?);
         Ok(Self {
@@ -152,7 +168,7 @@ impl Parties {
             _helper_store: helper_store,
             trust: Arc::new(trust),
             log_url,
-            attester_url: tokens.attester_url,
+            attester_urls,
             log_index,
             key_sets: key_sets.len(),
             assessment,
@@ -160,17 +176,17 @@ impl Parties {
             collector_token: secrets.collector,
             manufacturer,
             carried: Arc::new(Carried::new(transport.clone())),
-            to_attester: Arc::new(Carried::new(transport.clone())),
+            to_attesters: [0, 1].map(|_| Arc::new(Carried::new(transport.clone()))),
             transport,
             _folder: folder,
         })
     }
 
-    /// The transports of a device, which count what goes to the relay and to the attester.
+    /// The transports of a device, which count what goes to the relay and to each attester.
     pub(super) fn device_transport(&self) -> Arc<dyn Transport> {
         Arc::new(Branching {
-            attester: Arc::clone(&self.to_attester),
-            attester_url: self.attester_url.clone(),
+            attesters: self.to_attesters.clone(),
+            attester_urls: self.attester_urls.clone(),
             relay: Arc::clone(&self.carried),
         })
     }
@@ -227,6 +243,18 @@ impl Secrets {
             collector: random::text::<32>().to_string(),
         }
     }
+
+    /// An aggregator as the other one lists it.
+    fn peer(&self, operator: &str, aggregator: &Aggregator) -> Result<RecipePeer> {
+        Ok(RecipePeer {
+            operator: operator.parse()?,
+            url: aggregator.url(),
+            token: Arc::new(AuthToken::bearer(&self.leader)?),
+            verify_key_init: Secret::new(self.verify_key_init),
+            // All parties are on this machine.
+            private_addresses: true,
+        })
+    }
 }
 
 /// An aggregator before it starts: the recipe must name its address, and its operator must put its
@@ -250,6 +278,7 @@ impl Aggregator {
     fn server(
         &self,
         operator: &str,
+        peer: RecipePeer,
         trust: &Trust,
         log_url: &str,
         author: &VerifierKey,
@@ -266,8 +295,7 @@ impl Aggregator {
             public_url: self.url(),
             log_url: log_url.to_owned(),
             log_certificates: None,
-            verify_key_init: Secret::new(secrets.verify_key_init),
-            leader_token: Arc::new(AuthToken::bearer(&secrets.leader)?),
+            peers: vec![peer],
             authors: vec![RecipeAuthor { key: author.clone(), collector_token }],
             poll: Duration::from_secs(60),
         });

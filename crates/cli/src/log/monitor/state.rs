@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sotto_crypto::note;
 use sotto_protocol::Moment;
+use sotto_protocol::admission::{Silence, check_url};
 use sotto_protocol::log::Misbehaviour;
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_protocol::trust::Trust;
@@ -126,7 +127,7 @@ impl MonitorState {
                 let cost = assessment.cost().map(|cost| show_micro(cost.epsilon_micro));
                 let cost =
                     cost.map_or("no privacy promised".to_owned(), |e| format!("epsilon {e}"));
-                let checked = trust.check_token_keys(recipe);
+                let checked = self.check_urls(recipe).and_then(|()| trust.check_token_keys(recipe));
                 match checked.and_then(|()| assessment.check_limits(trust)) {
                     Ok(()) => cost,
                     Err(silence) => format!("{cost}; devices stay silent: {silence}"),
@@ -146,6 +147,14 @@ impl MonitorState {
                 self.newest.insert(author.key.to_string(), key);
             }
         }
+    }
+
+    /// Compares the URLs of the aggregators with those in their newest key sets.
+    fn check_urls(&self, recipe: &Recipe) -> Result<(), Silence> {
+        [&recipe.parties.leader, &recipe.parties.helper].into_iter().try_for_each(|named| {
+            let newest = self.key_sets.get(named.operator.as_str()).and_then(|sets| sets.last());
+            newest.map_or(Ok(()), |set| check_url(set.url.as_deref(), named))
+        })
     }
 
     /// Reports what changed since the author's last recipe.
@@ -181,6 +190,7 @@ impl MonitorState {
         let kinds = kinds.iter().filter(|(_, keys)| !keys.is_empty());
         let kinds: Vec<String> =
             kinds.map(|(kind, keys)| format!("{kind} {}", ids(keys))).collect();
+        let kinds = [kinds, set.url.iter().map(|url| format!("at {url}")).collect()].concat();
         report.news(format!("{head}: {}", kinds.join("; ")));
         let sets = self.key_sets.entry(name.to_string()).or_default();
         if let Some(last) = sets.last()

@@ -1,4 +1,3 @@
-use sotto_wire::KeyName;
 use sotto_wire::recipe::{AttributeType, EndorsedKey, Probability, Randomizer};
 
 use super::*;
@@ -76,11 +75,12 @@ fn no_field_changes_in_silence() {
     }
     assert_eq!(described(|recipe| recipe.parties.collector_hpke_config.push('x')).len(), 1);
     assert_eq!(described(|recipe| mapping(recipe).push(' ')).len(), 1);
-    let changes: [fn(&mut Recipe); 5] = [
-        |recipe| *token_parts(recipe).0 = "other.example".parse().unwrap(),
-        |recipe| token_parts(recipe).1.expires += 1,
-        |recipe| token_parts(recipe).1.endorsement.push('x'),
-        |recipe| token_parts(recipe).2.public_key.push('x'),
+    let changes: [fn(&mut Recipe); 6] = [
+        |recipe| token_parts(recipe).0.issuer = "other.example".parse().unwrap(),
+        |recipe| token_parts(recipe).1.issuer = "other.example".parse().unwrap(),
+        |recipe| token_parts(recipe).0.expires += 1,
+        |recipe| token_parts(recipe).0.endorsement.push('x'),
+        |recipe| token_parts(recipe).1.public_key.push('x'),
         |recipe| recipe.parties.tokens = Tokens::InsecureNone,
     ];
     for change in changes {
@@ -92,9 +92,8 @@ fn no_field_changes_in_silence() {
 fn fewer_checks_of_tokens_are_weaker() {
     let both = testing::recipe();
     let mut leader_only = both.clone();
-    let (issuer, leader, _) = token_parts(&mut leader_only);
-    let (issuer, leader) = (issuer.clone(), leader.clone());
-    leader_only.parties.tokens = Tokens::InsecureLeaderOnly { issuer, leader };
+    let leader = token_parts(&mut leader_only).0.clone();
+    leader_only.parties.tokens = Tokens::InsecureLeaderOnly { leader };
     let mut none = both.clone();
     none.parties.tokens = Tokens::InsecureNone;
     for (strong, weak) in [(&both, &leader_only), (&leader_only, &none), (&both, &none)] {
@@ -104,9 +103,9 @@ fn fewer_checks_of_tokens_are_weaker() {
     }
 }
 
-fn token_parts(recipe: &mut Recipe) -> (&mut KeyName, &mut EndorsedKey, &mut EndorsedKey) {
+fn token_parts(recipe: &mut Recipe) -> (&mut EndorsedKey, &mut EndorsedKey) {
     match &mut recipe.parties.tokens {
-        Tokens::RateLimited { issuer, leader, helper } => (issuer, leader, helper),
+        Tokens::RateLimited { leader, helper } => (leader, helper),
         _ => panic!("no tokens"),
     }
 }

@@ -15,24 +15,30 @@ fn trust(change: impl FnOnce(&mut String)) -> Trust {
     let mut text = format!(
         "policy = \"log {}\\nwitness w {}\\nquorum w\\n\"\ninsecure_direct = true\n\
          [[operators]]\nkey = \"{}\"\n[[operators]]\nkey = \"{}\"\n[[operators]]\nkey = \"{}\"\n\
-         [tokens]\nissuer = \"issuer.example\"\n",
+         [[operators]]\nkey = \"{}\"\n{TOKENS}",
         key("log.example"),
         new("witness.example").cosigner(),
         key("leader.example"),
         key("helper.example"),
-        issuer().verifier()
+        issuers()[0].verifier(),
+        issuers()[1].verifier()
     );
     change(&mut text);
     let file: sotto_protocol::trust::TrustFile = toml::from_str(&text).unwrap();
     Trust::try_from(file).unwrap()
 }
 
-fn issuer() -> sotto_crypto::note::NoteKey {
-    let name = "issuer.example".parse().unwrap();
-    sotto_crypto::note::NoteKey::from_seed(name, sotto_crypto::Secret::new([4; 32]))
+const TOKENS: &str = "[tokens.leader]\nissuer = \"issuer-a.example\"\n[tokens.helper]\nissuer = \"issuer-b.example\"\n";
+
+/// Those of the leader's and of the helper's tokens.
+fn issuers() -> [sotto_crypto::note::NoteKey; 2] {
+    [("issuer-a.example", 4), ("issuer-b.example", 5)].map(|(name, seed)| {
+        let seed = sotto_crypto::Secret::new([seed; 32]);
+        sotto_crypto::note::NoteKey::from_seed(name.parse().unwrap(), seed)
+    })
 }
 
-/// The same recipe with real keys that the issuer endorsed, and that expire this long after it
+/// The same recipe with real keys that the issuers endorsed, and that expire this long after it
 /// closes.
 fn endorsed(mut recipe: Recipe, grace_s: u64) -> Loaded {
     let key = || {
@@ -40,7 +46,10 @@ fn endorsed(mut recipe: Recipe, grace_s: u64) -> Loaded {
         sotto_wire::recipe::EndorsedKey::key_text(key.token_key().spki())
     };
     let expires = recipe.when.closes + grace_s;
-    recipe.parties.tokens = issuer().endorse_recipe(&recipe, &key(), Some(&key()), expires);
+    let [a, b] = issuers();
+    let leader = a.endorse_for(&recipe, Role::Leader, &key(), expires);
+    let helper = b.endorse_for(&recipe, Role::Helper, &key(), expires);
+    recipe.parties.tokens = sotto_wire::recipe::Tokens::RateLimited { leader, helper };
     Loaded { token_keys_known: true, ..loaded(recipe) }
 }
 
@@ -83,7 +92,7 @@ fn each_failure_is_named() {
             |_| {},
         ),
         (Check::Operators, |recipe| recipe.parties.leader.operator = "x".parse().unwrap(), |_| {}),
-        (Check::Floors, |_| {}, |text| text.push_str("[floors]\nmin_batch = 30000\n")),
+        (Check::Floors, |_| {}, |text| text.push_str("[floors]\ndishonest_devices = 15000\n")),
         (Check::Ledger, |_| {}, |text| text.push_str("[budget]\nepsilon = 0.0001\n")),
         (Check::Open, over, |_| {}),
         (Check::LogKey, |recipe| recipe.parties.log = "other.example".to_owned(), |_| {}),
@@ -93,16 +102,12 @@ fn each_failure_is_named() {
             |recipe| recipe.parties.tokens = sotto_wire::recipe::Tokens::InsecureNone,
             |_| {},
         ),
-        (
-            Check::TokenKeys,
-            |_| {},
-            |text| *text = text.replace("[tokens]\nissuer = \"issuer.example\"\n", ""),
-        ),
+        (Check::TokenKeys, |_| {}, |text| *text = text.replace(TOKENS, "")),
         (
             Check::TokenKeys,
             |_| {},
             |text| {
-                *text = text.replace("issuer = \"issuer.example\"", "issuer = \"helper.example\"")
+                *text = text.replace("issuer = \"issuer-b.example\"", "issuer = \"helper.example\"")
             },
         ),
     ];
@@ -139,7 +144,9 @@ fn token_keys_are_checked_against_the_pinned_issuer() {
     let found = examine(&loaded, None, NOW).unwrap();
     let line = found.checks.iter().find(|line| line.check == "token_keys").unwrap();
     assert_eq!(line.status, Status::Unknown);
-    assert!(line.reason.contains("leader and helper each check a token of issuer.example"));
+    assert!(line.reason.contains(
+        "the leader checks a token of issuer-a.example, the helper one of issuer-b.example"
+    ));
 }
 
 /// A draft without an author has a placeholder, for which there is no endorsement.
@@ -156,7 +163,7 @@ fn token_keys_of_a_draft_without_an_author_are_not_refused() {
     assert_eq!(line.reason, reason);
     // Checks that need no author are still made.
     let other = trust(|text| {
-        *text = text.replace("issuer = \"issuer.example\"", "issuer = \"helper.example\"");
+        *text = text.replace("issuer = \"issuer-b.example\"", "issuer = \"helper.example\"");
     });
     assert_eq!(
         status(&examine(&draft, Some(&other), NOW).unwrap(), Check::TokenKeys),
@@ -169,7 +176,7 @@ fn token_keys_of_a_draft_without_an_author_are_not_refused() {
 fn several_failures_are_seen_at_once() {
     let mut recipe = testing::recipe();
     claim_less(&mut recipe);
-    let trust = trust(|text| text.push_str("[floors]\nmin_batch = 30000\n"));
+    let trust = trust(|text| text.push_str("[floors]\ndishonest_devices = 15000\n"));
     let found = examine(&loaded(recipe), Some(&trust), NOW).unwrap();
     assert_eq!(status(&found, Check::Claim), Status::Failed);
     assert_eq!(status(&found, Check::Floors), Status::Failed);
@@ -186,6 +193,15 @@ fn warnings_are_given() {
     insecure.parties.tokens = sotto_wire::recipe::Tokens::InsecureNone;
     let warnings = examine(&loaded(insecure), None, NOW).unwrap().warnings;
     assert!(warnings.len() == 1 && warnings[0].contains("nobody checks tokens"), "{warnings:?}");
+    let mut single = testing::recipe();
+    if let sotto_wire::recipe::Tokens::RateLimited { leader, helper } = &mut single.parties.tokens {
+        helper.issuer = leader.issuer.clone();
+    }
+    let warnings = examine(&loaded(single), None, NOW).unwrap().warnings;
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("insecure_single_attester"),
+        "{warnings:?}"
+    );
     assert!(found.ok, "a warning is not a refusal: {:?}", found.checks);
 }
 

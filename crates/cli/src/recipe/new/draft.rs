@@ -9,9 +9,9 @@ use sotto_dp::crowd::safe_min_batch;
 use sotto_protocol::expression::Expression;
 use sotto_protocol::recipe::suggested_randomizer;
 use sotto_wire::recipe::{
-    Accountant, Adjacency, Aggregator, AttributeName, AttributeType, PartiesDraft, Privacy,
-    Probability, Query, Randomizer, Sampling, Targeting, TokensDraft, When, Who, parse_epsilon,
-    parse_probability,
+    Accountant, Adjacency, Aggregator, AttributeName, AttributeType, KeyDraft, PartiesDraft,
+    Privacy, Probability, Query, Randomizer, Sampling, Targeting, TokensDraft, When, Who,
+    parse_epsilon, parse_probability,
 };
 use sotto_wire::{KeyName, KeySet, RecipeDraft, utc};
 
@@ -281,18 +281,25 @@ impl NewArgs {
     /// Who checks tokens. Having no tokens must be an explicit choice.
     fn tokens(&self, ask: &mut Inquiry<'_>) -> Result<TokensDraft> {
         const NONE: &str = "insecure-no-tokens";
-        let question = "Who runs the issuer of tokens (or insecure-no-tokens, to do without)?";
-        let given = if self.insecure_no_tokens { Some(NONE) } else { self.issuer.as_deref() };
-        ask.value("--issuer", question, given, None, |text| {
-            if text == NONE {
-                return Ok(TokensDraft::InsecureNone);
-            }
-            let issuer: KeyName = text.parse().map_err(anyhow::Error::new)?;
-            Ok(match self.insecure_leader_only {
-                true => TokensDraft::InsecureLeaderOnly { issuer, leader: None },
-                false => TokensDraft::RateLimited { issuer, leader: None, helper: None },
-            })
-        })
+        let question =
+            "Who runs the issuer of the leader's tokens (or insecure-no-tokens, to do without)?";
+        let given = match self.insecure_no_tokens {
+            true => Some(NONE),
+            false => self.leader_issuer.as_deref(),
+        };
+        let issuer = |text: &str| Ok(KeyDraft::Missing(text.parse::<KeyName>()?));
+        let leader = ask.value("--leader-issuer", question, given, None, |text| match text {
+            NONE => Ok(None),
+            text => issuer(text).map(Some),
+        })?;
+        let Some(leader) = leader else { return Ok(TokensDraft::InsecureNone) };
+        if self.insecure_leader_only {
+            return Ok(TokensDraft::InsecureLeaderOnly { leader });
+        }
+        let question = "Who runs the issuer of the helper's tokens (another operator)?";
+        let given = self.helper_issuer.as_deref();
+        let helper = ask.value("--helper-issuer", question, given, None, issuer)?;
+        Ok(TokensDraft::RateLimited { leader, helper })
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) fn arguments(folder: &std::path::Path) -> NewArgs {
         helper_url: text("https://helper.example/"),
         collector_key: text(key.to_str().unwrap()),
         log_origin: text("log.example"),
-        issuer: text("issuer.example"),
+        leader_issuer: text("issuer-a.example"),
+        helper_issuer: text("issuer-b.example"),
         window: 3_600,
         ..NewArgs::default()
     }

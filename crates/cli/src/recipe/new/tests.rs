@@ -60,9 +60,13 @@ fn options_are_named_in_errors() {
     refused(|args| args.helper_operator = text("leader.example"), "must differ");
     refused(|args| args.mapping = text("minutes < 3"), "the mapping gives bool");
     refused(|args| args.kind = Some(Kind::Count), "randomizer");
-    refused(|args| args.issuer = None, "missing: --issuer (or --insecure-no-tokens)");
-    refused(|args| args.issuer = text("two words"), "--issuer");
-    refused(|args| args.issuer = text("leader.example"), "another operator");
+    let missing = "missing: --leader-issuer (or --insecure-no-tokens)";
+    refused(|args| args.leader_issuer = None, missing);
+    refused(|args| args.helper_issuer = None, "missing: --helper-issuer");
+    refused(|args| args.leader_issuer = text("two words"), "--leader-issuer");
+    refused(|args| args.helper_issuer = text("two words"), "--helper-issuer");
+    refused(|args| args.leader_issuer = text("leader.example"), "another operator");
+    refused(|args| args.helper_issuer = text("leader.example"), "another operator");
 }
 
 #[test]
@@ -70,11 +74,14 @@ fn doing_without_tokens_must_be_said() {
     let tokens = |change: fn(&mut NewArgs)| draft(change).unwrap().parties.tokens;
     assert!(matches!(tokens(|_| {}), Tokens::RateLimited { .. }));
     assert!(matches!(
-        tokens(|args| args.insecure_leader_only = true),
+        tokens(|args| {
+            args.helper_issuer = None;
+            args.insecure_leader_only = true;
+        }),
         Tokens::InsecureLeaderOnly { .. }
     ));
     let none = tokens(|args| {
-        args.issuer = None;
+        (args.leader_issuer, args.helper_issuer) = (None, None);
         args.insecure_no_tokens = true;
     });
     assert_eq!(none, Tokens::InsecureNone);
@@ -102,7 +109,8 @@ fn a_person_can_be_asked_for_everything() {
     let answers = format!(
         "commute\nHow long?\n\nshort,middle,long\nminutes:int\nminutes < 15 ? 0 : seconds\n\
          minutes < 15 ? 0 : 1\n1,000,000\n\n\n\n\n\n\nleader.example\nhttps://leader.example/\n\
-         helper.example\nhttps://helper.example/\n{key}\nlog.example\nissuer.example\n"
+         helper.example\nhttps://helper.example/\n{key}\nlog.example\n\
+         issuer-a.example\nissuer-b.example\n"
     );
     let (mut input, mut shown) = (answers.as_bytes(), Vec::new());
     let args = NewArgs { window: 3_600, ..NewArgs::default() };

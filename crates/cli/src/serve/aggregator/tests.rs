@@ -81,6 +81,8 @@ mod of_recipes {
 
     const AUTHOR: &str = "[[authors]]\nkey = \"KEY\"\n";
     const TOKEN: &str = "collector_authentication_token = \"abcdefghijklmnop\"\n";
+    const PEER: &str = "[[peers]]\noperator = \"helper.example\"\nurl = \"https://helper.example/dap\"\n\
+                        authentication_token = \"abcdefghijklmnop\"\nverify_key_init = \"SECRET\"\n";
 
     fn key(name: &str, seed: u8) -> sotto_crypto::note::NoteKey {
         sotto_crypto::note::NoteKey::from_seed(name.parse().unwrap(), Secret::new([seed; 32]))
@@ -105,12 +107,11 @@ mod of_recipes {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trust.toml");
         std::fs::write(&path, trust).unwrap();
-        let secret = "BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ";
         let more = more.replace("KEY", &key("author.example", 3).verifier().to_string());
         let text = format!(
-            "trust = \"{}\"\noperator = \"leader.example\"\nverify_key_init = \"{secret}\"\n\
-             leader_authentication_token = \"abcdefghijklmnop\"\n{more}",
-            path.display()
+            "trust = \"{}\"\noperator = \"leader.example\"\n{}",
+            path.display(),
+            more.replace("SECRET", "BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ")
         );
         let table: RecipesTable = toml_text::parse(&text)?;
         recipes(&table, role, public_url)
@@ -118,14 +119,18 @@ mod of_recipes {
 
     #[test]
     fn the_table_reaches_the_server() {
-        let (trust, author) = (trust("https://log.example/"), format!("{AUTHOR}{TOKEN}"));
+        let (trust, author) = (trust("https://log.example/"), format!("{AUTHOR}{TOKEN}{PEER}"));
         let url = Some("https://leader.example/dap/");
         let config = config(&trust, &format!("poll_s = 5\n{author}"), url, Role::Leader).unwrap();
         assert_eq!(config.public_url, "https://leader.example/dap/");
         assert_eq!(config.log_url, "https://log.example/");
         assert_eq!(config.operator.as_str(), "leader.example");
         assert_eq!(config.poll, Duration::from_secs(5));
-        assert_eq!(config.verify_key_init.expose(), &[4; 32]);
+        let peer = &config.peers[0];
+        assert_eq!(peer.operator.as_str(), "helper.example");
+        assert_eq!(peer.url, "https://helper.example/dap");
+        assert_eq!(peer.verify_key_init.expose(), &[4; 32]);
+        assert!(!peer.private_addresses);
         assert_eq!(config.authors[0].key, key("author.example", 3).verifier());
         assert!(config.authors[0].collector_token.is_some());
     }
@@ -134,17 +139,26 @@ mod of_recipes {
     fn mistakes_are_named() {
         let url = Some("https://a.example/");
         let (with_url, without) = (trust("https://log.example/"), trust(""));
-        let with_token = format!("{AUTHOR}{TOKEN}");
-        let cosigner = AUTHOR.replace("KEY", &key("w.example", 4).cosigner().to_string());
+        let with_token = format!("{AUTHOR}{TOKEN}{PEER}");
+        let good = &*format!("{AUTHOR}{PEER}");
+        let cosigner = good.replace("KEY", &key("w.example", 4).cosigner().to_string());
+        let old = |setting: &str| format!("{setting} = \"SECRET\"\n{AUTHOR}");
+        let query = good.replace("/dap", "/?dap");
+        let moved = "list each other aggregator under [[recipes.peers]]";
         for (trust, more, url, role, message) in [
             (&with_url, &*with_token, None, Role::Leader, "`public_url` is not set"),
-            (&with_url, AUTHOR, url, Role::Leader, "the leader needs"),
+            (&with_url, good, url, Role::Leader, "the leader needs"),
             (&with_url, &with_token, url, Role::Helper, "only the leader may"),
-            (&with_url, "authors = []\n", url, Role::Leader, "no author"),
+            (&with_url, &format!("authors = []\n{PEER}"), url, Role::Leader, "no author"),
+            (&with_url, AUTHOR, url, Role::Helper, "missing field `peers`"),
+            (&with_url, &old("verify_key_init"), url, Role::Helper, moved),
+            (&with_url, &old("leader_authentication_token"), url, Role::Helper, moved),
+            (&with_url, &query, url, Role::Helper, "url has a query"),
+            (&with_url, &good.replace("SECRET", "AA"), url, Role::Helper, "verify_key_init"),
             (&with_url, &cosigner, url, Role::Helper, "a witness's key"),
-            (&with_url, &format!("poll_s = 0\n{AUTHOR}"), url, Role::Helper, "poll_s"),
-            (&without, AUTHOR, url, Role::Helper, "`log_url` is not set"),
-            (&String::from("policy = 1"), AUTHOR, url, Role::Helper, "line 1"),
+            (&with_url, &format!("poll_s = 0\n{good}"), url, Role::Helper, "poll_s"),
+            (&without, good, url, Role::Helper, "`log_url` is not set"),
+            (&String::from("policy = 1"), good, url, Role::Helper, "line 1"),
         ] {
             let error = format!("{:#}", config(trust, more, url, role).unwrap_err());
             assert!(error.contains(message), "{error}");

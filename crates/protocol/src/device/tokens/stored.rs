@@ -10,8 +10,8 @@ use super::super::state::{DeviceState, SeenKeySet};
 use crate::base64url;
 use crate::token::TokenAttempt;
 
-/// The seed of the device's client secret, made once per state: the attester knows the device by
-/// the key made from it.
+/// The seed of the device's client secrets, made once per state: each attester knows the device by
+/// a key made from it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 #[serde(transparent)]
 pub struct ClientSeed(#[serde(with = "base64url")] pub(super) [u8; 32]);
@@ -66,6 +66,16 @@ pub(super) enum Progress {
     Withheld {},
 }
 
+impl Progress {
+    /// From when the token may be used, if it is held.
+    pub(super) fn usable_from(&self) -> Option<u64> {
+        match self {
+            Self::Granted { from, .. } => Some(*from),
+            Self::Waiting(_) | Self::Withheld {} => None,
+        }
+    }
+}
+
 /// A request, and the issuer's key set that it is sealed to.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,16 +115,16 @@ pub enum TokenChange {
 /// The plan for recipes seen for the first time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// The first plan makes the client secret.
+    /// The first plan makes the seed.
     pub(super) seed: Option<ClientSeed>,
     /// Each with its closing time and the time of its requests.
     pub(super) recipes: Vec<(EntryId, u64, u64)>,
 }
 
-/// Requests, and the issuer's key set that they are sealed to.
+/// Requests, and the issuers' key sets that they are sealed to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requested {
-    pub(super) key_set: (KeyName, SeenKeySet),
+    pub(super) key_sets: Vec<(KeyName, SeenKeySet)>,
     pub(super) recipes: Vec<(EntryId, Asked)>,
 }
 
@@ -172,8 +182,7 @@ impl DeviceState {
                 }
             }
             TokenChange::Requested(requested) => {
-                let (operator, set) = requested.key_set;
-                self.key_sets.insert(operator, set);
+                self.key_sets.extend(requested.key_sets);
                 for (recipe, asked) in requested.recipes {
                     if let Some(tokens) = self.tokens.get_mut(&recipe) {
                         tokens.stage = Stage::Asked(Box::new(asked));

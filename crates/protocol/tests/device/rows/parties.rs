@@ -4,7 +4,7 @@ use sotto_protocol::admission::Check;
 use sotto_protocol::trust::PinnedOperator;
 use sotto_testing::keys::{key, key_of, signer};
 use sotto_testing::log::{Batch, at};
-use sotto_testing::recipe::{DAY, HOUR, NOW, key_set_entry, leader_set};
+use sotto_testing::recipe::{DAY, HOUR, LOG_OPERATOR, NOW, key_set_entry, leader_set};
 use sotto_testing::world::Plan;
 use sotto_wire::recipe::KeySet;
 use sotto_wire::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
@@ -33,7 +33,7 @@ fn key_sets() -> Vec<Row> {
             plan.leader_signer = key_of("mallory", "leader.example");
             plan.leader_set.operator = signer(&plan.leader_signer);
         }),
-        row("another operator's key set", &|plan| plan.places.leader = 2).walk(Walk::Offered),
+        row("another operator's key set", &|plan| plan.places.leader = 3).walk(Walk::Offered),
         row("no key set at all", &|plan| plan.places.helper = 0).walk(Walk::Offered),
         row("an expired key set", &|plan| plan.helper_set.not_after = NOW),
         row("a key set that is not in force yet", &|plan| plan.helper_set.not_before = NOW + 1),
@@ -57,6 +57,20 @@ fn key_sets() -> Vec<Row> {
         row("a helper with a gateway's keys and none for shares", &|plan| {
             plan.helper_set.gateway_configs =
                 Some(std::mem::take(&mut plan.helper_set.hpke_configs));
+        }),
+        row("the leader at a URL that its operator did not sign", &|plan| {
+            plan.recipe.parties.leader.url = "https://mallory.example/".to_owned();
+        }),
+        row("the helper at a URL that its operator did not sign", &|plan| {
+            plan.recipe.parties.helper.url = "https://mallory.example/".to_owned();
+        }),
+        row("the helper at another spelling of its URL", &|plan| {
+            plan.recipe.parties.helper.url = "https://helper.example".to_owned();
+        }),
+        row("a helper whose operator signed no URL", &|plan| plan.helper_set.url = None),
+        row("a leader whose operator signed no URL", &|plan| plan.leader_set.url = None),
+        row("a helper that has moved", &|plan| {
+            plan.helper_set.url = Some("https://new.example/".to_owned());
         }),
         row("a leader with a gateway's keys and none for shares, asked directly", &|plan| {
             plan.leader_set.hpke_configs.clear();
@@ -111,6 +125,18 @@ fn operators() -> Vec<Row> {
         }),
         row("relay and helper are one operator", &|plan| {
             plan.trust.relays[0].operator = "helper.example".to_owned();
+        }),
+        row("relay and leader are one operator under two names, by the relay's key", &|plan| {
+            let second = key_of("leader.example", "relay.example");
+            plan.trust.relays[0].key = Some(second.verifier().to_string());
+        }),
+        row("relay and helper are one operator under two names, both pinned", &|plan| {
+            let second = key_of("helper.example", "relay.example");
+            plan.trust.operators.push(PinnedOperator { key: second.verifier().to_string() });
+        }),
+        row("the leader runs the gateway of the log under another name", &|plan| {
+            let second = key_of("leader.example", LOG_OPERATOR);
+            plan.trust.operators[3] = PinnedOperator { key: second.verifier().to_string() };
         }),
         row("no relay", &|plan| {
             plan.trust.relays.clear();

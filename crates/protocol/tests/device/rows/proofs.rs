@@ -38,7 +38,7 @@ fn bytes() -> Vec<Row> {
             plan.recipe.parties.helper.operator = plan.recipe.parties.leader.operator.clone();
         })
         .walk(Walk::Unlisted),
-        Row::new(canonical, "an entry of another kind", |plan| plan.places.recipe = 1)
+        Row::new(canonical, "an entry of another kind", |plan| plan.places.recipe = 2)
             .walk(Walk::Offered),
         Row::new(Check::AuthorSignature, "somebody else signed", |plan| {
             plan.recipe_signer = key_of("mallory", "author.example");
@@ -72,7 +72,7 @@ fn inclusion() -> Vec<Row> {
             .offer(|_, offer| offer.recipe.entry = recipe_entry(&recipe_named("not-there"))),
         row("the checkpoint that is said to be the first does not cover it").offer(
             |world, offer| {
-                offer.recipe.first = world.evidence(1).first;
+                offer.recipe.first = world.evidence(2).first;
                 offer.recipe.first.index = 4;
             },
         ),

@@ -1,10 +1,11 @@
 //! Token keys: whose they are, and which parties must differ.
 
+use sotto_crypto::note::NoteKey;
 use sotto_protocol::admission::Check;
 use sotto_protocol::trust::PinnedOperator;
 use sotto_testing::arbitrary::TOKEN_KEYS;
 use sotto_testing::keys::{key, key_of, signer};
-use sotto_testing::recipe::{ATTESTER, DAY, ISSUER, NOW, issuer_set, key_set_entry};
+use sotto_testing::recipe::{ATTESTERS, DAY, ISSUERS, NOW, issuer_set, key_set_entry};
 use sotto_testing::world::Plan;
 use sotto_wire::recipe::{EndorsedKey, Tokens};
 
@@ -44,6 +45,14 @@ fn endorsed_for(plan: &mut Plan, change: impl FnOnce(&mut Plan)) {
     plan.recipe.parties.tokens = tokens;
 }
 
+/// Somebody else endorses the key of this chain, under the name of its issuer.
+fn endorsed_by(plan: &mut Plan, chain: usize, signer: NoteKey) {
+    let own = std::mem::replace(&mut plan.issuer_signers[chain], signer);
+    plan.endorse(TOKEN_KEYS[0], Some(TOKEN_KEYS[1]));
+    plan.issuer_signers[chain] = own;
+    keys(plan)[chain].issuer = ISSUERS[chain].parse().unwrap();
+}
+
 fn endorsements() -> Vec<Row> {
     let row = |words, change: &dyn Fn(&mut Plan)| row(Check::TokenKeys, words, change);
     vec![
@@ -51,16 +60,24 @@ fn endorsements() -> Vec<Row> {
             let [leader, _] = keys(plan);
             leader.public_key = EndorsedKey::key_text(&[7; 342]);
         }),
-        row("a key of the author's own, which he endorses himself", &|plan| {
-            let name = ISSUER.parse().unwrap();
-            plan.issuer_signer = key_of("author.example", ISSUER);
-            plan.endorse(TOKEN_KEYS[0], Some(TOKEN_KEYS[1]));
-            plan.issuer_signer = key(ISSUER);
-            assert_eq!(plan.recipe.parties.tokens.issuer(), Some(&name));
+        row("a leader's key of the author's own, which he endorses himself", &|plan| {
+            endorsed_by(plan, 0, key_of("author.example", ISSUERS[0]));
+        }),
+        row("a helper's key of the author's own, which he endorses himself", &|plan| {
+            endorsed_by(plan, 1, key_of("author.example", ISSUERS[1]));
+        }),
+        row("a helper's key that the issuer of the leader's tokens endorsed", &|plan| {
+            endorsed_by(plan, 1, key(ISSUERS[0]));
         }),
         row("endorsed for the other role", &|plan| {
             let [leader, helper] = keys(plan);
-            std::mem::swap(leader, helper);
+            std::mem::swap(&mut leader.public_key, &mut helper.public_key);
+            std::mem::swap(&mut leader.endorsement, &mut helper.endorsement);
+        }),
+        row("the issuers swapped", &|plan| {
+            plan.issuer_signers.swap(0, 1);
+            plan.endorse(TOKEN_KEYS[0], Some(TOKEN_KEYS[1]));
+            plan.issuer_signers.swap(0, 1);
         }),
         row("endorsed for another aggregator", &|plan| {
             endorsed_for(plan, |plan| {
@@ -72,13 +89,7 @@ fn endorsements() -> Vec<Row> {
         }),
         row("endorsed until another time", &|plan| keys(plan)[0].expires += 1),
         row("endorsed by an operator who is pinned, but is no issuer", &|plan| {
-            let issuer = plan.recipe.parties.tokens.issuer().unwrap().clone();
-            plan.issuer_signer = key("leader.example");
-            plan.endorse(TOKEN_KEYS[0], Some(TOKEN_KEYS[1]));
-            plan.issuer_signer = key(ISSUER);
-            if let Tokens::RateLimited { issuer: named, .. } = &mut plan.recipe.parties.tokens {
-                *named = issuer;
-            }
+            endorsed_by(plan, 0, key("leader.example"));
         }),
         row("endorsed, but no key for tokens", &|plan| {
             plan.endorse(&EndorsedKey::key_text(&[7; 342]), Some(TOKEN_KEYS[1]));
@@ -104,38 +115,56 @@ fn terms() -> Vec<Row> {
                 plan.trust.tokens = None;
             },
         ),
-        row("another issuer than the pinned one", &|plan| {
-            plan.issuer_signer = key("helper-of-mallory.example");
-            plan.endorse(TOKEN_KEYS[0], Some(TOKEN_KEYS[1]));
-            let pinned = plan.issuer_signer.verifier().to_string();
-            plan.trust.operators.push(PinnedOperator { key: pinned });
-        })
-        .walk(Walk::Same),
+        row("another issuer than the pinned one for the leader", &|plan| other_issuer(plan, 0))
+            .walk(Walk::Same),
+        row("another issuer than the pinned one for the helper", &|plan| other_issuer(plan, 1))
+            .walk(Walk::Same),
     ]
+}
+
+/// The recipe has a pinned operator as an issuer, but not the pinned issuer.
+fn other_issuer(plan: &mut Plan, chain: usize) {
+    plan.issuer_signers[chain] = key("helper-of-mallory.example");
+    plan.endorse(TOKEN_KEYS[0], Some(TOKEN_KEYS[1]));
+    let pinned = plan.issuer_signers[chain].verifier().to_string();
+    plan.trust.operators.push(PinnedOperator { key: pinned });
 }
 
 fn key_sets() -> Vec<Row> {
     let row = |words, change: &dyn Fn(&mut Plan)| row(Check::KeySets, words, change);
     vec![
         row("an issuer without an encapsulation key in its set", &|plan| {
-            let set = plan.issuer_set.as_mut().unwrap();
+            let [set, _] = plan.issuer_sets.as_mut().unwrap();
+            set.hpke_configs = set.encapsulation_configs.take().unwrap();
+        }),
+        row("the helper's issuer without an encapsulation key in its set", &|plan| {
+            let [_, set] = plan.issuer_sets.as_mut().unwrap();
             set.hpke_configs = set.encapsulation_configs.take().unwrap();
         }),
         row("an encapsulation key of a suite that nobody knows", &|plan| {
-            let set = plan.issuer_set.as_mut().unwrap();
+            let [_, set] = plan.issuer_sets.as_mut().unwrap();
             set.encapsulation_configs = Some(vec![unknown_suite()]);
         }),
         row("an issuer's key set with a foreign signature", &|plan| {
-            plan.issuer_signer = key_of("mallory", ISSUER);
+            plan.issuer_signers[0] = key_of("mallory", ISSUERS[0]);
         }),
-        row("an issuer without a key set in the log", &|plan| {
-            plan.issuer_set = None;
-            plan.places.issuer = None;
+        row("the helper's issuer's key set with a foreign signature", &|plan| {
+            plan.issuer_signers[1] = key_of("mallory", ISSUERS[1]);
+        }),
+        row("issuers without key sets in the log", &|plan| {
+            plan.issuer_sets = None;
+            plan.places.issuers = None;
         }),
         row("keys of the issuer that the log does not hold", &|_| {}).offer(|_, offer| {
-            let set = issuer_set(&key(ISSUER), 4, NOW - 41 * DAY);
-            offer.issuer_keys.as_mut().unwrap().entry = key_set_entry(&set, &key(ISSUER));
+            let signer = key(ISSUERS[0]);
+            let set = issuer_set(0, &signer, 4, NOW - 41 * DAY);
+            let evidence = offer.leader_issuer_keys.as_mut().unwrap();
+            evidence.entry = key_set_entry(&set, &signer);
         }),
+        row("an offer without the keys of the helper's issuer", &|_| {})
+            .offer(|_, offer| offer.helper_issuer_keys = None),
+        row("an offer with one issuer's keys for both", &|_| {})
+            .offer(|_, offer| offer.helper_issuer_keys = offer.leader_issuer_keys.clone()),
     ]
 }
 
@@ -143,34 +172,51 @@ fn operators() -> Vec<Row> {
     let row = |words, change: &dyn Fn(&mut Plan)| row(Check::Operators, words, change);
     let attester = |plan: &mut Plan, name: &str| {
         let tokens = plan.trust.tokens.as_mut().unwrap();
-        tokens.attester.as_mut().unwrap().operator = name.to_owned();
+        tokens.leader.attester.as_mut().unwrap().operator = name.to_owned();
+    };
+    let other_attester = |plan: &mut Plan, name: &str| {
+        let tokens = plan.trust.tokens.as_mut().unwrap();
+        tokens.helper.attester.as_mut().unwrap().operator = name.to_owned();
     };
     vec![
         row("leader and issuer are one operator under two names", &|plan| {
-            plan.issuer_signer = key_of("leader.example", ISSUER);
+            plan.issuer_signers[0] = key_of("leader.example", ISSUERS[0]);
             reissue(plan);
         }),
-        row("helper and issuer are one operator under two names", &|plan| {
-            plan.issuer_signer = key_of("helper.example", ISSUER);
+        row("helper and its own issuer are one operator under two names", &|plan| {
+            plan.issuer_signers[1] = key_of("helper.example", ISSUERS[1]);
+            reissue(plan);
+        }),
+        row("helper and the leader's issuer are one operator under two names", &|plan| {
+            plan.issuer_signers[0] = key_of("helper.example", ISSUERS[0]);
             reissue(plan);
         }),
         row("attester and leader are one operator", &|plan| attester(plan, "leader.example")),
         row("attester and helper are one operator", &|plan| attester(plan, "helper.example")),
-        row("attester and issuer are one operator under two names", &|plan| {
-            let second = key_of(ISSUER, ATTESTER).verifier().to_string();
-            plan.trust.operators.push(PinnedOperator { key: second });
+        row("the helper's attester and the leader are one operator", &|plan| {
+            other_attester(plan, "leader.example");
+        }),
+        row("the helper's attester and the helper are one operator", &|plan| {
+            other_attester(plan, "helper.example");
         }),
         row("relay and attester are one operator", &|plan| {
-            plan.trust.relays[0].operator = ATTESTER.to_owned();
+            plan.trust.relays[0].operator = ATTESTERS[0].to_owned();
+        }),
+        row("relay and the helper's attester are one operator", &|plan| {
+            plan.trust.relays[0].operator = ATTESTERS[1].to_owned();
         }),
         row("relay and issuer are one operator", &|plan| {
-            plan.trust.relays[0].operator = ISSUER.to_owned();
+            plan.trust.relays[0].operator = ISSUERS[0].to_owned();
+        }),
+        row("relay and the helper's issuer are one operator", &|plan| {
+            plan.trust.relays[0].operator = ISSUERS[1].to_owned();
         }),
     ]
 }
 
-/// The issuer with another key: pinned, in the log, and on the endorsements.
+/// The issuers with other keys: pinned, in the log, and on the endorsements.
 fn reissue(plan: &mut Plan) {
-    plan.trust.operators.pop();
+    let pinned = plan.trust.operators.len() - plan.issuer_signers.len();
+    plan.trust.operators.truncate(pinned);
     plan.with_tokens();
 }

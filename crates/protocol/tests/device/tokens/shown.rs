@@ -1,4 +1,4 @@
-//! What a device reveals of its tokens: to the attester, and in debug output.
+//! What a device reveals of its tokens: to the attesters, and in debug output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -12,15 +12,15 @@ use sotto_protocol::Moment;
 use sotto_protocol::device::tokens::{Snapshot, attester_request, granted, plan, request, waiting};
 use sotto_protocol::device::{Change, DeviceStore, MemoryState, follow};
 use sotto_protocol::expression::Value;
-use sotto_testing::recipe::HOUR;
+use sotto_testing::recipe::{ATTESTERS, HOUR};
 use sotto_testing::tokens::{Authority, Came, add_recipe, other_plan, token_plan};
 use sotto_testing::world::Plan;
 
 use super::{due, round, round_with};
 
-/// What reaches the attester does not depend on the device's attributes, conditions or history.
+/// What reaches the attesters does not depend on the device's attributes, conditions or history.
 #[test]
-fn the_attester_sees_the_same_of_a_device_that_is_meant_and_of_one_that_is_not() {
+fn the_attesters_see_the_same_of_a_device_that_is_meant_and_of_one_that_is_not() {
     let mut plan_of = token_plan();
     plan_of.target();
     plan_of.reclaim();
@@ -51,6 +51,9 @@ fn the_attester_sees_the_same_of_a_device_that_is_meant_and_of_one_that_is_not()
         views.push(authority.came);
     }
     assert_eq!(views[0].len(), 4);
+    for attester in ATTESTERS {
+        assert_eq!(views[0].iter().filter(|came| came.attester == attester).count(), 2);
+    }
     assert!(views.iter().all(|view| *view == views[0]), "byte for byte");
 }
 
@@ -88,7 +91,7 @@ impl TryRng for Streams {
 
 impl TryCryptoRng for Streams {}
 
-/// A device in a world with one recipe, from its plan to the answers: what reached the attester,
+/// A device in a world with one recipe, from its plan to the answers: what reached the attesters,
 /// and when.
 fn asked_by(plan_of: &Plan, seed: u64) -> Vec<(u64, Came)> {
     let mut world = plan_of.build();
@@ -111,14 +114,15 @@ fn parts(came: &Came) -> [&[u8]; 3] {
     [clear, sealed, signature]
 }
 
-/// Two devices ask for the tokens of two recipes, and swap: the attester sees the same.
+/// Two devices ask for the tokens of two recipes, and swap: each attester sees the same, and so do
+/// both together.
 ///
 /// Three things may differ, and do. The sealed inner request holds the recipe's origin and the
 /// message blinded with its key. The signature covers the inner request. The client's alias is a
 /// pseudorandom function of the origin under the device's secret. For recipes with less than two
 /// spreads to live the time may differ too: it is drawn from the first half of the remaining time.
 #[test]
-fn two_devices_that_swap_their_recipes_look_the_same_to_the_attester() {
+fn two_devices_that_swap_their_recipes_look_the_same_to_the_attesters() {
     let mut plans = [token_plan(), other_plan()];
     for plan in &mut plans {
         plan.trust.tokens.as_mut().unwrap().spread_s = 12 * HOUR;
@@ -131,6 +135,7 @@ fn two_devices_that_swap_their_recipes_look_the_same_to_the_attester() {
     assert_eq!((before.len(), after.len()), (4, 4));
     for ((time, came), (other_time, other)) in before.iter().zip(&after) {
         assert_eq!(time, other_time);
+        assert_eq!(came.attester, other.attester);
         assert_eq!(came.client_key, other.client_key);
         assert_eq!(came.request_blind, other.request_blind);
         assert_eq!(came.body.len(), other.body.len());
@@ -143,6 +148,17 @@ fn two_devices_that_swap_their_recipes_look_the_same_to_the_attester() {
     }
     assert_ne!(before[0].0, before[2].0, "two devices draw two times");
     assert_ne!(before[0].1.client_key, before[2].1.client_key);
+    // Each device asked both attesters, and shared nothing between them but the time.
+    for pair in before.chunks(2) {
+        let ([(time, one), (other_time, two)], [a, b]) = (pair, ATTESTERS) else { panic!() };
+        let asked = BTreeSet::from([one.attester.as_str(), &two.attester]);
+        assert_eq!((time, asked), (other_time, BTreeSet::from([a, b])));
+        assert_ne!(one.client_key, two.client_key);
+        assert_ne!(one.request_blind, two.request_blind);
+        // Apart from the type and the length, in front and in the middle.
+        let differ = |range: std::ops::Range<usize>| one.body[range.clone()] != two.body[range];
+        assert!(differ(2..34) && differ(34..66) && differ(68..100));
+    }
     // What may differ links nothing either: it never recurs, neither for one recipe of two devices
     // nor for two recipes of one device.
     let mut seen = BTreeSet::new();

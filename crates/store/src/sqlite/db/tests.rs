@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::{
     Closing, Committed, Fixed, HelperStore, LeaderStore, LeasedJob, NewReport, Result,
-    SqliteOptions, SqliteStore, StoreError, TaskStore,
+    SqliteOptions, SqliteStore, StoreError, TaskStore, Turn,
 };
 
 const TASK: TaskId = TaskId::new([1; 32]);
@@ -68,7 +68,7 @@ impl Fixture {
     }
 
     fn lease(&self) -> LeasedJob {
-        block_on(self.store.lease_job(LEASE)).unwrap().unwrap()
+        block_on(self.store.lease_job(LEASE, Turn::default())).unwrap().unwrap()
     }
 
     fn aggregated(&self) -> u64 {
@@ -136,7 +136,8 @@ fn a_failed_closing_refuses_nobody() {
     let create =
         async |store: &SqliteStore| store.create_collection(TASK, b"request".to_vec(), query).await;
     fixture.twice("INSERT ON collections", create);
-    let lease = block_on(fixture.store.lease_collection(LEASE)).unwrap().unwrap().lease;
+    let lease =
+        block_on(fixture.store.lease_collection(LEASE, Turn::default())).unwrap().unwrap().lease;
     let close = async |store: &SqliteStore| {
         let closing = store.close_batch(lease, 1).await;
         // What is rejected now was rejected permanently.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sotto_store::{Closing, CollectionCreated, CollectionDeleted, CollectionState};
+use sotto_store::{Closing, CollectionCreated, CollectionDeleted, CollectionState, Turn};
 use sotto_wire::{BatchMode, BatchSelector, CollectionJobId, Query, TaskId};
 
 use super::super::bench::LEASE;
@@ -52,7 +52,9 @@ impl Walk {
     }
 
     pub(super) fn work_on_a_collection(&mut self) {
-        let Some(job) = run(self.bench.store().lease_collection(LEASE)) else { return };
+        let Some(job) = run(self.bench.store().lease_collection(LEASE, Turn::default())) else {
+            return;
+        };
         let min_batch_size = 1 + self.below(4) as u64;
         let closing = run(self.bench.store().close_batch(job.lease, min_batch_size));
         let index = self.facts_index(job.task_id, job.id);

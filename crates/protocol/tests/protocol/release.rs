@@ -1,14 +1,17 @@
-//! The longest window of a recipe: neither aggregator releases anything that covers more time, in
-//! either batch mode.
+//! The rules of release: neither aggregator releases a batch that covers more time than the recipe
+//! allows, or holds more than twice the reports that its certified audience would send, in either
+//! batch mode.
 
 use sotto_protocol::helper::{consume_aggregate_share_req, parse_aggregate_share_req};
 use sotto_protocol::leader::collect::{
     consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp,
 };
-use sotto_protocol::{BucketAggregate, BucketAggregates, Failure};
+use sotto_protocol::{BucketAggregate, BucketAggregates, Failure, RateRule, ReleaseRules};
 use sotto_testing::aggregators::{BATCH, PRECISION_S, Parties, interval, unit};
 use sotto_testing::keys::rng;
+use sotto_testing::recipe::recipe;
 use sotto_vdaf::{Measurement, VdafConfig};
+use sotto_wire::recipe::{Probability, Recipe, When};
 use sotto_wire::{
     AggregateShareReq, BatchMode, BatchSelector, CollectionJobReq, Encode, ProblemType, Query,
 };
@@ -23,8 +26,8 @@ fn parties(mode: BatchMode, units: u64) -> Parties {
 }
 
 fn limit(parties: &mut Parties, max_window_s: Option<u64>) {
-    parties.leader.max_window_s = max_window_s;
-    parties.helper.max_window_s = max_window_s;
+    parties.leader.release.max_window_s = max_window_s;
+    parties.helper.release.max_window_s = max_window_s;
 }
 
 /// A batch with one report at each of these units, as both aggregators hold it.
@@ -135,4 +138,83 @@ fn a_small_batch_is_told_apart_first() {
     let mut parties = parties(BatchMode::LeaderSelected, 2);
     let (_, small) = batch(&mut parties, &[-4, 0]);
     assert_eq!(helper_says(&parties, &small), Some(ProblemType::InvalidBatchSize));
+}
+
+/// A recipe that is open for ten units and asks half of the devices.
+fn ten_units() -> Recipe {
+    let mut recipe = recipe("release");
+    let window_s = PRECISION_S;
+    recipe.when = When { opens: 0, closes: 10 * window_s, window_s, max_window_s: 10 * window_s };
+    recipe.sampling.rate = Probability::new(1, 2).unwrap();
+    recipe
+}
+
+#[test]
+fn the_most_reports_follow_from_the_audience_and_the_time() {
+    // 200 devices: 100 reports are expected in all, 10 in a unit.
+    let rule = RateRule::new(&ten_units(), 200);
+    for (units, most) in [(1, 20), (2, 40), (3, 60), (10, 200), (11, 200), (1_000, 200)] {
+        assert_eq!(rule.most_in(units * PRECISION_S), most, "{units} units");
+    }
+    // Rounded down.
+    assert_eq!(RateRule::new(&ten_units(), 201).most_in(PRECISION_S), 20);
+    assert_eq!(RateRule::new(&ten_units(), 9).most_in(PRECISION_S), 0);
+    // The largest numbers that a recipe can hold.
+    let mut recipe = ten_units();
+    let largest = (1 << 53) - 1;
+    recipe.sampling.rate = Probability::new(largest - 1, largest).unwrap();
+    recipe.when.closes = largest;
+    assert_eq!(RateRule::new(&recipe, u64::MAX).most_in(u64::MAX), u64::MAX);
+    assert_eq!(RateRule::new(&recipe, largest).most_in(largest), 2 * largest - 2);
+    // Without a certified audience there is no such rule.
+    assert_eq!(ReleaseRules::of(&ten_units(), None).rate, None);
+}
+
+/// Each aggregator decides by itself, in both batch modes: with ten reports expected in a unit of
+/// time, 19 are released and 21 are not.
+#[test]
+fn no_batch_of_more_than_twice_the_expected_size_is_released() {
+    for mode in MODES {
+        for (units, reports, released) in
+            [(1, 19, true), (1, 20, true), (1, 21, false), (2, 38, true), (2, 42, false)]
+        {
+            let mut parties = Parties::new(&VdafConfig::count(), mode);
+            let times: Vec<i64> = (0..reports).map(|at| -(at % units)).collect();
+            let (leader, helper) = batch(&mut parties, &times);
+            let (collection, selector) = request(mode);
+            let leader_says = |parties: &Parties| {
+                let request = collection.to_bytes();
+                let asked =
+                    produce_aggregate_share_req(&parties.leader, &request, &selector, &leader);
+                match asked {
+                    Ok(_) => None,
+                    Err(Failure::Abort(abort)) => Some(abort.problem),
+                    Err(Failure::Fault(fault)) => panic!("{fault}"),
+                }
+            };
+            let refused = (!released).then_some(ProblemType::BatchInvalid);
+            let rules = ReleaseRules::of(&ten_units(), Some(200));
+            // One alone has the rule: the other would release.
+            parties.leader.release = rules.clone();
+            let says = (leader_says(&parties), helper_says(&parties, &helper));
+            assert_eq!(says, (refused, None), "{mode:?}: {reports} in {units} units");
+            parties.leader.release = ReleaseRules::default();
+            parties.helper.release = rules;
+            let says = (leader_says(&parties), helper_says(&parties, &helper));
+            assert_eq!(says, (None, refused), "{mode:?}: {reports} in {units} units");
+        }
+    }
+}
+
+/// Below the minimum batch nothing says that there are too many reports.
+#[test]
+fn a_small_batch_is_never_too_large() {
+    for mode in MODES {
+        let mut parties = Parties::new(&VdafConfig::count(), mode);
+        parties.helper.release = ReleaseRules::of(&ten_units(), Some(1));
+        let (_, small) = batch(&mut parties, &[0, 0]);
+        assert_eq!(helper_says(&parties, &small), Some(ProblemType::InvalidBatchSize));
+        let (_, enough) = batch(&mut parties, &[0, 0, 0]);
+        assert_eq!(helper_says(&parties, &enough), Some(ProblemType::BatchInvalid));
+    }
 }

@@ -1,0 +1,129 @@
+//! `sotto recipe coalitions`: what each party, and each pair of parties, learns.
+
+#[cfg(test)]
+mod tests;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+use sotto_dp::number::up;
+use sotto_protocol::recipe::coalitions::{Limit, Remaining, coalitions};
+use sotto_wire::Recipe;
+
+use super::words::grouped;
+use crate::output::{Outcome, Output};
+use crate::recipe_file::RecipeArgs;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "An epsilon bounds what a coalition learns about the value of one device. It counts \
+    on at most half of the minimum batch of dishonest devices, in total, in every row."
+)]
+pub(super) struct CoalitionsArgs {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// Print the table in Markdown.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+}
+
+/// One row.
+#[derive(Debug, Serialize)]
+struct Row {
+    parties: Vec<&'static str>,
+    learns: Vec<&'static str>,
+    /// `None`: no bound.
+    epsilon: Option<f64>,
+    epsilon_with_result: Option<f64>,
+    because: &'static str,
+    shown_by: Vec<&'static str>,
+}
+
+impl CoalitionsArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let (loaded, _) = self.recipe.load()?;
+        let rows = rows(&loaded.recipe)?;
+        if output.json() {
+            output.value(&rows)?;
+        } else if self.markdown {
+            output.line(markdown(&rows).trim_end())?;
+        } else {
+            print(&loaded.recipe, &rows, output)?;
+        }
+        Ok(Outcome::Yes)
+    }
+}
+
+fn rows(recipe: &Recipe) -> Result<Vec<Row>> {
+    let remaining = Remaining::of(recipe)?;
+    let row = |found: sotto_protocol::recipe::coalitions::Coalition| {
+        let mut shown_by: Vec<_> = found.facts.iter().map(|fact| fact.shown_by).collect();
+        shown_by.sort_unstable();
+        shown_by.dedup();
+        Row {
+            parties: found.parties.iter().map(|party| party.name()).collect(),
+            learns: found.facts.iter().map(|fact| fact.learns).collect(),
+            epsilon: remaining.epsilon(found.limit),
+            epsilon_with_result: remaining.epsilon(found.limit_with_result),
+            because: because(found.limit_with_result),
+            shown_by,
+        }
+    };
+    Ok(coalitions(recipe).into_iter().map(row).collect())
+}
+
+fn because(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Nothing => "it sees no value",
+        Limit::Claim => "the recipe's claim holds",
+        Limit::SampleKnown => "it knows who took part: sampling does not help",
+        Limit::Shuffled => "it sees randomized values without senders",
+        Limit::RandomizerAlone => "only the randomizer protects the value",
+    }
+}
+
+fn epsilon(epsilon: Option<f64>) -> String {
+    epsilon.map_or_else(|| "no bound".to_owned(), up)
+}
+
+fn print(recipe: &Recipe, rows: &[Row], output: &Output) -> Result<()> {
+    output.line(output.bold(&format!("recipe {}", recipe.name)))?;
+    output.line(format!(
+        "Each row also counts on at most {} dishonest devices in total.\n",
+        grouped(recipe.aggregation.min_batch / 2)
+    ))?;
+    for row in rows {
+        output.line(output.bold(&row.parties.join(" and ")))?;
+        for learns in &row.learns {
+            output.line(format!("  learns    {learns}"))?;
+        }
+        let (alone, result) = (epsilon(row.epsilon), epsilon(row.epsilon_with_result));
+        output.line(format!("  epsilon   {alone}; with the result {result}: {}", row.because))?;
+        output.line(format!("  shown by  {}", row.shown_by.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// The table of the threat model.
+fn markdown(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| Parties | Learn | Epsilon | With the result | Why | Shown by |\n|---|---|---:|---:|---|---|\n",
+    );
+    for row in rows {
+        let shown_by: Vec<String> = row
+            .shown_by
+            .iter()
+            .map(|test| if *test == "design" { "design".to_owned() } else { format!("`{test}`") })
+            .collect();
+        text.push_str(&format!(
+            "| {} | {} | {} | {} | {} | {} |\n",
+            row.parties.join(", "),
+            row.learns.join("; "),
+            epsilon(row.epsilon),
+            epsilon(row.epsilon_with_result),
+            row.because,
+            shown_by.join(", ")
+        ));
+    }
+    text
+}

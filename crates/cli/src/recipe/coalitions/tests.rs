@@ -1,0 +1,117 @@
+use std::collections::BTreeSet;
+
+use sotto_protocol::recipe::coalitions::Party;
+use sotto_protocol::recipe::{colluding, judgement};
+use sotto_wire::recipe::{Probability, Randomizer};
+
+use super::*;
+
+const HEAD: &str = "\
+# Coalitions
+
+What each party of a recipe learns, alone and with each other party. This page is the output of
+`sotto recipe coalitions --markdown` for the example in [recipe format](recipe-format.md); run the
+command for your own recipe. A test compares the page with the code, and recomputes every epsilon.
+To write it again, run `SOTTO_BLESS=1 cargo test -p sotto the_table_of_coalitions`.
+
+- *Epsilon* bounds what the parties learn about the value of one device. *With the result*: the same
+  if they also see the result, for instance because it is published.
+- Every row includes dishonest devices: at most half of the minimum batch, in total.
+- A is the chain of the leader's token, B that of the helper's: attester and issuer.
+- *Design*: it follows from the design, and no test covers it.
+- Three or more parties, witnesses, manufacturers and observers of the network:
+  [threat model](threat-model.md). What is in neither place is **not claimed**.
+
+";
+
+fn example() -> Recipe {
+    let page = include_str!("../../../../../docs/recipe-format.md");
+    let json = page.lines().find(|line| line.starts_with("{\"aggregation\"")).unwrap();
+    Recipe::parse(json.as_bytes()).unwrap()
+}
+
+#[test]
+fn the_table_of_coalitions_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/coalitions.md");
+    let page = format!("{HEAD}{}", markdown(&rows(&example()).unwrap()));
+    if std::env::var_os("SOTTO_BLESS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(committed, page, "run: SOTTO_BLESS=1 cargo test -p sotto the_table_of_coalitions");
+}
+
+#[test]
+fn every_party_and_every_pair_has_a_full_row() {
+    let rows = rows(&example()).unwrap();
+    let named: BTreeSet<Vec<&str>> = rows.iter().map(|row| row.parties.clone()).collect();
+    let count = Party::ALL.len();
+    assert_eq!((named.len(), rows.len()), (count + count * (count - 1) / 2, named.len()));
+    for row in &rows {
+        assert!(!row.learns.is_empty() && !row.shown_by.is_empty(), "{row:?}");
+        assert!(row.learns.iter().all(|text| !text.is_empty()) && !row.because.is_empty());
+        let tests = row.shown_by.iter().filter(|test| **test != "design");
+        for test in tests {
+            let path = format!("{}/../../{test}", env!("CARGO_MANIFEST_DIR"));
+            assert!(std::path::Path::new(&path).exists(), "{test}");
+        }
+    }
+}
+
+/// Each epsilon, computed here from the accountant and from who may collude with whom, written down
+/// by hand.
+#[test]
+fn every_epsilon_is_what_the_accountant_says() {
+    let recipe = example();
+    let judged = judgement(&recipe).unwrap().unwrap();
+    let mut everybody = recipe.clone();
+    everybody.sampling.rate = Probability::ONE;
+    let local = judged.local_epsilon.unwrap();
+    let claim = judged.epsilon.min(local);
+    let senders = judgement(&everybody).unwrap().unwrap().epsilon.min(local);
+    let shuffled = colluding(&recipe).unwrap().unwrap().epsilon.min(local);
+    assert!(0.0 < claim && claim < senders && senders <= local, "{claim} {senders} {local}");
+    // These pairs see one randomized answer if they see the result: devices that do not exist pass
+    // both aggregators. In every other pair one honest chain stops them.
+    let isolating = [
+        ["attester A", "attester B"],
+        ["attester A", "issuer B"],
+        ["attester B", "issuer A"],
+        ["issuer A", "issuer B"],
+        ["attester A", "helper"],
+        ["issuer A", "helper"],
+        ["attester B", "leader"],
+        ["issuer B", "leader"],
+    ];
+    for row in rows(&recipe).unwrap() {
+        let has = |name: &str| row.parties.contains(&name);
+        let isolates = isolating.iter().any(|pair| pair.iter().all(|name| has(name)));
+        let with_result = match () {
+            () if has("leader") && has("helper") => shuffled,
+            () if isolates => local,
+            () if has("relay") => senders,
+            () => claim,
+        };
+        let alone = match () {
+            () if has("author or public result") => with_result,
+            () if has("leader") && has("helper") => shuffled,
+            () if has("leader") || has("helper") => claim,
+            () => 0.0,
+        };
+        let found = (row.epsilon, row.epsilon_with_result);
+        assert_eq!(found, (Some(alone), Some(with_result)), "{:?}", row.parties);
+    }
+}
+
+/// Without a randomizer nothing is left once sampling and the crowd are gone.
+#[test]
+fn exact_answers_have_no_bound() {
+    let mut recipe = example();
+    recipe.randomizer = Randomizer::None;
+    recipe.privacy = sotto_wire::recipe::Privacy::InsecureUnbounded;
+    for row in rows(&recipe).unwrap() {
+        let sees_nothing = row.epsilon == Some(0.0);
+        assert!(row.epsilon.is_none() || sees_nothing, "{row:?}");
+        assert_eq!(row.epsilon_with_result, None, "{row:?}");
+    }
+}

@@ -1,0 +1,270 @@
+//! What each party of a recipe, and each pair of parties, learns, and the epsilon that remains.
+//!
+//! It follows from a few facts about single parties and about what they can do together. Each fact
+//! is shown by a test, or follows from the design. Dishonest devices (at most half of the minimum
+//! batch, in total) are part of every coalition.
+
+use sotto_dp::Error;
+use sotto_wire::Role;
+use sotto_wire::recipe::{Probability, Recipe};
+
+use super::{colluding, judgement};
+
+/// A party that may be dishonest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// Carries sealed requests.
+    Relay,
+    /// Holds recipes and keys.
+    Log,
+    /// Vouches for devices, for the token of one aggregator.
+    Attester(Role),
+    /// Issues the tokens of one aggregator.
+    Issuer(Role),
+    /// Leader or helper.
+    Aggregator(Role),
+    /// Whoever sees the result: the author, the collector, or everybody if it is published.
+    Author,
+}
+
+impl Party {
+    /// All parties.
+    pub const ALL: [Self; 9] = [
+        Self::Relay,
+        Self::Log,
+        Self::Attester(Role::Leader),
+        Self::Attester(Role::Helper),
+        Self::Issuer(Role::Leader),
+        Self::Issuer(Role::Helper),
+        Self::Aggregator(Role::Leader),
+        Self::Aggregator(Role::Helper),
+        Self::Author,
+    ];
+
+    /// Its name. A is the chain of the leader's token, B that of the helper's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Relay => "relay",
+            Self::Log => "log",
+            Self::Attester(Role::Leader) => "attester A",
+            Self::Attester(_) => "attester B",
+            Self::Issuer(Role::Leader) => "issuer A",
+            Self::Issuer(_) => "issuer B",
+            Self::Aggregator(Role::Leader) => "leader",
+            Self::Aggregator(_) => "helper",
+            Self::Author => "author or public result",
+        }
+    }
+
+    /// What it sees, whoever else is dishonest.
+    fn fact(self) -> Fact {
+        match self {
+            Self::Relay => Fact {
+                learns: "which address sent something to which operator, when, in which size class",
+                shown_by: "crates/protocol/tests/views",
+            },
+            Self::Log => Fact {
+                learns: "that somebody reads recipes and keys",
+                shown_by: "tests/tests/anonymity",
+            },
+            Self::Attester(_) => Fact {
+                learns: "which devices ask for tokens, and when; not for which recipe",
+                shown_by: "crates/protocol/tests/device/tokens",
+            },
+            Self::Issuer(_) => Fact {
+                learns: "how many tokens each recipe gets; not for which devices",
+                shown_by: "crates/protocol/tests/issuer",
+            },
+            Self::Aggregator(_) => Fact {
+                learns: "its shares, which are random numbers, and the count",
+                shown_by: "crates/protocol/tests/views",
+            },
+            Self::Author => Fact {
+                learns: "sum and count of a batch of at least the minimum size",
+                shown_by: "tests/tests/minimum_batch.rs",
+            },
+        }
+    }
+}
+
+/// Something that a coalition learns or can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// What.
+    pub learns: &'static str,
+    /// The test that shows it, or "design".
+    pub shown_by: &'static str,
+}
+
+/// What limits how much a coalition learns about one device's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// It sees nothing that depends on any value.
+    Nothing,
+    /// The recipe's claim, as a device computes it.
+    Claim,
+    /// It knows who took part: the claim without sampling.
+    SampleKnown,
+    /// It sees every randomized value, without senders.
+    Shuffled,
+    /// It sees one device's randomized value.
+    RandomizerAlone,
+}
+
+/// One row of the table.
+#[derive(Clone, Debug)]
+pub struct Coalition {
+    /// One party, or two.
+    pub parties: Vec<Party>,
+    /// What they learn.
+    pub facts: Vec<Fact>,
+    /// What limits them.
+    pub limit: Limit,
+    /// The same, if they see the result too.
+    pub limit_with_result: Limit,
+}
+
+/// The epsilon of each limit, for one recipe. `None`: there is none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Remaining {
+    claim: Option<f64>,
+    sample_known: Option<f64>,
+    shuffled: Option<f64>,
+    randomizer_alone: Option<f64>,
+}
+
+impl Remaining {
+    /// Computes them.
+    pub fn of(recipe: &Recipe) -> Result<Self, Error> {
+        let judged = judgement(recipe)?;
+        let mut without_sampling = recipe.clone();
+        without_sampling.sampling.rate = Probability::ONE;
+        Ok(Self {
+            claim: judged.as_ref().map(|judged| judged.epsilon),
+            sample_known: judgement(&without_sampling)?.map(|judged| judged.epsilon),
+            shuffled: colluding(recipe)?.map(|found| found.epsilon),
+            randomizer_alone: judged.and_then(|judged| judged.local_epsilon),
+        })
+    }
+
+    /// The epsilon that remains; `None` if there is no bound. No figure is above the randomizer's
+    /// own: it bounds everything.
+    pub fn epsilon(&self, limit: Limit) -> Option<f64> {
+        let of_limit = match limit {
+            Limit::Nothing => Some(0.0),
+            Limit::Claim => self.claim,
+            Limit::SampleKnown => self.sample_known,
+            Limit::Shuffled => self.shuffled,
+            Limit::RandomizerAlone => None,
+        };
+        match (of_limit, self.randomizer_alone) {
+            (Some(epsilon), Some(local)) => Some(epsilon.min(local)),
+            (epsilon, local) => epsilon.or(local),
+        }
+    }
+}
+
+/// Every party alone, then every pair.
+pub fn coalitions(recipe: &Recipe) -> Vec<Coalition> {
+    let alone = Party::ALL.iter().map(|party| vec![*party]);
+    let pairs = Party::ALL
+        .iter()
+        .enumerate()
+        .flat_map(|(index, one)| Party::ALL.iter().skip(index + 1).map(|other| vec![*one, *other]));
+    alone.chain(pairs).map(|parties| Coalition::new(recipe, parties)).collect()
+}
+
+impl Coalition {
+    fn new(recipe: &Recipe, parties: Vec<Party>) -> Self {
+        let mut facts: Vec<_> = parties.iter().map(|party| party.fact()).collect();
+        let abilities = Abilities::of(recipe, &parties);
+        facts.extend(abilities.facts());
+        let limit = |sees_result| abilities.limit(sees_result);
+        let sees_result = parties.contains(&Party::Author);
+        let (limit, limit_with_result) = (limit(sees_result), limit(true));
+        Self { parties, facts, limit, limit_with_result }
+    }
+}
+
+/// What parties can do together.
+#[derive(Clone, Copy, Debug)]
+struct Abilities {
+    /// Knows who sent something to the leader: the sample, while nobody sends cover.
+    sees_senders: bool,
+    /// Counts the reports of a batch.
+    counts: bool,
+    both_shares: bool,
+    /// Links an address to its report.
+    links: bool,
+    /// Links an address to its reads of the log.
+    links_reads: bool,
+    /// Links a device to the recipes that it asks tokens for.
+    links_tokens: bool,
+    /// Gets reports of devices that do not exist past both aggregators.
+    invents: bool,
+    /// Learns of a sender that it is in the audience of a targeted recipe.
+    sees_audience: bool,
+}
+
+impl Abilities {
+    fn of(recipe: &Recipe, parties: &[Party]) -> Self {
+        let has = |party| parties.contains(&party);
+        let issuer = |role| recipe.parties.tokens.issuer(role);
+        let single = issuer(Role::Leader) == issuer(Role::Helper);
+        // A report passes an aggregator without a real device behind it if the aggregator lies, or
+        // attester or issuer of its token, or if it checks none.
+        let passes = |role| {
+            let chain = [Role::Leader, Role::Helper].into_iter().filter(|at| single || *at == role);
+            has(Party::Aggregator(role))
+                || issuer(role).is_none()
+                || chain.into_iter().any(|at| has(Party::Attester(at)) || has(Party::Issuer(at)))
+        };
+        let roles = [Role::Leader, Role::Helper];
+        Self {
+            sees_senders: has(Party::Relay),
+            counts: roles.into_iter().any(|role| has(Party::Aggregator(role))),
+            both_shares: roles.into_iter().all(|role| has(Party::Aggregator(role))),
+            links: has(Party::Relay) && has(Party::Aggregator(Role::Leader)),
+            links_reads: has(Party::Relay) && has(Party::Log),
+            links_tokens: roles
+                .into_iter()
+                .any(|role| has(Party::Attester(role)) && has(Party::Issuer(role))),
+            invents: roles.into_iter().all(passes),
+            sees_audience: has(Party::Relay) && recipe.who.targeting.is_some(),
+        }
+    }
+
+    fn facts(self) -> impl Iterator<Item = Fact> {
+        let fact = |holds: bool, learns, shown_by| holds.then_some(Fact { learns, shown_by });
+        let invents = self.invents && !self.both_shares;
+        [
+            fact(self.both_shares, "every randomized answer, without its sender", "design"),
+            fact(self.links, "which address sent which report", "design"),
+            fact(self.sees_audience, "that a sender is in the recipe's audience", "design"),
+            fact(self.links_reads, "which address reads the log, and when", "design"),
+            fact(
+                self.links_tokens,
+                "which device asked for tokens of which recipe; all ask for all",
+                "crates/protocol/tests/device/tokens",
+            ),
+            fact(
+                invents,
+                "can invent devices, fill a batch with them, and isolate one device in the result",
+                "tests/tests/tokens/chains.rs",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    fn limit(self, sees_result: bool) -> Limit {
+        match self {
+            Self { both_shares: true, sees_senders: true, .. } => Limit::RandomizerAlone,
+            Self { both_shares: true, .. } => Limit::Shuffled,
+            Self { invents: true, .. } if sees_result => Limit::RandomizerAlone,
+            Self { sees_senders: true, .. } if sees_result => Limit::SampleKnown,
+            Self { counts, .. } if sees_result || counts => Limit::Claim,
+            _ => Limit::Nothing,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! When a batch may be released, beside the minimum batch size. Leader and helper apply the same
+//! rules, each to its own count and timestamps.
+
+use sotto_wire::recipe::Recipe;
+use sotto_wire::{Interval, ProblemType};
+
+use crate::{Abort, AggregatorTask, BucketAggregate, Fault};
+
+/// How many times the expected number of reports a batch may hold. Beyond that, most of its reports
+/// may come from devices that do not exist.
+const RATE_FACTOR: u128 = 2;
+
+/// The rules of a task. By default there are none, as for plain DAP tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReleaseRules {
+    /// The longest time, in seconds, that the reports of one release may cover.
+    pub max_window_s: Option<u64>,
+    /// The most reports in a given time.
+    pub rate: Option<RateRule>,
+}
+
+/// At most twice as many reports as the audience sends if all of its devices are honest.
+///
+/// It needs a certified audience: an author could state any number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateRule {
+    /// The most reports over the whole life of the recipe.
+    most: u64,
+    life_s: u64,
+}
+
+impl ReleaseRules {
+    /// The rules of a recipe. `certified` is its audience, if both aggregators have certified it.
+    pub fn of(recipe: &Recipe, certified: Option<u64>) -> Self {
+        let rate = certified.map(|audience| RateRule::new(recipe, audience));
+        Self { max_window_s: Some(recipe.when.max_window_s), rate }
+    }
+}
+
+impl RateRule {
+    /// The rule for a recipe with an audience of this many devices.
+    pub fn new(recipe: &Recipe, audience: u64) -> Self {
+        let rate = recipe.sampling.rate;
+        let most = RATE_FACTOR * u128::from(rate.num()) * u128::from(audience);
+        let most = most / u128::from(rate.den());
+        Self {
+            most: u64::try_from(most).unwrap_or(u64::MAX),
+            life_s: recipe.when.closes.saturating_sub(recipe.when.opens).max(1),
+        }
+    }
+
+    /// The most reports in a batch that covers this much time.
+    pub fn most_in(&self, length_s: u64) -> u64 {
+        let length_s = length_s.min(self.life_s);
+        let most = u128::from(self.most) * u128::from(length_s) / u128::from(self.life_s);
+        u64::try_from(most).unwrap_or(u64::MAX)
+    }
+}
+
+/// Checks a batch that has reached the minimum batch size. A smaller one must be refused before:
+/// nothing that depends on its reports may leave.
+pub(crate) fn check_batch(
+    task: &AggregatorTask,
+    batch: &BucketAggregate,
+) -> Result<Result<(), Abort>, Fault> {
+    let interval = batch.interval()?;
+    Ok(check_window(task, interval).and_then(|()| check_rate(task, interval, batch.count)))
+}
+
+/// A release must not cover more time than the task allows.
+pub(crate) fn check_window(task: &AggregatorTask, interval: Interval) -> Result<(), Abort> {
+    let length_s = length_s(task, interval);
+    match task.release.max_window_s {
+        Some(longest) if length_s > longest => Err(Abort::new(
+            ProblemType::BatchInvalid,
+            format!("The batch covers {length_s} s, more than the {longest} s of the recipe."),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A release must not hold many more reports than the audience would send in the time it covers.
+fn check_rate(task: &AggregatorTask, interval: Interval, count: u64) -> Result<(), Abort> {
+    let length_s = length_s(task, interval);
+    let most = task.release.rate.map(|rate| rate.most_in(length_s));
+    match most {
+        Some(most) if count > most => Err(Abort::new(
+            ProblemType::BatchInvalid,
+            format!(
+                "The batch holds more than {most} reports in {length_s} s: twice what the certified \
+                 audience would send."
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn length_s(task: &AggregatorTask, interval: Interval) -> u64 {
+    interval.duration().as_seconds(task.task.configuration().time_precision())
+}
