@@ -84,7 +84,7 @@ pub mod witness;
 pub use batch::{Bucket, BucketAggregate, BucketAggregates, Digest, ReplayScope};
 pub use error::{Abort, BadResponse, Failure, Fault, Rejection, Rejections};
 #[cfg(feature = "server")]
-pub use release::{RateRule, ReleaseRules};
+pub use release::ReleaseRules;
 #[cfg(feature = "server")]
 pub use request::{RequestKind, request_digest};
 pub use sotto_dp::uniform::{shuffle, uniform_below};

@@ -10,6 +10,7 @@ pub mod coalitions;
 mod derive;
 mod measure;
 mod mechanism;
+pub mod windows;
 
 use rand_core::CryptoRng;
 use sotto_dp::crowd::Crowd;
@@ -23,6 +24,7 @@ use sotto_wire::{EntryId, Role};
 
 pub use self::derive::derive_task;
 pub use self::mechanism::{derive_vdaf, mechanism, recipe_vdaf, suggested_randomizer};
+use self::windows::least_share;
 use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Type, Value};
 use crate::{Task, token::TokenTerms, trust::Trust};
@@ -203,8 +205,7 @@ pub fn colluding(recipe: &Recipe) -> Result<Option<Colluding>, Error> {
 
 /// How many answers the recipe can expect.
 pub fn crowd(recipe: &Recipe) -> Crowd {
-    let length = recipe.when.closes.saturating_sub(recipe.when.opens).max(1) as f64;
-    let share = (recipe.when.max_window_s as f64 / length).min(1.0);
+    let share = least_share(&recipe.when);
     let rate = recipe.sampling.rate.to_f64();
     Crowd::new(recipe.who.population, rate, share, recipe.aggregation.min_batch)
 }

@@ -4,11 +4,8 @@
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{Interval, ProblemType};
 
+use crate::recipe::windows::RateRule;
 use crate::{Abort, AggregatorTask, BucketAggregate, Fault};
-
-/// How many times the expected number of reports a batch may hold. Beyond that, most of its reports
-/// may come from devices that do not exist.
-const RATE_FACTOR: u128 = 2;
 
 /// The rules of a task. By default there are none, as for plain DAP tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,41 +16,11 @@ pub struct ReleaseRules {
     pub rate: Option<RateRule>,
 }
 
-/// At most twice as many reports as the audience sends if all of its devices are honest.
-///
-/// It needs a certified audience: an author could state any number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateRule {
-    /// The most reports over the whole life of the recipe.
-    most: u64,
-    life_s: u64,
-}
-
 impl ReleaseRules {
     /// The rules of a recipe. `certified` is its audience, if both aggregators have certified it.
     pub fn of(recipe: &Recipe, certified: Option<u64>) -> Self {
         let rate = certified.map(|audience| RateRule::new(recipe, audience));
         Self { max_window_s: Some(recipe.when.max_window_s), rate }
-    }
-}
-
-impl RateRule {
-    /// The rule for a recipe with an audience of this many devices.
-    pub fn new(recipe: &Recipe, audience: u64) -> Self {
-        let rate = recipe.sampling.rate;
-        let most = RATE_FACTOR * u128::from(rate.num()) * u128::from(audience);
-        let most = most / u128::from(rate.den());
-        Self {
-            most: u64::try_from(most).unwrap_or(u64::MAX),
-            life_s: recipe.when.closes.saturating_sub(recipe.when.opens).max(1),
-        }
-    }
-
-    /// The most reports in a batch that covers this much time.
-    pub fn most_in(&self, length_s: u64) -> u64 {
-        let length_s = length_s.min(self.life_s);
-        let most = u128::from(self.most) * u128::from(length_s) / u128::from(self.life_s);
-        u64::try_from(most).unwrap_or(u64::MAX)
     }
 }
 

@@ -16,8 +16,8 @@ use crate::recipe_file::RecipeArgs;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "An epsilon bounds what a coalition learns about the value of one device. It counts \
-    on at most half of the minimum batch of dishonest devices, in total, in every row."
+    after_help = "An epsilon bounds what a coalition learns about the value of one device. Every \
+    row tolerates dishonest devices: at most half of the minimum batch, in total."
 )]
 pub(super) struct CoalitionsArgs {
     #[command(flatten)]
@@ -77,7 +77,6 @@ fn because(limit: Limit) -> &'static str {
         Limit::Nothing => "it sees no value",
         Limit::Claim => "the recipe's claim holds",
         Limit::SampleKnown => "it knows who took part: sampling does not help",
-        Limit::Shuffled => "it sees randomized values without senders",
         Limit::RandomizerAlone => "only the randomizer protects the value",
     }
 }
@@ -89,7 +88,7 @@ fn epsilon(epsilon: Option<f64>) -> String {
 fn print(recipe: &Recipe, rows: &[Row], output: &Output) -> Result<()> {
     output.line(output.bold(&format!("recipe {}", recipe.name)))?;
     output.line(format!(
-        "Each row also counts on at most {} dishonest devices in total.\n",
+        "Every row tolerates up to {} dishonest devices in total.\n",
         grouped(recipe.aggregation.min_batch / 2)
     ))?;
     for row in rows {

@@ -10,6 +10,7 @@ use sotto_wire::{EntryId, Role};
 use super::evidence::{Admitted, Evidence, Offer, OperatorKeys, View, check_url};
 use super::{Check, Silence};
 use crate::recipe::Assessment;
+use crate::recipe::windows::RateRule;
 use crate::trust::Trust;
 
 /// A full cache is emptied: assessments can be computed again.
@@ -141,6 +142,15 @@ fn certified_audience(
     if population < floor {
         return refuse(format!(
             "a certified audience of {population} is below the floor of {floor}"
+        ));
+    }
+    let recipe = assessment.recipe();
+    let most = RateRule::new(recipe, population).most_in(recipe.when.max_window_s);
+    if recipe.aggregation.min_batch > most {
+        let min_batch = recipe.aggregation.min_batch;
+        return refuse(format!(
+            "no batch could be released: it needs {min_batch} reports, and from a certified audience of \
+             {population} the aggregators accept at most {most} in one window"
         ));
     }
     Ok(Some(population))

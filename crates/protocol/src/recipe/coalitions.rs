@@ -8,7 +8,7 @@ use sotto_dp::Error;
 use sotto_wire::Role;
 use sotto_wire::recipe::{Probability, Recipe};
 
-use super::{colluding, judgement};
+use super::judgement;
 
 /// A party that may be dishonest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,9 +105,8 @@ pub enum Limit {
     Claim,
     /// It knows who took part: the claim without sampling.
     SampleKnown,
-    /// It sees every randomized value, without senders.
-    Shuffled,
-    /// It sees one device's randomized value.
+    /// It sees one device's randomized value, or many without their senders: the crowd that they
+    /// are in is not proved to anybody.
     RandomizerAlone,
 }
 
@@ -129,7 +128,6 @@ pub struct Coalition {
 pub struct Remaining {
     claim: Option<f64>,
     sample_known: Option<f64>,
-    shuffled: Option<f64>,
     randomizer_alone: Option<f64>,
 }
 
@@ -142,7 +140,6 @@ impl Remaining {
         Ok(Self {
             claim: judged.as_ref().map(|judged| judged.epsilon),
             sample_known: judgement(&without_sampling)?.map(|judged| judged.epsilon),
-            shuffled: colluding(recipe)?.map(|found| found.epsilon),
             randomizer_alone: judged.and_then(|judged| judged.local_epsilon),
         })
     }
@@ -154,7 +151,6 @@ impl Remaining {
             Limit::Nothing => Some(0.0),
             Limit::Claim => self.claim,
             Limit::SampleKnown => self.sample_known,
-            Limit::Shuffled => self.shuffled,
             Limit::RandomizerAlone => None,
         };
         match (of_limit, self.randomizer_alone) {
@@ -178,6 +174,7 @@ impl Coalition {
     fn new(recipe: &Recipe, parties: Vec<Party>) -> Self {
         let mut facts: Vec<_> = parties.iter().map(|party| party.fact()).collect();
         let abilities = Abilities::of(recipe, &parties);
+        facts.dedup();
         facts.extend(abilities.facts());
         let limit = |sees_result| abilities.limit(sees_result);
         let sees_result = parties.contains(&Party::Author);
@@ -189,8 +186,9 @@ impl Coalition {
 /// What parties can do together.
 #[derive(Clone, Copy, Debug)]
 struct Abilities {
-    /// Knows who sent something to the leader: the sample, while nobody sends cover.
-    sees_senders: bool,
+    /// Knows who took part: it sees who sent something to the leader, while nobody sends cover, or
+    /// it grants one device its token last and waits for the report.
+    knows_sample: bool,
     /// Counts the reports of a batch.
     counts: bool,
     both_shares: bool,
@@ -202,7 +200,9 @@ struct Abilities {
     links_tokens: bool,
     /// Gets reports of devices that do not exist past both aggregators.
     invents: bool,
-    /// Learns of a sender that it is in the audience of a targeted recipe.
+    /// Grants one device its tokens after all others, and sees whether a report follows.
+    delays: bool,
+    /// Learns that a sender is in the audience of a targeted recipe.
     sees_audience: bool,
 }
 
@@ -220,8 +220,11 @@ impl Abilities {
                 || chain.into_iter().any(|at| has(Party::Attester(at)) || has(Party::Issuer(at)))
         };
         let roles = [Role::Leader, Role::Helper];
+        let delays = roles.into_iter().any(|role| {
+            has(Party::Attester(role)) && roles.map(Party::Aggregator).into_iter().any(has)
+        });
         Self {
-            sees_senders: has(Party::Relay),
+            knows_sample: has(Party::Relay) || delays,
             counts: roles.into_iter().any(|role| has(Party::Aggregator(role))),
             both_shares: roles.into_iter().all(|role| has(Party::Aggregator(role))),
             links: has(Party::Relay) && has(Party::Aggregator(Role::Leader)),
@@ -230,6 +233,7 @@ impl Abilities {
                 .into_iter()
                 .any(|role| has(Party::Attester(role)) && has(Party::Issuer(role))),
             invents: roles.into_iter().all(passes),
+            delays,
             sees_audience: has(Party::Relay) && recipe.who.targeting.is_some(),
         }
     }
@@ -240,6 +244,11 @@ impl Abilities {
         [
             fact(self.both_shares, "every randomized answer, without its sender", "design"),
             fact(self.links, "which address sent which report", "design"),
+            fact(
+                self.delays,
+                "can grant a device its token last, and see whether a report follows",
+                "design",
+            ),
             fact(self.sees_audience, "that a sender is in the recipe's audience", "design"),
             fact(self.links_reads, "which address reads the log, and when", "design"),
             fact(
@@ -259,10 +268,9 @@ impl Abilities {
 
     fn limit(self, sees_result: bool) -> Limit {
         match self {
-            Self { both_shares: true, sees_senders: true, .. } => Limit::RandomizerAlone,
-            Self { both_shares: true, .. } => Limit::Shuffled,
+            Self { both_shares: true, .. } => Limit::RandomizerAlone,
             Self { invents: true, .. } if sees_result => Limit::RandomizerAlone,
-            Self { sees_senders: true, .. } if sees_result => Limit::SampleKnown,
+            Self { knows_sample: true, .. } if sees_result => Limit::SampleKnown,
             Self { counts, .. } if sees_result || counts => Limit::Claim,
             _ => Limit::Nothing,
         }

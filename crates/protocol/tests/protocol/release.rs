@@ -6,7 +6,8 @@ use sotto_protocol::helper::{consume_aggregate_share_req, parse_aggregate_share_
 use sotto_protocol::leader::collect::{
     consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp,
 };
-use sotto_protocol::{BucketAggregate, BucketAggregates, Failure, RateRule, ReleaseRules};
+use sotto_protocol::recipe::windows::RateRule;
+use sotto_protocol::{BucketAggregate, BucketAggregates, Failure, ReleaseRules};
 use sotto_testing::aggregators::{BATCH, PRECISION_S, Parties, interval, unit};
 use sotto_testing::keys::rng;
 use sotto_testing::recipe::recipe;
@@ -144,7 +145,7 @@ fn a_small_batch_is_told_apart_first() {
 fn ten_units() -> Recipe {
     let mut recipe = recipe("release");
     let window_s = PRECISION_S;
-    recipe.when = When { opens: 0, closes: 10 * window_s, window_s, max_window_s: 10 * window_s };
+    recipe.when = When { opens: 0, closes: 10 * window_s, window_s, max_window_s: window_s };
     recipe.sampling.rate = Probability::new(1, 2).unwrap();
     recipe
 }
@@ -156,6 +157,11 @@ fn the_most_reports_follow_from_the_audience_and_the_time() {
     for (units, most) in [(1, 20), (2, 40), (3, 60), (10, 200), (11, 200), (1_000, 200)] {
         assert_eq!(rule.most_in(units * PRECISION_S), most, "{units} units");
     }
+    // A batch shorter than the longest window may hold as many as one of that length.
+    let mut burst = ten_units();
+    burst.when.max_window_s = 3 * PRECISION_S;
+    let rule = RateRule::new(&burst, 200);
+    assert_eq!([1, 3, 4].map(|units| rule.most_in(units * PRECISION_S)), [60, 60, 80]);
     // Rounded down.
     assert_eq!(RateRule::new(&ten_units(), 201).most_in(PRECISION_S), 20);
     assert_eq!(RateRule::new(&ten_units(), 9).most_in(PRECISION_S), 0);

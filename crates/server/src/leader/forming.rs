@@ -10,6 +10,7 @@ use std::time::Duration;
 use sotto_protocol::leader::aggregate::{FormedJobs, form_jobs};
 use sotto_protocol::leader::forming::{Next, RETRY_PAUSE, Round, Standing};
 use sotto_protocol::leader::intake::{Counted, Due};
+use sotto_protocol::leader::pacing::JobKind;
 use sotto_protocol::{AggregatorTask, Fault, Rejections};
 use sotto_store::{Fixed, Record, StoreError, Stretch, TaskFilter, TaskJobs};
 use sotto_wire::TaskId;
@@ -67,8 +68,14 @@ fn patience(
             Standing::Ready { open_jobs: open.get(task_id).map_or(0, |of_task| of_task.jobs) }
         }
         None => {
-            let ready = open.iter().filter(|(task_id, _)| !leader.is_in_trouble(task_id));
-            Standing::Ready { open_jobs: ready.map(|(_, of_task)| of_task.jobs).sum() }
+            // Nobody works on jobs of tasks that are not served, nor on stopped ones.
+            let is_ready = |task_id: &TaskId| {
+                leader.aggregator.tasks.task(task_id).is_some() && !leader.is_in_trouble(task_id)
+            };
+            let ready = open.iter().filter(|(task_id, _)| is_ready(task_id));
+            let open_jobs: u64 = ready.map(|(_, of_task)| of_task.jobs).sum();
+            let stopped = leader.pacing.stopped_jobs(JobKind::Aggregation);
+            Standing::Ready { open_jobs: open_jobs.saturating_sub(stopped) }
         }
     };
     leader.limits.patience(last, standing)

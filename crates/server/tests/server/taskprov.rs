@@ -1,6 +1,7 @@
 //! Tasks that requests announce.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use reqwest::StatusCode;
 use sotto_crypto::Secret;
@@ -41,9 +42,16 @@ pub(crate) fn config(role: Role, leader: &str, helper: &str) -> TaskprovConfig {
     }
 }
 
-/// A free port on loopback, for URLs that must be known before a server is bound.
+/// A free port on loopback, for URLs that must be known before a server is bound. Below the ports
+/// that the system gives to connections, which could take it in the meantime.
 pub(crate) fn free_address() -> std::net::SocketAddr {
-    std::net::TcpListener::bind(LOOPBACK).unwrap().local_addr().unwrap()
+    static NEXT: AtomicU16 = AtomicU16::new(21_000);
+    loop {
+        let address = ([127, 0, 0, 1], NEXT.fetch_add(1, Ordering::Relaxed)).into();
+        if std::net::TcpListener::bind::<std::net::SocketAddr>(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 async fn start() -> (Pair, Arc<MemoryStore>) {

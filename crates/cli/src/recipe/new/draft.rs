@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use sotto_dp::crowd::safe_min_batch;
 use sotto_protocol::expression::Expression;
 use sotto_protocol::recipe::suggested_randomizer;
+use sotto_protocol::recipe::windows::least_share;
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, KeyDraft, PartiesDraft,
     Privacy, Probability, Query, Randomizer, Sampling, Targeting, TokensDraft, When, Who,
@@ -242,9 +243,8 @@ impl NewArgs {
         when: &When,
         ask: &mut Inquiry<'_>,
     ) -> Result<u64> {
-        let length = when.closes.saturating_sub(when.opens).max(1) as f64;
-        let share = (when.max_window_s as f64 / length).min(1.0);
-        let default = safe_min_batch(population as f64 * rate.to_f64() * share).to_string();
+        let expected = population as f64 * rate.to_f64() * least_share(when);
+        let default = safe_min_batch(expected).to_string();
         let question = "The smallest batch that is released";
         ask.value("--min-batch", question, self.min_batch.as_deref(), Some(&default), whole)
     }
