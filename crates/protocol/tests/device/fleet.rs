@@ -42,6 +42,7 @@ fn recipe_number(period: u64, number: u64) -> Recipe {
     let mut recipe = recipe(&format!("recipe-{period}-{number}"));
     let opens = moment(period) / DAY * DAY - DAY;
     (recipe.when.opens, recipe.when.closes) = (opens, opens + 6 * DAY);
+    recipe.when.max_window_s = 6 * DAY;
     recipe.sampling.rate = Probability::new(1, [20, 30, 50][number as usize % 3]).unwrap();
     recipe.randomizer =
         Randomizer::RandomizedResponse { epsilon_micro: 500_000 * (1 + number / 3 % 4) };
@@ -56,7 +57,7 @@ fn recipe_number(period: u64, number: u64) -> Recipe {
 }
 
 fn audience(tier: &str) -> sotto_wire::recipe::PopulationResult {
-    let mut result = result(&format!("tier == '{tier}'"), 50_000);
+    let mut result = result(&format!("tier == '{tier}'"), 400_000);
     result.measured_at = NOW - 41 * DAY;
     result
 }

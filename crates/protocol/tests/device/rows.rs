@@ -56,6 +56,8 @@ pub(crate) fn good() -> Vec<(&'static str, Plan)> {
     });
     add("a certified audience", &|plan| plan.target());
     add("the smallest certified audience, whatever the author's estimate", &|plan| {
+        // One window: 5,000 of the 10,000 devices are within the rate rule.
+        plan.recipe.when.max_window_s = plan.recipe.when.closes - plan.recipe.when.opens;
         plan.result.population = 10_000;
         plan.target();
         plan.recipe.who.population = 1;

@@ -150,6 +150,11 @@ fn ten_units() -> Recipe {
     recipe
 }
 
+/// The rate rule of that recipe alone.
+fn rate_rule(audience: u64) -> ReleaseRules {
+    ReleaseRules { max_window_s: None, ..ReleaseRules::of(&ten_units(), Some(audience)) }
+}
+
 #[test]
 fn the_most_reports_follow_from_the_audience_and_the_time() {
     // 200 devices: 100 reports are expected in all, 10 in a unit.
@@ -199,7 +204,7 @@ fn no_batch_of_more_than_twice_the_expected_size_is_released() {
                 }
             };
             let refused = (!released).then_some(ProblemType::BatchInvalid);
-            let rules = ReleaseRules::of(&ten_units(), Some(200));
+            let rules = rate_rule(200);
             // One alone has the rule: the other would release.
             parties.leader.release = rules.clone();
             let says = (leader_says(&parties), helper_says(&parties, &helper));
@@ -217,7 +222,7 @@ fn no_batch_of_more_than_twice_the_expected_size_is_released() {
 fn a_small_batch_is_never_too_large() {
     for mode in MODES {
         let mut parties = Parties::new(&VdafConfig::count(), mode);
-        parties.helper.release = ReleaseRules::of(&ten_units(), Some(1));
+        parties.helper.release = rate_rule(1);
         let (_, small) = batch(&mut parties, &[0, 0]);
         assert_eq!(helper_says(&parties, &small), Some(ProblemType::InvalidBatchSize));
         let (_, enough) = batch(&mut parties, &[0, 0, 0]);
