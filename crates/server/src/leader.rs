@@ -1,9 +1,9 @@
 //! The leader as a server: accepts uploads, drives aggregation, answers collectors.
 //!
 //! [`upload`] and [`collection`] are its resources. [`forming`] forms jobs; [`attempts`] is the loop
-//! that works on them, as [`aggregating`] and [`collecting`] say. Every step loads, calls one function of `sotto_protocol::leader`
-//! and commits through the store. That crate also decides what the loops do next and how long they
-//! sleep.
+//! that works on them, as [`aggregating`] and [`collecting`] say. Every step loads, calls one
+//! function of `sotto_protocol::leader` and commits through the store. That crate also decides what
+//! the loops do next and how long they sleep.
 
 mod aggregating;
 mod attempts;

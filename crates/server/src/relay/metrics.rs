@@ -11,7 +11,6 @@ pub(super) struct RelayMetrics {
     pub(super) spooled: Counter,
     /// Requests of sources that had sent too many.
     pub(super) limited: Counter,
-    /// Connections of sources that already had the most they may have.
     pools: [Counter; 3],
     exchanges: [Counter; 5],
 }
