@@ -232,7 +232,13 @@ impl World {
     /// Writes and publishes a histogram `minutes -> short, middle, long` that every device answers,
     /// practically without noise: rate 1, and a local epsilon so large that the value is kept.
     pub fn publish_recipe(&self, name: &str, devices: u64) -> Result<Value> {
-        self.publish_recipe_when(name, devices, &["--opens", &opens()?.to_string()], "7d")
+        self.publish_recipe_with(name, devices, &[])
+    }
+
+    /// The same, with options of `recipe new`.
+    pub fn publish_recipe_with(&self, name: &str, devices: u64, options: &[&str]) -> Result<Value> {
+        let opens = opens()?.to_string();
+        self.publish_recipe_when(name, devices, &[&["--opens", &opens], options].concat(), "7d")
     }
 
     /// The same, but the author chooses where the helper is.
@@ -365,7 +371,7 @@ impl World {
     }
 
     /// The public line of a signer.
-    fn public(&self, name: &str, line: &str) -> Result<String> {
+    pub fn public(&self, name: &str, line: &str) -> Result<String> {
         let text = fs::read(self.path(&format!("{name}.key.json")))?;
         let made: Value = serde_json::from_slice(&text)?;
         Ok(made[line].as_str().context("keys signer prints both lines")?.to_owned())
@@ -409,7 +415,7 @@ impl World {
         let policy = fs::read_to_string(self.path("policy"))?;
         let mut text = format!(
             "policy = \"\"\"\n{policy}\"\"\"\ninsecure_no_min_age = true\ninsecure_fresh_start = true\n\
-             insecure_no_tokens = {}\ninsecure_single_attester = {}\n[floors]\ndishonest_devices = 1\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
+             insecure_no_tokens = {}\ninsecure_single_attester = {}\ntargeting_attributes = [\"minutes\"]\n[floors]\ndishonest_devices = 1\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
              [[relays]]\noperator = \"relay.example\"\nurl = \"{}\"\n",
             self.tokens.is_none(),
             self.tokens.as_ref().is_some_and(|tokens| tokens.single),

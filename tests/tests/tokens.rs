@@ -6,6 +6,7 @@
 //! so results are compared exactly.
 #![cfg(target_os = "linux")] // every 127.x.y.z is an address of the machine
 
+mod audience;
 mod author;
 mod certificates;
 mod chains;
@@ -69,9 +70,14 @@ impl Scene {
 
     /// Publishes a recipe for at least this many devices, and waits until the aggregators serve it.
     fn publish(&self, recipe: &str, devices: u64) {
+        self.publish_with(recipe, devices, &[]);
+    }
+
+    /// The same, with options of `recipe new`.
+    fn publish_with(&self, recipe: &str, devices: u64, options: &[&str]) {
         let served = "sotto_recipes_served";
         let before = self.world.pair.leader.metric(served).unwrap();
-        self.world.publish_recipe(recipe, devices).unwrap();
+        self.world.publish_recipe_with(recipe, devices, options).unwrap();
         for aggregator in [&self.world.pair.leader, &self.world.pair.helper] {
             until_equal(served, before + 1.0, || aggregator.metric(served).unwrap());
         }

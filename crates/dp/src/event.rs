@@ -121,6 +121,14 @@ pub enum Event {
         #[serde(default)]
         shape: Shape,
     },
+    /// The number of contributions and nothing else: what an aggregator sees of a batch that is
+    /// never released.
+    CountOnly {
+        /// The probability that a device sends anything, a value or a dummy.
+        rate: f64,
+        /// How many *other* devices there are; there may be none.
+        population: u64,
+    },
     /// Reports of a local randomizer in an order that reveals nothing.
     Shuffled {
         /// How many reports there are, including the device's own.
@@ -206,6 +214,9 @@ impl Event {
                 at_least_one("population", *population)?;
                 rate("dummy_rate", *dummy_rate)?;
                 positive("sigma", *sigma)?;
+            }
+            Self::CountOnly { rate: q, .. } => {
+                rate("rate", *q)?;
             }
             Self::PoissonSampled { rate: q, of } => {
                 rate("rate", *q)?;

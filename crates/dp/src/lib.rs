@@ -31,6 +31,7 @@ pub mod mechanism;
 pub mod number;
 pub mod rdp;
 pub mod recipe;
+pub mod relay;
 pub mod shuffle;
 pub mod uniform;
 

@@ -2,27 +2,39 @@
 //! the worst population.
 //!
 //! A device does not know how many others there are, and the author's figure must never lower
-//! epsilon. What it knows is that nothing is released below the minimum batch `B`. If at most half
+//! epsilon. What it knows is that no sum is released below the minimum batch `B`. If at most half
 //! of the contributions are dishonest, a release has at least `B/2` honest ones. The adversary
 //! knows the noise and coins of the dishonest ones, so the noise that counts has half of the
 //! variance and the crowd that counts half of the size.
 //!
-//! **What is assumed.** Below the minimum batch nobody learns anything, including the count. An
-//! aggregator that breaks this rule, or is compromised, sees the count of a batch that is never
-//! released; among very few devices that count says who is there. The rule does not cover that.
+//! **The count is always seen**, at every moment and below the minimum batch too: both aggregators
+//! see it. Under replacement it says nothing, since a device is there in both cases and sends with
+//! the same probability at the same times. Under add/remove it says who is there if there are few,
+//! and no `B` helps. Only a certified population does: half of it are honest devices that toss the
+//! coin. What is not certified counts as nobody.
 //!
-//! **Gaussian.** Let `n` be the largest number of other honest devices for which a release, the
-//! device included, has probability at most `eta`. With fewer others, the adversary sees only that
-//! nothing was released, except with probability `eta`: that is (0, eta)-DP. With more, the view is
-//! a post-processing of the view with exactly `n` others, no minimum at all and the least noise:
-//! toss the coins of the rest, add them to count and sum, add the missing noise (there is never
-//! less than half of the variance in a release), and withhold the result where it is below the
-//! minimum. So one pair, count seen with `n` others, bounds every population at once, even one that
-//! changes from round to round, at the price of `eta` for each round.
+//! **Add/remove** (Gaussian). Let `n` be the largest number of other honest devices for which a
+//! release, the device included, has probability at most `eta`, and `m` the number that is
+//! certified.
+//!
+//! - With `j` others or more, all that is ever seen is a post-processing of the view with exactly
+//!   `j` others, no minimum at all and the least noise: toss the coins of the rest, add them to
+//!   count and sum, add the missing noise (there is never less than half of the variance in a
+//!   release), and withhold the sum where it is below the minimum. So one pair, count seen with `j`
+//!   others, bounds every population from `j` on at once, even one that changes from round to round.
+//! - With fewer than `n`, except with probability `eta`, only the count is seen, and it is a
+//!   post-processing of the count with exactly `m` others.
+//!
+//! So if `m >= n`, the pair with `n` others is a bound at no further cost. Otherwise a single round
+//! costs the larger of that pair's epsilon and the epsilon of the count alone with `m` others. For
+//! several rounds there are two bounds, and the smaller one counts: the pair with `m` others; and
+//! the pair with `n` others composed with the count alone, both charged for every round, released or
+//! not. Each round also costs `eta`.
 //!
 //! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform
 //! subset of the `n` honest devices: sampling without replacement at the rate `k/n`, then a shuffle
-//! of `k` reports, which is no worse than one of `B/2`. By Chernoff's bound `k/n` exceeds `x` with
+//! of `k` reports, which is no worse than one of `B/2`; below `B` there is only the count, whose
+//! law is the same for every value. By Chernoff's bound `k/n` exceeds `x` with
 //! probability at most `e^(-n KL(x || q))`. For the `x > q` with `(B/2) KL(x || q) / x = ln 1/eta`:
 //! if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
 //! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except
@@ -85,7 +97,8 @@ pub struct Terms {
 /// A device's judgement of a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// Holds at `delta` for every population; infinite if no epsilon does.
+    /// Holds at `delta` for every population, under add/remove for every one that is not below the
+    /// certified one; infinite if no epsilon does.
     pub epsilon: f64,
     /// The requested delta.
     pub delta: f64,
@@ -93,7 +106,7 @@ pub struct Judgement {
     pub adjacency: Adjacency,
     /// Always [`HONEST`].
     pub honest: f64,
-    /// Always [`Count::Seen`].
+    /// Always [`Count::Seen`], also below the minimum batch.
     pub count: Count,
     /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch`
     /// contributions.
@@ -131,62 +144,112 @@ impl Terms {
     }
 }
 
-/// Judges a recipe at `delta`, for all of its rounds together.
-pub fn judge(terms: &Terms, delta: f64) -> Result<Judgement, Error> {
-    terms.check()?;
-    error::delta(delta)?;
-    let blank = Judgement {
-        epsilon: f64::INFINITY,
-        delta,
-        adjacency: Adjacency::AddRemove,
-        honest: HONEST,
-        count: Count::Seen,
-        paper_epsilon: f64::INFINITY,
-        local_epsilon: None,
-    };
-    match terms.law {
-        Law::Exact => Ok(blank),
-        Law::Gaussian { sigma, shape } => Ok(Judgement {
-            epsilon: gaussian(terms, sigma, shape, delta)?,
-            paper_epsilon: paper_gaussian(terms, sigma, delta)?,
-            ..blank
-        }),
-        Law::RandomizedResponse { epsilon0, k } => Ok(Judgement {
-            epsilon: response(terms, epsilon0, k, delta)?,
-            adjacency: Adjacency::Replace,
-            paper_epsilon: paper_response(terms, epsilon0, k, delta)?,
-            local_epsilon: Some(epsilon0),
-            ..blank
-        }),
-    }
+/// How a law is judged, by its neighbours. There is no other way to an epsilon, so a law under
+/// add/remove cannot forget the counts that are seen without a release.
+enum Rule {
+    /// No epsilon holds.
+    None,
+    /// A device is there or not. One release with the count seen, by the number of honest others.
+    AddRemove(Box<dyn Fn(u64) -> Event>),
+    /// A device holds one value or another, on which no count depends. The epsilon of all rounds.
+    Replace(f64),
 }
 
-/// The smallest minimum batch with which the recipe has at most `epsilon`.
-pub fn min_batch(terms: &Terms, epsilon: f64, delta: f64) -> Result<u64, Error> {
-    non_negative("epsilon", epsilon)?;
-    judge(terms, delta)?;
-    smallest_crowd("min_batch", |min_batch| {
-        judge(&Terms { min_batch, ..*terms }, delta).is_ok_and(|found| found.epsilon <= epsilon)
+/// Judges a recipe at `delta`, for all of its rounds together.
+///
+/// `certified` is the number of devices in the population of which somebody other than the author
+/// has assured us; `None` if there is no such number. It matters under add/remove only, where
+/// without it the device is taken to be alone: then the number of contributions says whether it is
+/// there, and epsilon is infinite.
+pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgement, Error> {
+    terms.check()?;
+    error::delta(delta)?;
+    let (rule, paper_epsilon, local_epsilon) = match terms.law {
+        Law::Exact => (Rule::None, f64::INFINITY, None),
+        Law::Gaussian { sigma, shape } => {
+            let Terms { rate, dummy_rate, .. } = *terms;
+            let paper = paper_gaussian(terms, sigma, delta)?;
+            let sigma = down(sigma * sqrt(HONEST), 4.0 * f64::EPSILON);
+            let release = move |population| Event::SampledCountSeen {
+                rate,
+                population,
+                dummy_rate,
+                sigma,
+                shape,
+            };
+            (Rule::AddRemove(Box::new(release)), paper, None)
+        }
+        Law::RandomizedResponse { epsilon0, k } => {
+            let paper = paper_response(terms, epsilon0, k, delta)?;
+            (Rule::Replace(response(terms, epsilon0, k, delta)?), paper, Some(epsilon0))
+        }
+    };
+    let (adjacency, epsilon) = match rule {
+        Rule::None => (Adjacency::AddRemove, f64::INFINITY),
+        Rule::AddRemove(release) => {
+            (Adjacency::AddRemove, add_remove(terms, certified, &*release, delta)?)
+        }
+        Rule::Replace(epsilon) => (Adjacency::Replace, epsilon),
+    };
+    Ok(Judgement {
+        epsilon,
+        delta,
+        adjacency,
+        honest: HONEST,
+        count: Count::Seen,
+        paper_epsilon,
+        local_epsilon,
     })
 }
 
-fn gaussian(terms: &Terms, sigma: f64, shape: Shape, delta: f64) -> Result<f64, Error> {
-    let improbable = IMPROBABLE * delta / terms.rounds as f64;
+/// The smallest minimum batch with which the recipe has at most `epsilon`.
+pub fn min_batch(
+    terms: &Terms,
+    certified: Option<u64>,
+    epsilon: f64,
+    delta: f64,
+) -> Result<u64, Error> {
+    non_negative("epsilon", epsilon)?;
+    judge(terms, certified, delta)?;
+    smallest_crowd("min_batch", |min_batch| {
+        let judged = judge(&Terms { min_batch, ..*terms }, certified, delta);
+        judged.is_ok_and(|found| found.epsilon <= epsilon)
+    })
+}
+
+/// The epsilon under add/remove, the count always seen.
+fn add_remove(
+    terms: &Terms,
+    certified: Option<u64>,
+    release: &dyn Fn(u64) -> Event,
+    delta: f64,
+) -> Result<f64, Error> {
     let sending = terms.rate + (1.0 - terms.rate) * terms.dummy_rate;
-    let Some(population) = silent_population(sending, terms.honest_batch(), improbable) else {
+    let improbable = IMPROBABLE * delta / terms.rounds as f64;
+    let Some(silent) = silent_population(sending, terms.honest_batch(), improbable) else {
         return Ok(f64::INFINITY);
     };
-    let event = Event::Repeated {
-        times: terms.rounds,
-        of: Box::new(Event::SampledCountSeen {
-            rate: terms.rate,
-            population,
-            dummy_rate: terms.dummy_rate,
-            sigma: down(sigma * sqrt(HONEST), 4.0 * f64::EPSILON),
-            shape,
-        }),
+    let of_rounds = |round: Event| {
+        let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
+        best(&event, Adjacency::AddRemove, Shape::Vector, delta * (1.0 - IMPROBABLE))
     };
-    best(&event, Adjacency::AddRemove, shape, delta * (1.0 - IMPROBABLE))
+    let others = honest_others(certified);
+    if others >= silent {
+        return of_rounds(release(silent));
+    }
+    let count = Event::CountOnly { rate: up(sending, f64::EPSILON).min(1.0), population: others };
+    if terms.rounds == 1 {
+        return Ok(of_rounds(release(silent))?.max(of_rounds(count)?));
+    }
+    let apart = of_rounds(Event::Composed { of: vec![release(silent), count] })?;
+    let together = if others > 0 { of_rounds(release(others))? } else { f64::INFINITY };
+    Ok(apart.min(together))
+}
+
+/// How many others are honest and toss the coin: half of those that are certified, the device not
+/// included.
+fn honest_others(certified: Option<u64>) -> u64 {
+    certified.map_or(0, |devices| shuffle::honest_crowd(devices, HONEST).saturating_sub(1))
 }
 
 /// The largest number of other honest devices for which `least` contributions arrive, including the
@@ -275,7 +338,7 @@ const DUMMIES: Error = Error::Unsupported {
 /// Judgements by terms: what depends only on the recipe is computed once.
 #[derive(Clone, Debug, Default)]
 pub struct Memo {
-    known: HashMap<[u64; 8], Judgement>,
+    known: HashMap<[u64; 9], Judgement>,
 }
 
 /// A full memo is emptied: recipes come one at a time, and judgements can be computed again.
@@ -283,12 +346,17 @@ const MEMO_SIZE: usize = 4_096;
 
 impl Memo {
     /// The judgement of `terms` at `delta`, from the memo if it was made before.
-    pub fn judge(&mut self, terms: &Terms, delta: f64) -> Result<Judgement, Error> {
-        let key = key(terms, delta);
+    pub fn judge(
+        &mut self,
+        terms: &Terms,
+        certified: Option<u64>,
+        delta: f64,
+    ) -> Result<Judgement, Error> {
+        let key = key(terms, certified, delta);
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
         }
-        let judgement = judge(terms, delta)?;
+        let judgement = judge(terms, certified, delta)?;
         if self.known.len() >= MEMO_SIZE {
             self.known.clear();
         }
@@ -297,14 +365,15 @@ impl Memo {
     }
 }
 
-fn key(terms: &Terms, delta: f64) -> [u64; 8] {
+fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 9] {
     let (kind, a, b) = match terms.law {
         Law::Exact => (0, 0, 0),
         Law::Gaussian { sigma, shape } => (1, sigma.to_bits(), shape as u64),
         Law::RandomizedResponse { epsilon0, k } => (2, epsilon0.to_bits(), k),
     };
     let (rate, dummies) = (terms.rate.to_bits(), terms.dummy_rate.to_bits());
-    [kind, a, b, rate, dummies, terms.min_batch, terms.rounds, delta.to_bits()]
+    let (others, delta) = (honest_others(certified), delta.to_bits());
+    [kind, a, b, rate, dummies, terms.min_batch, terms.rounds, others, delta]
 }
 
 #[cfg(test)]

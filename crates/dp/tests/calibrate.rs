@@ -143,10 +143,12 @@ fn the_smallest_batch() {
         (response, 0.05, 1, 0.3),
         (response, 0.05, 3, 1.0),
     ] {
+        let certified = Some(1 << 40);
         let terms = Terms { law, rate, dummy_rate: 0.0, min_batch: 1, rounds };
-        let found = recipe::min_batch(&terms, epsilon, 1e-7).unwrap();
-        let judged =
-            |min_batch: u64| recipe::judge(&Terms { min_batch, ..terms }, 1e-7).unwrap().epsilon;
+        let found = recipe::min_batch(&terms, certified, epsilon, 1e-7).unwrap();
+        let judged = |min_batch: u64| {
+            recipe::judge(&Terms { min_batch, ..terms }, certified, 1e-7).unwrap().epsilon
+        };
         assert!(judged(found) <= epsilon, "{terms:?}: {found}");
         assert!(judged(found - 1) > epsilon, "{terms:?}: {found}");
     }
@@ -171,7 +173,7 @@ fn what_cannot_be_met_is_said_to_be_so() {
     unreachable(calibrate::epsilon0(replace, |e| and(shuffled(e, 4, 100), much())), "epsilon0");
     unreachable(calibrate::crowd(replace, |n| and(shuffled(1.0, 4, n), much())), "n");
     let none = Terms { law: Law::Exact, rate: 0.1, dummy_rate: 0.0, min_batch: 1, rounds: 1 };
-    unreachable(recipe::min_batch(&none, 1.0, 1e-6), "min_batch");
+    unreachable(recipe::min_batch(&none, None, 1.0, 1e-6), "min_batch");
 }
 
 fn out_of_range<T: std::fmt::Debug>(found: Result<T, Error>, expected: &str) {
@@ -210,7 +212,7 @@ fn nonsense_is_refused() {
         min_batch: 1,
         rounds: 1,
     };
-    out_of_range(recipe::min_batch(&terms, f64::NAN, 1e-6), "epsilon");
-    out_of_range(recipe::min_batch(&terms, 1.0, 0.0), "delta");
-    out_of_range(recipe::min_batch(&Terms { rate: -0.1, ..terms }, 1.0, 1e-6), "rate");
+    out_of_range(recipe::min_batch(&terms, None, f64::NAN, 1e-6), "epsilon");
+    out_of_range(recipe::min_batch(&terms, None, 1.0, 0.0), "delta");
+    out_of_range(recipe::min_batch(&Terms { rate: -0.1, ..terms }, None, 1.0, 1e-6), "rate");
 }

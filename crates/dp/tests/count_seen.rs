@@ -1,4 +1,5 @@
-//! One step of the sampled Gaussian with the count seen, against the reference values.
+//! One step of the sampled Gaussian with the count seen, against the reference values; and the count
+//! alone.
 
 use serde_json::Value;
 use sotto_dp::account::{Accountant, Question};
@@ -87,4 +88,21 @@ fn the_count_never_helps() {
             }
         }
     }
+}
+
+/// What the count alone says about one device at rate 0.01 and delta 1e-9, among so many other
+/// honest devices.
+#[test]
+fn the_count_alone_among_few() {
+    for (population, expected) in [(1, "inf"), (2, "inf"), (5, "1.08"), (100, "0.083")] {
+        let event = Event::CountOnly { rate: 0.01, population };
+        let found = epsilon(&event, Shape::Vector, 1e-9, Accountant::Best);
+        let digits = if population < 100 { 2 } else { 3 };
+        assert_eq!(format!("{:.digits$}", found.upper), expected, "{population}");
+        // Both ends are close.
+        assert!(found.upper == f64::INFINITY || found.lower > found.upper * (1.0 - 1e-5));
+    }
+    let event = Event::CountOnly { rate: 0.01, population: 5_000 };
+    let found = epsilon(&event, Shape::Vector, 1e-9, Accountant::Best);
+    assert_eq!(format!("{:.4}", found.upper), "0.0071");
 }

@@ -43,6 +43,27 @@ fn no_population_is_too_large_for_the_count() {
 }
 
 #[test]
+fn the_count_alone_at_its_ends() {
+    let ask = |rate: f64, population: u64, times: u64| {
+        let event = repeated(times, Event::CountOnly { rate, population });
+        ask(&event, Adjacency::AddRemove, 1e-9).unwrap()
+    };
+    for times in [1, 10] {
+        for population in [0, 1, 1_000, 1 << 40, u64::MAX] {
+            assert!(ask(0.0, population, times).upper < 1e-12, "{population}");
+            assert_eq!(ask(1.0, population, times).upper, f64::INFINITY, "{population}");
+        }
+        // Nobody else is there.
+        assert_eq!(ask(0.01, 0, times).upper, f64::INFINITY);
+        // Hidden in a crowd; more than can be examined are not worse than those.
+        let (large, larger) = (ask(0.01, 1 << 40, times), ask(0.01, u64::MAX, times));
+        assert!(large.upper > 0.0 && large.upper < 1e-3 && larger.upper <= large.upper);
+    }
+    // So rare that delta covers it.
+    assert_eq!(ask(1e-10, 0, 1).upper, 0.0);
+}
+
+#[test]
 fn a_few_black_boxes_cost_at_most_their_sum() {
     let shuffle = Event::Shuffled { n: 10_000, of: Box::new(Event::PureDp { epsilon: 4.0 }) };
     let allocation = Event::RandomAllocation {

@@ -13,6 +13,7 @@ mod continuous;
 mod counts;
 mod discrete;
 mod judged;
+mod moments;
 mod stream;
 
 use std::cell::RefCell;

@@ -269,6 +269,7 @@ fn what_has_no_renyi_bound_says_so() {
             sigma: 1.0,
             shape: Shape::Vector,
         },
+        Event::CountOnly { rate: 0.1, population: 100 },
         response,
     ];
     for event in without {

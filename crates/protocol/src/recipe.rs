@@ -192,7 +192,9 @@ pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
         min_batch: recipe.aggregation.min_batch,
         rounds: *rounds,
     };
-    judge(&terms, at_most(delta)).map(Some)
+    // Nobody has certified a population to whoever reads only the recipe. A law under add/remove
+    // needs one: until it is passed here, no claim of such a recipe holds.
+    judge(&terms, None, at_most(delta)).map(Some)
 }
 
 /// What remains of a recipe's claim if both aggregators collude; `None` if nothing does.

@@ -28,7 +28,7 @@ pub struct ConnectionRule {
     pub max_per_source: usize,
     /// Addresses whose connections have places of their own.
     pub peers: Vec<IpAddr>,
-    /// Places for all peers together.
+    /// Places for all peers together. Each has an equal share, so that no peer can shut out another.
     pub max_peer_connections: usize,
 }
 
@@ -37,8 +37,8 @@ pub struct ConnectionRule {
 pub enum Place {
     /// Among those for everybody.
     Shared(SourceTag),
-    /// Among those for peers.
-    Peer,
+    /// Among those of the peer with this index in [`ConnectionRule::peers`].
+    Peer(usize),
 }
 
 /// Counts the open connections of each source.
@@ -49,7 +49,8 @@ pub struct SourceConnections {
     rule: ConnectionRule,
     key: HashKey,
     open: HashedMap<usize>,
-    peers: usize,
+    /// The places that each peer has taken.
+    peers: Vec<usize>,
 }
 
 impl SourceConnections {
@@ -57,7 +58,8 @@ impl SourceConnections {
     pub fn new(rule: ConnectionRule, rng: &mut dyn CryptoRng) -> Self {
         let mut key = HashKey::default();
         rng.fill_bytes(key.as_mut_slice());
-        Self { rule, key, open: HashedMap::default(), peers: 0 }
+        let peers = vec![0; rule.peers.len()];
+        Self { rule, key, open: HashedMap::default(), peers }
     }
 
     /// Whether some places are kept for peers.
@@ -65,13 +67,21 @@ impl SourceConnections {
         !self.rule.peers.is_empty()
     }
 
+    /// Lets one source have all the shared places.
+    pub fn limit_no_source(&mut self) {
+        self.rule.max_per_source = 0;
+    }
+
     /// Counts one more connection of `source`, if allowed. Pass the result to [`Self::close`].
+    ///
+    /// A peer whose own places are taken gets a shared one, like any other source.
     pub fn open(&mut self, source: IpAddr) -> Option<Place> {
         let source = source_bytes(source);
-        if self.rule.peers.iter().any(|peer| source_bytes(*peer) == source) {
-            let has_room = self.peers < self.rule.max_peer_connections;
-            self.peers += usize::from(has_room);
-            return has_room.then_some(Place::Peer);
+        if let Some(peer) = self.rule.peers.iter().position(|peer| source_bytes(*peer) == source)
+            && self.peers[peer] < self.rule.max_peer_connections.div_ceil(self.peers.len())
+        {
+            self.peers[peer] += 1;
+            return Some(Place::Peer(peer));
         }
         let hash = keyed_hash(&self.key, &source);
         let count = self.open.get(&hash).copied().unwrap_or(0);
@@ -84,24 +94,25 @@ impl SourceConnections {
 
     /// Counts one connection less. With its last connection, a source is forgotten.
     pub fn close(&mut self, place: Place) {
-        let Place::Shared(SourceTag(source)) = place else {
-            self.peers = self.peers.saturating_sub(1);
-            return;
-        };
-        if let Some(count) = self.open.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                self.open.remove(&source);
+        match place {
+            Place::Peer(peer) => self.peers[peer] -= 1,
+            Place::Shared(SourceTag(source)) => {
+                if let Some(count) = self.open.get_mut(&source) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.open.remove(&source);
+                    }
+                }
             }
         }
     }
 
-    /// How many sources have an open connection, apart from peers.
+    /// How many sources have a shared place.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether nobody but peers has an open connection.
+    /// Whether nobody has a shared place.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -180,20 +191,31 @@ mod tests {
     }
 
     #[test]
-    fn peers_have_places_of_their_own() {
+    fn each_peer_has_places_of_its_own_and_then_shared_ones() {
         let mut table = table(1, &["192.0.2.7", "2001:db8:1:2::7"], 3);
-        let [peer, neighbour, other]: [IpAddr; 3] =
+        let [first, second, other]: [IpAddr; 3] =
             ["192.0.2.7", "2001:db8:1:2::9", "192.0.2.1"].map(|text| text.parse().unwrap());
         assert!(table.has_peers());
         assert!(matches!(table.open(other), Some(Place::Shared(_))));
         assert_eq!(table.open(other), None);
-        for source in [peer, neighbour, peer] {
-            assert_eq!(table.open(source), Some(Place::Peer));
-        }
-        assert_eq!(table.open(neighbour), None, "all their places are taken");
-        assert_eq!(table.len(), 1, "peers are not in the table");
-        table.close(Place::Peer);
-        assert_eq!(table.open(peer), Some(Place::Peer));
+        let shared = [(); 3].map(|()| table.open(first).unwrap())[2];
+        assert!(matches!(shared, Place::Shared(_)), "half of three, rounded up, is two");
+        assert_eq!(table.open(first), None, "now it has what any source may have");
+        assert_eq!(table.open(second), Some(Place::Peer(1)), "the other peer has its own");
+        assert_eq!(table.len(), 2, "in the table are only sources with a shared place");
+        table.close(Place::Peer(0));
+        assert_eq!(table.open(first), Some(Place::Peer(0)));
+        table.close(shared);
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn peers_keep_their_places_where_no_source_is_limited() {
+        let mut table = table(1, &["192.0.2.7"], 1);
+        table.limit_no_source();
+        let [peer, other] = [7, 1].map(|last| IpAddr::from([192, 0, 2, last]));
+        assert!((0..100).all(|_| matches!(table.open(other), Some(Place::Shared(_)))));
+        assert_eq!(table.open(peer), Some(Place::Peer(0)));
     }
 
     #[test]

@@ -16,9 +16,9 @@ use sotto_wire::recipe::{PublicKey, Recipe, Signer};
 use sotto_wire::{HpkeConfig, KeyName, TlogPolicy, VerifierKey};
 
 pub use self::file::{
-    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, TrustError, TrustFile,
+    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedServer, TrustError, TrustFile,
 };
-pub use self::tokens::{Attester, Chain, ChainFile, PinnedAttester, TokenTrust, TokensFile};
+pub use self::tokens::{Chain, ChainFile, TokenTrust, TokensFile};
 use crate::admission::{Check, Silence};
 use crate::recipe::Assessment;
 
@@ -29,20 +29,23 @@ pub struct Trust {
     settings: TrustFile,
     policy: TlogPolicy,
     operators: BTreeMap<KeyName, VerifierKey>,
+    /// Every pinned key of an operator, those of relays and attesters too: two names with one key
+    /// are one operator.
+    keys: BTreeMap<KeyName, VerifierKey>,
     authors: Option<BTreeSet<PublicKey>>,
-    relays: Vec<Relay>,
+    relays: Vec<Server>,
     log_gateway: Option<LogGateway>,
     tokens: Option<TokenTrust>,
     budget: Budget,
 }
 
-/// A relay that the device may use.
+/// A relay or an attester.
 #[derive(Clone, Debug)]
-struct Relay {
-    operator: KeyName,
-    /// Its operator's key, if one is pinned with the relay.
-    key: Option<VerifierKey>,
-    url: String,
+pub struct Server {
+    /// Who runs it.
+    pub operator: KeyName,
+    /// Where it is.
+    pub url: String,
 }
 
 /// The gateway of the log, and the keys with which a device starts.
@@ -123,16 +126,11 @@ impl Trust {
         gateway.flat_map(|gateway| self.relays_without(vec![&gateway.operator]))
     }
 
-    /// The relays that none of these operators runs, by name or by key: whoever opens a request must
-    /// not know where it came from.
+    /// The relays that none of these operators runs: whoever opens a request must not know where it
+    /// came from.
     fn relays_without<'a>(&'a self, operators: Vec<&'a KeyName>) -> impl Iterator<Item = &'a str> {
-        let foreign = move |relay: &&Relay| {
-            let key = relay.key.as_ref().map(VerifierKey::public_key);
-            let keys = |name: &KeyName| self.operator(name).map(VerifierKey::public_key);
-            let same = |name: &&KeyName| {
-                self.is_same_operator(&relay.operator, name) || (key.is_some() && keys(name) == key)
-            };
-            !operators.iter().any(same)
+        let foreign = move |relay: &&Server| {
+            !operators.iter().any(|name| self.is_same_operator(&relay.operator, name))
         };
         self.relays.iter().filter(foreign).map(|relay| relay.url.as_str())
     }
@@ -183,7 +181,7 @@ impl Trust {
 
     /// Whether two names belong to one operator, by the names or by their pinned keys.
     pub fn is_same_operator(&self, one: &KeyName, other: &KeyName) -> bool {
-        let keys = (self.operator(one), self.operator(other));
+        let keys = (self.keys.get(one), self.keys.get(other));
         let one_key = matches!(keys, (Some(a), Some(b)) if a.public_key() == b.public_key());
         one == other || one_key
     }

@@ -70,7 +70,8 @@ settings! {
         /// through however many strangers connect. If any is listed, connections beyond
         /// max_connections are closed instead of waiting.
         ["limits.peer_addresses"] pub peers: Vec<IpAddr>,
-        /// Connections at once from all peer_addresses together.
+        /// Connections at once from peer_addresses. Each address has an equal share of them. Beyond
+        /// it, an address counts like any other source.
         ["limits.max_peer_connections"] pub max_peer_connections: usize = 1024,
         /// How long a TLS handshake may take, and the wait for the head of a request.
         ["limits.header_timeout_s"] pub header_timeout: Duration = Duration::from_secs(30),

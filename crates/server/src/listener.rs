@@ -85,9 +85,9 @@ impl Listener {
         self.gate = Some(Arc::new(gate));
     }
 
-    /// Lets one source have all connections.
-    pub(crate) fn limit_no_source(&mut self) {
-        self.gate = None;
+    /// Lets one source have all connections, apart from those kept for peers.
+    pub(crate) fn limit_no_source(&self) {
+        self.gate.iter().for_each(|gate| gate.limit_no_source());
     }
 
     /// Gives each request a [`PeerIp`]. Without this, handlers cannot learn it.

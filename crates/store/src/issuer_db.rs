@@ -31,6 +31,10 @@ use zeroize::Zeroizing;
 /// The first bytes of a file.
 const MAGIC: &[u8] = b"sotto issuer key v2\n";
 
+/// The first bytes of a file that holds the keys of both aggregators, from before there were two
+/// chains of tokens.
+const MAGIC_OF_BOTH: &[u8] = b"sotto issuer keys v1\n";
+
 /// The length of the hash at the end of a file.
 const CHECKSUM_LEN: usize = 32;
 
@@ -47,6 +51,13 @@ pub enum IssuerDbError {
     /// ignored.
     #[error("the stored keys in {0} are damaged")]
     Damaged(PathBuf),
+    /// Keys of the version before the two chains of tokens: one issuer made them for both
+    /// aggregators, and neither devices nor aggregators accept them any more.
+    #[error(
+        "the keys in {0} are of an older version, which made those of both aggregators; their \
+         recipe gets no tokens any more: delete the file, and let the author publish anew"
+    )]
+    OfBoth(PathBuf),
     /// The keys do not fit into the format.
     #[error("the keys are too long to store")]
     TooLong,
@@ -92,10 +103,13 @@ impl IssuerDb {
         for entry in fs::read_dir(self.folder.join("keys"))? {
             let path = entry?.path();
             let bytes = Zeroizing::new(fs::read(&path)?);
-            let keys = decode(&bytes)
-                .filter(|keys| self.path(&keys.id()) == path)
-                .ok_or(IssuerDbError::Damaged(path))?;
-            all.push(keys);
+            match decode(&bytes).filter(|keys| self.path(&keys.id()) == path) {
+                Some(keys) => all.push(keys),
+                None if bytes.starts_with(MAGIC_OF_BOTH) => {
+                    return Err(IssuerDbError::OfBoth(path));
+                }
+                None => return Err(IssuerDbError::Damaged(path)),
+            }
         }
         Ok(all)
     }

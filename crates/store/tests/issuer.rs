@@ -116,4 +116,7 @@ fn damage_is_noticed() {
     let other = path.with_file_name("00".repeat(32));
     fs::rename(&path, &other).unwrap();
     assert!(matches!(db.load(), Err(IssuerDbError::Damaged(at)) if at == other));
+    // What the version before the two chains of tokens wrote.
+    fs::write(&other, b"sotto issuer keys v1\n and so on").unwrap();
+    assert!(matches!(db.load(), Err(IssuerDbError::OfBoth(at)) if at == other));
 }

@@ -1,7 +1,8 @@
 //! One lying attester, or one lying issuer. It wants to know what one device says: it fills a batch
 //! with devices that it invents, lets that device alone through, and subtracts its own reports from
 //! the result. With two chains of tokens nothing is released. With one chain
-//! (`insecure_single_attester`) the same attack works, and the tests show it.
+//! (`insecure_single_attester`), or with a liar in each chain, the same attack works, and the tests
+//! show it.
 //!
 //! The other real devices do not appear: the liar withholds their tokens.
 
@@ -19,8 +20,10 @@ use crate::tokens::certificates::{Manufacturer, TABLE};
 use crate::tokens::rogue::{ROLES, Rogue, Wish, present};
 use crate::tokens::{AGGREGATED, Scene, answer, dropped, until_equal};
 
-/// The recipe's minimum batch: the liar invents all devices but one.
-const BATCH: u64 = 300;
+/// The recipe's minimum batch: liars invent all devices but one. `SOTTO_INVENTED` sets another.
+fn batch() -> u64 {
+    std::env::var("SOTTO_INVENTED").map_or(100, |text| text.parse().unwrap())
+}
 
 /// What is wrong with the tokens that stand in. The helper tells the leader only that a report is
 /// invalid.
@@ -71,7 +74,7 @@ fn attack(
     let admitted = scene.admitted("commute");
     let victim = manufacturer.badge("the victim", 1);
     answer(&mut scene.bare_phone().attested(victim.attestor()), 50);
-    for number in 1..BATCH {
+    for number in 1..batch() {
         let mut invented = Rogue::new(&format!("invented {number}"), 7_000 + number);
         let nonce = invented.nonce();
         let wishes = ROLES.map(|role| Wish::of(&admitted, role, nonce));
@@ -85,7 +88,7 @@ fn attack(
 /// Only the victim's report is counted, so nothing is released.
 fn assert_nothing_released(scene: &Scene, liar: usize) {
     let (leader, helper) = (&scene.world.pair.leader, &scene.world.pair.helper);
-    let invented = (BATCH - 1) as f64;
+    let invented = (batch() - 1) as f64;
     let by_token = |aggregator| WRONG.iter().map(|why| dropped(aggregator, why)).sum();
     match liar {
         // The leader believes its token, and the helper does not believe the other.
@@ -104,7 +107,7 @@ fn assert_nothing_released(scene: &Scene, liar: usize) {
 
 /// A control: everything is released, and the difference is what the victim said.
 fn assert_singled_out(scene: &Scene) {
-    scene.collect("commute", [BATCH - 1, 0, 1]);
+    scene.collect("commute", [batch() - 1, 0, 1]);
 }
 
 /// What a token request of an invented device gets: the lying attester grants it, an honest one says
@@ -122,7 +125,7 @@ fn asked(scene: &Scene, invented: &mut Rogue, wish: &Wish) -> Option<Token> {
 fn a_lying_attester(liar: usize) {
     let manufacturer = Manufacturer::new();
     let mut scene = scene(&manufacturer, &[liar], false);
-    scene.publish("commute", BATCH);
+    scene.publish("commute", batch());
     attack(&mut scene, &manufacturer, |scene, invented, wish| {
         let token = asked(scene, invented, wish);
         assert_eq!(token.is_some(), wish.chain() == liar);
@@ -145,7 +148,7 @@ fn the_helpers_attester_invents_devices_and_nothing_is_released() {
 fn a_single_attester_invents_devices_and_singles_one_out() {
     let manufacturer = Manufacturer::new();
     let mut scene = scene(&manufacturer, &[0], true);
-    scene.publish("commute", BATCH);
+    scene.publish("commute", batch());
     attack(&mut scene, &manufacturer, asked);
     assert_singled_out(&scene);
 }
@@ -180,7 +183,7 @@ fn signed(keys: &[RecipeKey], invented: &mut Rogue, wish: &Wish) -> Option<Token
 fn a_lying_issuer(liar: usize) {
     let manufacturer = Manufacturer::new();
     let mut scene = scene(&manufacturer, &[], false);
-    scene.publish("commute", BATCH);
+    scene.publish("commute", batch());
     let keys = keys(&scene, liar);
     let role = [Role::Leader, Role::Helper][liar];
     assert_eq!(keys.iter().map(|key| key.request.role).collect::<Vec<_>>(), [role]);
@@ -206,11 +209,43 @@ fn the_helpers_issuer_signs_what_it_likes_and_nothing_is_released() {
 fn a_single_issuer_signs_what_it_likes_and_singles_one_out() {
     let manufacturer = Manufacturer::new();
     let mut scene = scene(&manufacturer, &[], true);
-    scene.publish("commute", BATCH);
+    scene.publish("commute", batch());
     let keys = keys(&scene, 0);
     assert_eq!(keys.len(), 2, "for both aggregators");
     attack(&mut scene, &manufacturer, |_, invented, wish| signed(&keys, invented, wish));
     assert_singled_out(&scene);
+}
+
+/// Liars in both chains: each gets one of the two tokens. The table of coalitions says what is left.
+fn liars_in_both_chains(attesters: &[usize], issuers: &[usize]) {
+    let manufacturer = Manufacturer::new();
+    let mut scene = scene(&manufacturer, attesters, false);
+    scene.publish("commute", batch());
+    let keys: Vec<_> = issuers.iter().flat_map(|chain| keys(&scene, *chain)).collect();
+    attack(&mut scene, &manufacturer, |scene, invented, wish| {
+        signed(&keys, invented, wish).or_else(|| asked(scene, invented, wish))
+    });
+    assert_singled_out(&scene);
+}
+
+#[test]
+fn both_attesters_together_single_one_out() {
+    liars_in_both_chains(&[0, 1], &[]);
+}
+
+#[test]
+fn the_leaders_attester_and_the_helpers_issuer_single_one_out() {
+    liars_in_both_chains(&[0], &[1]);
+}
+
+#[test]
+fn the_helpers_attester_and_the_leaders_issuer_single_one_out() {
+    liars_in_both_chains(&[1], &[0]);
+}
+
+#[test]
+fn both_issuers_together_single_one_out() {
+    liars_in_both_chains(&[], &[0, 1]);
 }
 
 /// Each chain alone learns no more than one attester and one issuer did before: the tests of `wire`.

@@ -31,8 +31,9 @@ use crate::output::WithHint;
     sampled_without_replacement population sample of\n  \
     truncated_poisson rate population max_batch sigma shape=vector\n  \
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
-    shuffled n of                                   random_allocation slots of\n  \
-    composed of                                     repeated times of\n\n\
+    count_only rate population                      shuffled n of\n  \
+    random_allocation slots of                      composed of\n  \
+    repeated times of\n\n\
     docs/privacy-accounting.md has the units, the ranges and the rules for nesting.")]
 pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use sotto_dp::number::up;
-use sotto_protocol::recipe::coalitions::{Limit, Remaining, coalitions};
+use sotto_protocol::recipe::coalitions::{Coalition, Limit, Remaining, coalitions};
 use sotto_wire::Recipe;
 
 use super::words::grouped;
@@ -17,7 +17,8 @@ use crate::recipe_file::RecipeArgs;
 #[derive(Debug, Args)]
 #[command(
     after_help = "An epsilon bounds what a coalition learns about the value of one device. Every \
-    row tolerates dishonest devices: at most half of the minimum batch, in total."
+    row tolerates dishonest devices: at most half of the minimum batch, in total. Without --trust \
+    two attesters are assumed."
 )]
 pub(super) struct CoalitionsArgs {
     #[command(flatten)]
@@ -41,8 +42,8 @@ struct Row {
 
 impl CoalitionsArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        let (loaded, _) = self.recipe.load()?;
-        let rows = rows(&loaded.recipe)?;
+        let (loaded, trust) = self.recipe.load()?;
+        let rows = rows(&loaded.recipe, trust.is_some_and(|trust| trust.has_one_attester()))?;
         if output.json() {
             output.value(&rows)?;
         } else if self.markdown {
@@ -54,9 +55,9 @@ impl CoalitionsArgs {
     }
 }
 
-fn rows(recipe: &Recipe) -> Result<Vec<Row>> {
+fn rows(recipe: &Recipe, one_attester: bool) -> Result<Vec<Row>> {
     let remaining = Remaining::of(recipe)?;
-    let row = |found: sotto_protocol::recipe::coalitions::Coalition| {
+    let row = |found: Coalition| {
         let mut shown_by: Vec<_> = found.facts.iter().map(|fact| fact.shown_by).collect();
         shown_by.sort_unstable();
         shown_by.dedup();
@@ -69,14 +70,14 @@ fn rows(recipe: &Recipe) -> Result<Vec<Row>> {
             shown_by,
         }
     };
-    Ok(coalitions(recipe).into_iter().map(row).collect())
+    Ok(coalitions(recipe, one_attester).into_iter().map(row).collect())
 }
 
 fn because(limit: Limit) -> &'static str {
     match limit {
-        Limit::Nothing => "it sees no value",
+        Limit::Nothing => "no value is seen",
         Limit::Claim => "the recipe's claim holds",
-        Limit::SampleKnown => "it knows who took part: sampling does not help",
+        Limit::SampleKnown => "the sample is known, so sampling does not help",
         Limit::RandomizerAlone => "only the randomizer protects the value",
     }
 }

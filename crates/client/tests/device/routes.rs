@@ -217,7 +217,7 @@ fn only_relays_of_others_carry_an_answer() {
     for operator in ["leader.example", "helper.example"] {
         let url = format!("https://relay.{operator}/");
         let operator = operator.to_owned();
-        plan.trust.relays.push(sotto_protocol::trust::PinnedRelay { operator, key: None, url });
+        plan.trust.relays.push(sotto_protocol::trust::PinnedServer { operator, key: None, url });
     }
     let world = plan.build();
     for _ in 0..20 {

@@ -124,7 +124,7 @@ mod tests {
         assert!((9_200..9_500).contains(&found.honest_reports), "{found:?}");
         let law = response().law();
         let terms = Terms { law, rate: 0.02, dummy_rate: 0.0, min_batch: 19_434, rounds: 1 };
-        let judged = judge(&terms, DELTA).unwrap();
+        let judged = judge(&terms, None, DELTA).unwrap();
         assert!(found.epsilon > 0.5 * judged.epsilon && found.epsilon < 2.0 * judged.epsilon);
     }
 

@@ -1,5 +1,5 @@
 //! Sampling with the count seen, and sampling by a leader that stops early: the groups of a
-//! [`Mixture`].
+//! [`Mixture`]. And the count alone.
 //!
 //! **The count is seen.** With `n` other devices that each send with probability `t`, the adversary
 //! sees a count and a noisy sum. Without the device that is (Bin(n, t), N(0, s^2)). With it, it is
@@ -23,7 +23,8 @@
 //! mean-preserving spread of the likelihood ratio); for a lower bound they are merged.
 
 use super::mixture::{Group, Mixture};
-use crate::math::{binomial, sqrt};
+use super::pair::Atoms;
+use crate::math::{binomial, log1p, sqrt};
 
 /// What the adversary sees of one round with the count.
 #[derive(Clone, Copy, Debug)]
@@ -261,6 +262,33 @@ pub(crate) fn count_seen_zero_out(
         k = end + 1;
     }
     Mixture { sigma, groups, reversed }
+}
+
+/// The count and nothing else, with the device against without it (or reversed), but for counts
+/// whose total mass is at most `outside`.
+///
+/// With `n` others the count is Bin(n, t) without the device, and Bin(n + 1, t) with it. Their
+/// ratio at `k` is `(n + 1) (1 - t) / (n + 1 - k)`; only the device makes `n + 1` possible.
+pub(crate) fn count_only(rate: f64, others: u64, outside: f64, reversed: bool) -> Atoms {
+    let devices = others + 1;
+    let (of, sign) = if reversed { (others, -1.0) } else { (devices, 1.0) };
+    let (first, last) = binomial::bulk(of, rate, outside);
+    let mean = devices as f64 * rate;
+    let atom = |k: u64| {
+        let loss = log1p((k as f64 - mean) / (devices - k) as f64);
+        (sign * loss, binomial::pmf(of, k, rate))
+    };
+    let mut alone = if last == devices { binomial::pmf(devices, devices, rate) } else { 0.0 };
+    let mut atoms = Vec::new();
+    for (loss, mass) in (first..=last.min(others)).map(atom) {
+        // At the rate 1 no count is possible both with and without the device.
+        if loss.is_finite() {
+            atoms.push((loss, mass));
+        } else {
+            alone += mass;
+        }
+    }
+    Atoms::new(atoms, alone)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! From events to pairs: which dominating pair stands for which event, under which adjacency.
 
-use super::counts::{self, CountSeen, Grouping, count_seen_zero_out, truncated_poisson};
+use super::counts::{
+    self, CountSeen, Grouping, count_only, count_seen_zero_out, truncated_poisson,
+};
 use super::mixture::Mixture;
 use super::pair::{Atoms, Laplace, Pair, Sampled};
 use super::refusals::{
@@ -86,6 +88,9 @@ const MOST_LEAVES: usize = 2_048;
 /// More different counts than this are not examined one by one.
 const MOST_COUNTS: u64 = 1 << 22;
 
+/// The same for the count alone, whose counts are not grouped.
+const MOST_ATOMS: u64 = 1 << 18;
+
 /// The adjacency and shape, and how much of delta pays for what must be cut off or counted as a
 /// black box.
 #[derive(Clone, Copy, Debug)]
@@ -166,6 +171,7 @@ impl Context {
             Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape } => {
                 self.count_seen((*rate, *population, *dummy_rate), *sigma, *shape)
             }
+            Event::CountOnly { rate, population } => Ok(self.count_only(*rate, *population)),
             Event::TruncatedPoisson { rate, population, max_batch, sigma, shape } => {
                 self.truncated((*rate, *population, *max_batch), *sigma, *shape)
             }
@@ -314,6 +320,24 @@ impl Context {
             // A dummy's distance is bounded, but not attained together with the other one.
             attained: dummy_rate == 0.0 && others == all,
         })
+    }
+
+    fn count_only(&self, rate: f64, others: u64) -> Pairs {
+        if self.adjacency != Adjacency::AddRemove {
+            // The device is there in both cases, and sends with the same probability.
+            let same = Atoms::new(vec![(0.0, 1.0)], 0.0);
+            return Pairs::exact(same.clone(), same);
+        }
+        let outside = self.outside();
+        // With fewer others the count reveals at least as much.
+        let (all, mut others) = (others, others.min(1 << 52));
+        while counts::width(others, rate, 0.0, outside) > MOST_ATOMS {
+            others /= 4;
+        }
+        let pair = |reversed| count_only(rate, others, outside, reversed);
+        let mut pairs = Pairs::exact(pair(false), pair(true));
+        pairs.lower = Some([Box::new(pair(false)), Box::new(pair(true))]);
+        Pairs { outside, attained: others == all, ..pairs }
     }
 
     fn truncated(

@@ -189,6 +189,37 @@ fn the_count_seen_with_dummies() {
     tally.done(80);
 }
 
+/// The count alone, once and twice: sums over all counts.
+#[test]
+fn the_count_alone() {
+    let (mut stream, mut tally) = (Stream::new(17), Tally::default());
+    for case in 0..120 {
+        let (rate, population) = (stream.spread(1e-3, 1.0), stream.whole(0, 60));
+        let delta = stream.spread(1e-10, 0.02);
+        let (without, with) = (binomial(population, rate), binomial(population + 1, rate));
+        let at = |law: &[f64], k: usize| law.get(k).copied().unwrap_or(0.0);
+        let once: Vec<_> = (0..with.len()).map(|k| [with[k], at(&without, k)]).collect();
+        let twice = || once.iter().flat_map(|a| once.iter().map(|b| [a[0] * b[0], a[1] * b[1]]));
+        let (times, law) = if case % 3 == 0 { (2, twice().collect()) } else { (1, once.clone()) };
+        let truth = |epsilon: f64| {
+            let way = |p: usize, q: usize| -> f64 {
+                // Where Q has nothing, no ratio makes it something.
+                let theirs = |q: f64| if q > 0.0 { epsilon.exp() * q } else { 0.0 };
+                law.iter().map(|both| (both[p] - theirs(both[q])).max(0.0)).sum()
+            };
+            way(0, 1).max(way(1, 0))
+        };
+        let of = Box::new(Event::CountOnly { rate, population });
+        let event = Event::Repeated { times, of };
+        tally.check((&event, Adjacency::AddRemove, Shape::Vector), delta, truth);
+        // Whether a device holds one value or another, the count is the same.
+        for adjacency in [Adjacency::Replace, Adjacency::ZeroOut] {
+            tally.check((&event, adjacency, Shape::Vector), delta, |_| 0.0);
+        }
+    }
+    tally.done(360);
+}
+
 /// Attacks in which the others' values are mixed with their dummies: no worse than the pair.
 #[test]
 fn no_values_of_the_others_are_worse() {

@@ -1,4 +1,5 @@
-//! The recipe rule: the judged epsilon holds for every population.
+//! The recipe rule: the judged epsilon holds for every population, under add/remove for every one
+//! that is not below the certified one.
 
 use sotto_dp::recipe::{Law, Terms, judge};
 use sotto_dp::{Shape, shuffle};
@@ -10,16 +11,18 @@ use super::stream::Stream;
 /// Populations that are tried: all up to this.
 const MOST: u64 = 400;
 
-/// The divergence of what is seen with `others` other honest devices when nothing is released below
-/// `least` honest contributions.
-fn thresholded(round: &Round, least: usize, epsilon: f64) -> f64 {
+/// The divergence of what is seen with `others` other honest devices when no sum is released below
+/// `least` honest contributions: every count, and the sum from there on; (the device leaves, the
+/// device comes).
+fn thresholded(round: &Round, least: usize, epsilon: f64) -> (f64, f64) {
     let (mut leaves, mut comes) = (0.0, 0.0);
-    let (mut silent_with, mut silent_without) = (0.0, 0.0);
+    let ratio = epsilon.exp();
     for (k, (base, before)) in round.counts().into_iter().enumerate() {
         let sending = round.sending();
         if k < least {
-            silent_without += base;
-            silent_with += (1.0 - sending) * base + sending * before;
+            let with = (1.0 - sending) * base + sending * before;
+            leaves += (with - ratio * base).max(0.0);
+            comes += (base - ratio * with).max(0.0);
         } else if base.max(before) > 1e-18 {
             let (a, b) = if round.dummy_rate == 0.0 {
                 let distance = round.shape.replacement_distance();
@@ -32,17 +35,19 @@ fn thresholded(round: &Round, least: usize, epsilon: f64) -> f64 {
             (leaves, comes) = (leaves + a, comes + b);
         }
     }
-    let ratio = epsilon.exp();
-    leaves += (silent_with - ratio * silent_without).max(0.0);
-    comes += (silent_without - ratio * silent_with).max(0.0);
-    leaves.max(comes)
+    (leaves, comes)
 }
 
-/// The judged epsilon of one recipe holds for the populations given; the largest share of delta
-/// that it takes.
-fn gaussian_case(terms: &Terms, delta: f64, populations: impl Iterator<Item = u64>) -> f64 {
+/// The judged epsilon of one recipe with `honest` certified honest others holds for the populations
+/// given, except for smaller ones; the largest share of delta that it takes.
+fn gaussian_case(
+    terms: &Terms,
+    honest: u64,
+    delta: f64,
+    populations: impl Iterator<Item = u64>,
+) -> f64 {
     let Law::Gaussian { sigma, shape } = terms.law else { panic!("Gaussian only") };
-    let epsilon = judge(terms, delta).unwrap().epsilon;
+    let epsilon = judge(terms, Some(2 * honest + 1), delta).unwrap().epsilon;
     if !epsilon.is_finite() {
         return 0.0;
     }
@@ -50,12 +55,13 @@ fn gaussian_case(terms: &Terms, delta: f64, populations: impl Iterator<Item = u6
     let sigma = sigma * 0.5f64.sqrt();
     let (rate, dummy_rate) = (terms.rate, terms.dummy_rate);
     let mut worst = 0.0f64;
-    for others in populations {
+    for others in populations.filter(|others| *others >= honest) {
         let round = Round { rate, others, dummy_rate, sigma, shape };
-        let found = thresholded(&round, least, epsilon);
+        let (leaves, comes) = thresholded(&round, least, epsilon);
+        let found = leaves.max(comes);
         assert!(
             found <= delta * (1.0 + 1e-9),
-            "{terms:?} {delta:e}: {epsilon} at {others}: {found:e}"
+            "{terms:?} {honest} {delta:e}: {epsilon} at {others}: {found:e}"
         );
         worst = worst.max(found / delta);
     }
@@ -75,12 +81,53 @@ fn gaussian_recipes_hold_for_every_population() {
     let (mut finite, mut near) = (0, 0);
     for _ in 0..24 {
         let (terms, delta) = (gaussian_terms(&mut stream, 0.0), stream.spread(1e-8, 1e-2));
-        let worst = gaussian_case(&terms, delta, 0..=MOST);
-        finite += u32::from(worst > 0.0);
-        near += u32::from(worst > 0.01);
+        for honest in [0, 4, 20, MOST] {
+            let worst = gaussian_case(&terms, honest, delta, 0..=MOST);
+            assert!(honest > 0 || worst == 0.0, "{terms:?}: finite although nobody is certified");
+            finite += u32::from(worst > 0.0);
+            near += u32::from(worst > 0.01);
+        }
     }
     println!("{finite} finite, {near} within a factor of 100 of delta");
-    assert!(finite >= 12 && near >= 4);
+    assert!(finite >= 36 && near >= 12);
+}
+
+/// Two rounds, the first among so few that nothing is released, the second among any number.
+#[test]
+fn gaussian_recipes_hold_if_the_population_changes() {
+    let mut stream = Stream::new(18);
+    let mut worst = 0.0f64;
+    for _ in 0..10 {
+        let (terms, delta) = (gaussian_terms(&mut stream, 0.0), stream.spread(1e-6, 1e-2));
+        let Terms { rate, min_batch, .. } = terms;
+        let Law::Gaussian { sigma, shape } = terms.law else { panic!("Gaussian only") };
+        let honest = stream.whole(3, 12);
+        let epsilon =
+            judge(&Terms { rounds: 2, ..terms }, Some(2 * honest + 1), delta).unwrap().epsilon;
+        if !epsilon.is_finite() {
+            continue;
+        }
+        let round =
+            |others| Round { rate, others, dummy_rate: 0.0, sigma: sigma * 0.5f64.sqrt(), shape };
+        let least = min_batch.div_ceil(2) as usize;
+        for others in (honest..=MOST).step_by(9) {
+            let (mut leaves, mut comes) = (0.0, 0.0);
+            for (base, before) in round(honest).counts() {
+                let with = (1.0 - rate) * base + rate * before;
+                let loss = (with / base).ln();
+                if base > 0.0 {
+                    leaves += with * thresholded(&round(others), least, epsilon - loss).0;
+                    comes += base * thresholded(&round(others), least, epsilon + loss).1;
+                } else {
+                    leaves += with;
+                }
+            }
+            let found = leaves.max(comes);
+            assert!(found <= delta * (1.0 + 1e-9), "{terms:?} {honest} {others}: {found:e}");
+            worst = worst.max(found / delta);
+        }
+    }
+    assert!(worst > 0.01, "{worst}");
 }
 
 #[test]
@@ -92,7 +139,10 @@ fn gaussian_recipes_with_dummies_hold_for_many_populations() {
         // Those around the edge, where releases become likely, and some beyond.
         let sending = terms.rate + (1.0 - terms.rate) * dummy_rate;
         let edge = (0.5 * terms.min_batch as f64 / sending) as u64;
-        gaussian_case(&terms, delta, (0..=2 * edge + 10).step_by(1 + edge as usize / 12));
+        for honest in [edge / 3, edge] {
+            let populations = (0..=2 * edge + 10).step_by(1 + edge as usize / 12);
+            gaussian_case(&terms, honest, delta, populations);
+        }
     }
 }
 
@@ -108,7 +158,7 @@ fn randomized_response_recipes_hold_for_every_population() {
         let (rate, min_batch) = (stream.spread(0.05, 0.9), stream.whole(2, 120));
         let terms = Terms { law, rate, dummy_rate: 0.0, min_batch, rounds: 1 };
         let delta = stream.spread(1e-7, 1e-2);
-        let epsilon = judge(&terms, delta).unwrap().epsilon;
+        let epsilon = judge(&terms, None, delta).unwrap().epsilon;
         assert!(epsilon <= epsilon0 * (1.0 + 1e-9), "{terms:?}: {epsilon}");
         amplified += u32::from(epsilon < 0.9 * epsilon0);
         let least = min_batch.div_ceil(2);

@@ -37,7 +37,7 @@ use super::consider::{check_key_set, check_taken};
 use super::state::{Change, DeviceState, SeenKeySet};
 use crate::admission::{Admitted, Check, Silence, View};
 use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms, report_id};
-use crate::trust::{Attester, Trust};
+use crate::trust::{Server, Trust};
 use crate::{Moment, shuffle};
 
 /// How many recipes have their tokens kept, the oldest in the log. Far more than a budget lets a
@@ -73,7 +73,7 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct AttesterRequest<'a> {
     /// To whom it is sent.
-    pub attester: &'a Attester,
+    pub attester: &'a Server,
     /// Who issues the token.
     pub issuer: &'a KeyName,
     /// The device's key, by which the attester counts.
@@ -112,7 +112,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// The attester of this aggregator's tokens.
-    fn attester(&self, role: Role) -> Option<&'a Attester> {
+    fn attester(&self, role: Role) -> Option<&'a Server> {
         self.trust.tokens()?.attester(role)
     }
 
@@ -350,7 +350,7 @@ impl DeviceState {
 
     /// The secret behind the key by which this attester knows this device; `None` before the first
     /// plan. Another attester gets another key, so that the two share no identifier of ours.
-    pub(super) fn client_secret(&self, attester: &Attester) -> Option<ClientSecret> {
+    pub(super) fn client_secret(&self, attester: &Server) -> Option<ClientSecret> {
         let seed = self.client_seed.as_ref()?;
         Some(ClientSecret::for_attester(&seed.0, attester.operator.as_str()))
     }

@@ -76,7 +76,7 @@ impl Party {
                 shown_by: "crates/protocol/tests/issuer",
             },
             Self::Aggregator(_) => Fact {
-                learns: "its shares, which are random numbers, and the count",
+                learns: "one share of each report, which is random on its own, and the count",
                 shown_by: "crates/protocol/tests/views",
             },
             Self::Author => Fact {
@@ -161,19 +161,21 @@ impl Remaining {
 }
 
 /// Every party alone, then every pair.
-pub fn coalitions(recipe: &Recipe) -> Vec<Coalition> {
+///
+/// `one_attester`: the device trusts one attester for the tokens of both aggregators.
+pub fn coalitions(recipe: &Recipe, one_attester: bool) -> Vec<Coalition> {
     let alone = Party::ALL.iter().map(|party| vec![*party]);
     let pairs = Party::ALL
         .iter()
         .enumerate()
         .flat_map(|(index, one)| Party::ALL.iter().skip(index + 1).map(|other| vec![*one, *other]));
-    alone.chain(pairs).map(|parties| Coalition::new(recipe, parties)).collect()
+    alone.chain(pairs).map(|parties| Coalition::new(recipe, one_attester, parties)).collect()
 }
 
 impl Coalition {
-    fn new(recipe: &Recipe, parties: Vec<Party>) -> Self {
+    fn new(recipe: &Recipe, one_attester: bool, parties: Vec<Party>) -> Self {
         let mut facts: Vec<_> = parties.iter().map(|party| party.fact()).collect();
-        let abilities = Abilities::of(recipe, &parties);
+        let abilities = Abilities::of(recipe, one_attester, &parties);
         facts.dedup();
         facts.extend(abilities.facts());
         let limit = |sees_result| abilities.limit(sees_result);
@@ -196,6 +198,9 @@ struct Abilities {
     links: bool,
     /// Links an address to its reads of the log.
     links_reads: bool,
+    /// Shows readers of the log checkpoints of different ages, and recognizes them by the keys that
+    /// they then use.
+    marks_readers: bool,
     /// Links a device to the recipes that it asks tokens for.
     links_tokens: bool,
     /// Gets reports of devices that do not exist past both aggregators.
@@ -207,19 +212,22 @@ struct Abilities {
 }
 
 impl Abilities {
-    fn of(recipe: &Recipe, parties: &[Party]) -> Self {
+    fn of(recipe: &Recipe, one_attester: bool, parties: &[Party]) -> Self {
         let has = |party| parties.contains(&party);
+        let roles = [Role::Leader, Role::Helper];
         let issuer = |role| recipe.parties.tokens.issuer(role);
-        let single = issuer(Role::Leader) == issuer(Role::Helper);
+        let one_issuer = issuer(Role::Leader) == issuer(Role::Helper);
         // A report passes an aggregator without a real device behind it if the aggregator lies, or
         // attester or issuer of its token, or if it checks none.
         let passes = |role| {
-            let chain = [Role::Leader, Role::Helper].into_iter().filter(|at| single || *at == role);
+            let lies = |one: bool, party: fn(Role) -> Party| {
+                roles.into_iter().any(|at| (one || at == role) && has(party(at)))
+            };
             has(Party::Aggregator(role))
                 || issuer(role).is_none()
-                || chain.into_iter().any(|at| has(Party::Attester(at)) || has(Party::Issuer(at)))
+                || lies(one_attester, Party::Attester)
+                || lies(one_issuer, Party::Issuer)
         };
-        let roles = [Role::Leader, Role::Helper];
         let delays = roles.into_iter().any(|role| {
             has(Party::Attester(role)) && roles.map(Party::Aggregator).into_iter().any(has)
         });
@@ -229,6 +237,10 @@ impl Abilities {
             both_shares: roles.into_iter().all(|role| has(Party::Aggregator(role))),
             links: has(Party::Relay) && has(Party::Aggregator(Role::Leader)),
             links_reads: has(Party::Relay) && has(Party::Log),
+            marks_readers: has(Party::Log)
+                && parties.iter().any(|party| {
+                    matches!(party, Party::Attester(_) | Party::Issuer(_) | Party::Aggregator(_))
+                }),
             links_tokens: roles
                 .into_iter()
                 .any(|role| has(Party::Attester(role)) && has(Party::Issuer(role))),
@@ -241,6 +253,8 @@ impl Abilities {
     fn facts(self) -> impl Iterator<Item = Fact> {
         let fact = |holds: bool, learns, shown_by| holds.then_some(Fact { learns, shown_by });
         let invents = self.invents && !self.both_shares;
+        // The tests run the real aggregators, which check tokens.
+        let invented = if self.counts { "design" } else { "tests/tests/tokens/chains.rs" };
         [
             fact(self.both_shares, "every randomized answer, without its sender", "design"),
             fact(self.links, "which address sent which report", "design"),
@@ -252,6 +266,12 @@ impl Abilities {
             fact(self.sees_audience, "that a sender is in the recipe's audience", "design"),
             fact(self.links_reads, "which address reads the log, and when", "design"),
             fact(
+                self.marks_readers,
+                "which read belongs to which request, if the log shows its readers checkpoints of \
+                 different ages",
+                "design",
+            ),
+            fact(
                 self.links_tokens,
                 "which device asked for tokens of which recipe; all ask for all",
                 "crates/protocol/tests/device/tokens",
@@ -259,7 +279,7 @@ impl Abilities {
             fact(
                 invents,
                 "can invent devices, fill a batch with them, and isolate one device in the result",
-                "tests/tests/tokens/chains.rs",
+                invented,
             ),
         ]
         .into_iter()

@@ -11,7 +11,7 @@ use sotto_wire::recipe::{KeySet, Probability, PublicKey, check_url};
 use sotto_wire::{KeyName, KeyType, TlogPolicy, VerifierKey};
 
 use super::tokens::{TokensFile, token_trust};
-use super::{LogGateway, Relay, Trust};
+use super::{LogGateway, Server, Trust};
 
 const DAY_S: u64 = 86_400;
 
@@ -42,7 +42,7 @@ pub struct TrustFile {
     pub authors: Option<Vec<String>>,
     /// The relays that this device may use.
     #[serde(default)]
-    pub relays: Vec<PinnedRelay>,
+    pub relays: Vec<PinnedServer>,
     /// The gateway through which the log is read; needed by devices that use relays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_gateway: Option<LogGatewayFile>,
@@ -127,11 +127,11 @@ pub struct PinnedOperator {
 /// A relay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PinnedRelay {
-    /// Who runs it: not the operator of the leader or the helper.
+pub struct PinnedServer {
+    /// Who runs it: no operator of another party.
     pub operator: String,
     /// Its operator's key in the form `name+hash+key`. An operator with this key, whatever its name,
-    /// is the relay's operator.
+    /// is the same operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Where it is.
@@ -247,18 +247,22 @@ impl TryFrom<TrustFile> for Trust {
             (file.min_log_age_s, file.min_key_set_spacing_s) = (0, 0);
         }
         let operators = operators(&file.operators)?;
+        let mut keys = operators.clone();
         let log_gateway = file.log_gateway.as_ref();
         let hybrid_only = file.require_post_quantum;
         let log_gateway = log_gateway
             .map(|gateway| log_gateway_of(gateway, hybrid_only, &operators))
             .transpose()?;
         let tokens = file.tokens.as_ref();
-        let tokens = tokens.map(|file| token_trust(file, &operators)).transpose()?;
+        let tokens = tokens.map(|file| token_trust(file, &operators, &mut keys)).transpose()?;
+        let relays = file.relays.iter().map(|relay| server("relays", relay, &mut keys));
+        let relays = relays.collect::<Result<_, _>>()?;
         let trust = Self {
             policy: policy(&file.policy)?,
             operators,
+            keys,
             authors: file.authors.as_deref().map(authors).transpose()?,
-            relays: file.relays.iter().map(relay).collect::<Result<_, _>>()?,
+            relays,
             log_gateway,
             tokens,
             budget: budget(&file.budget)?,
@@ -319,16 +323,27 @@ fn authors(keys: &[String]) -> Result<BTreeSet<PublicKey>, TrustError> {
     keys.iter().map(author).collect()
 }
 
-fn relay(file: &PinnedRelay) -> Result<Relay, TrustError> {
-    let at = TrustError::at("relays");
+/// Reads a relay or an attester. Its operator's key, if given, goes to the others in `keys`.
+pub(super) fn server(
+    place: &'static str,
+    file: &PinnedServer,
+    keys: &mut BTreeMap<KeyName, VerifierKey>,
+) -> Result<Server, TrustError> {
+    let at = TrustError::at(place);
     let named = |error: &dyn Display| at(&format!("{:?}: {error}", file.operator));
     let operator: KeyName = file.operator.parse().map_err(|error| named(&error))?;
     let key = file.key.as_deref().map(ed25519).transpose().map_err(|error| named(&error))?;
-    if let Some(key) = key.as_ref().filter(|key| *key.name() != operator) {
-        return Err(named(&format!("its key is that of {}", key.name())));
+    if let Some(key) = key {
+        if *key.name() != operator {
+            return Err(named(&format!("its key is that of {}", key.name())));
+        }
+        let known = keys.entry(operator.clone()).or_insert_with(|| key.clone());
+        if known.public_key() != key.public_key() {
+            return Err(named(&"another key of this operator is pinned elsewhere"));
+        }
     }
     check_url("url", &file.url).map_err(|error| at(&format!("{:?}: {error}", file.url)))?;
-    Ok(Relay { operator, key, url: file.url.clone() })
+    Ok(Server { operator, url: file.url.clone() })
 }
 
 fn log_gateway_of(

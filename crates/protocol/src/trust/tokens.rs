@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sotto_crypto::note;
-use sotto_wire::recipe::{Recipe, check_url};
+use sotto_wire::recipe::Recipe;
 use sotto_wire::{KeyName, Role, VerifierKey};
 
-use super::Trust;
-use super::file::TrustError;
+use super::file::{PinnedServer, TrustError, server};
+use super::{Server, Trust};
 use crate::admission::{Check, Silence};
 
 /// The aggregators, each with a chain of its own.
@@ -44,7 +44,7 @@ pub struct ChainFile {
     pub issuer: String,
     /// The attester, from which devices get these tokens; absent for aggregators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attester: Option<PinnedAttester>,
+    pub attester: Option<PinnedServer>,
 }
 
 impl TokensFile {
@@ -55,16 +55,6 @@ impl TokensFile {
         let (leader, helper) = (chain(leader.into()), chain(helper.into()));
         Self { leader, helper, spread_s: spread_s() }
     }
-}
-
-/// An attester.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PinnedAttester {
-    /// Who runs it: no operator of an issuer, leader, helper, relay or the other attester.
-    pub operator: String,
-    /// Where it is.
-    pub url: String,
 }
 
 /// The parties that make sure that each device contributes once.
@@ -84,16 +74,7 @@ pub struct Chain {
     /// The operator of the issuer, which is pinned.
     pub issuer: KeyName,
     /// The attester, from which devices get their tokens; aggregators need none.
-    pub attester: Option<Attester>,
-}
-
-/// The attester.
-#[derive(Clone, Debug)]
-pub struct Attester {
-    /// Who runs it.
-    pub operator: KeyName,
-    /// Where it is.
-    pub url: String,
+    pub attester: Option<Server>,
 }
 
 /// A party that handles a report, or the tokens of one aggregator.
@@ -132,7 +113,7 @@ impl TokenTrust {
     }
 
     /// The attester of this aggregator's tokens, if attesters are pinned.
-    pub fn attester(&self, role: Role) -> Option<&Attester> {
+    pub fn attester(&self, role: Role) -> Option<&Server> {
         self.chain(role).attester.as_ref()
     }
 
@@ -149,6 +130,13 @@ impl Trust {
     /// Issuers and attesters, if they are pinned.
     pub fn tokens(&self) -> Option<&TokenTrust> {
         self.tokens.as_ref()
+    }
+
+    /// Whether one operator vouches for the tokens of both aggregators.
+    pub fn has_one_attester(&self) -> bool {
+        let attester = |role| Some(&self.tokens.as_ref()?.attester(role)?.operator);
+        let attesters = (attester(Role::Leader), attester(Role::Helper));
+        matches!(attesters, (Some(one), Some(other)) if self.is_same_operator(one, other))
     }
 
     /// The issuer of the tokens for this aggregator of a recipe, if it is the pinned one.
@@ -268,8 +256,10 @@ impl Trust {
 pub(super) fn token_trust(
     file: &TokensFile,
     operators: &BTreeMap<KeyName, VerifierKey>,
+    keys: &mut BTreeMap<KeyName, VerifierKey>,
 ) -> Result<TokenTrust, TrustError> {
-    let (leader, helper) = (chain(&file.leader, operators)?, chain(&file.helper, operators)?);
+    let mut chain = |file| chain(file, operators, keys);
+    let (leader, helper) = (chain(&file.leader)?, chain(&file.helper)?);
     if leader.attester.is_some() != helper.attester.is_some() {
         return Err(TrustError::at("tokens")(
             &"an attester is pinned for one aggregator only; devices need both, aggregators none",
@@ -281,24 +271,17 @@ pub(super) fn token_trust(
 fn chain(
     file: &ChainFile,
     operators: &BTreeMap<KeyName, VerifierKey>,
+    keys: &mut BTreeMap<KeyName, VerifierKey>,
 ) -> Result<Chain, TrustError> {
     let at = TrustError::at("tokens");
-    let name = |text: &String| -> Result<KeyName, TrustError> {
-        text.parse().map_err(|error| at(&format!("{text:?}: {error}")))
-    };
-    let issuer = name(&file.issuer)?;
+    let issuer: KeyName =
+        file.issuer.parse().map_err(|error| at(&format!("{:?}: {error}", file.issuer)))?;
     // This operator's signature authenticates token keys and encapsulation keys.
     if !operators.contains_key(&issuer) {
         return Err(at(&format!("the issuer {issuer} is not pinned under [[operators]]")));
     }
-    let attester = match &file.attester {
-        None => None,
-        Some(pinned) => {
-            check_url("attester.url", &pinned.url)
-                .map_err(|error| at(&format!("{:?}: {error}", pinned.url)))?;
-            Some(Attester { operator: name(&pinned.operator)?, url: pinned.url.clone() })
-        }
-    };
+    let attester = file.attester.as_ref();
+    let attester = attester.map(|file| server("tokens", file, keys)).transpose()?;
     Ok(Chain { issuer, attester })
 }
 

@@ -4,7 +4,7 @@ use sotto_crypto::hpke::Suite;
 use sotto_protocol::admission::Check;
 use sotto_protocol::recipe::Assessment;
 use sotto_protocol::trust::{
-    ChainFile, LogGatewayFile, PinnedAttester, PinnedOperator, PinnedRelay, Trust, TrustFile,
+    ChainFile, LogGatewayFile, PinnedOperator, PinnedServer, Trust, TrustFile,
 };
 use sotto_testing::arbitrary::TOKEN_KEYS;
 use sotto_testing::keys::{hpke, key, key_of};
@@ -14,8 +14,8 @@ use sotto_wire::Role;
 
 use crate::device::rows::parties::{unknown_suite, x25519};
 
-fn relay(operator: &str) -> PinnedRelay {
-    PinnedRelay {
+fn relay(operator: &str) -> PinnedServer {
+    PinnedServer {
         operator: operator.to_owned(),
         key: None,
         url: format!("https://{operator}/relay/"),
@@ -61,6 +61,16 @@ fn a_relay_is_its_operators_under_any_name() {
     let recipe = recipe("any");
     assert_eq!(trust.relays_for(&recipe).collect::<Vec<_>>(), [url("second.example")]);
     assert_eq!(trust.log_relays().collect::<Vec<_>>(), [url("relay.example")]);
+}
+
+#[test]
+fn an_operator_has_one_key() {
+    let said = refusal(|file| {
+        file.relays = vec![relay("leader.example")];
+        file.relays[0].key = Some(key_of("mallory", "leader.example").verifier().to_string());
+        file.log_gateway = None;
+    });
+    assert!(said.contains("another key of this operator is pinned elsewhere"), "{said}");
 }
 
 #[test]
@@ -184,7 +194,8 @@ fn issuers_and_attesters_are_named_and_issuers_are_pinned() {
             move |file: &mut TrustFile| chains(file)[chain].issuer = name.to_owned()
         };
         let attester = |operator: &'static str, url: &'static str| {
-            let pinned = PinnedAttester { operator: operator.to_owned(), url: url.to_owned() };
+            let pinned =
+                PinnedServer { operator: operator.to_owned(), key: None, url: url.to_owned() };
             move |file: &mut TrustFile| chains(file)[chain].attester = Some(pinned)
         };
         let url = "https://attester.example/";
@@ -235,8 +246,10 @@ fn issuers_and_attesters_are_four_operators() {
         file.operators.push(PinnedOperator { key });
     };
     let attesters_share_a_key: Change = |file| {
-        let pin = |name| PinnedOperator { key: key_of("one", name).verifier().to_string() };
-        file.operators.extend(ATTESTERS.map(pin));
+        for (chain, name) in chains(file).into_iter().zip(ATTESTERS) {
+            let key = key_of("one", name).verifier().to_string();
+            chain.attester.as_mut().unwrap().key = Some(key);
+        }
     };
     for (change, who) in [
         (share_attester, "the attester of the leader's tokens and the attester of the helper's"),
@@ -263,7 +276,7 @@ fn issuers_and_attesters_are_four_operators() {
         };
         let by_key = |file: &mut TrustFile| {
             let key = key_of(ISSUERS[issuer], ATTESTERS[attester]).verifier().to_string();
-            file.operators.push(PinnedOperator { key });
+            chains(file)[attester].attester.as_mut().unwrap().key = Some(key);
         };
         let changes: [&dyn Fn(&mut TrustFile); 2] = [&by_name, &by_key];
         for change in changes {

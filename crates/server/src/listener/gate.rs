@@ -25,6 +25,11 @@ impl SourceGate {
         self.lock().has_peers()
     }
 
+    /// Lets one source have all connections, apart from those kept for peers.
+    pub(super) fn limit_no_source(&self) {
+        self.lock().limit_no_source();
+    }
+
     /// A connection was closed at once.
     pub(super) fn refuse(&self) {
         self.refused.increment(1);
@@ -53,7 +58,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Whether it has a place among those for peers.
     pub(super) fn is_peer(&self) -> bool {
-        self.place == Place::Peer
+        matches!(self.place, Place::Peer(_))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::recipe::{judgement, recipe_vdaf};
 use sotto_protocol::trust::{
-    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, TrustFile,
+    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedServer, TrustFile,
 };
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, KeySet, Parties,
@@ -92,7 +92,7 @@ pub fn trust_file() -> TrustFile {
         max_result_age_s: 90 * DAY,
         operators: pinned(&["leader.example", "helper.example", "other.example", LOG_OPERATOR]),
         authors: Some(vec![key("author.example").verifier().to_string()]),
-        relays: vec![PinnedRelay {
+        relays: vec![PinnedServer {
             operator: "relay.example".to_owned(),
             key: None,
             url: "https://relay.example/".to_owned(),

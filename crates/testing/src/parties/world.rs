@@ -13,7 +13,7 @@ use sotto_protocol::device::{
 };
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::Reader;
-use sotto_protocol::trust::{PinnedAttester, PinnedOperator, TokensFile, Trust, TrustFile};
+use sotto_protocol::trust::{PinnedOperator, PinnedServer, TokensFile, Trust, TrustFile};
 use sotto_wire::recipe::{KeySet, PopulationResult, Privacy, Recipe, Targeting, Tokens};
 use sotto_wire::{Entry, EntryId, EntryKind, Role};
 
@@ -135,7 +135,7 @@ impl Plan {
         let mut tokens = TokensFile::new(leader_issuer, helper_issuer);
         let attester = |name: &str| {
             let (operator, url) = (name.to_owned(), format!("https://{name}/"));
-            Some(PinnedAttester { operator, url })
+            Some(PinnedServer { operator, key: None, url })
         };
         tokens.leader.attester = attester(ATTESTERS[0]);
         tokens.helper.attester = attester(ATTESTERS[1]);

@@ -80,6 +80,9 @@ pub(super) fn honest_part(event: Event, honest: Honest) -> Result<Event> {
             let sigma = honest.noise(sigma);
             Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape }
         }
+        Event::CountOnly { rate, population } => {
+            Event::CountOnly { rate, population: honest.others(population) }
+        }
         // The device's own noise, which does not depend on others.
         local @ Event::RandomizedResponse { .. } => local,
         Event::Shuffled { n, of } => Event::Shuffled { n: honest.crowd(n), of },
@@ -153,7 +156,7 @@ impl Counts {
             Event::PoissonSampled { .. }
             | Event::TruncatedPoisson { .. }
             | Event::RandomAllocation { .. } => self.sampled = true,
-            Event::SampledCountSeen { .. } => self.seen = true,
+            Event::SampledCountSeen { .. } | Event::CountOnly { .. } => self.seen = true,
             Event::Repeated { of, .. } => self.add(of, adjacency),
             Event::Composed { of } => of.iter().for_each(|part| self.add(part, adjacency)),
             Event::RandomizedResponse { .. }
@@ -194,6 +197,7 @@ pub(super) fn sampled(event: &Event) -> bool {
         | Event::SampledWithoutReplacement { .. }
         | Event::TruncatedPoisson { .. }
         | Event::SampledCountSeen { .. }
+        | Event::CountOnly { .. }
         | Event::RandomAllocation { .. } => true,
         Event::Repeated { of, .. } => sampled(of),
         Event::Composed { of } => of.iter().any(sampled),

@@ -44,6 +44,7 @@ const EVENTS: &[(&str, &[Field])] = &[
     ("sampled_without_replacement", &[POPULATION, ("sample", Whole, true), OF]),
     ("truncated_poisson", &[RATE, POPULATION, ("max_batch", Whole, true), SIGMA, SHAPE]),
     ("sampled_count_seen", &[RATE, POPULATION, ("dummy_rate", Number, false), SIGMA, SHAPE]),
+    ("count_only", &[RATE, POPULATION]),
     ("shuffled", &[("n", Whole, true), OF]),
     ("random_allocation", &[("slots", Whole, true), OF]),
     ("composed", &[("of", Kind::Events, true)]),

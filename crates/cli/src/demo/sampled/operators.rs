@@ -12,7 +12,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::log::admit::Signers;
 use sotto_protocol::relay::PoolRule;
 use sotto_protocol::trust::{
-    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedRelay, Trust, TrustFile,
+    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedServer, Trust, TrustFile,
 };
 use sotto_server::{
     GatewayConfig, GatewayKeys, Log, LogConfig, Relay, RelayConfig, RelayGateway, Witness,
@@ -169,7 +169,7 @@ pub(super) fn trust(
     let operators = [&keys.leader, &keys.helper, &keys.log_operator].into_iter();
     let operators = operators.chain(&keys.issuers);
     let file = TrustFile {
-        relays: vec![PinnedRelay { operator: RELAY.to_owned(), key: None, url: relay_url }],
+        relays: vec![PinnedServer { operator: RELAY.to_owned(), key: None, url: relay_url }],
         log_gateway: Some(LogGatewayFile {
             operator: LOG_OPERATOR.to_owned(),
             hpke_configs: vec![KeySet::config_text(log_gateway)],

@@ -12,7 +12,7 @@ use rcgen::{
 use sotto_client::{DeviceCertificate, Transport};
 use sotto_crypto::HpkeKeypair;
 use sotto_crypto::note::NoteKey;
-use sotto_protocol::trust::{PinnedAttester, TokensFile};
+use sotto_protocol::trust::{PinnedServer, TokensFile};
 use sotto_server::{
     Attester, AttesterConfig, AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig,
     IssuerPeer, Purpose, X509Attestation, X509Config,
@@ -120,7 +120,7 @@ pub(super) async fn chain(
 pub(super) fn tokens_file(attester_urls: &[String; 2]) -> TokensFile {
     let attester = |number: usize| {
         let (operator, url) = (ATTESTERS[number].to_owned(), attester_urls[number].clone());
-        Some(PinnedAttester { operator, url })
+        Some(PinnedServer { operator, key: None, url })
     };
     let mut file = TokensFile::new(ISSUERS[0], ISSUERS[1]);
     (file.leader.attester, file.helper.attester) = (attester(0), attester(1));

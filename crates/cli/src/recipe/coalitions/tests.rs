@@ -17,9 +17,11 @@ To write it again, run `SOTTO_BLESS=1 cargo test -p sotto the_table_of_coalition
 - *Epsilon* bounds what the parties learn about the value of one device. *With the result*: the same
   if they also see the result, for instance because it is published.
 - Every row tolerates dishonest devices: at most half of the minimum batch, in total.
-- Two attesters and two issuers are assumed. What a predicate says about senders is not counted.
+- Two attesters are assumed; `--trust` takes them from a trust file. What a predicate says about
+  senders is not counted.
 - A is the chain of the leader's token, B that of the helper's: attester and issuer.
-- *Design*: it follows from the design, and no test covers it.
+- *Shown by*: tests of what each party sees on its own, and of what the pair can do. That a pair
+  learns nothing else follows from the design, as does what is marked *design*: no test covers it.
 - Three or more parties, witnesses, manufacturers and observers of the network:
   [threat model](threat-model.md). What is in neither place is **not claimed**.
 
@@ -34,7 +36,7 @@ fn example() -> Recipe {
 #[test]
 fn the_table_of_coalitions_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/coalitions.md");
-    let page = format!("{HEAD}{}", markdown(&rows(&example()).unwrap()));
+    let page = format!("{HEAD}{}", markdown(&rows(&example(), false).unwrap()));
     if std::env::var_os("SOTTO_BLESS").is_some() {
         std::fs::write(path, &page).unwrap();
     }
@@ -44,7 +46,7 @@ fn the_table_of_coalitions_is_current() {
 
 #[test]
 fn every_party_and_every_pair_has_a_full_row() {
-    let rows = rows(&example()).unwrap();
+    let rows = rows(&example(), false).unwrap();
     let named: BTreeSet<Vec<&str>> = rows.iter().map(|row| row.parties.clone()).collect();
     let count = Party::ALL.len();
     assert_eq!((named.len(), rows.len()), (count + count * (count - 1) / 2, named.len()));
@@ -83,7 +85,7 @@ fn every_epsilon_is_what_the_accountant_says() {
         ["attester B", "leader"],
         ["issuer B", "leader"],
     ];
-    for row in rows(&recipe).unwrap() {
+    for row in rows(&recipe, false).unwrap() {
         let has = |name: &str| row.parties.contains(&name);
         let isolates = isolating.iter().any(|pair| pair.iter().all(|name| has(name)));
         let with_result = match () {
@@ -105,10 +107,25 @@ fn every_epsilon_is_what_the_accountant_says() {
     }
 }
 
+/// With one attester for both aggregators, it can invent devices on its own.
+#[test]
+fn a_single_attester_isolates_devices() {
+    let one = |rows: Vec<Row>, name| {
+        rows.into_iter().find(|row| row.parties == [name]).unwrap().epsilon_with_result
+    };
+    for name in ["attester A", "attester B"] {
+        let [two, single] =
+            [false, true].map(|one_attester| one(rows(&example(), one_attester).unwrap(), name));
+        assert!(two < single, "{two:?} {single:?}");
+    }
+    let same = |one_attester| one(rows(&example(), one_attester).unwrap(), "issuer A");
+    assert_eq!(same(false), same(true));
+}
+
 /// Two parties learn at least what each of them learns.
 #[test]
 fn a_pair_learns_no_less_than_its_members() {
-    let rows = rows(&example()).unwrap();
+    let rows = rows(&example(), false).unwrap();
     for pair in rows.iter().filter(|row| row.parties.len() == 2) {
         for one in rows.iter().filter(|row| row.parties.len() == 1) {
             if pair.parties.contains(&one.parties[0]) {
@@ -126,7 +143,7 @@ fn exact_answers_have_no_bound() {
     let mut recipe = example();
     recipe.randomizer = Randomizer::None;
     recipe.privacy = sotto_wire::recipe::Privacy::InsecureUnbounded;
-    for row in rows(&recipe).unwrap() {
+    for row in rows(&recipe, false).unwrap() {
         let sees_nothing = row.epsilon == Some(0.0);
         assert!(row.epsilon.is_none() || sees_nothing, "{row:?}");
         assert_eq!(row.epsilon_with_result, None, "{row:?}");

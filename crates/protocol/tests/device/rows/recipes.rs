@@ -122,6 +122,11 @@ fn results() -> Vec<Row> {
         row("a certified population just below the floor", &|plan| {
             plan.result.population = 9_999;
         }),
+        row("a minimum batch above twice what the audience sends", &|plan| {
+            plan.result.population = 10_000;
+            plan.recipe.aggregation.min_batch = 10_001;
+            plan.reclaim();
+        }),
         row("a result that was measured long ago", &|plan| {
             plan.result.measured_at = NOW - HOUR - 90 * DAY - 1;
         }),
