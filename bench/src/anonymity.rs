@@ -1,12 +1,14 @@
 //! What the path through relay and gateway costs: `cargo xtask bench anonymity`.
 //!
 //! [`gateway`] measures the gateway's cryptography on one thread, compared with its floor and with
-//! the crates `ohttp` and `bhttp`. [`relay`] measures the CPU time of a relay, compared with a bare
+//! the crates `ohttp` and `bhttp`, [`suites`] what the two suites cost device and server in time and
+//! bytes. [`relay`] measures the CPU time of a relay, compared with a bare
 //! reverse proxy; both are [`parties`], processes of this program.
 
 mod gateway;
 mod parties;
 mod relay;
+mod suites;
 
 use anyhow::Result;
 use serde_json::json;
@@ -14,7 +16,9 @@ use serde_json::json;
 use self::gateway::Opening;
 pub(crate) use self::parties::{Part, play};
 use self::relay::Relayed;
+use self::suites::{Sealing, Size};
 use crate::table::yes_no;
+use crate::workload::suite_name;
 
 /// The goal for the gateway, relative to opening one HPKE message.
 const GOAL_GATEWAY: f64 = 1.3;
@@ -34,7 +38,10 @@ pub(crate) struct Options {
 
 /// Measures and prints.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let openings = gateway::measure(if options.quick { 20 } else { 500 })?;
+    let times = if options.quick { 20 } else { 500 };
+    let openings = gateway::measure(times)?;
+    let sealings = suites::measure(times)?;
+    let sizes = suites::sizes()?;
     let relayed = match options.quick {
         true => relay::measure(1, 2_000)?,
         false => relay::measure(7, 20_000)?,
@@ -44,11 +51,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let gateway: Vec<_> = openings.iter().map(opening_json).collect();
         let relay: Vec<_> = relayed.iter().map(relayed_json).collect();
         let name = "anonymity";
-        let all = json!({ "benchmark": name, "goals": goals, "gateway": gateway, "relay": relay });
+        let all = json!({
+            "benchmark": name, "goals": goals, "gateway": gateway, "suites": sealings,
+            "sizes": sizes, "relay": relay,
+        });
         println!("{all:#}");
         return Ok(());
     }
     print_openings(&openings);
+    println!();
+    print_sealings(&sealings);
+    println!();
+    print_sizes(&sizes);
     println!();
     print_relayed(&relayed);
     Ok(())
@@ -69,6 +83,7 @@ impl Relayed {
 fn opening_json(opening: &Opening) -> serde_json::Value {
     json!({
         "request": opening.name,
+        "suite": suite_name(opening.suite),
         "encapsulated_bytes": opening.bytes,
         "floor_us": opening.floor_us,
         "with_export_us": opening.export_us,
@@ -99,7 +114,7 @@ fn print_openings(openings: &[Opening]) {
     for opening in openings {
         println!(
             "{:<20} {:>9} {:>8.1} {:>13.1} {:>8.1} {:>7.2} {:>14.1}",
-            opening.name,
+            format!("{} {}", suite_name(opening.suite), opening.name),
             opening.bytes,
             opening.floor_us,
             opening.export_us,
@@ -110,6 +125,49 @@ fn print_openings(openings: &[Opening]) {
     }
     let met = openings.iter().all(|opening| opening.ratio() <= GOAL_GATEWAY);
     println!("at most {GOAL_GATEWAY} x floor: {}", yes_no(met));
+}
+
+fn print_sealings(sealings: &[Sealing]) {
+    println!("one message of 1 KB, us, one thread; a request padded to its class");
+    println!(
+        "{:<8} {:>12} {:>12} {:>18} {:>18} {:>14}",
+        "suite",
+        "device seals",
+        "server opens",
+        "hpke crate opens",
+        "device's request",
+        "token request"
+    );
+    for sealing in sealings {
+        println!(
+            "{:<8} {:>12.1} {:>12.1} {:>18.1} {:>18.1} {:>14.1}",
+            sealing.suite,
+            sealing.seal_us,
+            sealing.open_us,
+            sealing.crate_open_us,
+            sealing.request_us,
+            sealing.token_us
+        );
+    }
+}
+
+fn print_sizes(sizes: &[Size]) {
+    println!("bytes per report with both tokens, and of the size class of its request");
+    println!(
+        "{:<22} {:>8} {:>8} {:>8} {:>8} {:>22}",
+        "query", "x25519", "class", "hybrid", "class", "with 4 KiB x 4^i"
+    );
+    for size in sizes {
+        println!(
+            "{:<22} {:>8} {:>8} {:>8} {:>8} {:>22}",
+            size.query,
+            size.x25519.report,
+            size.x25519.class,
+            size.hybrid.report,
+            size.hybrid.class,
+            size.hybrid.class_before
+        );
+    }
 }
 
 fn print_relayed(relayed: &[Relayed]) {

@@ -10,6 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
 use sotto_crypto::HpkeKeypair;
+use sotto_crypto::hpke::Suite;
 use sotto_crypto::server_hpke::Opener;
 use sotto_protocol::Task;
 use sotto_protocol::client::produce_report;
@@ -42,10 +43,15 @@ impl Floor {
 }
 
 /// Measures the floor.
-pub(crate) fn measure(workload: Workload, task: &Task, verify_key: &[u8; 32]) -> Result<Floor> {
+pub(crate) fn measure(
+    workload: Workload,
+    suite: Suite,
+    task: &Task,
+    verify_key: &[u8; 32],
+) -> Result<Floor> {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    let leader = HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng);
-    let helper = HpkeKeypair::generate(HpkeConfigId::new(2), &mut rng);
+    let leader = HpkeKeypair::generate_for(suite, HpkeConfigId::new(1), &mut rng);
+    let helper = HpkeKeypair::generate_for(suite, HpkeConfigId::new(2), &mut rng);
     let mut reports = Vec::new();
     for index in 0..BATCH {
         let (leader, helper) = (leader.config(), helper.config());

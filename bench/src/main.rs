@@ -28,6 +28,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use serde_json::json;
+use sotto_crypto::hpke::Suite;
 use sotto_wire::BatchMode;
 
 use crate::proxy::Traffic;
@@ -127,9 +128,12 @@ fn aggregate(options: Options, leader_selected: bool, traffic: &Traffic) -> Resu
     let count = if options.quick { 2_000 } else { 50_000 };
     let mode = if leader_selected { BatchMode::LeaderSelected } else { BatchMode::TimeInterval };
     let mut objects = Vec::new();
-    for workload in [Workload::Histogram256, Workload::SumVec1000] {
-        let setup = Setup::new(workload, count, mode)?;
-        let floor = floor::measure(workload, setup.files.task(), &setup.files.verify_key()?)?;
+    let workloads = [Workload::Histogram256, Workload::SumVec1000];
+    let suites = [Suite::X25519, Suite::Hybrid];
+    for (workload, suite) in workloads.into_iter().flat_map(|of| suites.map(|suite| (of, suite))) {
+        let setup = Setup::new(workload, count, mode, suite)?;
+        let verify_key = setup.files.verify_key()?;
+        let floor = floor::measure(workload, suite, setup.files.task(), &verify_key)?;
         let measured = measure(&setup, count, options, traffic)?;
         if options.json {
             objects.push(table::aggregate_json(workload, &measured, floor));
@@ -151,7 +155,7 @@ fn scale(options: Options, reports: &[u64], traffic: &Traffic) -> Result<()> {
     };
     let mut runs = Vec::new();
     for &count in counts {
-        let setup = Setup::new(Workload::Count, count, BatchMode::TimeInterval)?;
+        let setup = Setup::new(Workload::Count, count, BatchMode::TimeInterval, Suite::X25519)?;
         runs.push(measure(&setup, count, options, traffic)?);
     }
     if options.json {

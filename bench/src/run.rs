@@ -24,6 +24,7 @@ use crate::load::{self, Uploaded};
 use crate::prepare::Prepared;
 use crate::proxy::Traffic;
 use crate::setup::{PORTS, Setup};
+use crate::workload::suite_name;
 
 /// The time between two looks at counters and folders: long enough not to show in the CPU time.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -35,6 +36,7 @@ const PURGE_PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Measured {
     pub(crate) workload: &'static str,
     pub(crate) batch_mode: &'static str,
+    pub(crate) suite: &'static str,
     pub(crate) reports: u64,
     pub(crate) uploads_per_s: f64,
     pub(crate) aggregated_per_s: f64,
@@ -110,6 +112,7 @@ pub(crate) fn run(setup: &Setup, reports: &Prepared, traffic: &Traffic) -> Resul
     Ok(Measured {
         workload: setup.workload.name(),
         batch_mode: if by_time { "time-interval" } else { "leader-selected" },
+        suite: suite_name(setup.suite),
         reports: reports.count(),
         uploads_per_s: reports.count() as f64 / upload_time.as_secs_f64(),
         aggregated_per_s: reports.count() as f64 / aggregate_time.as_secs_f64(),

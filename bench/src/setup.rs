@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use sotto_crypto::hpke::Suite;
 use sotto_tests::pair::{Ports, shown};
 use sotto_tests::process::{run_json, sotto};
 use sotto_tests::task::{TaskFiles, read_key};
 use sotto_wire::{BatchMode, Time};
 
 use crate::prepare::Prepared;
-use crate::workload::Workload;
+use crate::workload::{Workload, suite_name};
 
 /// The ports of the aggregators in benchmarks, and of the counting pipe between them.
 pub(crate) const PORTS: Ports = Ports {
@@ -26,6 +27,7 @@ pub(crate) const PORTS: Ports = Ports {
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) workload: Workload,
+    pub(crate) suite: Suite,
     pub(crate) folder: PathBuf,
     pub(crate) files: TaskFiles,
     pub(crate) time: Time,
@@ -33,23 +35,30 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// Opens or makes the task.
-    pub(crate) fn new(workload: Workload, count: u64, batch_mode: BatchMode) -> Result<Self> {
+    pub(crate) fn new(
+        workload: Workload,
+        count: u64,
+        batch_mode: BatchMode,
+        suite: Suite,
+    ) -> Result<Self> {
         let (suffix, mode) = match batch_mode {
             BatchMode::TimeInterval => ("", "time-interval"),
             BatchMode::LeaderSelected => ("-leader-selected", "leader-selected"),
         };
-        let folder = bench_folder()?.join(format!("{}-{count}{suffix}", workload.name()));
+        let name = format!("{}-{count}{suffix}-{}", workload.name(), suite_name(suite));
+        let folder = bench_folder()?.join(name);
         // Written last: without it the folder is not complete.
         let time_file = folder.join("time");
         if let Ok(time) = fs::read_to_string(&time_file) {
             let files = TaskFiles::open(&folder.join("task"))?;
-            return Ok(Self { workload, folder, files, time: Time::new(time.parse()?) });
+            let time = Time::new(time.parse()?);
+            return Ok(Self { workload, suite, folder, files, time });
         }
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
         for role in ["leader", "helper"] {
             let key = key_path(&folder, role).to_string_lossy().into_owned();
-            run_json(["--json", "keys", "new", "--out", &key])?;
+            run_json(["--json", "keys", "new", "--suite", suite_name(suite), "--out", &key])?;
         }
         let minimum = count.to_string();
         let mut options = workload.options().to_vec();
@@ -59,7 +68,7 @@ impl Setup {
         let files = TaskFiles::make(&folder.join("task"), &leader, &helper, &options)?;
         let time = files.past_time()?;
         fs::write(&time_file, time.as_units().to_string())?;
-        Ok(Self { workload, folder, files, time })
+        Ok(Self { workload, suite, folder, files, time })
     }
 
     /// Opens or makes the reports.

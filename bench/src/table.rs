@@ -1,10 +1,11 @@
 //! What the benchmarks print.
 
 use serde_json::{Value, json};
+use sotto_crypto::hpke::Suite;
 
 use crate::floor::Floor;
 use crate::run::{Measured, Role};
-use crate::workload::Workload;
+use crate::workload::{Workload, suite_name};
 
 /// The goal for leader and helper together: twice the floor plus a little for everything else.
 const GOAL_FACTOR: f64 = 2.0;
@@ -28,15 +29,21 @@ pub(crate) fn aggregate_json(workload: Workload, measured: &Measured, floor: Flo
         "ratio": total / floor.total_us(),
         "goal_us": goal_us(floor),
         "goal_met": total <= goal_us(floor),
-        "peer_cpu_us": workload.peer_cpu_us(),
+        "peer_cpu_us": peer_cpu_us(workload, measured),
     })
+}
+
+/// The peer was measured with DAP's suite.
+fn peer_cpu_us(workload: Workload, measured: &Measured) -> Option<f64> {
+    workload.peer_cpu_us().filter(|_| measured.suite == suite_name(Suite::X25519))
 }
 
 /// A run of `aggregate`, for people.
 pub(crate) fn print_aggregate(workload: Workload, measured: &Measured, floor: Floor) {
     let (leader, helper) = (&measured.leader, &measured.helper);
     let total = leader.cpu_us + helper.cpu_us;
-    println!("{}, {} reports, {}", measured.workload, measured.reports, measured.batch_mode);
+    let Measured { workload: name, reports, batch_mode, suite, .. } = measured;
+    println!("{name}, {reports} reports, {batch_mode}, {suite}");
     println!("  uploads/s              {:>10.0}", measured.uploads_per_s);
     println!("  aggregated reports/s   {:>10.0}", measured.aggregated_per_s);
     println!("  to the result          {:>10.2} s", measured.total_s);
@@ -85,7 +92,7 @@ pub(crate) fn print_aggregate(workload: Workload, measured: &Measured, floor: Fl
         megabytes(GOAL_MEMORY_BYTES),
         memory(measured)
     );
-    if let Some(peer) = workload.peer_cpu_us() {
+    if let Some(peer) = peer_cpu_us(workload, measured) {
         println!(
             "  the peer: {peer:.0} us; below a fifth of it: {} ({:.1} times less)",
             yes_no(total < peer * GOAL_PEER_FRACTION),

@@ -1,6 +1,7 @@
 //! The measurements of the devices in a benchmark, and the expected result.
 
 use anyhow::{Result, ensure};
+use sotto_crypto::hpke::Suite;
 use sotto_vdaf::Measurement;
 
 /// A kind of task with the measurements of its devices.
@@ -87,4 +88,12 @@ impl Workload {
 
 fn bit(index: u64, at: u64) -> u64 {
     u64::from((index + at * 13).is_multiple_of(7))
+}
+
+/// The name of a suite, in tables and for `sotto keys new`.
+pub(crate) fn suite_name(suite: Suite) -> &'static str {
+    match suite {
+        Suite::X25519 => "x25519",
+        Suite::Hybrid => "hybrid",
+    }
 }

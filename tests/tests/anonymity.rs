@@ -8,6 +8,7 @@ mod expired;
 mod hostile;
 mod rotation;
 mod standalone;
+mod suites;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -12,6 +12,7 @@ use ohttp::hpke::{Aead, Kdf, Kem};
 use ohttp::{KeyConfig, Server, SymmetricSuite};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
+use sotto_crypto::hpke::Suite;
 use sotto_crypto::server_hpke::Opener;
 use sotto_crypto::{HpkeKeypair, ohttp as encapsulation, server_hpke};
 use sotto_protocol::Moment;
@@ -19,7 +20,7 @@ use sotto_protocol::gateway::{GatewayKeyring, ReplayWindow, consume_request};
 use sotto_protocol::http_date::rounded_date;
 use sotto_wire::bhttp::{Field, Request, Response};
 use sotto_wire::ohttp::{
-    REQUEST_OVERHEAD, RESPONSE_LABEL, RESPONSE_OVERHEAD, request_header, request_info,
+    RESPONSE_LABEL, RESPONSE_OVERHEAD, request_header, request_info, request_overhead,
 };
 use sotto_wire::size_class::SizeClass;
 use sotto_wire::{HpkeCiphertext, HpkeConfigId, MediaType};
@@ -29,11 +30,12 @@ use crate::turns::least;
 /// The number of requests in one measurement: few enough that it is rarely interrupted.
 const BATCH: usize = 16;
 const KEY_ID: u8 = 1;
-const NOW: Moment = Moment(1_800_000_000);
+pub(super) const NOW: Moment = Moment(1_800_000_000);
 
 /// Microseconds per request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
+    pub(super) suite: Suite,
     pub(super) name: &'static str,
     /// The length of the encapsulated request.
     pub(super) bytes: usize,
@@ -47,7 +49,12 @@ pub(super) struct Opening {
 
 /// Measures requests as devices make them, and without the padding.
 pub(super) fn measure(times: usize) -> Result<Vec<Opening>> {
-    let gateway = Gateway::new()?;
+    let suites = [Suite::X25519, Suite::Hybrid].map(|suite| measure_suite(suite, times));
+    Ok(suites.into_iter().collect::<Result<Vec<_>>>()?.concat())
+}
+
+fn measure_suite(suite: Suite, times: usize) -> Result<Vec<Opening>> {
+    let gateway = Gateway::new(suite)?;
     [
         ("6 KB", 6_000, false),
         ("6 KB, padded", 6_000, true),
@@ -61,6 +68,7 @@ pub(super) fn measure(times: usize) -> Result<Vec<Opening>> {
 
 /// The two gateways, with one key.
 struct Gateway {
+    suite: Suite,
     keypair: HpkeKeypair,
     opener: Opener,
     keys: GatewayKeyring,
@@ -75,15 +83,20 @@ struct Requests {
 }
 
 impl Gateway {
-    fn new() -> Result<Self> {
+    fn new(suite: Suite) -> Result<Self> {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let mut ikm = [0; 32];
         rng.clone().fill_bytes(&mut ikm);
-        let keypair = HpkeKeypair::generate(HpkeConfigId::new(KEY_ID), &mut rng);
-        let suite = SymmetricSuite::new(Kdf::HkdfSha256, Aead::Aes128Gcm);
+        let keypair = HpkeKeypair::generate_for(suite, HpkeConfigId::new(KEY_ID), &mut rng);
+        let kem = match suite {
+            Suite::X25519 => Kem::X25519Sha256,
+            Suite::Hybrid => Kem::XWing,
+        };
+        let symmetric = SymmetricSuite::new(Kdf::HkdfSha256, Aead::Aes128Gcm);
         // Both derive the key from the same bytes.
-        let config = KeyConfig::derive(KEY_ID, Kem::X25519Sha256, vec![suite], &ikm)?;
+        let config = KeyConfig::derive(KEY_ID, kem, vec![symmetric], &ikm)?;
         Ok(Self {
+            suite,
             opener: Opener::new(&keypair)?,
             keys: GatewayKeyring::new(std::slice::from_ref(&keypair))?,
             peer: Server::new(config)?,
@@ -103,8 +116,9 @@ impl Gateway {
             rng.fill_bytes(&mut content);
             let request = upload(&date, &content);
             let unpadded = request.encoded_len();
-            let class = SizeClass::holding(unpadded + REQUEST_OVERHEAD).context("too long")?;
-            let len = if padded { class.bytes() - REQUEST_OVERHEAD } else { unpadded };
+            let overhead = request_overhead(config);
+            let class = SizeClass::holding(unpadded + overhead).context("too long")?;
+            let len = if padded { class.bytes() - overhead } else { unpadded };
             let message = request.to_padded(len).context("too long")?;
             let (body, _) = encapsulation::seal_request(config, &message, &mut rng)?;
             requests.encapsulated.push(body);
@@ -128,7 +142,7 @@ impl Gateway {
         )?;
         let [floor_us, export_us, ours_us, peer_us] = seconds.map(|s| s * 1e6 / BATCH as f64);
         let bytes = encapsulated.first().map_or(0, Vec::len);
-        Ok(Opening { name, bytes, floor_us, export_us, ours_us, peer_us })
+        Ok(Opening { suite: self.suite, name, bytes, floor_us, export_us, ours_us, peer_us })
     }
 
     fn open(&self, info: &[u8], sealed: &HpkeCiphertext<'_>) -> Result<()> {
@@ -171,7 +185,7 @@ impl Gateway {
 }
 
 /// An upload as a device sends it.
-fn upload<'a>(date: &'a str, content: &'a [u8]) -> Request<'a> {
+pub(super) fn upload<'a>(date: &'a str, content: &'a [u8]) -> Request<'a> {
     let media_type = MediaType::UploadReq.as_str();
     Request {
         method: "POST",

@@ -50,7 +50,7 @@ impl Parties {
         let expires = Moment(terms.expires());
         let copy = IssuerKey::from_pkcs8(&key.to_pkcs8())?;
         let origins = [Origin::new(copy, Secret::new([7; 32]), expires)].into_iter().collect();
-        let encapsulation = HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng);
+        let encapsulation = HpkeKeypair::generate_hybrid(HpkeConfigId::new(1), &mut rng);
         let mut parties = Self {
             now: world.now,
             peer,

@@ -8,9 +8,10 @@ mod signer;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Deserialize;
 use serde_json::json;
+use sotto_crypto::hpke::Suite;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_wire::{HpkeConfigId, KeySet};
 
@@ -27,7 +28,7 @@ pub(crate) struct KeysArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
-    /// Make an HPKE key pair for an aggregator or a collector.
+    /// Make an HPKE key pair for an aggregator, a gateway, an issuer or a collector.
     New(NewArgs),
     /// Make a signing key for an author, an operator, a log or a witness.
     Signer(signer::SignerArgs),
@@ -43,9 +44,14 @@ enum KeysCommand {
 #[command(
     after_help = "List the file under `hpke_keys` in the server's configuration. Put a new key \
     first. Keep an old one listed until devices have stopped using it: at least twice as long as \
-    they may cache it."
+    they may cache it.\n\nDevices require hybrid keys by default. Add an x25519 key for devices of an \
+    older version and for other implementations of DAP."
 )]
 struct NewArgs {
+    /// Hybrid keys (X-Wing) keep recorded traffic closed to quantum computers. X25519 alone is for
+    /// other implementations and older devices.
+    #[arg(long, value_enum, default_value_t = SuiteArg::Hybrid)]
+    suite: SuiteArg,
     /// The key's id, 0 to 255, which no earlier key of the server had [default: random]
     #[arg(long)]
     id: Option<u8>,
@@ -55,6 +61,12 @@ struct NewArgs {
     /// Replace an existing file. Reports sealed to its key can no longer be opened.
     #[arg(long)]
     force: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SuiteArg {
+    Hybrid,
+    X25519,
 }
 
 impl KeysArgs {
@@ -77,7 +89,10 @@ impl NewArgs {
             let [id] = random::bytes();
             id
         });
-        let key = generate(id);
+        let key = match self.suite {
+            SuiteArg::Hybrid => generate_hybrid(id),
+            SuiteArg::X25519 => generate(id),
+        };
         write(&self.out, &key, self.force)?;
         let config = KeySet::config_text(key.config());
         if output.json() {
@@ -93,9 +108,18 @@ impl NewArgs {
     }
 }
 
-/// A new key pair.
+/// A new key pair of DAP's suite.
 pub(crate) fn generate(id: u8) -> HpkeKeypair {
-    HpkeKeypair::generate(HpkeConfigId::new(id), &mut random::system())
+    generate_for(Suite::X25519, id)
+}
+
+/// A new hybrid key pair.
+pub(crate) fn generate_hybrid(id: u8) -> HpkeKeypair {
+    generate_for(Suite::Hybrid, id)
+}
+
+pub(crate) fn generate_for(suite: Suite, id: u8) -> HpkeKeypair {
+    HpkeKeypair::generate_for(suite, HpkeConfigId::new(id), &mut random::system())
 }
 
 /// A copy, for another owner.
@@ -139,11 +163,13 @@ mod tests {
     fn key_files_come_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key.toml");
+        for key in [generate_hybrid(17), generate(17)] {
+            write(&path, &key, true).unwrap();
+            let back = read(&path).unwrap();
+            assert_eq!(back.config(), key.config());
+            assert_eq!(back.private_key(), key.private_key());
+        }
         let key = generate(17);
-        write(&path, &key, false).unwrap();
-        let back = read(&path).unwrap();
-        assert_eq!(back.config(), key.config());
-        assert_eq!(back.private_key(), key.private_key());
         let other = key_lines(&generate(17));
         let mixed = format!("{}\n{}\n", line(&key_lines(&key), 0), line(&other, 1));
         std::fs::write(&path, mixed).unwrap();

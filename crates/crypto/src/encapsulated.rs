@@ -6,7 +6,7 @@ use std::fmt;
 
 use ::hpke::aead::AesGcm128;
 use ::hpke::kdf::HkdfSha256;
-use ::hpke::kem::X25519HkdfSha256;
+use ::hpke::kem::{X25519HkdfSha256, XWing};
 use ::hpke::{Deserializable, Kem, OpModeS, Serializable, setup_sender_with_rng};
 use aes_gcm::aead::AeadInOut;
 use aes_gcm::aead::inout::InOutBuf;
@@ -18,7 +18,7 @@ use sotto_wire::HpkeConfig;
 use zeroize::Zeroizing;
 
 use crate::HpkeError;
-use crate::hpke::{PUBLIC_KEY_LEN, check};
+use crate::hpke::{Suite, check};
 #[cfg(feature = "server")]
 use crate::server_hpke::Opener;
 
@@ -46,8 +46,8 @@ pub struct Labels<'a> {
 /// Seals `plaintext` to `config`. Returns `prefix`, the encapsulated key and the ciphertext, and
 /// what opens the response.
 ///
-/// Takes 32 bytes of `rng` for the ephemeral key, which must never be reused: two requests with the
-/// same key can be linked.
+/// Takes 32 bytes of `rng` for the ephemeral key, 64 for a hybrid one. They must never be reused: two
+/// requests with the same key can be linked.
 pub(crate) fn seal(
     config: &HpkeConfig,
     labels: Labels<'_>,
@@ -55,11 +55,23 @@ pub(crate) fn seal(
     plaintext: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<(Vec<u8>, ResponseSecret), HpkeError> {
-    check(config, labels.info)?;
-    let public_key = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(config.public_key())
-        .map_err(|_| HpkeError::InvalidKey)?;
+    match check(config, labels.info)? {
+        Suite::X25519 => seal_with::<X25519HkdfSha256>(config, labels, prefix, plaintext, rng),
+        Suite::Hybrid => seal_with::<XWing>(config, labels, prefix, plaintext, rng),
+    }
+}
+
+fn seal_with<K: Kem>(
+    config: &HpkeConfig,
+    labels: Labels<'_>,
+    prefix: &[u8],
+    plaintext: &[u8],
+    rng: &mut dyn CryptoRng,
+) -> Result<(Vec<u8>, ResponseSecret), HpkeError> {
+    let public_key =
+        K::PublicKey::from_bytes(config.public_key()).map_err(|_| HpkeError::InvalidKey)?;
     let mut rng = rng;
-    let (enc, mut context) = setup_sender_with_rng::<AesGcm128, HkdfSha256, X25519HkdfSha256>(
+    let (enc, mut context) = setup_sender_with_rng::<AesGcm128, HkdfSha256, K>(
         &OpModeS::Base,
         &public_key,
         labels.info,
@@ -67,11 +79,11 @@ pub(crate) fn seal(
     )
     // The only cause is an all-zero shared secret: a public key of low order.
     .map_err(|_| HpkeError::InvalidKey)?;
-    let enc: [u8; PUBLIC_KEY_LEN] = enc.to_bytes().into();
+    let enc = enc.to_bytes().to_vec();
     let mut secret = Zeroizing::new([0; KEY_LEN]);
     context.export(labels.export, secret.as_mut_slice()).map_err(|_| HpkeError::Encrypt)?;
 
-    let head_len = prefix.len() + PUBLIC_KEY_LEN;
+    let head_len = prefix.len() + enc.len();
     let mut body = vec![0; head_len + plaintext.len() + TAG_LEN];
     let (head, sealed) = body.split_at_mut(head_len);
     head[..prefix.len()].copy_from_slice(prefix);
@@ -90,26 +102,24 @@ pub(crate) fn open(
     labels: Labels<'_>,
     sealed: &[u8],
 ) -> Result<(Zeroizing<Vec<u8>>, ResponseSecret), HpkeError> {
-    let (enc, payload) = sealed.split_first_chunk::<PUBLIC_KEY_LEN>().ok_or(HpkeError::Decrypt)?;
+    let (enc, payload) = sealed.split_at_checked(opener.enc_len()).ok_or(HpkeError::Decrypt)?;
     let mut receiver = opener.setup_receiver(enc, labels.info)?;
     let plaintext = receiver.open(labels.aad, payload)?;
     let mut secret = Zeroizing::new([0; KEY_LEN]);
     secret.copy_from_slice(&receiver.export(labels.export, KEY_LEN)?);
-    Ok((plaintext, ResponseSecret { enc: *enc, secret }))
+    Ok((plaintext, ResponseSecret { enc: enc.to_vec(), secret }))
 }
 
 /// A secret that only the two ends of one exchange know.
 pub(crate) struct ResponseSecret {
-    pub(crate) enc: [u8; PUBLIC_KEY_LEN],
+    pub(crate) enc: Vec<u8>,
     pub(crate) secret: Zeroizing<[u8; KEY_LEN]>,
 }
 
 impl ResponseSecret {
     /// The key and the nonce of the response with this `response_nonce`.
     pub(crate) fn keys(&self, response_nonce: &[u8; KEY_LEN]) -> Result<ResponseKeys, HpkeError> {
-        let mut salt = [0; PUBLIC_KEY_LEN + KEY_LEN];
-        salt[..PUBLIC_KEY_LEN].copy_from_slice(&self.enc);
-        salt[PUBLIC_KEY_LEN..].copy_from_slice(response_nonce);
+        let salt = [&self.enc[..], response_nonce].concat();
         let prk = Hkdf::<Sha256>::new(Some(&salt), self.secret.as_slice());
         let mut keys = ResponseKeys { key: Zeroizing::new([0; KEY_LEN]), nonce: [0; NONCE_LEN] };
         prk.expand(b"key", keys.key.as_mut_slice()).map_err(|_| HpkeError::ExportTooLong)?;

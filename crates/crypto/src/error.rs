@@ -6,7 +6,7 @@
 /// Why sealing or opening failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HpkeError {
-    /// The configuration names a KEM, KDF or AEAD other than the mandatory ones.
+    /// The configuration names a KEM, KDF or AEAD that is not supported, or a key of another length.
     #[error("the HPKE configuration names an unsupported suite")]
     UnsupportedSuite,
     /// A key has the wrong length, is a point of low order, or does not match its other half.

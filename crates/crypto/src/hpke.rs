@@ -1,13 +1,14 @@
 //! HPKE on every platform: RFC 9180 base mode, single shot, through the crate `hpke`.
 //!
-//! Supports only the suite that DAP makes mandatory. Servers open with `server_hpke`, which agrees
-//! with this module byte for byte.
+//! Supports two suites ([`Suite`]): the one that DAP makes mandatory, and the same with the hybrid
+//! key encapsulation X-Wing, which stays closed to whoever records it now and breaks X25519 later.
+//! Servers open with `server_hpke`, which agrees with this module byte for byte.
 
 use std::borrow::Cow;
 
 use ::hpke::aead::AesGcm128;
 use ::hpke::kdf::HkdfSha256;
-use ::hpke::kem::X25519HkdfSha256;
+use ::hpke::kem::{X25519HkdfSha256, XWing};
 use ::hpke::{
     Deserializable, Kem, OpModeR, OpModeS, Serializable, single_shot_open,
     single_shot_seal_with_rng,
@@ -22,21 +23,57 @@ use crate::{HpkeError, HpkeKeypair};
 /// bytes.
 pub const MAX_INFO_LEN: usize = 1024;
 
-/// The length of an X25519 public key, and therefore of `enc` (RFC 9180 §7.1, Npk and Nenc).
-pub(crate) const PUBLIC_KEY_LEN: usize = 32;
+/// A supported suite: a key encapsulation with HKDF-SHA256 and AES-128-GCM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Suite {
+    /// DHKEM(X25519, HKDF-SHA256), mandatory in DAP.
+    X25519,
+    /// X-Wing: ML-KEM-768 and X25519 together. Safe as long as one of the two is.
+    Hybrid,
+}
 
-/// Whether reports can be sealed to `config`: the mandatory suite, and a public key of the right
-/// length.
+impl Suite {
+    /// The suite of a key, if it is supported and the public key has the right length.
+    pub fn of(config: &HpkeConfig) -> Option<Self> {
+        let suite = match config.kem_id() {
+            HpkeKemId::X25519_HKDF_SHA256 => Self::X25519,
+            HpkeKemId::X_WING => Self::Hybrid,
+            _ => return None,
+        };
+        let supported = config.kdf_id() == HpkeKdfId::HKDF_SHA256
+            && config.aead_id() == HpkeAeadId::AES_128_GCM
+            && Some(config.public_key().len()) == config.kem_id().public_key_len();
+        supported.then_some(suite)
+    }
+
+    /// The key encapsulation.
+    pub fn kem_id(self) -> HpkeKemId {
+        match self {
+            Self::X25519 => HpkeKemId::X25519_HKDF_SHA256,
+            Self::Hybrid => HpkeKemId::X_WING,
+        }
+    }
+}
+
+/// Whether something can be sealed to `config`.
 pub fn is_supported(config: &HpkeConfig) -> bool {
-    config.kem_id() == HpkeKemId::X25519_HKDF_SHA256
-        && config.kdf_id() == HpkeKdfId::HKDF_SHA256
-        && config.aead_id() == HpkeAeadId::AES_128_GCM
-        && config.public_key().len() == PUBLIC_KEY_LEN
+    Suite::of(config).is_some()
+}
+
+/// The keys that a device may seal to, the best one first: the hybrid ones, then, unless
+/// `require_post_quantum`, those of the other suite. Within a suite in the given order, which is
+/// that of the keys' owner.
+pub fn usable(configs: Vec<HpkeConfig>, require_post_quantum: bool) -> Vec<HpkeConfig> {
+    let least = if require_post_quantum { Suite::Hybrid } else { Suite::X25519 };
+    let mut configs = configs;
+    configs.retain(|config| Suite::of(config) >= Some(least));
+    configs.sort_by_key(|config| std::cmp::Reverse(Suite::of(config)));
+    configs
 }
 
 /// `SealBase` (RFC 9180 §6.1): seals `plaintext` to the holder of `config`'s private key.
 ///
-/// Takes 32 bytes of `rng` for the ephemeral key, which must never be reused.
+/// Takes 32 bytes of `rng` for the ephemeral key, 64 for a hybrid one. They must never be reused.
 pub fn seal(
     config: &HpkeConfig,
     info: &[u8],
@@ -44,11 +81,23 @@ pub fn seal(
     plaintext: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<HpkeCiphertext<'static>, HpkeError> {
-    check(config, info)?;
-    let public_key = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(config.public_key())
-        .map_err(|_| HpkeError::InvalidKey)?;
+    match check(config, info)? {
+        Suite::X25519 => seal_with::<X25519HkdfSha256>(config, info, aad, plaintext, rng),
+        Suite::Hybrid => seal_with::<XWing>(config, info, aad, plaintext, rng),
+    }
+}
+
+fn seal_with<K: Kem>(
+    config: &HpkeConfig,
+    info: &[u8],
+    aad: &[u8],
+    plaintext: &[u8],
+    rng: &mut dyn CryptoRng,
+) -> Result<HpkeCiphertext<'static>, HpkeError> {
+    let public_key =
+        K::PublicKey::from_bytes(config.public_key()).map_err(|_| HpkeError::InvalidKey)?;
     let mut rng = rng;
-    let (enc, payload) = single_shot_seal_with_rng::<AesGcm128, HkdfSha256, X25519HkdfSha256>(
+    let (enc, payload) = single_shot_seal_with_rng::<AesGcm128, HkdfSha256, K>(
         &OpModeS::Base,
         &public_key,
         info,
@@ -71,15 +120,26 @@ pub fn open(
     aad: &[u8],
     ct: &HpkeCiphertext<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, HpkeError> {
-    check(key.config(), info)?;
+    let suite = check(key.config(), info)?;
     if ct.config_id() != key.config().id() {
         return Err(HpkeError::WrongConfigId);
     }
-    let private_key = <X25519HkdfSha256 as Kem>::PrivateKey::from_bytes(key.private_key().expose())
-        .map_err(|_| HpkeError::InvalidKey)?;
-    let enc = <X25519HkdfSha256 as Kem>::EncappedKey::from_bytes(ct.enc())
-        .map_err(|_| HpkeError::Decrypt)?;
-    single_shot_open::<AesGcm128, HkdfSha256, X25519HkdfSha256>(
+    match suite {
+        Suite::X25519 => open_with::<X25519HkdfSha256>(key, info, aad, ct),
+        Suite::Hybrid => open_with::<XWing>(key, info, aad, ct),
+    }
+}
+
+fn open_with<K: Kem>(
+    key: &HpkeKeypair,
+    info: &[u8],
+    aad: &[u8],
+    ct: &HpkeCiphertext<'_>,
+) -> Result<Zeroizing<Vec<u8>>, HpkeError> {
+    let private_key =
+        K::PrivateKey::from_bytes(key.private_key().expose()).map_err(|_| HpkeError::InvalidKey)?;
+    let enc = K::EncappedKey::from_bytes(ct.enc()).map_err(|_| HpkeError::Decrypt)?;
+    single_shot_open::<AesGcm128, HkdfSha256, K>(
         &OpModeR::Base,
         &private_key,
         &enc,
@@ -92,14 +152,12 @@ pub fn open(
 }
 
 /// Checks that both implementations make before they touch a key.
-pub(crate) fn check(config: &HpkeConfig, info: &[u8]) -> Result<(), HpkeError> {
-    if !is_supported(config) {
-        return Err(HpkeError::UnsupportedSuite);
-    }
+pub(crate) fn check(config: &HpkeConfig, info: &[u8]) -> Result<Suite, HpkeError> {
+    let suite = Suite::of(config).ok_or(HpkeError::UnsupportedSuite)?;
     if info.len() > MAX_INFO_LEN {
         return Err(HpkeError::InfoTooLong);
     }
-    Ok(())
+    Ok(suite)
 }
 
 /// Wraps what was sealed to `config` in its wire form.

@@ -1,10 +1,11 @@
 //! Secrets, HPKE, signed notes and Merkle trees for Sotto.
 //!
-//! [`Secret`] wraps key material; [`HpkeKeypair`] is a receiver's key pair for the only suite that
-//! DAP makes mandatory (DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM; DAP, HPKE
-//! configuration). There are two implementations of RFC 9180 base mode: [`hpke`], pure Rust, for
-//! devices and collectors, and, with the feature `server`, `server_hpke` on AWS-LC, which opens a
-//! share in less than half the time. Equal randomness gives equal ciphertexts in both.
+//! [`Secret`] wraps key material; [`HpkeKeypair`] is a receiver's key pair for one of two suites:
+//! the one that DAP makes mandatory (DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM; DAP, HPKE
+//! configuration), or the same with X-Wing, which adds ML-KEM-768 to X25519. There are two
+//! implementations of RFC 9180 base mode: [`hpke`], pure Rust, for devices and collectors, and, with
+//! the feature `server`, `server_hpke` on AWS-LC, which opens a share in less than half the time.
+//! Equal randomness gives equal ciphertexts in both.
 //!
 //! [`ohttp`] seals requests to an oblivious gateway, and the responses to them.
 //!

@@ -2,8 +2,8 @@
 //! senders.
 //!
 //! The device's half runs on every platform; the gateway's half, with the feature `server`, on
-//! AWS-LC. Both support only the suite that DAP makes mandatory. `sotto-protocol` handles the
-//! messages inside, their padding and replays.
+//! AWS-LC. Both support the suites of [`crate::hpke`]. `sotto-protocol` handles the messages inside,
+//! their padding and replays.
 
 #[cfg(feature = "server")]
 mod gateway;
@@ -25,8 +25,8 @@ use crate::encapsulated::{self, Labels, ResponseSecret};
 /// Seals a request to the gateway that has `config`'s private key (RFC 9458 §4.3).
 ///
 /// Returns the body of the request to the relay, and what opens the response. Takes 32 bytes of
-/// `rng` for the ephemeral key, which must never be reused: two requests with the same key can be
-/// linked.
+/// `rng` for the ephemeral key, 64 for a hybrid one. They must never be reused: two requests with the
+/// same key can be linked.
 pub fn seal_request(
     config: &HpkeConfig,
     bhttp: &[u8],

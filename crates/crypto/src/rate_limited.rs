@@ -24,7 +24,6 @@ pub use crate::encapsulated::Labels;
 
 use crate::HpkeError;
 use crate::encapsulated::{self, KEY_LEN};
-use crate::hpke::PUBLIC_KEY_LEN;
 use crate::key_blinding::{ClientSecret, PublicKey};
 
 /// The context under which a client blinds its key: the token type and a name.
@@ -42,9 +41,6 @@ pub const EXPORT_LABEL: &[u8] = b"OriginTokenResponse";
 /// The HKDF info string of an issuer's origin alias.
 pub const ALIAS_INFO: &[u8] = b"IssuerOriginAlias";
 
-/// The length of a [`ResponseSecret`] in bytes.
-pub const RESPONSE_SECRET_LEN: usize = PUBLIC_KEY_LEN + KEY_LEN;
-
 /// The associated data of an inner request: everything else that the issuer acts on.
 pub fn request_aad(key: &HpkeConfig, token_type: u16, request_key: &[u8; 32]) -> Vec<u8> {
     let mut aad = Vec::with_capacity(73);
@@ -60,7 +56,7 @@ pub fn request_aad(key: &HpkeConfig, token_type: u16, request_key: &[u8; 32]) ->
 /// Seals the inner request to the issuer that has `key`'s private half.
 ///
 /// Returns the `encrypted_token_request`, and what opens the response. Takes 32 bytes of `rng` for
-/// the ephemeral key, which must never be reused.
+/// the ephemeral key, 64 for a hybrid one. They must never be reused.
 pub fn seal_inner_request(
     key: &HpkeConfig,
     request_key: &[u8; 32],
@@ -95,19 +91,15 @@ impl ResponseSecret {
     }
 
     /// The encapsulated key and the secret, to store until the response arrives.
-    pub fn to_bytes(&self) -> Zeroizing<[u8; RESPONSE_SECRET_LEN]> {
-        let mut bytes = Zeroizing::new([0; RESPONSE_SECRET_LEN]);
-        bytes[..PUBLIC_KEY_LEN].copy_from_slice(&self.0.enc);
-        bytes[PUBLIC_KEY_LEN..].copy_from_slice(self.0.secret.as_slice());
-        bytes
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([&self.0.enc[..], self.0.secret.as_slice()].concat())
     }
 
-    /// Reads the bytes of [`to_bytes`](Self::to_bytes).
-    pub fn from_bytes(bytes: &[u8; RESPONSE_SECRET_LEN]) -> Self {
-        let (mut enc, mut secret) = ([0; PUBLIC_KEY_LEN], Zeroizing::new([0; KEY_LEN]));
-        enc.copy_from_slice(&bytes[..PUBLIC_KEY_LEN]);
-        secret.copy_from_slice(&bytes[PUBLIC_KEY_LEN..]);
-        Self(encapsulated::ResponseSecret { enc, secret })
+    /// Reads the bytes of [`to_bytes`](Self::to_bytes). `None` if they are too short.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (enc, secret) = bytes.split_last_chunk::<KEY_LEN>()?;
+        let (enc, secret) = (enc.to_vec(), Zeroizing::new(*secret));
+        Some(Self(encapsulated::ResponseSecret { enc, secret }))
     }
 }
 

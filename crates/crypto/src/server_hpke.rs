@@ -1,9 +1,9 @@
 //! HPKE for servers: RFC 9180 base mode over the primitives of AWS-LC.
 //!
 //! An [`Opener`] keeps the parsed private key and the public key, so that opening one share costs
-//! one X25519 operation, a few HMACs and one AES-GCM pass from the received buffer into the
-//! plaintext. [`Opener::setup_receiver`] returns the multi-message context, with `export` (RFC 9180
-//! §5.3).
+//! one X25519 operation (and one of ML-KEM-768, if the key is hybrid), a few HMACs and one AES-GCM
+//! pass from the received buffer into the plaintext. [`Opener::setup_receiver`] returns the
+//! multi-message context, with `export` (RFC 9180 §5.3).
 //!
 //! Agrees byte for byte with [`crate::hpke`]: the same ciphertext for the same randomness, and the
 //! same messages rejected.
@@ -11,6 +11,7 @@
 mod key_schedule;
 #[cfg(test)]
 mod tests;
+mod x_wing;
 
 use std::fmt;
 
@@ -20,9 +21,13 @@ use sotto_wire::{HpkeCiphertext, HpkeConfig};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use crate::hpke::{PUBLIC_KEY_LEN, check, ciphertext};
-use crate::{HpkeError, HpkeKeypair};
-use key_schedule::{HashSecret, KeySchedule};
+use crate::hpke::{Suite, check, ciphertext};
+use crate::{HpkeError, HpkeKeypair, hpke};
+use key_schedule::{Exporter, KeySchedule};
+use x_wing::DecapsulationKey;
+
+/// The length of an X25519 public key, and therefore of `enc` (RFC 9180 §7.1, Npk and Nenc).
+const PUBLIC_KEY_LEN: usize = 32;
 
 /// The length of AES-GCM's tag.
 const TAG_LEN: usize = 16;
@@ -31,18 +36,49 @@ const TAG_LEN: usize = 16;
 #[derive(Debug)]
 pub struct Opener {
     config: HpkeConfig,
-    private_key: agreement::PrivateKey,
-    public_key: [u8; PUBLIC_KEY_LEN],
+    private_key: PrivateKey,
+}
+
+#[derive(Debug)]
+enum PrivateKey {
+    X25519(X25519Key),
+    Hybrid(DecapsulationKey),
+}
+
+/// An X25519 private key, and its public key.
+#[derive(Debug)]
+struct X25519Key {
+    private: agreement::PrivateKey,
+    public: [u8; PUBLIC_KEY_LEN],
 }
 
 impl Opener {
     /// Parses `keypair`.
     pub fn new(keypair: &HpkeKeypair) -> Result<Self, HpkeError> {
-        let (private_key, public_key) = parse_private_key(keypair.private_key().expose())?;
-        if public_key != keypair.config().public_key() {
+        let (config, seed) = (keypair.config(), keypair.private_key().expose());
+        let (private_key, public_key) = match check(config, b"")? {
+            Suite::X25519 => {
+                let key = X25519Key::parse(seed)?;
+                let public_key = key.public.to_vec();
+                (PrivateKey::X25519(key), public_key)
+            }
+            Suite::Hybrid => {
+                let (key, public_key) = DecapsulationKey::expand(seed)?;
+                (PrivateKey::Hybrid(key), public_key)
+            }
+        };
+        if public_key != config.public_key() {
             return Err(HpkeError::InvalidKey);
         }
-        Ok(Self { config: keypair.config().clone(), private_key, public_key })
+        Ok(Self { config: config.clone(), private_key })
+    }
+
+    /// The length of a key that is encapsulated to this one.
+    pub fn enc_len(&self) -> usize {
+        match &self.private_key {
+            PrivateKey::X25519(_) => PUBLIC_KEY_LEN,
+            PrivateKey::Hybrid(_) => x_wing::ENC_LEN,
+        }
     }
 
     /// The public half, in its published form.
@@ -70,7 +106,7 @@ impl Opener {
         Ok(Receiver {
             key: schedule.aead_key()?,
             base_nonce: schedule.base_nonce()?,
-            exporter_secret: schedule.exporter_secret()?,
+            exporter: schedule.exporter()?,
             sequence: 0,
         })
     }
@@ -78,11 +114,18 @@ impl Opener {
     /// `Decap` (RFC 9180 §4.1) and the start of the key schedule.
     fn decapsulate(&self, enc: &[u8], info: &[u8]) -> Result<KeySchedule, HpkeError> {
         check(&self.config, info)?;
-        let enc: &[u8; PUBLIC_KEY_LEN] = enc.try_into().map_err(|_| HpkeError::Decrypt)?;
-        let shared_secret = agree(&self.private_key, enc, HpkeError::Decrypt, |dh| {
-            key_schedule::extract_and_expand(dh, enc, &self.public_key)
-        })?;
-        KeySchedule::new(&shared_secret, info)
+        match &self.private_key {
+            PrivateKey::X25519(key) => {
+                let enc: &[u8; PUBLIC_KEY_LEN] = enc.try_into().map_err(|_| HpkeError::Decrypt)?;
+                let shared_secret = key.agree(enc, HpkeError::Decrypt, |dh| {
+                    key_schedule::extract_and_expand(dh, enc, &key.public)
+                })?;
+                KeySchedule::new(&key_schedule::X25519, &shared_secret, info)
+            }
+            PrivateKey::Hybrid(key) => {
+                KeySchedule::new(&key_schedule::HYBRID, &key.decapsulate(enc)?, info)
+            }
+        }
     }
 }
 
@@ -91,7 +134,7 @@ impl Opener {
 pub struct Receiver {
     key: aead::LessSafeKey,
     base_nonce: [u8; aead::NONCE_LEN],
-    exporter_secret: HashSecret,
+    exporter: Exporter,
     sequence: u64,
 }
 
@@ -115,7 +158,7 @@ impl Receiver {
             return Err(HpkeError::ExportTooLong);
         }
         let mut out = Zeroizing::new(vec![0; len]);
-        key_schedule::export(&self.exporter_secret, exporter_context, &mut out)?;
+        self.exporter.export(exporter_context, &mut out)?;
         Ok(out)
     }
 }
@@ -131,7 +174,7 @@ pub const MAX_EXPORT_LEN: usize = 255 * 32;
 
 /// `SealBase` (RFC 9180 §6.1): seals `plaintext` to the holder of `config`'s private key.
 ///
-/// Takes 32 bytes of `rng` for the ephemeral key, which must never be reused.
+/// Takes 32 bytes of `rng` for the ephemeral key, 64 for a hybrid one. They must never be reused.
 pub fn seal(
     config: &HpkeConfig,
     info: &[u8],
@@ -139,17 +182,20 @@ pub fn seal(
     plaintext: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<HpkeCiphertext<'static>, HpkeError> {
-    check(config, info)?;
+    if check(config, info)? == Suite::Hybrid {
+        // `aws-lc-rs` does not take the randomness of an encapsulation as an argument. A server
+        // seals only the shares of a result.
+        return hpke::seal(config, info, aad, plaintext, rng);
+    }
     let mut ikm = Zeroizing::new([0; 32]);
     rng.fill_bytes(ikm.as_mut_slice());
-    let ephemeral = key_schedule::derive_private_key(&ikm)?;
-    let (ephemeral, enc) = parse_private_key(&ephemeral)?;
-    let public_key: &[u8; PUBLIC_KEY_LEN] =
-        config.public_key().try_into().map_err(|_| HpkeError::InvalidKey)?;
-    let shared_secret = agree(&ephemeral, public_key, HpkeError::InvalidKey, |dh| {
-        key_schedule::extract_and_expand(dh, &enc, public_key)
+    let ephemeral = X25519Key::parse(&*key_schedule::derive_private_key(&ikm)?)?;
+    let (public_key, enc): (&[u8; PUBLIC_KEY_LEN], _) =
+        (config.public_key().try_into().map_err(|_| HpkeError::InvalidKey)?, &ephemeral.public);
+    let shared_secret = ephemeral.agree(public_key, HpkeError::InvalidKey, |dh| {
+        key_schedule::extract_and_expand(dh, enc, public_key)
     })?;
-    let schedule = KeySchedule::new(&shared_secret, info)?;
+    let schedule = KeySchedule::new(&key_schedule::X25519, &shared_secret, info)?;
 
     let mut payload = vec![0; plaintext.len() + TAG_LEN];
     let (body, tag) = payload.split_at_mut(plaintext.len());
@@ -164,37 +210,37 @@ pub fn seal(
             tag,
         )
         .map_err(|_| HpkeError::Encrypt)?;
-    ciphertext(config, &enc, payload)
+    ciphertext(config, enc, payload)
 }
 
-/// Parses an X25519 private key and computes its public key.
-fn parse_private_key(
-    bytes: &[u8; 32],
-) -> Result<(agreement::PrivateKey, [u8; PUBLIC_KEY_LEN]), HpkeError> {
-    let private_key = agreement::PrivateKey::from_private_key(&agreement::X25519, bytes)
-        .map_err(|_| HpkeError::InvalidKey)?;
-    let public_key = private_key.compute_public_key().map_err(|_| HpkeError::InvalidKey)?;
-    let public_key = public_key.as_ref().try_into().map_err(|_| HpkeError::InvalidKey)?;
-    Ok((private_key, public_key))
-}
+impl X25519Key {
+    /// Parses a private key and computes its public key.
+    fn parse(bytes: &[u8; 32]) -> Result<Self, HpkeError> {
+        let private = agreement::PrivateKey::from_private_key(&agreement::X25519, bytes)
+            .map_err(|_| HpkeError::InvalidKey)?;
+        let public = private.compute_public_key().map_err(|_| HpkeError::InvalidKey)?;
+        let public = public.as_ref().try_into().map_err(|_| HpkeError::InvalidKey)?;
+        Ok(Self { private, public })
+    }
 
-/// X25519, followed by `derive` over the shared value.
-///
-/// A peer that sends a point of low order forces the all-zero value, whatever our key is: RFC 9180
-/// §7.1.4 requires this check. AWS-LC makes it too, but we do not rely on that.
-fn agree<T>(
-    private_key: &agreement::PrivateKey,
-    peer: &[u8; PUBLIC_KEY_LEN],
-    error: HpkeError,
-    derive: impl FnOnce(&[u8]) -> Result<T, HpkeError>,
-) -> Result<T, HpkeError> {
-    let peer = agreement::UnparsedPublicKey::new(&agreement::X25519, peer);
-    agreement::agree(private_key, peer, error, |dh| {
-        if dh.ct_eq(&[0; 32]).into() {
-            return Err(error);
-        }
-        derive(dh)
-    })
+    /// X25519, followed by `derive` over the shared value.
+    ///
+    /// A peer that sends a point of low order forces the all-zero value, whatever our key is: RFC
+    /// 9180 §7.1.4 requires this check. AWS-LC makes it too, but we do not rely on that.
+    fn agree<T>(
+        &self,
+        peer: &[u8; PUBLIC_KEY_LEN],
+        error: HpkeError,
+        derive: impl FnOnce(&[u8]) -> Result<T, HpkeError>,
+    ) -> Result<T, HpkeError> {
+        let peer = agreement::UnparsedPublicKey::new(&agreement::X25519, peer);
+        agreement::agree(&self.private, peer, error, |dh| {
+            if dh.ct_eq(&[0; 32]).into() {
+                return Err(error);
+            }
+            derive(dh)
+        })
+    }
 }
 
 /// Decrypts directly from the received buffer into the plaintext.

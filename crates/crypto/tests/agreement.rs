@@ -3,17 +3,20 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{CryptoRng, Rng, SeedableRng};
+use sotto_crypto::hpke::Suite;
 use sotto_crypto::server_hpke::Opener;
 use sotto_crypto::{HpkeError, HpkeKeypair, hpke, server_hpke};
 use sotto_wire::{HpkeCiphertext, HpkeConfigId};
 
 const ROUNDS: u64 = 200;
+const SUITES: [Suite; 2] = [Suite::X25519, Suite::Hybrid];
 
 #[test]
 fn equal_randomness_gives_equal_ciphertexts_and_each_opens_the_other() {
     for seed in 0..ROUNDS {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
-        let keypair = HpkeKeypair::generate(HpkeConfigId::new(seed as u8), &mut rng);
+        let suite = SUITES[seed as usize / 10 % 2];
+        let keypair = HpkeKeypair::generate_for(suite, HpkeConfigId::new(seed as u8), &mut rng);
         let opener = Opener::new(&keypair).unwrap();
         let (info, aad, plaintext) = case(seed, &mut rng);
 
@@ -33,8 +36,12 @@ fn equal_randomness_gives_equal_ciphertexts_and_each_opens_the_other() {
 
 #[test]
 fn every_changed_byte_is_refused_by_both() {
+    SUITES.into_iter().for_each(every_changed_byte_is_refused);
+}
+
+fn every_changed_byte_is_refused(suite: Suite) {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    let keypair = HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng);
+    let keypair = HpkeKeypair::generate_for(suite, HpkeConfigId::new(1), &mut rng);
     let opener = Opener::new(&keypair).unwrap();
     let (info, aad, plaintext) = (b"some info".to_vec(), b"associated".to_vec(), vec![7; 24]);
     let sealed = hpke::seal(keypair.config(), &info, &aad, &plaintext, &mut rng).unwrap();
@@ -51,7 +58,7 @@ fn every_changed_byte_is_refused_by_both() {
             refused(&info, &changed, sealed.enc(), sealed.payload());
         }
         // The top bit of an X25519 point is ignored (RFC 7748 §5), but it is part of the KEM
-        // context.
+        // context, and of what X-Wing hashes.
         for changed in changes(sealed.enc(), mask) {
             refused(&info, &aad, &changed, sealed.payload());
         }
@@ -85,9 +92,13 @@ fn a_public_key_in_der_is_not_an_encapsulated_key() {
 
 #[test]
 fn another_key_does_not_open() {
+    SUITES.into_iter().for_each(another_key_of);
+}
+
+fn another_key_of(suite: Suite) {
     let mut rng = ChaCha20Rng::seed_from_u64(3);
-    let ours = HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng);
-    let theirs = HpkeKeypair::generate(HpkeConfigId::new(1), &mut rng);
+    let ours = HpkeKeypair::generate_for(suite, HpkeConfigId::new(1), &mut rng);
+    let theirs = HpkeKeypair::generate_for(suite, HpkeConfigId::new(1), &mut rng);
     let sealed = server_hpke::seal(theirs.config(), b"", b"", b"share", &mut rng).unwrap();
     let opened = Opener::new(&ours).unwrap().open(b"", b"", &sealed);
     assert_eq!(opened.unwrap_err(), HpkeError::Decrypt);
@@ -95,6 +106,40 @@ fn another_key_does_not_open() {
     let elsewhere = HpkeKeypair::generate(HpkeConfigId::new(2), &mut rng);
     let opened = Opener::new(&elsewhere).unwrap().open(b"", b"", &sealed);
     assert_eq!(opened.unwrap_err(), HpkeError::WrongConfigId);
+}
+
+#[test]
+fn a_message_of_one_suite_does_not_open_with_a_key_of_the_other() {
+    let mut rng = ChaCha20Rng::seed_from_u64(4);
+    let [x25519, hybrid] =
+        SUITES.map(|suite| HpkeKeypair::generate_for(suite, HpkeConfigId::new(1), &mut rng));
+    for (sender, receiver) in [(&x25519, &hybrid), (&hybrid, &x25519)] {
+        let sealed = hpke::seal(sender.config(), b"", b"", b"share", &mut rng).unwrap();
+        let opened = Opener::new(receiver).unwrap().open(b"", b"", &sealed);
+        assert_eq!(opened.unwrap_err(), HpkeError::Decrypt);
+        assert_eq!(hpke::open(receiver, b"", b"", &sealed).unwrap_err(), HpkeError::Decrypt);
+    }
+}
+
+#[test]
+fn hybrid_keys_come_first_and_others_only_if_allowed() {
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let mut config = |suite, id| {
+        HpkeKeypair::generate_for(suite, HpkeConfigId::new(id), &mut rng).config().clone()
+    };
+    let listed = vec![
+        config(Suite::X25519, 1),
+        config(Suite::Hybrid, 2),
+        config(Suite::X25519, 3),
+        config(Suite::Hybrid, 4),
+    ];
+    let ids = |configs: Vec<sotto_wire::HpkeConfig>, required| -> Vec<u8> {
+        hpke::usable(configs, required).iter().map(|config| config.id().value()).collect()
+    };
+    assert_eq!(ids(listed.clone(), false), [2, 4, 1, 3]);
+    assert_eq!(ids(listed.clone(), true), [2, 4]);
+    assert_eq!(ids(vec![listed[0].clone()], false), [1]);
+    assert!(ids(vec![listed[0].clone()], true).is_empty());
 }
 
 /// Lengths around the block sizes first, then random ones; every tenth plaintext is a large share.

@@ -5,12 +5,13 @@ use ohttp::hpke::{Aead, Kdf, Kem};
 use ohttp::{ClientRequest, Server, SymmetricSuite};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{CryptoRng, Rng, SeedableRng};
+use sotto_crypto::hpke::Suite;
 use sotto_crypto::ohttp::{open_request, seal_request};
 use sotto_crypto::server_hpke::Opener;
 use sotto_crypto::{HpkeError, HpkeKeypair};
 use sotto_wire::ohttp::{
-    EncapsulatedRequest, KeyConfig, REQUEST_OVERHEAD, RESPONSE_OVERHEAD, decode_key_list,
-    encode_key_list,
+    EncapsulatedRequest, KeyConfig, RESPONSE_OVERHEAD, decode_key_list, encode_key_list,
+    request_overhead,
 };
 use sotto_wire::{Decode, Encode, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId};
 
@@ -25,11 +26,11 @@ fn their_client_with_our_gateway() {
         let keys = encode_key_list(std::slice::from_ref(opener.config())).unwrap();
         let client = ClientRequest::from_encoded_config_list(&keys).unwrap();
         let (body, awaited) = client.encapsulate(&question).unwrap();
-        assert_eq!(body.len(), question.len() + REQUEST_OVERHEAD);
+        assert_eq!(body.len(), question.len() + request_overhead(opener.config()));
 
         let opened = open_request(&opener, &EncapsulatedRequest::parse(&body).unwrap()).unwrap();
         assert_eq!(*opened.bhttp, question);
-        assert_eq!(opened.enc, body[7..39]);
+        assert_eq!(opened.enc, body[7..request_overhead(opener.config()) - 16]);
         let response = opened.responder.seal(&answer, &mut rng).unwrap();
         assert_eq!(response.len(), answer.len() + RESPONSE_OVERHEAD);
         assert_eq!(awaited.decapsulate(&response).unwrap(), answer);
@@ -43,7 +44,7 @@ fn our_client_with_their_gateway() {
         let server = their_gateway(seed as u8, &mut rng);
         let (question, answer) = messages(seed, &mut rng);
         let (body, awaited) = seal_request(&offered(&server), &question, &mut rng).unwrap();
-        assert_eq!(body.len(), question.len() + REQUEST_OVERHEAD);
+        assert_eq!(body.len(), question.len() + request_overhead(&offered(&server)));
 
         let (opened, responder) = server.decapsulate(&body).unwrap();
         assert_eq!(opened, question);
@@ -63,7 +64,8 @@ fn our_client_with_our_gateway() {
         let (again, _) = seal_request(opener.config(), &question, &mut twin).unwrap();
         assert_eq!(body, again, "equal randomness gives equal requests");
         let (other, _) = seal_request(opener.config(), &question, &mut rng).unwrap();
-        assert_ne!(body[7..39], other[7..39], "no two requests share a key");
+        let enc = 7..request_overhead(opener.config()) - 16;
+        assert_ne!(body[enc.clone()], other[enc], "no two requests share a key");
 
         let opened = open_request(&opener, &EncapsulatedRequest::parse(&body).unwrap()).unwrap();
         assert_eq!(*opened.bhttp, question);
@@ -96,7 +98,7 @@ fn a_request_to_another_key_of_the_same_id_does_not_open() {
 #[test]
 fn lists_of_keys_agree() {
     let mut rng = ChaCha20Rng::seed_from_u64(3);
-    let theirs = [1, 7].map(|id| their_gateway(id, &mut rng).config().clone());
+    let theirs = [1, 6].map(|id| their_gateway(id, &mut rng).config().clone());
     let list = ohttp::KeyConfig::encode_list(&theirs).unwrap();
     let ours = decode_key_list(&list).unwrap();
     let encoded: Vec<_> = ours.iter().map(Encode::to_bytes).collect();
@@ -105,17 +107,20 @@ fn lists_of_keys_agree() {
     assert_eq!(again.len(), ours.len());
 }
 
+/// Keys with odd ids are hybrid.
 fn gateway(id: u8, rng: &mut ChaCha20Rng) -> Opener {
-    Opener::new(&HpkeKeypair::generate(HpkeConfigId::new(id), rng)).unwrap()
+    let suite = if id % 2 == 1 { Suite::Hybrid } else { Suite::X25519 };
+    Opener::new(&HpkeKeypair::generate_for(suite, HpkeConfigId::new(id), rng)).unwrap()
 }
 
-/// Their gateway, which offers one more suite than ours.
+/// Their gateway, which offers one more cipher than ours. Keys with odd ids are hybrid.
 fn their_gateway(id: u8, rng: &mut ChaCha20Rng) -> Server {
     let mut ikm = [0; 32];
     rng.fill_bytes(&mut ikm);
     let suites = [Aead::ChaCha20Poly1305, Aead::Aes128Gcm]
         .map(|aead| SymmetricSuite::new(Kdf::HkdfSha256, aead));
-    let config = ohttp::KeyConfig::derive(id, Kem::X25519Sha256, suites.to_vec(), &ikm).unwrap();
+    let kem = if id % 2 == 1 { Kem::XWing } else { Kem::X25519Sha256 };
+    let config = ohttp::KeyConfig::derive(id, kem, suites.to_vec(), &ikm).unwrap();
     Server::new(config).unwrap()
 }
 

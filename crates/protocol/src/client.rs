@@ -91,14 +91,12 @@ pub fn produce_report(
     Ok(report.to_bytes())
 }
 
-/// Picks the configuration to seal to: the first supported one, because the list is in the
-/// aggregator's order of preference. DAP, section "HPKE Configuration Request".
+/// Picks the configuration to seal to: the first hybrid one, or else the first supported one,
+/// because the list is in the aggregator's order of preference. DAP, section "HPKE Configuration
+/// Request".
 pub fn consume_hpke_config_list(bytes: &[u8]) -> Result<HpkeConfig, ClientError> {
-    HpkeConfigList::from_bytes(bytes)?
-        .iter()
-        .find(|config| hpke::is_supported(config))
-        .cloned()
-        .ok_or(ClientError::NoSupportedHpkeConfig)
+    let listed = HpkeConfigList::from_bytes(bytes)?.as_slice().to_vec();
+    hpke::usable(listed, false).into_iter().next().ok_or(ClientError::NoSupportedHpkeConfig)
 }
 
 /// Reads which reports of an upload the leader rejected, in the order in which they were sent. An

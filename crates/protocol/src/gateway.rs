@@ -57,7 +57,7 @@ impl GatewayKeyring {
 
 /// A request that opened. Whether it decodes, is new and is for us has not been checked.
 pub struct Opened {
-    enc: [u8; 32],
+    enc: Vec<u8>,
     message: Zeroizing<Vec<u8>>,
     responder: Responder,
 }

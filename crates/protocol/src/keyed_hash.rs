@@ -12,9 +12,9 @@ use zeroize::Zeroizing;
 /// A key that is wiped when it is dropped.
 pub(crate) type HashKey = Zeroizing<[u8; 16]>;
 
-/// The first 64 bits of SHA-256 over key and message. All messages of a table have the same length,
-/// and the digest is truncated, so prefixing the key is as good as HMAC, and takes one block of
-/// SHA-256 for up to 39 bytes.
+/// The first 64 bits of SHA-256 over key and message. The digest is truncated, so that nobody can
+/// extend a message: prefixing the key is as good as HMAC, and takes one block of SHA-256 for up to
+/// 39 bytes.
 pub(crate) fn keyed_hash(key: &HashKey, message: &[u8]) -> u64 {
     let digest = Sha256::new().chain_update(key.as_slice()).chain_update(message).finalize();
     let (first, _) = digest.as_slice().split_first_chunk().unwrap_or((&[0; 8], &[]));

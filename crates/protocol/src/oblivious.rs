@@ -15,7 +15,7 @@ use rand_core::CryptoRng;
 use sotto_crypto::HpkeError;
 use sotto_crypto::ohttp::{ResponseOpener, seal_request};
 use sotto_wire::bhttp::{Field, Request, Response};
-use sotto_wire::ohttp::REQUEST_OVERHEAD;
+use sotto_wire::ohttp::request_overhead;
 use sotto_wire::size_class::SizeClass;
 use sotto_wire::{DecodeError, HpkeConfig, HttpUrl, KeyName};
 use zeroize::Zeroizing;
@@ -112,10 +112,11 @@ pub fn produce_request(
         content: request.content.into(),
         trailers: Vec::new(),
     };
-    let class = SizeClass::holding(inner.encoded_len() + REQUEST_OVERHEAD)
+    let overhead = request_overhead(gateway);
+    let class = SizeClass::holding(inner.encoded_len() + overhead)
         .filter(|class| *class <= SizeClass::MAX_REQUEST)
         .ok_or(ObliviousError::TooLong)?;
-    let padded = inner.to_padded(class.bytes() - REQUEST_OVERHEAD).map(Zeroizing::new);
+    let padded = inner.to_padded(class.bytes() - overhead).map(Zeroizing::new);
     let padded = padded.ok_or(ObliviousError::TooLong)?;
     let (body, opener) = seal_request(gateway, &padded, rng).map_err(ObliviousError::Key)?;
     Ok((body, Awaited { opener }))

@@ -53,7 +53,7 @@ pub struct Server {
 pub struct LogGateway {
     /// Who runs it.
     pub operator: KeyName,
-    /// The pinned keys with a supported suite, the preferred one first. There is at least one.
+    /// The pinned keys that this device may seal to, the best one first. There is at least one.
     pub configs: Vec<HpkeConfig>,
 }
 
@@ -71,6 +71,25 @@ impl Trust {
     /// The budget of a period.
     pub fn budget(&self) -> Budget {
         self.budget
+    }
+
+    /// The same for a reader of the log that seals nothing to the keys in it: an aggregator also
+    /// serves devices that do not require the hybrid suite.
+    pub fn with_any_suite(mut self) -> Self {
+        self.settings.require_post_quantum = false;
+        self
+    }
+
+    /// Why no key of a kind can be sealed to.
+    pub(crate) fn unusable(&self, what: &str) -> String {
+        match self.settings.require_post_quantum {
+            true => format!(
+                "no {what} of the hybrid suite: whoever records traffic now could open it later; the \
+                 operator must publish one (`sotto keys new`, `sotto keys publish`), unless this \
+                 device sets require_post_quantum = false"
+            ),
+            false => format!("no {what} of a supported suite"),
+        }
     }
 
     /// The end of the period that contains this time.

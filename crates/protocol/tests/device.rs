@@ -14,6 +14,7 @@ mod mutation;
 mod restarts;
 mod rows;
 mod state;
+mod suites;
 mod tokens;
 mod trust;
 mod two_faced;

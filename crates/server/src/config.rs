@@ -203,10 +203,10 @@ settings! {
         [group] pub http: HttpFile,
         /// The folder of the store: one SQLite file, and segments of reports.
         ["data_dir"] pub data_dir: PathBuf,
-        /// HPKE key files (`sotto keys new`), the preferred one first. If none is listed, the server
-        /// makes a key in data_dir at its first start. Keep an old key listed for at least twice
-        /// hpke_config_max_age_s. An id never comes back with another key:
-        /// data_dir/hpke_keys_seen.toml records which ids were used.
+        /// HPKE key files (`sotto keys new`), the preferred one first: a hybrid one, and an X25519 one
+        /// for older devices and other implementations of DAP. If none is listed, the server makes one
+        /// of each in data_dir. Keep an old key listed for at least twice hpke_config_max_age_s. An id
+        /// never comes back with another key: data_dir/hpke_keys_seen.toml records which ids were used.
         ["hpke_keys"] pub hpke_keys: Vec<PathBuf>,
         /// Task files of this role (`sotto task new`), or folders of them.
         ["tasks"] pub tasks: Vec<PathBuf>,

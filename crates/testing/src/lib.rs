@@ -2,7 +2,7 @@
 //!
 //! - [`decoders`]: every decoder of `sotto-wire` in one table, with valid messages to start from.
 //! - [`arbitrary`]: recipes, key sets and results from a seed.
-//! - [`published`]: files of test vectors; [`rfc9180`]: the HPKE test vector.
+//! - [`published`]: files of test vectors; [`rfc9180`], [`x_wing`]: those of HPKE.
 //! - `vectors` (feature): the check behind `sotto vectors check`.
 //! - Feature `parties`: `keys` of everybody by name, a public `log` in memory, a `recipe` with key
 //!   sets and trust, the `world` of one device, an attester and an issuer that grant `tokens`, a
@@ -17,6 +17,7 @@ pub mod published;
 pub mod rfc9180;
 #[cfg(feature = "vectors")]
 pub mod vectors;
+pub mod x_wing;
 
 #[cfg(feature = "parties")]
 pub use parties::*;

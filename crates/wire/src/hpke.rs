@@ -54,8 +54,35 @@ algorithm_id!(
         X25519_HKDF_SHA256 = 0x0020;
         /// DHKEM(P-256, HKDF-SHA256).
         P256_HKDF_SHA256 = 0x0010;
+        /// X-Wing, or MLKEM768-X25519: ML-KEM-768 and X25519 together (draft-ietf-hpke-pq).
+        X_WING = 0x647a;
     }
 );
+
+impl HpkeKemId {
+    /// The length of a public key, `Npk` (RFC 9180 §7.1, draft-ietf-hpke-pq). `None` for an unknown
+    /// mechanism.
+    pub const fn public_key_len(self) -> Option<usize> {
+        match self.0 {
+            0x0010 => Some(65),
+            0x0011 => Some(97),
+            0x0012 => Some(133),
+            0x0020 => Some(32),
+            0x0021 => Some(56),
+            0x647a => Some(1216),
+            _ => None,
+        }
+    }
+
+    /// The length of an encapsulated key, `Nenc`. `None` for an unknown mechanism.
+    pub const fn enc_len(self) -> Option<usize> {
+        match self.0 {
+            0x647a => Some(1120),
+            _ => self.public_key_len(), // an ephemeral public key
+        }
+    }
+}
+
 algorithm_id!(
     /// A key derivation function of the HPKE registry.
     HpkeKdfId {

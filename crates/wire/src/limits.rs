@@ -171,8 +171,9 @@ pub const MAX_TOKEN_HEADER_LEN: usize = 16 * 1024;
 /// response: each request takes an RSA private-key operation.
 pub const MAX_TOKEN_BATCH: usize = 256;
 
-/// The longest token request that is read. A request that names a token key takes 503 bytes.
-pub const MAX_TOKEN_REQUEST_LEN: usize = 1024;
+/// The longest token request that is read. A request that names a token key takes 1,591 bytes, or
+/// 503 if it is sealed with X25519 alone.
+pub const MAX_TOKEN_REQUEST_LEN: usize = 2048;
 
 /// The longest batch of token requests, each with its length.
 pub const MAX_TOKEN_REQUEST_BATCH_LEN: usize = MAX_TOKEN_BATCH * (2 + MAX_TOKEN_REQUEST_LEN);

@@ -37,9 +37,11 @@ pub const RESPONSE_LABEL: &str = "message/bhttp response";
 /// The length of what precedes the encapsulated key: the key id and three algorithm ids.
 pub const REQUEST_HEADER_LEN: usize = 7;
 
-/// How much longer an encapsulated request is than its message: the header, the X25519 encapsulated
-/// key and the AES-GCM tag.
-pub const REQUEST_OVERHEAD: usize = REQUEST_HEADER_LEN + 32 + 16;
+/// How much longer a request that is encapsulated to `config` is than its message: the header, the
+/// encapsulated key and the tag. Without the key if the mechanism is unknown: nobody can seal to it.
+pub fn request_overhead(config: &HpkeConfig) -> usize {
+    REQUEST_HEADER_LEN + config.kem_id().enc_len().unwrap_or(0) + 16
+}
 
 /// How much longer an encapsulated response is than its message: the nonce, which is as long as an
 /// AES-128 key, and the tag.

@@ -2,8 +2,8 @@
 
 use sotto_testing::decoders::decoder;
 use sotto_wire::ohttp::{
-    EncapsulatedRequest, KeyConfig, REQUEST_LABEL, REQUEST_OVERHEAD, decode_key_list,
-    encode_key_list, request_header, request_info,
+    EncapsulatedRequest, KeyConfig, REQUEST_LABEL, decode_key_list, encode_key_list,
+    request_header, request_info, request_overhead,
 };
 use sotto_wire::{
     BoundsError, Decode, DecodeError, Encode, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId,
@@ -50,7 +50,7 @@ fn the_published_request() {
     assert_eq!(request_info(&request.header()), hex::decode(INFO).unwrap());
     assert_eq!(request_header(&config(1, 2)), request.header());
     // `GET https://example.com/` has 25 bytes.
-    assert_eq!(bytes.len(), REQUEST_OVERHEAD + 25);
+    assert_eq!(bytes.len(), request_overhead(&config(1, 2)) + 25);
     assert_eq!(request_info(&[0; 7]), [REQUEST_LABEL.as_bytes(), &[0; 8]].concat());
 }
 

@@ -70,6 +70,17 @@ fn the_encapsulation_key_and_its_id() {
 }
 
 #[test]
+fn a_hybrid_encapsulation_key() {
+    let config = sotto_testing::x_wing::config(vec![5; 1216]);
+    let encoded = EncapsulationKey::from(&config).to_bytes();
+    assert_eq!(encoded.len(), 1 + 2 + 1216 + 2 + 2);
+    assert_eq!(EncapsulationKey::from_bytes(&encoded).unwrap().config(), &config);
+    for len in 0..encoded.len() {
+        assert!(EncapsulationKey::from_bytes(&encoded[..len]).is_err(), "{len} bytes");
+    }
+}
+
+#[test]
 fn the_headers_are_byte_sequences() {
     for transcript in rate_limited()["transcripts"].as_array().unwrap() {
         for (header, field) in [

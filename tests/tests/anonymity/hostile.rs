@@ -103,7 +103,7 @@ impl<'a> Honest<'a> {
 fn unopenable(world: &World, pending: &Pending, key: &HpkeConfig) -> Vec<(Vec<u8>, &'static str)> {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut sealed_to = |id: u8| {
-        let pair = HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng);
+        let pair = HpkeKeypair::generate_hybrid(HpkeConfigId::new(id), &mut rng);
         seal_upload(world, pending, pair.config(), now(), 2).0
     };
     let (wrong_key, unknown_key) = (sealed_to(FIRST_KEY), sealed_to(FIRST_KEY + 9));

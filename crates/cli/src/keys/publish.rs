@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use clap::{ArgGroup, Args};
 use serde_json::json;
+use sotto_crypto::hpke::usable;
 use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::trust::Trust;
 use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment};
@@ -91,6 +92,17 @@ impl PublishArgs {
         if let Some(trust) = &trust {
             check_pinned(&set, trust)?;
             rules.check(&set, last.as_ref(), now()?.0)?;
+        }
+        let required = trust.as_ref().is_some_and(|trust| trust.settings().require_post_quantum);
+        for kind in without_hybrid(&set)? {
+            let problem = format!(
+                "the set has no hybrid {kind} key: devices that require the hybrid suite, the default, \
+                 would not use it"
+            );
+            if required {
+                return Err(anyhow!(problem)).hint("make one with `sotto keys new` and add it");
+            }
+            output.remark(format!("warning: {problem}"));
         }
         if let Some(old) =
             last.and_then(|last| last.url).filter(|old| set.url.as_ref() != Some(old))
@@ -235,6 +247,17 @@ impl Rules {
         Err(anyhow!("devices would ignore this key set: {problem}"))
             .hint(format!("omit --not-before, or give {earliest}"))
     }
+}
+
+/// The kinds of keys that the set has, but in no hybrid suite.
+fn without_hybrid(set: &KeySet) -> Result<Vec<&'static str>> {
+    let kinds = [
+        ("HPKE", set.configs()?),
+        ("gateway", set.gateway_keys()?),
+        ("encapsulation", set.encapsulation_keys()?),
+    ];
+    let lacks = |keys: &Vec<_>| !keys.is_empty() && usable(keys.clone(), true).is_empty();
+    Ok(kinds.into_iter().filter(|(_, keys)| lacks(keys)).map(|(kind, _)| kind).collect())
 }
 
 fn check_pinned(set: &KeySet, trust: &Trust) -> Result<()> {

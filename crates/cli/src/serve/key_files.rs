@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use sotto_crypto::HpkeKeypair;
+use sotto_crypto::hpke::Suite;
 use sotto_server::{Keyring, Rotating};
 
 use super::config::toml_files;
@@ -22,16 +23,30 @@ struct KeyFiles {
 }
 
 impl KeyFiles {
-    /// The listed files, or the folder `own`, in which a key is made at the first start.
+    /// The listed files, or the folder `own`: a key of each suite is made if it is empty, and a
+    /// hybrid one if there are only others.
     fn new(kind: &str, listed: Vec<PathBuf>, own: &Path) -> Result<Self> {
         if !listed.is_empty() {
             return Ok(Self { paths: listed, seen: State::new() });
         }
         private_file::make_folder(own)?;
-        if toml_files(own)?.is_empty() {
-            let path = own.join(format!("{kind}-key-1.toml"));
-            let [id] = random::bytes();
-            keys::write(&path, &keys::generate(id), false)?;
+        let held =
+            toml_files(own)?.iter().map(|file| keys::read(file)).collect::<Result<Vec<_>>>()?;
+        let is_hybrid = |key: &HpkeKeypair| Suite::of(key.config()) == Some(Suite::Hybrid);
+        let mut ids: Vec<u8> = held.iter().map(|key| key.config().id().value()).collect();
+        for (suite, name, needed) in [
+            (Suite::X25519, "x25519", held.is_empty()),
+            (Suite::Hybrid, "hybrid", !held.iter().any(is_hybrid)),
+        ] {
+            if !needed {
+                continue;
+            }
+            let path = own.join(format!("{kind}-key-{name}.toml"));
+            let [random] = random::bytes();
+            let mut free = (0..=u8::MAX).map(|step| random.wrapping_add(step));
+            let id = free.find(|id| !ids.contains(id)).context("all key ids are used")?;
+            ids.push(id);
+            keys::write(&path, &keys::generate_for(suite, id), false)?;
             tracing::info!(file = %path.display(), "made a key: publish it with `sotto keys publish --{kind}-key`");
         }
         Ok(Self { paths: vec![own.to_owned()], seen: State::new() })
@@ -110,23 +125,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_more_are_found() {
+    fn a_key_of_each_suite_is_made_once_and_more_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("gateway-keys");
         let (files, _) = load::<GatewayKeyring>("gateway", Vec::new(), &own).unwrap();
         let first = files.read().unwrap();
-        assert_eq!(first.len(), 1);
-        let id = first[0].config().id().value();
+        let suites: Vec<_> = first.iter().map(|key| Suite::of(key.config()).unwrap()).collect();
+        assert_eq!(suites, [Suite::Hybrid, Suite::X25519]);
+        let ids: Vec<_> = first.iter().map(|key| key.config().id().value()).collect();
+        let id = (0..=u8::MAX).find(|id| !ids.contains(id)).unwrap();
         assert_eq!(files.state(), files.seen);
         let second = own.join("gateway-key-2.toml");
-        keys::write(&second, &keys::generate(id.wrapping_add(1)), false).unwrap();
+        keys::write(&second, &keys::generate(id), false).unwrap();
         let later = SystemTime::now() + Duration::from_secs(9);
         std::fs::File::options().write(true).open(&second).unwrap().set_modified(later).unwrap();
         assert_ne!(files.state(), files.seen);
         let (files, _) = load::<GatewayKeyring>("gateway", Vec::new(), &own).unwrap();
-        let both = files.read().unwrap();
-        assert_eq!(both.len(), 2);
-        assert_eq!(both[1].config(), first[0].config(), "the newest comes first");
+        let all = files.read().unwrap();
+        assert_eq!(all.len(), 3);
+        assert_eq!(all[1].config(), first[0].config(), "the newest comes first");
+    }
+
+    /// A folder that an older version made.
+    #[test]
+    fn a_hybrid_key_is_added_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = folder.path().join("gateway-key-1.toml");
+        keys::write(&old, &keys::generate(7), false).unwrap();
+        let (files, _) = load::<GatewayKeyring>("gateway", Vec::new(), folder.path()).unwrap();
+        let keys = files.read().unwrap();
+        let of = |suite| keys.iter().filter(move |key| Suite::of(key.config()) == Some(suite));
+        assert_eq!((of(Suite::Hybrid).count(), of(Suite::X25519).count()), (1, 1));
+        assert_eq!(keys::read(&old).unwrap().config().id().value(), 7);
     }
 
     #[test]

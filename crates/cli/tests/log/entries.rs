@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::recipe::judgement;
-use sotto_testing::keys::keypair;
+use sotto_testing::keys::{hybrid, keypair};
 pub(crate) use sotto_testing::keys::{key, key_of, signer};
 pub(crate) use sotto_testing::log::ORIGIN;
 use sotto_testing::log::valid_entry;
@@ -23,7 +23,7 @@ pub(crate) fn now() -> u64 {
 pub(crate) fn recipe(name: &str) -> Recipe {
     let mut recipe = recipe_at(name, now());
     recipe.attributes.remove(&"tier".parse::<AttributeName>().unwrap());
-    recipe.parties.collector_hpke_config = KeySet::config_text(&hpke(99));
+    recipe.parties.collector_hpke_config = KeySet::config_text(keypair(99).config());
     claiming(recipe, 1.0)
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn recipe_entry(recipe: &Recipe) -> Entry {
 
 /// The HPKE configuration with this id.
 pub(crate) fn hpke(id: u64) -> HpkeConfig {
-    keypair(id as u8).config().clone()
+    hybrid(id as u8).config().clone()
 }
 
 /// A key set whose one key has the set's number as its id.

@@ -9,7 +9,7 @@ use sotto_client::{HttpRequest, HttpResponse, Method, RelayTransport, Transport,
 use sotto_protocol::gateway::OuterRefusal;
 use sotto_testing::keys::gateway_key;
 use sotto_testing::recipe::{HOUR, NOW};
-use sotto_wire::ohttp::{KEY_PROBLEM, REQUEST_OVERHEAD};
+use sotto_wire::ohttp::{KEY_PROBLEM, request_overhead};
 use sotto_wire::size_class::SizeClass;
 use zeroize::Zeroizing;
 
@@ -72,9 +72,12 @@ fn every_request_is_exactly_the_smallest_class_that_holds_it() {
     let head = {
         let inner = &relay.inner()[0];
         let fields: usize = inner.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
-        REQUEST_OVERHEAD + inner.method.len() + inner.url.len() + fields
+        let overhead = request_overhead(gateway_key(1).config());
+        overhead + inner.method.len() + inner.url.len() + fields
     };
-    for length in [1, 1_000, 3_000, 4_096 - head, 4_096, 16_384 - head, 16_384, 60_000, 300_000] {
+    for length in
+        [1, 1_000, 3_000, 4_096 - head, 4_096, 8_192, 16_384 - head, 16_384, 60_000, 300_000]
+    {
         let body = vec![9; length];
         let request = HttpRequest { response_limit: length, ..request(&body) };
         let response = transport.send(&request).unwrap();
@@ -238,8 +241,8 @@ fn answers_have_limits_inside_and_outside() {
     assert_eq!(outside, Err(TransportError::ResponseTooLong), "outside");
     assert_eq!(ask(100_000, 100_000), Ok(100_000));
     let limits: Vec<usize> = relay.outer().iter().map(|outer| outer.response_limit).collect();
-    assert_eq!(limits, [16_384, 16_384, 16_384, 262_144], "no more than what may come is read");
-    for (limit, sealed) in [(0, 16_384), (20 << 20, 64 << 20), (usize::MAX, 64 << 20)] {
+    assert_eq!(limits, [8_192, 8_192, 8_192, 262_144], "no more than what may come is read");
+    for (limit, sealed) in [(0, 8_192), (20 << 20, 64 << 20), (usize::MAX, 64 << 20)] {
         ask(0, limit).unwrap();
         assert_eq!(relay.outer().last().unwrap().response_limit, sealed);
     }

@@ -353,7 +353,7 @@ fn the_same_bytes_get_the_same_answer_and_another_secret_is_another_client() {
 
 /// The issuers' next key.
 fn new_key() -> HpkeKeypair {
-    HpkeKeypair::generate(HpkeConfigId::new(9), &mut ChaCha20Rng::seed_from_u64(4_000))
+    HpkeKeypair::generate_hybrid(HpkeConfigId::new(9), &mut ChaCha20Rng::seed_from_u64(4_000))
 }
 
 /// The world in whose log it is.

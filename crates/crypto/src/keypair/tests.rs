@@ -2,6 +2,7 @@
 
 use super::*;
 use sotto_testing::rfc9180::{self, Fixed, array, bytes};
+use sotto_wire::HpkeKemId;
 
 /// The receiver of the vector.
 pub(crate) fn receiver() -> HpkeKeypair {
@@ -38,11 +39,25 @@ fn other_suites_are_refused() {
         (kem, HpkeKdfId::new(2), aead, key.clone()),
         (kem, kdf, HpkeAeadId::new(2), key.clone()),
         (kem, kdf, aead, key[1..].to_vec()),
+        (HpkeKemId::X_WING, kdf, aead, key.clone()),
+        (kem, kdf, aead, vec![1; 1216]),
     ] {
         let config = HpkeConfig::new(HpkeConfigId::new(7), kem, kdf, aead, key).unwrap();
         let keypair = HpkeKeypair::from_parts(config, Secret::new(array(rfc9180::SK_R)));
         assert_eq!(keypair.unwrap_err(), HpkeError::UnsupportedSuite);
     }
+}
+
+#[test]
+fn hybrid_keys_are_pairs_too() {
+    let keypair = HpkeKeypair::generate_hybrid(HpkeConfigId::new(7), &mut Fixed([5; 32]));
+    let parts = |seed: [u8; 32]| {
+        HpkeKeypair::from_parts(keypair.config().clone(), Secret::new(seed)).map(drop)
+    };
+    let mut seed = *keypair.private_key().expose();
+    assert_eq!(parts(seed), Ok(()));
+    seed[31] ^= 1;
+    assert_eq!(parts(seed), Err(HpkeError::InvalidKey));
 }
 
 #[test]

@@ -9,14 +9,13 @@ use zeroize::Zeroizing;
 use super::labels;
 use crate::HpkeError;
 use crate::encapsulated::{self, KEY_LEN, ResponseSecret};
-use crate::hpke::PUBLIC_KEY_LEN;
 use crate::server_hpke::Opener;
 
 /// An opened request.
 pub struct OpenedRequest {
     /// The encapsulated key. No two honest requests have the same one, so it identifies this
     /// request for replay detection.
-    pub enc: [u8; PUBLIC_KEY_LEN],
+    pub enc: Vec<u8>,
     /// The message.
     pub bhttp: Zeroizing<Vec<u8>>,
     /// Seals the response.
@@ -42,7 +41,7 @@ pub fn open_request(
     }
     let info = request_info(&request.header());
     let (bhttp, secret) = encapsulated::open(opener, labels(&info), request.rest)?;
-    Ok(OpenedRequest { enc: secret.enc, bhttp, responder: ResponseSealer { secret } })
+    Ok(OpenedRequest { enc: secret.enc.clone(), bhttp, responder: ResponseSealer { secret } })
 }
 
 impl fmt::Debug for OpenedRequest {

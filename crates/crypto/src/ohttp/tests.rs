@@ -44,7 +44,7 @@ fn open(body: &[u8]) -> Result<OpenedRequest, HpkeError> {
 /// The client of the example, after sending its request.
 fn response_opener() -> ResponseOpener {
     let secret = Zeroizing::new(bytes(SECRET).try_into().unwrap());
-    ResponseOpener { secret: ResponseSecret { enc: array(ENC), secret } }
+    ResponseOpener { secret: ResponseSecret { enc: bytes(ENC), secret } }
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use rand_core::SeedableRng;
 use sotto_testing::published::{array, bytes, rate_limited, vectors};
 use sotto_testing::rfc9180::Fixed;
 use sotto_wire::token::TokenRequest;
@@ -45,9 +46,33 @@ fn the_transcripts() {
         let blind_sig = array(issuer, "blind_sig");
         let response = sealer.seal(&blind_sig, &array(inputs, "response_nonce")).unwrap();
         assert_eq!(response, bytes(issuer, "encrypted_token_response"));
-        let kept = ResponseSecret::from_bytes(&secret.to_bytes());
+        let kept = ResponseSecret::from_bytes(&secret.to_bytes()).unwrap();
         assert_eq!(kept.open(&response), Ok(blind_sig));
     }
+}
+
+/// What a device stores until the answer comes opens it, in both suites.
+#[test]
+fn a_stored_secret_opens_the_answer() {
+    let id = HpkeConfigId::new(1);
+    for (keypair, len) in [
+        (HpkeKeypair::generate(id, &mut Fixed([1; 32])), 32 + KEY_LEN),
+        (HpkeKeypair::generate_hybrid(id, &mut Fixed([1; 32])), 1120 + KEY_LEN),
+    ] {
+        let labels = Labels { info: INFO, aad: b"aad", export: EXPORT_LABEL };
+        let mut rng = rand_chacha::ChaCha20Rng::from_seed([2; 32]);
+        let (sealed, secret) = seal_labelled(keypair.config(), labels, b"inner", &mut rng).unwrap();
+        let opener = Opener::new(&keypair).unwrap();
+        let (inner, sealer) = open_labelled(&opener, labels, &sealed).unwrap();
+        assert_eq!(*inner, b"inner");
+        let answer = sealer.seal(&[7; NK], &[3; 16]).unwrap();
+        let stored = secret.to_bytes();
+        assert_eq!(stored.len(), len);
+        assert_eq!(ResponseSecret::from_bytes(&stored).unwrap().open(&answer), Ok([7; NK]));
+        let other = ResponseSecret::from_bytes(&stored[1..]).unwrap();
+        assert_eq!(other.open(&answer), Err(HpkeError::Decrypt));
+    }
+    assert!(ResponseSecret::from_bytes(&[0; KEY_LEN - 1]).is_none());
 }
 
 #[test]

@@ -1,9 +1,13 @@
-//! RFC 9180 A.1.1 through the server's implementation, and what it must reject. The comparison with
-//! [`crate::hpke`] is in `tests/agreement.rs`.
+//! RFC 9180 A.1.1 and the vectors of X-Wing through the server's implementation, and what it must
+//! reject. The comparison with [`crate::hpke`] is in `tests/agreement.rs`.
 
 use super::*;
+use crate::Secret;
 use crate::keypair::tests::receiver;
+use sha2::{Digest, Sha256};
 use sotto_testing::rfc9180::{self, Fixed, array, bytes};
+use sotto_testing::x_wing::{self as published, hpke_pq};
+use sotto_wire::HpkeConfigId;
 
 fn opener() -> Opener {
     Opener::new(&receiver()).unwrap()
@@ -13,15 +17,15 @@ fn opener() -> Opener {
 fn ephemeral_key_and_shared_secret_are_the_vectors() {
     let private_key = key_schedule::derive_private_key(&array(rfc9180::IKM_E)).unwrap();
     assert_eq!(*private_key, array(rfc9180::SK_E));
-    let (_, public_key) = parse_private_key(&private_key).unwrap();
-    assert_eq!(public_key, array(rfc9180::ENC));
+    assert_eq!(X25519Key::parse(&private_key).unwrap().public, array(rfc9180::ENC));
 
-    let opener = opener();
+    let PrivateKey::X25519(key) = opener().private_key else { panic!("another suite") };
     let enc = array(rfc9180::ENC);
-    let shared_secret = agree(&opener.private_key, &enc, HpkeError::Decrypt, |dh| {
-        key_schedule::extract_and_expand(dh, &enc, &opener.public_key)
-    })
-    .unwrap();
+    let shared_secret = key
+        .agree(&enc, HpkeError::Decrypt, |dh| {
+            key_schedule::extract_and_expand(dh, &enc, &key.public)
+        })
+        .unwrap();
     assert_eq!(
         *shared_secret,
         array("fe0e18c9f024ce43799ae393c7e8fe8fce9d218875e8227b0187c04e7d2ea1fc")
@@ -34,7 +38,7 @@ fn key_schedule_is_the_vectors() {
     let schedule = opener.decapsulate(&bytes(rfc9180::ENC), &bytes(rfc9180::INFO)).unwrap();
     assert_eq!(schedule.base_nonce().unwrap().as_slice(), bytes("56d890e5accaaf011cff4b7d"));
     assert_eq!(
-        *schedule.exporter_secret().unwrap(),
+        *schedule.exporter().unwrap().secret,
         array("45ff1c2e220db587171952c0592d5f5ebe103f1561a2614e38f2ffd47e99e3f8")
     );
 }
@@ -113,4 +117,51 @@ fn debug_shows_no_key_material() {
     assert_eq!(format!("{receiver:?}"), "Receiver { sequence: 0, .. }");
     let private = format!("{:?}", array(rfc9180::SK_R));
     assert!(!format!("{:?}", opener()).contains(private.trim_matches(['[', ']'])));
+}
+
+/// Both libraries: the device's encapsulates, both decapsulate.
+#[test]
+fn x_wing_is_the_drafts() {
+    let hashed = |bytes: &[u8]| hex::encode(Sha256::digest(bytes));
+    for vector in published::VECTORS {
+        let (key, public_key) = DecapsulationKey::expand(&array(vector.sk)).unwrap();
+        assert_eq!(hashed(&public_key), vector.pk_sha256);
+        let config = published::config(public_key);
+        let keypair =
+            HpkeKeypair::from_parts(config.clone(), Secret::new(array(vector.sk))).unwrap();
+        let mut eseed = Fixed::<64>(bytes(vector.eseed).try_into().unwrap());
+        let sealed = seal(&config, b"info", b"aad", b"share", &mut eseed).unwrap();
+        assert_eq!(hashed(sealed.enc()), vector.ct_sha256);
+        assert_eq!(*key.decapsulate(sealed.enc()).unwrap(), array(vector.ss));
+        let opened = Opener::new(&keypair).unwrap().open(b"info", b"aad", &sealed).unwrap();
+        assert_eq!(*opened, b"share");
+        assert_eq!(*hpke::open(&keypair, b"info", b"aad", &sealed).unwrap(), b"share");
+    }
+}
+
+#[test]
+fn hybrid_keys_and_secrets_are_those_of_the_hpke_draft() {
+    let id = HpkeConfigId::new(7);
+    let keypair = HpkeKeypair::generate_hybrid(id, &mut Fixed(array(hpke_pq::IKM_R)));
+    assert!(keypair.private_key().ct_eq(&array(hpke_pq::SK_R)));
+    let ends = |value: &[u8], [first, last]: [&str; 2]| {
+        value.starts_with(&bytes(first)) && value.ends_with(&bytes(last))
+    };
+    assert!(ends(keypair.config().public_key(), hpke_pq::PK_R_ENDS));
+    let mut randomness = Fixed::<64>(bytes(hpke_pq::IKM_E).try_into().unwrap());
+    let sealed = hpke::seal(keypair.config(), b"", b"", b"x", &mut randomness).unwrap();
+    assert!(ends(sealed.enc(), hpke_pq::ENC_ENDS));
+    let (key, _) = DecapsulationKey::expand(keypair.private_key().expose()).unwrap();
+    assert_eq!(*key.decapsulate(sealed.enc()).unwrap(), array(hpke_pq::SHARED_SECRET));
+}
+
+#[test]
+fn a_low_order_point_in_a_hybrid_key_is_refused() {
+    let keypair = HpkeKeypair::generate_hybrid(HpkeConfigId::new(7), &mut Fixed([3; 32]));
+    let sealed = seal(keypair.config(), b"", b"", b"x", &mut Fixed([9; 64])).unwrap();
+    let opener = Opener::new(&keypair).unwrap();
+    for point in rfc9180::LOW_ORDER {
+        let enc = [&sealed.enc()[..1088], &bytes(point)].concat();
+        assert_eq!(opener.setup_receiver(&enc, b"").unwrap_err(), HpkeError::Decrypt);
+    }
 }

@@ -48,7 +48,7 @@ impl Assessments {
         check_url(helper.set.url.as_deref(), &parties.helper)?;
         if leader.set.gateway.is_none() && !trust.settings().insecure_direct {
             let operator = &parties.leader.operator;
-            let reason = format!("{operator}: no gateway key of a supported suite");
+            let reason = format!("{operator}: {}", trust.unusable("gateway key"));
             return Err(Silence::new(Check::KeySets, reason));
         }
         let issuer = |role, evidence| issuer_keys(evidence, assessment.recipe(), role, view, trust);

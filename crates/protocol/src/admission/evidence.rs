@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sotto_crypto::hpke::is_supported;
+use sotto_crypto::hpke::usable;
 use sotto_crypto::{merkle, note};
 use sotto_wire::recipe::{Aggregator, KeySet, PopulationResult, Signer};
 use sotto_wire::{
@@ -232,8 +232,8 @@ impl Evidence {
         let (proved, set) = self.verify_key_set(name, view, trust)?;
         let refuse = |reason: String| Silence::new(Check::KeySets, format!("{name}: {reason}"));
         let configs = keys(&set).map_err(|error| refuse(error.to_string()))?;
-        let config = configs.into_iter().find(is_supported);
-        let config = config.ok_or_else(|| refuse(format!("no {what} of a supported suite")))?;
+        let config = usable(configs, trust.settings().require_post_quantum).into_iter().next();
+        let config = config.ok_or_else(|| refuse(trust.unusable(what)))?;
         Ok(OperatorKeys { set: proved, config })
     }
 
@@ -267,7 +267,7 @@ impl Evidence {
             seq: set.seq,
             not_before: set.not_before,
             not_after: set.not_after,
-            gateway: gateway_keys.into_iter().find(is_supported),
+            gateway: usable(gateway_keys, trust.settings().require_post_quantum).into_iter().next(),
             url: set.url.clone(),
         };
         Ok((proved, set.clone()))

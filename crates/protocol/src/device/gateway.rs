@@ -4,6 +4,7 @@
 //! key set of a pinned operator, under the same rules as every other key. The first key of the
 //! log's own gateway is pinned: without it the log cannot be read.
 
+use sotto_crypto::hpke::usable;
 use sotto_wire::HpkeConfig;
 
 use super::consider::{check_key_set, check_taken};
@@ -32,8 +33,9 @@ pub fn leader_gateway_key<'a>(
 }
 
 /// The keys of the log's gateway with which this device reads the log, in order of preference: the
-/// newest logged key that it has seen, unless that key has ended or belongs to an operator other
-/// than the pinned one; then the pinned keys. Empty if no gateway is pinned.
+/// newest logged key that it has seen, unless that key has ended, is of a suite that this device no
+/// longer uses, or belongs to an operator other than the pinned one; then the pinned keys. Empty if
+/// no gateway is pinned.
 ///
 /// A device that was offline while the key changed can learn the new key only from the log. So it
 /// falls back to the pinned keys, which are the same for all. Whoever refuses the newer key only
@@ -45,9 +47,12 @@ pub fn log_gateway_keys(state: &DeviceState, trust: &Trust, now: Moment) -> Vec<
         operator.is_some_and(|operator| seen.operator.is(operator))
             && now.0.max(state.time) < seen.not_after
     });
-    let seen = seen.map(|seen| &seen.config);
-    let others = pinned.configs.iter().filter(|config| seen != Some(*config));
-    seen.into_iter().chain(others).cloned().collect()
+    let seen = seen.map(|seen| seen.config.clone()).into_iter().collect();
+    let mut keys = usable(seen, trust.settings().require_post_quantum);
+    let others = pinned.configs.iter().filter(|config| !keys.contains(config)).cloned();
+    let others: Vec<_> = others.collect();
+    keys.extend(others);
+    keys
 }
 
 /// Takes a newer key of the log's gateway, if there is one. Returns `None` if there is nothing new.
@@ -61,7 +66,8 @@ pub(super) fn advance_log_gateway(
     view.check_fresh(trust, now)?;
     check_taken(state, &view.checkpoint().origin, view)?;
     let (_, seen) = check_key_set(state, set, trust, now)?;
-    let missing = || Silence::new(Check::KeySets, "the log's operator has no gateway key");
+    let missing =
+        || Silence::new(Check::KeySets, format!("the log: {}", trust.unusable("gateway key")));
     let config = set.gateway.clone().ok_or_else(missing)?;
     let (operator, not_after) = (set.operator.clone(), set.not_after);
     let gateway = SeenGateway { operator, not_after, config };

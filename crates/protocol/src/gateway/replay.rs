@@ -78,7 +78,7 @@ impl ReplayWindow {
         self.count == 0
     }
 
-    fn remember(&mut self, enc: &[u8; 32], date: Moment, now: Moment) -> Result<(), InnerRefusal> {
+    fn remember(&mut self, enc: &[u8], date: Moment, now: Moment) -> Result<(), InnerRefusal> {
         self.forget(now);
         let slot = date.0 / DATE_STEP_S;
         let early = date.0 > now.0.saturating_add(MAX_CLOCK_SKEW_S);

@@ -99,11 +99,10 @@ fn judge(
     task.check_clock(time, now)?;
     check_public_extensions(&report.report_metadata.public_extensions)?;
 
-    // A report that the task's VDAF can never accept would only fill the disk. In the leader's
-    // suite an encapsulated key is as long as a public key.
+    // A report that the task's VDAF can never accept would only fill the disk.
     let sizes = task.vdaf().sizes();
     if report.public_share.len() != sizes.public_share
-        || leader.enc().len() != opener.config().public_key().len()
+        || leader.enc().len() != opener.enc_len()
         || helper.enc().len() > MAX_HELPER_ENC_LEN
     {
         return Err(Rejection::InvalidMessage);

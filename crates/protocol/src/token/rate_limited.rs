@@ -70,11 +70,11 @@ impl TokenTerms {
         attempt: &TokenAttempt,
         response: &[u8],
     ) -> Result<Vec<u8>, TokenError> {
-        let secret: &[u8; 48] =
-            attempt.response_secret.as_slice().try_into().map_err(|_| TokenError::Attempt)?;
+        let secret =
+            ResponseSecret::from_bytes(&attempt.response_secret).ok_or(TokenError::Attempt)?;
         let unblinder: &[u8; 256] =
             attempt.unblinder.as_slice().try_into().map_err(|_| TokenError::Attempt)?;
-        let blind_sig = ResponseSecret::from_bytes(secret).open(response)?;
+        let blind_sig = secret.open(response)?;
         let authenticator = Unblinder::from_bytes(unblinder).finalize(
             &self.key,
             &input(self, nonce),

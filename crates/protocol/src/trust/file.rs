@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
-use sotto_crypto::hpke::is_supported;
+use sotto_crypto::hpke::{is_supported, usable};
 use sotto_dp::Adjacency;
 use sotto_dp::filter::Budget;
 use sotto_wire::recipe::{KeySet, Probability, PublicKey, check_url};
@@ -58,6 +58,12 @@ pub struct TrustFile {
     /// What may be spent in a period.
     #[serde(default)]
     pub budget: BudgetFile,
+    /// Whether everything must be sealed with the hybrid suite, X-Wing: shares, requests to gateways
+    /// and requests for tokens. A recipe is refused if one of its parties offers only X25519, which a
+    /// later quantum computer opens in recorded traffic. Without this, the hybrid suite is used where
+    /// it is offered.
+    #[serde(default = "yes")]
+    pub require_post_quantum: bool,
     /// Recipes and key sets count immediately: anyone who controls the log can target a device with
     /// one before anybody else sees it.
     #[serde(default)]
@@ -99,6 +105,7 @@ impl TrustFile {
             floors: Floors::default(),
             targeting_attributes: BTreeSet::new(),
             budget: BudgetFile::default(),
+            require_post_quantum: true,
             insecure_no_min_age: false,
             insecure_exact: false,
             insecure_no_tokens: false,
@@ -209,6 +216,10 @@ fn one_day() -> u64 {
     DAY_S
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// Why a trust file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
@@ -238,7 +249,10 @@ impl TryFrom<TrustFile> for Trust {
         let operators = operators(&file.operators)?;
         let mut keys = operators.clone();
         let log_gateway = file.log_gateway.as_ref();
-        let log_gateway = log_gateway.map(|file| log_gateway_of(file, &operators)).transpose()?;
+        let hybrid_only = file.require_post_quantum;
+        let log_gateway = log_gateway
+            .map(|gateway| log_gateway_of(gateway, hybrid_only, &operators))
+            .transpose()?;
         let tokens = file.tokens.as_ref();
         let tokens = tokens.map(|file| token_trust(file, &operators, &mut keys)).transpose()?;
         let relays = file.relays.iter().map(|relay| server("relays", relay, &mut keys));
@@ -334,6 +348,7 @@ pub(super) fn server(
 
 fn log_gateway_of(
     file: &LogGatewayFile,
+    hybrid_only: bool,
     operators: &BTreeMap<KeyName, VerifierKey>,
 ) -> Result<LogGateway, TrustError> {
     let at = TrustError::at("log_gateway");
@@ -344,10 +359,14 @@ fn log_gateway_of(
         return Err(at(&format!("the operator {operator} is not pinned")));
     }
     let configs = file.hpke_configs.iter().map(|text| KeySet::parse_config("hpke_configs", text));
-    let mut configs: Vec<_> = configs.collect::<Result<_, _>>().map_err(|error| at(&error))?;
-    configs.retain(is_supported);
-    if configs.is_empty() {
+    let configs: Vec<_> = configs.collect::<Result<_, _>>().map_err(|error| at(&error))?;
+    if !configs.iter().any(is_supported) {
         return Err(at(&"no key of a supported suite"));
+    }
+    let configs = usable(configs, hybrid_only);
+    if configs.is_empty() {
+        return Err(at(&"no key of the hybrid suite: pin one (`sotto keys new`), or set \
+                        require_post_quantum = false"));
     }
     Ok(LogGateway { operator, configs })
 }

@@ -1,7 +1,10 @@
 //! The relay learns only the size class of a body.
 
+use sotto_crypto::HpkeKeypair;
 use sotto_protocol::Moment;
+use sotto_protocol::gateway::{GatewayKeyring, consume_request};
 use sotto_protocol::oblivious::{InnerRequest, ObliviousError, produce_request};
+use sotto_wire::HpkeConfigId;
 use sotto_wire::size_class::SizeClass;
 
 use crate::anonymity::parties::{Gateway, NOON, UPLOAD, problem, success};
@@ -38,7 +41,27 @@ fn the_edge_of_a_class_is_exact() {
     // Not one byte of padding is left.
     assert_eq!(opened.decode().unwrap().encoded_len(), SMALLEST - 55);
     assert_eq!(opened.into_parts().0.len(), SMALLEST - 55);
-    assert_eq!(len_of(&mut gateway, fits + 1), 4 * SMALLEST);
+    assert_eq!(len_of(&mut gateway, fits + 1), 2 * SMALLEST);
+}
+
+/// The longer encapsulated key takes its bytes from the padding, not from the class.
+#[test]
+fn a_hybrid_request_has_the_length_of_a_class_too() {
+    let mut gateway = Gateway::new(29);
+    let keypair = HpkeKeypair::generate_hybrid(HpkeConfigId::new(1), &mut gateway.rng);
+    let keys = GatewayKeyring::new(std::slice::from_ref(&keypair)).unwrap();
+    for (len, class) in
+        [(0, 4_096), (1_800, 4_096), (3_000, 8_192), (6_800, 8_192), (7_200, 16_384)]
+    {
+        let content = vec![1; len];
+        let request = InnerRequest { content: &content, ..UPLOAD };
+        let (body, _) =
+            produce_request(&request, keypair.config(), NOON, &mut gateway.rng).unwrap();
+        assert_eq!(body.len(), class, "{len}");
+        let opened = consume_request(&keys, &body).unwrap();
+        assert_eq!(opened.decode().unwrap().content, content);
+        assert_eq!(opened.into_parts().0.len(), class - 7 - 1120 - 16);
+    }
 }
 
 #[test]
@@ -80,7 +103,7 @@ fn the_edge_of_an_answers_class_is_exact() {
         .collect();
     assert!(lengths.iter().any(|(needed, _)| *needed == SMALLEST));
     for (needed, answer) in lengths {
-        let expected = if needed <= SMALLEST { SMALLEST } else { 4 * SMALLEST };
+        let expected = if needed <= SMALLEST { SMALLEST } else { 2 * SMALLEST };
         assert_eq!(answer, expected, "{needed}");
     }
 }

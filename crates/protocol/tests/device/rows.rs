@@ -94,6 +94,17 @@ pub(crate) fn good() -> Vec<(&'static str, Plan)> {
         let configs = plan.leader_set.gateway_configs.get_or_insert_default();
         configs.insert(0, parties::unknown_suite());
     });
+    add("X25519 keys before hybrid ones", &|plan| {
+        plan.leader_set.hpke_configs.insert(0, parties::x25519());
+        plan.helper_set.hpke_configs.insert(0, parties::x25519());
+        plan.leader_set.gateway_configs.as_mut().unwrap().insert(0, parties::x25519());
+    });
+    add("X25519 keys alone, where the owner allows it", &|plan| {
+        plan.leader_set.hpke_configs = vec![parties::x25519()];
+        plan.helper_set.hpke_configs = vec![parties::x25519()];
+        plan.leader_set.gateway_configs = Some(vec![parties::x25519()]);
+        plan.trust.require_post_quantum = false;
+    });
     add("a helper with a gateway, which nobody needs", &|plan| {
         plan.helper_set.gateway_configs = Some(vec![hpke(1)]);
     });

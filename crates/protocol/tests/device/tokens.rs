@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_core::CryptoRng;
-use sotto_crypto::HpkeKeypair;
 use sotto_crypto::hpke;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::Check;
@@ -16,7 +15,7 @@ use sotto_protocol::device::tokens::{
 };
 use sotto_protocol::device::{DeviceStore, MemoryState, follow};
 use sotto_protocol::token::TokenTerms;
-use sotto_testing::keys::{key, token_key_text};
+use sotto_testing::keys::{key, keypair_from, token_key_text};
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{ATTESTERS, DAY, HOUR, ISSUERS, NOW, issuer_set, key_set_entry};
 use sotto_testing::tokens::{Authority, Came, add_recipe, token_plan};
@@ -24,7 +23,7 @@ use sotto_testing::world::{Plan, World, endorsed};
 use sotto_wire::labels::input_share_info;
 use sotto_wire::recipe::Probability;
 use sotto_wire::token::{TOKEN_EXTENSION, WITHHELD_PROBLEM};
-use sotto_wire::{Decode, Encode, HpkeConfigId, InputShareAad, PlaintextInputShare, Report, Role};
+use sotto_wire::{Decode, Encode, InputShareAad, PlaintextInputShare, Report, Role};
 
 /// A round of requests, as a host makes it. Returns how many requests were sent.
 fn round(world: &World, store: &mut MemoryState, authority: &mut Authority, seed: u64) -> usize {
@@ -154,8 +153,7 @@ fn each_token_is_in_its_own_share_alone_and_the_nonce_is_the_report_id() {
         (Role::Leader, 5, &report.leader_encrypted_input_share),
         (Role::Helper, 7, &report.helper_encrypted_input_share),
     ] {
-        let keys =
-            HpkeKeypair::generate(HpkeConfigId::new(1), &mut ChaCha20Rng::seed_from_u64(seq));
+        let keys = keypair_from(1, seq);
         let opened = hpke::open(&keys, &input_share_info(role), &aad, sealed).unwrap();
         let share = PlaintextInputShare::from_bytes(&opened).unwrap();
         let extensions: Vec<_> = share.private_extensions.iter().map(Result::unwrap).collect();
@@ -305,8 +303,7 @@ fn only_a_refusal_and_newer_keys_make_another_request_with_the_same_nonce() {
     // Of the leader's tokens alone: the other issuer's keys stay.
     let issuer = key(ISSUERS[0]);
     let mut set = issuer_set(0, &issuer, 4, NOW - 2 * DAY);
-    let new_key =
-        HpkeKeypair::generate(HpkeConfigId::new(9), &mut ChaCha20Rng::seed_from_u64(4_000));
+    let new_key = keypair_from(9, 4_000);
     set.encapsulation_configs =
         Some(vec![sotto_wire::recipe::KeySet::config_text(new_key.config())]);
     let entries = vec![key_set_entry(&set, &issuer)];

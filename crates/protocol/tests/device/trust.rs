@@ -1,5 +1,6 @@
 //! What a trust file may pin about relays, the log's gateway and tokens.
 
+use sotto_crypto::hpke::Suite;
 use sotto_protocol::admission::Check;
 use sotto_protocol::recipe::Assessment;
 use sotto_protocol::trust::{
@@ -11,7 +12,7 @@ use sotto_testing::recipe::{ATTESTERS, ISSUERS, LOG_OPERATOR, recipe, trust_file
 use sotto_testing::world::Plan;
 use sotto_wire::Role;
 
-use crate::device::rows::parties::unknown_suite;
+use crate::device::rows::parties::{unknown_suite, x25519};
 
 fn relay(operator: &str) -> PinnedServer {
     PinnedServer {
@@ -135,6 +136,20 @@ fn the_gateway_of_the_log_is_a_pinned_operators_with_a_key_that_can_be_used() {
     let both = trust(gateway(LOG_OPERATOR, &[unknown_suite(), hpke(1)])).unwrap();
     let pinned = both.log_gateway().unwrap();
     assert_eq!((pinned.operator.as_str(), pinned.configs.len()), (LOG_OPERATOR, 1));
+
+    let said = refusal(gateway(LOG_OPERATOR, &[x25519()]));
+    assert!(said.starts_with("log_gateway: no key of the hybrid suite"), "{said}");
+    let suites = |change: &dyn Fn(&mut TrustFile)| -> Vec<_> {
+        let trust = trust(|file| {
+            gateway(LOG_OPERATOR, &[x25519(), hpke(1)])(file);
+            change(file);
+        });
+        let gateway = trust.unwrap().log_gateway().unwrap().clone();
+        gateway.configs.iter().map(|config| Suite::of(config).unwrap()).collect()
+    };
+    assert_eq!(suites(&|_| {}), [Suite::Hybrid]);
+    let both = suites(&|file| file.require_post_quantum = false);
+    assert_eq!(both, [Suite::Hybrid, Suite::X25519], "the better one first");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! The device.
 
+use sotto_protocol::HpkeKeyring;
 use sotto_protocol::client::{ClientError, consume_hpke_config_list, produce_report};
-use sotto_testing::aggregators::{HELPER_KEY, LEADER_KEY, Parties, unit};
-use sotto_testing::keys::{keypair, rng};
+use sotto_protocol::leader::aggregate::consume_aggregation_job_resp;
+use sotto_protocol::leader::upload::consume_upload_req;
+use sotto_testing::aggregators::{HELPER_KEY, LEADER_KEY, NOW, Parties, assert_same_books, unit};
+use sotto_testing::keys::{keypair, keypair_from, rng};
 use sotto_vdaf::Measurement;
 use sotto_wire::{
     Decode, Encode, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeConfigList, HpkeKdfId, HpkeKemId,
@@ -26,6 +29,9 @@ fn the_first_supported_key_is_taken() {
     let (first, second) = (keypair(10).config().clone(), keypair(11).config().clone());
     let bytes = list(vec![unsupported(1), first.clone(), second]);
     assert_eq!(consume_hpke_config_list(&bytes).unwrap(), first);
+    let hybrid = keypair_from(12, 12).config().clone();
+    let bytes = list(vec![unsupported(1), keypair(10).config().clone(), hybrid.clone()]);
+    assert_eq!(consume_hpke_config_list(&bytes).unwrap(), hybrid, "better than the first");
     let none = consume_hpke_config_list(&list(vec![unsupported(1)]));
     assert!(matches!(none, Err(ClientError::NoSupportedHpkeConfig)));
     for bad in [&bytes[1..], &[0, 0], b""] {
@@ -82,4 +88,40 @@ fn an_unsupported_key_is_not_sealed_to() {
         &mut rng(0),
     );
     assert!(matches!(made, Err(ClientError::Hpke(_))));
+}
+
+/// Old devices and new ones with one pair of servers: each aggregator holds a key of each suite.
+#[test]
+fn reports_of_both_suites_are_counted_together() {
+    let mut parties = Parties::count();
+    let hybrid = [keypair_from(21, 21), keypair_from(22, 22)];
+    let old = [keypair(LEADER_KEY), keypair(HELPER_KEY)];
+    parties.leader_keys = HpkeKeyring::new(&[keypair_from(21, 21), keypair(LEADER_KEY)]).unwrap();
+    parties.helper_keys = HpkeKeyring::new(&[keypair_from(22, 22), keypair(HELPER_KEY)]).unwrap();
+    let mut reports = Vec::new();
+    for (leader, helper) in
+        [(&hybrid[0], &hybrid[1]), (&old[0], &old[1]), (&hybrid[0], &old[1]), (&old[0], &hybrid[1])]
+    {
+        let report = produce_report(
+            &parties.leader.task,
+            leader.config(),
+            helper.config(),
+            &Measurement::Count(true),
+            unit(0),
+            None,
+            &mut parties.rng,
+        );
+        reports.push(report.unwrap());
+    }
+    let lengths: Vec<_> = reports.iter().map(Vec::len).collect();
+    let base = lengths[1];
+    assert_eq!(lengths, [base + 2 * 1088, base, base + 1088, base + 1088]);
+    for report in &reports {
+        let verdicts = consume_upload_req(&parties.leader, &parties.leader_keys, report, NOW);
+        assert!(verdicts.unwrap().iter().all(|verdict| verdict.outcome.is_ok()));
+    }
+    let job = parties.produce(&reports);
+    let helper = parties.answer(&job.request);
+    let outcome = consume_aggregation_job_resp(job, &helper.response).unwrap();
+    assert_eq!(assert_same_books(&outcome.buckets, &helper.buckets), 4);
 }

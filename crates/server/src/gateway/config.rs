@@ -34,8 +34,8 @@ settings! {
     #[derive(Debug)]
     pub struct GatewayTable {
         /// Key files (`sotto keys new`), or folders of them. They are read again when they change, so
-        /// keys can rotate while the server runs. If none is listed, the server makes a key in
-        /// data_dir/gateway-keys at its first start. Devices use the keys in the operator's newest key
+        /// keys can rotate while the server runs. If none is listed, the server makes a hybrid key and
+        /// an X25519 key in data_dir/gateway-keys. Devices use the keys in the operator's newest key
         /// set in the log (`sotto keys publish --gateway-key`).
         ["keys"] pub keys: Vec<PathBuf>,
         [group] pub limits: GatewayLimits,

@@ -27,8 +27,8 @@ settings! {
         ["key"] pub key: PathBuf = "operator.key".into(),
         /// Key files (`sotto keys new`), or folders of them, to which requests are sealed. The files, and
         /// new ones in a folder, are read again when they change; this list is not. If none is listed, the
-        /// issuer makes a key in data_dir/encapsulation-keys at its first start. Devices use the keys in
-        /// the operator's newest key set in the log (`sotto keys publish --encapsulation-key`).
+        /// issuer makes a hybrid key and an X25519 key in data_dir/encapsulation-keys. Devices use the keys
+        /// in the operator's newest key set in the log (`sotto keys publish --encapsulation-key`).
         ["encapsulation_keys"] pub encapsulation_keys: Vec<PathBuf>,
         [group] pub rules: IssuerRules,
         /// The attester that may ask for tokens on behalf of devices. Required. There is one, with one

@@ -22,7 +22,7 @@ async fn what_is_not_a_request_is_refused() {
     other.issuer = "issuer.example&issuer=issuer.example".into();
     assert_eq!(status(&other).await, 400);
     let mut other = good.clone();
-    other.body = vec![0; 1025];
+    other.body = vec![0; 2049];
     assert_eq!(status(&other).await, 413);
     for missing in 0..4 {
         let mut other = good.clone();

@@ -11,7 +11,7 @@ use axum::response::IntoResponse;
 use sotto_crypto::HpkeKeypair;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::trust::{Floors, PinnedOperator, TokensFile, Trust, TrustFile};
-use sotto_testing::keys::{key, keypair, witness};
+use sotto_testing::keys::{hybrid, key, witness};
 use sotto_testing::log::{Log, at, policy, valid_entry};
 use sotto_testing::recipe::{ISSUERS, recipe_at, set_query};
 use sotto_wire::recipe::{
@@ -120,7 +120,7 @@ impl PublicLog {
     pub(crate) fn issuer_key_sets(&self) -> [Entry; 2] {
         self.issuers.each_ref().map(|issuer| {
             let set = KeySet {
-                encapsulation_configs: Some(vec![KeySet::config_text(keypair(4).config())]),
+                encapsulation_configs: Some(vec![KeySet::config_text(hybrid(4).config())]),
                 ..keys_of(issuer, 1, &[])
             };
             valid_entry(EntryKind::KeySet, &set.to_json(), &[issuer])
@@ -148,7 +148,7 @@ impl PublicLog {
         recipe.privacy = Privacy::InsecureUnbounded;
         recipe.parties.leader.url = leader_url.to_owned();
         recipe.parties.helper.url = helper_url.to_owned();
-        recipe.parties.collector_hpke_config = KeySet::config_text(keypair(3).config());
+        recipe.parties.collector_hpke_config = KeySet::config_text(hybrid(3).config());
         recipe
     }
 

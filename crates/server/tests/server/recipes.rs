@@ -24,7 +24,7 @@ use sotto_server::{
     RecipesConfig, TaskRefused,
 };
 use sotto_store::{HelperStore, LeaderStore, MemoryStore, StoredTask, TaskStore};
-use sotto_testing::keys::{key, signer};
+use sotto_testing::keys::{hybrid, key, signer};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{
     AggregateShareReq, BatchSelector, CollectionJobReq, Decode, Duration as Units, Encode, Entry,
@@ -34,7 +34,7 @@ use sotto_wire::{
 
 use crate::background::{LOOPBACK, client, eventually};
 use crate::server::harness::{
-    COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Server, histogram, keypair, moment, token,
+    COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Server, histogram, moment, token,
 };
 use crate::server::public_log::{PublicLog, key_set};
 use crate::server::requests::problem;
@@ -71,8 +71,8 @@ impl Places {
     /// Key sets of both operators: the keys that the harness gives to leader and helper.
     pub(crate) fn key_sets(&self, world: &PublicLog) -> Vec<Entry> {
         vec![
-            key_set(&world.leader, 1, &[keypair(1)], &self.leader_url()),
-            key_set(&world.helper, 1, &[keypair(2)], &self.helper_url()),
+            key_set(&world.leader, 1, &[hybrid(1)], &self.leader_url()),
+            key_set(&world.helper, 1, &[hybrid(2)], &self.helper_url()),
         ]
     }
 
@@ -81,7 +81,7 @@ impl Places {
     }
 
     pub(crate) fn leader_config(&self, world: &PublicLog, poll: Duration) -> LeaderConfig {
-        let mut config = LeaderConfig::new(self.leader, vec![keypair(1)]);
+        let mut config = LeaderConfig::new(self.leader, vec![hybrid(1)]);
         config.aggregation.job_delay = Duration::from_millis(20);
         config.server.http.admin_listen = Some(LOOPBACK);
         let mut recipes = recipes(world, poll);
@@ -94,7 +94,7 @@ impl Places {
     }
 
     pub(crate) fn helper_config(&self, world: &PublicLog, poll: Duration) -> HelperConfig {
-        let mut config = HelperConfig::new(self.helper, vec![keypair(2)]);
+        let mut config = HelperConfig::new(self.helper, vec![hybrid(2)]);
         config.server.http.admin_listen = Some(LOOPBACK);
         let mut recipes = recipes(world, poll);
         recipes.operator = world.helper.name().clone();
@@ -174,7 +174,7 @@ async fn start_with(
         leader: Server::at(leader_url, leader),
         helper: Server::at(helper_url, helper),
         task,
-        collector: keypair(3),
+        collector: hybrid(3),
         leader_keys,
         helper_keys,
         leader_store,
@@ -423,7 +423,7 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
     }
     // A plain task still needs its own setting.
     let task = derive_task(&bad[0]).unwrap();
-    let plain = crate::server::harness::served(&task, sotto_wire::Role::Leader, &keypair(3));
+    let plain = crate::server::harness::served(&task, sotto_wire::Role::Leader, &hybrid(3));
     assert!(matches!(pair.leader_tasks.add(plain).unwrap_err(), TaskRefused::Plain(_)));
     pair.stop().await;
 }
@@ -745,14 +745,14 @@ async fn keys_that_are_not_those_of_the_log_are_noticed() {
     until_reasons(&pair.leader, &["log_unreachable"]).await;
     let set =
         |operator: &NoteKey, seq, keys: &[_]| key_set(operator, seq, keys, "https://a.example/");
-    world.publish(&[set(&world.helper, 1, &[keypair(2)])]);
+    world.publish(&[set(&world.helper, 1, &[hybrid(2)])]);
     until_reasons(&pair.leader, &["hpke_keys_unlogged"]).await;
     until_reasons(&pair.helper, &[]).await;
-    world.publish(&[set(&world.leader, 1, &[keypair(7)])]);
+    world.publish(&[set(&world.leader, 1, &[hybrid(7)])]);
     until_reasons(&pair.leader, &["hpke_key_missing", "hpke_keys_unlogged"]).await;
-    world.publish(&[set(&world.leader, 2, &[keypair(1), keypair(7)])]);
+    world.publish(&[set(&world.leader, 2, &[hybrid(1), hybrid(7)])]);
     until_reasons(&pair.leader, &["hpke_key_missing"]).await;
-    world.publish(&[set(&world.leader, 3, &[keypair(1)])]);
+    world.publish(&[set(&world.leader, 3, &[hybrid(1)])]);
     until_reasons(&pair.leader, &[]).await;
     pair.stop().await;
 }

@@ -34,8 +34,13 @@ pub fn signer(key: &NoteKey) -> Signer {
     Signer { name: key.name().clone(), key: PublicKey::new(*key.verifier().public_key()) }
 }
 
-/// A key pair with this id, which is also its seed.
+/// A key pair of DAP's suite with this id, which is also its seed.
 pub fn keypair(id: u8) -> HpkeKeypair {
+    HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng(u64::from(id)))
+}
+
+/// A hybrid key pair with this id, which is also its seed.
+pub fn hybrid(id: u8) -> HpkeKeypair {
     keypair_from(id, u64::from(id))
 }
 
@@ -58,9 +63,9 @@ pub fn encapsulation_key(chain: usize) -> HpkeKeypair {
     keypair_from(3, 2_000 + chain as u64)
 }
 
-/// A key pair with this id from this seed.
+/// A hybrid key pair with this id from this seed.
 pub fn keypair_from(id: u8, seed: u64) -> HpkeKeypair {
-    HpkeKeypair::generate(HpkeConfigId::new(id), &mut rng(seed))
+    HpkeKeypair::generate_hybrid(HpkeConfigId::new(id), &mut rng(seed))
 }
 
 /// How many token keys there are.

@@ -22,7 +22,7 @@ impl KeyConfig {
         public_key: Vec<u8>,
         suites: Vec<(HpkeKdfId, HpkeAeadId)>,
     ) -> Result<Self, BoundsError> {
-        if public_key_len(kem_id) != Some(public_key.len()) {
+        if kem_id.public_key_len() != Some(public_key.len()) {
             return Err(BoundsError::Length("public key"));
         }
         if suites.is_empty() || suites.len() > MAX_OHTTP_SUITES {
@@ -84,7 +84,8 @@ impl Decode<'_> for KeyConfig {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let id = HpkeConfigId::new(reader.u8()?);
         let kem_id = HpkeKemId::new(reader.u16()?);
-        let len = public_key_len(kem_id).ok_or(DecodeError::Malformed("KEM"))?;
+        // The format does not give the length of a key: one of an unknown mechanism cannot be read.
+        let len = kem_id.public_key_len().ok_or(DecodeError::Malformed("KEM"))?;
         let public_key = reader.bytes(len)?.to_vec();
         let mut algorithms = Reader::new(reader.opaque_u16()?);
         let mut suites = Vec::with_capacity(algorithms.remaining() / 4);
@@ -115,22 +116,9 @@ pub fn decode_key_list(bytes: &[u8]) -> Result<Vec<KeyConfig>, DecodeError> {
         let config = reader.opaque_u16()?;
         let mut header = Reader::new(config);
         header.u8()?;
-        if public_key_len(HpkeKemId::new(header.u16()?)).is_some() {
+        if HpkeKemId::new(header.u16()?).public_key_len().is_some() {
             configs.push(KeyConfig::from_bytes(config)?);
         }
     }
     Ok(configs)
-}
-
-/// `Npk` (RFC 9180 §7.1). The format does not give the length of a key, so a key of another
-/// mechanism cannot be read.
-fn public_key_len(kem_id: HpkeKemId) -> Option<usize> {
-    match kem_id.value() {
-        0x0010 => Some(65),
-        0x0011 => Some(97),
-        0x0012 => Some(133),
-        0x0020 => Some(32),
-        0x0021 => Some(56),
-        _ => None,
-    }
 }

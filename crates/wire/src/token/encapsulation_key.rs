@@ -6,10 +6,7 @@ use sha2::{Digest, Sha256};
 use crate::codec::{Decode, DecodeError, Encode, Reader, Sink};
 use crate::{HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId};
 
-/// The length of an X25519 public key. The layout has no length before the key.
-const X25519_KEY_LEN: usize = 32;
-
-/// An issuer's encapsulation key. Decodes only X25519 keys, which devices can use.
+/// An issuer's encapsulation key. Decodes only X25519 and X-Wing keys, which devices can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncapsulationKey(HpkeConfig);
 
@@ -51,10 +48,10 @@ impl Decode<'_> for EncapsulationKey {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let id = HpkeConfigId::new(reader.u8()?);
         let kem_id = HpkeKemId::new(reader.u16()?);
-        if kem_id != HpkeKemId::X25519_HKDF_SHA256 {
-            return Err(DecodeError::Malformed("kem_id"));
-        }
-        let public_key = reader.array::<X25519_KEY_LEN>()?;
+        // The layout has no length before the key.
+        let usable = [HpkeKemId::X25519_HKDF_SHA256, HpkeKemId::X_WING].contains(&kem_id);
+        let len = kem_id.public_key_len().filter(|_| usable);
+        let public_key = reader.bytes(len.ok_or(DecodeError::Malformed("kem_id"))?)?;
         let kdf_id = HpkeKdfId::new(reader.u16()?);
         let aead_id = HpkeAeadId::new(reader.u16()?);
         Ok(Self(HpkeConfig::new(id, kem_id, kdf_id, aead_id, public_key.to_vec())?))

@@ -75,7 +75,7 @@ impl Parties {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let keys = Keys::generate()?;
-        let log_gateway = keys::generate(4);
+        let log_gateway = keys::generate_hybrid(4);
         let log_gateway_config = log_gateway.config().clone();
         let (mut servers, policy, log_url) =
             runtime.block_on(transparency(folder.path(), &keys, log_gateway))?;
@@ -85,7 +85,7 @@ impl Parties {
         let (relay, relay_url) = runtime.block_on(relay(&gateways))?;
         servers.push(relay);
         let manufacturer = Manufacturer::new()?;
-        let encapsulation = [keys::generate(6), keys::generate(7)];
+        let encapsulation = [keys::generate_hybrid(6), keys::generate_hybrid(7)];
         let encapsulation_configs = encapsulation.each_ref().map(|key| key.config().clone());
         let [key_a, key_b] = encapsulation;
         let start = |number, key| chain(number, folder.path(), &keys, key, &manufacturer);
@@ -99,7 +99,7 @@ impl Parties {
             let entry = signer_file::sign(kind, json, key)?;
             anyhow::Ok(log.submit(&entry, Some(trust.policy()), output)?.index)
         };
-        let leader_gateway = keys::generate(5);
+        let leader_gateway = keys::generate_hybrid(5);
         let leader_gateway_config = leader_gateway.config().clone();
         let nothing = Published::default();
         let (leader_url, helper_url) = (leader.url(), helper.url());
@@ -130,7 +130,7 @@ impl Parties {
         for (key, published) in key_sets {
             publish(EntryKind::KeySet, key_set(key, published, now).to_json(), key)?;
         }
-        let collector_key = keys::generate(3);
+        let collector_key = keys::generate_hybrid(3);
         let log_key = keys.log.verifier();
         let places = Places {
             leader_url: leader.url(),
@@ -268,7 +268,7 @@ impl Aggregator {
     fn new(id: u8) -> Result<Self> {
         // The system picks a free port. We assume that it stays free until the server binds it.
         let address = TcpListener::bind(loopback())?.local_addr()?;
-        Ok(Self { address, key: keys::generate(id) })
+        Ok(Self { address, key: keys::generate_hybrid(id) })
     }
 
     fn url(&self) -> String {

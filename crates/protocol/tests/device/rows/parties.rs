@@ -2,7 +2,7 @@
 
 use sotto_protocol::admission::Check;
 use sotto_protocol::trust::PinnedOperator;
-use sotto_testing::keys::{key, key_of, signer};
+use sotto_testing::keys::{key, key_of, keypair, signer};
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, HOUR, LOG_OPERATOR, NOW, key_set_entry, leader_set};
 use sotto_testing::world::Plan;
@@ -47,6 +47,15 @@ fn key_sets() -> Vec<Row> {
         row("a key of a suite that nobody knows", &|plan| {
             plan.leader_set.hpke_configs = vec![unknown_suite()];
         }),
+        row("a leader with X25519 keys alone", &|plan| {
+            plan.leader_set.hpke_configs = vec![x25519()];
+        }),
+        row("a helper with X25519 keys alone", &|plan| {
+            plan.helper_set.hpke_configs = vec![x25519()];
+        }),
+        row("a gateway with X25519 keys alone", &|plan| {
+            plan.leader_set.gateway_configs = Some(vec![x25519()]);
+        }),
         row("a leader without a gateway", &|plan| plan.leader_set.gateway_configs = None),
         row("a gateway key of a suite that nobody knows", &|plan| {
             plan.leader_set.gateway_configs = Some(vec![unknown_suite()]);
@@ -77,6 +86,11 @@ fn key_sets() -> Vec<Row> {
             plan.trust.insecure_direct = true;
         }),
     ]
+}
+
+/// A key that a device uses only if it does not require the hybrid suite.
+pub(crate) fn x25519() -> String {
+    KeySet::config_text(keypair(8).config())
 }
 
 /// A key that no device can seal to.

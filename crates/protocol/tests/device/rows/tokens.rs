@@ -9,7 +9,7 @@ use sotto_testing::recipe::{ATTESTERS, DAY, ISSUERS, NOW, issuer_set, key_set_en
 use sotto_testing::world::Plan;
 use sotto_wire::recipe::{EndorsedKey, Tokens};
 
-use super::parties::unknown_suite;
+use super::parties::{unknown_suite, x25519};
 use crate::device::checks::{Row, Walk};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -144,6 +144,14 @@ fn key_sets() -> Vec<Row> {
         row("an encapsulation key of a suite that nobody knows", &|plan| {
             let [_, set] = plan.issuer_sets.as_mut().unwrap();
             set.encapsulation_configs = Some(vec![unknown_suite()]);
+        }),
+        row("an issuer with X25519 keys alone", &|plan| {
+            let [set, _] = plan.issuer_sets.as_mut().unwrap();
+            set.encapsulation_configs = Some(vec![x25519()]);
+        }),
+        row("the helper's issuer with X25519 keys alone", &|plan| {
+            let [_, set] = plan.issuer_sets.as_mut().unwrap();
+            set.encapsulation_configs = Some(vec![x25519()]);
         }),
         row("an issuer's key set with a foreign signature", &|plan| {
             plan.issuer_signers[0] = key_of("mallory", ISSUERS[0]);

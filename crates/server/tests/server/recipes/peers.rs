@@ -119,7 +119,7 @@ async fn a_leader_connects_to_no_private_address_unless_the_peer_says_so() {
         let url = format!("http://{host}:{port}/");
         let places = Places::new();
         let recipe = world.recipe(&format!("{host}-{private}"), &places.leader_url(), &url);
-        let set = |operator: &NoteKey, key, url: &str| key_set(operator, 1, &[keypair(key)], url);
+        let set = |operator: &NoteKey, key, url: &str| key_set(operator, 1, &[hybrid(key)], url);
         world.fork();
         world.publish(&[
             set(&world.leader, 1, &places.leader_url()),

@@ -70,7 +70,8 @@ fn encapsulated() -> Result<Vec<Vec<u8>>, BoundsError> {
 }
 
 fn keys() -> Result<Vec<Vec<u8>>, BoundsError> {
-    let two = encode_key_list(&[super::hpke_config(1)?, super::hpke_config(9)?])?;
+    let hybrid = crate::x_wing::config(vec![6; 1216]);
+    let three = encode_key_list(&[hybrid, super::hpke_config(1)?, super::hpke_config(9)?])?;
     // A second suite, and a key of an unknown mechanism.
     let aes = (HpkeKdfId::HKDF_SHA256, HpkeAeadId::AES_128_GCM);
     let chacha = (HpkeKdfId::HKDF_SHA256, HpkeAeadId::CHACHA20_POLY1305);
@@ -79,5 +80,5 @@ fn keys() -> Result<Vec<Vec<u8>>, BoundsError> {
     let mut mixed = Vec::new();
     put_opaque_u16(&mut mixed, &config.to_bytes());
     put_opaque_u16(&mut mixed, &[1, 0xff, 0xff, 1, 2, 3]);
-    Ok(vec![two, mixed, Vec::new()])
+    Ok(vec![three, mixed, Vec::new()])
 }

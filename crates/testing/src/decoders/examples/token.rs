@@ -1,6 +1,7 @@
 //! Valid encodings of the messages of token issuance.
 
 use super::encode;
+use crate::x_wing;
 use sotto_wire::token::evidence::{AttestationEvidence, InsecureName, X509Evidence};
 use sotto_wire::token::{
     EncapsulationKey, InnerTokenRequest, IssuerAnswer, IssuerAnswerBatch, NK, ShortOpaque, Token,
@@ -28,7 +29,10 @@ fn messages(name: &str) -> Result<Option<Vec<Vec<u8>>>, BoundsError> {
         }]),
         "token_request" => encode([request(1)?, request(40)?]),
         "inner_token_request" => encode([inner("o")?, inner(&"o".repeat(64))?]),
-        "encapsulation_key" => encode([EncapsulationKey::from(&super::hpke_config(3)?)]),
+        "encapsulation_key" => encode([
+            EncapsulationKey::from(&super::hpke_config(3)?),
+            EncapsulationKey::from(&x_wing::config(vec![5; 1216])),
+        ]),
         "token_request_batch" => encode([
             TokenRequestBatch::new(vec![ShortOpaque::new(vec![1])?])?,
             TokenRequestBatch::new(vec![
