@@ -214,7 +214,7 @@ fn the_walkthrough_works_as_it_is_written() {
         .unwrap();
     let text = process::shown(&output);
     assert!(output.status.success(), "{text}");
-    assert_eq!(text.matches("Verified. This recipe is public").count(), 2, "{text}");
+    assert_eq!(text.matches("Verified: public, and within").count(), 2, "{text}");
     for expected in [
         "a device would accept this recipe",
         "6 entries checked: nothing is wrong",

@@ -193,7 +193,10 @@ impl Trust {
         let min_batch = recipe.aggregation.min_batch;
         let floor = floors.min_batch();
         if min_batch < floor {
-            return refuse(format!("a minimum batch of {min_batch} is below the floor of {floor}"));
+            return refuse(format!(
+                "a minimum batch of {min_batch} is below {floor}, which is twice \
+                 floors.dishonest_devices of the trust file"
+            ));
         }
         if recipe.sampling.rate > floors.max_rate {
             let (rate, cap) = (&recipe.sampling.rate, &floors.max_rate);

@@ -22,7 +22,7 @@ use crate::tokens::{AGGREGATED, Scene, answer, dropped, until_equal};
 
 /// The recipe's minimum batch: liars invent all devices but one. `SOTTO_INVENTED` sets another.
 fn batch() -> u64 {
-    std::env::var("SOTTO_INVENTED").map_or(100, |text| text.parse().unwrap())
+    std::env::var("SOTTO_INVENTED").map_or(40, |text| text.parse().unwrap())
 }
 
 /// What is wrong with the tokens that stand in. The helper tells the leader only that a report is

@@ -116,7 +116,10 @@ fn recheck(path: &Path, output: &Output) -> Result<Outcome> {
 fn print(findings: &Findings, output: &Output) -> Result<()> {
     findings.print(output)?;
     output.line(match findings.outcome() {
-        Outcome::Yes => "Verified. This recipe is public and says what devices enforce.",
+        Outcome::Yes => {
+            "Verified: public, and within the limits above. Devices also compare its URLs with the \
+             key sets."
+        }
         Outcome::No => "Bad. This is proved, not suspected.",
         Outcome::Undecided => "Undecided: see the lines with a question mark.",
     })

@@ -58,6 +58,12 @@ impl PublishArgs {
         let entry = entry(recipe_file::read(&self.file)?, signer.as_ref())?;
         check_signatures(&entry)?;
         if let Some(recipe) = entry.recipe() {
+            if trust.is_none() {
+                output.remark(
+                    "warning: the aggregators' URLs are not compared with the operators' key sets: \
+                     give --trust, the file that devices use",
+                );
+            }
             let urls =
                 trust.as_ref().map(|trust| check_urls(recipe, &source, trust)).transpose()?;
             if !self.acceptable(&entry, trust.as_ref(), urls, output)? {

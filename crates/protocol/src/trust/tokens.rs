@@ -265,6 +265,15 @@ pub(super) fn token_trust(
             &"an attester is pinned for one aggregator only; devices need both, aggregators none",
         ));
     }
+    if let (Some(one), Some(other)) = (&leader.attester, &helper.attester)
+        && one.url == other.url
+        && one.operator != other.operator
+    {
+        return Err(TrustError::at("tokens")(&format!(
+            "the attesters {} and {} have the same URL: a server has one operator",
+            one.operator, other.operator
+        )));
+    }
     Ok(TokenTrust { leader, helper, spread_s: file.spread_s })
 }
 

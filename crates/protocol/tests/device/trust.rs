@@ -269,6 +269,11 @@ fn issuers_and_attesters_are_four_operators() {
         })
         .unwrap();
     }
+    let said = with_tokens(|file| {
+        let [leader, helper] = chains(file).map(|chain| chain.attester.as_mut().unwrap());
+        helper.url = leader.url.clone();
+    });
+    assert!(said.unwrap_err().contains("have the same URL"));
     for (attester, issuer) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let by_name = |file: &mut TrustFile| {
             let attester = chains(file)[attester].attester.as_mut().unwrap();
