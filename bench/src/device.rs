@@ -8,6 +8,8 @@ mod world;
 use std::hint::black_box;
 
 use anyhow::Result;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use serde_json::json;
 use sotto_crypto::{merkle, note};
 use sotto_protocol::admission::{Assessments, View};
@@ -123,9 +125,10 @@ fn consideration(world: &Shown, times: usize) -> Result<Line> {
     if let Some(seen) = seen {
         state.commit(seen)?;
     }
+    let (view, trust, now) = (&world.view, &world.trust, world.now);
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut ours = || -> Result<()> {
-        let considered =
-            consider(state.state(), &admitted, &world.view, &world.trust, &host, world.now)?;
+        let considered = consider(state.state(), &admitted, view, trust, &host, now, &mut rng)?;
         black_box(&considered.change);
         Ok(())
     };

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, ensure};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{CryptoRng, SeedableRng};
 use sotto_client::{
-    Delivery, Host, HttpRequest, HttpResponse, Log, Participant, PassReport, RetryPolicy,
-    Transport, TransportError,
+    Delivery, Host, HttpRequest, HttpResponse, Log, Participant, PassReport, Transport,
+    TransportError,
 };
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Admitted, Silence};
@@ -79,7 +79,6 @@ impl Phone {
             let minutes = Value::Int(other.minutes.load(Ordering::SeqCst));
             Ok([("minutes".to_owned(), minutes)].into())
         });
-        host.retry = RetryPolicy::never();
         let log = Log::at(&world.log.url(), &host, trust)?;
         let state: Box<dyn DeviceStore> = Box::new(MemoryState::default());
         let device = Participant::new(host, Arc::clone(trust), state, log);
@@ -105,12 +104,6 @@ impl Phone {
     #[must_use]
     pub fn remembering(self, memory: impl DeviceStore + 'static) -> Self {
         self.changed(|_, state| *state = Box::new(memory))
-    }
-
-    /// The same, but retries uploads as real devices do.
-    #[must_use]
-    pub fn patient(self) -> Self {
-        self.changed(|host, _| host.retry = RetryPolicy::default())
     }
 
     /// A whole pass of a device with this many minutes.

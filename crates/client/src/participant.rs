@@ -2,11 +2,15 @@
 //!
 //! Privacy depends on the order, so a host cannot choose it: [`Participant::pass`] runs all steps.
 //!
-//! 1. deliver the answers of earlier passes: the same bytes, whatever the log says today
-//! 2. read the log and check every open recipe ([`Log`])
-//! 3. request the tokens that are due, of every recipe, before anything is decided
-//! 4. decide: consider, charge the ledger, toss the coin, make the report
-//! 5. deliver
+//! A pass either reads or sends, at random, so that nobody who sees both can link them by time:
+//!
+//! - A pass that **reads**: read the log and check every open recipe ([`Log`]); request the tokens
+//!   that are due, of every recipe, before anything is decided; decide: consider, charge the ledger,
+//!   toss the coin, make the report or cover, and draw when to send it.
+//! - A pass that **sends**: send what is due, the same bytes, whatever the log says today.
+//!
+//! Passes happen at random times ([`Participant::pause`]). With `spread_s = 0` in the trust file,
+//! which is for tests, a pass does all of it at once.
 //!
 //! Every decision is made in `sotto_protocol::device`, and each step is durable before the next
 //! one.
@@ -18,12 +22,15 @@ mod routes;
 mod tokens;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Silence, WatchError};
 use sotto_protocol::device::tokens::Snapshot;
-use sotto_protocol::device::{self, DeviceStore, PassError, Pending, StateError, follow};
+use sotto_protocol::device::{
+    self, DeviceStore, Errand, PassError, Pending, StateError, follow, next_pass,
+};
 use sotto_protocol::token::AttestError;
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
@@ -99,27 +106,58 @@ impl<S: DeviceStore> Participant<S> {
         self
     }
 
-    /// One pass: deliver, read the log, request tokens, decide, deliver.
+    /// How long to wait before the next pass. It is drawn at random, anew each time: passes at
+    /// regular times would be a fingerprint.
+    pub fn pause(&self) -> Duration {
+        next_pass(&mut *(self.host.random)())
+    }
+
+    /// One pass: it reads, or it sends.
     pub fn pass(&mut self) -> Result<PassReport, ParticipantError> {
         let mut rng = (self.host.random)();
-        let earlier = self.deliver(&mut *rng)?;
+        let errand = Errand::draw(&self.trust, &mut *rng);
+        let mut report = PassReport {
+            considered: Vec::new(),
+            silent: Vec::new(),
+            tokens: None,
+            insecure_delivery: Delivery::default(),
+        };
+        if errand != Errand::Read {
+            report.insecure_delivery = self.deliver(|_| true, &mut *rng)?;
+        }
+        if errand != Errand::Send {
+            self.read(&mut report, &mut *rng)?;
+        }
+        if errand == Errand::Both {
+            let new = self.deliver(|pending| pending.sends == 0, &mut *rng)?;
+            let Delivery { accepted, cover, refused, .. } = report.insecure_delivery;
+            report.insecure_delivery = Delivery {
+                accepted: accepted + new.accepted,
+                cover: cover + new.cover,
+                refused: refused + new.refused,
+                waiting: new.waiting,
+            };
+        }
+        Ok(report)
+    }
+
+    /// Reads the log, requests tokens and decides.
+    fn read(
+        &mut self,
+        report: &mut PassReport,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<(), ParticipantError> {
         self.log.refresh(self.store.state(), &self.trust, &*self.clock)?;
-        let tokens = self.request_tokens(&mut *rng)?;
+        report.tokens = self.request_tokens(rng)?;
         // Evaluated only now: reading the log and requesting tokens must not depend on it.
         let conditions_met = (self.host.conditions)().map_err(ParticipantError::Host)?;
         let attributes = (self.host.attributes)().map_err(ParticipantError::Host)?;
         let host = device::Host { conditions_met, attributes: &attributes };
         let (now, watch) = ((self.clock)(), &mut self.log.watch);
         let device::Pass { considered, silent } =
-            device::pass(&mut self.store, watch, &self.trust, &host, now, &mut *rng)?;
-        let later = self.deliver(&mut *rng)?;
-        // The later delivery sent the waiting answers again.
-        let insecure_delivery = Delivery {
-            accepted: earlier.accepted + later.accepted,
-            refused: earlier.refused + later.refused,
-            waiting: later.waiting,
-        };
-        Ok(PassReport { considered, silent, tokens, insecure_delivery })
+            device::pass(&mut self.store, watch, &self.trust, &host, now, rng)?;
+        (report.considered, report.silent) = (considered, silent);
+        Ok(())
     }
 
     /// The log, as far as it was read.
@@ -138,10 +176,13 @@ impl<S: DeviceStore> Participant<S> {
         (self.host, self.store, self.log)
     }
 
-    fn deliver(&mut self, rng: &mut dyn CryptoRng) -> Result<Delivery, StateError> {
-        let Self { host, trust, store, log, .. } = self;
-        let route = |state: &_, recipe: &_| routes::to_leader(recipe, host, state, log, trust);
-        deliver::deliver(store, route, &host.retry, rng)
+    fn deliver(
+        &mut self,
+        chosen: impl Fn(&Pending) -> bool,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Delivery, StateError> {
+        let Self { host, trust, store, clock, .. } = self;
+        deliver::deliver(store, host, trust, chosen, clock(), rng)
     }
 
     /// Requests the tokens that are due. If an attester does not answer, the pass continues:

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rand_core::CryptoRng;
 use sotto_protocol::client::{
-    ClientError, consume_hpke_config_list, consume_upload_errors, produce_report,
+    ClientError, consume_hpke_config_list, consume_upload_errors, is_cover, produce_report,
 };
 use sotto_protocol::{Moment, Task};
 use sotto_vdaf::Measurement;
@@ -247,6 +247,14 @@ impl PreparedReport {
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, UploadError> {
         let id = Report::from_bytes(&bytes).map_err(ClientError::from)?.report_metadata.report_id;
         Ok(Self { id, bytes, keys: None })
+    }
+
+    /// A report or cover, as a device has stored it.
+    pub(crate) fn stored(bytes: Vec<u8>) -> Result<Self, UploadError> {
+        match is_cover(&bytes) {
+            true => Ok(Self { id: ReportId::new([0; ReportId::LEN]), bytes, keys: None }),
+            false => Self::from_bytes(bytes),
+        }
     }
 
     /// The wire form. It is sealed, so it may be stored anywhere.

@@ -18,6 +18,9 @@ use zeroize::Zeroizing;
 use crate::Task;
 use crate::token::ReportTokens;
 
+/// What every supported cipher adds.
+const TAG_LEN: usize = 16;
+
 /// Why a report could not be made or an answer could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -89,6 +92,43 @@ pub fn produce_report(
         helper_encrypted_input_share,
     };
     Ok(report.to_bytes())
+}
+
+/// Makes cover: as many zeros as a report of this task is long. Nobody can tell the two apart once
+/// they are sealed to a gateway, and the leader drops it ([`is_cover`]).
+pub fn produce_cover(
+    task: &Task,
+    leader: &HpkeConfig,
+    helper: &HpkeConfig,
+    tokens: Option<&ReportTokens>,
+) -> Result<Vec<u8>, ClientError> {
+    let sizes = task.vdaf().sizes();
+    let sealed = |config: &HpkeConfig, share: usize, token: Option<&[u8]>| {
+        let plaintext = PlaintextInputShare {
+            private_extensions: Extensions::empty(),
+            payload: Payload::new(vec![0; share])?,
+        };
+        let extensions = private_extensions(token)?.len() - Extensions::empty().encoded_len();
+        let len = plaintext.encoded_len() + extensions + TAG_LEN;
+        let enc_len = config.kem_id().enc_len().ok_or(ClientError::NoSupportedHpkeConfig)?;
+        Ok::<_, ClientError>(HpkeCiphertext::new(config.id(), vec![0; enc_len], vec![0; len])?)
+    };
+    let (report_id, public_extensions) = (ReportId::new([0; ReportId::LEN]), Extensions::empty());
+    let report_metadata = ReportMetadata { report_id, time: Time::default(), public_extensions };
+    let leader_token = tokens.map(|tokens| tokens.leader.as_slice());
+    let helper_token = tokens.and_then(|tokens| tokens.helper.as_deref());
+    let report = Report {
+        report_metadata,
+        public_share: PublicShare::new(vec![0; sizes.public_share])?,
+        leader_encrypted_input_share: sealed(leader, sizes.leader_share, leader_token)?,
+        helper_encrypted_input_share: sealed(helper, sizes.helper_share, helper_token)?,
+    };
+    Ok(vec![0; report.encoded_len()])
+}
+
+/// Whether the body of an upload is cover. A report never is: its id is random.
+pub fn is_cover(body: &[u8]) -> bool {
+    !body.is_empty() && body.iter().all(|byte| *byte == 0)
 }
 
 /// Picks the configuration to seal to: the first hybrid one, or else the first supported one,

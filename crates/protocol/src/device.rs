@@ -9,8 +9,9 @@
 //!                     a newer key of the log's gateway           -> commit Change::LogGateway
 //! tokens              requested at random times, for every recipe -> commit Change::Tokens
 //! consider            what this device adds, and the ledger      -> commit Change::Considered
-//! toss                the coin, once; the exact report bytes     -> commit Change::Answered
-//!                     send the same bytes until they are taken   -> commit Change::Delivered
+//! toss                the coin, once; the exact bytes to send    -> commit Change::Answered
+//!                     send them, at most [`MAX_SENDS`] times     -> commit Change::Sending
+//!                     they are taken, refused or given up        -> commit Change::Delivered
 //! ```
 //!
 //! Each change is durable before the next step. After a crash, a recipe that was considered but has
@@ -24,13 +25,15 @@
 mod consider;
 mod gateway;
 mod pass;
+mod schedule;
 mod state;
 pub mod tokens;
 
 pub use self::consider::{Consideration, Host, Ticket, advance, consider, toss};
-pub use self::gateway::{leader_gateway_key, log_gateway_keys};
+pub use self::gateway::log_gateway_keys;
 pub use self::pass::{Pass, PassError, follow, pass};
+pub use self::schedule::{Errand, next_pass};
 pub use self::state::{
-    AuditLine, Change, DeviceState, DeviceStore, MemoryState, Pending, SeenGateway, SeenKeySet,
-    StateError,
+    AuditLine, Change, DeviceState, DeviceStore, MAX_SENDS, MemoryState, Pending, Route,
+    SeenGateway, SeenKeySet, StateError,
 };

@@ -15,11 +15,12 @@ pub mod windows;
 use rand_core::CryptoRng;
 use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::Charge;
-use sotto_dp::mechanism::{Colluding, Estimate, Mechanism, Sampling};
+use sotto_dp::mechanism::{self as mechanisms, Colluding, Estimate, Mechanism};
 use sotto_dp::recipe::{Judgement, Terms, judge};
+use sotto_dp::relay::{epsilon_of_sending, rate_among_senders};
 use sotto_dp::{Adjacency, Error, published};
 use sotto_vdaf::Measurement;
-use sotto_wire::recipe::{Privacy, Probability, Recipe};
+use sotto_wire::recipe::{Privacy, Probability, Recipe, Sampling};
 use sotto_wire::{EntryId, Role};
 
 pub use self::derive::derive_task;
@@ -173,6 +174,17 @@ impl Assessment {
         measure::answer(&self.recipe.query, self.mapping.evaluate(attributes).ok())
     }
 
+    /// What the relay learns about the predicate from seeing whether a device sends something, as an
+    /// epsilon. 0 if the recipe asks everybody.
+    pub fn sending_epsilon(&self) -> f64 {
+        let Sampling { rate, cover } = &self.recipe.sampling;
+        match self.recipe.who.targeting {
+            None => 0.0,
+            // Both are probabilities, so there always is one.
+            Some(_) => epsilon_of_sending(at_least(rate), at_most(cover)).unwrap_or(f64::INFINITY),
+        }
+    }
+
     /// Checks the limits of a trust file that concern the recipe alone: operators and floors.
     pub fn check_limits(&self, trust: &Trust) -> Result<(), Silence> {
         trust.check_operators(&self.recipe)?;
@@ -182,12 +194,32 @@ impl Assessment {
 }
 
 /// Judges the recipe by the device's rules: half of the other devices are honest, the count is
-/// seen, the worst population. Returns `None` if the recipe claims nothing.
+/// seen, the worst population, and whoever sees the result may know who sent something: a relay
+/// does. Returns `None` if the recipe claims nothing.
+///
+/// Among those who sent something, the rate is higher than among all, unless everybody sends cover.
+/// The larger epsilon counts.
 pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
+    let unseen = judgement_of_unseen(recipe)?;
+    let Sampling { rate, cover } = &recipe.sampling;
+    if cover.is_one() {
+        return Ok(unseen);
+    }
+    let seen = judgement_at(recipe, rate_among_senders(at_least(rate), at_most(cover))?)?;
+    let both = unseen.into_iter().chain(seen);
+    Ok(both.max_by(|one, other| one.epsilon.total_cmp(&other.epsilon)))
+}
+
+/// The same, against somebody who does not see who sends something.
+pub fn judgement_of_unseen(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
+    judgement_at(recipe, at_least(&recipe.sampling.rate))
+}
+
+fn judgement_at(recipe: &Recipe, rate: f64) -> Result<Option<Judgement>, Error> {
     let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
     let terms = Terms {
         law: mechanism(recipe)?.law(),
-        rate: at_least(&recipe.sampling.rate),
+        rate,
         dummy_rate: 0.0,
         min_batch: recipe.aggregation.min_batch,
         rounds: *rounds,
@@ -201,7 +233,8 @@ pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
 pub fn colluding(recipe: &Recipe) -> Result<Option<Colluding>, Error> {
     let Privacy::Claim { delta, .. } = &recipe.privacy else { return Ok(None) };
     let (population, rate) = (recipe.who.population, &recipe.sampling.rate);
-    let sampling = Sampling { population, rate_low: at_most(rate), rate_high: at_least(rate) };
+    let (rate_low, rate_high) = (at_most(rate), at_least(rate));
+    let sampling = mechanisms::Sampling { population, rate_low, rate_high };
     mechanism(recipe)?.colluding(&sampling, at_most(delta))
 }
 

@@ -219,6 +219,11 @@ mod aggregator {
             self.openers.iter().find(|opener| opener.config().id() == id)
         }
 
+        /// The id of the most preferred key.
+        pub fn preferred(&self) -> Option<HpkeConfigId> {
+            self.openers.first().map(|opener| opener.config().id())
+        }
+
         /// What `hpke_config` serves, most preferred first.
         pub fn configs(&self) -> Vec<HpkeConfig> {
             self.openers.iter().map(|opener| opener.config().clone()).collect()

@@ -109,6 +109,11 @@ impl Trust {
         self.operator(name).ok_or_else(|| Silence::new(Check::Operators, reason()))
     }
 
+    /// All pinned relays.
+    pub fn relays(&self) -> impl Iterator<Item = &str> {
+        self.relays.iter().map(|relay| relay.url.as_str())
+    }
+
     /// The relays that may carry a report of this recipe: those not run by another of its parties.
     pub fn relays_for<'a>(&'a self, recipe: &'a Recipe) -> impl Iterator<Item = &'a str> {
         self.relays_without(self.parties_of(recipe).iter().map(|party| party.operator).collect())
@@ -186,7 +191,7 @@ impl Trust {
         one == other || one_key
     }
 
-    /// Checks the smallest batch and audience and the largest rate.
+    /// Checks the smallest batch and audience, the largest rate, and the cover.
     pub(crate) fn check_floors(&self, assessment: &Assessment) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Floors, reason));
         let (recipe, floors) = (assessment.recipe(), &self.settings.floors);
@@ -201,6 +206,14 @@ impl Trust {
         if recipe.sampling.rate > floors.max_rate {
             let (rate, cap) = (&recipe.sampling.rate, &floors.max_rate);
             return refuse(format!("the sampling rate {rate} is above the cap of {cap}"));
+        }
+        let sending = assessment.sending_epsilon();
+        if sending > floors.max_sending_epsilon {
+            let (cover, cap) = (&recipe.sampling.cover, floors.max_sending_epsilon);
+            return refuse(format!(
+                "with a cover of {cover}, the relay learns too much about the predicate: epsilon \
+                 {sending}, and at most {cap} is allowed; the author should leave cover at 1"
+            ));
         }
         let window_s = recipe.when.window_s;
         if window_s < floors.min_window_s {

@@ -3,6 +3,7 @@
 mod backlog;
 mod batch_modes;
 mod collection;
+mod cover;
 pub(crate) mod harness;
 mod helper;
 mod helper_failures;

@@ -52,7 +52,10 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
         author: signer("author.example/", rng),
         who: Who { population: number(1, MAX_INTEGER, rng), targeting },
         when,
-        sampling: Sampling { rate: probability(rng) },
+        sampling: Sampling {
+            rate: probability(rng),
+            cover: if chance(2, rng) { Probability::ONE } else { probability(rng) },
+        },
         randomizer,
         aggregation: Aggregation {
             vdaf: vdaf(&query, rng),

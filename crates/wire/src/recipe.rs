@@ -122,6 +122,17 @@ pub struct When {
 pub struct Sampling {
     /// The probability with which each device answers.
     pub rate: Probability,
+    /// The probability with which a device that does not answer sends cover: a request that nobody
+    /// but the leader's gateway can tell from an answer. Left out if it is 1.
+    #[serde(default = "Probability::one", skip_serializing_if = "Probability::is_always")]
+    pub cover: Probability,
+}
+
+impl Sampling {
+    /// Answers with this probability, and full cover.
+    pub fn new(rate: Probability) -> Self {
+        Self { rate, cover: Probability::ONE }
+    }
 }
 
 /// What is measured. `mapping` is an expression over the attributes. Where it has no value, or one

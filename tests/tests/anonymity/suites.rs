@@ -78,6 +78,9 @@ fn old_and_new_devices_are_counted_together() {
     let pending = Pending {
         report: report.unwrap(),
         task_configuration: task.encoded_configuration().to_vec(),
+        from: 0,
+        sends: 0,
+        route: None,
     };
     let (body, awaited) = seal_upload(&world, &pending, &old("old-gateway.toml"), now(), 3);
     let answer = Door::Relay.post(&world, &body);

@@ -32,7 +32,7 @@ const LEVEL: f64 = 0.95;
 
 const CAVEATS: &[&str] = &[
     "The recipe counts at once (insecure_no_min_age), for devices without history (insecure_fresh_start); real ones wait a day, and a period.",
-    "Devices request their tokens and use them at once; real ones wait for hours in between, so that the two cannot be linked.",
+    "Devices read, request tokens, decide and send at once; real ones do so at random times over days, so that nothing can be linked.",
     "The devices share a few readings of the log; each real one reads it on its own, with about six requests.",
     "The relay holds requests for 30 ms; a real one waits ten seconds for more to mix them with.",
     "Here all parties share one process. Relay, both attesters, both issuers, leader, helper, log and witnesses must be different operators.",
@@ -132,7 +132,14 @@ fn saw(
         ("issuer A", issued(parties, 0, "leader")),
         ("attester B", attested(parties, 1, devices)),
         ("issuer B", issued(parties, 1, "helper")),
-        ("relay", format!("devices' addresses, and {}; not their contents", sealed(parties))),
+        (
+            "relay",
+            format!(
+                "devices' addresses, and {}; not their contents, nor which {} are cover",
+                sealed(parties),
+                turnout.cover
+            ),
+        ),
         (
             "leader",
             format!(

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -14,10 +13,8 @@ use sotto_wire::EntryId;
 
 use super::attestation::AttestationArgs;
 use super::{attributes, state_key};
-use crate::connection::retry;
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
-use crate::time_text::parse_seconds;
 use crate::trust_file;
 
 #[derive(Debug, Args)]
@@ -37,9 +34,6 @@ pub(super) struct RunArgs {
     /// Make one pass, then exit.
     #[arg(long)]
     once: bool,
-    /// The time between two passes.
-    #[arg(long, value_name = "TIME", default_value = "1h")]
-    interval: String,
     /// A command that exits with code 0 if now is a good time (idle, charging).
     #[arg(long, value_name = "COMMAND")]
     condition: Option<String>,
@@ -60,7 +54,6 @@ impl RunArgs {
         }
         // A mistake in the file is reported before anything is sent.
         attributes::read(&self.attributes)?;
-        let interval = Duration::from_secs(parse_seconds(&self.interval)?);
         let source = self.log.source(Some(&trust))?.context("no log is given");
         let source = source
             .hint("give --log, or put a URL after the log's key in the trust file's policy")?;
@@ -86,14 +79,13 @@ impl RunArgs {
             if self.once {
                 return Ok(Outcome::Yes);
             }
-            std::thread::sleep(interval);
+            std::thread::sleep(device.pause());
         }
     }
 
     /// This machine as the host of a device.
     fn host(&self, trust: &Trust, output: &Output) -> Result<Host> {
         let mut host = Host::new(self.log.connection.transport(1)?);
-        host.retry = retry(3);
         host.attestor = self.attestation.attestor()?;
         match trust.tokens() {
             None => {}

@@ -63,6 +63,11 @@ pub(crate) fn changes(old: &Recipe, new: &Recipe) -> Vec<Change> {
         let text = format!("sampling rate {} -> {}", words::one_in(was), words::one_in(is));
         list.push("sampling.rate", text, more_is_weaker(was, is));
     }
+    let (was, is) = (old.sampling.cover, new.sampling.cover);
+    if was != is {
+        let text = format!("cover {was} -> {is}");
+        list.push("sampling.cover", text, more_is_weaker(is, was));
+    }
     query(&mut list, &old.query, &new.query);
     randomizer(&mut list, old, new);
     let (was, is) = (&old.aggregation, &new.aggregation);

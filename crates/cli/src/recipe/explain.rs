@@ -120,9 +120,15 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
     let coin = match recipe.sampling.rate.is_one() {
         true => format!("At most once, {span}. Every device that takes part answers."),
         false => format!(
-            "At most once, {span}. Your device decides at random: {} devices answer, and the \
-             others send nothing. Its own history does not say whether yours did.",
-            words::one_in(recipe.sampling.rate)
+            "At most once, {span}. Your device decides at random: {} devices answer, and {}. \
+             Its own history does not say whether yours did.",
+            words::one_in(recipe.sampling.rate),
+            match () {
+                () if recipe.sampling.cover.is_one() =>
+                    "the others send a message that looks the same",
+                () if recipe.sampling.cover.is_zero() => "the others send nothing",
+                () => "some of the others send a message that looks the same",
+            }
         ),
     };
     vec![coin]

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
 use sotto_protocol::recipe::{Assessment, crowd, judgement, show_micro};
-use sotto_wire::recipe::{Privacy, Query, TokensDraft};
+use sotto_wire::recipe::{Privacy, Probability, Query, TokensDraft, parse_probability};
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
@@ -75,6 +75,10 @@ pub(crate) struct NewArgs {
     /// The probability that a device answers, like 1/50 [default: for about 20,000 answers]
     #[arg(long, value_name = "Q", help_heading = "Crowd")]
     pub(super) rate: Option<String>,
+    /// The probability that a device that does not answer sends cover, which hides from the relay
+    /// who answers. Below 1 the epsilon grows [default: 1]
+    #[arg(long, value_name = "C", value_parser = parse_probability, help_heading = "Crowd")]
+    pub(super) cover: Option<Probability>,
     /// The smallest batch that is released [default: four standard deviations below the expected]
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) min_batch: Option<String>,

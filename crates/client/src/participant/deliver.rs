@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
-use sotto_protocol::Task;
-use sotto_protocol::device::{Change, DeviceState, DeviceStore, Pending, StateError};
-use sotto_wire::{Decode, EntryId, ReportError, TaskConfiguration, taskprov};
+use sotto_protocol::client::is_cover;
+use sotto_protocol::device::{Change, DeviceStore, Pending, StateError};
+use sotto_protocol::trust::Trust;
+use sotto_protocol::{Moment, Task, shuffle};
+use sotto_wire::{Decode, TaskConfiguration, taskprov};
 
+use super::host::Host;
+use super::routes::to_leader;
 use crate::retry::RetryPolicy;
 use crate::transport::Transport;
 use crate::uploader::{PreparedReport, UploadOutcome, Uploader};
@@ -14,39 +18,52 @@ use crate::uploader::{PreparedReport, UploadOutcome, Uploader};
 /// What happened to the stored answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
-    /// Accepted by the leader.
+    /// Reports that the leader accepted.
     pub accepted: usize,
-    /// Rejected, and never sent again.
+    /// Cover that the leader took, and dropped.
+    pub cover: usize,
+    /// Rejected, or sent as often as allowed, and never sent again.
     pub refused: usize,
-    /// Not answered: to be sent again, unchanged.
+    /// Not sent yet, or not answered: to be sent later, unchanged.
     pub waiting: usize,
 }
 
-/// Sends every stored answer once (with the retries of `retry`) over the route to its leader;
-/// without a route it waits. An answer that is accepted or rejected is wiped.
+/// Sends every stored answer that is due and among the `chosen`, once, over the route to its leader;
+/// without a route it waits. An answer that is accepted or rejected is wiped, and so is one that was
+/// sent as often as allowed: whatever a leader says or does not say, it sees the same bytes a few
+/// times at most, in passes that it cannot choose.
 pub(super) fn deliver(
     store: &mut dyn DeviceStore,
-    route: impl Fn(&DeviceState, &EntryId) -> Option<Arc<dyn Transport>>,
-    retry: &RetryPolicy,
+    host: &Host,
+    trust: &Trust,
+    chosen: impl Fn(&Pending) -> bool,
+    now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Result<Delivery, StateError> {
-    let stored: Vec<(EntryId, Pending)> =
-        store.state().pending().map(|(id, pending)| (id, pending.clone())).collect();
+    let stored = store.state().pending();
+    let due = stored.filter(|(_, pending)| pending.is_due(now) && chosen(pending));
+    let mut due: Vec<_> = due.map(|(id, pending)| (id, pending.clone())).collect();
+    shuffle(&mut due, rng);
     let mut delivery = Delivery::default();
-    for (recipe, pending) in stored {
-        let transport = route(store.state(), &recipe);
-        match transport.and_then(|transport| send(pending, transport, retry, rng)) {
+    for (recipe, pending) in due {
+        let Some(transport) = to_leader(&pending, host, trust, rng) else { continue };
+        // Before the first byte is sent: a crash must not add a send.
+        store.commit(Change::Sending { recipe })?;
+        let is_cover = is_cover(&pending.report);
+        match send(pending, transport, rng) {
+            Some(UploadOutcome::Accepted) if is_cover => delivery.cover += 1,
             Some(UploadOutcome::Accepted) => delivery.accepted += 1,
-            Some(UploadOutcome::Rejected(error)) if error != ReportError::ReportTooEarly => {
-                delivery.refused += 1;
-            }
-            _ => {
-                delivery.waiting += 1;
-                continue;
-            }
+            Some(UploadOutcome::Rejected(_)) => delivery.refused += 1,
+            None => continue,
         }
         store.commit(Change::Delivered { recipe })?;
     }
+    let exhausted = store.state().pending().filter(|(_, pending)| pending.is_exhausted());
+    for recipe in exhausted.map(|(recipe, _)| recipe).collect::<Vec<_>>() {
+        store.commit(Change::Delivered { recipe })?;
+        delivery.refused += 1;
+    }
+    delivery.waiting = store.state().pending().count();
     Ok(delivery)
 }
 
@@ -54,13 +71,13 @@ pub(super) fn deliver(
 fn send(
     pending: Pending,
     transport: Arc<dyn Transport>,
-    retry: &RetryPolicy,
     rng: &mut dyn CryptoRng,
 ) -> Option<UploadOutcome> {
     let encoded = &pending.task_configuration;
     let configuration = TaskConfiguration::from_bytes(encoded).ok()?;
     let task = Task::new(taskprov::task_id(encoded), configuration).ok()?;
-    let report = PreparedReport::from_bytes(pending.report).ok()?;
-    let uploader = Uploader::new(task, transport).with_retry(retry.clone()).with_taskprov();
+    let report = PreparedReport::stored(pending.report).ok()?;
+    let never = RetryPolicy::never();
+    let uploader = Uploader::new(task, transport).with_retry(never).with_taskprov();
     uploader.upload(&[report], rng).ok()?.first().copied()
 }

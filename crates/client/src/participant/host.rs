@@ -11,7 +11,6 @@ use sotto_protocol::expression::Attributes;
 use sotto_protocol::token::Attestor;
 
 use crate::relay::{Clock, Random};
-use crate::retry::RetryPolicy;
 use crate::transport::Transport;
 
 /// Why a host cannot determine its conditions or attributes.
@@ -32,8 +31,6 @@ pub struct Host {
     pub conditions: Box<dyn FnMut() -> Result<bool, HostError> + Send>,
     /// What recipes may read about the device.
     pub attributes: Box<dyn FnMut() -> Result<Attributes, HostError> + Send>,
-    /// How uploads are retried in one delivery.
-    pub retry: RetryPolicy,
 }
 
 impl Host {
@@ -47,7 +44,6 @@ impl Host {
             attestor: None,
             conditions: Box::new(|| Ok(true)),
             attributes: Box::new(|| Ok(Attributes::new())),
-            retry: RetryPolicy::default(),
         }
     }
 }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use sotto_protocol::device::{DeviceState, leader_gateway_key};
+use rand_core::CryptoRng;
+use sotto_protocol::device::Pending;
+use sotto_protocol::shuffle;
 use sotto_protocol::trust::Trust;
-use sotto_wire::{EntryId, HpkeConfig, KeyName};
+use sotto_wire::{HpkeConfig, KeyName};
 
 use super::host::Host;
-use super::log::Log;
 use crate::relay::RelayTransport;
 use crate::transport::Transport;
 
@@ -35,23 +36,25 @@ pub(super) fn to_log(
     Ok(Some(through(host, trust.log_relays(), &gateway.operator, gateway.configs.clone())))
 }
 
-/// The route to the leader of a recipe; `None` if the recipe is not in the newest view that the
-/// device has taken, or its leader has no gateway key there that this device may use.
+/// The transport to the leader of a stored answer; `None` if no relay may carry it any more.
+///
+/// It uses one relay, drawn at random: if it fails, so does this send. Another relay at the same
+/// moment would show the leader the same report twice.
 pub(super) fn to_leader(
-    id: &EntryId,
+    pending: &Pending,
     host: &Host,
-    state: &DeviceState,
-    log: &Log,
     trust: &Trust,
+    rng: &mut dyn CryptoRng,
 ) -> Option<Arc<dyn Transport>> {
     if trust.settings().insecure_direct {
         return Some(Arc::clone(&host.transport));
     }
-    let (view, admitted) = (log.watch.view()?, log.recipes().get(id)?.as_ref().ok()?);
-    let key = leader_gateway_key(state, admitted, view, trust, (host.clock)()).ok()?;
-    let recipe = admitted.assessment.recipe();
-    let (relays, gateway) = (trust.relays_for(recipe), &recipe.parties.leader.operator);
-    Some(through(host, relays, gateway, vec![key.clone()]))
+    let route = pending.route.as_ref()?;
+    let mut relays: Vec<&str> =
+        trust.relays().filter(|url| route.relays.iter().any(|known| known == url)).collect();
+    shuffle(&mut relays, rng);
+    let relay = relays.first()?;
+    Some(through(host, [*relay].into_iter(), &route.gateway, vec![route.key.clone()]))
 }
 
 fn through<'a>(

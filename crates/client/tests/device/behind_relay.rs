@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_client::{
-    Clock, Host, HttpRequest, HttpResponse, Method, Random, RelayTransport, RetryPolicy, Transport,
+    Clock, Host, HttpRequest, HttpResponse, Method, Random, RelayTransport, Transport,
     TransportError,
 };
 use sotto_crypto::HpkeKeypair;
@@ -176,10 +176,10 @@ pub(crate) fn random() -> Random {
     })
 }
 
-/// A host of this world, without retries.
+/// A host of this world.
 pub(crate) fn host(world: &World, transport: Arc<dyn Transport>) -> Host {
     let mut host = Host::new(transport);
-    (host.clock, host.random, host.retry) = (clock(NOW), random(), RetryPolicy::never());
+    (host.clock, host.random) = (clock(NOW), random());
     let (conditions_met, attributes) = (world.conditions_met, world.attributes.clone());
     host.conditions = Box::new(move || Ok(conditions_met));
     host.attributes = Box::new(move || Ok(attributes.clone()));

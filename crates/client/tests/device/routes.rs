@@ -2,18 +2,17 @@
 //! the log.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use sotto_client::{
-    Delivery, HttpResponse, Log, Participant, ParticipantError, RetryPolicy, RouteError, StateFile,
-    Transport, TransportError,
+    Delivery, HttpResponse, Log, Participant, ParticipantError, RouteError, StateFile, Transport,
+    TransportError,
 };
-use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState};
+use sotto_protocol::device::{DeviceState, DeviceStore, MAX_SENDS, MemoryState};
 use sotto_protocol::gateway::OuterRefusal;
 use sotto_testing::keys::{gateway_key, key};
 use sotto_testing::log::{Batch, at};
-use sotto_testing::recipe::{DAY, LOG_OPERATOR, NOW, key_set_entry, leader_set, log_set};
+use sotto_testing::recipe::{DAY, LOG_OPERATOR, NOW, key_set_entry, log_set};
 use sotto_testing::world::{Plan, World};
 use sotto_wire::recipe::Probability;
 use sotto_wire::taskprov;
@@ -28,26 +27,6 @@ fn plan() -> Plan {
     plan.recipe.sampling.rate = Probability::ONE;
     plan.reclaim();
     plan
-}
-
-/// The same, and then the leader's keys with this number.
-fn rotated(seq: u64) -> World {
-    let mut plan = plan();
-    plan.later.push(leader_keys(seq, NOW - 2 * DAY, Some));
-    plan.build()
-}
-
-/// A key set of the leader, logged a day before it begins, with its gateway's keys changed by
-/// `gateway`.
-fn leader_keys(
-    seq: u64,
-    not_before: u64,
-    gateway: fn(Vec<String>) -> Option<Vec<String>>,
-) -> Batch {
-    let mut set = leader_set(&key("leader.example"), seq, not_before);
-    set.gateway_configs = set.gateway_configs.and_then(gateway);
-    let entries = vec![key_set_entry(&set, &key("leader.example"))];
-    Batch { entries, times: at(not_before - DAY) }
 }
 
 /// A device that has answered but not sent.
@@ -67,29 +46,9 @@ fn leader(keys: &[u8]) -> Arc<BehindRelay> {
     BehindRelay::new(&keys, |_: &Inner| answer(200, &[], b""))
 }
 
-/// The pauses that were slept.
-type Slept = Arc<Mutex<Vec<Duration>>>;
-
-fn patience() -> (RetryPolicy, Slept) {
-    let slept = Slept::default();
-    let log = Arc::clone(&slept);
-    let policy = RetryPolicy::default().with_sleep(move |pause| log.lock().unwrap().push(pause));
-    (policy, slept)
-}
-
 /// A pass over the log of this world. Stored answers go to the leader; nothing else uses the relay.
 fn send(world: &World, store: &mut MemoryState, inner: &Arc<BehindRelay>) -> Delivery {
-    send_patiently(world, store, inner, patience().0)
-}
-
-fn send_patiently(
-    world: &World,
-    store: &mut MemoryState,
-    inner: &Arc<BehindRelay>,
-    retry: RetryPolicy,
-) -> Delivery {
-    let mut host = host(world, Arc::<BehindRelay>::clone(inner));
-    host.retry = retry;
+    let host = host(world, Arc::<BehindRelay>::clone(inner));
     let log = Log::from_files(world.log.files.clone());
     let mut device = Participant::new(host, Arc::new(world.trust.clone()), store, log);
     device.pass().unwrap().insecure_delivery
@@ -115,21 +74,21 @@ fn an_answer_reaches_the_leader_through_its_gateway() {
 }
 
 #[test]
-fn a_retry_has_the_same_report_under_another_seal() {
+fn the_same_report_goes_under_another_seal_each_time() {
     let world = plan().build();
     let (mut store, report) = answered(&world);
     let relay = leader(&[5]);
     relay.interfere(Err(TransportError::Timeout));
     relay.interfere(Ok(answer(429, &[("retry-after", "30")], b"")));
-    relay.interfere(Ok(answer(503, &[], b"")));
-    let (retry, slept) = patience();
-    let done = send_patiently(&world, &mut store, &relay, retry);
-    assert_eq!(done, Delivery { accepted: 1, ..Default::default() });
-    let slept = slept.lock().unwrap();
-    assert_eq!(slept.len(), 3);
-    assert!(slept[1] >= Duration::from_secs(30), "the relay's word counts: {slept:?}");
+    let host = host(&world, Arc::<BehindRelay>::clone(&relay));
+    let (trust, log) = (Arc::new(world.trust.clone()), Log::from_files(world.log.files.clone()));
+    let mut device = Participant::new(host, trust, &mut store, log);
+    for (pass, expected) in [(1, (0, 1)), (2, (0, 1)), (3, (1, 0))] {
+        let Delivery { accepted, waiting, .. } = device.pass().unwrap().insecure_delivery;
+        assert_eq!((accepted, waiting), expected);
+        assert_eq!(relay.outer().len(), pass, "one send in a pass");
+    }
     let outer = relay.outer();
-    assert_eq!(outer.len(), 4);
     for (number, one) in outer.iter().enumerate() {
         assert_eq!(one.body.len(), outer[0].body.len());
         let keys = |other: &crate::device::behind_relay::Outer| other.body[7..39].to_vec();
@@ -150,28 +109,35 @@ fn a_retry_has_the_same_report_under_another_seal() {
     }
 }
 
+/// Whatever comes back, the report is sent a fixed number of times, once in a pass, and then never
+/// again: a leader, a gateway or a relay cannot make a device show when it is active.
 #[test]
-fn after_a_rotation_the_same_report_waits_for_the_newest_logged_key() {
-    let world = plan().build();
-    let (mut store, report) = answered(&world);
-    let waiting = Delivery { waiting: 1, ..Default::default() };
-    // The gateway has forgotten the key that the device knows from the log.
-    let relay = leader(&[6]);
-    for attempt in 1..=3 {
-        assert_eq!(send(&world, &mut store, &relay), waiting);
-        assert_eq!(relay.outer().len(), attempt, "no second attempt with this key, nor another");
-        assert_eq!(reports(store.state()), std::slice::from_ref(&report));
-        // A pass in between makes no second report.
-        world.walk(&mut store, 7 + attempt as u64).unwrap();
-        assert_eq!(reports(store.state()), std::slice::from_ref(&report));
+fn nobody_can_make_a_device_send_again_and_again() {
+    type Interfere = fn(&BehindRelay);
+    let nothing: Interfere = |_| {};
+    let lie: Interfere = |relay| relay.interfere(Ok(refused(OuterRefusal::UnknownKey)));
+    let drop: Interfere = |relay| relay.interfere(Err(TransportError::Timeout));
+    let busy: Interfere = |relay| relay.interfere(Ok(answer(503, &[], b"")));
+    for (status, interfere) in
+        [(500, nothing), (429, nothing), (404, nothing), (200, lie), (200, drop), (200, busy)]
+    {
+        let world = plan().build();
+        let (mut store, report) = answered(&world);
+        let relay = BehindRelay::new(&[gateway_key(5)], move |_: &Inner| answer(status, &[], b""));
+        for pass in 1..=MAX_SENDS {
+            assert_eq!(reports(store.state()), std::slice::from_ref(&report), "{status} {pass}");
+            interfere(&relay);
+            let done = send(&world, &mut store, &relay);
+            assert_eq!(relay.outer().len() as u32, pass);
+            let over = pass == MAX_SENDS;
+            assert_eq!((done.waiting, done.refused), (usize::from(!over), usize::from(over)));
+            // A pass in between makes no second report.
+            world.walk(&mut store, 7 + u64::from(pass)).unwrap();
+        }
+        send(&world, &mut store, &relay);
+        assert_eq!(reports(store.state()).len(), 0);
+        assert_eq!(relay.outer().len() as u32, MAX_SENDS);
     }
-    // A key that the log does not hold helps nobody. Then the log gets it.
-    let newer = rotated(6);
-    let accepted = Delivery { accepted: 1, ..Default::default() };
-    assert_eq!(send(&newer, &mut store, &relay), accepted);
-    let contents: Vec<Vec<u8>> = relay.inner().into_iter().map(|inner| inner.content).collect();
-    assert_eq!(contents, [report], "one report, the one that was made");
-    assert_eq!(reports(store.state()).len(), 0);
 }
 
 #[test]
@@ -186,28 +152,37 @@ fn a_relay_that_lies_about_keys_gains_no_more_than_by_dropping() {
 }
 
 #[test]
-fn without_a_way_an_answer_waits() {
+fn an_answer_needs_nothing_from_the_log() {
     let world = plan().build();
     let (mut store, report) = answered(&world);
     let relay = leader(&[5]);
-    // The log cannot be read.
     let unread = Log::from_files(BTreeMap::new());
     let host = host(&world, Arc::<BehindRelay>::clone(&relay));
     let trust = Arc::new(world.trust.clone());
     let failed = Participant::new(host, trust, &mut store, unread).pass();
     assert!(matches!(failed, Err(ParticipantError::Log(_))));
-    assert_eq!(reports(store.state()), [report]);
-    // The leader's newest set has no gateway key.
+    assert_eq!(relay.inner()[0].content, report);
+    assert_eq!(reports(store.state()).len(), 0);
+}
+
+#[test]
+fn an_answer_waits_until_the_log_shows_a_way_through_the_owners_new_relay() {
     let mut plan = plan();
-    plan.later.push(leader_keys(6, NOW - 2 * DAY, |_| None));
-    let bare = plan.build();
-    assert_eq!(send(&bare, &mut store, &relay).waiting, 1);
-    assert_eq!(relay.outer().len(), 0);
-    // Later it has one again.
-    plan.later.push(leader_keys(7, NOW - DAY, Some));
-    let again = plan.build();
-    relay.rotate(&[gateway_key(7)]);
-    assert_eq!(send(&again, &mut store, &relay).accepted, 1);
+    let (mut store, report) = answered(&plan.build());
+    let relay = leader(&[5]);
+    // The owner trusts another relay by now, which was not one of those when it was decided.
+    plan.trust.relays[0].url = "https://other.example/".to_owned();
+    let world = plan.build();
+    let trust = Arc::new(world.trust.clone());
+    for _ in 0..=MAX_SENDS {
+        let host = host(&world, Arc::<BehindRelay>::clone(&relay));
+        let unread = Log::from_files(BTreeMap::new());
+        Participant::new(host, Arc::clone(&trust), &mut store, unread).pass().unwrap_err();
+        assert_eq!(relay.outer().len(), 0);
+    }
+    assert_eq!(reports(store.state()), [report]);
+    assert_eq!(send(&world, &mut store, &relay).accepted, 1);
+    assert_eq!(relay.outer()[0].url, "https://other.example/leader.example");
 }
 
 #[test]

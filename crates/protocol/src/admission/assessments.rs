@@ -32,7 +32,7 @@ impl Assessments {
         trust: &Trust,
     ) -> Result<Admitted, Silence> {
         let (id, recipe) = parse(offer, trust)?;
-        offer.recipe.verify_position(view, trust)?;
+        let seen_by = offer.recipe.verify_position(view, trust)?;
         if recipe.parties.log != view.checkpoint.origin {
             let reason = format!("the recipe belongs in the log {}", recipe.parties.log);
             return Err(Silence::new(Check::Inclusion, reason));
@@ -67,6 +67,7 @@ impl Assessments {
             leader_issuer,
             helper_issuer,
             audience,
+            known_from: seen_by.saturating_add(trust.settings().min_log_age_s),
         })
     }
 

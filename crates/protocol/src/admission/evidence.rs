@@ -70,6 +70,8 @@ pub struct Admitted {
     pub(crate) helper_issuer: Option<OperatorKeys>,
     /// The certified audience of a targeted recipe.
     pub audience: Option<u64>,
+    /// From when on it could be admitted: the same time for every device with this trust file.
+    pub(crate) known_from: u64,
 }
 
 impl Admitted {

@@ -9,11 +9,11 @@ use sotto_wire::recipe::Probability;
 use sotto_wire::{KeyName, TreeHash};
 
 use super::state::{
-    AuditLine, Change, Consider, DeviceState, Ledger, Pending, SeenKeySet, name_key,
+    AuditLine, Change, Consider, DeviceState, Ledger, Pending, Route, SeenKeySet, name_key,
 };
 use super::tokens;
 use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
-use crate::client::{ClientError, produce_report};
+use crate::client::{ClientError, produce_cover, produce_report};
 use crate::expression::Attributes;
 use crate::token::ReportTokens;
 use crate::trust::Trust;
@@ -29,7 +29,7 @@ pub struct Host<'a> {
     pub attributes: &'a Attributes,
 }
 
-/// A recipe that may be answered once the change is committed.
+/// A recipe for which something may be sent once the change is committed.
 #[derive(Debug)]
 #[must_use]
 pub struct Consideration {
@@ -37,6 +37,9 @@ pub struct Consideration {
     pub change: Change,
     /// The input of [`toss`].
     pub ticket: Ticket,
+    /// Why the recipe is not answered. Then it is not charged, and at most cover is sent: that this
+    /// device is not in the audience, or cannot pay, must not be seen by the relay.
+    pub silence: Option<Silence>,
 }
 
 /// The right to toss once. It is never stored or copied, so a crash loses it.
@@ -46,6 +49,12 @@ pub struct Ticket {
     admitted: Arc<Admitted>,
     /// The commit removed them from the state: they are used for this report or never.
     tokens: Option<ReportTokens>,
+    /// Whether the coin may say yes.
+    may_answer: bool,
+    /// When to send.
+    from: u64,
+    /// How to send. Without a relay the leader sees the device's address, and cover is of no use.
+    route: Option<Route>,
 }
 
 /// Takes a newer view of the log, if it extends what this device has seen. `proof` is the
@@ -74,6 +83,10 @@ pub fn advance(
 
 /// Decides whether this device considers an admitted recipe now. Pure: nothing is spent until the
 /// change is committed.
+///
+/// A recipe is decided once. Whatever could differ between devices because of their data, which is
+/// the audience and the ledger, is looked at last: it decides whether the device may answer, not
+/// whether it sends something.
 pub fn consider(
     state: &DeviceState,
     admitted: &Arc<Admitted>,
@@ -81,6 +94,7 @@ pub fn consider(
     trust: &Trust,
     host: &Host<'_>,
     now: Moment,
+    rng: &mut dyn CryptoRng,
 ) -> Result<Consideration, Silence> {
     let assessment = &admitted.assessment;
     let recipe = assessment.recipe();
@@ -96,52 +110,79 @@ pub fn consider(
     if state.is_considered(&assessment.id()) {
         return Err(Silence::new(Check::Once, "it has been considered before"));
     }
-    let tokens = tokens::take(state, admitted, now)?;
+    let (tokens, from) = tokens::take(state, admitted, trust, now, rng)?;
     if !host.conditions_met {
         return Err(Silence::new(Check::Conditions, "the host's conditions are not met"));
     }
-    if !assessment.is_for(host.attributes) {
-        return Err(Silence::new(Check::Targeting, "this device is not in the audience"));
-    }
-    let ledger = charge(state, admitted, trust)?;
+    let paid = match assessment.is_for(host.attributes) {
+        true => charge(state, admitted, trust),
+        false => Err(Silence::new(Check::Targeting, "this device is not in the audience")),
+    };
+    let route = route(admitted, trust)?;
+    let (ledger, silence) = match paid {
+        Ok(ledger) => (ledger, None),
+        Err(silence) if route.is_none() => return Err(silence),
+        Err(silence) => (None, Some(silence)),
+    };
+    let may_answer = silence.is_none();
+    let line = may_answer.then(|| AuditLine {
+        at: now.0,
+        recipe: assessment.id(),
+        name: recipe.name.clone(),
+        purpose: recipe.purpose.clone(),
+        epsilon_micro: assessment.cost().map(|cost| cost.epsilon_micro),
+    });
     let change = Change::Considered(Box::new(Consider {
         recipe: assessment.id(),
         closes: recipe.when.closes,
         name: name_key(recipe),
         key_sets,
         ledger,
-        line: AuditLine {
-            at: now.0,
-            recipe: assessment.id(),
-            name: recipe.name.clone(),
-            purpose: recipe.purpose.clone(),
-            epsilon_micro: assessment.cost().map(|cost| cost.epsilon_micro),
-        },
+        line,
     }));
-    Ok(Consideration { change, ticket: Ticket { admitted: Arc::clone(admitted), tokens } })
+    let admitted = Arc::clone(admitted);
+    let ticket = Ticket { admitted, tokens, may_answer, from, route };
+    Ok(Consideration { change, ticket, silence })
 }
 
-/// Tosses the coin, once, and makes the report if it comes up heads. The change must be committed
-/// before any byte is sent.
+/// Tosses the coin, once, and makes the report if it comes up heads. If not, tosses another one and
+/// makes cover. The change must be committed before any byte is sent.
 pub fn toss(
     ticket: Ticket,
     host: &Host<'_>,
-    now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Result<Option<Change>, ClientError> {
-    let Ticket { admitted, tokens } = ticket;
+    let Ticket { admitted, tokens, may_answer, from, route } = ticket;
     let assessment = &admitted.assessment;
-    if !coin(&assessment.recipe().sampling.rate, rng) {
+    let (task, sampling) = (assessment.task(), &assessment.recipe().sampling);
+    let (leader, helper) = (admitted.leader_config(), admitted.helper_config());
+    let tokens = tokens.as_ref();
+    let report = if may_answer && coin(&sampling.rate, rng) {
+        let measurement = assessment.randomized(host.attributes, rng);
+        let time = task.time(Moment(from));
+        produce_report(task, leader, helper, &measurement, time, tokens, rng)?
+    } else if route.is_some() && coin(&sampling.cover, rng) {
+        produce_cover(task, leader, helper, tokens)?
+    } else {
+        return Ok(None);
+    };
+    let task_configuration = task.encoded_configuration().to_vec();
+    let pending = Pending { report, task_configuration, from, sends: 0, route };
+    Ok(Some(Change::Answered { recipe: assessment.id(), pending }))
+}
+
+/// The way to the leader; `None` if an insecure setting allows to send directly.
+pub(super) fn route(admitted: &Admitted, trust: &Trust) -> Result<Option<Route>, Silence> {
+    if trust.settings().insecure_direct {
         return Ok(None);
     }
-    let task = assessment.task();
-    let measurement = assessment.randomized(host.attributes, rng);
-    let (leader, helper) = (admitted.leader_config(), admitted.helper_config());
-    let time = task.time(now);
-    let report = produce_report(task, leader, helper, &measurement, time, tokens.as_ref(), rng)?;
-    let task_configuration = task.encoded_configuration().to_vec();
-    let pending = Pending { report, task_configuration };
-    Ok(Some(Change::Answered { recipe: assessment.id(), pending }))
+    let recipe = admitted.assessment.recipe();
+    let missing = || Silence::new(Check::KeySets, "the leader's operator has no gateway key");
+    Ok(Some(Route {
+        gateway: recipe.parties.leader.operator.clone(),
+        key: admitted.gateway_config().ok_or_else(missing)?.clone(),
+        relays: trust.relays_for(recipe).map(str::to_owned).collect(),
+    }))
 }
 
 /// True with exactly this probability.

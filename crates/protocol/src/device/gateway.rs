@@ -1,4 +1,4 @@
-//! The keys of the gateways behind the relays: the leader's for reports, the log's for reading it.
+//! The keys of the log's gateway, behind which a device reads the log.
 //!
 //! A key that only some devices use would tell them apart. So each key comes from the newest logged
 //! key set of a pinned operator, under the same rules as every other key. The first key of the
@@ -10,27 +10,8 @@ use sotto_wire::HpkeConfig;
 use super::consider::{check_key_set, check_taken};
 use super::state::{Change, DeviceState, SeenGateway};
 use crate::Moment;
-use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
+use crate::admission::{Check, ProvedKeySet, Silence, View};
 use crate::trust::Trust;
-
-/// The key of the leader's gateway for a report that is not delivered yet. The report may be older
-/// than the newest key set.
-///
-/// The key seals only the request around the report; the report itself does not change. Without a
-/// key the report waits.
-pub fn leader_gateway_key<'a>(
-    state: &DeviceState,
-    admitted: &'a Admitted,
-    view: &View,
-    trust: &Trust,
-    now: Moment,
-) -> Result<&'a HpkeConfig, Silence> {
-    view.check_fresh(trust, now)?;
-    check_taken(state, &admitted.origin, view)?;
-    check_key_set(state, &admitted.leader.set, trust, now)?;
-    let missing = || Silence::new(Check::KeySets, "the leader's operator has no gateway key");
-    admitted.gateway_config().ok_or_else(missing)
-}
 
 /// The keys of the log's gateway with which this device reads the log, in order of preference: the
 /// newest logged key that it has seen, unless that key has ended, is of a suite that this device no

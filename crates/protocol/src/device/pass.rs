@@ -1,13 +1,16 @@
 //! One pass of a device over the open recipes: all steps up to the report, each committed before
 //! the next.
 
+use std::sync::Arc;
+
 use rand_core::CryptoRng;
 use sotto_wire::EntryId;
 
+use super::consider::route;
 use super::gateway::advance_log_gateway;
-use super::{DeviceStore, Host, StateError, advance, consider, toss};
+use super::{Change, DeviceState, DeviceStore, Host, StateError, advance, consider, toss};
 use crate::Moment;
-use crate::admission::{Silence, View, Watch};
+use crate::admission::{Admitted, Silence, View, Watch};
 use crate::log::{Fetch, ReaderError};
 use crate::trust::Trust;
 
@@ -51,24 +54,42 @@ pub fn pass<F: Fetch>(
     let mut open: Vec<_> = watch.recipes().iter().collect();
     open.sort_by_key(|(_, admitted)| admitted.as_ref().map_or(u64::MAX, |admitted| admitted.index));
     for (id, admitted) in open {
+        if let Some(rerouted) = rerouted(store.state(), *id, admitted.as_ref().ok(), trust) {
+            store.commit(rerouted)?;
+        }
         let considered = match admitted {
             Err(silence) => Err(silence.clone()),
-            Ok(admitted) => consider(store.state(), admitted, &view, trust, host, now),
+            Ok(admitted) => consider(store.state(), admitted, &view, trust, host, now, rng),
         };
         match considered {
             Err(silence) => done.silent.push((*id, silence)),
             Ok(consideration) => {
                 store.commit(consideration.change)?;
-                done.considered.push(*id);
+                match consideration.silence {
+                    None => done.considered.push(*id),
+                    Some(silence) => done.silent.push((*id, silence)),
+                }
                 // If the report cannot be made, stay silent: an error would reveal that the coin
                 // came up heads.
-                if let Ok(Some(answered)) = toss(consideration.ticket, host, now, rng) {
+                if let Ok(Some(answered)) = toss(consideration.ticket, host, rng) {
                     store.commit(answered)?;
                 }
             }
         }
     }
     Ok(done)
+}
+
+/// The newest way of an answer that waits, if it is another one: the gateway's keys change.
+fn rerouted(
+    state: &DeviceState,
+    recipe: EntryId,
+    admitted: Option<&Arc<Admitted>>,
+    trust: &Trust,
+) -> Option<Change> {
+    let (_, pending) = state.pending().find(|(id, _)| *id == recipe)?;
+    let route = route(admitted?, trust).ok()??;
+    (pending.route.as_ref() != Some(&route)).then_some(Change::Rerouted { recipe, route })
 }
 
 /// Takes the newest view of the watched log, if it extends what this device saw before.

@@ -10,7 +10,10 @@ use sotto_wire::recipe::{Recipe, Signer};
 use sotto_wire::{Checkpoint, EntryId, HpkeConfig, KeyName, TreeHash};
 
 use super::tokens::{ClientSeed, RecipeTokens, TokenChange};
-use crate::base64url;
+use crate::{Moment, base64url};
+
+/// How often a report is sent, whatever the leader says, or if it says nothing.
+pub const MAX_SENDS: u32 = 5;
 
 /// How many lines of the device's history are kept, the newest.
 const MAX_AUDIT_LINES: usize = 1_000;
@@ -87,7 +90,7 @@ pub struct DeviceState {
     pub(super) key_sets: BTreeMap<KeyName, SeenKeySet>,
     /// Recipes by their author's key and name.
     pub(super) names: BTreeMap<String, EntryId>,
-    /// Recipes that were considered and have not ended.
+    /// Recipes that were decided and have not ended.
     pub(super) recipes: BTreeMap<EntryId, Considered>,
     /// What has been spent. Like every field it is required: a state that lost it must not read as
     /// a state that spent nothing.
@@ -149,28 +152,64 @@ pub struct SeenKeySet {
     pub not_before: u64,
 }
 
-/// A recipe that was considered and charged.
+/// A recipe that was decided: considered and charged, or only covered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Considered {
     /// After this it cannot be answered, and may be forgotten.
     closes: u64,
-    /// The answer, until it is delivered. Without one the device stays silent: the coin came up
-    /// tails, the answer was delivered, or the device crashed in between.
+    /// What is to be sent, until it is delivered. Without it the device stays silent: the coins
+    /// came up tails, it was delivered or given up, or the device crashed in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<Pending>,
 }
 
-/// An answer that is not delivered yet.
+/// An answer, or cover, that is not delivered yet.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
-    /// The report, resent unchanged until it is accepted.
+    /// The report, or as many zeros. It never changes.
     #[serde(with = "base64url")]
     pub report: Vec<u8>,
     /// The encoded task, which says where to send it.
     #[serde(with = "base64url")]
     pub task_configuration: Vec<u8>,
+    /// It is not sent before this time.
+    #[serde(default)]
+    pub from: u64,
+    /// How often it was sent.
+    #[serde(default)]
+    pub sends: u32,
+    /// How it gets to the leader; `None` if it goes directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<Route>,
+}
+
+/// The way of a report through a relay. It is stored, and follows the log whenever that is read, so
+/// that sending needs nothing from the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// The operator of the leader's gateway.
+    pub gateway: KeyName,
+    /// The gateway's key.
+    #[serde(with = "config_text")]
+    pub key: HpkeConfig,
+    /// The relays that may carry it.
+    pub relays: Vec<String>,
+}
+
+impl Pending {
+    /// Whether it is to be sent now, once more.
+    pub fn is_due(&self, now: Moment) -> bool {
+        self.from <= now.0 && !self.is_exhausted()
+    }
+
+    /// Whether it was sent as often as allowed. A leader that could ask for it again and again
+    /// would see when this device is active.
+    pub fn is_exhausted(&self) -> bool {
+        self.sends >= MAX_SENDS
+    }
 }
 
 impl std::fmt::Debug for Pending {
@@ -208,9 +247,9 @@ pub enum Change {
         /// The end of the silent period, if the state is new.
         silent_until: u64,
     },
-    /// A recipe was considered and paid for.
+    /// A recipe was decided: it may be answered, and is paid for, or it is only covered.
     Considered(Box<Consider>),
-    /// The coin came up heads.
+    /// A coin came up heads: there is an answer, or cover.
     Answered {
         /// The recipe.
         recipe: EntryId,
@@ -226,7 +265,20 @@ pub enum Change {
     },
     /// Tokens: planned, requested, granted or withheld.
     Tokens(TokenChange),
-    /// The leader has the answer, or will never accept it: the bytes are deleted.
+    /// The leader's gateway has another key, or other relays may be used.
+    Rerouted {
+        /// The recipe.
+        recipe: EntryId,
+        /// How the answer gets to the leader now.
+        route: Route,
+    },
+    /// The answer is about to be sent, once more.
+    Sending {
+        /// The recipe.
+        recipe: EntryId,
+    },
+    /// The leader has the answer, or will never accept it, or it was sent as often as allowed: the
+    /// bytes are deleted.
     Delivered {
         /// The recipe.
         recipe: EntryId,
@@ -240,9 +292,10 @@ pub struct Consider {
     pub(super) closes: u64,
     pub(super) name: String,
     pub(super) key_sets: [(KeyName, SeenKeySet); 2],
-    /// The ledger after the charge; `None` for a recipe without a claim.
+    /// The ledger after the charge; `None` for a recipe without a claim, or without an answer.
     pub(super) ledger: Option<Ledger>,
-    pub(super) line: AuditLine,
+    /// `None` if the recipe is not answered, whatever the coin says.
+    pub(super) line: Option<AuditLine>,
 }
 
 impl DeviceState {
@@ -272,10 +325,9 @@ impl DeviceState {
                 }
                 let considered = Considered { closes: step.closes, pending: None };
                 self.recipes.insert(step.recipe, considered);
-                if self.audit.len() >= MAX_AUDIT_LINES {
-                    self.audit.remove(0);
-                }
-                self.audit.push(step.line);
+                self.audit.extend(step.line);
+                let excess = self.audit.len().saturating_sub(MAX_AUDIT_LINES);
+                self.audit.drain(..excess);
             }
             Change::Answered { recipe, pending } => {
                 if let Some(considered) = self.recipes.get_mut(&recipe) {
@@ -287,6 +339,16 @@ impl DeviceState {
                 self.log_gateway = Some(gateway);
             }
             Change::Tokens(change) => self.apply_tokens(change),
+            Change::Rerouted { recipe, route } => {
+                if let Some(pending) = self.pending_mut(&recipe) {
+                    pending.route = Some(route);
+                }
+            }
+            Change::Sending { recipe } => {
+                if let Some(pending) = self.pending_mut(&recipe) {
+                    pending.sends = pending.sends.saturating_add(1);
+                }
+            }
             Change::Delivered { recipe } => {
                 if let Some(considered) = self.recipes.get_mut(&recipe) {
                     considered.pending = None;
@@ -305,14 +367,18 @@ impl DeviceState {
         self.time
     }
 
-    /// Whether a recipe has been considered.
+    /// Whether a recipe has been decided.
     pub fn is_considered(&self, recipe: &EntryId) -> bool {
         self.recipes.contains_key(recipe)
     }
 
-    /// Answers that are not delivered yet.
+    /// Answers and cover that are not delivered yet.
     pub fn pending(&self) -> impl Iterator<Item = (EntryId, &Pending)> {
         self.recipes.iter().filter_map(|(id, considered)| Some((*id, considered.pending.as_ref()?)))
+    }
+
+    fn pending_mut(&mut self, recipe: &EntryId) -> Option<&mut Pending> {
+        self.recipes.get_mut(recipe)?.pending.as_mut()
     }
 
     /// What has been spent, if anything ever was.

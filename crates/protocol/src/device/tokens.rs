@@ -257,8 +257,8 @@ pub fn attester_request<'a>(
 
 /// Opens the attester's answer. An invalid token is an error and changes nothing.
 ///
-/// The time from which the token may be used is drawn now. If a report always followed right after
-/// its token, attester and leader together could tell whose it is.
+/// The time at which the answer is sent is drawn now. If a report always followed right after its
+/// token, attester and leader together could tell whose it is.
 pub fn granted(
     state: &DeviceState,
     snapshot: &Snapshot<'_>,
@@ -268,16 +268,20 @@ pub fn granted(
 ) -> Result<Change, TokenError> {
     let Waiting { recipe, role } = *waiting;
     let found = || {
-        let assessment = &snapshot.admitted(&recipe)?.assessment;
-        Some((assessment, assessment.token_terms(role)?, waiting_request(state, waiting)?))
+        let admitted = snapshot.admitted(&recipe)?;
+        let terms = admitted.assessment.token_terms(role)?;
+        Some((admitted, terms, waiting_request(state, waiting)?))
     };
-    let (assessment, terms, (nonce, request)) = found().ok_or(TokenError::Attempt)?;
+    let (admitted, terms, (nonce, request)) = found().ok_or(TokenError::Attempt)?;
+    let assessment = &admitted.assessment;
     let token = TokenBytes(Zeroizing::new(terms.finish(nonce, &request.attempt, response)?));
     let asked = state.tokens.get(&recipe).and_then(RecipeTokens::asked);
     let others = ROLES.into_iter().filter(|other| *other != role);
-    let other = others.filter_map(|other| asked?.progress(other)).find_map(Progress::usable_from);
+    let drawn = others.filter_map(|other| asked?.progress(other)).find_map(Progress::usable_from);
     let (when, now) = (&assessment.recipe().when, snapshot.now.0);
-    let from = times::answer(when, now, snapshot.spread_s(), other, rng);
+    // One time for both tokens: the later of two uniform times is not uniform.
+    let from = drawn
+        .unwrap_or_else(|| times::answer(when, admitted.known_from, now, snapshot.spread_s(), rng));
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 
@@ -315,14 +319,21 @@ pub fn renew(
     Some(Change::Tokens(TokenChange::Requested(Box::new(requested))))
 }
 
-/// The tokens of a recipe, for the report that may follow; `None` if the recipe needs none.
+/// The tokens of a recipe, for the report that may follow, and when to send it; `None` if the recipe
+/// needs no tokens.
+///
+/// A recipe is decided in a pass that reads the log, a while before its answer is sent. A device that
+/// had no such pass in time draws another time.
 pub(super) fn take(
     state: &DeviceState,
     admitted: &Admitted,
+    trust: &Trust,
     now: Moment,
-) -> Result<Option<ReportTokens>, Silence> {
+    rng: &mut dyn CryptoRng,
+) -> Result<(Option<ReportTokens>, u64), Silence> {
     let assessment = &admitted.assessment;
-    let Some(terms) = assessment.token_terms(Role::Leader) else { return Ok(None) };
+    let Some(terms) = assessment.token_terms(Role::Leader) else { return Ok((None, now.0)) };
+    let spread_s = trust.tokens().map_or(0, |tokens| tokens.spread_s);
     let missing = |name: &str| {
         Silence::new(Check::Token, format!("no token for the {name} that may be used now"))
     };
@@ -330,16 +341,22 @@ pub(super) fn take(
     let asked = asked.ok_or_else(|| missing("leader"))?;
     let token = |role: Role, terms: &TokenTerms, name| match asked.progress(role) {
         Some(Progress::Granted { token, from })
-            if *from <= now.0 && terms.expires() > now.0.max(state.time) =>
+            if *from <= now.0.saturating_add(spread_s)
+                && terms.expires() > now.0.max(*from).max(state.time) =>
         {
-            Ok(token.to_vec())
+            Ok((token.to_vec(), *from))
         }
         _ => Err(missing(name)),
     };
-    let leader = token(Role::Leader, terms, "leader")?;
+    let (leader, drawn) = token(Role::Leader, terms, "leader")?;
     let helper = assessment.token_terms(Role::Helper);
     let helper = helper.map(|terms| token(Role::Helper, terms, "helper")).transpose()?;
-    Ok(Some(ReportTokens { report_id: report_id(&asked.nonce), leader, helper }))
+    let from = match drawn < now.0 {
+        true => times::soon(assessment.recipe().when.closes, now.0, spread_s, rng),
+        false => drawn,
+    };
+    let helper = helper.map(|(token, _)| token);
+    Ok((Some(ReportTokens { report_id: report_id(&asked.nonce), leader, helper }), from))
 }
 
 impl DeviceState {

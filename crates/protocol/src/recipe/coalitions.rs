@@ -60,7 +60,8 @@ impl Party {
     fn fact(self) -> Fact {
         match self {
             Self::Relay => Fact {
-                learns: "which address sent something to which operator, when, in which size class",
+                learns: "which address sent something to which operator, when, in which size class; \
+                         not whether it was an answer or cover",
                 shown_by: "crates/protocol/tests/views",
             },
             Self::Log => Fact {
@@ -188,8 +189,8 @@ impl Coalition {
 /// What parties can do together.
 #[derive(Clone, Copy, Debug)]
 struct Abilities {
-    /// Knows who took part: it sees who sent something to the leader, while nobody sends cover, or
-    /// it grants one device its token last and waits for the report.
+    /// Knows who took part: it sees who sent what to the leader, or it grants one device its token
+    /// last and waits for the report. Who sent *something* is counted in the claim.
     knows_sample: bool,
     /// Counts the reports of a batch.
     counts: bool,
@@ -232,7 +233,7 @@ impl Abilities {
             has(Party::Attester(role)) && roles.map(Party::Aggregator).into_iter().any(has)
         });
         Self {
-            knows_sample: has(Party::Relay) || delays,
+            knows_sample: delays || has(Party::Relay) && has(Party::Aggregator(Role::Leader)),
             counts: roles.into_iter().any(|role| has(Party::Aggregator(role))),
             both_shares: roles.into_iter().all(|role| has(Party::Aggregator(role))),
             links: has(Party::Relay) && has(Party::Aggregator(Role::Leader)),
@@ -246,7 +247,9 @@ impl Abilities {
                 .any(|role| has(Party::Attester(role)) && has(Party::Issuer(role))),
             invents: roles.into_iter().all(passes),
             delays,
-            sees_audience: has(Party::Relay) && recipe.who.targeting.is_some(),
+            sees_audience: recipe.who.targeting.is_some()
+                && has(Party::Relay)
+                && (has(Party::Aggregator(Role::Leader)) || !recipe.sampling.cover.is_one()),
         }
     }
 
@@ -263,7 +266,7 @@ impl Abilities {
                 "can grant a device its token last, and see whether a report follows",
                 "design",
             ),
-            fact(self.sees_audience, "that a sender is in the recipe's audience", "design"),
+            fact(self.sees_audience, "that a sender may be in the recipe's audience", "design"),
             fact(self.links_reads, "which address reads the log, and when", "design"),
             fact(
                 self.marks_readers,

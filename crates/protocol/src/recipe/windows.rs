@@ -40,21 +40,16 @@ impl RateRule {
     }
 }
 
-/// Whether there are several windows. With one, devices answer soon.
-pub(crate) fn has_windows(when: &When) -> bool {
-    when.max_window_s < when.closes.saturating_sub(when.opens)
-}
-
-/// The time at the end of a recipe with several windows at which no answer is planned.
+/// The time at the end of a recipe at which no answer is planned.
 pub(crate) fn slack_s(when: &When) -> u64 {
     when.max_window_s / 8
 }
 
 /// The share of all answers that the emptiest window gets, which is the last one.
 pub fn least_share(when: &When) -> f64 {
-    if !has_windows(when) {
+    let (life_s, slack_s) = (when.closes.saturating_sub(when.opens), slack_s(when));
+    if when.max_window_s >= life_s {
         return 1.0;
     }
-    let (life_s, slack_s) = (when.closes.saturating_sub(when.opens), slack_s(when));
     (when.max_window_s - slack_s) as f64 / (life_s - slack_s) as f64
 }

@@ -11,6 +11,7 @@ use rand_chacha::rand_core::SeedableRng;
 use sotto_dp::filter::ORDERS;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Check, Watch};
+use sotto_protocol::client::is_cover;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, Host, MemoryState, Pass, pass};
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::recipe::Cost;
@@ -149,9 +150,10 @@ fn step(
     let failed = |check| done.silent.iter().filter(|(_, silence)| silence.check == check).count();
     counts.unpaid += failed(Check::Ledger);
     counts.fresh += failed(Check::FreshState);
-    let answered: Vec<EntryId> = device.store.state().pending().map(|(id, _)| id).collect();
-    for recipe in answered {
-        counts.recipes.entry(recipe).or_default().answered += 1;
+    let pending = device.store.state().pending();
+    let pending: Vec<_> = pending.map(|(id, sent)| (id, is_cover(&sent.report))).collect();
+    for (recipe, is_cover) in pending {
+        counts.recipes.entry(recipe).or_default().answered += u64::from(!is_cover);
         device.store.commit(Change::Delivered { recipe }).unwrap();
     }
     done

@@ -95,7 +95,12 @@ fn random(rng: &mut ChaCha20Rng) -> Value {
             true => json!({ "closes": rng.next_u64() }),
             false => json!({
                 "closes": rng.next_u64(),
-                "pending": { "report": "AQID", "task_configuration": "_-8" },
+                "pending": {
+                    "report": "AQID",
+                    "task_configuration": "_-8",
+                    "from": rng.next_u64(),
+                    "sends": rng.next_u32(),
+                },
             }),
         })),
         "ledger": has(rng).then(|| ledger(rng)),

@@ -225,9 +225,7 @@ fn due(store: &MemoryState) -> u64 {
 fn nothing_is_asked_before_its_time() {
     let mut plan_of = token_plan();
     plan_of.trust.tokens.as_mut().unwrap().spread_s = 12 * HOUR;
-    // One window: with several, answers are spread over the recipe's life.
-    let when = &mut plan_of.recipe.when;
-    when.max_window_s = when.closes - when.opens;
+    let when = plan_of.recipe.when;
     let mut world = plan_of.build();
     let (mut store, mut authority) = (world.device(), Authority::new());
     assert_eq!(round(&world, &mut store, &mut authority, 5), 0);
@@ -242,10 +240,11 @@ fn nothing_is_asked_before_its_time() {
     let text = serde_json::to_value(store.state()).unwrap();
     let stage = text["tokens"].as_object().unwrap().values().next().unwrap()["stage"].clone();
     let from = ["leader", "helper"].map(|role| stage[role]["from"].as_u64().unwrap());
-    assert!(from.iter().all(|from| (due..=due + 12 * HOUR).contains(from)) && from[0] != from[1]);
-    let from = from[0].max(from[1]);
-    assert!(from > due + 1);
-    for (now, considered) in [(due, 0), (from - 1, 0), (from, 1)] {
+    assert_eq!(from[0], from[1], "one time for both");
+    let from = from[0];
+    assert!(from > due + 12 * HOUR && from < when.closes, "{due} {from}");
+    // It is decided a little before it is sent.
+    for (now, considered) in [(due, 0), (from - 12 * HOUR - 1, 0), (from - 12 * HOUR, 1)] {
         world.now = Moment(now);
         let done = world.walk(&mut store, 8).unwrap();
         assert_eq!(done.considered.len(), considered, "{:?}", done.silent);
@@ -253,6 +252,9 @@ fn nothing_is_asked_before_its_time() {
             assert_eq!(done.silent[0].1.check, Check::Token);
         }
     }
+    let (_, pending) = store.state().pending().next().unwrap();
+    assert_eq!(pending.from, from);
+    assert!(!pending.is_due(Moment(from - 1)) && pending.is_due(Moment(from)));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use sotto_protocol::admission::{Assessments, Check, View, Watch, WatchError};
 use sotto_protocol::device::{DeviceStore, MemoryState, PassError, advance, consider};
 use sotto_protocol::log::{Fetch, FetchError};
 use sotto_protocol::trust::Trust;
+use sotto_testing::keys::rng;
 use sotto_testing::log::{Batch, Files, at};
 use sotto_testing::recipe::{HOUR, NOW, recipe, recipe_entry, reclaim, trust_file};
 use sotto_testing::world::{Plan, World};
@@ -54,8 +55,8 @@ fn a_view_that_was_not_compared_with_the_stored_one_is_refused() {
     let mut elsewhere = other.device();
     other.walk(&mut elsewhere, 1).unwrap();
     for store in [world.device(), MemoryState::default(), elsewhere] {
-        let refused =
-            consider(store.state(), &admitted, &view, &world.trust, &world.host(), world.now);
+        let (state, trust, host) = (store.state(), &world.trust, world.host());
+        let refused = consider(state, &admitted, &view, trust, &host, world.now, &mut rng(1));
         assert_eq!(refused.unwrap_err().check, Check::Consistency);
     }
 }

@@ -1,15 +1,18 @@
 //! The device.
 
 use sotto_protocol::HpkeKeyring;
-use sotto_protocol::client::{ClientError, consume_hpke_config_list, produce_report};
+use sotto_protocol::client::{
+    ClientError, consume_hpke_config_list, is_cover, produce_cover, produce_report,
+};
 use sotto_protocol::leader::aggregate::consume_aggregation_job_resp;
 use sotto_protocol::leader::upload::consume_upload_req;
+use sotto_protocol::token::ReportTokens;
 use sotto_testing::aggregators::{HELPER_KEY, LEADER_KEY, NOW, Parties, assert_same_books, unit};
 use sotto_testing::keys::{keypair, keypair_from, rng};
-use sotto_vdaf::Measurement;
+use sotto_vdaf::{Measurement, VdafConfig};
 use sotto_wire::{
-    Decode, Encode, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeConfigList, HpkeKdfId, HpkeKemId,
-    Report,
+    BatchMode, Decode, Encode, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeConfigList, HpkeKdfId,
+    HpkeKemId, Report, ReportId,
 };
 
 fn unsupported(id: u8) -> HpkeConfig {
@@ -124,4 +127,39 @@ fn reports_of_both_suites_are_counted_together() {
     let helper = parties.answer(&job.request);
     let outcome = consume_aggregation_job_resp(job, &helper.response).unwrap();
     assert_eq!(assert_same_books(&outcome.buckets, &helper.buckets), 4);
+}
+
+/// For every VDAF, suite and number of tokens.
+#[test]
+fn cover_is_as_long_as_a_report() {
+    let vdafs = [
+        (VdafConfig::count(), Measurement::Count(true)),
+        (VdafConfig::sum(1_000), Measurement::Sum(7)),
+        (VdafConfig::sum_vec(50, 3), Measurement::SumVec(vec![1; 50])),
+        (VdafConfig::histogram(20), Measurement::Histogram(3)),
+        (VdafConfig::multihot_count_vec(9, 2), Measurement::MultihotCountVec(vec![false; 9])),
+        (VdafConfig::l1_bound_sum(9, 5), Measurement::L1BoundSum(vec![0; 9])),
+    ];
+    let token = |helper| ReportTokens {
+        report_id: ReportId::new([1; ReportId::LEN]),
+        leader: vec![1; 354],
+        helper,
+    };
+    let tokens = [None, Some(token(None)), Some(token(Some(vec![2; 354])))];
+    let keys = [keypair(10).config().clone(), keypair_from(12, 12).config().clone()];
+    for (vdaf, measurement) in vdafs {
+        let parties = Parties::new(&vdaf, BatchMode::TimeInterval);
+        let task = &parties.leader.task;
+        for (leader, helper) in keys.iter().flat_map(|one| keys.iter().map(move |two| (one, two))) {
+            for tokens in tokens.iter().map(Option::as_ref) {
+                let rng = &mut rng(1);
+                let report =
+                    produce_report(task, leader, helper, &measurement, unit(0), tokens, rng);
+                let report = report.unwrap();
+                let cover = produce_cover(task, leader, helper, tokens).unwrap();
+                assert_eq!(cover.len(), report.len(), "{vdaf:?}");
+                assert!(is_cover(&cover) && !is_cover(&report));
+            }
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sotto_crypto::HpkeKeypair;
+use sotto_protocol::client::is_cover;
 use sotto_protocol::leader::aggregate::{
     JobInput, JobLimits, consume_aggregation_job_resp, form_jobs, produce_aggregation_job_init_req,
 };
@@ -50,7 +51,7 @@ impl Aggregators {
     /// Aggregates the uploads in order of arrival, and collects them.
     pub(crate) fn collect(&self, uploads: &[Vec<u8>], now: Moment) -> Collected {
         let mut stored = Vec::new();
-        for upload in uploads {
+        for upload in uploads.iter().filter(|upload| !is_cover(upload)) {
             for verdict in consume_upload_req(&self.leader, &self.leader_keys, upload, now).unwrap()
             {
                 stored.push(verdict.outcome.unwrap().raw);

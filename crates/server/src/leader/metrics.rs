@@ -23,6 +23,7 @@ const LOAD_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct LeaderMetrics {
     pub(super) reports_accepted: Counter,
     pub(super) reports_rejected: CountersByName,
+    pub(super) cover_dropped: Counter,
     pub(super) uploads_throttled: Counter,
     pub(super) reports_aggregated: Counter,
     pub(super) reports_dropped: CountersByName,
@@ -76,6 +77,8 @@ impl LeaderMetrics {
                 .counter("sotto_reports_accepted_total", "Reports acknowledged to devices."),
             reports_rejected: registry
                 .rejections("sotto_reports_rejected_total", "Reports refused at upload."),
+            cover_dropped: registry
+                .counter("sotto_cover_dropped_total", "Requests that only hide who answers."),
             uploads_throttled: registry
                 .counter("sotto_uploads_throttled_total", "Uploads rejected because of load."),
             reports_aggregated: registry

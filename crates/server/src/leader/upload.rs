@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use sotto_protocol::client::is_cover;
 use sotto_protocol::leader::upload::{UploadVerdict, consume_upload_req, produce_upload_errors};
+use sotto_protocol::{Fault, Rejection};
 use sotto_store::{NewReport, StoreError};
 use sotto_wire::{MediaType, TaskId};
 
@@ -26,6 +28,9 @@ pub(super) async fn post(
     let aggregator = &leader.aggregator;
     let task = aggregator.task(&task_id, &parts.headers).await?;
     let body = aggregator.bodies.read(body, aggregator.body_limits.max_upload).await?;
+    if is_cover(body.bytes()) {
+        return cover(&leader, *task.id()).await;
+    }
     let now = aggregator.environment.now();
     let mut verdicts = consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now)?;
     accept(&leader, *task.id(), &mut verdicts).await?;
@@ -39,6 +44,20 @@ pub(super) async fn post(
         None => http::empty(StatusCode::OK),
         Some(errors) => http::message(StatusCode::OK, MediaType::UploadErrors, errors),
     })
+}
+
+/// Answers cover as it would answer a report, after as much time: cover waits for the same commit,
+/// with an empty record, which is dropped when jobs are formed.
+async fn cover(leader: &LeaderState, task_id: TaskId) -> Result<Response, Failure> {
+    // A record needs a key that is there: it keeps nothing alive that would not be kept anyway.
+    let preferred = leader.aggregator.keys.preferred();
+    let hpke_config_id = preferred.ok_or_else(|| Fault("there is no HPKE key".into()))?;
+    let record = NewReport { task_id, bucket: None, hpke_config_id, report: Vec::new() };
+    store(leader, task_id, vec![record]).await?;
+    leader.metrics.cover_dropped.increment(1);
+    leader.intake.add(task_id, 1, 0);
+    leader.longest().add(task_id, 1, 0);
+    Ok(http::empty(StatusCode::OK))
 }
 
 /// Stores the reports that may be stored, and records which ones the store refused.
@@ -64,20 +83,8 @@ async fn accept(
     if reports.is_empty() {
         return Ok(());
     }
-    if leader.uploads_paused.load(Ordering::Relaxed) {
-        return Err(throttled(leader).into());
-    }
-    if leader.full_tasks().contains(&task_id) {
-        // Of no concern to the operator: others are served.
-        leader.metrics.uploads_throttled.increment(1);
-        return Err(StoreError::Full.into());
-    }
     let count = reports.len();
-    let outcomes = leader.store.accept_reports(reports).await.inspect_err(|error| match error {
-        StoreError::Full => drop(throttled(leader)),
-        _ => leader.aggregator.health.store_failed(StoreWork::Accept),
-    })?;
-    leader.aggregator.health.store_worked(StoreWork::Accept);
+    let outcomes = store(leader, task_id, reports).await?;
     let judged = verdicts.iter_mut().filter(|verdict| verdict.outcome.is_ok());
     let mut refused = 0;
     for (verdict, outcome) in judged.zip(outcomes) {
@@ -93,6 +100,28 @@ async fn accept(
         leader.longest().add(task_id, accepted, bytes);
     }
     Ok(())
+}
+
+/// Appends records to the backlog. They are durable when this returns.
+async fn store(
+    leader: &LeaderState,
+    task_id: TaskId,
+    records: Vec<NewReport>,
+) -> Result<Vec<Result<(), Rejection>>, Failure> {
+    if leader.uploads_paused.load(Ordering::Relaxed) {
+        return Err(throttled(leader).into());
+    }
+    if leader.full_tasks().contains(&task_id) {
+        // Of no concern to the operator: others are served.
+        leader.metrics.uploads_throttled.increment(1);
+        return Err(StoreError::Full.into());
+    }
+    let outcomes = leader.store.accept_reports(records).await.inspect_err(|error| match error {
+        StoreError::Full => drop(throttled(leader)),
+        _ => leader.aggregator.health.store_failed(StoreWork::Accept),
+    })?;
+    leader.aggregator.health.store_worked(StoreWork::Accept);
+    Ok(outcomes)
 }
 
 /// Records that an upload was rejected.

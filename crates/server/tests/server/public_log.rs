@@ -84,8 +84,8 @@ impl PublicLog {
             floors: Floors {
                 dishonest_devices: 2,
                 min_population: 10,
-                max_rate: Probability::ONE,
                 min_window_s: 60,
+                ..Floors::default()
             },
             insecure_no_min_age: true,
             insecure_exact: true,

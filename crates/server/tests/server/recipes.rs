@@ -363,6 +363,9 @@ async fn a_foreign_configuration_under_the_id_of_a_recipe_is_refused() {
     let pending = Pending {
         report: answer(&world, 1).remove(0).report,
         task_configuration: foreign.to_bytes(),
+        from: 0,
+        sends: 0,
+        route: None,
     };
     assert_eq!(problem(deliver(&pair, &pending).await).await["type"], UNRECOGNIZED);
     // A configuration that does not match the task id does not even cause a read of the log.

@@ -138,7 +138,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
         ]),
         who: Who { population: 1_000_000, targeting: None },
         when: When { opens: day - DAY, closes: day + 5 * DAY, window_s: HOUR, max_window_s: DAY },
-        sampling: Sampling { rate: Probability::new(1, 2).unwrap() },
+        sampling: Sampling::new(Probability::new(1, 2).unwrap()),
         randomizer,
         aggregation: Aggregation {
             vdaf: recipe_vdaf(&query, &randomizer).unwrap(),

@@ -282,13 +282,15 @@ impl World {
         }
         let admitted = Assessments::default().admit(offer, &view, &self.trust)?.into();
         let host = self.host();
-        let step = consider(store.state(), &admitted, &view, &self.trust, &host, self.now)?;
-        store.commit(step.change).unwrap();
         let mut rng = rng(1);
-        if let Some(answered) = toss(step.ticket, &host, self.now, &mut rng).unwrap() {
+        let view = &view;
+        let step =
+            consider(store.state(), &admitted, view, &self.trust, &host, self.now, &mut rng)?;
+        store.commit(step.change).unwrap();
+        if let Some(answered) = toss(step.ticket, &host, &mut rng).unwrap() {
             store.commit(answered).unwrap();
         }
-        Ok(admitted.assessment.id())
+        step.silence.map_or_else(|| Ok(admitted.assessment.id()), Err)
     }
 
     pub fn watch(&self) -> Result<Watch<Files>, WatchError> {

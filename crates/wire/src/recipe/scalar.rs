@@ -76,6 +76,16 @@ impl Probability {
     pub fn is_one(self) -> bool {
         self.num == self.den
     }
+
+    /// 1, the default of an optional field.
+    pub(super) fn one() -> Self {
+        Self::ONE
+    }
+
+    /// Whether an optional field has its default.
+    pub(super) fn is_always(&self) -> bool {
+        self.is_one()
+    }
 }
 
 /// Numerical order.

@@ -30,7 +30,7 @@ pub(crate) fn histogram() -> Recipe {
             window_s: 3_600,
             max_window_s: 86_400,
         },
-        sampling: Sampling { rate: Probability::new(1, 50).unwrap() },
+        sampling: Sampling::new(Probability::new(1, 50).unwrap()),
         query: Query::Histogram {
             buckets: 3,
             labels: Some(vec!["none".to_owned(), "smile".to_owned(), "other".to_owned()]),

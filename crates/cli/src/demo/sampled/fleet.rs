@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use sotto_client::{Host, Log, Participant, PassReport};
 use sotto_protocol::Moment;
+use sotto_protocol::client::is_cover;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, StateError};
 use sotto_protocol::expression::Value;
 
 use super::parties::Parties;
-use crate::connection::retry;
 use crate::demo::Plan;
 use crate::output::Output;
 use crate::workers::{lock, work};
@@ -28,6 +28,8 @@ const MAX_PASSES: usize = 100;
 pub(super) struct Turnout {
     /// Reports that the leader accepted.
     pub(super) accepted: usize,
+    /// Cover that devices sent.
+    pub(super) cover: usize,
     /// Bytes of these reports.
     pub(super) bytes: u64,
     /// Tokens that devices got.
@@ -62,13 +64,19 @@ pub(super) fn run(
             let device = Participant::new(host, trust, Counting::default(), log);
             let mut device = device.frozen_at(moment);
             let (done, tokens) = answer(&mut device)?;
-            let delivery = done.insecure_delivery;
-            ensure!(delivery.waiting == 0, "the leader does not accept a report");
+            let mut delivery = done.insecure_delivery;
+            while delivery.waiting > 0 {
+                // The leader or the relay is busy.
+                std::thread::sleep(Duration::from_millis(100));
+                delivery = device.pass()?.insecure_delivery;
+            }
+            ensure!(delivery.refused == 0, "the leader does not accept a report");
             let (_, store, log) = device.into_parts();
             lock(&logs).push(log);
             let mut turnout = lock(&turnout);
             turnout.tokens += tokens;
             turnout.accepted += delivery.accepted;
+            turnout.cover += delivery.cover;
             turnout.bytes += store.bytes as u64;
             Ok(())
         },
@@ -81,7 +89,6 @@ pub(super) fn run(
 /// The host of a device that holds this word.
 fn host(parties: &Parties, number: usize, word: &str) -> Result<Host> {
     let mut host = Host::new(parties.device_transport());
-    host.retry = retry(5);
     host.attestor = Some(Box::new(parties.manufacturer.device(number)?));
     let word = Value::String(word.to_owned());
     host.attributes = Box::new(move || Ok([("word".to_owned(), word.clone())].into()));
@@ -122,8 +129,11 @@ impl DeviceStore for Counting {
     }
 
     fn commit(&mut self, change: Change) -> Result<(), StateError> {
-        if let Change::Answered { pending, .. } = &change {
-            self.bytes += pending.report.len();
+        match &change {
+            Change::Answered { pending, .. } if !is_cover(&pending.report) => {
+                self.bytes += pending.report.len();
+            }
+            _ => {}
         }
         self.state.commit(change)
     }

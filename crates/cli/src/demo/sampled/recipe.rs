@@ -64,7 +64,7 @@ pub(super) fn recipe(
             window_s: WINDOW_S,
             max_window_s: WINDOW_S,
         },
-        sampling: Sampling { rate: plan.rate },
+        sampling: Sampling::new(plan.rate),
         aggregation: Aggregation {
             vdaf: recipe_vdaf(&query, &randomizer)?,
             min_batch: plan.min_batch_size,

@@ -70,7 +70,7 @@ impl NewArgs {
             attributes,
             who: Who { population, targeting: self.targeting()? },
             when,
-            sampling: Sampling { rate },
+            sampling: Sampling { rate, cover: self.cover.unwrap_or(Probability::ONE) },
             query,
             randomizer,
             vdaf: None,

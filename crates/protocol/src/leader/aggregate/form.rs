@@ -92,6 +92,10 @@ pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
     let mut tasks: HashMap<TaskId, T> = HashMap::new();
     let mut open: HashMap<(TaskId, u64), OpenTask> = HashMap::new();
     for (record, (task_id, report)) in records.into_iter().enumerate() {
+        // Cover was answered like a report, and ends here.
+        if report.is_empty() {
+            continue;
+        }
         let task = match tasks.entry(task_id) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(task(&task_id).ok_or(UnknownTask(task_id))?),

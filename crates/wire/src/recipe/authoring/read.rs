@@ -7,7 +7,7 @@ use super::{AuthoringError, PartiesDraft, RecipeDraft, TokensDraft, randomizer, 
 use crate::BatchMode;
 use crate::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Privacy,
-    Query, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
+    Probability, Query, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
 };
 
 /// The draft in this TOML.
@@ -107,8 +107,9 @@ fn when(field: Field) -> Result<When, AuthoringError> {
 fn sampling(field: Field) -> Result<Sampling, AuthoringError> {
     let mut fields = field.table()?;
     let rate = fields.required("rate")?.probability()?;
+    let cover = fields.optional("cover").map(Field::probability).transpose()?;
     fields.finish()?;
-    Ok(Sampling { rate })
+    Ok(Sampling { rate, cover: cover.unwrap_or(Probability::ONE) })
 }
 
 fn query(field: Field) -> Result<Query, AuthoringError> {

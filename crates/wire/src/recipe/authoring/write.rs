@@ -36,6 +36,9 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     when(&mut out, draft);
     out.group("sampling", "The probability with which each device answers.");
     out.text("rate", &draft.sampling.rate.to_string());
+    if !draft.sampling.cover.is_one() {
+        out.text("cover", &draft.sampling.cover.to_string());
+    }
     query(&mut out, &draft.query);
     randomizer::write(&mut out, &draft.randomizer);
     aggregation(&mut out, draft);

@@ -1,0 +1,48 @@
+//! When a device is active, and what it does then.
+//!
+//! Whoever sees two requests of one device must not be able to link them by their times. So passes
+//! come at random, like the clicks of a Geiger counter, and each one either reads or sends, by a
+//! coin. Then the times at which a device reads, and those at which it sends, are two independent
+//! Poisson processes (up to the bound on a pause).
+
+use std::time::Duration;
+
+use rand_core::CryptoRng;
+
+use crate::trust::Trust;
+use crate::uniform_below;
+
+/// The mean time between two passes.
+const MEAN_PAUSE_S: f64 = 2.0 * 3_600.0;
+
+/// No pause is longer.
+const MAX_PAUSE_S: f64 = 12.0 * 3_600.0;
+
+/// What a device does in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// Reads the log, requests tokens and decides.
+    Read,
+    /// Sends what is due.
+    Send,
+    /// Everything at once. For tests: the times can be linked.
+    Both,
+}
+
+impl Errand {
+    /// Draws one.
+    pub fn draw(trust: &Trust, rng: &mut dyn CryptoRng) -> Self {
+        match () {
+            () if trust.tokens().is_none_or(|tokens| tokens.spread_s == 0) => Self::Both,
+            () if uniform_below(2, rng) == 0 => Self::Read,
+            () => Self::Send,
+        }
+    }
+}
+
+/// Draws the time until the next pass: exponential, and bounded.
+pub fn next_pass(rng: &mut dyn CryptoRng) -> Duration {
+    const STEPS: u64 = 1 << 53;
+    let uniform = (uniform_below(STEPS, rng) + 1) as f64 / STEPS as f64;
+    Duration::from_secs_f64((-uniform.ln() * MEAN_PAUSE_S).min(MAX_PAUSE_S))
+}
